@@ -1,0 +1,275 @@
+"""Text and HTML tables for people: the bottom of the house, which imports nothing of this package.
+
+Every cell is data. Square brackets are not read as rich markup, control characters are dropped (a label
+could otherwise carry terminal escapes), and HTML is escaped.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import math
+import unicodedata
+from collections.abc import Iterable, Sequence
+from numbers import Integral, Real
+from typing import Any, Literal
+
+import numpy as np
+
+_CELL = "padding:2px 10px;border-bottom:1px solid #ddd;vertical-align:top;text-align:"
+_EDGE = 3  # entries that an abbreviated array shows at each end
+
+
+def number(x: object) -> str:
+    """Format one number for people.
+
+    Parameters
+    ----------
+    x : None, or a real number (Python or numpy scalar).
+
+    Returns
+    -------
+    str
+        Four significant digits; integers in full; ``"unbounded"`` for infinity, ``"-"`` for None and NaN.
+
+    Raises
+    ------
+    TypeError
+        If ``x`` is neither None nor a real number.
+
+    Examples
+    --------
+    >>> number(0.000123456), number(12345.6), number(1e-6), number(float("inf")), number(None)
+    ('0.0001235', '12350', '1e-6', 'unbounded', '-')
+    """
+    if x is None:
+        return "-"
+    if isinstance(x, bool | np.bool_) or not isinstance(x, Real):
+        raise TypeError(f"number() formats real numbers, got {type(x).__name__}")
+    if isinstance(x, Integral):
+        return str(int(x))
+    value = float(x)
+    if math.isnan(value):
+        return "-"
+    if math.isinf(value):
+        return "unbounded" if value > 0 else "-unbounded"
+    digits = f"{value:.4g}"  # rounded first, so that 999999.9 is shown like 1e6 and not like 999999
+    rounded = float(digits)
+    if rounded == 0:
+        return "0"
+    if 1e-4 <= abs(rounded) < 1e6:
+        return np.format_float_positional(rounded, trim="-")
+    mantissa, _, exponent = digits.partition("e")
+    if not exponent:  # never for .4g in this range; kept so that the split cannot fail
+        return digits
+    return f"{mantissa}e{int(exponent)}"
+
+
+def array_text(values: object, limit: int = 8) -> str:
+    """Format an array on one line; above ``limit`` entries show both ends and the shape.
+
+    Parameters
+    ----------
+    values : scalar, nested list or array of any shape.
+    limit : largest number of entries that is shown in full.
+
+    Returns
+    -------
+    str
+        For example ``"[1, 2, 3, ..., 98, 99, 100]  shape (100,)"``.
+    """
+    array = np.asarray(values)
+    if array.ndim == 0:
+        return cell_text(array.item())
+    flat = [cell_text(item) for item in (array.ravel() if array.size <= limit else _ends(array)).tolist()]
+    if array.size > limit:
+        flat.insert(_EDGE, "...")
+    suffix = "" if array.ndim == 1 and array.size <= limit else f"  shape {array.shape}"
+    return f"[{', '.join(flat)}]{suffix}"
+
+
+def cell_text(value: object) -> str:
+    """Format one cell: numbers by `number`, booleans as yes or no, None as ``-``, the rest by ``str``.
+
+    Control and format characters other than the line feed are removed; a tab becomes a space.
+    """
+    if value is None:
+        return "-"
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, Real):
+        return number(value)
+    return "".join(
+        c for c in str(value).replace("\t", " ") if c == "\n" or unicodedata.category(c) not in ("Cc", "Cf")
+    )
+
+
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    title: str | None = None,
+    width: int = 100,
+    footer: Sequence[str] = (),
+    *,
+    color: bool = False,
+) -> str:
+    """Render a table as plain text.
+
+    Parameters
+    ----------
+    columns : headings, length k; if all are empty, no heading is drawn.
+    rows : rows of k cells each; long cells wrap.
+    title : line above the table.
+    width : widest line, in characters.
+    footer : lines below the table, wrapped to ``width``.
+    color : whether to add ANSI styles for a terminal.
+
+    Returns
+    -------
+    str
+        Without a trailing newline. Columns that hold only numbers are right-aligned.
+
+    Raises
+    ------
+    ValueError
+        If a row does not have k cells.
+    """
+    # Rich costs tens of milliseconds to import, and most sessions never print a table.
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    body = _checked(columns, rows)
+    grid = Table(
+        box=SIMPLE_HEAD,
+        show_header=any(columns),
+        pad_edge=False,
+        show_edge=False,
+        padding=(0, 1, 0, 0),
+        header_style="bold",
+    )
+    align, widths = _alignment(len(columns), body), _widths(columns, body, width)
+    for name, justify, fixed in zip(columns, align, widths, strict=True):
+        grid.add_column(Text(cell_text(name)), justify=justify, overflow="fold", width=fixed)
+    for row in body:
+        grid.add_row(*(Text(cell_text(item)) for item in row))
+
+    # Everything that rich would read from the environment is fixed, so that the text is the same everywhere.
+    console = Console(
+        file=io.StringIO(),
+        width=width,
+        color_system="standard" if color else None,
+        force_terminal=color,
+        force_jupyter=False,
+        force_interactive=False,
+        no_color=not color,
+        legacy_windows=False,
+        highlight=False,
+        emoji=False,
+        markup=False,
+    )
+    with console.capture() as capture:
+        if title:
+            console.print(Text(cell_text(title), style="bold"))
+        console.print(grid)
+        if footer:
+            console.print()
+        for line in footer:
+            console.print(Text(cell_text(line)))
+    return "\n".join(line.rstrip() for line in capture.get().splitlines()).rstrip()
+
+
+def html_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    title: str | None = None,
+    footer: Sequence[str] = (),
+) -> str:
+    """Render a table as one self-contained HTML element with inline styles; everything is escaped.
+
+    Parameters
+    ----------
+    columns : headings, length k; if all are empty, no heading is drawn.
+    rows : rows of k cells each.
+    title : caption.
+    footer : paragraphs below the table.
+
+    Returns
+    -------
+    str
+        A ``<div>`` element.
+
+    Raises
+    ------
+    ValueError
+        If a row does not have k cells.
+    """
+    body = _checked(columns, rows)
+    align = _alignment(len(columns), body)
+    parts = ['<div style="margin:4px 0"><table style="border-collapse:collapse;font-size:90%">']
+    if title:
+        parts.append(f'<caption style="text-align:left;font-weight:bold">{escaped(title)}</caption>')
+    if any(columns):
+        heads = (
+            f'<th style="{_CELL}{a}">{escaped(name)}</th>' for name, a in zip(columns, align, strict=True)
+        )
+        parts.append(f"<thead><tr>{''.join(heads)}</tr></thead>")
+    parts.append("<tbody>")
+    for row in body:
+        cells = (f'<td style="{_CELL}{a}">{escaped(item)}</td>' for item, a in zip(row, align, strict=True))
+        parts.append(f"<tr>{''.join(cells)}</tr>")
+    parts.append("</tbody></table>")
+    parts.extend(f'<p style="margin:2px 0;font-size:85%">{escaped(line)}</p>' for line in footer)
+    parts.append("</div>")
+    return "".join(parts)
+
+
+def escaped(value: object) -> str:
+    """Format a cell as HTML text, with quotes escaped and line feeds as ``<br>``."""
+    return html.escape(cell_text(value), quote=True).replace("\n", "<br>")
+
+
+def _checked(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[list[object]]:
+    body = [list(row) for row in rows]
+    for index, row in enumerate(body):
+        if len(row) != len(columns):
+            raise ValueError(f"row {index} has {len(row)} cells, the table has {len(columns)} columns")
+    return body
+
+
+def _alignment(k: int, body: list[list[object]]) -> list[Literal["left", "right"]]:
+    """``right`` for each column whose cells are all numbers or None, with at least one number."""
+
+    def numeric(column: int) -> bool:
+        cells = [row[column] for row in body if row[column] is not None]
+        return bool(cells) and all(
+            isinstance(item, Real) and not isinstance(item, bool | np.bool_) for item in cells
+        )
+
+    return ["right" if numeric(column) else "left" for column in range(k)]
+
+
+def _widths(columns: Sequence[str], body: list[list[object]], total: int) -> list[int]:
+    """Share ``total`` characters out: the widest columns give way first, words are cut as a last resort.
+
+    Rich's own sharing cuts words of narrow columns while others could still wrap.
+    """
+    from rich.cells import cell_len
+
+    texts = [[cell_text(name), *(cell_text(row[k]) for row in body)] for k, name in enumerate(columns)]
+    widths = [max(1, *(cell_len(line) for text in column for line in text.split("\n"))) for column in texts]
+    words = [max((cell_len(word) for text in column for word in text.split()), default=1) for column in texts]
+    room = total - (2 * len(columns) - 1)  # rich counts a space of padding per column and one between two
+    for least in (words, [1] * len(columns)):
+        while sum(widths) > room:
+            spare = [k for k in range(len(widths)) if widths[k] > least[k]]
+            if not spare:
+                break
+            widths[max(spare, key=widths.__getitem__)] -= 1
+    return widths
+
+
+def _ends(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    flat = array.ravel()
+    return np.concatenate([flat[:_EDGE], flat[-_EDGE:]])

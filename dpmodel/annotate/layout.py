@@ -1,0 +1,145 @@
+"""The free entries of a parameter: their order, and the matrix row, column and unit each belongs to.
+
+CVXPY lowers a parameter to its free entries: all of them in Fortran order, the stored ones of a sparse
+parameter, the diagonal of a diagonal one, the upper triangle of a symmetric one. Bounds, clipping
+and noise work on these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from dpmodel.annotate.bounds import Unit
+from dpmodel.errors import SpecificationError
+
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the free entries lie.
+
+    ``rows``, ``columns``, ``units`` : (size,) integer arrays over the free entries.
+    ``unit_count`` : number of units. ``paired`` : whether units are numbered by record (rows,
+    columns, entries of a vector), so that unit i of another parameter belongs to the same record.
+    """
+
+    rows: Integers
+    columns: Integers
+    units: Integers
+    unit_count: int
+    paired: bool
+    symmetric: bool
+
+    @property
+    def size(self) -> int:
+        return int(self.rows.size)
+
+    @property
+    def unit_size(self) -> int:
+        """The largest number of free entries in a unit."""
+        return int(np.bincount(self.units).max()) if self.size else 0
+
+    @property
+    def unit_row_size(self) -> int:
+        """The largest number of free entries of one matrix row within one unit."""
+        if not self.size:
+            return 0
+        return int(np.unique(self._rows_of_units(), return_counts=True)[1].max())
+
+    @property
+    def unit_rows(self) -> int:
+        """The largest number of matrix rows in which a unit has free entries."""
+        if not self.size:
+            return 0
+        owners = np.unique(self._rows_of_units()) // (int(self.rows.max()) + 1)
+        return int(np.unique(owners, return_counts=True)[1].max())
+
+    def _rows_of_units(self) -> Integers:
+        return self.units * (int(self.rows.max()) + 1) + self.rows
+
+
+def layout_of(parameter: Any, unit: Unit, where: str) -> Layout:
+    """The layout of a cvxpy leaf under ``unit``.
+
+    Raises
+    ------
+    SpecificationError
+        When the shape has no such unit.
+    """
+    shape = parameter.shape
+    attributes = parameter.attributes
+    symmetric = any(attributes[key] for key in ("symmetric", "PSD", "NSD"))
+    if parameter.sparse_idx is not None and len(shape) > 0:
+        index = tuple(np.asarray(i, dtype=np.int64) for i in parameter.sparse_idx)
+        rows = index[0]
+        columns = index[1] if len(index) > 1 else np.zeros_like(rows)
+    elif attributes["diag"]:
+        rows = np.arange(shape[0], dtype=np.int64)
+        columns = rows
+    elif symmetric:
+        upper = np.triu_indices(shape[0])
+        rows, columns = upper[0].astype(np.int64), upper[1].astype(np.int64)
+    else:
+        flat = np.arange(parameter.size, dtype=np.int64)
+        height = shape[0] if shape else 1
+        rows, columns = flat % height, flat // height
+    if unit in ("row", "column"):
+        _refuse_bad_unit(shape, unit, symmetric, where)
+    if unit == "all":
+        return Layout(rows, columns, np.zeros(rows.size, dtype=np.int64), 1, False, symmetric)
+    if unit == "entry":
+        paired = len(shape) <= 1
+        units = rows if paired else np.arange(rows.size, dtype=np.int64)
+        count = int(shape[0]) if len(shape) == 1 else int(rows.size)
+        return Layout(rows, columns, units, count, paired, symmetric)
+    units, axis = (rows, 0) if unit == "row" else (columns, 1)
+    return Layout(rows, columns, units, int(shape[axis]), True, symmetric)
+
+
+def _refuse_bad_unit(shape: tuple[int, ...], unit: Unit, symmetric: bool, where: str) -> None:
+    if symmetric:
+        raise SpecificationError(
+            f"{where}: unit={unit!r} on a symmetric parameter",
+            why="row i and column i are the same entries, so units would overlap",
+            remedy="unit='entry' or unit='all', or a parameter without the symmetric attribute",
+        )
+    if len(shape) == 0 or (unit == "column" and len(shape) < 2):
+        raise SpecificationError(
+            f"{where}: unit={unit!r} on shape {shape}",
+            why=f"this shape has no {unit}s",
+            remedy="unit='entry' (one record owns one entry) or unit='all'",
+        )
+    if len(shape) > 2:
+        raise SpecificationError(
+            f"{where}: unit={unit!r} on shape {shape}",
+            why="rows and columns are defined for vectors and matrices",
+            remedy="reshape to a matrix whose rows are the records",
+        )
+
+
+def free_entries(parameter: Any, value: npt.NDArray[np.float64] | Any) -> npt.NDArray[np.float64]:
+    """The free entries of a full-size dense or sparse ``value``, in the order of the layout."""
+    attributes = parameter.attributes
+    if parameter.sparse_idx is not None and parameter.shape:
+        index = parameter.sparse_idx
+        if sp.issparse(value):
+            stored = sp.coo_array(value)
+            stored.sum_duplicates()  # free when the caller already did
+            if stored.nnz == len(index[0]) and all(
+                np.array_equal(a, b) for a, b in zip(stored.coords, index, strict=True)
+            ):
+                return np.asarray(stored.data, dtype=np.float64)
+            value = sp.csr_array(stored)
+        return np.asarray(value[index], dtype=np.float64).ravel()
+    dense = value.toarray() if sp.issparse(value) else np.asarray(value, dtype=np.float64)
+    if attributes["diag"]:
+        return np.ascontiguousarray(np.diag(dense))
+    if any(attributes[key] for key in ("symmetric", "PSD", "NSD")):
+        return np.asarray(dense[np.triu_indices(parameter.shape[0])])
+    return dense.ravel(order="F")

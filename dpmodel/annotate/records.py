@@ -1,0 +1,96 @@
+"""Who is protected: the table of records from which private parameters were computed."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+import weakref
+from typing import Literal
+
+from dpmodel.errors import SpecificationError
+
+Neighbors = Literal["replace-one", "add-remove"]
+NEIGHBORS: tuple[Neighbors, ...] = ("replace-one", "add-remove")
+
+_numbers = itertools.count(1)
+
+
+class Records:
+    """The records (people) behind one or more private parameters.
+
+    Parameters of the same ``Records`` change together when one record changes: with unit ``"row"`` or
+    ``"entry"`` and the same number of units, record i owns row i of one and entry i of the other.
+    Parameters whose units cannot be paired by number (different counts, or entries of a matrix) may
+    be hit in any pair of units, and their changes are added. Parameters of different ``Records``
+    belong to different people: one record moves only one of them.
+
+    Parameters
+    ----------
+    name : shown in messages and in the guarantee.
+    neighbors : ``"replace-one"`` (one record's values are replaced; shapes are public) or
+        ``"add-remove"`` (one record's units may be absent, i.e. zero; the shape is a public capacity).
+
+    Raises
+    ------
+    SpecificationError
+        For an unknown neighbor relation.
+    """
+
+    __slots__ = ("__weakref__", "_name", "_neighbors", "_token")
+
+    def __init__(self, name: str | None = None, neighbors: Neighbors = "replace-one") -> None:
+        if neighbors not in NEIGHBORS:
+            raise SpecificationError(
+                f"Records(neighbors={neighbors!r})",
+                why="the neighbor relation decides what one record may change",
+                remedy="neighbors='replace-one' or neighbors='add-remove'",
+            )
+        self._name = name if name is not None else f"records{next(_numbers)}"
+        self._neighbors: Neighbors = neighbors
+        self._token = uuid.uuid4().hex
+        _known[self._token] = self
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def neighbors(self) -> Neighbors:
+        return self._neighbors
+
+    def __repr__(self) -> str:
+        return f"Records({self._name!r}, neighbors={self._neighbors!r})"
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Records:
+        # Identity says whose data it is: a copy would turn the same people into different people.
+        return self
+
+    def __copy__(self) -> Records:
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        if self is DEFAULT_RECORDS:
+            return (_default_records, ())
+        # Parameters pickled one by one must come back as the data of the same people.
+        return (_restored, (self._token, self._name, self._neighbors))
+
+
+_known: weakref.WeakValueDictionary[str, Records] = weakref.WeakValueDictionary()
+
+
+def _restored(token: str, name: str, neighbors: Neighbors) -> Records:
+    """The Records of this identity: the one that lives here already, or a new one."""
+    found = _known.get(token)
+    if found is None:
+        found = Records(name, neighbors)
+        _known.pop(found._token, None)
+        found._token = token
+        _known[token] = found
+    return found
+
+
+def _default_records() -> Records:
+    return DEFAULT_RECORDS
+
+
+DEFAULT_RECORDS = Records("the records")

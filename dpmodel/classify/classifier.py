@@ -1,0 +1,267 @@
+"""Footprint -> cells of Table 1: part and level of every private parameter, with the reason in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from dpmodel._text import html_table, number, table
+from dpmodel.classify.impossibility import Floor, floor
+from dpmodel.classify.taxonomy import Level, Part, TaxonomyCell
+from dpmodel.classify.taxonomy import cell as taxonomy_cell
+from dpmodel.compile.affine_map import AffineMap, Integers, LinearMap, ThetaBlock
+from dpmodel.compile.extremes import group_ids
+from dpmodel.compile.footprint import Blocks, Change, Footprint, record_blocks
+
+_PART_WORDS = {
+    "objective": "the objective c",
+    "scalar": "right-hand sides b",
+    "row": "one row of A",
+    "column": "one column of A",
+    "matrix": "several rows and columns of A",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Where one private parameter enters the standard form, and how far one record moves that part.
+
+    ``part`` : "objective", "scalar", "row", "column" or "matrix"; ``level`` : "low" (bounded) or "high".
+    ``parameter`` : its name; ``where`` : labels of the constraints (or the objective) it enters.
+    ``change`` : bounds ``l1, l2, linf`` on what one record does to that part of the standard form (to
+    c, to b, or entrywise to A, then with ``row_l1`` and ``column_l1``), by all parameters of the same Records.
+    ``record`` : what a record is. ``single_entry`` : whether one record owns a single entry.
+    ``relaxed`` : solvable only if a few constraints may be violated.
+    """
+
+    part: Part
+    level: Level
+    parameter: str
+    reason: str
+    theorem: str
+    change: Mapping[str, float]
+    solvable: bool
+    relaxed: bool
+    where: tuple[str, ...]
+    record: str
+    single_entry: bool
+
+    @property
+    def taxonomy(self) -> TaxonomyCell:
+        return taxonomy_cell(self.part, self.level)
+
+    def floor(self, epsilon: float, delta: float, beta: float) -> Floor | None:
+        """The theorem's least error at this cell, scaled by how far one record moves an entry.
+
+        None where the theorem's gadgets do not apply: to aggregates, of which a record moves many entries
+        by little, and to rows, of which some may be violated.
+        """
+        if self.level == "high":
+            return None if self.relaxed else floor(self.part, epsilon, delta, beta)
+        if not self.single_entry or self.part not in ("objective", "scalar"):
+            return None
+        return floor(self.part, epsilon, delta, beta).scaled(self.change["linf"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "part": self.part,
+            "level": self.level,
+            "parameter": self.parameter,
+            "reason": self.reason,
+            "theorem": self.theorem,
+            "change": dict(self.change),
+            "solvable": self.solvable,
+            "relaxed": self.relaxed,
+            "where": list(self.where),
+            "record": self.record,
+        }
+
+    def __str__(self) -> str:
+        verdict = "solvable" if self.solvable else "impossible"
+        if self.relaxed:
+            verdict = "solvable if a few constraints may be violated"
+        return f"{self.parameter}: {self.part}, {self.level} sensitivity: {verdict} ({self.theorem}); {self.reason}"
+
+
+@dataclass(frozen=True)
+class Classification:
+    """The cells of a problem; empty when nothing is private."""
+
+    cells: tuple[Cell, ...]
+
+    @property
+    def solvable(self) -> bool:
+        """Whether every cell can be solved privately (perhaps in the relaxed sense)."""
+        return all(cell.solvable for cell in self.cells)
+
+    def parts(self) -> tuple[str, ...]:
+        """The distinct parts, in the order of the cells."""
+        return tuple(dict.fromkeys(cell.part for cell in self.cells))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"solvable": self.solvable, "cells": [cell.to_dict() for cell in self.cells]}
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        rows = []
+        for cell in self.cells:
+            verdict = "no" if not cell.solvable else "yes, all but a few rows" if cell.relaxed else "yes"
+            moves = ", ".join(f"{key} {number(value)}" for key, value in cell.change.items())
+            rows.append((cell.parameter, f"{cell.part}, {cell.level}", verdict, cell.theorem, moves, cell.reason))
+        return rows
+
+    def __str__(self) -> str:
+        if not self.cells:
+            return "Nothing is private: the problem is solved as it is."
+        return table(_COLUMNS, self._rows(), title="Classification (HRRU14, Table 1)", width=120)
+
+    def _repr_html_(self) -> str:
+        return html_table(_COLUMNS, self._rows(), title="Classification (HRRU14, Table 1)")
+
+
+_COLUMNS = ("private parameter", "cell", "solvable", "HRRU14", "one record moves it by at most", "why")
+
+
+def classify(affine: AffineMap, footprint: Footprint, places: Mapping[str, tuple[str, ...]]) -> Classification:
+    """Find the cell of every (private parameter, part) pair.
+
+    ``places`` : name of each private parameter -> labels of the constraints or objective it stands in.
+    """
+    cells: list[Cell] = []
+    private = affine.private_columns
+    matrix = affine.matrix.select(private[affine.matrix.column])
+    scalar = affine.scalar.select(private[affine.scalar.column])
+    objective = affine.objective.select(private[affine.objective.column])
+    offset = affine.offset.select(private[affine.offset.column])
+    for group in record_blocks(affine):
+        changes = footprint.by_records[group.records]
+        touch = _Touch.of(affine, group, matrix, scalar, bounded=changes["matrix"].finite)
+        for block in group.parameters:
+            wheres = places.get(block.name, ())
+            if _enters(objective, block) or (_enters(offset, block) and not _enters(scalar, block)):
+                cells.append(_cell("objective", changes["objective"], block, wheres, _constant_only(objective, block)))
+            if _enters(matrix, block):
+                cells.append(_cell(touch.part, changes["matrix"], block, wheres, touch.words, touch.separable))
+            if _enters(scalar, block):
+                if touch.part == "row" and touch.with_scalar:
+                    words = "it moves together with the same row of A, so a record owns one constraint"
+                    cells.append(_cell("row", changes["matrix"], block, wheres, words, touch.separable, changes["scalar"]))
+                else:
+                    cells.append(_cell("scalar", changes["scalar"], block, wheres, ""))
+    return Classification(tuple(cells))
+
+
+@dataclass(frozen=True)
+class _Touch:
+    """Which rows and columns of A one record of a Records can reach."""
+
+    part: Part
+    words: str
+    with_scalar: bool
+    separable: bool
+
+    @staticmethod
+    def of(affine: AffineMap, group: Blocks, matrix: LinearMap, scalar: LinearMap, bounded: bool) -> _Touch:
+        rows = columns = together = 0
+        reached: list[Integers] = []
+        for block in group.blocks:
+            unit = np.full(affine.theta_size, -1, dtype=np.int64)
+            for member in block:
+                unit[member.columns] = member.parameter.layout.units
+            in_a = matrix.select(unit[matrix.column] >= 0)
+            in_b = scalar.select(unit[scalar.column] >= 0)
+            a_rows, a_units = in_a.row % max(affine.rows, 1), unit[in_a.column]
+            rows += _most(a_units, a_rows)
+            columns += _most(a_units, in_a.row // max(affine.rows, 1))
+            both_units = np.concatenate([a_units, unit[in_b.column]])
+            together += _most(both_units, np.concatenate([a_rows, in_b.row]))
+            reached.append(a_rows)
+        all_rows = np.unique(np.concatenate(reached))
+        kinds = np.unique(affine.block_of_row()[all_rows]) if all_rows.size else all_rows
+        linear = all(affine.cones[kind].kind in ("zero", "nonneg") for kind in kinds)
+        if rows == 1 and columns == 1 and all_rows.size == 1 and not bounded:
+            # Leaving a few rows out is no way out when there is only one: this is the gadget of Theorem 38.
+            return _Touch("column", "one record moves one coefficient of the only private row of A", False, False)
+        if rows <= 1:
+            return _Touch("row", "one record moves coefficients of one row of A", together <= 1, linear)
+        if columns == 1:
+            return _Touch("column", f"one record moves coefficients of one column of A, in {rows} rows", False, False)
+        words = f"one record moves coefficients in {rows} rows and {columns} columns of A"
+        return _Touch("matrix", words, False, linear and rows < all_rows.size)
+
+
+def _most(units: Integers, items: Integers) -> int:
+    """The largest number of distinct ``items`` that one unit has."""
+    if units.size == 0:
+        return 0
+    ids, count = group_ids(units, items)
+    owner = np.zeros(count, dtype=np.int64)
+    owner[ids] = units
+    return int(np.bincount(owner).max())
+
+
+def _enters(part: LinearMap, block: ThetaBlock) -> bool:
+    return bool(((part.column >= block.offset) & (part.column < block.offset + block.size)).any())
+
+
+def _constant_only(objective: LinearMap, block: ThetaBlock) -> str:
+    if _enters(objective, block):
+        return ""
+    return "it stands only in the objective's constant term, which no solution depends on"
+
+
+def _cell(
+    part: Part,
+    change: Change,
+    block: ThetaBlock,
+    places: tuple[str, ...],
+    words: str,
+    separable: bool = True,
+    besides: Change | None = None,
+) -> Cell:
+    parameter = block.parameter
+    level: Level = "low" if change.finite and (besides is None or besides.finite) else "high"
+    entry = taxonomy_cell(part, level)
+    solvable = entry.solvable and (level == "low" or separable)
+    theorem = entry.theorem if solvable or not entry.solvable else "Theorem 38"
+    return Cell(
+        part=part,
+        level=level,
+        parameter=block.name,
+        reason=_reason(part, level, change, block, places, words, solvable),
+        theorem=theorem,
+        change=MappingProxyType(dict(change.as_mapping())),
+        solvable=solvable,
+        relaxed=solvable and entry.relaxed,
+        where=places,
+        record=record_words(block),
+        single_entry=parameter.layout.unit_size == 1,
+    )
+
+
+def record_words(block: ThetaBlock) -> str:
+    """What a record is, for guarantees: whose data, and what it owns of the parameter."""
+    parameter = block.parameter
+    owns = {"all": "may move every entry of", "entry": "owns one entry of", "row": "owns one row of"}
+    return f"a record of {parameter.records.name} {owns.get(parameter.unit, 'owns one column of')} {block.name}"
+
+
+def _reason(
+    part: str, level: str, change: Change, block: ThetaBlock, places: tuple[str, ...], words: str, solvable: bool
+) -> str:
+    where = " and ".join(places) if places else "the model"
+    text = f"{block.name} enters {_PART_WORDS[part] if not words else 'A' if part not in ('objective',) else 'c'}"
+    if words:
+        text = f"{words}; {block.name} stands"
+    text += f" in {where}"
+    text += f"; {record_words(block)}"
+    if level == "low":
+        return f"{text} and moves this part by at most {number(change.linf)} in any entry, {number(change.l1)} in all"
+    bound = "no bound is declared on how far it moves it"
+    if not solvable and part == "matrix":
+        bound += ", and it reaches too many constraints to leave them out"
+    return f"{text}, and {bound}"

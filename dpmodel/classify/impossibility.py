@@ -1,0 +1,349 @@
+"""What no private algorithm can do: Theorems 35 to 38 of HRRU14 as numbers with a proof behind each.
+
+A floor is a lower bound on the error of **every** (epsilon, delta)-private mechanism on the gadget program of
+the theorem. It says nothing of one particular program of the same cell, which may be easy.
+
+Two slips of the paper are mended here, and the proofs in the docstrings stand on their own:
+
+* The proof of Theorem 35 draws an index among the ones of D only, where all errors may lie. Averaging over a
+  one and a zero together gives the same constant (see `reconstruction_floor`).
+* Theorem 37 takes ``||D - x||_1 <= alpha n`` where only ``2 alpha n`` holds, which costs a factor of 2 if the
+  rest of the proof is kept. Rounding at random instead of to the nearest bit wins that factor back, so that
+  the constants printed in Theorems 37 and 38 do hold. `Floor.value` is the paper's own argument with the slip
+  paid for; `Floor.sharpened` is the best constant proved here. Both are floors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+from dpmodel._text import number
+from dpmodel.errors import ImpossibilityError, SpecificationError
+
+CITATION = "Hsu, Roth, Roughgarden, Ullman: Privately Solving Linear Programs (ICALP 2014), sections 5 to 5.3"
+
+_THEOREM = {
+    "scalar": "Theorem 36",
+    "objective": "Theorem 37",
+    "column": "Theorem 38",
+    "row": "Theorem 38",
+    "matrix": "Theorem 38",
+}
+_UNIT = {
+    "scalar": "violation of one constraint",
+    "objective": "loss in objective value, divided by n, the number of private coefficients",
+    "column": "violation of the constraint, divided by n, the number of private columns",
+    "row": "violation of the constraint, divided by n, its number of coefficients",
+    "matrix": "violation of the constraint, divided by n, its number of coefficients",
+}
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The least error that a theorem leaves to any private mechanism.
+
+    Parameters
+    ----------
+    value : the floor of the theorem, >= 0, in ``unit``.
+    theorem : for example ``"Theorem 37"``.
+    statement : the proved statement in words.
+    unit : what ``value`` measures.
+    vacuous : True if the theorem gives nothing for this epsilon, delta and beta; then ``value`` is 0.
+    part : part of the program, as in `floor`.
+    sharpened : a larger floor in the same unit, by the proof in the docstring of `floor`.
+    change : how far one record moves a private entry of the gadget (1 in the paper).
+    """
+
+    value: float
+    theorem: str
+    statement: str
+    unit: str
+    vacuous: bool
+    part: str
+    sharpened: float
+    change: float = 1.0
+
+    def scaled(self, B: float) -> Floor:
+        """Return the floor for changes ``B`` times as large.
+
+        Multiply the private data of the gadget by B: objective ``B D``, right-hand side ``x_i = B D_i``, or
+        private row ``B D`` with right-hand side ``B n/2``; public constraints stay (for the scalar gadget the
+        variables are free). One record now moves an entry by B instead of 1. A solution of the new gadget
+        with error ``B a`` is one of the old gadget with error ``a``, after dividing the objective, the
+        private row, or x, by the public number B. This is post-processing, so privacy carries over, and an
+        error below B times the floor would contradict the theorem. A bound on the change in the l1, l2 or
+        linf norm by B allows this gadget, hence the floor holds under each of the three. As B grows without
+        bound, so does the error: that is the sense in which arbitrary changes are impossible.
+
+        Parameters
+        ----------
+        B : change of one entry, >= 0, relative to ``self.change``; infinity is allowed.
+
+        Raises
+        ------
+        SpecificationError
+            If B is negative or NaN.
+        """
+        if not B >= 0:
+            raise SpecificationError(f"the change B is {B}", why="a change is a number >= 0")
+        change = self.change * B
+        value, sharpened = (0.0 if self.vacuous or x == 0 else x * B for x in (self.value, self.sharpened))
+        return dataclasses.replace(
+            self,
+            value=value,
+            sharpened=sharpened,
+            change=change,
+            statement=_statement(self.part, value, sharpened, change, self.vacuous),
+        )
+
+
+def reconstruction_floor(epsilon: float, delta: float, beta: float) -> float:
+    """Return c(epsilon, delta, beta), the constant of Theorem 35 of HRRU14, clipped at 0.
+
+    ``c = 1/2 - (e^epsilon + delta) / (2 (1 + e^epsilon) (1 - beta))``. If a mechanism is
+    (epsilon, delta)-private and ``||M(D) - D||_1 <= alpha n`` with probability at least 1 - beta for every
+    D in {0,1}^n, then ``alpha >= c``. Neighbours are databases at one flip, or, among databases with exactly
+    n/2 zeros, at one swap of a zero and a one; (epsilon, delta) is the guarantee between these neighbours, so
+    a swap costs (2 epsilon, delta (1 + e^epsilon)) if a record is one bit.
+
+    Proof, of the stronger ``alpha >= 2 c``. Round entry i of M(D) to 1 with probability M(D)_i, which is
+    post-processing. Let D be uniform, i a uniform one and j a uniform zero of D, D' the swap of i and j (then
+    D' is uniform too); e1 and e0 the probability of a wrong bit at a one and at a zero. Privacy at i gives
+    ``1 - e1 <= e^epsilon e0 + delta``, at j ``1 - e0 <= e^epsilon e1 + delta``. The mean e = (e0 + e1)/2 thus
+    has ``1 - e <= (e^epsilon + delta)/(1 + e^epsilon)``. The expected number of wrong bits is the expected
+    ``||M(D) - D||_1``, so ``1 - e >= (1 - alpha)(1 - beta)``. For flips take i uniform in [n] and one
+    inequality. Randomised response attains 2 c as n grows and beta tends to 0, so 2 c cannot be improved.
+    Rounding to the nearest bit, as in the paper, can double the number of wrong bits and proves c only.
+
+    Parameters
+    ----------
+    epsilon : privacy parameter >= 0, infinity allowed.
+    delta : privacy parameter >= 0; a group of two may have delta > 1, and then c is 0.
+    beta : failure probability, in [0, 1).
+
+    Returns
+    -------
+    float
+        In [0, 1/4]; 0 means that the theorem says nothing.
+
+    Raises
+    ------
+    SpecificationError
+        For values outside these ranges or NaN.
+    """
+    _check(epsilon, delta, beta)
+    u = math.exp(-epsilon)  # the quotient in terms of e^-epsilon does not overflow
+    return max(0.0, 0.5 - (1.0 + delta * u) / (2.0 * (1.0 + u) * (1.0 - beta)))
+
+
+def floor(part: str, epsilon: float, delta: float, beta: float) -> Floor:
+    """Return what is proved impossible if one record changes ``part`` arbitrarily (here: an entry by 1).
+
+    Write c2 for ``c(2 epsilon, delta (1 + e^epsilon), beta)`` and *alive* for
+    ``beta < (1 - delta)/(1 + e^epsilon)``, which is the condition for ``c(epsilon, delta, beta) > 0``. A
+    mechanism is alpha-feasible (-optimal) if it is so with probability at least 1 - beta on every database.
+
+    ``"scalar"``, Theorem 36: alpha >= 1/2 if alive, else vacuous. Gadget: find x with x_i = D_i. Proof: let D
+    and D' differ in bit i and let E be the event that x_i rounds to D_i. If alpha < 1/2, then
+    ``1 - beta <= P[M(D) in E] <= e^epsilon P[M(D') in E] + delta <= e^epsilon beta + delta``, because M(D')
+    in E means a violation of at least 1/2. So beta >= (1 - delta)/(1 + e^epsilon). One constraint is enough
+    for this; randomised response attains the boundary with n = 1. Swaps are not used. (With inequalities
+    only: minimise x subject to x >= D_1; a solution within alpha of feasible and of optimal has
+    |x - D_1| <= alpha.)
+
+    ``"objective"``, Theorem 37: additive loss alpha n with alpha >= c2/2. Gadget: maximise sum D_i x_i with
+    sum x_i = n/2, x in [0,1]^n, and D with n/2 zeros. The optimum n/2 is at x = D; a loss of alpha n puts
+    mass alpha n on zeros and leaves as much of the ones empty: ``||D - x||_1 <= 2 alpha n``. Two records
+    change in a swap. Theorem 35 gives 2 alpha >= c2, and with its stronger form alpha >= c2, as printed.
+    Sharpened: maximise sum (D_i - 1/2) x_i over [0,1]^n. One flip moves one coefficient by 1, the loss is
+    ``||D - x||_1 / 2``, hence ``alpha >= c(epsilon, delta, beta)``, with no group of two; randomised response
+    attains it. It is never below c2.
+
+    ``"column"``, Theorem 38: absolute violation alpha n with alpha >= c2/2. Gadget: find x in [0,1]^n with
+    sum x_i = n/2 (public) and sum D_i x_i = n/2 (private), D with n/2 zeros. A violation of alpha n leaves
+    alpha n of the ones empty, again ``||D - x||_1 <= 2 alpha n``. Sharpened: alpha >= c2. One record owns one
+    column. Copies of the constraint show that leaving some constraints out does not help.
+
+    ``"row"``, ``"matrix"``: the same gadget, where one record owns the whole private row. The floor is for
+    satisfying *every* constraint; all but a few can be satisfied (Theorems 11 and 12). Sharpened: D and its
+    complement are now neighbours, and x within alpha n of both has
+    ``n/2 - alpha n <= sum D_i x_i <= alpha n``. So alpha < 1/4 separates them, and by the argument of the
+    scalar case alpha >= 1/4 if alive.
+
+    Parameters
+    ----------
+    part : ``"objective"``, ``"scalar"``, ``"row"``, ``"column"`` or ``"matrix"``.
+    epsilon : privacy parameter >= 0 of the mechanism, per record.
+    delta : privacy parameter in [0, 1].
+    beta : failure probability in [0, 1).
+
+    Returns
+    -------
+    Floor
+        ``value`` is c2/2 (1/2 for scalar). At epsilon = 1, delta = 0, beta = .05 the objective has value
+        .0182, printed constant c2 = .0364, sharpened .1152.
+
+    Raises
+    ------
+    SpecificationError
+        For an unknown part or values out of range.
+
+    Notes
+    -----
+    Source: HRRU14, Theorems 36 to 38, as mended above. ``value`` can be vacuous while ``sharpened`` is not.
+    """
+    if part not in _THEOREM:
+        raise SpecificationError(f"unknown part {part!r}", remedy=f"one of {', '.join(_THEOREM)}")
+    _check(epsilon, delta, beta)
+    if delta > 1:
+        raise SpecificationError(f"delta is {delta}", why="delta of one record lies in [0, 1]")
+    u = math.exp(-epsilon)
+    alive = beta * (1.0 + u) < (1.0 - delta) * u
+    if part == "scalar":
+        value = sharpened = 0.5 if alive else 0.0
+    else:
+        group = _pair_floor(epsilon, delta, beta)
+        value = group / 2.0
+        own = {"objective": reconstruction_floor(epsilon, delta, beta), "column": group}
+        sharpened = own.get(part, 0.25 if alive else 0.0)
+    vacuous = value == 0.0
+    return Floor(
+        value=value,
+        theorem=_THEOREM[part],
+        statement=_statement(part, value, sharpened, 1.0, vacuous),
+        unit=_UNIT[part],
+        vacuous=vacuous,
+        part=part,
+        sharpened=sharpened,
+    )
+
+
+def remedies(part: str) -> list[str]:
+    """Return what would make a program with arbitrary changes in ``part`` solvable, best first.
+
+    Raises
+    ------
+    SpecificationError
+        For an unknown part.
+    """
+    bound = (
+        "declare how far one record can move it, e.g. Private(..., linf=1); or how large its values can be, "
+        "e.g. bounds=[lo, hi] (values beyond are clipped)"
+    )
+    aggregate = "aggregate over records, so that one record moves each entry by little (counts, sums, means)"
+    public = "make it a plain cvxpy.Parameter if its values are public"
+    most = (
+        'let one record own one row, Private(..., unit="row"), and solve with feasibility="relaxed": a few '
+        "rows may be violated (HRRU14, Theorems 11 and 12)"
+    )
+    known = {
+        "objective": [bound, aggregate, public],
+        "scalar": [
+            bound,
+            aggregate,
+            "if one record owns a whole constraint, declare it so and accept that a few may be violated: "
+            'unit="row" with the same Records for the row and its right-hand side',
+            public,
+        ],
+        "column": [
+            "declare how far one record can move each row of A, e.g. Private(..., row_l1=1) or linf=1; or "
+            "how large its values can be, e.g. bounds=[lo, hi] (values beyond are clipped)",
+            aggregate,
+            "note that leaving out a few constraints does not help here, unlike for rows",
+            public,
+        ],
+        "row": [most, bound, aggregate, public],
+        "matrix": [bound, most, aggregate, public],
+    }
+    if part not in known:
+        raise SpecificationError(f"unknown part {part!r}", remedy=f"one of {', '.join(_THEOREM)}")
+    return known[part]
+
+
+def impossibility_error(
+    part: str,
+    parameter: str,
+    constraint: str,
+    epsilon: float,
+    delta: float,
+    beta: float,
+    reason: str,
+) -> ImpossibilityError:
+    """Build the error that refuses a program of an impossible cell (the caller raises it).
+
+    Parameters
+    ----------
+    part : part of the program that one record changes arbitrarily, as in `floor`.
+    parameter : name of the private parameter.
+    constraint : label of the constraint that it enters, or ``"objective"``.
+    epsilon, delta, beta : the request, as in `floor`.
+    reason : why the change counts as arbitrary; public facts only.
+
+    Returns
+    -------
+    ImpossibilityError
+        With ``floor`` the largest floor proved here for changes of 1 (`Floor.sharpened`). The message states
+        the number.
+
+    Raises
+    ------
+    SpecificationError
+        As `floor`.
+    """
+    least = floor(part, epsilon, delta, beta)
+    where = "the objective" if constraint == "objective" else f"constraint {constraint!r}"
+    what = (
+        f"private parameter {parameter!r} in {where} cannot be served at epsilon={number(epsilon)}, "
+        f"delta={number(delta)}: {reason}"
+    )
+    why = f"{least.theorem} of {CITATION}: {least.statement}"
+    if not least.vacuous:
+        why += "; a change by B instead of 1 multiplies this by B, and no B is declared"
+    return ImpossibilityError(
+        what,
+        theorem=least.theorem,
+        citation=CITATION,
+        parameter=parameter,
+        constraint=constraint,
+        floor=least.sharpened,
+        remedies=remedies(part),
+        why=why,
+    )
+
+
+def _pair_floor(epsilon: float, delta: float, beta: float) -> float:
+    """Return c(2 epsilon, delta (1 + e^epsilon), beta): the floor when a swap changes two records."""
+    # Beyond 700 e^epsilon would overflow; then e^(-2 epsilon) is 0 in doubles, and so is the floor.
+    if epsilon > 700:
+        return 0.0
+    return reconstruction_floor(2.0 * epsilon, delta * (1.0 + math.exp(epsilon)), beta)
+
+
+def _statement(part: str, value: float, sharpened: float, change: float, vacuous: bool) -> str:
+    if vacuous:
+        text = "the theorem gives no floor at this epsilon, delta and beta (it is vacuous here)"
+        if sharpened > 0:
+            text += f"; a sharper argument gives {number(sharpened)} ({_UNIT[part]})"
+        return text
+    error, per = {
+        "scalar": ("violation of every constraint", ""),
+        "objective": ("loss in objective value", " n (n private coefficients)"),
+        "column": ("violation of the private constraint", " n (n private columns)"),
+    }.get(part, ("violation of every constraint", " n (n coefficients in the private row)"))
+    text = (
+        f"if one record moves an entry by {number(change)}, no private mechanism keeps the {error} below "
+        f"{number(value)}{per} with probability 1 - beta on all such programs"
+    )
+    return text if sharpened <= value else f"{text}; a sharper argument gives {number(sharpened)} n"
+
+
+def _check(epsilon: float, delta: float, beta: float) -> None:
+    for name, value, good, rule in (
+        ("epsilon", epsilon, epsilon >= 0, "a number >= 0"),
+        ("delta", delta, delta >= 0, "a number >= 0"),
+        ("beta", beta, 0 <= beta < 1, "a probability in [0, 1)"),
+    ):
+        if not good:
+            raise SpecificationError(f"{name} is {value}", why=f"{name} has to be {rule}")

@@ -1,0 +1,260 @@
+"""Table 1 of HRRU14 as data: which private linear programs can be solved, by what, and how well.
+
+Sections are those where the paper treats the cell (its table points low-sensitivity rows to section 4.4; they
+are treated in 4.3). Mechanism names are those of the registry in ``plan/portfolio.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any, Literal, overload
+
+from dpmodel._text import html_table, table
+from dpmodel.errors import SpecificationError
+
+Part = Literal["objective", "scalar", "row", "column", "matrix"]
+Level = Literal["low", "high"]
+PARTS: tuple[Part, ...] = ("objective", "scalar", "row", "column", "matrix")
+LEVELS: tuple[Level, ...] = ("low", "high")
+
+_ONCE = ("laplace-once", "gaussian-once")
+_LABEL = {
+    "objective": "objective c",
+    "scalar": "scalar b",
+    "row": "row / all of A",
+    "column": "column of A",
+}
+_COLUMNS = ("location of change", "level", "solvable", "HRRU14", "mechanisms", "floor")
+_NOTE = (
+    "low: one record changes the part by a bounded amount; high: arbitrarily.",
+    "yes*: in the relaxed sense, where all but a few constraints hold.",
+    "floors, for a change of one entry by 1: n = number of private entries; alive: beta < (1 - delta)/(1 + "
+    "exp(epsilon)); c2 = c(2 epsilon, delta (1 + exp(epsilon)), beta), where c(e, d, b) = 1/2 - "
+    "(exp(e) + d)/(2 (1 + exp(e))(1 - b)). classify.impossibility.floor gives the numbers.",
+)
+
+
+@dataclass(frozen=True)
+class TaxonomyCell:
+    """One cell of Table 1.
+
+    Parameters
+    ----------
+    part : ``"objective"``, ``"scalar"``, ``"row"`` (which stands for all of A too) or ``"column"``.
+    level : ``"low"`` (bounded change) or ``"high"`` (arbitrary change).
+    solvable : whether the cell can be solved to useful accuracy.
+    relaxed : True if only in the relaxed sense, where a few constraints may be violated.
+    theorem : the theorems of HRRU14 behind the verdict.
+    section : section of HRRU14.
+    mechanisms : names of the registered mechanisms that serve the cell.
+    floor : least error of any mechanism, in the terms of `impossibility.floor`, or empty.
+    summary : one sentence for people.
+    """
+
+    part: Part
+    level: Level
+    solvable: bool
+    relaxed: bool
+    theorem: str
+    section: str
+    mechanisms: tuple[str, ...]
+    floor: str
+    summary: str
+
+    @property
+    def verdict(self) -> str:
+        """``"yes"``, ``"yes*"`` (relaxed) or ``"no"``, as printed in Table 1."""
+        if not self.solvable:
+            return "no"
+        return "yes*" if self.relaxed else "yes"
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the fields as a JSON-serialisable dict."""
+        return {**asdict(self), "mechanisms": list(self.mechanisms)}
+
+
+class Taxonomy(Sequence[TaxonomyCell]):
+    """The eight cells, immutable; prints as Table 1."""
+
+    __slots__ = ("_cells",)
+
+    _cells: tuple[TaxonomyCell, ...]
+
+    def __init__(self, cells: Sequence[TaxonomyCell]) -> None:
+        object.__setattr__(self, "_cells", tuple(cells))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a Taxonomy is immutable")
+
+    @overload
+    def __getitem__(self, index: int) -> TaxonomyCell: ...
+    @overload
+    def __getitem__(self, index: slice) -> Taxonomy: ...
+    def __getitem__(self, index: int | slice) -> TaxonomyCell | Taxonomy:
+        return Taxonomy(self._cells[index]) if isinstance(index, slice) else self._cells[index]
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def __iter__(self) -> Iterator[TaxonomyCell]:
+        return iter(self._cells)
+
+    def __eq__(self, other: object) -> bool:
+        return self._cells == other._cells if isinstance(other, Taxonomy) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._cells)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Taxonomy, (self._cells,)
+
+    def __repr__(self) -> str:
+        return f"<Taxonomy: {len(self)} cells>"
+
+    def __str__(self) -> str:
+        return table(_COLUMNS, self._rows(), title="Private linear programs (HRRU14, Table 1)", footer=_NOTE)
+
+    def _repr_html_(self) -> str:
+        return html_table(
+            _COLUMNS, self._rows(), title="Private linear programs (HRRU14, Table 1)", footer=_NOTE
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """Return ``{"source": ..., "cells": [...]}``, JSON-serialisable."""
+        return {"source": "HRRU14, Table 1", "cells": [item.to_dict() for item in self]}
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        return [
+            (
+                _LABEL[item.part],
+                item.level,
+                item.verdict,
+                f"{item.theorem}\nsection {item.section}",
+                "\n".join(item.mechanisms) or "-",
+                item.floor or "-",
+            )
+            for item in self
+        ]
+
+
+@cache
+def taxonomy() -> Taxonomy:
+    """Return Table 1 of HRRU14: objective, scalar, row (or all of A) and column, each high and low."""
+    return Taxonomy(_CELLS)
+
+
+def cell(part: str, level: str) -> TaxonomyCell:
+    """Look up one cell.
+
+    Parameters
+    ----------
+    part : one of `PARTS`; ``"matrix"`` shares the cell of ``"row"``, as in the paper.
+    level : one of `LEVELS`.
+
+    Raises
+    ------
+    SpecificationError
+        For an unknown part or level.
+    """
+    if part not in PARTS:
+        raise SpecificationError(f"unknown part {part!r}", remedy=f"one of {', '.join(PARTS)}")
+    if level not in LEVELS:
+        raise SpecificationError(f"unknown level {level!r}", remedy=f"one of {', '.join(LEVELS)}")
+    wanted = "row" if part == "matrix" else part
+    return next(item for item in _CELLS if (item.part, item.level) == (wanted, level))
+
+
+_CELLS = (
+    TaxonomyCell(
+        part="objective",
+        level="high",
+        solvable=False,
+        relaxed=False,
+        theorem="Theorem 37",
+        section="5.2",
+        mechanisms=(),
+        floor="loss >= n c2/2",
+        summary="An objective that one record changes arbitrarily would reveal the records (reconstruction).",
+    ),
+    TaxonomyCell(
+        part="objective",
+        level="low",
+        solvable=True,
+        relaxed=False,
+        theorem="Theorem 34",
+        section="4.5",
+        mechanisms=(*_ONCE, "vertex-exponential", "theorem-34"),
+        floor="",
+        summary="Noise on the objective, or a private choice of vertex; constraints hold exactly.",
+    ),
+    TaxonomyCell(
+        part="scalar",
+        level="high",
+        solvable=False,
+        relaxed=False,
+        theorem="Theorem 36",
+        section="5.1",
+        mechanisms=(),
+        floor="violation >= 1/2 if alive",
+        summary="A right-hand side that one record changes arbitrarily would reveal that record.",
+    ),
+    TaxonomyCell(
+        part="scalar",
+        level="low",
+        solvable=True,
+        relaxed=False,
+        theorem="Theorem 22",
+        section="4.2",
+        mechanisms=(*_ONCE, "strict-truncated-laplace"),
+        floor="",
+        summary="Noise on the right-hand side once, or multiplicative weights over the variables.",
+    ),
+    TaxonomyCell(
+        part="row",
+        level="high",
+        solvable=True,
+        relaxed=True,
+        theorem="Theorems 11, 12",
+        section="3",
+        mechanisms=(),
+        floor="violation >= n c2/2 if all rows are to hold (Theorem 38)",
+        summary="One record owns a constraint: all but fewer than s constraints hold to within alpha, "
+        "the others may be violated arbitrarily (dense multiplicative weights).",
+    ),
+    TaxonomyCell(
+        part="row",
+        level="low",
+        solvable=True,
+        relaxed=False,
+        theorem="Theorem 28",
+        section="4.3",
+        mechanisms=(*_ONCE, "strict-truncated-laplace"),
+        floor="",
+        summary="Noise on the coefficients; it works for one row as for all of A.",
+    ),
+    TaxonomyCell(
+        part="column",
+        level="high",
+        solvable=False,
+        relaxed=False,
+        theorem="Theorem 38",
+        section="5.3",
+        mechanisms=(),
+        floor="violation >= n c2/2",
+        summary="A column that one record changes arbitrarily would reveal the records, even if some "
+        "constraints may be left out.",
+    ),
+    TaxonomyCell(
+        part="column",
+        level="low",
+        solvable=True,
+        relaxed=False,
+        theorem="Theorem 32",
+        section="4.4",
+        mechanisms=(*_ONCE, "strict-truncated-laplace"),
+        floor="",
+        summary="Noise on the coefficients, scaled to how far one record moves each row in the 1-norm.",
+    ),
+)

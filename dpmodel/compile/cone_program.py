@@ -1,0 +1,237 @@
+"""A cone program with known numbers, and its solution by CVXPY's solvers.
+
+Everything here is public or released: mechanisms build one from noised data (post-processing), the
+planner from the public constraints. Rows may be relaxed along their cone's interior direction,
+equalities become bands.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel.compile.affine_map import ConeBlock, Floats, Integers
+from dpmodel.errors import DPModelError
+
+
+class SolverFailure(DPModelError):
+    """A solver stopped without an answer."""
+
+
+@dataclass(frozen=True)
+class ConeProgram:
+    """Minimise ``c'x + d`` subject to ``b - A x`` in K and ``lower <= x <= upper``.
+
+    ``c`` : (n,), ``b`` : (m,), ``A`` : (m x n) sparse, ``cones`` : blocks of rows. ``band`` : (m,) half-widths by
+    which zero-cone rows may miss. ``keep`` : (m,) rows that are constraints at all (all by default).
+    """
+
+    c: Floats
+    d: float
+    b: Floats
+    A: Any
+    cones: tuple[ConeBlock, ...]
+    boolean: Integers
+    integer: Integers
+    lower: Floats
+    upper: Floats
+    band: Floats
+    keep: Any
+
+    def with_(self, **changes: Any) -> ConeProgram:
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True)
+class ConeSolution:
+    """``status`` : "optimal", "infeasible" or "unbounded" (CVXPY's words); ``x`` (n,), ``dual`` (m,) or None."""
+
+    status: str
+    value: float | None
+    x: Floats | None
+    dual: Floats | None
+    seconds: float
+    slack: float = 0.0
+
+    @property
+    def solved(self) -> bool:
+        return self.x is not None
+
+
+@dataclass
+class _Rows:
+    constraints: list[Any] = field(default_factory=list)
+    duals: list[Any] = field(default_factory=list)
+
+
+def solve_cone_program(
+    program: ConeProgram,
+    *,
+    direction: Floats | None = None,
+    slack_limit: float | None = None,
+    minimise_slack: bool = False,
+    absolute: Mapping[str, Any] | None = None,
+    solver: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> ConeSolution:
+    """Solve a cone program.
+
+    Parameters
+    ----------
+    direction : (m,) interior direction e of the rows that may be relaxed further; a slack ``t >= 0``
+        is added as ``b + t e`` (bands grow by ``t e``).
+    minimise_slack : minimise t instead of the objective; else t is at most ``slack_limit``.
+    absolute : ``{"rows": S, "weights": W}`` adds ``W @ |x|`` to the left side of rows (robust rows).
+    solver, options : passed to CVXPY; by default HiGHS for linear programs, else CVXPY's choice.
+
+    Raises
+    ------
+    SolverFailure
+        When the solver stops without a status that can be used.
+    """
+    n = program.c.size
+    integrality: dict[str, Any] = {}
+    if program.boolean.size:
+        integrality["boolean"] = (program.boolean,)
+    if program.integer.size:
+        integrality["integer"] = (program.integer,)
+    bounds = None
+    if np.isfinite(program.lower).any() or np.isfinite(program.upper).any():
+        bounds = [program.lower, program.upper]
+    x = cp.Variable(n, bounds=bounds, **integrality)
+    slack = cp.Variable(nonneg=True) if direction is not None else None
+    body = program.A @ x if program.A.shape[0] else None
+    rows = _Rows()
+    if body is not None:
+        if absolute is not None:
+            magnitude = cp.Variable(n)
+            rows.constraints += [magnitude >= x, magnitude >= -x]
+            body = body + absolute["weights"] @ magnitude
+        _add_rows(program, body, slack, direction, rows)
+    if slack is not None and slack_limit is not None:
+        rows.constraints.append(slack <= slack_limit)
+    objective = slack if minimise_slack and slack is not None else program.c @ x + program.d
+    problem = cp.Problem(cp.Minimize(objective), rows.constraints)
+    if solver is None and all(block.kind in ("zero", "nonneg") for block in program.cones):
+        solver = cp.HIGHS
+    started = time.perf_counter()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # inaccuracy is reported by the status
+            problem.solve(solver=solver, **dict(options or {}))
+    except cp.SolverError as error:
+        raise SolverFailure(
+            f"solver {solver or 'chosen by CVXPY'} failed",
+            why=str(error).split("\n")[0][:200],
+            remedy="another solver, e.g. solver='CLARABEL'",
+        ) from None
+    seconds = time.perf_counter() - started
+    status = str(problem.status)
+    if x.value is None:
+        return ConeSolution(status, None, None, None, seconds)
+    point = np.asarray(x.value, dtype=np.float64).ravel()
+    dual = _collect_duals(rows, program.b.size)
+    used = float(slack.value) if slack is not None and slack.value is not None else 0.0
+    value = float(program.c @ point + program.d)
+    return ConeSolution(status, value, point, dual, seconds, used)
+
+
+def _add_rows(program: ConeProgram, body: Any, slack: Any, direction: Floats | None, rows: _Rows) -> None:
+    """One constraint per cone block (three for zero-cone blocks with bands)."""
+    for block in program.cones:
+        index = np.arange(block.start, block.start + block.size)
+        if block.kind in ("zero", "nonneg"):
+            index = index[program.keep[index]]
+            if index.size == 0:
+                continue
+        elif not program.keep[index].all():
+            continue
+        gap = program.b[index] - body[index]
+        if slack is not None and direction is not None and block.kind != "zero":
+            gap = gap + slack * direction[index]
+        if block.kind == "zero":
+            _zero_rows(program, index, body, slack, direction, rows)
+        elif block.kind == "nonneg":
+            rows.constraints.append(gap >= 0)
+            rows.duals.append((rows.constraints[-1], index, "plain"))
+        elif block.kind == "soc":
+            _second_order(block, gap, index, rows)
+        elif block.kind == "psd":
+            offset = 0
+            for size in block.sizes:
+                side = int(round(np.sqrt(size)))
+                square = cp.reshape(gap[offset : offset + size], (side, side), order="F")
+                rows.constraints.append((square + square.T) / 2 >> 0)
+                rows.duals.append((rows.constraints[-1], index[offset : offset + size], "psd"))
+                offset += size
+        elif block.kind == "exp":
+            rows.constraints.append(cp.ExpCone(gap[0::3], gap[1::3], gap[2::3]))
+            rows.duals.append((rows.constraints[-1], index, "triples"))
+        else:
+            rows.constraints.append(cp.PowCone3D(gap[0::3], gap[1::3], gap[2::3], np.array(block.alphas)))
+            rows.duals.append((rows.constraints[-1], index, "triples"))
+
+
+def _zero_rows(
+    program: ConeProgram, index: Integers, body: Any, slack: Any, direction: Floats | None, rows: _Rows
+) -> None:
+    grows = direction[index] > 0 if direction is not None else np.zeros(index.size, dtype=bool)
+    banded = (program.band[index] > 0) | grows
+    hard, soft = index[~banded], index[banded]
+    if hard.size:
+        rows.constraints.append(body[hard] == program.b[hard])
+        rows.duals.append((rows.constraints[-1], hard, "plain"))
+    if soft.size:
+        width: Any = program.band[soft]
+        if slack is not None and direction is not None:
+            width = width + slack * direction[soft]
+        rows.constraints.append(body[soft] - program.b[soft] <= width)
+        rows.duals.append((rows.constraints[-1], soft, "plain"))
+        rows.constraints.append(program.b[soft] - body[soft] <= width)
+        rows.duals.append((rows.constraints[-1], soft, "minus"))
+
+
+def _second_order(block: ConeBlock, gap: Any, index: Integers, rows: _Rows) -> None:
+    """Cones of equal size side by side become one vectorised constraint."""
+    sizes = np.asarray(block.sizes)
+    starts = np.r_[0, np.cumsum(sizes)[:-1]]
+    for size in np.unique(sizes):
+        heads = starts[sizes == size]
+        if size == 1:
+            rows.constraints.append(gap[heads] >= 0)
+            rows.duals.append((rows.constraints[-1], index[heads], "plain"))
+            continue
+        body = heads[:, None] + np.arange(1, size)
+        tails = cp.reshape(gap[body.ravel()], (heads.size, int(size) - 1), order="C")
+        rows.constraints.append(cp.SOC(gap[heads], tails, axis=1))
+        rows.duals.append((rows.constraints[-1], np.c_[index[heads], index[body]], "soc"))
+
+
+def _collect_duals(rows: _Rows, m: int) -> Floats | None:
+    """(m,) multipliers in the order and sign of the rows; None when the solver gives none (integers)."""
+    dual = np.zeros(m)
+    for constraint, index, how in rows.duals:
+        value = constraint.dual_value
+        if value is None:
+            return None
+        if how == "plain":
+            dual[index] += np.ravel(value)
+        elif how == "minus":
+            dual[index] -= np.ravel(value)
+        elif how == "psd":
+            dual[index] = np.ravel(np.asarray(value), order="F")
+        elif how == "soc":
+            head, tail = value
+            dual[index[:, 0]] = np.ravel(head)
+            dual[index[:, 1:]] = np.reshape(tail, (index.shape[0], -1))
+        else:
+            dual[index] = np.stack([np.ravel(part) for part in value], axis=1).ravel()
+    return dual
+

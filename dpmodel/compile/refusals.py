@@ -1,0 +1,109 @@
+"""Refusing a problem that cannot be compiled: the innermost expression, the rule, and how to rewrite it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import cvxpy as cp
+
+from dpmodel.annotate.private import Private
+from dpmodel.errors import UnsupportedModelError
+
+_LONG = 80
+
+
+def constraint_label(constraint: Any, number: int) -> str:
+    """The user's label, or the constraint's number and text."""
+    label = getattr(constraint, "label", None)
+    return str(label) if label else f"constraint {number} ({short(constraint)})"
+
+
+def short(expression: Any) -> str:
+    """The expression's text (parameters by name), cut to a line."""
+    text = " ".join(str(expression).split())
+    return text if len(text) <= _LONG else text[: _LONG - 3] + "..."
+
+
+def where_used(problem: cp.Problem, parameter: Any) -> tuple[str, ...]:
+    """Labels of the objective and constraints in which ``parameter`` stands."""
+    places = []
+    if any(p.id == parameter.id for p in problem.objective.parameters()):
+        places.append("the objective")
+    for number, constraint in enumerate(problem.constraints):
+        if any(p.id == parameter.id for p in constraint.parameters()):
+            places.append(constraint_label(constraint, number))
+    return tuple(places)
+
+
+def refuse_undisciplined(problem: cp.Problem) -> None:
+    """Raise UnsupportedModelError unless the problem is convex (DCP) and affine in its parameters (DPP)."""
+    for variable in problem.variables():
+        if variable.is_complex() or variable.attributes["hermitian"]:
+            raise UnsupportedModelError(
+                f"complex variable {variable.name()}",
+                why="standard forms here are real",
+                remedy="two real variables",
+            )
+        for bound in variable.attributes["bounds"] or ():
+            if isinstance(bound, cp.Expression) and bound.parameters():
+                raise UnsupportedModelError(
+                    f"variable {variable.name()} has a parameter in its bounds attribute",
+                    why="such bounds are applied outside the constraints, where changes cannot be followed",
+                    remedy=f"plain constraints, e.g. {variable.name()} <= {short(bound)}",
+                )
+    if not problem.is_dcp():
+        place, culprit = _innermost(problem, lambda e: bool(e.is_dcp()))
+        raise UnsupportedModelError(
+            f"{place}: {short(culprit)} is not convex by CVXPY's rules",
+            why="mechanisms solve convex (DCP) problems",
+            remedy="rewrite it with DCP atoms; a parameter whose sign matters needs nonneg=True or a like attribute",
+        )
+    if not problem.is_dpp():
+        place, culprit = _innermost(problem, lambda e: bool(e.is_dpp()))
+        names = sorted({p.name() for p in culprit.parameters()})
+        raise UnsupportedModelError(
+            f"{place}: {short(culprit)} is not affine in its parameters (not DPP)",
+            why="the exact change that one record makes is read off a map that must be affine in the parameters",
+            remedy=_dpp_remedy(culprit, names),
+        )
+
+
+def _dpp_remedy(culprit: Any, names: list[str]) -> str:
+    private = [p.name() for p in culprit.parameters() if isinstance(p, Private)]
+    listed = ", ".join(names)
+    if isinstance(culprit, (cp.atoms.affine.binary_operators.MulExpression, cp.multiply)):
+        product = f"the product of {listed}" if len(names) > 1 else f"the nonlinear expression in {listed}"
+        return (
+            f"compute {product} beforehand and declare it as one Private with its own bounds, or give the inner "
+            "product its own variable: z == W @ x, then P @ z"
+        )
+    return (
+        f"compute this function of {', '.join(private) or listed} beforehand and declare the result as one "
+        "Private with its own bounds, so that it enters linearly"
+    )
+
+
+def _innermost(problem: cp.Problem, disciplined: Any) -> tuple[str, Any]:
+    """The place and the deepest expression that fails while all its arguments pass."""
+    for place, root in _roots(problem):
+        node = root
+        if disciplined(node):
+            continue
+        while True:
+            failing = [arg for arg in getattr(node, "args", []) if not _passes(arg, disciplined)]
+            if not failing:
+                return place, node
+            node = failing[0]
+    return "the problem", problem.objective
+
+
+def _passes(node: Any, disciplined: Any) -> bool:
+    # Objectives and constraints are disciplined by curvature, inner expressions by being convex or concave.
+    return bool(disciplined(node))
+
+
+def _roots(problem: cp.Problem) -> Iterator[tuple[str, Any]]:
+    yield "the objective", problem.objective
+    for number, constraint in enumerate(problem.constraints):
+        yield constraint_label(constraint, number), constraint

@@ -1,0 +1,89 @@
+"""Errors of the public face: each says what is wrong, why it is wrong, and what to try.
+
+Messages hold labels, shapes and theorem numbers. They never hold values of private parameters, and
+they are raised before any budget is spent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class DPModelError(Exception):
+    """Base of all errors of this package.
+
+    Parameters
+    ----------
+    what : the offending argument, label or innermost expression.
+    why : the rule or theorem behind the refusal.
+    remedy : what to try instead.
+    """
+
+    def __init__(self, what: str, *, why: str = "", remedy: str = "") -> None:
+        self.what = what
+        self.why = why
+        self.remedy = remedy
+        lines = [what]
+        if why:
+            lines.append(f"  why: {why}")
+        if remedy:
+            lines.append(f"  try: {remedy}")
+        super().__init__("\n".join(lines))
+
+
+class SpecificationError(DPModelError, ValueError):
+    """A wrong annotation or argument: contradicting bounds, NaN, a bad epsilon, an unknown name."""
+
+
+class UnsupportedModelError(DPModelError, ValueError):
+    """A model that cannot be served: not convex, not DPP, or not eligible for the forced mechanism."""
+
+
+class InfeasibleError(DPModelError):
+    """The public part of the model has no feasible point (a fact that owes nothing to private data)."""
+
+
+class BudgetExceededError(DPModelError):
+    """The budget does not cover the request; nothing was read and nothing was spent."""
+
+
+class MissingValueError(SpecificationError):
+    """A parameter has no value at solve time."""
+
+
+class MissingExtraError(DPModelError, ImportError):
+    """An optional dependency is missing; the message names the extra to install."""
+
+
+class ImpossibilityError(DPModelError):
+    """No private algorithm can solve this problem to useful accuracy, by a theorem.
+
+    Parameters
+    ----------
+    theorem : for example ``"Theorem 37"``.
+    citation : the paper.
+    parameter : name of the offending private parameter.
+    constraint : label of the constraint (or the objective) that it enters.
+    floor : least error that the theorem leaves to any mechanism with these epsilon, delta and beta.
+    remedies : what would make the problem solvable.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        theorem: str,
+        citation: str,
+        parameter: str,
+        constraint: str,
+        floor: float,
+        remedies: Sequence[str],
+        why: str = "",
+    ) -> None:
+        self.theorem = theorem
+        self.citation = citation
+        self.parameter = parameter
+        self.constraint = constraint
+        self.floor = floor
+        self.remedies = tuple(remedies)
+        super().__init__(what, why=why or f"{theorem} of {citation}", remedy="; or ".join(self.remedies))

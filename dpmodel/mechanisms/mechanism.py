@@ -1,0 +1,137 @@
+"""What every mechanism has: ``eligible``, ``forecast`` and ``run``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.compile.affine_map import Floats
+from dpmodel.privacy import NoiseSource
+
+Feasibility = Literal["relaxed", "strict"]
+Progress = Callable[[str, float], None]
+
+
+def no_progress(stage: str, done: float) -> None:
+    """Say nothing."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of one solve: the budget it may use and the statement wanted.
+
+    ``epsilon``, ``delta`` : budget. ``beta`` : allowed probability that the accuracy statement fails.
+    ``feasibility`` : "relaxed" (true optimum stays feasible) or "strict" (every true constraint holds).
+    ``vertices`` : (k, n) public candidate points in the order of the standard form's columns, or None.
+    ``solver``, ``options`` : for the solve on released data.
+    """
+
+    epsilon: float
+    delta: float
+    beta: float = 0.05
+    feasibility: Feasibility = "relaxed"
+    vertices: Floats | None = None
+    solver: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Verdict(NamedTuple):
+    """Whether a mechanism applies, and if not, why."""
+
+    eligible: bool
+    reason: str = ""
+
+
+YES = Verdict(True)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The error a mechanism predicts from public facts alone.
+
+    ``alpha`` : the larger of ``objective_alpha`` (loss in objective value) and ``violation_alpha`` (violation
+    of any constraint, along the cone's interior direction for conic ones); nan where a part is exact.
+    ``beta`` : probability with which it may be exceeded. ``proved`` : a theorem, not a prediction.
+    ``statement`` : the same in words. ``epsilon``, ``delta`` : what the mechanism spends. ``work`` : its cost in
+    words. ``noise`` : plain data on the noise of each part and the split of the budget.
+    """
+
+    statement: str
+    epsilon: float
+    delta: float
+    beta: float
+    objective_alpha: float = math.nan
+    violation_alpha: float = math.nan
+    proved: bool = True
+    slack_rows: int = 0
+    work: str = "one solve"
+    noise: Mapping[str, Any] = MappingProxyType({})
+
+    @property
+    def alpha(self) -> float:
+        known = [a for a in (self.objective_alpha, self.violation_alpha) if not math.isnan(a)]
+        return max(known) if known else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "alpha": self.alpha,
+            "objective_alpha": None if math.isnan(self.objective_alpha) else self.objective_alpha,
+            "violation_alpha": None if math.isnan(self.violation_alpha) else self.violation_alpha,
+            "beta": self.beta,
+            "proved": self.proved,
+            "statement": self.statement,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "slack_rows": self.slack_rows,
+            "work": self.work,
+            "noise": dict(self.noise),
+        }
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What ``run`` hands back: released data only.
+
+    ``status`` : decided on released data. ``x`` : (n,) point or None. ``dual`` : (m,) or None. ``value`` : the
+    minimisation objective at x from released quantities, or None. ``extra_violation`` : least further
+    relaxation that was needed. ``seconds`` : time of the solve on released data.
+    """
+
+    status: str
+    x: Floats | None
+    dual: Floats | None
+    value: float | None
+    seconds: float = 0.0
+    extra_violation: float = 0.0
+    notes: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Mechanism(Protocol):
+    """One algorithm. Its docstring states source, privacy argument, utility, cost and errors."""
+
+    @property
+    def name(self) -> str:
+        """Name in the registry."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """Paper and theorem."""
+        ...
+
+    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+        """Yes, or the reason why not; public facts only."""
+        ...
+
+    def forecast(self, model: PrivateLP, request: Request) -> Forecast:
+        """Predicted error; public facts only."""
+        ...
+
+    def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        """The only method that reads private values."""
+        ...

@@ -1,0 +1,86 @@
+"""Privacy: the only home of randomness and budget.
+
+`laws` and `noise` draw, `selection` picks, `conversions` and `accounting` count, `ledger` and `budget`
+refuse. This room knows no other room of the package; OpenDP is imported when noise is first drawn.
+"""
+
+from dpmodel.privacy.accounting import (
+    Composition,
+    Cost,
+    PerStep,
+    PrivacyLoss,
+    StepKind,
+    compose,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_mu,
+    laplace_rho,
+    per_step,
+    pure_composition_delta,
+    pure_rho,
+    truncated_laplace_half_width,
+    validate_privacy,
+    zcdp_epsilon,
+    zcdp_rho,
+)
+from dpmodel.privacy.budget import Budget
+from dpmodel.privacy.laws import Gaussian, Laplace, NoiseLaw, TruncatedLaplace
+from dpmodel.privacy.ledger import Charge
+from dpmodel.privacy.noise import (
+    NoiseSource,
+    NotPrivateWarning,
+    OpenDPSource,
+    SeededSource,
+    SelectionKind,
+    noise_source,
+)
+from dpmodel.privacy.selection import (
+    AboveThreshold,
+    above_threshold_error,
+    exponential_mechanism,
+    exponential_mechanism_error,
+    permute_and_flip,
+    permute_and_flip_error,
+    report_noisy_max,
+    report_noisy_max_error,
+)
+
+__all__ = [
+    "AboveThreshold",
+    "Budget",
+    "Charge",
+    "Composition",
+    "Cost",
+    "Gaussian",
+    "Laplace",
+    "NoiseLaw",
+    "NoiseSource",
+    "NotPrivateWarning",
+    "OpenDPSource",
+    "PerStep",
+    "PrivacyLoss",
+    "SeededSource",
+    "SelectionKind",
+    "StepKind",
+    "TruncatedLaplace",
+    "above_threshold_error",
+    "compose",
+    "exponential_mechanism",
+    "exponential_mechanism_error",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_mu",
+    "laplace_rho",
+    "noise_source",
+    "per_step",
+    "permute_and_flip",
+    "permute_and_flip_error",
+    "pure_composition_delta",
+    "pure_rho",
+    "report_noisy_max",
+    "report_noisy_max_error",
+    "truncated_laplace_half_width",
+    "validate_privacy",
+    "zcdp_epsilon",
+    "zcdp_rho",
+]

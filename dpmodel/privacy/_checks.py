@@ -1,0 +1,122 @@
+"""Argument checks of this room. Messages name arguments and rules, never entries of an array."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+
+import numpy as np
+import numpy.typing as npt
+
+from dpmodel.errors import SpecificationError
+
+__all__ = ["count_of", "finite_array", "fraction", "non_negative", "positive", "score_vector"]
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def _real(value: object, name: str) -> float:
+    # bool is a Real in Python, and np.bool_ would pass float(): True is nobody's epsilon.
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
+        raise SpecificationError(
+            f"{name} must be a number, not {type(value).__name__}",
+            why="a privacy parameter that is not a plain real number has no meaning",
+            remedy=f"pass a float, for example {name}=1.0",
+        )
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if math.isnan(number):
+        raise SpecificationError(
+            f"{name} is NaN",
+            why="comparisons with NaN are all false, so no check could hold",
+            remedy=f"find the computation that produced NaN and pass a finite {name}",
+        )
+    return number
+
+
+def positive(value: object, name: str) -> float:
+    """Return a finite float > 0, or raise SpecificationError."""
+    number = _real(value, name)
+    if not 0.0 < number < math.inf:
+        raise SpecificationError(
+            f"{name} = {number} is not finite and positive",
+            why=f"{name} must lie in (0, inf)",
+            remedy=f"pass a finite {name} > 0",
+        )
+    return number
+
+
+def non_negative(value: object, name: str) -> float:
+    """Return a finite float >= 0, or raise SpecificationError."""
+    number = _real(value, name)
+    if not 0.0 <= number < math.inf:
+        raise SpecificationError(
+            f"{name} = {number} is not finite and non-negative",
+            why=f"{name} must lie in [0, inf)",
+            remedy=f"pass a finite {name} >= 0",
+        )
+    return number
+
+
+def fraction(value: object, name: str, *, zero: bool = False) -> float:
+    """Return a float in (0, 1), or in [0, 1) with ``zero=True``; otherwise raise SpecificationError."""
+    number = _real(value, name)
+    if not (0.0 < number < 1.0 or (zero and number == 0.0)):
+        interval = "[0, 1)" if zero else "(0, 1)"
+        raise SpecificationError(
+            f"{name} = {number} is outside {interval}",
+            why=f"{name} is a probability; at 1 or more it promises nothing",
+            remedy=f"pass a small {name}, for example 1e-6" + (", or 0 for a pure guarantee" if zero else ""),
+        )
+    return number
+
+
+def count_of(value: object, name: str, *, least: int = 1) -> int:
+    """Return an int >= ``least``, or raise SpecificationError."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral) or int(value) < least:
+        raise SpecificationError(
+            f"{name} must be a whole number of at least {least}",
+            why=f"{name} counts things",
+            remedy=f"pass an int, for example {name}={max(least, 1)}",
+        )
+    return int(value)
+
+
+def finite_array(values: object, name: str) -> FloatArray:
+    """Return ``values`` as a finite float64 array of the same shape, or raise SpecificationError.
+
+    OpenDP reads NaN as 0 and clamps infinities, silently; here both are errors, and the message holds
+    neither the entries nor their positions.
+    """
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError):
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind not in "fiu":
+        raise SpecificationError(
+            f"{name} must be an array of real numbers, not of dtype {array.dtype}",
+            why="noise is added to 64-bit floats",
+            remedy=f"convert {name} with numpy.asarray(..., dtype=float)",
+        )
+    array = array.astype(np.float64, copy=False)
+    if not np.isfinite(array).all():
+        raise SpecificationError(
+            f"{name} has an entry that is NaN or infinite",
+            why="no sensitivity bound covers such an entry",
+            remedy=f"clip or clean {name} by a rule that does not depend on who is in the data",
+        )
+    return array
+
+
+def score_vector(scores: object, name: str = "scores") -> FloatArray:
+    """Return ``scores`` as a finite 1-D float64 array with at least one entry."""
+    array = finite_array(scores, name)
+    if array.ndim != 1 or array.size == 0:
+        raise SpecificationError(
+            f"{name} must be a vector with at least one entry, not of shape {array.shape}",
+            why="a selection returns the index of one candidate",
+            remedy=f"pass {name} as a 1-D array, one entry per candidate",
+        )
+    return array

@@ -1,0 +1,285 @@
+"""Selection: the index of a good candidate, or the queries that pass a threshold.
+
+All of it is stated in R, the range bound: R = sup over neighbours D, D' of
+``max_r - min_r of (q(r, D) - q(r, D'))``. A common shift of all scores changes no selection, so R is
+what counts; R <= 2 Delta for scores that move by at most Delta each, and R <= Delta when all of them
+move the same way. R must hold for the scores as computed: whoever computes them in floating point adds
+a rounding allowance to R (no such allowance is added here, because only the caller knows the sums).
+
+Scores are maximised; negate them to minimise. Errors never print scores.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dpmodel.errors import SpecificationError
+from dpmodel.privacy._checks import count_of, finite_array, fraction, positive, score_vector
+from dpmodel.privacy.noise import NoiseSource, SelectionKind
+
+__all__ = [
+    "AboveThreshold",
+    "above_threshold_error",
+    "exponential_mechanism",
+    "exponential_mechanism_error",
+    "permute_and_flip",
+    "permute_and_flip_error",
+    "report_noisy_max",
+    "report_noisy_max_error",
+]
+
+
+def _pure_epsilon(epsilon: float | None, rho: float | None, per_epsilon_squared: float) -> float:
+    """Epsilon of one selection when either epsilon or rho = per_epsilon_squared * epsilon^2 is given."""
+    if (epsilon is None) == (rho is None):
+        raise SpecificationError(
+            "give exactly one of epsilon and rho",
+            why="a selection is charged in one currency",
+            remedy="epsilon=... for a pure guarantee, rho=... inside a zCDP composition",
+        )
+    if rho is None:
+        return positive(epsilon, "epsilon")
+    return math.sqrt(positive(rho, "rho") / per_epsilon_squared)
+
+
+def _select(
+    scores: object, range_bound: float, epsilon: float, source: NoiseSource, kind: SelectionKind
+) -> int:
+    return source.noisy_max(score_vector(scores), positive(range_bound, "range_bound") / epsilon, kind=kind)
+
+
+def exponential_mechanism(
+    scores: object,
+    range_bound: float,
+    *,
+    epsilon: float | None = None,
+    rho: float | None = None,
+    source: NoiseSource,
+) -> int:
+    """Draw an index r with probability proportional to exp(scores[r] / scale), scale = R / epsilon.
+
+    Source: McSherry and Talwar 2007; zCDP cost: Cesar and Rogers 2021 (bounded range).
+
+    Privacy. Between neighbours the log of each weight moves by an amount in an interval of length
+    R/scale = epsilon, the log of their sum by an amount in the same interval; the privacy loss therefore
+    lies in an interval of length epsilon that contains 0: epsilon-DP, and rho = epsilon^2/8 zCDP by
+    Hoeffding's lemma. This is the mechanism to compose.
+
+    Utility. max(scores) - scores[r] <= scale ln(count/beta) with probability at least 1 - beta.
+
+    Parameters
+    ----------
+    scores : (count,) finite floats, larger is better.
+    range_bound : R > 0, in the unit of the scores.
+    epsilon, rho : exactly one; rho buys epsilon = sqrt(8 rho).
+    source : where randomness comes from.
+
+    Returns
+    -------
+    index : int in [0, count).
+    """
+    return _select(scores, range_bound, _pure_epsilon(epsilon, rho, 1 / 8), source, "exponential")
+
+
+def permute_and_flip(
+    scores: object,
+    range_bound: float,
+    *,
+    epsilon: float | None = None,
+    rho: float | None = None,
+    source: NoiseSource,
+) -> int:
+    """Visit the indices in random order and take r with probability exp((scores[r] - max) / scale).
+
+    Source: McKenna and Sheldon 2020; equal to report-noisy-max with exponential noise (Ding et al. 2021),
+    which is how it is drawn.
+
+    Privacy. epsilon-DP with scale = R/epsilon: their theorem has scale = 2 Delta/epsilon, and because
+    the law does not change when all scores are shifted, Delta = R/2 may be taken. Its privacy loss has
+    no bounded range, so in zCDP it costs epsilon^2/2: under composition take `exponential_mechanism`.
+
+    Utility. Never worse than the exponential mechanism with the same scale (stochastic dominance), and
+    up to a factor 2 better: error <= scale ln(count/beta) with probability at least 1 - beta.
+
+    Parameters and errors are those of `exponential_mechanism`; rho buys epsilon = sqrt(2 rho).
+    """
+    return _select(scores, range_bound, _pure_epsilon(epsilon, rho, 1 / 2), source, "permute_and_flip")
+
+
+def report_noisy_max(
+    scores: object,
+    range_bound: float,
+    *,
+    epsilon: float | None = None,
+    rho: float | None = None,
+    source: NoiseSource,
+) -> int:
+    """Return the index of the largest noisy score, with the noise that is best for the currency.
+
+    With ``epsilon`` the noise is exponential (permute-and-flip, the best law for one pure selection);
+    with ``rho`` it is Gumbel (the exponential mechanism, four times cheaper in zCDP). Privacy, utility
+    and errors: see `permute_and_flip` and `exponential_mechanism`.
+    """
+    select = permute_and_flip if rho is None else exponential_mechanism
+    return select(scores, range_bound, epsilon=epsilon, rho=rho, source=source)
+
+
+def exponential_mechanism_error(count: int, range_bound: float, epsilon: float, beta: float) -> float:
+    """Forecast: max(scores) - scores[chosen] is at most this with probability at least 1 - beta.
+
+    A candidate that is worse by t has probability at most exp(-t/scale), and there are count - 1 of
+    them: t = scale ln((count - 1)/beta) suffices, and ln(count/beta) is the familiar, rounder form.
+    Inside zCDP pass epsilon = sqrt(8 rho).
+
+    Parameters
+    ----------
+    count : number of candidates, >= 1 (0 is returned for one candidate).
+    range_bound : R > 0, in the unit of the scores.
+    epsilon, beta : per selection.
+    """
+    count, beta = count_of(count, "count"), fraction(beta, "beta")
+    scale = positive(range_bound, "range_bound") / positive(epsilon, "epsilon")
+    return 0.0 if count == 1 else scale * math.log(count / beta)
+
+
+def permute_and_flip_error(count: int, range_bound: float, epsilon: float, beta: float) -> float:
+    """Forecast for `permute_and_flip`: the same bound as `exponential_mechanism_error`."""
+    return exponential_mechanism_error(count, range_bound, epsilon, beta)
+
+
+def report_noisy_max_error(count: int, range_bound: float, epsilon: float, beta: float) -> float:
+    """Forecast for `report_noisy_max`: the same bound as `exponential_mechanism_error`."""
+    return exponential_mechanism_error(count, range_bound, epsilon, beta)
+
+
+def _split(sensitivity: float, range_bound: float | None, epsilon: float, count: int) -> tuple[float, float]:
+    """Scales of threshold noise and query noise, by the split that minimises the variance of their sum."""
+    sensitivity = positive(sensitivity, "sensitivity")
+    reach = count * (2.0 * sensitivity if range_bound is None else positive(range_bound, "range_bound"))
+    # Least (sensitivity/e1)^2 + (reach/e2)^2 on e1 + e2 = epsilon is at e1/e2 = (sensitivity/reach)^(2/3).
+    share = 1.0 / (1.0 + (reach / sensitivity) ** (2.0 / 3.0))
+    return sensitivity / (epsilon * share), reach / (epsilon * (1.0 - share))
+
+
+class AboveThreshold:
+    """Sparse vector technique: which of a stream of queries pass a threshold, paying for the passes only.
+
+    Source: Lyu, Su and Li 2017, "Understanding the Sparse Vector Technique", algorithm 7 and its
+    optimal split of the budget (their 1 : (2c)^(2/3), here with the range bound R in the place of 2
+    Delta). Six published variants of this algorithm are not private; this is the one that is.
+
+    Algorithm. rho ~ Laplace(Delta/eps1) is drawn once; query i is positive if q_i + nu_i >= T + rho with
+    fresh nu_i ~ Laplace(count R/eps2); after ``count`` positives it stops for good. eps1 + eps2 =
+    epsilon. No noisy value is ever shown.
+
+    Privacy: (pure) epsilon-DP, for adaptively chosen queries, however many negatives there are. Proof.
+    Fix neighbours D, D', an answer vector a with at most ``count`` positives, and let the changes
+    q_i(D') - q_i(D) lie in [lo, hi] with hi - lo <= R and |hi| <= Delta. Write the probability of a as an
+    integral over rho of (product over negatives of P[q_i + nu < T + rho]) times (product over positives
+    of P[q_i + nu >= T + rho]). On the side of D' substitute rho -> rho + hi. The density of rho changes
+    by at most exp(eps1), since |hi| <= Delta. Every negative factor only grows: q_i(D') - hi <= q_i(D).
+    A positive factor asks nu to be larger by hi - (q_i(D') - q_i(D)) <= R, which costs at most exp(R
+    eps2/(count R)) = exp(eps2/count); there are at most ``count`` of them. The product is at most
+    exp(eps1 + eps2). The negatives share one rho and cost nothing, which is why rho must be noisy and
+    never drawn again. R must bound the range of changes over all queries ever asked, not vector by vector.
+
+    Rounding. The proof shifts noise by real numbers. OpenDP's grid makes that an excess below 2^-78, but
+    floats of size |q| round by |q| 2^-53 before they are compared: include that in ``sensitivity``.
+
+    Utility: see `above_threshold_error`.
+
+    Parameters
+    ----------
+    threshold : T, public, in the unit of the queries.
+    sensitivity : Delta > 0, the most that one record moves any query.
+    epsilon : the whole price, due when the object is built (charge it before).
+    count : number of positives after which it stops.
+    range_bound : R, at most 2 Delta (the default); R = Delta if all queries move the same way.
+    source : where randomness comes from.
+    """
+
+    def __init__(
+        self,
+        threshold: float,
+        *,
+        sensitivity: float,
+        epsilon: float,
+        count: int = 1,
+        range_bound: float | None = None,
+        source: NoiseSource,
+    ) -> None:
+        self._count = count_of(count, "count")
+        self._source = source
+        public = finite_array(threshold, "threshold")
+        if public.ndim != 0:
+            raise SpecificationError(
+                f"threshold has shape {public.shape}",
+                why="one noisy threshold serves all queries",
+                remedy="subtract differing thresholds from the queries and pass threshold=0.0",
+            )
+        threshold_scale, self._query_scale = _split(
+            sensitivity, range_bound, positive(epsilon, "epsilon"), self._count
+        )
+        self._noisy_threshold = float(source.laplace(public, threshold_scale))
+        self._positives = 0
+
+    @property
+    def positives(self) -> int:
+        """Number of positive answers so far."""
+        return self._positives
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether all positive answers are used up; a further query raises."""
+        return self._positives >= self._count
+
+    def test(self, value: float) -> bool:
+        """Answer whether one query value (a finite number) passes the threshold, noisily."""
+        return self.first_above([value]) is not None
+
+    def first_above(self, values: object) -> int | None:
+        """Ask the queries of a vector in order and stop at the first positive one.
+
+        Parameters
+        ----------
+        values : (k,) finite floats, k >= 1.
+
+        Returns
+        -------
+        index : of the first positive, or None if all are negative. Later entries count as not asked.
+        """
+        if self.exhausted:
+            raise SpecificationError(
+                f"this AboveThreshold has given its {self._count} positive answers",
+                why="the privacy proof pays for that many and no more",
+                remedy="build a new AboveThreshold, with its own budget, or ask for a larger count",
+            )
+        vector = score_vector(values, "values")
+        above = self._source.laplace(vector, self._query_scale) >= self._noisy_threshold
+        if not above.any():
+            return None
+        self._positives += 1
+        return int(np.argmax(above))
+
+
+def above_threshold_error(
+    queries: int,
+    sensitivity: float,
+    epsilon: float,
+    beta: float,
+    *,
+    count: int = 1,
+    range_bound: float | None = None,
+) -> float:
+    """Forecast: with probability at least 1 - beta no answer of `AboveThreshold` is off by more than this.
+
+    That is, a positive query is at least T - alpha and a negative one at most T + alpha, for ``queries``
+    queries: alpha = scale_rho ln(2/beta) + scale_nu ln(2 queries/beta), half of beta for each.
+    """
+    queries, beta = count_of(queries, "queries"), fraction(beta, "beta")
+    threshold_scale, query_scale = _split(
+        sensitivity, range_bound, positive(epsilon, "epsilon"), count_of(count, "count")
+    )
+    return threshold_scale * math.log(2.0 / beta) + query_scale * math.log(2.0 * queries / beta)

@@ -1,0 +1,99 @@
+"""Table 1 of HRRU14 as data."""
+
+import copy
+import dataclasses
+import json
+import pickle
+
+import pytest
+
+from dpmodel.classify import impossibility
+from dpmodel.classify.taxonomy import LEVELS, PARTS, Taxonomy, cell, taxonomy
+from dpmodel.errors import SpecificationError
+
+VERDICTS = {
+    ("objective", "high"): ("no", "Theorem 37", "5.2"),
+    ("objective", "low"): ("yes", "Theorem 34", "4.5"),
+    ("scalar", "high"): ("no", "Theorem 36", "5.1"),
+    ("scalar", "low"): ("yes", "Theorem 22", "4.2"),
+    ("row", "high"): ("yes*", "Theorems 11, 12", "3"),
+    ("row", "low"): ("yes", "Theorem 28", "4.3"),
+    ("column", "high"): ("no", "Theorem 38", "5.3"),
+    ("column", "low"): ("yes", "Theorem 32", "4.4"),
+}
+KNOWN = {"laplace-once", "gaussian-once", "theorem-34", "vertex-exponential", "strict-truncated-laplace"}
+
+
+def test_the_eight_cells():
+    assert {(c.part, c.level): (c.verdict, c.theorem, c.section) for c in taxonomy()} == VERDICTS
+    assert len(taxonomy()) == 8
+
+
+def test_mechanisms_serve_the_low_cells():
+    for item in taxonomy():
+        assert set(item.mechanisms) <= KNOWN
+        assert bool(item.mechanisms) == (item.level == "low")
+    assert set(cell("objective", "low").mechanisms) == KNOWN - {"strict-truncated-laplace"}
+    for part in ("scalar", "row", "column"):
+        assert cell(part, "low").mechanisms == ("laplace-once", "gaussian-once", "strict-truncated-laplace")
+
+
+def test_lookup():
+    for part in PARTS:
+        for level in LEVELS:
+            found = cell(part, level)
+            assert found.part == ("row" if part == "matrix" else part)
+            assert found.level == level
+    assert cell("matrix", "high") is cell("row", "high")
+    for bad in (("rows", "low"), ("row", "medium")):
+        with pytest.raises(SpecificationError, match="unknown"):
+            cell(*bad)
+
+
+def test_impossible_cells_cite_the_theorem_of_their_floor():
+    for item in taxonomy():
+        if not item.solvable:
+            assert impossibility.floor(item.part, 1, 0, 0.05).theorem == item.theorem
+            assert item.floor
+
+
+def test_prints_as_a_table():
+    text = str(taxonomy())
+    assert max(map(len, text.splitlines())) <= 100
+    for item in taxonomy():
+        assert item.theorem in text
+        for mechanism in item.mechanisms:
+            assert mechanism in text
+    assert "Table 1" in text.splitlines()[0]
+    page = taxonomy()._repr_html_()
+    assert page.count("<tr>") == 9
+    assert "Theorem 37" in page
+    assert repr(taxonomy()) == "<Taxonomy: 8 cells>"
+
+
+def test_is_an_immutable_sequence():
+    table = taxonomy()
+    assert table is taxonomy()
+    assert isinstance(table[:2], Taxonomy)
+    assert table[0] in table
+    assert table.index(table[3]) == 3
+    with pytest.raises(TypeError):
+        table[0] = table[1]
+    with pytest.raises(AttributeError):
+        table._cells = ()
+    with pytest.raises(AttributeError):
+        table.other = 1
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        table[0].solvable = True
+
+
+def test_copies_and_json():
+    table = taxonomy()
+    for clone in (pickle.loads(pickle.dumps(table)), copy.deepcopy(table), copy.copy(table)):
+        assert clone == table
+        assert hash(clone) == hash(table)
+    assert table != table[:3]
+    assert table != "table"
+    data = table.to_dict()
+    assert json.loads(json.dumps(data, allow_nan=False)) == data
+    assert len(data["cells"]) == 8

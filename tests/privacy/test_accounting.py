@@ -1,0 +1,325 @@
+"""Accounting: table values, other people's accountants, known-true epsilons, round trips."""
+
+import math
+from decimal import Decimal, getcontext
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from dpmodel.errors import SpecificationError
+from dpmodel.privacy import (
+    Cost,
+    SeededSource,
+    compose,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_mu,
+    laplace_rho,
+    per_step,
+    pure_composition_delta,
+    pure_rho,
+    truncated_laplace_half_width,
+    validate_privacy,
+    zcdp_epsilon,
+    zcdp_rho,
+)
+
+DELTA = 1e-6
+epsilons = st.floats(-4, 2).map(lambda x: 10.0**x)
+deltas = st.floats(-30, -0.05).map(lambda x: 10.0**x)
+
+
+# --- zCDP -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "epsilon, rho", [(0.1, 3.21e-4), (0.5, 6.64e-3), (1, 0.02436), (2, 0.0882), (4, 0.311)]
+)
+def test_zcdp_table(epsilon, rho):
+    assert zcdp_rho(epsilon, DELTA) == pytest.approx(rho, rel=2e-3)
+    # The classical formula epsilon = rho + 2 sqrt(rho ln 1/delta) is never better.
+    classical = (math.sqrt(math.log(1 / DELTA) + epsilon) - math.sqrt(math.log(1 / DELTA))) ** 2
+    assert zcdp_rho(epsilon, DELTA) > classical
+
+
+@pytest.mark.parametrize("rho", [1e-6, 1e-3, 0.02436, 0.5, 10])
+@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-12])
+def test_zcdp_epsilon_against_dp_accounting(rho, delta):
+    from dp_accounting import ZCDpEvent
+    from dp_accounting.rdp import RdpAccountant
+
+    orders = 1 + np.logspace(-1.5, 7, 4000)
+    theirs = RdpAccountant(orders).compose(ZCDpEvent(rho)).get_epsilon(delta)
+    ours = zcdp_epsilon(rho, delta)
+    assert ours <= theirs * (1 + 1e-6) + 1e-12  # our orders are finer
+    assert ours >= theirs * (1 - 1e-4)  # but the bound is the same
+
+
+@given(epsilons, deltas)
+def test_round_trips_are_never_optimistic_and_lose_nothing(epsilon, delta):
+    assert zcdp_epsilon(zcdp_rho(epsilon, delta), delta) <= epsilon
+    assert gaussian_epsilon(gaussian_mu(epsilon, delta), delta) <= epsilon
+    assert gaussian_delta(gaussian_mu(epsilon, delta), epsilon) <= delta
+    # (epsilon, delta) from rho must hold for the Gaussian mechanism of that rho, whose delta is exact.
+    assert gaussian_delta(math.sqrt(2 * zcdp_rho(epsilon, delta)), epsilon) <= delta
+    if delta < 0.1:
+        assert zcdp_rho(epsilon, delta) >= 0.25 * gaussian_mu(epsilon, delta) ** 2 / 2
+
+
+@given(epsilons, deltas, st.floats(1.0, 10.0))
+def test_conversions_are_monotone(epsilon, delta, factor):
+    for convert in (zcdp_rho, gaussian_mu):
+        assert convert(epsilon * factor, delta) >= convert(epsilon, delta)
+        assert convert(epsilon, min(delta * factor, 0.9)) >= convert(epsilon, min(delta, 0.9))
+
+
+def renyi_of_laplace(epsilon, alpha):
+    terms = [math.log(alpha / (2 * alpha - 1)) + (alpha - 1) * epsilon]
+    terms.append(math.log((alpha - 1) / (2 * alpha - 1)) - alpha * epsilon)
+    return float(np.logaddexp(*terms)) / (alpha - 1)
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.3, 1.0, 3.0, 10.0])
+def test_laplace_rho_bounds_every_renyi_order_and_is_attained(epsilon):
+    ratios = [renyi_of_laplace(epsilon, 1 + a) / (1 + a) for a in np.logspace(-4, 4, 300)]
+    assert max(ratios) <= laplace_rho(epsilon) * (1 + 1e-9)
+    assert max(ratios) >= laplace_rho(epsilon) * (1 - 1e-2)
+    assert laplace_rho(epsilon) <= pure_rho(epsilon) <= epsilon
+
+
+def test_laplace_rho_is_continuous_at_the_switch():
+    assert laplace_rho(1e-2 - 1e-12) == pytest.approx(laplace_rho(1e-2 + 1e-12), rel=1e-7)
+    assert laplace_rho(0.0) == 0.0
+
+
+# --- Gaussian ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "epsilon, delta",
+    [(1, 1e-6), (0.01, 1e-9), (1e-4, 1e-6), (10, 1e-5), (0.5, 0.1), (100, 1e-5), (3, 0.9), (30, 1e-30)],
+)
+def test_gaussian_mu_against_dp_accounting(epsilon, delta):
+    from dp_accounting.pld.common import DifferentialPrivacyParameters
+    from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
+
+    mu = gaussian_mu(epsilon, delta)
+    theirs = GaussianPrivacyLoss.from_privacy_guarantee(DifferentialPrivacyParameters(epsilon, delta))
+    assert mu == pytest.approx(1 / theirs.standard_deviation, rel=1e-6)
+    assert GaussianPrivacyLoss(1 / mu).get_delta_for_epsilon(epsilon) <= delta
+    # and not idle: one part in a million more is too much
+    assert GaussianPrivacyLoss(1 / (mu * (1 + 1e-6))).get_delta_for_epsilon(epsilon) > delta
+
+
+def test_gaussian_delta_is_one_function_across_its_three_formulas():
+    def textbook(mu, epsilon):
+        a, b = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
+        return norm.cdf(a) - math.exp(epsilon + norm.logcdf(b))
+
+    for mu, epsilon in [(0.4999, 0.7), (0.5001, 0.7), (10.1, 0.5), (9.9, 0.5), (12, 1), (0.01, 0.0), (3, 20)]:
+        assert gaussian_delta(mu, epsilon) == pytest.approx(textbook(mu, epsilon), rel=1e-8)
+    assert gaussian_delta(0.0, 1.0) == 0.0 and gaussian_delta(1e-9, 100.0) == 0.0
+    assert gaussian_delta(100.0, 0.0) <= 1.0
+
+
+# --- truncated Laplace ------------------------------------------------------------------------------
+
+
+@given(st.floats(0.01, 20), st.floats(1e-12, 0.2), st.lists(st.floats(0.01, 1), min_size=1, max_size=6))
+def test_truncated_laplace_mass_outside_the_common_support(epsilon, delta, shares):
+    """The exact mass is at most delta however D1 is split, and equal to it for one entry."""
+    scale = 1 / epsilon
+    s = truncated_laplace_half_width(scale, epsilon, delta)
+    moves = np.array(shares) / sum(shares)
+
+    def outside(move):  # mass of noise in (s - move, s], by the exact law
+        if move >= 2 * s:
+            return 1.0
+        full = -2 * math.expm1(-s / scale)
+        start = s - move
+        if start >= 0:
+            return math.exp(-s / scale) * math.expm1(move / scale) / full
+        return (2 - math.exp(start / scale) - math.exp(-s / scale)) / full
+
+    lost = 1 - np.prod([1 - outside(m) for m in moves])
+    assert lost <= delta * (1 + 1e-6)
+    if moves.size == 1 and s > 1:
+        assert lost == pytest.approx(delta, rel=1e-5)
+
+
+def test_truncated_laplace_width_at_large_epsilon_and_refusals():
+    assert truncated_laplace_half_width(1.0, 500.1, 1e-6) == pytest.approx(
+        truncated_laplace_half_width(1.0, 499.9, 1e-6), rel=1e-3
+    )
+    for arguments in [(0, 1, 0.1), (1, 0, 0.1), (1, 1, 0), (1, 1, 1), (1, math.nan, 0.1)]:
+        with pytest.raises(SpecificationError):
+            truncated_laplace_half_width(*arguments)
+    noise = SeededSource(1).truncated_laplace(
+        np.zeros(1000), 1.0, truncated_laplace_half_width(1.0, 1.0, 1e-6)
+    )
+    assert np.isfinite(noise).all()
+
+
+# --- composition ------------------------------------------------------------------------------------
+
+
+def exact_pure_delta(step, steps, epsilon):
+    """Kairouz-Oh-Viswanath by summation with sixty digits."""
+    getcontext().prec = 60
+    e = Decimal(step).exp()
+    p, q = e / (1 + e), 1 / (1 + e)
+    terms = (
+        math.comb(steps, x) * (p**x * q ** (steps - x) - Decimal(epsilon).exp() * q**x * p ** (steps - x))
+        for x in range(steps + 1)
+        if (2 * x - steps) * Decimal(step) > Decimal(epsilon)
+    )
+    return float(sum(terms, Decimal(0)))
+
+
+@pytest.mark.parametrize(
+    "step, steps, epsilon",
+    [(0.1, 10, 0.9), (0.024, 100, 1.0), (0.0075, 1000, 1.0), (0.5, 50, 3.0), (2, 5, 4)],
+)
+def test_optimal_composition_of_pure_steps(step, steps, epsilon):
+    exact = exact_pure_delta(step, steps, epsilon)
+    assert exact <= pure_composition_delta(step, steps, epsilon) <= exact * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    "steps, kind, value, rule",
+    [
+        (10, "laplace", 0.1001, "optimal"),
+        (100, "laplace", 0.0240, "optimal"),
+        (1000, "laplace", 0.0075, "optimal"),
+        (10_000, "laplace", 0.0024, "optimal"),
+        (10, "exponential", 0.1396, "zCDP"),
+        (100, "exponential", 0.0441, "zCDP"),
+        (1000, "exponential", 0.0140, "zCDP"),
+        (10_000, "exponential", 0.0044, "zCDP"),
+        (1, "exponential", 1.0, "optimal"),
+    ],
+)
+def test_per_step_table(steps, kind, value, rule):
+    found = per_step(1.0, DELTA, steps, kind)
+    assert found.value == pytest.approx(value, rel=0.02) and found.rule.startswith(rule)
+
+
+COSTS = {"laplace": Cost.laplace, "exponential": Cost.exponential, "gaussian": Cost.gaussian}
+
+
+@settings(deadline=None, max_examples=60)
+@given(epsilons, deltas, st.integers(1, 300), st.sampled_from(sorted(COSTS)))
+def test_steps_compose_back_to_the_total(epsilon, delta, steps, kind):
+    step = per_step(epsilon, delta, steps, kind)
+    total = compose([COSTS[kind](step.value)] * steps, delta)
+    assert total.epsilon <= epsilon * (1 + 1e-12) and total.delta <= delta
+    more = compose([COSTS[kind](step.value * 1.01)] * steps, delta)
+    assert more.epsilon > epsilon * (1 - 1e-9)  # the calibration is not idle
+    assert step.value >= (epsilon / steps if kind != "gaussian" else 0)
+
+
+def test_pure_budget_takes_basic_composition():
+    assert per_step(1.0, 0.0, 10).value == 0.1
+    assert compose([Cost.pure(0.25)] * 4, 0.0).epsilon == 1.0
+    with pytest.raises(SpecificationError, match="delta > 0"):
+        per_step(1.0, 0.0, 10, "gaussian")
+    assert compose([Cost.gaussian(0.1)], 0.0).epsilon == math.inf
+    assert compose([Cost.approximate(1.0, 1e-5)], 1e-6).epsilon == math.inf
+    assert compose([], 0.0).epsilon == 0.0
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.floats(0.01, 1.0), min_size=1, max_size=20), st.floats(1e-12, 0.1))
+def test_compose_never_below_the_truth_gaussian(mus, delta):
+    """The exact delta of Gaussian releases is known: no rule may promise less."""
+    true_mu = math.sqrt(sum(m * m for m in mus))
+    for costs in ([Cost.gaussian(m) for m in mus], [Cost.zcdp(m * m / 2) for m in mus]):
+        found = compose(costs, delta)
+        assert gaussian_delta(true_mu, found.epsilon) <= delta * (1 + 1e-8)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.floats(0.01, 1.0), st.integers(1, 60), st.floats(1e-12, 0.1), st.floats(0, 1))
+def test_compose_never_below_the_truth_randomised_response(step, steps, delta, mu):
+    """Nor less than randomised response needs, alone or beside a Gaussian release."""
+    costs = [Cost.pure(step)] * steps
+    alone = compose(costs, delta)
+    assert exact_pure_delta(step, steps, alone.epsilon) <= delta * (1 + 1e-8)
+    assert compose([*costs, Cost.gaussian(mu)], delta).epsilon >= alone.epsilon * (1 - 1e-6)
+
+
+def test_compose_takes_the_best_rule():
+    assert compose([Cost.pure(1.0)], 1e-12).rule.startswith(("basic", "optimal"))
+    many = compose([Cost.pure(0.01)] * 10_000, DELTA)
+    assert many.rule.startswith("optimal") and many.epsilon < 6
+    selections = compose([Cost.exponential(0.01)] * 10_000, DELTA)
+    assert selections.rule.startswith("zCDP") and selections.epsilon < 0.6 * many.epsilon
+    mixed = compose([Cost.pure(2.0), *[Cost.zcdp(1e-4)] * 100], DELTA)
+    assert mixed.rule.startswith("basic composition of the pure part")
+    assert mixed.epsilon == pytest.approx(2.0 + zcdp_epsilon(1e-2, DELTA))
+    gaussian = compose([Cost.gaussian(0.1)] * 4, DELTA)
+    assert gaussian.rule.startswith("exact Gaussian")
+    assert gaussian.epsilon == pytest.approx(gaussian_epsilon(0.2, DELTA))
+    assert gaussian.epsilon < zcdp_epsilon(0.02, DELTA)
+
+
+def test_deltas_are_set_aside():
+    costs = [Cost.approximate(0.01, 1e-8)] * 50
+    found = compose(costs, DELTA)
+    assert found.epsilon >= compose([Cost.pure(0.01)] * 50, DELTA - 50e-8).epsilon * (1 - 1e-9)
+    assert compose(costs, 50e-8).rule.startswith("basic")
+
+
+def test_cost_currencies():
+    assert Cost.pure(0.5).rho == pytest.approx(0.125)
+    assert Cost.pure(10).rho == 10
+    assert Cost.exponential(0.5).rho == pytest.approx(0.03125)
+    assert Cost.laplace(0.5).rho == pytest.approx(0.5 + math.exp(-0.5) - 1)
+    assert Cost.gaussian(0.5).rho == pytest.approx(0.125) and Cost.gaussian(0.5).epsilon is None
+    assert Cost.zcdp(0.3, "step").label == "step"
+    with pytest.raises(SpecificationError):
+        Cost()
+    for bad in (-1.0, math.nan, math.inf, "1", True):
+        for make in (Cost.pure, Cost.zcdp, Cost.gaussian, Cost.laplace, Cost.exponential):
+            with pytest.raises(SpecificationError):
+                make(bad)
+
+
+# --- refusals ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "epsilon", [0, -1, math.inf, -math.inf, math.nan, "1", None, True, 1j, [1.0], 10**400]
+)
+def test_bad_epsilon(epsilon):
+    with pytest.raises(SpecificationError) as caught:
+        validate_privacy(epsilon, 1e-6)
+    assert caught.value.why and caught.value.remedy
+
+
+@pytest.mark.parametrize("delta", [-1e-9, 1, 1.5, math.nan, math.inf, "0", None, False, 1e-250])
+def test_bad_delta(delta):
+    with pytest.raises(SpecificationError):
+        validate_privacy(1.0, delta)
+
+
+def test_good_privacy():
+    assert validate_privacy(np.float64(1), 0) == (1.0, 0.0)
+    assert validate_privacy(1, 1e-6) == (1.0, 1e-6)
+
+
+def test_conversions_need_delta():
+    for convert in (zcdp_rho, zcdp_epsilon, gaussian_mu, gaussian_epsilon):
+        with pytest.raises(SpecificationError, match="delta > 0"):
+            convert(1.0, 0.0)
+
+
+@pytest.mark.parametrize("steps", [0, -1, 1.5, True, "3"])
+def test_bad_steps(steps):
+    with pytest.raises(SpecificationError):
+        per_step(1.0, DELTA, steps)
+    with pytest.raises(SpecificationError):
+        per_step(1.0, DELTA, 3, "staircase")

@@ -1,0 +1,95 @@
+"""The laws: quantiles against simulation and closed forms, moments, refusals."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpmodel.errors import SpecificationError
+from dpmodel.privacy import Gaussian, Laplace, SeededSource, TruncatedLaplace
+
+LAWS = [Laplace(2.0), Gaussian(2.0), TruncatedLaplace(2.0, 5.0), TruncatedLaplace(2.0, 0.5)]
+
+
+@pytest.mark.parametrize("law", LAWS, ids=repr)
+@pytest.mark.parametrize("count", [1, 7, 100])
+@pytest.mark.parametrize("beta", [0.5, 0.05])
+def test_quantile_of_the_maximum(law, count, beta):
+    trials = 20_000
+    draws = law.sample(np.zeros((trials, count)), SeededSource(5))
+    share = np.mean(np.abs(draws).max(axis=1) > law.max_abs_quantile(count, beta))
+    # Hoeffding: false alarm below 2 exp(-2 trials 0.02^2) = 2.3e-7; a scale off by 10 % shows.
+    assert abs(share - beta) < 0.02
+
+
+@pytest.mark.parametrize("law", LAWS, ids=repr)
+def test_standard_deviation_and_support(law):
+    draws = law.sample(np.zeros(400_000), SeededSource(6))
+    assert np.std(draws) == pytest.approx(law.standard_deviation, rel=0.01)
+    assert abs(np.mean(draws)) < 0.02 * law.standard_deviation
+    assert np.abs(draws).max() <= law.support
+
+
+@pytest.mark.parametrize("law", LAWS, ids=repr)
+def test_extreme_quantiles_keep_their_digits(law):
+    count, beta = 10**9, 1e-12
+    t = law.max_abs_quantile(count, beta)
+    p = beta / count  # to 21 digits
+    if isinstance(law, Laplace):
+        assert t == pytest.approx(-2.0 * math.log(p), rel=1e-9)
+    elif isinstance(law, Gaussian):
+        assert math.erfc(t / 2.0 / math.sqrt(2)) == pytest.approx(p, rel=1e-6)
+    else:
+        assert t <= law.half_width and t == pytest.approx(law.half_width)
+    assert law.max_abs_quantile(0, 0.1) == 0.0
+
+
+@given(
+    st.floats(1e-3, 1e3),
+    st.floats(1e-2, 50),
+    st.integers(1, 10**9),
+    st.floats(1e-12, 0.999),
+    st.floats(1, 50),
+)
+def test_quantiles_are_ordered(scale, ratio, count, beta, factor):
+    truncated, full = TruncatedLaplace(scale, ratio * scale), Laplace(scale)
+    t = truncated.max_abs_quantile(count, beta)
+    assert 0 < t <= truncated.half_width
+    assert t <= full.max_abs_quantile(count, beta) * (1 + 1e-12)
+    assert t <= truncated.max_abs_quantile(count, beta / factor) * (1 + 1e-12)
+
+
+def test_wide_truncation_is_laplace():
+    assert TruncatedLaplace(1.0, 1e3).standard_deviation == pytest.approx(math.sqrt(2))
+    assert TruncatedLaplace(1.0, 1e3).max_abs_quantile(5, 0.1) == pytest.approx(
+        Laplace(1.0).max_abs_quantile(5, 0.1)
+    )
+    assert TruncatedLaplace(1.0, 2.0**-10).standard_deviation == pytest.approx(
+        2.0**-10 / math.sqrt(3), rel=1e-3
+    )
+
+
+@pytest.mark.parametrize("bad", [0, -1.0, math.nan, math.inf, "1", None, True, 1e-300, np.array([1.0])])
+def test_bad_parameters(bad):
+    for make in (Laplace, Gaussian, lambda s: TruncatedLaplace(s, 1.0), lambda s: TruncatedLaplace(1.0, s)):
+        with pytest.raises(SpecificationError):
+            make(bad)
+
+
+def test_a_useless_window_is_refused():
+    with pytest.raises(SpecificationError, match="half_width"):
+        TruncatedLaplace(1.0, 1e-4)
+
+
+@pytest.mark.parametrize("beta", [0, 1, -0.1, math.nan, "x"])
+def test_bad_beta(beta):
+    with pytest.raises(SpecificationError):
+        Laplace(1.0).max_abs_quantile(3, beta)
+
+
+def test_plain_data():
+    assert TruncatedLaplace(1, 2).to_dict() == {"law": "truncated_laplace", "scale": 1.0, "half_width": 2.0}
+    assert Laplace(1).to_dict() == {"law": "laplace", "scale": 1.0}
+    assert Gaussian(1).to_dict() == {"law": "gaussian", "scale": 1.0}

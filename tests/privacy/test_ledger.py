@@ -1,0 +1,270 @@
+"""The durable ledger: processes, crashes, damage, disagreement."""
+
+import multiprocessing
+import os
+import pickle
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from dpmodel.errors import BudgetExceededError, SpecificationError
+from dpmodel.privacy import Budget
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "budget.db"
+
+
+def test_charges_survive_and_are_seen_by_others(path):
+    first, second = Budget(1.0, 1e-6, ledger=path), Budget(1.0, 1e-6, ledger=str(path))
+    charge = first.charge(0.4, 1e-7, label="naïve “label”")
+    assert second.spent == (0.4, 1e-7) and second.history == (charge,)
+    with pytest.raises(BudgetExceededError):
+        second.charge(0.7)
+    second.charge(0.6)
+    assert first.remaining.epsilon == 0.0
+    again = Budget(1.0, 1e-6, ledger=path)
+    assert again.history == first.history and len(again.history) == 2
+    assert sorted(p.name for p in path.parent.iterdir()) == ["budget.db"]
+
+
+def test_pickling_reopens_the_file(path, monkeypatch):
+    monkeypatch.chdir(path.parent)
+    budget = Budget(1.0, ledger="budget.db")
+    data = pickle.dumps(budget)
+    monkeypatch.chdir("/")
+    clone = pickle.loads(data)
+    clone.charge(0.3)
+    assert budget.spent.epsilon == 0.3
+    assert "budget.db" in str(budget) and "1 charge" in repr(budget)
+
+
+def spend_all(path, start, results):
+    start.wait()
+    budget, accepted = Budget(1.0, ledger=path), 0
+    for _ in range(40):
+        try:
+            budget.charge(0.02)
+            accepted += 1
+        except BudgetExceededError:
+            break
+    results.put(accepted)
+
+
+def test_processes_cannot_overspend(path):
+    """Three processes (spawned) want 120 charges together; exactly 50 fit. They also race to create it."""
+    context = multiprocessing.get_context("spawn")
+    start, results = context.Event(), context.Queue()
+    processes = [context.Process(target=spend_all, args=(path, start, results)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    start.set()
+    accepted = [results.get(timeout=60) for _ in processes]
+    for process in processes:
+        process.join(timeout=60)
+    budget = Budget(1.0, ledger=path)
+    assert sum(accepted) == 50 == len(budget.history)
+    assert budget.remaining.epsilon == 0.0
+
+
+def test_threads_cannot_overspend(path):
+    budget, accepted = Budget(1.0, ledger=path), []
+
+    def spend():
+        for _ in range(20):
+            try:
+                accepted.append(budget.charge(0.05))
+            except BudgetExceededError:
+                return
+
+    threads = [threading.Thread(target=spend) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(accepted) == 20 == len(budget.history)
+
+
+CRASH = """
+import os, sys
+from dpmodel.privacy import Budget
+budget = Budget(1.0, ledger=sys.argv[1])
+budget.charge(0.3, label="before the crash")
+if sys.argv[2] == "inside":
+    def die(spent):
+        os._exit(9)
+    budget._check = lambda spent, request: os._exit(9)
+    budget.charge(0.3)
+os._exit(9)
+"""
+
+
+@pytest.mark.parametrize("moment", ["after", "inside"])
+def test_a_crash_loses_budget_but_never_a_charge(path, moment):
+    """Killed between charge and release: the charge stays. Killed inside the transaction: no other."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", CRASH, path, moment], env=environment, check=False)
+    assert done.returncode == 9
+    budget = Budget(1.0, ledger=path)
+    assert [c.label for c in budget.history] == ["before the crash"]
+    budget.charge(0.7)
+
+
+def test_a_failing_check_releases_the_lock(path):
+    budget = Budget(1.0, ledger=path)
+    with pytest.raises(BudgetExceededError):
+        budget.charge(2.0)
+    budget.charge(1.0)
+
+
+@pytest.mark.parametrize("total", [(2.0, 0.0), (1.0, 1e-9)])
+def test_another_total_is_refused(path, total):
+    Budget(1.0, ledger=path)
+    with pytest.raises(SpecificationError, match=r"holds a budget of epsilon=1\.0, delta=0\.0"):
+        Budget(*total, ledger=path)
+
+
+def test_rows_cannot_be_changed(path):
+    Budget(1.0, ledger=path).charge(0.5)
+    connection = sqlite3.connect(path)
+    for statement in (
+        "DELETE FROM charges",
+        "UPDATE charges SET epsilon = 0",
+        "UPDATE header SET epsilon = 9",
+        "INSERT INTO charges (id, time, epsilon, delta, label) VALUES ('x', 'now', -1, 0, '')",
+    ):
+        with pytest.raises(sqlite3.IntegrityError):
+            connection.execute(statement)
+    connection.close()
+
+
+def corrupt_text(path):
+    path.write_text("epsilon,delta\n0.1,0\n" * 100)
+
+
+def corrupt_empty(path):
+    path.write_bytes(b"")
+
+
+def corrupt_foreign(path):
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE charges (epsilon)")
+    connection.commit()
+    connection.close()
+
+
+def corrupt_half(path):
+    Budget(1.0, ledger=path).charge(0.5)
+    path.write_bytes(path.read_bytes()[:5000])
+
+
+def corrupt_scribble(path):
+    Budget(1.0, ledger=path).charge(0.5)
+    data = bytearray(path.read_bytes())
+    data[4096:] = os.urandom(len(data) - 4096)
+    path.write_bytes(data)
+
+
+def corrupt_version(path):
+    Budget(1.0, ledger=path)
+    connection = sqlite3.connect(path)
+    connection.execute("DROP TRIGGER header_same")
+    connection.execute("UPDATE header SET schema_version = 99")
+    connection.commit()
+    connection.close()
+
+
+def corrupt_infinite(path):
+    Budget(1.0, ledger=path)
+    connection = sqlite3.connect(path)
+    connection.execute("INSERT INTO charges (id, time, epsilon, delta, label) VALUES ('x', '', 'NaN', 0, '')")
+    connection.commit()
+    connection.close()
+
+
+def directory(path):
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    "corrupt",
+    [
+        corrupt_text,
+        corrupt_empty,
+        corrupt_foreign,
+        corrupt_half,
+        corrupt_scribble,
+        corrupt_version,
+        corrupt_infinite,
+        directory,
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_damaged_and_foreign_files_are_refused(path, corrupt):
+    corrupt(path)
+    before = path.read_bytes() if path.is_file() else None
+    with pytest.raises(SpecificationError) as caught:
+        Budget(1.0, ledger=path).charge(0.01)
+    assert str(path) in str(caught.value) and caught.value.remedy
+    assert before is None or path.read_bytes() == before
+
+
+def test_a_lost_file_is_not_born_again(path):
+    budget = Budget(1.0, ledger=path)
+    budget.charge(0.9)
+    path.unlink()
+    for attempt in (lambda: budget.charge(0.9), lambda: budget.spent, lambda: budget.can_afford(0.1)):
+        with pytest.raises(SpecificationError, match="gone"):
+            attempt()
+    assert not path.exists() and "gone" in repr(budget)
+
+
+def test_missing_directory(tmp_path):
+    with pytest.raises(SpecificationError, match="directory"):
+        Budget(1.0, ledger=tmp_path / "none" / "budget.db")
+
+
+def test_a_locked_file_is_an_error_not_a_free_pass(path, monkeypatch):
+    monkeypatch.setattr("dpmodel.privacy.ledger._BUSY_SECONDS", 0.05)
+    budget = Budget(1.0, ledger=path)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(SpecificationError, match="locked"):
+        budget.charge(0.1)
+    holder.execute("ROLLBACK")
+    holder.close()
+    budget.charge(0.1)
+
+
+def test_odd_file_names(tmp_path):
+    budget = Budget(1.0, ledger=Path(tmp_path / "a ?b#c%20.db"))
+    budget.charge(0.5)
+    assert Budget(1.0, ledger=tmp_path / "a ?b#c%20.db").spent.epsilon == 0.5
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_check_and_record_are_one_step(path, durable, monkeypatch):
+    """Nobody reads what was spent while somebody else is between reading it and recording a charge."""
+    budget = Budget(1.0, ledger=path if durable else None)
+    inside, most, original = [], [], budget._check
+
+    def slow_check(spent, request):
+        inside.append(None)
+        most.append(len(inside))
+        time.sleep(0.02)
+        inside.pop()
+        original(spent, request)
+
+    monkeypatch.setattr(budget, "_check", slow_check)
+    threads = [threading.Thread(target=budget.charge, args=(0.1,)) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1] * 6 and len(budget.history) == 6

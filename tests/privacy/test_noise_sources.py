@@ -1,0 +1,187 @@
+"""The sources: both draw the stated laws, OpenDP keeps low bits, bad values are refused silently."""
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from auditing import kolmogorov_distance, kolmogorov_limit
+from scipy.stats import laplace, norm
+
+from dpmodel.errors import SpecificationError
+from dpmodel.privacy import (
+    Gaussian,
+    Laplace,
+    NotPrivateWarning,
+    OpenDPSource,
+    SeededSource,
+    TruncatedLaplace,
+    noise_source,
+)
+from dpmodel.privacy import noise as noise_module
+
+SOURCES = [OpenDPSource(), SeededSource(11)]
+FALSE_ALARM = 1e-7  # per test of a true law; OpenDP cannot be seeded
+
+
+def cdf_of(law, scale):
+    if isinstance(law, Laplace):
+        return lambda z: laplace.cdf(z, scale=scale)
+    if isinstance(law, Gaussian):
+        return lambda z: norm.cdf(z, scale=scale)
+    low = laplace.cdf(-law.half_width, scale=scale)
+    return lambda z: (laplace.cdf(z, scale=scale) - low) / (1 - 2 * low)
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize("law", [Laplace(3.0), Gaussian(0.5), TruncatedLaplace(3.0, 12.0)], ids=repr)
+@pytest.mark.parametrize("centre", [0.0, 1234.5])
+def test_two_sided_scale(source, law, centre):
+    """Fits the law, and rejects scale x 0.7 and x 1.3.
+
+    A true law is rejected with probability <= 1e-7 (DKW). The wrong scales are 0.04 or more away and the
+    limit is 0.012, so missing one has probability < 2 exp(-2 60000 0.028^2) < 1e-40.
+    """
+    draws = law.sample(np.full(60_000, centre), source) - centre
+    limit = kolmogorov_limit(draws.size, FALSE_ALARM)
+    assert kolmogorov_distance(draws, cdf_of(law, law.scale)) < limit
+    for wrong in (0.7, 1.3):
+        assert kolmogorov_distance(draws, cdf_of(law, wrong * law.scale)) > limit
+    assert np.abs(draws).max() <= law.support * (1 + 1e-9)
+
+
+def test_entries_are_independent_across_chunks_and_threads():
+    z = OpenDPSource().laplace(np.zeros(40_000), 1.0)
+    assert np.unique(z).size == z.size
+    signs = np.sign(z)
+    for lag in (1, 2, 8192, 16384):
+        # Products of independent signs are independent signs: Hoeffding gives 2 exp(-18) = 3e-8 at 6 sigma.
+        products = signs[lag:] * signs[:-lag]
+        assert abs(products.mean()) < 6 / math.sqrt(products.size)
+
+
+def low_bit_share(draw, centre):
+    """Share of outputs in (1/4, 1/2), where floats are multiples of 2^-54, that are multiples of 2^-53."""
+    out = draw(np.full(60_000, centre))
+    out = out[(out > 0.25) & (out < 0.5)]
+    scaled = out * 2.0**53
+    return np.mean(scaled == np.floor(scaled)), out.size
+
+
+@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+def test_low_bits_do_not_tell_the_centre(kind):
+    source = OpenDPSource()
+
+    def draw(values):
+        return getattr(source, kind)(values, 1.0)
+
+    (a, n), (b, m) = low_bit_share(draw, 0.0), low_bit_share(draw, 1.0)
+    # Both shares are 1/2; each is off by t with probability <= 2 exp(-2 n t^2) = 4e-8 at n t^2 = 8.9.
+    assert abs(a - b) < math.sqrt(8.9 / n) + math.sqrt(8.9 / m) < 0.1
+
+
+def test_low_bits_betray_numpy():
+    """The planted twin: value + noise in floating point is caught by the same check."""
+    source = SeededSource(12)
+    a, b = (low_bit_share(lambda v: source.laplace(v, 1.0), centre)[0] for centre in (0.0, 1.0))
+    assert abs(a - b) > 0.3
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda s: type(s).__name__)
+def test_shapes_and_types(source):
+    assert source.laplace(np.zeros((0,)), 1.0).shape == (0,)
+    assert source.gaussian(np.zeros((3, 0)), 1.0).shape == (3, 0)
+    assert source.truncated_laplace(np.zeros((0, 2)), 1.0, 2.0).shape == (0, 2)
+    assert source.laplace(np.zeros((2, 3)), 1.0).shape == (2, 3)
+    assert source.laplace(5.0, 1.0).shape == ()
+    assert source.gaussian([1, 2, 3], 1.0).dtype == np.float64
+    assert source.gaussian(np.zeros(3, dtype=np.float32), 1.0).dtype == np.float64
+    values = np.arange(6.0).reshape(2, 3)[:, ::2]  # not contiguous, and not to be written to
+    kept = values.copy()
+    assert np.abs(source.truncated_laplace(values, 1e-6, 1e-5) - values).max() <= 1e-5 * (1 + 1e-9)
+    assert (values == kept).all()
+
+
+@pytest.mark.parametrize("scale", [1e-250, 1e-9, 1e9, 1e250])
+def test_extreme_scales(scale):
+    z = OpenDPSource().laplace(np.zeros(3000), scale) / scale
+    assert kolmogorov_distance(z, laplace.cdf) < kolmogorov_limit(z.size, FALSE_ALARM)
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize(
+    "values",
+    [[1.0, math.nan], [math.inf], ["7777"], [7777j], [True], [None], [[7777.0], [1.0, 2.0]]],
+    ids=repr,
+)
+def test_bad_values_are_refused_without_printing_them(source, values):
+    for draw in (
+        lambda: source.laplace(values, 1.0),
+        lambda: source.gaussian(values, 1.0),
+        lambda: source.truncated_laplace(values, 1.0, 2.0),
+        lambda: source.noisy_max(values, 1.0, kind="exponential"),
+    ):
+        with pytest.raises(SpecificationError) as caught:
+            draw()
+        assert "7777" not in str(caught.value)
+
+
+def test_wrong_privacy_map_stops_the_release(monkeypatch):
+    """If OpenDP promised less than we rely on, nothing would be drawn."""
+    with pytest.raises(RuntimeError, match="privacy map"):
+        noise_module._draw(lambda k: _Twice(), np.zeros(2), 1.0, lambda t: t)
+
+
+class _Twice:
+    def map(self, distance):
+        return 2 * distance
+
+    def __call__(self, values):
+        raise AssertionError("drawn without a valid privacy map")
+
+
+def test_coarse_grid_that_inflates_the_map_is_not_used():
+    built = []
+
+    class Grid:
+        def __init__(self, k):
+            built.append(k)
+            self.k = k
+
+        def map(self, distance):
+            return distance + (0.0 if self.k is None else 1e-3)
+
+        def __call__(self, values):
+            return values if self.k is None else pytest.fail("inflated")
+
+    noise_module._draw(Grid, np.zeros(2), 1.0, lambda t: t)
+    assert built[0] is not None and built[-1] is None
+
+
+def test_noise_source_dispatch():
+    assert isinstance(noise_source(), OpenDPSource) and noise_source().is_private
+    with pytest.warns(NotPrivateWarning, match="NOT private"):
+        seeded = noise_source(3)
+    assert not seeded.is_private
+    with pytest.warns(NotPrivateWarning):
+        assert isinstance(noise_source(np.random.default_rng(0)), SeededSource)
+    assert noise_source(seeded) is seeded
+    for bad in ("seed", 1.5, True, object()):
+        with pytest.raises(SpecificationError):
+            noise_source(bad)
+    with pytest.raises(SpecificationError):
+        noise_source(-1)
+
+
+def test_seeds_reproduce():
+    a, b = (SeededSource(7).laplace(np.zeros(5), 1.0) for _ in range(2))
+    assert (a == b).all()
+
+
+def test_heavy_libraries_are_imported_lazily():
+    code = (
+        "import sys, dpmodel.privacy as p; p.zcdp_rho(1.0, 1e-6); p.Budget(1.0); "
+        "sys.exit(any(m.split('.')[0] in ('opendp', 'dp_accounting', 'cvxpy') for m in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,224 @@
+"""Selection: exact laws on three scores, forecasts, sparse vector and its broken twin."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from auditing import epsilon_lower_bound, fits_frequencies
+
+from dpmodel.errors import SpecificationError
+from dpmodel.privacy import (
+    AboveThreshold,
+    OpenDPSource,
+    SeededSource,
+    above_threshold_error,
+    exponential_mechanism,
+    exponential_mechanism_error,
+    permute_and_flip,
+    permute_and_flip_error,
+    report_noisy_max,
+    report_noisy_max_error,
+)
+
+SCORES = np.array([0.0, 1.0, 3.0])
+RANGE, EPSILON = 3.0, 2.0  # scale 1.5
+
+
+def exponential_law(scores, scale):
+    weights = np.exp((scores - scores.max()) / scale)
+    return weights / weights.sum()
+
+
+def permute_and_flip_law(scores, scale):
+    heads = np.exp((scores - scores.max()) / scale)
+    law = np.zeros(scores.size)
+    orders = list(itertools.permutations(range(scores.size)))
+    for order in orders:
+        left = 1.0
+        for r in order:
+            law[r] += left * heads[r] / len(orders)
+            left *= 1 - heads[r]
+    return law
+
+
+SELECTIONS = [
+    (exponential_mechanism, {"epsilon": EPSILON}, exponential_law, RANGE / EPSILON),
+    (exponential_mechanism, {"rho": EPSILON**2 / 8}, exponential_law, RANGE / EPSILON),
+    (permute_and_flip, {"epsilon": EPSILON}, permute_and_flip_law, RANGE / EPSILON),
+    (permute_and_flip, {"rho": EPSILON**2 / 2}, permute_and_flip_law, RANGE / EPSILON),
+    (report_noisy_max, {"epsilon": EPSILON}, permute_and_flip_law, RANGE / EPSILON),
+    (report_noisy_max, {"rho": EPSILON**2 / 8}, exponential_law, RANGE / EPSILON),
+]
+
+
+@pytest.mark.parametrize("select, budget, law, scale", SELECTIONS)
+@pytest.mark.parametrize("source", [OpenDPSource(), SeededSource(21)], ids=lambda s: type(s).__name__)
+def test_law_on_three_scores(select, budget, law, scale, source):
+    """Chi-square, false alarm 1e-7; both neighbours of the law must be rejected."""
+    draws = [select(SCORES, RANGE, source=source, **budget) for _ in range(15_000)]
+    counts = np.bincount(draws, minlength=3)
+    assert fits_frequencies(counts, law(SCORES, scale))
+    assert not fits_frequencies(counts, law(SCORES, 1.3 * scale))
+    other = permute_and_flip_law if law is exponential_law else exponential_law
+    assert not fits_frequencies(counts, other(SCORES, scale))
+
+
+@pytest.mark.parametrize("law", [exponential_law, permute_and_flip_law])
+def test_range_bound_is_what_counts(law):
+    """Exact check of the claim: the log ratio of every outcome is at most R/scale, for random neighbours."""
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        scores = rng.normal(size=4) * 3
+        change = rng.uniform(0, 1.0, size=4) + rng.normal() * 10  # range at most 1, shift anything
+        loss = np.log(law(scores, 0.7)) - np.log(law(scores + change, 0.7))
+        assert np.abs(loss).max() <= np.ptp(change) / 0.7 + 1e-9
+        if law is exponential_law:
+            assert np.ptp(loss) <= np.ptp(change) / 0.7 + 1e-9  # bounded range, hence rho = eps^2/8
+
+
+@pytest.mark.parametrize(
+    "select, forecast",
+    [
+        (exponential_mechanism, exponential_mechanism_error),
+        (permute_and_flip, permute_and_flip_error),
+        (report_noisy_max, report_noisy_max_error),
+    ],
+)
+def test_forecast_holds_in_the_worst_case(select, forecast):
+    """One good candidate and 199 that are worse by exactly the forecast."""
+    beta, trials, source = 0.1, 4000, SeededSource(22)
+    bound = forecast(200, 1.0, 0.5, beta)
+    scores = np.full(200, -bound * 1.0001)
+    scores[77] = 0.0
+    misses = sum(select(scores, 1.0, epsilon=0.5, source=source) != 77 for _ in range(trials))
+    assert misses / trials < beta + 0.05  # Hoeffding: 2e-9
+    assert misses / trials > 0.02  # and the bound is not idle
+
+
+def test_forecast_values():
+    assert exponential_mechanism_error(1, 1.0, 1.0, 0.1) == 0.0
+    assert exponential_mechanism_error(10, 2.0, 0.5, 0.01) == pytest.approx(4 * math.log(1000))
+
+
+@pytest.mark.parametrize(
+    "scores", [[], [[1.0, 2.0]], [math.nan, 123456.0], [math.inf, 123456.0], 3.0, "a", None]
+)
+@pytest.mark.parametrize("select", [exponential_mechanism, permute_and_flip, report_noisy_max])
+def test_bad_scores(select, scores):
+    with pytest.raises(SpecificationError) as caught:
+        select(scores, 1.0, epsilon=1.0, source=SeededSource(0))
+    assert "123456" not in str(caught.value)
+
+
+@pytest.mark.parametrize("select", [exponential_mechanism, permute_and_flip, report_noisy_max])
+def test_bad_budget(select):
+    source = SeededSource(0)
+    for budget in ({}, {"epsilon": 1.0, "rho": 1.0}, {"epsilon": 0.0}, {"rho": math.nan}, {"epsilon": True}):
+        with pytest.raises(SpecificationError):
+            select([1.0], 1.0, source=source, **budget)
+    for bound in (0.0, -1.0, math.inf, math.nan):
+        with pytest.raises(SpecificationError):
+            select([1.0], bound, epsilon=1.0, source=source)
+    with pytest.raises(SpecificationError, match="kind"):
+        source.noisy_max([1.0], 1.0, kind="argmax")
+
+
+# --- sparse vector ----------------------------------------------------------------------------------
+
+
+class CheapThreshold(AboveThreshold):
+    """The broken twin: the threshold is compared without noise of its own."""
+
+    def __init__(self, threshold, **options):
+        super().__init__(threshold, **options)
+        self._noisy_threshold = threshold
+
+
+class CheapQueries(AboveThreshold):
+    """Another: query noise that does not grow with the number of positives."""
+
+    def __init__(self, threshold, **options):
+        super().__init__(threshold, **options)
+        self._query_scale /= self._count
+
+
+def no_positive(kind, change, runs, seed):
+    """(runs,) whether six queries, which all move the same way (R = Delta = 1), were all negative."""
+    source, values = SeededSource(seed), np.full(6, 0.5 * change)
+    svt = {"sensitivity": 1.0, "range_bound": 1.0, "epsilon": 0.5, "source": source}
+    return np.array([kind(0.0, **svt).first_above(values) is None for _ in range(runs)], dtype=float)
+
+
+def positives_apart(kind, change, runs, seed):
+    """(runs,) positives among even queries less those among odd ones, which move the other way."""
+    source, out = SeededSource(seed), np.zeros(runs)
+    values = 0.5 * change * np.where(np.arange(60) % 2, -1.0, 1.0)
+    for run in range(runs):
+        svt = kind(0.0, sensitivity=1.0, epsilon=1.0, count=20, source=source)
+        at = 0
+        while at < values.size and not svt.exhausted and (step := svt.first_above(values[at:])) is not None:
+            at += step + 1
+            out[run] += 1.0 if at % 2 else -1.0
+    return out
+
+
+def audit(experiment, kind, runs):
+    """Lower bound on epsilon between neighbours whose queries differ by 1; false alarm 1e-7."""
+    return epsilon_lower_bound(experiment(kind, -1, runs, 31), experiment(kind, 1, runs, 32))
+
+
+def test_many_negatives_cost_nothing_but_only_with_a_noisy_threshold():
+    assert audit(no_positive, AboveThreshold, 40_000) <= 0.5
+    assert audit(no_positive, CheapThreshold, 40_000) > 0.6
+
+
+def test_positives_are_paid_for_one_by_one():
+    assert audit(positives_apart, AboveThreshold, 5000) <= 1.0
+    assert audit(positives_apart, CheapQueries, 10_000) > 1.1
+
+
+def test_sparse_vector_halts():
+    svt = AboveThreshold(0.0, sensitivity=1e-9, epsilon=1.0, count=2, source=OpenDPSource())
+    assert svt.first_above([-1.0, -1.0, 1.0, 1.0]) == 2
+    assert not svt.test(-1.0) and not svt.exhausted
+    assert svt.test(1.0) and svt.exhausted and svt.positives == 2
+    for _ in range(2):
+        with pytest.raises(SpecificationError, match="2 positive"):
+            svt.test(1.0)
+    with pytest.raises(SpecificationError):
+        svt.first_above([])
+
+
+def test_sparse_vector_scales_are_the_optimal_split():
+    source = SeededSource(0)
+    svt = AboveThreshold(0.0, sensitivity=2.0, epsilon=0.5, count=3, source=source)
+    eps1 = 0.5 / (1 + 6 ** (2 / 3))
+    assert svt._query_scale == pytest.approx(3 * 2 * 2.0 / (0.5 - eps1))
+    monotone = AboveThreshold(0.0, sensitivity=2.0, range_bound=2.0, epsilon=0.5, count=3, source=source)
+    assert monotone._query_scale < svt._query_scale
+
+
+def test_sparse_vector_forecast():
+    """Answers are off by more than alpha with probability at most beta."""
+    source, beta, wrong = SeededSource(33), 0.1, 0
+    alpha = above_threshold_error(50, 1.0, 1.0, beta)
+    values = np.full(50, -alpha)
+    values[-1] = alpha
+    trials = 2000
+    for _ in range(trials):
+        wrong += AboveThreshold(0.0, sensitivity=1.0, epsilon=1.0, source=source).first_above(values) != 49
+    assert wrong / trials < beta + 0.07  # Hoeffding: 3e-9
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"sensitivity": 0.0}, {"epsilon": math.nan}, {"count": 0}, {"count": 1.5}, {"range_bound": -1.0}],
+)
+def test_sparse_vector_bad_arguments(options):
+    arguments = {"sensitivity": 1.0, "epsilon": 1.0, "source": SeededSource(0)} | options
+    with pytest.raises(SpecificationError):
+        AboveThreshold(0.0, **arguments)
+    for threshold in (math.nan, [0.0, 1.0], "x"):
+        with pytest.raises(SpecificationError):
+            AboveThreshold(threshold, sensitivity=1.0, epsilon=1.0, source=SeededSource(0))
