@@ -1,1 +1,43 @@
-"""dpmodel."""
+"""dpmodel: private linear programs and cone programs, written in CVXPY.
+
+Write the model in CVXPY, mark what is private with ``Private``, and let ``Problem`` find out which private
+problem it is, whether it can be solved, by which mechanism and how well, and solve it.
+"""
+
+from dpmodel.annotate import Private, PublicPatternWarning, Records
+from dpmodel.classify import taxonomy
+from dpmodel.errors import (
+    BudgetExceededError,
+    DPModelError,
+    ImpossibilityError,
+    InfeasibleError,
+    MissingExtraError,
+    MissingValueError,
+    SpecificationError,
+    UnsupportedModelError,
+)
+from dpmodel.plan import select_mechanism
+from dpmodel.privacy import Budget, NotPrivateWarning
+from dpmodel.problem import PossibleLeakWarning, Problem
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Budget",
+    "BudgetExceededError",
+    "DPModelError",
+    "ImpossibilityError",
+    "InfeasibleError",
+    "MissingExtraError",
+    "MissingValueError",
+    "NotPrivateWarning",
+    "PossibleLeakWarning",
+    "Private",
+    "Problem",
+    "PublicPatternWarning",
+    "Records",
+    "SpecificationError",
+    "UnsupportedModelError",
+    "select_mechanism",
+    "taxonomy",
+]

@@ -314,11 +314,14 @@ class Private(cp.Parameter):  # type: ignore[misc]
             limit = self._magnitude[key]
             if math.isinf(limit):
                 continue
-            # Squares of huge entries overflow; scaled by the largest entry they cannot.
-            largest = max(float(np.abs(clipped).max(initial=0.0)), np.finfo(float).tiny)
-            scaled = np.abs(clipped) / largest
+            # Squares of huge entries overflow and of tiny ones vanish; scaled by the largest entry of their own
+            # unit they do neither. (A scale shared by units would let one record move another's last bits.)
+            largest = np.full(self._layout.unit_count, np.finfo(float).tiny)
+            np.maximum.at(largest, units, np.abs(clipped))
+            scaled = np.abs(clipped) / largest[units]
             norms = np.bincount(units, weights=scaled**order, minlength=self._layout.unit_count)
-            norms = largest * (norms if order == 1 else np.sqrt(norms))
+            with np.errstate(over="ignore"):
+                norms = largest * (norms if order == 1 else np.sqrt(norms))
             factor = np.divide(limit, norms, out=np.ones_like(norms), where=norms > limit)
             clipped = clipped * factor[units]
         return clipped

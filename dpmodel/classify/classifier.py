@@ -147,7 +147,7 @@ def classify(affine: AffineMap, footprint: Footprint, places: Mapping[str, tuple
             if _enters(matrix, block):
                 cells.append(_cell(touch.part, changes["matrix"], block, wheres, touch.words, touch.separable))
             if _enters(scalar, block):
-                if touch.part == "row" and touch.with_scalar:
+                if touch.part == "row" and touch.reaches_matrix and touch.with_scalar:
                     words = "it moves together with the same row of A, so a record owns one constraint"
                     cells.append(_cell("row", changes["matrix"], block, wheres, words, touch.separable, changes["scalar"]))
                 else:
@@ -163,6 +163,7 @@ class _Touch:
     words: str
     with_scalar: bool
     separable: bool
+    reaches_matrix: bool = True
 
     @staticmethod
     def of(affine: AffineMap, group: Blocks, matrix: LinearMap, scalar: LinearMap, bounded: bool) -> _Touch:
@@ -187,7 +188,8 @@ class _Touch:
             # Leaving a few rows out is no way out when there is only one: this is the gadget of Theorem 38.
             return _Touch("column", "one record moves one coefficient of the only private row of A", False, False)
         if rows <= 1:
-            return _Touch("row", "one record moves coefficients of one row of A", together <= 1, linear)
+            words = "one record moves coefficients of one row of A"
+            return _Touch("row", words, together <= 1, linear, reaches_matrix=rows == 1)
         if columns == 1:
             return _Touch("column", f"one record moves coefficients of one column of A, in {rows} rows", False, False)
         words = f"one record moves coefficients in {rows} rows and {columns} columns of A"

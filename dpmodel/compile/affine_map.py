@@ -7,6 +7,7 @@ functions as coordinates (row, column, coefficient); nothing in it depends on an
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -114,7 +115,8 @@ class AffineMap:
     ``variables`` : number of columns n; ``rows`` : number of rows m; ``theta_size`` : P, the constant 1
     included as the last entry. ``objective`` (height n), ``offset`` (height 1), ``scalar`` (height m) and
     ``matrix`` (height m * n; its row ``i + m * j`` is entry (i, j) of A) are linear maps of theta.
-    ``column_names`` : (n,) name of the variable behind each column.
+    ``column_names`` : (n,) name of the variable behind each column; ``variable_columns`` : id of a user's variable ->
+    its first column, for variables whose entries are columns one to one.
     """
 
     variables: int
@@ -127,6 +129,7 @@ class AffineMap:
     cones: tuple[ConeBlock, ...]
     parameters: tuple[ThetaBlock, ...]
     column_names: tuple[str, ...]
+    variable_columns: Mapping[int, int]
     boolean: Integers
     integer: Integers
     maximize: bool

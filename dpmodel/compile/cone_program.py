@@ -111,9 +111,7 @@ def solve_cone_program(
     rows = _Rows()
     if body is not None:
         if absolute is not None:
-            magnitude = cp.Variable(n)
-            rows.constraints += [magnitude >= x, magnitude >= -x]
-            body = body + absolute["weights"] @ magnitude
+            body = body + _absolute(program, absolute["weights"], x, rows)
         _add_rows(program, body, slack, direction, rows)
     if slack is not None and slack_limit is not None:
         rows.constraints.append(slack <= slack_limit)
@@ -141,6 +139,19 @@ def solve_cone_program(
     used = float(slack.value) if slack is not None and slack.value is not None else 0.0
     value = float(program.c @ point + program.d)
     return ConeSolution(status, value, point, dual, seconds, used)
+
+
+def _absolute(program: ConeProgram, weights: Any, x: Any, rows: _Rows) -> Any:
+    """``weights @ |x|``: linear where bounds fix the sign, else through a variable above x and -x."""
+    columns = np.unique(sp.coo_array(weights).coords[1])
+    sign = np.where(program.lower >= 0, 1.0, np.where(program.upper <= 0, -1.0, 0.0))
+    total = (sp.csr_array(weights) @ sp.diags_array(sign)) @ x
+    free = columns[sign[columns] == 0]
+    if free.size:
+        magnitude = cp.Variable(free.size)
+        rows.constraints += [magnitude >= x[free], magnitude >= -x[free]]
+        total = total + sp.csc_array(weights)[:, free] @ magnitude
+    return total
 
 
 def _add_rows(program: ConeProgram, body: Any, slack: Any, direction: Floats | None, rows: _Rows) -> None:

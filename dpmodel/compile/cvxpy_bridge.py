@@ -148,6 +148,7 @@ def _affine_map(problem: cp.Problem, program: Any, chain: Any, maximize: bool) -
         cones=_cones(problem, program),
         parameters=_theta_blocks(problem, program, chain),
         column_names=_column_names(program, n),
+        variable_columns=_variable_columns(problem, program, chain),
         boolean=boolean,
         integer=integer,
         maximize=maximize,
@@ -198,3 +199,14 @@ def _column_names(program: Any, n: int) -> tuple[str, ...]:
         start = int(program.var_id_to_col[variable.id])
         names[start : start + variable.size] = [str(variable.name())] * int(variable.size)
     return tuple(names)
+
+
+def _variable_columns(problem: cp.Problem, program: Any, chain: Any) -> dict[int, int]:
+    sizes = {variable.id: variable.size for variable in program.variables}
+    renamed = chain.compose_var_id_map()
+    columns = {}
+    for variable in problem.variables():
+        final = renamed.get(variable.id, [variable.id])
+        if len(final) == 1 and sizes.get(final[0]) == variable.size:
+            columns[variable.id] = int(program.var_id_to_col[final[0]])
+    return columns

@@ -165,7 +165,7 @@ def _box_and_ball(weights: Floats, caps: Floats, groups: Integers, count: int, l
     everything = np.bincount(groups, weights=weights * caps, minlength=count)
     if weights.size == 0:
         return everything
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = np.where(np.isinf(caps), 0.0, weights / caps)
     order = np.lexsort((-ratio, groups))
     g, w, u, r = groups[order], weights[order], caps[order], ratio[order]
@@ -175,7 +175,7 @@ def _box_and_ball(weights: Floats, caps: Floats, groups: Integers, count: int, l
     rest = np.maximum(np.bincount(g, weights=squares, minlength=count)[g] - _running_before(squares, g), squares)
     upper = np.r_[np.inf, r[:-1]]
     upper[np.r_[True, g[1:] != g[:-1]]] = np.inf
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         radius = l2**2 - full_square
         lam = np.where(radius > 0, np.sqrt(rest / np.maximum(radius, 1e-300)), np.inf)
         lam = np.minimum(np.maximum(lam, r), upper)
@@ -187,7 +187,7 @@ def _box_and_ball(weights: Floats, caps: Floats, groups: Integers, count: int, l
     hit = (guess == least[g]) & np.isfinite(guess)
     chosen[g[hit]] = lam[hit]
     lam = chosen[groups]
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         best = np.minimum(caps, np.where(lam > 0, weights / lam, 0.0))
         terms = weights * best - lam / 2 * best**2
     bound = np.bincount(groups, weights=terms, minlength=count) + chosen / 2 * l2**2

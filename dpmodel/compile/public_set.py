@@ -1,7 +1,8 @@
 """What the public constraints alone say about x: a box, feasibility, and bounds on weighted 1-norms.
 
-Rows that depend on a private parameter are left out, so every point that is feasible for any database lies
-in this set, and every bound found here is a public fact.
+Rows whose coefficients depend on a private parameter are left out; inequalities with a private right-hand
+side count with its largest allowed value, if it has one. So every point that is feasible for any database
+lies in this set, and every bound found here is a public fact.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.cone_program import ConeProgram, solve_cone_program
-from dpmodel.compile.standard_form import StandardForm
+from dpmodel.compile.standard_form import StandardForm, value_range
 from dpmodel.errors import InfeasibleError
 
 # Solvers stop near the optimum; bounds are widened by this to stay bounds.
@@ -52,17 +53,48 @@ class PublicSet:
             if block.kind not in ("zero", "nonneg") and not keep[block.rows].all():
                 keep[block.rows] = False
         base = base_program(form)
-        return base.with_(c=np.zeros(form.affine.variables), d=0.0, keep=base.keep & keep)
+        ceiling = self.ceiling
+        capped = np.isfinite(ceiling) & ~keep
+        b = np.where(capped, ceiling, base.b)
+        return base.with_(c=np.zeros(form.affine.variables), d=0.0, b=b, keep=base.keep & (keep | capped))
+
+    @property
+    def ceiling(self) -> Floats:
+        """(m,) largest right-hand side that any database allows, for inequality rows with public
+        coefficients and a private, bounded right-hand side; inf elsewhere."""
+        return self._sides[1]
+
+    @property
+    def floor(self) -> Floats:
+        """(m,) least right-hand side that any database allows, in the same rows; -inf elsewhere."""
+        return self._sides[0]
+
+    @cached_property
+    def _sides(self) -> tuple[Floats, Floats]:
+        form = self.form
+        floor, ceiling = np.full(form.affine.rows, -np.inf), np.full(form.affine.rows, np.inf)
+        if not form.scalar.nnz:
+            return floor, ceiling
+        low, high = value_range(form.affine, form.scalar)
+        fits = np.zeros(form.affine.rows, dtype=bool)
+        for block in form.affine.cones:
+            if block.kind == "nonneg":
+                fits[block.rows] = True
+        if form.matrix.nnz:
+            fits[form.matrix.row % form.affine.rows] = False
+        rows = np.unique(form.scalar.row)
+        rows = rows[fits[rows]]
+        floor[rows], ceiling[rows] = form.b0[rows] + low[rows], form.b0[rows] + high[rows]
+        return floor, ceiling
 
     def require_feasible(self) -> None:
         """Raise InfeasibleError if the public constraints have no common point."""
-        if self.feasible:
-            return
-        raise InfeasibleError(
-            "the public constraints have no common point",
-            why="this does not depend on any private value, so no mechanism can help and nothing was spent",
-            remedy="relax or remove constraints without private parameters",
-        )
+        if not self.feasible:
+            raise InfeasibleError(
+                "the public constraints have no common point",
+                why="this does not depend on any private value, so no mechanism can help and nothing was spent",
+                remedy="relax or remove constraints without private parameters",
+            )
 
     @cached_property
     def feasible(self) -> bool:

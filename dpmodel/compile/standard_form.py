@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel.annotate import vault
+from dpmodel.annotate.layout import free_entries
 from dpmodel.compile.affine_map import AffineMap, Floats, LinearMap
 from dpmodel.errors import MissingValueError, SpecificationError
 
@@ -84,8 +85,6 @@ def public_theta(affine: AffineMap) -> Floats:
                 why="plans and solutions need every public number",
                 remedy=f"{block.name}.value = ... before planning",
             )
-        from dpmodel.annotate.layout import free_entries
-
         entries = free_entries(parameter, value if parameter.sparse_idx is not None else np.asarray(value, dtype=float))
         if not np.isfinite(entries).all():
             raise SpecificationError(
@@ -148,3 +147,16 @@ def standard_form(affine: AffineMap) -> StandardForm:
         scalar=private_scalar,
         matrix=private_matrix,
     )
+
+
+def value_range(affine: AffineMap, part: LinearMap) -> tuple[Floats, Floats]:
+    """(height,), (height,): public range of linear functions, from the declared ranges of the private entries."""
+    low, high = np.full(affine.theta_size, -np.inf), np.full(affine.theta_size, np.inf)
+    for block in affine.private_blocks:
+        low[block.columns], high[block.columns] = block.parameter.entry_range
+    a = part.coefficient * low[part.column]
+    b = part.coefficient * high[part.column]
+    lower = np.bincount(part.row, weights=np.minimum(a, b), minlength=part.height)
+    upper = np.bincount(part.row, weights=np.maximum(a, b), minlength=part.height)
+    # Sums of many bounds are rounded; widened so that the true value always lies inside.
+    return lower - 1e-12 * np.abs(lower), upper + 1e-12 * np.abs(upper)

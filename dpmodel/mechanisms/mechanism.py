@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from dpmodel.classify.private_lp import PrivateLP
@@ -69,7 +68,7 @@ class Forecast:
     proved: bool = True
     slack_rows: int = 0
     work: str = "one solve"
-    noise: Mapping[str, Any] = MappingProxyType({})
+    noise: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def alpha(self) -> float:

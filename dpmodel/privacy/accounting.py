@@ -9,7 +9,7 @@ privacy filter (see `Budget`), but the mechanisms and queries themselves may be 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -20,7 +20,6 @@ from dpmodel.errors import SpecificationError
 from dpmodel.privacy._checks import count_of, fraction, non_negative, positive
 from dpmodel.privacy.conversions import (
     PrivacyLoss,
-    _largest,
     gaussian_delta,
     gaussian_epsilon,
     gaussian_mu,
@@ -152,6 +151,18 @@ class PerStep:
     steps: int
 
 
+def _largest(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """Largest x in [low, high] with holds(x), to relative 1e-14, for holds true up to a point from low on."""
+    if holds(high):
+        return high
+    while high - low > 1e-14 * high:
+        middle = math.sqrt(low * high) if low > 0.0 and high > 2.0 * low else 0.5 * (low + high)
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
 @lru_cache(maxsize=4096)
 def pure_composition_delta(step_epsilon: float, steps: int, epsilon: float) -> float:
     """Smallest delta such that any ``steps`` adaptive step_epsilon-DP releases are (epsilon, delta)-DP.
@@ -160,6 +171,12 @@ def pure_composition_delta(step_epsilon: float, steps: int, epsilon: float) -> f
     is the worst mechanism, and its privacy loss after k steps is (2X - k) step_epsilon with X binomial.
     delta = P[X >= m] - e^epsilon P'[X >= m], where X has success probability e^s/(1 + e^s) under P and
     1/(1 + e^s) under P', and m is the first count whose loss exceeds epsilon. Rounded up.
+
+    The library has the same mechanism (dp_accounting's PLD `from_privacy_parameters` with the step as its
+    grid) but composes it by a Fourier transform, whose rounding is not on the safe side: at epsilon = 1 and
+    delta = 1e-12 its delta is 4 % too small for 1e4 steps and negative for 1e5 (its epsilon 2 % too small),
+    and for 1e6 steps it takes 90 ms and its epsilon is 24 times too large. This decided for the formula
+    (0.1 ms at most, never below the truth); the tests hold the two together where the library is accurate.
     """
     step, steps = non_negative(step_epsilon, "step_epsilon"), count_of(steps, "steps")
     epsilon = non_negative(epsilon, "epsilon")

@@ -1,0 +1,147 @@
+"""Noise once, then solve: Laplace or Gaussian noise on the private entries of c, b and A, and ordinary solving."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpmodel._text import number
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.compile.affine_map import Floats
+from dpmodel.mechanisms.lp.noise_design import Kind, NoiseDesign, RowMargins, design, row_margins
+from dpmodel.mechanisms.lp.solve_released import released_parts, solve_released
+from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.privacy import NoiseSource
+
+
+@dataclass(frozen=True)
+class NoiseOnce:
+    """Measure the private entries of c, b and A once with noise, then solve the noised program.
+
+    Source
+        HRRU14, sections 4.2 to 4.5 (the remark that noise on the data suffices; Theorem 34 for the
+        objective, with plain Laplace noise in place of its over-large scale).
+    Privacy
+        The only reading of private values is ``S_p theta`` for each private part p (``measurement.py``),
+        released with Laplace noise of scale ``D_1 / (w_p epsilon)`` or Gaussian noise of deviation
+        ``D_2 / (w_p mu)``. ``D_1`` and ``D_2`` are the largest 1-norm and 2-norm change of ``S_p theta`` by one
+        record, computed by ``footprint.change_of`` from the affine map and the declared bounds, plus the
+        rounding allowance. The Laplace mechanism with scale D_1 / e is e-DP and these add up over parts;
+        Gaussian releases compose to ``mu`` (the squares of D_2 / sigma add up), and ``mu`` is the largest
+        value for which the Gaussian mechanism is (epsilon, delta)-DP (exact, Balle and Wang 2018). The shares
+        w_p keep the sum at one for every record (``noise_design.py``). Everything after is post-processing:
+        it reads released numbers and public ones. Infeasible and unbounded are decided on these.
+    Utility (each with probability at least 1 - beta)
+        Objective: the noised optimum x and the true one x* satisfy both the same constraints, so
+        ``c'x - c'x* <= 2 sup |noise'x| <= 2 q max sum r_j |x_j|`` with q the quantile of the largest draw, r_j its
+        gain at entry j, and the maximum taken over the public constraints.
+        Constraints: rows give way by tau, a public bound on the noise in the row (for A: times the
+        public bound on x), so every truly feasible point stays feasible, the objective is at least as good
+        as the true optimum, and no true constraint is violated by more than about 2 tau. Noisy
+        equalities become bands of half-width tau. In cones the same holds along the interior direction.
+        If the relaxed program is infeasible (probability below beta when the true one is feasible), the
+        point of least violation is returned and the status says so.
+    Cost
+        One noise draw per private number, one solve (a second when the first is infeasible).
+    """
+
+    kind: Kind
+    name: str
+    source: str
+
+    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+        if not model.private_parts():
+            return Verdict(False, "no private parameter changes c, b or A")
+        high = [cell for cell in model.classification.cells if cell.level == "high"]
+        if high:
+            return Verdict(False, f"{high[0].parameter} may change arbitrarily: noise cannot hide it")
+        if self.kind == "gaussian" and request.delta == 0:
+            return Verdict(False, "Gaussian noise needs delta > 0")
+        if request.feasibility == "strict" and _touches_rows(model):
+            return Verdict(False, 'feasibility="strict" asked for: this noise has no bound that always holds')
+        if "matrix" in model.private_parts():
+            return bounded_variables(model)
+        return YES
+
+    def forecast(self, model: PrivateLP, request: Request) -> Forecast:
+        noise = design(model, request, {part: self.kind for part in model.private_parts()})
+        loss = objective_loss(model, noise)
+        margins = row_margins(model, noise)
+        return Forecast(
+            statement=statement(model, loss, margins, request.beta),
+            epsilon=noise.epsilon,
+            delta=noise.delta,
+            beta=request.beta,
+            objective_alpha=loss,
+            violation_alpha=margins.alpha if _touches_rows(model) else math.nan,
+            work=f"{sum(p.measurement.count for p in noise.parts.values())} noise draws, one solve",
+            noise=noise.to_dict(),
+        )
+
+    def run(
+        self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress
+    ) -> Outcome:
+        plan = design(model, request, {part: self.kind for part in model.private_parts()})
+        margins = row_margins(model, plan)
+        c, b, entries = released_parts(model, plan, noise, progress)
+        progress("solving the noised program", 0.5)
+        return solve_released(model, request, c, b, entries, relax=margins.relax)
+
+
+def _touches_rows(model: PrivateLP) -> bool:
+    return any(part in ("scalar", "matrix") for part in model.private_parts())
+
+
+def objective_loss(model: PrivateLP, noise: NoiseDesign) -> float:
+    """Public bound on the loss in objective value from noise on c; nan when c is not noised."""
+    if "objective" not in noise.parts:
+        return math.nan
+    part = noise.parts["objective"]
+    largest = float(part.reach.max(initial=0.0))
+    if largest == 0:
+        return 0.0
+    weights: Floats = np.zeros(model.affine.variables)
+    weights[part.measurement.positions] = part.reach / largest
+    # The same for every law whose draws reach the entries by the same gains, so usually solved once.
+    key = ("norm of x", weights.tobytes())
+    return 2 * largest * model.remember(key, lambda: model.public.weighted_norm(weights))
+
+
+def bounded_variables(model: PrivateLP) -> Verdict:
+    """Whether x is publicly bounded where A is private: noise on A is multiplied by x."""
+    from dpmodel.mechanisms.lp.noise_design import x_bound
+
+    if math.isfinite(x_bound(model)):
+        return YES
+    _, columns = model.form.matrix_positions()
+    loose = columns[~np.isfinite(model.public.magnitudes()[columns])]
+    names = list(dict.fromkeys(model.affine.column_names[j] or "an auxiliary variable" for j in loose))
+    return Verdict(
+        False,
+        f"no public bound on {', '.join(names[:3]) or 'x'}: noise on A is multiplied by it; "
+        "give bounds=[lo, hi] or a public constraint that bounds it",
+    )
+
+
+def statement(model: PrivateLP, loss: float, margins: RowMargins, beta: float) -> str:
+    """The utility statement in words."""
+    parts = []
+    if not math.isnan(loss):
+        bound = number(loss) if math.isfinite(loss) else "an amount without a public bound (x is not bounded)"
+        parts.append(f"the objective is within {bound} of the true optimum")
+    if _touches_rows(model):
+        if math.isnan(loss):
+            parts.append("the objective is at least as good as the true optimum")
+        parts.append(f"no private constraint is violated by more than {number(margins.alpha)}")
+    else:
+        parts.append("all constraints hold exactly")
+    return f"with probability {number(1 - beta)}, {' and '.join(parts)}"
+
+
+LAPLACE_ONCE = NoiseOnce("laplace", "laplace-once", "HRRU14, sections 4.2-4.5; Laplace mechanism")
+GAUSSIAN_ONCE = NoiseOnce("gaussian", "gaussian-once", "HRRU14, sections 4.2-4.5; Gaussian mechanism")
+
+__all__: list[Any] = ["GAUSSIAN_ONCE", "LAPLACE_ONCE", "NoiseOnce", "bounded_variables", "objective_loss", "statement"]

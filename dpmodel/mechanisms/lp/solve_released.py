@@ -1,0 +1,114 @@
+"""From measurement to solution: draw the noise, rebuild c, b and A, relax, solve. All but the draw is post-processing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.compile.affine_map import Floats
+from dpmodel.compile.cone_program import ConeProgram, ConeSolution, solve_cone_program
+from dpmodel.compile.public_set import base_program
+from dpmodel.mechanisms.lp.margins import interior_direction
+from dpmodel.mechanisms.lp.noise_design import NoiseDesign
+from dpmodel.mechanisms.mechanism import Outcome, Progress, Request
+from dpmodel.privacy import NoiseSource
+
+# A solver's own tolerance: the least violation is kept to this when the objective is minimised after it.
+_TOLERANCE = 1e-6
+
+LEAST_VIOLATION = "least_violation"
+
+
+def released_parts(
+    model: PrivateLP, noise: NoiseDesign, source: NoiseSource, progress: Progress
+) -> tuple[Floats | None, Floats | None, Floats | None]:
+    """Noised c (n,), b (m,) and private A entries, None for parts that are public.
+
+    This is where private values enter: ``read_private`` gives theta, ``values`` the numbers to measure, and
+    ``sample`` releases them through the noise source.
+    """
+    theta = model.read_private()
+    c = b = entries = None
+    for number, (name, part) in enumerate(noise.parts.items()):
+        progress(f"noise on the {name} part ({part.measurement.count} numbers)", number / (2 * len(noise.parts)))
+        exact = part.measurement.values(theta)
+        released = part.law.sample(exact, source) if part.law is not None else exact
+        rebuilt = part.measurement.rebuild(released)
+        if name == "matrix":
+            entries = rebuilt
+            continue
+        full = np.zeros(model.affine.variables if name == "objective" else model.affine.rows)
+        full[part.measurement.positions] = rebuilt
+        if name == "objective":
+            c = full
+        else:
+            b = full
+    return c, b, entries
+
+
+def relaxed_program(
+    model: PrivateLP, c: Floats | None, b: Floats | None, entries: Floats | None, relax: Floats
+) -> ConeProgram:
+    """The released program with rows moved by ``relax`` (m,) along their interior direction.
+
+    Bands for equalities. Right-hand sides of inequalities with public coefficients are moved into the range
+    that databases allow, which can only bring them nearer to the true ones.
+    """
+    total_c, total_b, A = model.form.with_noise(c, b, entries)
+    direction = interior_direction(model.affine)
+    equality = _zero_rows(model)
+    moved = np.where(equality, total_b, total_b + relax * direction)
+    moved = np.maximum(np.minimum(moved, model.public.ceiling), model.public.floor)
+    band = np.where(equality, np.maximum(relax, 0.0), 0.0)
+    return base_program(model.form).with_(c=total_c, b=moved, A=A, band=band)
+
+
+def solve_released(
+    model: PrivateLP,
+    request: Request,
+    c: Floats | None,
+    b: Floats | None,
+    entries: Floats | None,
+    *,
+    relax: Floats,
+    absolute: dict[str, Any] | None = None,
+) -> Outcome:
+    """Solve the relaxed program; if it is infeasible, find the point of least violation."""
+    program = relaxed_program(model, c, b, entries, relax)
+    solve = {"solver": request.solver, "options": request.options, "absolute": absolute}
+    solution = solve_cone_program(program, **solve)
+    if solution.solved or "infeasible" not in solution.status or not model.form.private_rows.any():
+        return _outcome(solution, solution.status)
+    direction = np.where(model.form.private_rows, interior_direction(model.affine), 0.0)
+    # A cone gives way as a whole: its axis may lie in a row that is itself public.
+    for block in model.affine.cones:
+        if block.kind not in ("zero", "nonneg") and model.form.private_rows[block.rows].any():
+            direction[block.rows] = interior_direction(model.affine)[block.rows]
+    first = solve_cone_program(program, direction=direction, minimise_slack=True, **solve)
+    if not first.solved:
+        return _outcome(first, first.status)
+    limit = first.slack * (1 + _TOLERANCE) + _TOLERANCE
+    second = solve_cone_program(program, direction=direction, slack_limit=limit, **solve)
+    if not second.solved and "unbounded" in solution.status and first.slack <= _TOLERANCE:
+        return _outcome(second, "unbounded")  # the solver could not tell the two apart at first
+    best = second if second.solved else first
+    notes = (
+        "the relaxed program is infeasible on the released data; this point gives way by the least further amount",
+    )
+    return _outcome(best, LEAST_VIOLATION, extra=limit, notes=notes, seconds=solution.seconds + first.seconds)
+
+
+def _zero_rows(model: PrivateLP) -> Any:
+    equality = np.zeros(model.affine.rows, dtype=bool)
+    for block in model.affine.cones:
+        if block.kind == "zero":
+            equality[block.rows] = True
+    return equality
+
+
+def _outcome(
+    solution: ConeSolution, status: str, *, extra: float = 0.0, notes: tuple[str, ...] = (), seconds: float = 0.0
+) -> Outcome:
+    return Outcome(status, solution.x, solution.dual, solution.value, solution.seconds + seconds, extra, notes)

@@ -1,0 +1,205 @@
+"""No violated constraint, with certainty: truncated Laplace noise on b and A, and rows tightened by its reach."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel._text import number
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.compile.affine_map import Floats
+from dpmodel.compile.cone_program import solve_cone_program
+from dpmodel.compile.public_set import base_program
+from dpmodel.compile.standard_form import value_range
+from dpmodel.mechanisms.lp.margins import interior_direction, margin
+from dpmodel.mechanisms.lp.noise_design import Kind, NoiseDesign, design
+from dpmodel.mechanisms.lp.noise_once import objective_loss
+from dpmodel.mechanisms.lp.solve_released import released_parts, solve_released
+from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.privacy import NoiseSource
+
+
+@dataclass(frozen=True)
+class StrictTruncatedLaplace:
+    """Every true constraint holds at the released point, for every draw of the noise.
+
+    Source
+        Munoz, Syed, Vassilvitskii, Vitercik: Private optimization without constraint violations (2021), for b;
+        here for b and A, without its factor m.
+    Privacy
+        Each private part p of the constraints is released as ``S_p theta`` plus Laplace noise of scale
+        ``D_1 / (w_p epsilon)`` conditioned on every entry staying within ``s_p`` (``TruncatedLaplace``), with
+        ``s_p = (D_1 / (w_p eps)) ln(1 + (e^(w_p eps) - 1) / (2 w_p delta))``. For two neighbours whose numbers differ by
+        d_i with ``sum |d_i| <= D_1``: where both have positive density the ratio is at most
+        ``e^(sum |d_i| / scale) <= e^(w eps)``; the mass of one outside the other's support is at most the sum over i of
+        ``(e^(|d_i| / scale) - 1) e^(-s/scale) / (2 (1 - e^(-s/scale)))``, and since ``e^x - 1`` is superadditive this is at
+        most ``(e^(w eps) - 1) / (2 (e^(s/scale) - 1)) = w delta``. So each part is (w eps, w delta)-DP with no
+        factor for the number of entries; parts add up (basic composition), a private objective gets
+        plain Laplace noise. D_1 is the footprint's 1-norm change of ``S_p theta``. The tightening is a public number;
+        clipping to public ranges and solving are post-processing.
+    Utility
+        ``|released - true| <= s_p`` entrywise with certainty. Linear rows are tightened by the reach of the noise
+        on b, and by its reach on A times |x|; other cones along their interior direction (``margins.py``). So the
+        released program's feasible set lies in the true one: no violation, probability 1. The right-hand sides
+        are tightened by at most alpha; what that costs in objective depends on the multipliers (reported
+        with the release). The released program always has a feasible point, because ``eligible`` demands one for
+        the worst data that the public bounds allow and the worst noise.
+    Cost
+        One noise draw per private number, one solve, and one public solve beforehand.
+    """
+
+    name: str = "strict-truncated-laplace"
+    source: str = "Munoz, Syed, Vassilvitskii, Vitercik 2021; HRRU14 sections 4.2-4.4"
+
+    def _kinds(self, model: PrivateLP) -> dict[str, Kind]:
+        return {p: "laplace" if p == "objective" else "truncated" for p in model.private_parts()}
+
+    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+        parts = model.private_parts()
+        if not ("scalar" in parts or "matrix" in parts):
+            return Verdict(False, "no private parameter in the constraints: they hold exactly in any case")
+        high = [cell for cell in model.classification.cells if cell.level == "high"]
+        if high:
+            return Verdict(False, f"{high[0].parameter} may change arbitrarily: noise cannot hide it")
+        if request.feasibility != "strict":
+            return Verdict(False, 'serves feasibility="strict"; "relaxed" was asked for')
+        if request.delta == 0:
+            return Verdict(False, "noise with bounded support needs delta > 0")
+        private = model.form.private_rows
+        for block in model.affine.cones:
+            if block.kind == "zero" and private[block.rows].any():
+                return Verdict(False, f"{block.label}: an equality with private numbers cannot be tightened")
+        key = ("strict feasible", request.epsilon, request.delta, request.beta)
+        if model.public.feasible and model.remember(key, lambda: self._feasible_for_all(model, request)):
+            return YES
+        return Verdict(False, self._why_not(model))
+
+    def _why_not(self, model: PrivateLP) -> str:
+        loose = []
+        for block in model.affine.private_blocks:
+            low, high = block.parameter.entry_range
+            if not (np.isfinite(low).all() and np.isfinite(high).all()):
+                loose.append(block.name)
+        missing = f" ({', '.join(loose)} has no public bounds=[lo, hi])" if loose else ""
+        return f"the public bounds do not leave a point that is feasible for every allowed database{missing}"
+
+    def forecast(self, model: PrivateLP, request: Request) -> Forecast:
+        noise = design(model, request, self._kinds(model))
+        loss = objective_loss(model, noise)
+        tightened = self._tightening(model, noise)
+        text = (
+            "every true constraint holds with certainty; right-hand sides are tightened by at most "
+            f"{number(tightened)}, which costs that times their multipliers in objective value"
+        )
+        if not math.isnan(loss):
+            bound = number(loss) if math.isfinite(loss) else "an amount without a public bound"
+            text += f", and noise on the objective costs at most {bound} with probability {number(1 - request.beta)}"
+        return Forecast(
+            statement=text,
+            epsilon=noise.epsilon,
+            delta=noise.delta,
+            beta=request.beta if not math.isnan(loss) else 0.0,
+            objective_alpha=max(tightened, 0.0 if math.isnan(loss) else loss),
+            violation_alpha=0.0,
+            work=f"{sum(p.measurement.count for p in noise.parts.values())} noise draws, one solve",
+            noise=noise.to_dict(),
+        )
+
+    def run(
+        self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress
+    ) -> Outcome:
+        plan = design(model, request, self._kinds(model))
+        c, b, entries = released_parts(model, plan, noise, progress)
+        progress("solving the tightened program", 0.5)
+        shift, absolute = _shift(model, plan)
+        return solve_released(model, request, c, b, entries, relax=-shift, absolute=absolute)
+
+    def _tightening(self, model: PrivateLP, noise: NoiseDesign) -> float:
+        """Largest amount by which a right-hand side can end below the true one: the noise plus the shift."""
+        shift, absolute = _shift(model, noise)
+        total = shift + margin(model.affine, _reach_on_b(model, noise)).t
+        if absolute is not None:
+            size = np.where(np.isfinite(model.public.magnitudes()), model.public.magnitudes(), 0.0)
+            total = total + 2 * (absolute["weights"] @ size)
+        return float(total.max(initial=0.0))
+
+    def _feasible_for_all(self, model: PrivateLP, request: Request) -> bool:
+        """Whether one public point satisfies the released program for every allowed data and every draw.
+
+        The released numbers are moved into their public range [low, high]; its middle and half-width, with the
+        tightening on top, give the worst case row by row (cones: along their direction).
+        """
+        noise = design(model, request, self._kinds(model))
+        affine, form = model.affine, model.form
+        shift, absolute = _shift(model, noise)
+        half_b, half_a = np.zeros(affine.rows), None
+        b = form.b0.copy()
+        entries = None
+        if "scalar" in noise.parts:
+            low, high = value_range(affine, form.scalar)
+            rows = np.unique(form.scalar.row)
+            if not (np.isfinite(low[rows]).all() and np.isfinite(high[rows]).all()):
+                return False
+            b[rows] += (low[rows] + high[rows]) / 2
+            half_b[rows] = (high[rows] - low[rows]) / 2
+        if "matrix" in noise.parts:
+            positions = noise.parts["matrix"].measurement.positions
+            low, high = value_range(affine, form.matrix)
+            low, high = low[positions], high[positions]
+            if not (np.isfinite(low).all() and np.isfinite(high).all()):
+                return False
+            entries, half_a = (low + high) / 2, (high - low) / 2
+        _, _, A = form.with_noise(None, None, entries)
+        weights = absolute["weights"] if absolute is not None else None
+        cone_half = half_b.copy()
+        if half_a is not None:
+            spread, in_cones = _spread(model, half_a)
+            weights = spread if weights is None else weights + spread
+            cone_half += in_cones
+        worst = b - (margin(affine, cone_half).t + shift) * interior_direction(affine)
+        worst = np.maximum(worst, model.public.floor)
+        if not np.isfinite(worst).all():
+            return False
+        program = base_program(form).with_(c=np.zeros(affine.variables), d=0.0, b=worst, A=A)
+        robust = None if weights is None or weights.nnz == 0 else {"weights": sp.csr_array(weights)}
+        solution = solve_cone_program(program, absolute=robust, solver=request.solver, options=request.options)
+        return solution.solved
+
+
+def _reach_on_b(model: PrivateLP, noise: NoiseDesign) -> Floats:
+    reach = np.zeros(model.affine.rows)
+    if "scalar" in noise.parts:
+        reach[noise.parts["scalar"].measurement.positions] = noise.parts["scalar"].reach
+    return reach
+
+
+def _shift(model: PrivateLP, noise: NoiseDesign) -> tuple[Floats, dict[str, Any] | None]:
+    """(m,) tightening along the interior directions, and weights on |x| for linear rows with noised A."""
+    box = _reach_on_b(model, noise)
+    if "matrix" not in noise.parts:
+        return margin(model.affine, box).t, None
+    spread, in_cones = _spread(model, noise.parts["matrix"].reach)
+    return margin(model.affine, box + in_cones).t, {"weights": spread} if spread.nnz else None
+
+
+def _spread(model: PrivateLP, reach: Floats) -> tuple[sp.csr_array, Floats]:
+    """Entrywise reach on A as weights on |x| in linear rows, and as public bounds on ``|N_i x|`` in cones."""
+    rows, columns = model.form.matrix_positions()
+    linear = np.zeros(model.affine.rows, dtype=bool)
+    for block in model.affine.cones:
+        if block.kind in ("zero", "nonneg"):
+            linear[block.rows] = True
+    keep = linear[rows]
+    shape = (model.affine.rows, model.affine.variables)
+    weights = sp.csr_array((reach[keep], (rows[keep], columns[keep])), shape=shape)
+    size = model.public.magnitudes()[columns[~keep]]
+    with np.errstate(invalid="ignore"):
+        product = np.where(reach[~keep] > 0, reach[~keep] * size, 0.0)
+    return weights, np.bincount(rows[~keep], weights=product, minlength=model.affine.rows)
+
+
+STRICT_TRUNCATED_LAPLACE = StrictTruncatedLaplace()

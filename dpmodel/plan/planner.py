@@ -1,0 +1,208 @@
+"""Compare the mechanisms that apply by their forecast error and choose one; public facts only, nothing spent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dpmodel._text import html_table, number, table
+from dpmodel.classify.impossibility import impossibility_error
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.errors import InfeasibleError, UnsupportedModelError
+from dpmodel.mechanisms.mechanism import Forecast, Mechanism, Request
+from dpmodel.plan.portfolio import PORTFOLIO, by_name
+
+_COLUMNS = ("", "mechanism", "forecast error", "spends", "statement, or why not")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One mechanism in a plan: ``mechanism`` (its name), ``eligible``, ``reason`` (why not), ``forecast``."""
+
+    mechanism: str
+    source: str
+    eligible: bool
+    reason: str
+    forecast: Forecast | None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "mechanism": self.mechanism,
+            "source": self.source,
+            "eligible": self.eligible,
+            "reason": self.reason,
+            "forecast": None if self.forecast is None else self.forecast.to_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The mechanisms compared and the one ``chosen`` (a ``Candidate``).
+
+    ``floors`` : what no mechanism can beat, per cell, in words (empty where no theorem says anything).
+    """
+
+    candidates: tuple[Candidate, ...]
+    chosen: Candidate
+    request: Request
+    forced: bool
+    floors: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "epsilon": self.request.epsilon,
+            "delta": self.request.delta,
+            "beta": self.request.beta,
+            "feasibility": self.request.feasibility,
+            "chosen": self.chosen.mechanism,
+            "forced": self.forced,
+            "candidates": [candidate.to_dict() for candidate in self.candidates],
+            "floors": list(self.floors),
+        }
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        rows = []
+        for candidate in self.candidates:
+            mark = "->" if candidate is self.chosen else ""
+            forecast = candidate.forecast
+            if forecast is None:
+                rows.append((mark, candidate.mechanism, "-", "-", candidate.reason))
+                continue
+            spends = f"epsilon {number(forecast.epsilon)}, delta {number(forecast.delta)}"
+            words = f"{forecast.statement}; {forecast.work}"
+            rows.append((mark, candidate.mechanism, number(forecast.alpha), spends, words))
+        return rows
+
+    def _title(self) -> str:
+        request = self.request
+        return f"Plan for epsilon {number(request.epsilon)}, delta {number(request.delta)}"
+
+    def __str__(self) -> str:
+        return table(_COLUMNS, self._rows(), title=self._title(), width=120, footer=(*self._split(), *self.floors))
+
+    def _repr_html_(self) -> str:
+        return html_table(_COLUMNS, self._rows(), title=self._title(), footer=(*self._split(), *self.floors))
+
+    def _split(self) -> tuple[str, ...]:
+        """How the chosen mechanism splits its budget, when several parts are private."""
+        assert self.chosen.forecast is not None
+        parts = {k: v for k, v in self.chosen.forecast.noise.items() if isinstance(v, Mapping) and "share" in v}
+        if len(parts) < 2:
+            return ()
+        shares = ", ".join(f"{name} {number(part['share'])}" for name, part in parts.items())
+        return (f"split of the budget (shares of epsilon, or of mu for Gaussian noise): {shares}",)
+
+
+def select_mechanism(candidates: Sequence[Candidate]) -> Candidate | None:
+    """The eligible candidate with the least forecast error; the first in the registry among equals.
+
+    The decision table that follows from the forecasts (D1, D2: 1-norm and 2-norm change of the noised
+    numbers, k their count, L a public bound on the 1-norm of x):
+
+    ================================  ===================================================================
+    private part                      usual winner
+    ================================  ===================================================================
+    objective, simplex or points      vertex-exponential: L D1 ln(k / beta) / epsilon
+    objective, otherwise              laplace-once: 2 L D1 ln(k / beta) / epsilon; gaussian-once when
+                                      delta > 0 and D2 is far below D1 (one record moves many entries)
+    right-hand sides                  laplace-once when one record moves few entries, else gaussian-once
+    matrix (rows, columns, all)       the same, times the public bound on x
+    strict feasibility                strict-truncated-laplace
+    several parts                     laplace-once or gaussian-once with the budget split
+    nothing private                   no mechanism: solved as it is
+    ================================  ===================================================================
+
+    theorem-34 (as published) is compared as well and loses by a factor of about sqrt(8 d ln(1 / delta)).
+    """
+    best: Candidate | None = None
+    for candidate in candidates:
+        if not candidate.eligible or candidate.forecast is None:
+            continue
+        if best is None or best.forecast is None or _key(candidate.forecast) < _key(best.forecast):
+            best = candidate
+    return best
+
+
+def _key(forecast: Forecast) -> tuple[float, float]:
+    """Compare by alpha; where x is unbounded (alpha infinite) by the size of the noise itself."""
+    if math.isfinite(forecast.alpha):
+        return forecast.alpha, 0.0
+    sizes = [part["largest_noise"] for part in forecast.noise.values() if isinstance(part, Mapping)]
+    return forecast.alpha, max(sizes, default=math.inf)
+
+
+def make_plan(model: PrivateLP, request: Request, mechanism: str = "auto") -> Plan:
+    """Compare all mechanisms for ``model``; ``mechanism`` forces one by name.
+
+    Raises
+    ------
+    ImpossibilityError
+        When a cell of the problem is impossible (Theorems 36 to 38).
+    SpecificationError, UnsupportedModelError
+        For an unknown name; when the forced mechanism, or none at all, is eligible.
+    """
+    forced = None if mechanism == "auto" else by_name(mechanism)
+    refuse_impossible(model, request)
+    candidates = tuple(_candidate(each, model, request) for each in PORTFOLIO)
+    if forced is not None:
+        chosen = next(candidate for candidate in candidates if candidate.mechanism == forced.name)
+        if not chosen.eligible:
+            names = [candidate.mechanism for candidate in candidates if candidate.eligible]
+            raise UnsupportedModelError(
+                f"mechanism={mechanism!r} cannot serve this problem",
+                why=chosen.reason,
+                remedy=f"mechanism={' or '.join(map(repr, names))}" if names else "see plan() for every reason",
+            )
+    else:
+        best = select_mechanism(candidates)
+        if best is None:
+            raise _nothing_applies(request, candidates)
+        chosen = best
+    return Plan(candidates, chosen, request, forced is not None, _floors(model, request))
+
+
+def refuse_impossible(model: PrivateLP, request: Request) -> None:
+    """Raise the impossibility theorem of the first cell that cannot be solved."""
+    for cell in model.classification.cells:
+        if not cell.solvable:
+            constraint = cell.where[0] if cell.where and cell.part != "objective" else "objective"
+            raise impossibility_error(
+                cell.part, cell.parameter, constraint, request.epsilon, request.delta, request.beta, cell.reason
+            )
+
+
+def _candidate(mechanism: Mechanism, model: PrivateLP, request: Request) -> Candidate:
+    verdict = mechanism.eligible(model, request)
+    forecast = mechanism.forecast(model, request) if verdict.eligible else None
+    return Candidate(mechanism.name, mechanism.source, verdict.eligible, verdict.reason, forecast)
+
+
+def _nothing_applies(request: Request, candidates: Sequence[Candidate]) -> UnsupportedModelError | InfeasibleError:
+    reasons = "; ".join(f"{candidate.mechanism}: {candidate.reason}" for candidate in candidates)
+    if request.feasibility == "strict":
+        strict = next(c for c in candidates if c.mechanism == "strict-truncated-laplace")
+        return InfeasibleError(
+            'feasibility="strict" cannot be promised for this problem',
+            why=strict.reason,
+            remedy='public bounds=[lo, hi] on the private parameters, delta > 0, or feasibility="relaxed"',
+        )
+    return UnsupportedModelError(
+        "no mechanism serves this problem",
+        why=reasons,
+        remedy="declare how far one record can move the private parameters, or bound the variables",
+    )
+
+
+def _floors(model: PrivateLP, request: Request) -> tuple[str, ...]:
+    """What the theorems leave to any mechanism, scaled to how far one record moves an entry."""
+    lines = []
+    for cell in model.classification.cells:
+        least = cell.floor(request.epsilon, request.delta, request.beta)
+        if least is not None and least.sharpened > 0:
+            lines.append(
+                f"floor for {cell.parameter} ({least.theorem}, worst case over all programs of this cell): "
+                f"{number(least.sharpened)} ({least.unit})"
+            )
+    return tuple(dict.fromkeys(lines))

@@ -1,0 +1,126 @@
+"""Checking what a caller asks for, before anything is planned."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Mapping
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.compile.affine_map import Floats
+from dpmodel.errors import SpecificationError
+from dpmodel.mechanisms.mechanism import Request
+from dpmodel.privacy import validate_privacy
+
+_FEASIBLE = 1e-6
+
+
+def make_request(
+    problem: cp.Problem,
+    model: PrivateLP,
+    epsilon: Any,
+    delta: Any,
+    beta: Any,
+    feasibility: Any,
+    vertices: Any,
+    solver: str | None,
+    options: Mapping[str, Any],
+) -> Request:
+    """A checked request.
+
+    Raises
+    ------
+    SpecificationError
+        For a missing or invalid epsilon, delta, beta or feasibility, and for points that are not public
+        feasible points of the right shape.
+    """
+    if epsilon is None:
+        raise SpecificationError(
+            "solve() without epsilon",
+            why="the problem has private parameters, and privacy is bought with a budget",
+            remedy="solve(epsilon=1.0, delta=1e-6)",
+        )
+    loss = validate_privacy(epsilon, delta)
+    if isinstance(beta, bool) or not isinstance(beta, numbers.Real) or not 0 < float(beta) < 1:
+        raise SpecificationError(
+            f"beta={beta!r}", why="beta is the probability that the accuracy statement fails", remedy="beta=0.05"
+        )
+    if feasibility not in ("relaxed", "strict"):
+        raise SpecificationError(
+            f"feasibility={feasibility!r}",
+            why="private constraints are either relaxed so that the true optimum stays feasible, or "
+            "tightened so that all of them hold",
+            remedy="feasibility='relaxed' or feasibility='strict'",
+        )
+    if solver is not None and solver not in cp.installed_solvers():
+        raise SpecificationError(
+            f"solver={solver!r}", why="not installed", remedy=f"one of {', '.join(cp.installed_solvers())}"
+        )
+    points = None if vertices is None else _points(problem, model, vertices)
+    return Request(loss.epsilon, loss.delta, float(beta), feasibility, points, solver, options)
+
+
+def _points(problem: cp.Problem, model: PrivateLP, vertices: Any) -> Floats:
+    """(k, n) public points in standard-form columns, from (k, N) rows of stacked variables or dicts."""
+    affine = model.affine
+    variables = problem.variables()
+    total = sum(variable.size for variable in variables)
+    if affine.variables != total or len(affine.variable_columns) != len(variables):
+        raise SpecificationError(
+            "vertices given for a problem with auxiliary variables",
+            why="points must fix every variable of the standard form",
+            remedy="a linear objective and linear constraints in the listed variables",
+        )
+    rows = []
+    for number, point in enumerate(vertices):
+        if isinstance(point, Mapping):
+            missing = [variable.name() for variable in variables if variable not in point]
+            if missing:
+                raise SpecificationError(f"vertices[{number}] has no value for {missing[0]}", remedy="all variables")
+            parts = [np.asarray(point[variable], dtype=float).ravel(order="F") for variable in variables]
+            rows.append(np.concatenate(parts))
+        else:
+            rows.append(np.asarray(point, dtype=float).ravel(order="F"))
+    sizes = {row.size for row in rows}
+    if sizes != {total}:
+        raise SpecificationError(
+            f"vertices: {len(rows)} points of sizes {sorted(sizes)}",
+            why=f"each point is a value of all {total} variable entries, variables in order, columns first",
+            remedy=f"an array of shape (k, {total}), or a list of {{variable: value}}",
+        )
+    given = np.vstack(rows)
+    if not np.isfinite(given).all():
+        raise SpecificationError("vertices have NaN or infinite entries", remedy="finite points")
+    out = np.empty_like(given)
+    start = 0
+    for variable in variables:
+        first = affine.variable_columns[variable.id]
+        out[:, first : first + variable.size] = given[:, start : start + variable.size]
+        start += variable.size
+    _refuse_infeasible(model, out)
+    return out
+
+
+def _refuse_infeasible(model: PrivateLP, points: Floats) -> None:
+    program = model.public.program
+    gap = program.b[:, None] - program.A @ points.T
+    scale = _FEASIBLE * (1 + np.abs(program.b))[:, None]
+    bad = np.zeros(points.shape[0], dtype=bool)
+    for block in model.affine.cones:
+        rows = np.arange(block.start, block.start + block.size)
+        rows = rows[program.keep[rows]]
+        if block.kind == "zero":
+            bad |= (np.abs(gap[rows]) > scale[rows]).any(axis=0)
+        elif block.kind == "nonneg":
+            bad |= (gap[rows] < -scale[rows]).any(axis=0)
+    low, high = program.lower - _FEASIBLE, program.upper + _FEASIBLE
+    bad |= ((points < low) | (points > high)).any(axis=1)
+    if bad.any():
+        raise SpecificationError(
+            f"vertices[{int(np.flatnonzero(bad)[0])}] violates a public constraint",
+            why="every listed point must be feasible",
+            remedy="list feasible points only",
+        )

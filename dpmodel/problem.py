@@ -1,0 +1,344 @@
+"""``Problem``: the conductor. ``solve`` reads like the list of rooms that data walks through."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+
+from dpmodel.annotate.private import Private
+from dpmodel.classify.classifier import Classification, classify, record_words
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.compile.cvxpy_bridge import Lowered, forget_solution, lower
+from dpmodel.compile.footprint import Footprint, footprint
+from dpmodel.compile.public_set import PublicSet
+from dpmodel.compile.refusals import where_used
+from dpmodel.compile.standard_form import public_theta, require_private_values, standard_form
+from dpmodel.errors import DPModelError, SpecificationError
+from dpmodel.mechanisms.mechanism import Outcome, Request
+from dpmodel.plan.planner import Plan, make_plan
+from dpmodel.plan.portfolio import by_name
+from dpmodel.plan.request import make_request
+from dpmodel.privacy import Budget, noise_source
+from dpmodel.progress import reporter
+from dpmodel.release.explanation import Explanation, explain
+from dpmodel.release.release import Accuracy, Guarantee, Release
+
+
+class PossibleLeakWarning(UserWarning):
+    """A constant of the model looks like private data."""
+
+
+class Problem(cp.Problem):  # type: ignore[misc]
+    """A ``cvxpy.Problem`` some of whose parameters are private.
+
+    Parameters
+    ----------
+    objective, constraints : as in CVXPY; private data enters as ``Private`` parameters only.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, dpmodel as dpm
+    >>> demand = dpm.Private([20.0, 30.0], name="demand", unit="entry", linf=1)
+    >>> x = cp.Variable(2, nonneg=True, name="x")
+    >>> problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= demand])
+    >>> problem.is_dp()
+    True
+    """
+
+    def __init__(self, objective: Any, constraints: Any = None) -> None:
+        super().__init__(objective, constraints)
+        self._lowered: tuple[Lowered, Footprint, Classification] | None = None
+        # Public facts are computed once per set of public parameter values.
+        self._last_model: tuple[tuple[str | None, bytes], PrivateLP] | None = None
+        self._release: Release | None = None
+        self._warned = False
+
+    # ------------------------------------------------------------------ what it is
+    @property
+    def release(self) -> Release | None:
+        """The last release, or None before a successful ``solve``."""
+        return self._release
+
+    def is_dp(self) -> bool:
+        """Whether the problem can be compiled and every cell of it can be solved privately."""
+        try:
+            return self.classify().solvable
+        except DPModelError:
+            return False
+
+    def classify(self) -> Classification:
+        """The cells of the taxonomy that the problem falls into. Needs no values, spends nothing.
+
+        Raises
+        ------
+        UnsupportedModelError
+            For problems that are not convex or not DPP.
+        """
+        return self._compiled()[2]
+
+    def plan(
+        self,
+        epsilon: float,
+        delta: float = 0.0,
+        beta: float = 0.05,
+        *,
+        mechanism: str = "auto",
+        feasibility: str = "relaxed",
+        vertices: Any = None,
+        solver: str | None = None,
+    ) -> Plan:
+        """Compare the mechanisms by forecast error. Needs no private values, spends nothing.
+
+        Parameters and errors are those of ``solve``.
+        """
+        model = self._model(solver)
+        request = make_request(self, model, epsilon, delta, beta, feasibility, vertices, solver, {})
+        if not model.private_parts() and not model.classification.cells:
+            raise SpecificationError(
+                "nothing is private in this problem",
+                why="a plan compares private mechanisms",
+                remedy="mark private data with Private(...), or solve() as it is",
+            )
+        return make_plan(model, request, mechanism)
+
+    def explain(self) -> Explanation:
+        """What the problem is, cell by cell, in words: the model's analyser."""
+        lowered, change, classification = self._compiled()
+        return explain(lowered.affine, change, classification, self._release)
+
+    # ------------------------------------------------------------------ solving
+    def solve(  # type: ignore[override]
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float = 0.0,
+        beta: float = 0.05,
+        mechanism: str = "auto",
+        feasibility: str = "relaxed",
+        budget: Budget | None = None,
+        verbose: bool = False,
+        progress: Callable[[str, float], None] | bool | None = None,
+        rng: Any = None,
+        vertices: Any = None,
+        solver: str | None = None,
+        solver_options: Mapping[str, Any] | None = None,
+    ) -> float | None:
+        """Solve under (epsilon, delta)-differential privacy and keep the release.
+
+        Parameters
+        ----------
+        epsilon, delta : budget of this solve; delta = 0 allows pure mechanisms only.
+        beta : probability with which the accuracy statement may fail.
+        mechanism : "auto" for the least forecast error, or a name from the plan.
+        feasibility : "relaxed" keeps the true optimum feasible; "strict" makes every true constraint hold.
+        budget : a ``Budget`` to charge before any data is read.
+        verbose : print classification, plan and release. ``progress`` : True, or a function (stage, share).
+        rng : None for OpenDP's secure noise; an int or numpy Generator for repeatable noise in tests,
+            which is not private and says so.
+        vertices : public candidate points, (k, n) or a list of {variable: value}.
+        solver, solver_options : for the solve on released data, as in CVXPY.
+
+        Returns
+        -------
+        float or None
+            The objective value from released quantities only, or None when it is not released.
+
+        Raises
+        ------
+        SpecificationError, MissingValueError, UnsupportedModelError, ImpossibilityError, InfeasibleError,
+        BudgetExceededError
+            All before anything is spent and without private values.
+        """
+        started = time.perf_counter()
+        self._release = None
+        forget_solution(self)
+        model = self._model(solver)
+        compiled = time.perf_counter()
+        if not model.classification.cells:
+            return self._solve_public(solver, solver_options)
+        request = make_request(self, model, epsilon, delta, beta, feasibility, vertices, solver, solver_options or {})
+        _check_budget(budget)
+        source = noise_source(rng)
+        report = reporter(progress, verbose)
+        plan = make_plan(model, request, mechanism)
+        model.public.require_feasible()
+        require_private_values(model.affine)
+        planned = time.perf_counter()
+        if verbose:
+            print(model.classification, plan, sep="\n\n")
+        forecast = plan.chosen.forecast
+        assert forecast is not None
+        if budget is not None:
+            budget.charge(forecast.epsilon, forecast.delta, label=f"solve by {plan.chosen.mechanism}")
+        outcome = by_name(plan.chosen.mechanism).run(model, request, source, report)
+        timings = {"compile": compiled - started, "plan": planned - compiled, "solve": outcome.seconds}
+        self._release = self._write(model, plan, outcome, timings, source.is_private)
+        report("done", 1.0)
+        if verbose:
+            print(self._release)
+        return self._release.value
+
+    def _solve_public(self, solver: str | None, options: Mapping[str, Any] | None) -> float | None:
+        """Nothing is private: solve as CVXPY does and say so."""
+        super().solve(solver=solver, **dict(options or {}))
+        self._release = Release(
+            mechanism="none",
+            guarantee=Guarantee(0.0, 0.0, record="nothing in this problem is private"),
+            accuracy=Accuracy(alpha=0.0, beta=0.0, proved=True, statement="solved exactly"),
+            status=str(self.status),
+            value=None if self._value is None else float(self._value),
+            variables={v.name(): v.value for v in self.variables() if v.value is not None},
+            notes=("nothing is private: solved as CVXPY does, without noise",),
+        )
+        return self._release.value
+
+    def _write(
+        self, model: PrivateLP, plan: Plan, outcome: Outcome, timings: Mapping[str, float], private: bool
+    ) -> Release:
+        """Give the CVXPY objects the released values and collect the release."""
+        forecast = plan.chosen.forecast
+        assert forecast is not None
+        lowered = self._compiled()[0]
+        value = outcome.value
+        notes = list(outcome.notes)
+        if value is not None and model.form.offset.nnz:
+            value = None
+            notes.append("the objective's constant term is private and was not measured: no objective value")
+        if value is not None and model.affine.maximize:
+            value = -value
+        status = outcome.status if outcome.status != "least_violation" else "optimal_inaccurate"
+        lowered.write_back(self, outcome.x, outcome.dual, status, value)
+        if not private:
+            notes.insert(0, "NOT PRIVATE: seeded noise for tests was used")
+        duals: dict[str, Any] = {}
+        if outcome.dual is not None and outcome.x is not None:
+            for number, constraint in enumerate(self.constraints):
+                if isinstance(constraint.dual_value, np.ndarray | float):
+                    duals[str(constraint.label or f"constraint {number}")] = constraint.dual_value
+        return Release(
+            mechanism=plan.chosen.mechanism,
+            guarantee=_guarantee(model, forecast.epsilon, forecast.delta),
+            accuracy=_accuracy(plan, outcome),
+            status=outcome.status,
+            value=value,
+            variables={} if outcome.x is None else {v.name(): v.value for v in self.variables()},
+            duals=duals,
+            spent=(forecast.epsilon, forecast.delta),
+            timings=timings,
+            classification=tuple(str(cell) for cell in model.classification.cells),
+            plan=plan.to_dict(),
+            notes=tuple(notes),
+        )
+
+    # ------------------------------------------------------------------ compiling
+    def _compiled(self) -> tuple[Lowered, Footprint, Classification]:
+        if self._lowered is None:
+            self._warn_of_constants()
+            lowered = lower(self)
+            places = {b.name: where_used(self, b.parameter) for b in lowered.affine.private_blocks}
+            change = footprint(lowered.affine)
+            self._lowered = lowered, change, classify(lowered.affine, change, places)
+        return self._lowered
+
+    def _model(self, solver: str | None) -> PrivateLP:
+        lowered, change, classification = self._compiled()
+        key = (solver, public_theta(lowered.affine).tobytes())
+        if self._last_model is None or self._last_model[0] != key:
+            form = standard_form(lowered.affine)
+            self._last_model = key, PrivateLP(form, change, classification, PublicSet(form, solver))
+        return self._last_model[1]
+
+    def _warn_of_constants(self) -> None:
+        """Warn of constants that are, or have the shape of, a private value. Values are not compared."""
+        if self._warned:
+            return
+        self._warned = True
+        private = [p for p in self.parameters() if isinstance(p, Private)]
+        for constant in self.constants():
+            if constant.size < 2 or not _nameless(constant):
+                continue
+            value = constant.value
+            for parameter in private:
+                same_memory = parameter.shares_memory(value)
+                if same_memory or (tuple(constant.shape) == tuple(parameter.shape) and _varies(value)):
+                    how = "shares the memory of" if same_memory else "has the shape of"
+                    warnings.warn(
+                        f"a plain constant of shape {tuple(constant.shape)} {how} private parameter "
+                        f"{parameter.name()!r}. If it was computed from the same records, it must enter as a "
+                        'Private; if it is public, say so with cp.Constant(..., name="...").',
+                        PossibleLeakWarning,
+                        stacklevel=5,
+                    )
+                    break
+
+    # ------------------------------------------------------------------ CVXPY's own arithmetic keeps the class
+    def copy(self, args: list[Any] | None = None) -> Problem:
+        """A copy with the same leaves (or with ``args``: objective and constraints)."""
+        objective, constraints = args if args is not None else (self.objective, self.constraints)
+        return Problem(objective, constraints)
+
+    def get_data(self) -> list[Any]:
+        return []
+
+
+for _operator in ("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__neg__"):
+
+    def _keeping_class(self: Any, *others: Any, _name: str = _operator) -> Any:
+        result = getattr(cp.Problem, _name)(self, *others)
+        return Problem(result.objective, result.constraints) if type(result) is cp.Problem else result
+
+    setattr(Problem, _operator, _keeping_class)
+
+
+def _nameless(constant: Any) -> bool:
+    return not constant.is_constant() or constant.name() == str(constant.value)
+
+
+def _varies(value: Any) -> bool:
+    """Whether the entries differ: all zeros or all ones hold nobody's data."""
+    data = value.data if hasattr(value, "tocoo") else np.asarray(value)
+    return bool(data.size and np.ptp(data) > 0)
+
+
+def _check_budget(budget: Any) -> None:
+    if budget is not None and not isinstance(budget, Budget):
+        raise SpecificationError(
+            f"budget={type(budget).__name__}", why="a budget keeps account", remedy="budget=Budget(epsilon, delta)"
+        )
+
+
+def _guarantee(model: PrivateLP, epsilon: float, delta: float) -> Guarantee:
+    blocks = model.affine.private_blocks
+    neighbors = sorted({block.parameter.records.neighbors for block in blocks})
+    record = "; ".join(dict.fromkeys(record_words(block) for block in blocks))
+    patterns = [block.name for block in blocks if block.parameter.sparse_idx is not None]
+    if patterns:
+        record += f"; the positions of the entries of {', '.join(patterns)} are public"
+    return Guarantee(epsilon, delta, " and ".join(neighbors), record)
+
+
+def _accuracy(plan: Plan, outcome: Outcome) -> Accuracy:
+    forecast = plan.chosen.forecast
+    assert forecast is not None
+    extra = outcome.extra_violation
+    text = forecast.statement
+    if extra > 0:
+        text += f"; this draw needed a further violation of up to {extra:.4g} (outside the statement's probability)"
+    data = forecast.to_dict()
+    violation = data["violation_alpha"]
+    if violation is not None:
+        violation += extra
+    return Accuracy(
+        alpha=max(forecast.alpha, violation or 0.0),
+        beta=forecast.beta,
+        slack_rows=forecast.slack_rows,
+        proved=forecast.proved,
+        statement=text,
+        objective_alpha=data["objective_alpha"],
+        violation_alpha=violation,
+    )

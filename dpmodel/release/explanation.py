@@ -1,0 +1,115 @@
+"""What a problem is, in words: its private parameters, what one record changes, its cells, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dpmodel._text import html_table, number, table
+from dpmodel.classify.classifier import Classification
+from dpmodel.classify.impossibility import remedies
+from dpmodel.compile.affine_map import AffineMap
+from dpmodel.compile.footprint import Footprint
+from dpmodel.release.release import Release
+
+_WORDS = {"objective": "c", "offset": "constant term", "scalar": "b", "matrix": "A"}
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """``problem.explain()``: prints, and is plain data."""
+
+    size: str
+    parameters: tuple[dict[str, Any], ...]
+    changes: tuple[dict[str, Any], ...]
+    classification: Classification
+    advice: tuple[str, ...]
+    release: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "size": self.size,
+            "parameters": [dict(row) for row in self.parameters],
+            "changes": [dict(row) for row in self.changes],
+            "classification": self.classification.to_dict(),
+            "advice": list(self.advice),
+            "release": self.release,
+        }
+
+    def _tables(self) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+        declared = [tuple(str(v) for v in row.values()) for row in self.parameters]
+        changes = [tuple(str(v) for v in row.values()) for row in self.changes]
+        tables = []
+        if declared:
+            tables.append(("Private parameters", tuple(self.parameters[0]), declared))
+        if changes:
+            tables.append(("What one record does to the standard form", tuple(self.changes[0]), changes))
+        return tables
+
+    def __str__(self) -> str:
+        parts = [self.size]
+        parts += [table(columns, rows, title=title, width=120) for title, columns, rows in self._tables()]
+        parts.append(str(self.classification))
+        parts += [f"advice: {line}" for line in self.advice]
+        parts.append(self.release)
+        return "\n\n".join(parts)
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        parts = [f"<p>{escape(self.size)}</p>"]
+        parts += [html_table(columns, rows, title=title) for title, columns, rows in self._tables()]
+        parts.append(self.classification._repr_html_())
+        parts += [f"<p>advice: {escape(line)}</p>" for line in self.advice]
+        parts.append(f"<p>{escape(self.release)}</p>")
+        return "".join(parts)
+
+
+def explain(
+    affine: AffineMap, footprint: Footprint, classification: Classification, release: Release | None
+) -> Explanation:
+    """Collect the explanation; public facts and the last release only."""
+    kinds = {}
+    for block in affine.cones:
+        kinds[block.kind] = kinds.get(block.kind, 0) + block.size
+    rows = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "no"
+    size = f"Standard form: {affine.variables} variables, {rows} rows, {affine.matrix.nnz} coefficients in A."
+    parameters = []
+    for block in affine.private_blocks:
+        p = block.parameter
+        parameters.append(
+            {
+                "name": block.name,
+                "shape": str(p.shape),
+                "a record": f"of {p.records.name} ({p.records.neighbors}) owns: {p.unit}",
+                "l1": number(p.l1),
+                "l2": number(p.l2),
+                "linf": number(p.linf),
+                "value": "sealed" if p.has_value else "none yet",
+            }
+        )
+    changes = []
+    for part, change in footprint.parts.items():
+        if change.linf == 0:
+            continue
+        changes.append(
+            {
+                "part": _WORDS[part],
+                "l1": number(change.l1),
+                "l2": number(change.l2),
+                "linf": number(change.linf),
+                "bounds are": "attained" if change.exact else "upper bounds",
+            }
+        )
+    advice = []
+    for cell in classification.cells:
+        if not cell.solvable or cell.relaxed:
+            advice += [f"{cell.parameter}: {remedy}" for remedy in remedies(cell.part)]
+    return Explanation(
+        size,
+        tuple(parameters),
+        tuple(changes),
+        classification,
+        tuple(dict.fromkeys(advice)),
+        "Not solved yet." if release is None else str(release),
+    )

@@ -1,0 +1,213 @@
+"""The affine map against CVXPY itself: number by number, and by solving what it says."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import clarabel
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from cvxpy.reductions.chain import Chain
+from cvxpy.reductions.cvx_attr2constr import CvxAttr2Constr
+from cvxpy.reductions.dcp2cone.cone_matrix_stuffing import ConeMatrixStuffing
+from cvxpy.reductions.dcp2cone.dcp2cone import Dcp2Cone
+from cvxpy.reductions.eliminate_zero_sized import EliminateZeroSized
+from cvxpy.reductions.flip_objective import FlipObjective
+from cvxpy.reductions.solvers.conic_solvers.conic_solver import ConicSolver
+from models import MODELS, Model, random_value
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from dpmodel.annotate import Private
+from dpmodel.annotate.layout import free_entries
+from dpmodel.compile.affine_map import AffineMap, LinearMap
+from dpmodel.compile.cvxpy_bridge import lower
+
+
+def draw_values(problem: cp.Problem, rng: np.random.Generator) -> dict[str, Any]:
+    return {p.name(): random_value(rng, p) for p in problem.parameters()}
+
+
+def theta_of(affine: AffineMap, values: dict[str, Any]) -> np.ndarray:
+    theta = np.full(affine.theta_size, np.nan)
+    for block in affine.parameters:
+        theta[block.columns] = free_entries(block.parameter, values[block.name])
+    theta[-1] = 1.0
+    return theta
+
+
+def standard_form(affine: AffineMap, theta: np.ndarray) -> tuple[np.ndarray, float, sp.csr_array, np.ndarray]:
+    """(c, d, A, b) by dense products, not by the map's own ``apply``."""
+
+    def evaluate(part: LinearMap) -> np.ndarray:
+        out = np.zeros(part.height)
+        np.add.at(out, part.row, part.coefficient * theta[part.column])
+        return out
+
+    A = evaluate(affine.matrix).reshape((affine.rows, affine.variables), order="F")
+    return evaluate(affine.objective), float(evaluate(affine.offset)[0]), sp.csr_array(A), evaluate(affine.scalar)
+
+
+def cvxpy_standard_form(problem: cp.Problem) -> tuple[np.ndarray, float, np.ndarray, np.ndarray]:
+    """What CVXPY's own chain, with its default backend, makes of plain parameters with values."""
+    reductions: list[Any] = [FlipObjective()] if isinstance(problem.objective, cp.Maximize) else []
+    reductions += [Dcp2Cone(quad_obj=False), CvxAttr2Constr(reduce_bounds=True), EliminateZeroSized()]
+    program, _ = Chain(reductions=[*reductions, ConeMatrixStuffing(quad_obj=False)]).apply(problem)
+    program = ConicSolver.format_constraints(program, [0, 1, 2])
+    c, d, A, b = program.apply_parameters()
+    return np.asarray(c).ravel(), float(d), -A.toarray(), np.asarray(b).ravel()
+
+
+@pytest.mark.parametrize("model", MODELS, ids=str)
+def test_agrees_with_cvxpy_number_by_number(model: Model) -> None:
+    rng = np.random.default_rng(1)
+    problem, private = model.private()
+    affine = lower(problem).affine
+    assert {b.name for b in affine.private_blocks} == {p.name() for p in private}
+    for _ in range(3):
+        values = draw_values(problem, rng)
+        c, d, A, b = standard_form(affine, theta_of(affine, values))
+        theirs = cvxpy_standard_form(model.plain(values))
+        for ours, expected in zip((c, d, A.toarray(), b), theirs, strict=True):
+            np.testing.assert_allclose(ours, expected, rtol=1e-12, atol=1e-12)
+
+
+def solve_linear(affine: AffineMap, c: np.ndarray, A: sp.csr_array, b: np.ndarray) -> float:
+    """Optimal value by scipy's HiGHS."""
+    least = np.full(affine.rows, -np.inf)
+    for block in affine.cones:
+        if block.kind == "zero":
+            least[block.rows] = b[block.rows]
+    integrality = np.zeros(affine.variables)
+    integrality[affine.integer] = integrality[affine.boolean] = 1
+    low, high = np.full(affine.variables, -np.inf), np.full(affine.variables, np.inf)
+    low[affine.boolean], high[affine.boolean] = 0, 1
+    result = milp(c, constraints=LinearConstraint(A, least, b), integrality=integrality, bounds=Bounds(low, high))
+    assert result.status == 0, result.message
+    return float(result.fun)
+
+
+def solve_conic(affine: AffineMap, c: np.ndarray, A: sp.csr_array, b: np.ndarray) -> float:
+    """Optimal value by Clarabel called directly: cones straight from the map's blocks."""
+    rows: list[sp.csr_array] = []
+    sides: list[np.ndarray] = []
+    cones: list[Any] = []
+    for block in affine.cones:
+        a, s = A[block.rows], b[block.rows]
+        if block.kind == "psd":
+            for number, size in enumerate(block.sizes):
+                side = round(np.sqrt(size))
+                pairs = [(i, j) for j in range(side) for i in range(j + 1)]  # upper triangle by columns
+                pick = np.zeros((len(pairs), size))
+                for k, (i, j) in enumerate(pairs):
+                    scale = 1.0 if i == j else np.sqrt(2)
+                    pick[k, i + j * side] += scale / 2
+                    pick[k, j + i * side] += scale / 2
+                part = slice(number * size, (number + 1) * size)
+                rows.append(sp.csr_array(pick @ a[part].toarray()))
+                sides.append(pick @ s[part])
+                cones.append(clarabel.PSDTriangleConeT(side))
+            continue
+        rows.append(a)
+        sides.append(s)
+        if block.kind == "zero":
+            cones.append(clarabel.ZeroConeT(block.size))
+        elif block.kind == "nonneg":
+            cones.append(clarabel.NonnegativeConeT(block.size))
+        elif block.kind == "soc":
+            cones += [clarabel.SecondOrderConeT(size) for size in block.sizes]
+        elif block.kind == "exp":
+            cones += [clarabel.ExponentialConeT() for _ in block.sizes]
+        else:
+            cones += [clarabel.PowerConeT(alpha) for alpha in block.alphas]
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    nothing = sp.csc_matrix((affine.variables, affine.variables))
+    stacked = sp.csc_matrix(sp.vstack(rows))
+    solution = clarabel.DefaultSolver(nothing, c, stacked, np.concatenate(sides), cones, settings).solve()
+    assert "Solved" in str(solution.status), solution.status
+    return float(solution.obj_val)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=str)
+def test_its_optimum_is_the_problems_optimum(model: Model) -> None:
+    rng = np.random.default_rng(2)
+    problem, _ = model.private()
+    affine = lower(problem).affine
+    values = draw_values(problem, rng)
+    c, d, A, b = standard_form(affine, theta_of(affine, values))
+    optimum = (solve_linear if affine.is_linear() else solve_conic)(affine, c, A, b) + d
+    optimum = -optimum if affine.maximize else optimum
+    plain = model.plain(values, constants=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plain.solve(solver=cp.HIGHS if plain.is_mixed_integer() else cp.CLARABEL)
+    assert plain.status == cp.OPTIMAL, "the model in the registry should be feasible for these values"
+    assert optimum == pytest.approx(plain.value, rel=1e-5, abs=1e-5)
+
+
+def test_a_linear_model_says_so() -> None:
+    for model in MODELS:
+        assert lower(model.private()[0]).affine.is_linear() == ("lp" in model.tags), model.name
+
+
+@pytest.mark.parametrize("model", MODELS, ids=str)
+def test_cones_tile_the_rows_and_parameters_tile_theta(model: Model) -> None:
+    affine = lower(model.private()[0]).affine
+    ends = 0
+    for block in affine.cones:
+        assert block.start == ends
+        assert not block.sizes or sum(block.sizes) == block.size
+        ends += block.size
+    assert ends == affine.rows
+    ends = 0
+    for parameter in affine.parameters:
+        assert parameter.offset == ends
+        assert parameter.size == (
+            parameter.parameter.layout.size if parameter.private else parameter.parameter.size
+        )
+        ends += parameter.size
+    assert ends + 1 == affine.theta_size
+    assert len(affine.column_names) == affine.variables and all(affine.column_names)
+
+
+def test_labels_and_numbers_of_constraints_survive() -> None:
+    b = Private(shape=2, unit="entry", linf=1, name="b")
+    x = cp.Variable(2, nonneg=True, name="x")
+    rows = [(x >= b).set_label("demand"), cp.sum(x) == 4, cp.norm(x) <= 9]
+    affine = lower(cp.Problem(cp.Minimize(cp.sum(x)), rows)).affine
+    found = {block.constraint: block.label for block in affine.cones}
+    assert found[0] == "demand" and found[1].startswith("constraint 1") and -1 in found
+    touched = np.unique(affine.block_of_row()[affine.scalar.select(affine.private_columns[affine.scalar.column]).row])
+    assert [affine.cones[i].label for i in touched] == ["demand"]
+
+
+def test_an_index_beyond_32_bits() -> None:
+    """m * n above 2^31: the row numbers of the matrix map must not wrap around."""
+    n, m = 20_000, 200_000
+    pattern = (np.array([0, 5, m - 1]), np.array([0, 7, n - 1]))
+    A = Private(shape=(m, n), sparsity=pattern, unit="row", linf=1, name="A")
+    x = cp.Variable(n)
+    affine = lower(cp.Problem(cp.Minimize(0), [A @ x <= 1])).affine
+    assert affine.matrix.height == m * n
+    assert sorted(zip(affine.matrix.row % m, affine.matrix.row // m, strict=True)) == [(0, 0), (5, 7), (m - 1, n - 1)]
+
+
+def test_duplicate_coordinates_are_added_up() -> None:
+    part = LinearMap.of([1, 0, 1, 1], [2, 0, 2, 1], [1.0, 4.0, 2.0, 0.0], 3)
+    assert part.nnz == 2
+    np.testing.assert_array_equal(part.apply(np.array([1.0, 1.0, 10.0])), [4.0, 30.0, 0.0])
+    np.testing.assert_array_equal(part.tocsr(3).toarray(), [[4, 0, 0], [0, 0, 3], [0, 0, 0]])
+
+
+def test_write_back_gives_the_users_variables() -> None:
+    values = {"demand": np.array([1.0, 2.0])}
+    demand = Private(values["demand"], unit="entry", linf=1, name="demand")
+    x = cp.Variable(2, nonneg=True)
+    problem = cp.Problem(cp.Maximize(-cp.sum(x)), [x >= demand])
+    lowered = lower(problem)
+    lowered.write_back(problem, np.array([1.5, 2.5]), None, cp.OPTIMAL, -4.0)
+    np.testing.assert_allclose(x.value, [1.5, 2.5])
+    assert problem.value == -4.0 and problem.status == cp.OPTIMAL
