@@ -17,18 +17,20 @@ import scipy.sparse as sp
 
 _CLOSED = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.FrameType)
 _ROOMS = ("dpmodel", "cvxpy", "tests", "test_", "models")
+_MOST_PROPERTIES = 2
 # Uninteresting numbers that any model holds; private values under test must avoid them.
 _TRIVIAL = (0.0, 1.0, -1.0, 2.0, 0.5)
 
 
-def numbers_in(objects: Iterable[Any], *, limit: int = 200_000) -> Iterator[tuple[str, np.ndarray]]:
+def numbers_in(objects: Iterable[Any]) -> Iterator[tuple[str, np.ndarray]]:
     """(path, flat array of floats) of every number, numeric array and text reachable from ``objects``."""
-    pending: list[tuple[str, Any]] = [(f"objects[{i}]", o) for i, o in enumerate(objects)]
+    # The third item counts properties passed on the way: each may build new objects, without end.
+    pending: list[tuple[str, Any, int]] = [(f"objects[{i}]", o, 0) for i, o in enumerate(objects)]
     seen: set[int] = set()
-    kept: list[Any] = []  # properties build new objects: alive, so that ids are not used twice
+    kept: list[Any] = []  # alive, so that ids are not used twice
     while pending:
-        path, thing = pending.pop()
-        if thing is None or isinstance(thing, (bool, *_CLOSED)) or len(seen) > limit or path.count(".") > 12:
+        path, thing, built = pending.pop()
+        if thing is None or isinstance(thing, (bool, str, bytes, *_CLOSED)):
             continue
         if isinstance(thing, (int, float, complex, np.number)):
             yield path, np.atleast_1d(np.asarray(thing, dtype=complex).real)
@@ -37,47 +39,51 @@ def numbers_in(objects: Iterable[Any], *, limit: int = 200_000) -> Iterator[tupl
             continue
         seen.add(id(thing))
         kept.append(thing)
-        if isinstance(thing, (str, bytes)):
-            continue
-        if isinstance(thing, np.ndarray):
-            if thing.dtype.kind in "biufc":
-                yield path, np.real(thing).astype(float).ravel()
-            elif thing.dtype.kind == "O":
-                pending += [(f"{path}[{i}]", item) for i, item in enumerate(thing.ravel())]
-            continue
-        if sp.issparse(thing):
+        if isinstance(thing, np.ndarray) and thing.dtype.kind in "biufc":
+            yield path, np.real(thing).astype(float).ravel()
+        elif sp.issparse(thing):
             yield path, np.real(sp.coo_array(thing).data).astype(float)
-            continue
-        if isinstance(thing, dict):
-            pending += [(f"{path}[{k!r}]" if isinstance(k, str) else f"{path}[...]", v) for k, v in thing.items()]
-            pending += [(f"{path}.key", k) for k in thing]
-            continue
-        if isinstance(thing, (list, tuple, set, frozenset)):
-            pending += [(f"{path}[{i}]", item) for i, item in enumerate(thing)]
-            continue
-        if isinstance(thing, BaseException):
-            pending += [(f"{path}.args", thing.args), (f"{path}.__cause__", thing.__cause__)]
-            pending += [(f"{path}.__context__", thing.__context__), (f"{path}.__dict__", vars(thing))]
-            continue
-        pending += [(f"{path}.{name}", value) for name, value in attributes_of(thing)]
+        else:
+            pending += [(path + name, value, built + new) for name, value, new in _inside(thing, built)]
 
 
-def attributes_of(thing: Any) -> Iterator[tuple[str, Any]]:
-    """Instance attributes, slots and properties (those that raise are skipped)."""
-    yield from getattr(thing, "__dict__", {}).items()
-    if not type(thing).__module__.startswith(_ROOMS):
-        return
+def _inside(thing: Any, built: int) -> Iterator[tuple[str, Any, int]]:
+    """What an object holds: (name, value, 1 if a property made it)."""
+    if isinstance(thing, np.ndarray):
+        if thing.dtype.kind == "O":
+            yield from ((f"[{i}]", item, 0) for i, item in enumerate(thing.ravel()))
+    elif isinstance(thing, dict):
+        for key, value in thing.items():
+            yield (f"[{key!r}]" if isinstance(key, str) else "[...]"), value, 0
+            yield ".key", key, 0
+    elif isinstance(thing, (list, tuple, set, frozenset)):
+        yield from ((f"[{i}]", item, 0) for i, item in enumerate(thing))
+    elif isinstance(thing, BaseException):
+        for name in ("args", "__cause__", "__context__", "__dict__"):
+            yield f".{name}", getattr(thing, name), 0
+    else:
+        yield from ((f".{name}", value, 0) for name, value in getattr(thing, "__dict__", {}).items())
+        if type(thing).__module__.startswith(_ROOMS):
+            yield from _properties(thing, built)
+
+
+def _properties(thing: Any, built: int) -> Iterator[tuple[str, Any, int]]:
+    """Slots always; properties as long as few were passed on the way. Those that raise are skipped."""
     for name in dir(type(thing)):
-        if name.startswith("__"):
-            continue
         static = inspect.getattr_static(type(thing), name)
-        if isinstance(static, (property, types.MemberDescriptorType)) or hasattr(static, "func"):
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    yield name, getattr(thing, name)
-            except Exception:
-                continue
+        slot = isinstance(static, types.MemberDescriptorType)
+        if name.startswith("__") or not (slot or (built < _MOST_PROPERTIES and _is_property(static))):
+            continue
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield f".{name}", getattr(thing, name), 0 if slot else 1
+        except Exception:
+            continue
+
+
+def _is_property(static: Any) -> bool:
+    return isinstance(static, property) or hasattr(static, "func")
 
 
 def texts_of(objects: Iterable[Any]) -> Iterator[tuple[str, str]]:

@@ -17,7 +17,13 @@ import scipy.sparse as sp
 from dpmodel.annotate.bounds import Unit
 from dpmodel.errors import SpecificationError
 
+Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+
+
+def sum_by(index: Integers, weights: Floats, minlength: int) -> Floats:
+    """(minlength,) sums of ``weights`` by ``index``; numpy's bincount, but floats even when empty."""
+    return np.bincount(index, weights=weights, minlength=minlength).astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from dpmodel.annotate import vault
 from dpmodel.annotate.bounds import UNITS, Ball, ChangeBounds, Unit, complete, positive, refuse_contradictions
-from dpmodel.annotate.layout import Layout, free_entries, layout_of
+from dpmodel.annotate.layout import Layout, free_entries, layout_of, sum_by
 from dpmodel.annotate.records import DEFAULT_RECORDS, Records
 from dpmodel.errors import SpecificationError
 
@@ -319,7 +319,7 @@ class Private(cp.Parameter):  # type: ignore[misc]
             largest = np.full(self._layout.unit_count, np.finfo(float).tiny)
             np.maximum.at(largest, units, np.abs(clipped))
             scaled = np.abs(clipped) / largest[units]
-            norms = np.bincount(units, weights=scaled**order, minlength=self._layout.unit_count)
+            norms = sum_by(units, weights=scaled**order, minlength=self._layout.unit_count)
             with np.errstate(over="ignore"):
                 norms = largest * (norms if order == 1 else np.sqrt(norms))
             factor = np.divide(limit, norms, out=np.ones_like(norms), where=norms > limit)
@@ -388,7 +388,7 @@ class Private(cp.Parameter):  # type: ignore[misc]
         layout = self._layout
         # A 2-norm bound above the 1-norm bound, or one no change can reach, says nothing: left out, because
         # fewer norms mean exact and cheaper bounds.
-        units = np.bincount(layout.units, weights=caps, minlength=layout.unit_count)
+        units = sum_by(layout.units, weights=caps, minlength=layout.unit_count)
         self._ball = Ball(
             l1=l1 if l1 < float(units.max(initial=0.0)) * (1 - 1e-12) else math.inf,
             l2=l2 if l2 < l1 * (1 - 1e-12) and l2 < _largest_norm(caps, layout) * (1 - 1e-12) else math.inf,
@@ -438,7 +438,7 @@ def _largest_norm(caps: Floats, layout: Layout) -> float:
     """2-norm of the largest change that the entry caps alone allow one unit."""
     if not np.isfinite(caps).all():
         return math.inf
-    squares = np.bincount(layout.units, weights=caps**2, minlength=layout.unit_count)
+    squares = sum_by(layout.units, weights=caps**2, minlength=layout.unit_count)
     return math.sqrt(float(squares.max(initial=0.0)))
 
 
@@ -459,6 +459,6 @@ def _public_pattern(value: Any, where: str) -> tuple[npt.NDArray[Any], ...]:
         f"{where}: the positions of the {pattern.nnz} stored entries are taken as public; only their values "
         "are protected. Pass sparsity= to say so, or a dense array to protect the positions as well.",
         PublicPatternWarning,
-        stacklevel=4,
+        stacklevel=3,
     )
     return pattern.coords

@@ -15,8 +15,19 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+from dpmodel.annotate.layout import Floats, Integers, sum_by
+
+__all__ = [
+    "AffineMap",
+    "ConeBlock",
+    "ConeKind",
+    "Floats",
+    "Integers",
+    "LinearMap",
+    "ThetaBlock",
+    "sum_by",
+]
+
 ConeKind = Literal["zero", "nonneg", "soc", "psd", "exp", "pow3d"]
 
 
@@ -41,7 +52,7 @@ class LinearMap:
 
     def apply(self, theta: Floats) -> Floats:
         """(height,) values at ``theta``; only for maps of moderate height (not the matrix map)."""
-        return np.bincount(self.row, weights=self.coefficient * theta[self.column], minlength=self.height)
+        return sum_by(self.row, weights=self.coefficient * theta[self.column], minlength=self.height)
 
     def tocsr(self, width: int) -> sp.csr_array:
         return sp.csr_array((self.coefficient, (self.row, self.column)), shape=(self.height, width))

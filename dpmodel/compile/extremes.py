@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpmodel.annotate.bounds import Ball
-from dpmodel.compile.affine_map import Floats, Integers
+from dpmodel.compile.affine_map import Floats, Integers, sum_by
 
 _SEARCH_STEPS = 40
 
@@ -72,7 +72,7 @@ def max_squares(
     equal = bool(np.isfinite(caps[0]) and (caps == caps[0]).all())
     if equal and not np.isfinite(ball.row_l1):
         taken, order = _greedy(weights, caps, groups, ball.l1)
-        bound = np.bincount(groups[order], weights=weights[order] * taken**2, minlength=count)
+        bound = sum_by(groups[order], weights=weights[order] * taken**2, minlength=count)
     elif np.isinf(caps).any():
         bound = np.full(count, np.inf)
         finite = np.ones(count, dtype=bool)
@@ -97,8 +97,8 @@ def _fill(weights: Floats, caps: Floats, groups: Integers, count: int, rows: Int
         caps[order] = taken
     if np.isfinite(ball.l1):
         taken, order = _greedy(weights, caps, groups, ball.l1)
-        return np.bincount(groups[order], weights=weights[order] * taken, minlength=count)
-    return np.bincount(groups, weights=weights * caps, minlength=count)
+        return sum_by(groups[order], weights=weights[order] * taken, minlength=count)
+    return sum_by(groups, weights=weights * caps, minlength=count)
 
 
 def _greedy(weights: Floats, caps: Floats, groups: Integers, total: float) -> tuple[Floats, Integers]:
@@ -162,7 +162,7 @@ def _box_and_ball(weights: Floats, caps: Floats, groups: Integers, count: int, l
     neighbouring ratios the bound is smooth and its best lam has a closed form. Sums over prefixes
     only choose lam; the bound itself is summed afresh per group.
     """
-    everything = np.bincount(groups, weights=weights * caps, minlength=count)
+    everything = sum_by(groups, weights=weights * caps, minlength=count)
     if weights.size == 0:
         return everything
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -172,7 +172,7 @@ def _box_and_ball(weights: Floats, caps: Floats, groups: Integers, count: int, l
     u = np.where(np.isinf(u), 0.0, u)  # never full: their ratio is 0
     squares = w**2
     full_square = _running_before(u**2, g)
-    rest = np.maximum(np.bincount(g, weights=squares, minlength=count)[g] - _running_before(squares, g), squares)
+    rest = np.maximum(sum_by(g, weights=squares, minlength=count)[g] - _running_before(squares, g), squares)
     upper = np.r_[np.inf, r[:-1]]
     upper[np.r_[True, g[1:] != g[:-1]]] = np.inf
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -190,5 +190,5 @@ def _box_and_ball(weights: Floats, caps: Floats, groups: Integers, count: int, l
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         best = np.minimum(caps, np.where(lam > 0, weights / lam, 0.0))
         terms = weights * best - lam / 2 * best**2
-    bound = np.bincount(groups, weights=terms, minlength=count) + chosen / 2 * l2**2
+    bound = sum_by(groups, weights=terms, minlength=count) + chosen / 2 * l2**2
     return np.where(chosen > 0, np.minimum(bound, everything), everything)

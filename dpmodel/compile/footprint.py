@@ -24,7 +24,7 @@ import scipy.sparse as sp
 
 from dpmodel.annotate.private import Private
 from dpmodel.annotate.records import Records
-from dpmodel.compile.affine_map import AffineMap, Floats, Integers, LinearMap, ThetaBlock
+from dpmodel.compile.affine_map import AffineMap, Floats, Integers, LinearMap, ThetaBlock, sum_by
 from dpmodel.compile.extremes import Ball, group_ids, max_linear, max_squares
 
 # Up to this side a Gram matrix's largest eigenvalue is computed exactly; beyond, its row sums bound it.
@@ -270,7 +270,7 @@ class _View:
     def one_norm(self, entry_maxima: Floats, entry_units: Integers) -> tuple[float, bool]:
         """Sum over private entries of (column 1-norm) * |d_j|, largest over units."""
         width = self.owner.size
-        weights = np.bincount(self.part.column, weights=self.size, minlength=width)
+        weights = sum_by(self.part.column, weights=self.size, minlength=width)
         total = np.zeros(self.unit_count)
         for member in self.block:
             columns = np.arange(member.offset, member.offset + member.size, dtype=np.int64)
@@ -285,16 +285,16 @@ class _View:
         bound = float(total.max(initial=0.0))
         if not self.mixes or self.aligned or self._is_one_norm_ball():
             return bound, True
-        other = np.bincount(entry_units, weights=entry_maxima, minlength=self.unit_count)
+        other = sum_by(entry_units, weights=entry_maxima, minlength=self.unit_count)
         return min(bound, float(other.max(initial=0.0))), False
 
     def two_norm(self, entry_maxima: Floats, entry_units: Integers) -> tuple[float, bool]:
         if not self.mixes:
             return self._two_norm_unmixed()
         # Each entry at its own maximum at once: attained when nothing but caps bounds d and signs agree.
-        worst = np.sqrt(np.bincount(entry_units, weights=entry_maxima**2, minlength=self.unit_count))
+        worst = np.sqrt(sum_by(entry_units, weights=entry_maxima**2, minlength=self.unit_count))
         bounds = [(float(worst.max(initial=0.0)), self.aligned and self._is_box())]
-        columns_l2 = np.sqrt(np.bincount(self.part.column, weights=self.size**2, minlength=self.owner.size))
+        columns_l2 = np.sqrt(sum_by(self.part.column, weights=self.size**2, minlength=self.owner.size))
         by_columns = 0.0
         for member in self.block:
             columns = np.arange(member.offset, member.offset + member.size, dtype=np.int64)
@@ -315,7 +315,7 @@ class _View:
 
     def _two_norm_unmixed(self) -> tuple[float, bool]:
         width = self.owner.size
-        squares = np.bincount(self.part.column, weights=self.size**2, minlength=width)
+        squares = sum_by(self.part.column, weights=self.size**2, minlength=width)
         total = np.zeros(self.unit_count)
         for member in self.block:
             columns = np.arange(member.offset, member.offset + member.size, dtype=np.int64)
@@ -353,7 +353,7 @@ class _View:
                 continue
             # Coefficients of the same private entry within a group add up.
             cells, cell_count = group_ids(groups[mask], self.part.column[mask])
-            weight = np.bincount(cells, weights=self.size[mask], minlength=cell_count)
+            weight = sum_by(cells, weights=self.size[mask], minlength=cell_count)
             cell_group = np.zeros(cell_count, dtype=np.int64)
             cell_group[cells] = groups[mask]
             cell_column = np.zeros(cell_count, dtype=np.int64)

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from dpmodel.annotate import vault
 from dpmodel.annotate.layout import free_entries
-from dpmodel.compile.affine_map import AffineMap, Floats, LinearMap
+from dpmodel.compile.affine_map import AffineMap, Floats, LinearMap, sum_by
 from dpmodel.errors import MissingValueError, SpecificationError
 
 
@@ -156,7 +156,7 @@ def value_range(affine: AffineMap, part: LinearMap) -> tuple[Floats, Floats]:
         low[block.columns], high[block.columns] = block.parameter.entry_range
     a = part.coefficient * low[part.column]
     b = part.coefficient * high[part.column]
-    lower = np.bincount(part.row, weights=np.minimum(a, b), minlength=part.height)
-    upper = np.bincount(part.row, weights=np.maximum(a, b), minlength=part.height)
+    lower = sum_by(part.row, weights=np.minimum(a, b), minlength=part.height)
+    upper = sum_by(part.row, weights=np.maximum(a, b), minlength=part.height)
     # Sums of many bounds are rounded; widened so that the true value always lies inside.
     return lower - 1e-12 * np.abs(lower), upper + 1e-12 * np.abs(upper)

@@ -27,7 +27,7 @@ import scipy.sparse as sp
 
 from dpmodel.annotate.records import Records
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.affine_map import Floats, Integers, LinearMap
+from dpmodel.compile.affine_map import Floats, Integers, LinearMap, sum_by
 from dpmodel.compile.footprint import Change, change_of, entry_changes
 from dpmodel.compile.standard_form import value_range
 
@@ -147,8 +147,8 @@ def _by_entries(part: LinearMap) -> tuple[LinearMap, sp.csr_array]:
     signature = np.c_[
         counts,
         part.column[first],
-        np.round(np.bincount(part.row, weights=normal * golden, minlength=height), 9),
-        np.round(np.bincount(part.row, weights=normal * silver, minlength=height), 9),
+        np.round(sum_by(part.row, weights=normal * golden, minlength=height), 9),
+        np.round(sum_by(part.row, weights=normal * silver, minlength=height), 9),
     ]
     if (counts == 1).all():
         _, representative, group = np.unique(part.column, return_index=True, return_inverse=True)

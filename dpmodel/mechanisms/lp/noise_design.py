@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import chdtri, ndtri
 
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.affine_map import Floats
+from dpmodel.compile.affine_map import Floats, sum_by
 from dpmodel.mechanisms.lp.margins import margin
 from dpmodel.mechanisms.lp.measurement import Measurement, best_measurement
 from dpmodel.mechanisms.mechanism import Request
@@ -216,7 +216,7 @@ def _matrix_reach(model: PrivateLP, part: NoisyPart) -> tuple[Floats, Floats]:
     norm = x_bound(model)
     size = np.minimum(model.public.magnitudes()[columns], norm)
     moved = part.reach > 0
-    entrywise = np.bincount(rows[moved], weights=part.reach[moved] * size[moved], minlength=m)
+    entrywise = sum_by(rows[moved], weights=part.reach[moved] * size[moved], minlength=m)
     largest = _largest_per_row(part.reach, rows, m)
     box = np.minimum(entrywise, np.where(largest > 0, norm, 0.0) * largest if math.isfinite(norm) else entrywise)
     law, measured = part.law, part.measurement

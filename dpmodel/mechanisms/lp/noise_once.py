@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from dpmodel._text import number
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats
-from dpmodel.mechanisms.lp.noise_design import Kind, NoiseDesign, RowMargins, design, row_margins
+from dpmodel.mechanisms.lp.noise_design import Kind, NoiseDesign, RowMargins, design, row_margins, x_bound
 from dpmodel.mechanisms.lp.solve_released import released_parts, solve_released
 from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
 from dpmodel.privacy import NoiseSource
@@ -112,8 +111,6 @@ def objective_loss(model: PrivateLP, noise: NoiseDesign) -> float:
 
 def bounded_variables(model: PrivateLP) -> Verdict:
     """Whether x is publicly bounded where A is private: noise on A is multiplied by x."""
-    from dpmodel.mechanisms.lp.noise_design import x_bound
-
     if math.isfinite(x_bound(model)):
         return YES
     _, columns = model.form.matrix_positions()
@@ -135,7 +132,8 @@ def statement(model: PrivateLP, loss: float, margins: RowMargins, beta: float) -
     if _touches_rows(model):
         if math.isnan(loss):
             parts.append("the objective is at least as good as the true optimum")
-        parts.append(f"no private constraint is violated by more than {number(margins.alpha)}")
+        along = "" if model.affine.is_linear() else " (in cones: along the interior direction)"
+        parts.append(f"no private constraint is violated by more than {number(margins.alpha)}{along}")
     else:
         parts.append("all constraints hold exactly")
     return f"with probability {number(1 - beta)}, {' and '.join(parts)}"
@@ -143,5 +141,3 @@ def statement(model: PrivateLP, loss: float, margins: RowMargins, beta: float) -
 
 LAPLACE_ONCE = NoiseOnce("laplace", "laplace-once", "HRRU14, sections 4.2-4.5; Laplace mechanism")
 GAUSSIAN_ONCE = NoiseOnce("gaussian", "gaussian-once", "HRRU14, sections 4.2-4.5; Gaussian mechanism")
-
-__all__: list[Any] = ["GAUSSIAN_ONCE", "LAPLACE_ONCE", "NoiseOnce", "bounded_variables", "objective_loss", "statement"]

@@ -11,12 +11,12 @@ import scipy.sparse as sp
 
 from dpmodel._text import number
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.affine_map import Floats
+from dpmodel.compile.affine_map import Floats, sum_by
 from dpmodel.compile.cone_program import solve_cone_program
 from dpmodel.compile.public_set import base_program
 from dpmodel.compile.standard_form import value_range
 from dpmodel.mechanisms.lp.margins import interior_direction, margin
-from dpmodel.mechanisms.lp.noise_design import Kind, NoiseDesign, design
+from dpmodel.mechanisms.lp.noise_design import Kind, NoiseDesign, design, x_bound
 from dpmodel.mechanisms.lp.noise_once import objective_loss
 from dpmodel.mechanisms.lp.solve_released import released_parts, solve_released
 from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
@@ -91,9 +91,10 @@ class StrictTruncatedLaplace:
         noise = design(model, request, self._kinds(model))
         loss = objective_loss(model, noise)
         tightened = self._tightening(model, noise)
+        amount = number(tightened) if math.isfinite(tightened) else "an amount without a public bound (x is not bounded)"
         text = (
-            "every true constraint holds with certainty; right-hand sides are tightened by at most "
-            f"{number(tightened)}, which costs that times their multipliers in objective value"
+            f"every true constraint holds with certainty; right-hand sides are tightened by at most {amount}, "
+            "which costs that times their multipliers in objective value"
         )
         if not math.isnan(loss):
             bound = number(loss) if math.isfinite(loss) else "an amount without a public bound"
@@ -123,8 +124,11 @@ class StrictTruncatedLaplace:
         shift, absolute = _shift(model, noise)
         total = shift + margin(model.affine, _reach_on_b(model, noise)).t
         if absolute is not None:
-            size = np.where(np.isfinite(model.public.magnitudes()), model.public.magnitudes(), 0.0)
-            total = total + 2 * (absolute["weights"] @ size)
+            size = np.minimum(model.public.magnitudes(), x_bound(model))
+            used = np.unique(sp.coo_array(absolute["weights"]).coords[1])
+            if not np.isfinite(size[used]).all():
+                return math.inf
+            total = total + 2 * (absolute["weights"] @ np.where(np.isfinite(size), size, 0.0))
         return float(total.max(initial=0.0))
 
     def _feasible_for_all(self, model: PrivateLP, request: Request) -> bool:
@@ -199,7 +203,7 @@ def _spread(model: PrivateLP, reach: Floats) -> tuple[sp.csr_array, Floats]:
     size = model.public.magnitudes()[columns[~keep]]
     with np.errstate(invalid="ignore"):
         product = np.where(reach[~keep] > 0, reach[~keep] * size, 0.0)
-    return weights, np.bincount(rows[~keep], weights=product, minlength=model.affine.rows)
+    return weights, sum_by(rows[~keep], weights=product, minlength=model.affine.rows)
 
 
 STRICT_TRUNCATED_LAPLACE = StrictTruncatedLaplace()
