@@ -19,7 +19,7 @@ from dpmodel.compile.public_set import PublicSet
 from dpmodel.compile.refusals import where_used
 from dpmodel.compile.standard_form import public_theta, require_private_values, standard_form
 from dpmodel.errors import DPModelError, SpecificationError
-from dpmodel.mechanisms.mechanism import Outcome, Request
+from dpmodel.mechanisms.mechanism import Outcome
 from dpmodel.plan.planner import Plan, make_plan
 from dpmodel.plan.portfolio import by_name
 from dpmodel.plan.request import make_request
@@ -112,7 +112,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         return explain(lowered.affine, change, classification, self._release)
 
     # ------------------------------------------------------------------ solving
-    def solve(  # type: ignore[override]
+    def solve(
         self,
         *,
         epsilon: float | None = None,

@@ -1,8 +1,7 @@
 """A registry of small models, each written once and built in three ways.
 
-A model is a function of ``make``: called with ``private_maker`` it uses ``dpmodel.Private``, with
-``plain_maker`` plain ``cp.Parameter`` of the same attributes, with ``constant_maker`` constants. So a private model
-and an ordinary CVXPY one can be compared number by number.
+A model is a function of ``make``, which gives it ``dpmodel.Private`` parameters, plain ``cp.Parameter`` of the same
+attributes, or constants. So a private model and an ordinary CVXPY one can be compared number by number.
 """
 
 from __future__ import annotations
@@ -17,8 +16,16 @@ import numpy as np
 from dpmodel.annotate import Private, Records
 
 ANNOTATION = (
-    "unit", "l1", "l2", "linf", "row_l1", "max_l1", "max_l2", "max_linf", "records",
-)  # fmt: skip
+    "unit",
+    "l1",
+    "l2",
+    "linf",
+    "row_l1",
+    "max_l1",
+    "max_l2",
+    "max_linf",
+    "records",
+)
 Make = Callable[..., Any]
 
 
@@ -419,8 +426,10 @@ def unpaired_units(make: Make, public: Make) -> cp.Problem:
     one = make("one", (2, 2), unit="entry", linf=1, records=people)
     two = make("two", (2, 2), unit="entry", linf=1, records=people)
     x = cp.Variable((2, 2))
-    return cp.Problem(cp.Minimize(cp.sum(x)), [x >= cp.multiply(np.array([[5.0, 1], [1, 1]]), one),
-                                               x >= cp.multiply(np.array([[1.0, 1], [1, 7]]), two)])  # fmt: skip
+    return cp.Problem(
+        cp.Minimize(cp.sum(x)),
+        [x >= cp.multiply(np.array([[5.0, 1], [1, 1]]), one), x >= cp.multiply(np.array([[1.0, 1], [1, 7]]), two)],
+    )
 
 
 @model("lp")

@@ -1,7 +1,7 @@
 """Looking for private numbers in everything that can be reached from an object.
 
-The walk follows containers, ``__dict__``, ``__slots__``, properties and arrays of objects of this package, CVXPY,
-numpy and scipy. It does not enter modules, classes or functions (their globals hold the vault itself).
+The walk follows containers, arrays, exceptions, and ``__dict__``, ``__slots__`` and properties of objects. It does
+not enter modules, classes or functions (their globals hold the vault itself).
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-_CLOSED = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.FrameType)
+_CLOSED = (
+    type,
+    types.ModuleType,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    types.FrameType,
+)
 _ROOMS = ("dpmodel", "cvxpy", "tests", "test_", "models")
 _MOST_PROPERTIES = 2
 # Uninteresting numbers that any model holds; private values under test must avoid them.

@@ -87,7 +87,7 @@ class Private(cp.Parameter):  # type: ignore[misc]
         where = f"Private({name!r})" if name else "Private"
         if not isinstance(unit, str) or unit not in UNITS:
             raise SpecificationError(
-                f"{where}: unit={unit!r}" if isinstance(unit, str) else f"{where}: unit=<{type(unit).__name__}>",
+                f"{where}: unit={repr(unit) if isinstance(unit, str) else type(unit).__name__}",
                 why="the unit says what one record owns",
                 remedy="unit='all', 'entry', 'row' or 'column'",
             )
@@ -395,7 +395,13 @@ class Private(cp.Parameter):  # type: ignore[misc]
             row_l1=change["row_l1"] if change["row_l1"] < l1 * (1 - 1e-12) else math.inf,
         )
         completed = complete(
-            l1, l2, linf, change["row_l1"], size=layout.unit_size, row_size=layout.unit_row_size, rows=layout.unit_rows
+            l1,
+            l2,
+            linf,
+            change["row_l1"],
+            size=layout.unit_size,
+            row_size=layout.unit_row_size,
+            rows=layout.unit_rows,
         )
         return np.minimum(caps, completed.linf), completed
 

@@ -107,7 +107,7 @@ class Classification:
         return {"solvable": self.solvable, "cells": [cell.to_dict() for cell in self.cells]}
 
     def _rows(self) -> list[tuple[str, ...]]:
-        rows = []
+        rows: list[tuple[str, ...]] = []
         for cell in self.cells:
             verdict = "no" if not cell.solvable else "yes, all but a few rows" if cell.relaxed else "yes"
             moves = ", ".join(f"{key} {number(value)}" for key, value in cell.change.items())
@@ -149,7 +149,8 @@ def classify(affine: AffineMap, footprint: Footprint, places: Mapping[str, tuple
             if _enters(scalar, block):
                 if touch.part == "row" and touch.reaches_matrix and touch.with_scalar:
                     words = "it moves together with the same row of A, so a record owns one constraint"
-                    cells.append(_cell("row", changes["matrix"], block, wheres, words, touch.separable, changes["scalar"]))
+                    both = changes["matrix"], changes["scalar"]
+                    cells.append(_cell("row", both[0], block, wheres, words, touch.separable, both[1]))
                 else:
                     cells.append(_cell("scalar", changes["scalar"], block, wheres, ""))
     return Classification(tuple(cells))

@@ -7,6 +7,7 @@ equalities become bands.
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Mapping
@@ -177,7 +178,7 @@ def _add_rows(program: ConeProgram, body: Any, slack: Any, direction: Floats | N
         elif block.kind == "psd":
             offset = 0
             for size in block.sizes:
-                side = int(round(np.sqrt(size)))
+                side = math.isqrt(size)
                 square = cp.reshape(gap[offset : offset + size], (side, side), order="F")
                 rows.constraints.append((square + square.T) / 2 >> 0)
                 rows.duals.append((rows.constraints[-1], index[offset : offset + size], "psd"))

@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from dpmodel.annotate.bounds import Ball
 from dpmodel.annotate.private import Private
 from dpmodel.annotate.records import Records
 from dpmodel.compile.affine_map import AffineMap, Floats, Integers, LinearMap, ThetaBlock, sum_by
-from dpmodel.compile.extremes import Ball, group_ids, max_linear, max_squares
+from dpmodel.compile.extremes import group_ids, max_linear, max_squares
 
 # Up to this side a Gram matrix's largest eigenvalue is computed exactly; beyond, its row sums bound it.
 _DENSE_GRAM = 600
@@ -250,7 +251,8 @@ class _View:
                 yield member, mask, parameter.ball
 
     def _matrix_rows_of(self, member: ThetaBlock, columns: Integers) -> Integers:
-        return member.parameter.layout.rows[columns - member.offset]
+        rows: Integers = member.parameter.layout.rows
+        return rows[columns - member.offset]
 
     def _support(self, weights: Floats, mask: Any, groups: Integers, count: int, member: ThetaBlock, ball: Ball) -> Any:
         columns = self.part.column[mask]

@@ -44,7 +44,9 @@ class StandardForm:
         part: LinearMap = getattr(self, name)
         return part
 
-    def with_noise(self, c: Floats | None, b: Floats | None, entries: Floats | None) -> tuple[Floats, Floats, sp.csr_array]:
+    def with_noise(
+        self, c: Floats | None, b: Floats | None, entries: Floats | None
+    ) -> tuple[Floats, Floats, sp.csr_array]:
         """(c, b, A) with released private parts added to the public constants.
 
         ``c`` : (n,), ``b`` : (m,) or None; ``entries`` : values of the private A entries, in the order of

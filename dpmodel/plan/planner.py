@@ -63,7 +63,7 @@ class Plan:
         }
 
     def _rows(self) -> list[tuple[str, ...]]:
-        rows = []
+        rows: list[tuple[str, ...]] = []
         for candidate in self.candidates:
             mark = "->" if candidate is self.chosen else ""
             forecast = candidate.forecast

@@ -69,9 +69,9 @@ def explain(
     affine: AffineMap, footprint: Footprint, classification: Classification, release: Release | None
 ) -> Explanation:
     """Collect the explanation; public facts and the last release only."""
-    kinds = {}
-    for block in affine.cones:
-        kinds[block.kind] = kinds.get(block.kind, 0) + block.size
+    kinds: dict[str, int] = {}
+    for cone in affine.cones:
+        kinds[cone.kind] = kinds.get(cone.kind, 0) + cone.size
     rows = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "no"
     size = f"Standard form: {affine.variables} variables, {rows} rows, {affine.matrix.nnz} coefficients in A."
     parameters = []

@@ -85,10 +85,16 @@ def test_the_walk_can_find_a_trace() -> None:
 
     plain = cp.Parameter(3, value=SECRET)
     for leak in (
-        plain, cp.Problem(cp.Minimize(0), [cp.Variable(3) >= plain]), {"a": [SECRET[1]]}, -SECRET,
-        sp.csr_array(SECRET.reshape(1, 3)), cp.Constant(SECRET) + cp.Variable(3), f"{SECRET[0]:.4f}", ValueError(SECRET),
+        plain,
+        cp.Problem(cp.Minimize(0), [cp.Variable(3) >= plain]),
+        {"a": [SECRET[1]]},
+        -SECRET,
+        sp.csr_array(SECRET.reshape(1, 3)),
+        cp.Constant(SECRET) + cp.Variable(3),
+        f"{SECRET[0]:.4f}",
+        ValueError(SECRET),
         [np.array([SECRET[2], None], dtype=object)],
-    ):  # fmt: skip
+    ):
         with pytest.raises(AssertionError):
             assert_no_trace([leak], [SECRET])
     Holder.__module__ = "tests.holder"
@@ -112,7 +118,7 @@ def test_expressions_constraints_and_objectives_have_no_value() -> None:
     x.value = np.zeros(3)
     assert (2 * p).value is None and cp.sum(p).value is None and (x >= p).residual is None
     assert cp.Minimize(p @ x).value is None
-    with pytest.raises(ValueError, match="no value|None"):
+    with pytest.raises(ValueError, match=r"no value|None"):
         (x >= p).violation()
 
 
@@ -356,9 +362,11 @@ def test_derived_bounds_hold_for_random_changes(seed: int) -> None:
     D = rng.normal(size=shape) * (rng.random(shape) < 0.7)
     D[0, 0] = 1.0
     true = {
-        "l1": np.abs(D).sum(), "l2": np.linalg.norm(D), "linf": np.abs(D).max(),
+        "l1": np.abs(D).sum(),
+        "l2": np.linalg.norm(D),
+        "linf": np.abs(D).max(),
         "row_l1": np.abs(D).sum(axis=1).max(),
-    }  # fmt: skip
+    }
     for _ in range(6):
         chosen = rng.choice(list(true), size=rng.integers(1, 5), replace=False)
         p = Private(shape=shape, **{key: float(true[key]) * (1 + 1e-9) for key in chosen})

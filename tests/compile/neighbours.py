@@ -1,7 +1,7 @@
 """What one record may change, written a second time and from the declarations alone.
 
-Nothing here uses ``layout``, ``ball``, ``entry_caps`` or ``extremes`` of the package: units are masks over the full
-array, bounds are the arguments as typed. ``check`` draws changes and compares them with a footprint.
+Nothing here uses ``layout``, ``ball``, ``entry_caps`` or ``extremes`` of the package: units are lists of positions,
+bounds are the arguments as typed. ``check`` draws changes and compares them with a footprint.
 """
 
 from __future__ import annotations
@@ -99,9 +99,7 @@ class Unit:
         return np.clip(d, 0, self.caps) * _INSIDE
 
 
-def largest_by_clarabel(
-    w: np.ndarray, caps: np.ndarray, l2: float, sums: np.ndarray, limits: np.ndarray
-) -> np.ndarray:
+def largest_by_clarabel(w: np.ndarray, caps: np.ndarray, l2: float, sums: np.ndarray, limits: np.ndarray) -> np.ndarray:
     """argmax of ``w'd`` over ``0 <= d <= caps``, ``||d||_2 <= l2``, ``sums @ d <= limits`` (inf for none)."""
     n = len(w)
     identity = np.eye(n)
@@ -159,9 +157,15 @@ def _unit(parameter: Any, declared: Mapping[str, Any], cells: list[tuple[int, ..
     reach = high - low if replace else np.maximum(np.abs(low), np.abs(high))
     caps = np.array([min(reach[c], given("linf"), given("l1"), given("l2"), given("row_l1")) for c in cells])
     return Unit(
-        parameter.name(), parameter.shape, tuple(cells), symmetric, caps,
-        min(given("l1"), times * given("max_l1")), min(given("l2"), times * given("max_l2")), given("row_l1"),
-    )  # fmt: skip
+        parameter.name(),
+        parameter.shape,
+        tuple(cells),
+        symmetric,
+        caps,
+        min(given("l1"), times * given("max_l1")),
+        min(given("l2"), times * given("max_l2")),
+        given("row_l1"),
+    )
 
 
 def records_of(private: list[Any], declared: Mapping[str, Mapping[str, Any]]) -> Iterator[list[Unit]]:
@@ -179,7 +183,7 @@ def records_of(private: list[Any], declared: Mapping[str, Mapping[str, Any]]) ->
 
 @dataclass(frozen=True)
 class Owned:
-    """One record: its units, and per part the matrix that takes its changes to changes of the standard form."""
+    """One record: its units, and per part the matrix from its changes to changes of the standard form."""
 
     units: list[Unit]
     matrices: Mapping[str, np.ndarray]
@@ -260,9 +264,14 @@ def candidates(owned: Owned, M: np.ndarray, rng: np.random.Generator, draws: int
 
 
 def check(
-    affine: AffineMap, private: list[Any], declared: Mapping[str, Mapping[str, Any]], footprint: Any, *,
-    rng: np.random.Generator, draws: int = 8,
-) -> dict[tuple[str, str], float]:  # fmt: skip
+    affine: AffineMap,
+    private: list[Any],
+    declared: Mapping[str, Mapping[str, Any]],
+    footprint: Any,
+    *,
+    rng: np.random.Generator,
+    draws: int = 8,
+) -> dict[tuple[str, str], float]:
     """The largest change found per (part, norm); raises FootprintExceededError above the footprint."""
     found: dict[tuple[str, str], float] = {}
     for units in records_of(private, declared):
@@ -282,6 +291,8 @@ def check(
                 for norm, value in norms(M @ d, rows).items():
                     limit = getattr(footprint[part], norm)
                     if not value <= limit * (1 + 1e-9):
-                        raise FootprintExceededError(f"{part}.{norm}: {value} above {limit} by {[u.name for u in units]}")
+                        raise FootprintExceededError(
+                            f"{part}.{norm}: {value} above {limit} by {[u.name for u in units]}"
+                        )
                     found[part, norm] = max(found.get((part, norm), 0.0), value)
     return found

@@ -165,9 +165,7 @@ def test_cones_tile_the_rows_and_parameters_tile_theta(model: Model) -> None:
     ends = 0
     for parameter in affine.parameters:
         assert parameter.offset == ends
-        assert parameter.size == (
-            parameter.parameter.layout.size if parameter.private else parameter.parameter.size
-        )
+        assert parameter.size == (parameter.parameter.layout.size if parameter.private else parameter.parameter.size)
         ends += parameter.size
     assert ends + 1 == affine.theta_size
     assert len(affine.column_names) == affine.variables and all(affine.column_names)

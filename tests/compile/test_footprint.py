@@ -1,4 +1,4 @@
-"""Brute force against the footprint: no allowed change of one record may exceed it, and exact ones are reached."""
+"""Brute force: no allowed change of one record may exceed the footprint, and exact ones are reached."""
 
 from __future__ import annotations
 
@@ -211,10 +211,20 @@ def synthetic(draw: st.DrawFn) -> tuple[AffineMap, list[Private], dict[str, dict
 
     nothing = np.zeros(0, dtype=np.int64)
     affine = AffineMap(
-        variables=n, rows=m, theta_size=offset + 1, objective=linear(n), offset=linear(1), scalar=linear(m),
-        matrix=linear(m * n), cones=(), parameters=tuple(blocks), column_names=("x",) * n,
-        boolean=nothing, integer=nothing, maximize=False,
-    )  # fmt: skip
+        variables=n,
+        rows=m,
+        theta_size=offset + 1,
+        objective=linear(n),
+        offset=linear(1),
+        scalar=linear(m),
+        matrix=linear(m * n),
+        cones=(),
+        parameters=tuple(blocks),
+        column_names=("x",) * n,
+        boolean=nothing,
+        integer=nothing,
+        maximize=False,
+    )
     return affine, private, declared
 
 
@@ -270,7 +280,7 @@ def test_a_public_model_has_no_footprint() -> None:
 
 
 def test_records_are_kept_apart() -> None:
-    problem, private, _ = build(BY_NAME["different_people"])
+    problem = build(BY_NAME["different_people"])[0]
     result = footprint(lower(problem).affine)
     changes: Mapping[Records, Any] = result.by_records
     assert {records.name: changes[records]["scalar"].l1 for records in changes} == {"one": 2.0, "two": 10.0}

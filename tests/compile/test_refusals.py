@@ -17,7 +17,7 @@ from dpmodel.compile.refusals import where_used
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
 
 SECRET = np.array([7321.4375, 8642.8125])
-X = cp.Variable(2, name="x")
+x = cp.Variable(2, name="x")
 
 
 def q(name: str = "q", **given: Any) -> Private:
@@ -34,31 +34,37 @@ def minimise(expression: Any, *constraints: Any) -> cp.Problem:
 
 # case -> (problem, words of the message)
 REFUSED: dict[str, tuple[Callable[[], cp.Problem], tuple[str, ...]]] = {
-    "concave objective": (lambda: minimise(cp.sum(cp.sqrt(X))), ("the objective", "not convex")),
-    "concave inside": (lambda: minimise(0, cp.sum_squares(X) >= 1), ("constraint 0", "not convex")),
-    "bilinear in variables": (lambda: minimise(X[0] * X[1]), ("x[0] * x[1]", "not convex")),
-    "quasi-convex": (lambda: minimise(cp.ceil(X[0]) + q()[0]), ("ceil(x[0])", "not convex")),
+    "concave objective": (lambda: minimise(cp.sum(cp.sqrt(x))), ("the objective", "not convex")),
+    "concave inside": (lambda: minimise(0, cp.sum_squares(x) >= 1), ("constraint 0", "not convex")),
+    "bilinear in variables": (lambda: minimise(x[0] * x[1]), ("x[0] * x[1]", "not convex")),
+    "quasi-convex": (lambda: minimise(cp.ceil(x[0]) + q()[0]), ("ceil(x[0])", "not convex")),
     "sign of a parameter unknown": (
-        lambda: minimise(cp.sum(cp.multiply(q(nonneg=False), cp.abs(X)))), ("nonneg=True",)),
-    "square of a parameter": (lambda: minimise(0, X >= cp.multiply(q(), q())), ("q * q", "DPP", "beforehand")),
-    "product of two": (lambda: minimise(0, X >= cp.multiply(q("a"), q("b"))), ("a, b", "one Private", "own variable")),
+        lambda: minimise(cp.sum(cp.multiply(q(nonneg=False), cp.abs(x)))),
+        ("nonneg=True",),
+    ),
+    "square of a parameter": (lambda: minimise(0, x >= cp.multiply(q(), q())), ("q * q", "DPP", "beforehand")),
+    "product of two": (lambda: minimise(0, x >= cp.multiply(q("a"), q("b"))), ("a, b", "one Private", "own variable")),
     "y * (X @ w)": (
-        lambda: minimise(cp.sum(cp.pos(1 - cp.multiply(q("y"), Private(shape=(2, 2), unit="row", name="W") @ X)))),
+        lambda: minimise(cp.sum(cp.pos(1 - cp.multiply(q("y"), Private(shape=(2, 2), unit="row", name="W") @ x)))),
         ("W, y", "z == W @ x"),
     ),
-    "division": (lambda: minimise(cp.sum(X / q())), ("x / q", "DPP", "linearly")),
-    "inside a nested sum": (lambda: minimise(cp.sum(3 * (cp.sum(X) + (q() @ X) / s()))), ("/ s", "DPP")),
-    "quad_form": (lambda: minimise(cp.quad_form(X, Private(shape=(2, 2), linf=1, PSD=True, name="P"))), ("P", "DPP")),
-    "quad_over_lin": (lambda: minimise(cp.quad_over_lin(X, s())), ("quad_over_lin", "DPP")),
-    "exponent": (lambda: minimise(cp.sum(cp.power(X, s()))), ("the objective",)),
-    "convolution": (lambda: minimise(0, cp.convolve(q(), X) >= 1), ("convolve(q, x)", "DPP")),
+    "division": (lambda: minimise(cp.sum(x / q())), ("x / q", "DPP", "linearly")),
+    "inside a nested sum": (lambda: minimise(cp.sum(3 * (cp.sum(x) + (q() @ x) / s()))), ("/ s", "DPP")),
+    "quad_form": (lambda: minimise(cp.quad_form(x, Private(shape=(2, 2), linf=1, PSD=True, name="P"))), ("P", "DPP")),
+    "quad_over_lin": (lambda: minimise(cp.quad_over_lin(x, s())), ("quad_over_lin", "DPP")),
+    "exponent": (lambda: minimise(cp.sum(cp.power(x, s()))), ("the objective",)),
+    "convolution": (lambda: minimise(0, cp.convolve(q(), x) >= 1), ("convolve(q, x)", "DPP")),
     "complex variable": (lambda: minimise(cp.norm(cp.Variable(2, complex=True, name="z"))), ("complex variable z",)),
     "hermitian": (lambda: minimise(cp.real(cp.trace(cp.Variable((2, 2), hermitian=True)))), ("complex variable",)),
     "variable bounds": (
-        lambda: minimise(cp.sum(cp.Variable(2, bounds=[0, q()], name="y"))), ("y has a parameter", "y <= q")),
+        lambda: minimise(cp.sum(cp.Variable(2, bounds=[0, q()], name="y"))),
+        ("y has a parameter", "y <= q"),
+    ),
     "n-d power cone": (
-        lambda: minimise(cp.sum(X), cp.PowConeND(X, cp.Variable(), np.array([0.5, 0.5]))), ("PowConeND", "3-d")),
-}  # fmt: skip
+        lambda: minimise(cp.sum(x), cp.PowConeND(x, cp.Variable(), np.array([0.5, 0.5]))),
+        ("PowConeND", "3-d"),
+    ),
+}
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -75,14 +81,14 @@ def test_refused(case: str) -> None:
 
 
 def test_the_innermost_expression_is_named_and_not_the_whole() -> None:
-    problem = minimise(cp.sum(X), cp.norm1(X) + cp.sum(cp.exp(cp.inv_pos(X) + cp.multiply(q("a"), q("b")))) <= 10)
+    problem = minimise(cp.sum(x), cp.norm1(x) + cp.sum(cp.exp(cp.inv_pos(x) + cp.multiply(q("a"), q("b")))) <= 10)
     with pytest.raises(UnsupportedModelError) as caught:
         lower(problem)
     assert "a * b is not affine in its parameters" in caught.value.what.replace("multiply(a, b)", "a * b")
 
 
 def test_the_users_label_is_used() -> None:
-    constraint = (X >= cp.multiply(q(), q())).set_label("demand")
+    constraint = (x >= cp.multiply(q(), q())).set_label("demand")
     with pytest.raises(UnsupportedModelError, match="demand: "):
         lower(minimise(0, constraint))
 
@@ -90,10 +96,10 @@ def test_the_users_label_is_used() -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_constants_must_be_finite(bad: float) -> None:
     for problem in (
-        minimise(cp.sum(X), X >= np.array([bad, 1.0])),
-        minimise(np.array([bad, 1.0]) @ X),
-        minimise(0, np.array([[1.0, bad]]) @ X <= q()[:1]),
-        minimise(cp.sum(X) + bad),
+        minimise(cp.sum(x), x >= np.array([bad, 1.0])),
+        minimise(np.array([bad, 1.0]) @ x),
+        minimise(0, np.array([[1.0, bad]]) @ x <= q()[:1]),
+        minimise(cp.sum(x) + bad),
     ):
         with pytest.raises(SpecificationError):
             lower(problem)
@@ -101,12 +107,12 @@ def test_constants_must_be_finite(bad: float) -> None:
 
 # Atoms whose parameters CVXPY hides from .args, and atoms of a parameter alone: accepted, and seen.
 ACCEPTED: dict[str, Callable[[], cp.Problem]] = {
-    "huber threshold": lambda: minimise(cp.sum(cp.huber(X, s()))),
-    "exp of a parameter": lambda: minimise(0, X >= cp.exp(q())),
-    "norm of a parameter": lambda: minimise(cp.norm(q()) + cp.sum(X)),
-    "inv_pos of a parameter": lambda: minimise(0, X >= cp.inv_pos(q())),
-    "dotsort": lambda: minimise(cp.dotsort(X, q())),
-    "perspective of a sum": lambda: minimise(cp.sum(X), cp.norm(X - q()) <= s()),
+    "huber threshold": lambda: minimise(cp.sum(cp.huber(x, s()))),
+    "exp of a parameter": lambda: minimise(0, x >= cp.exp(q())),
+    "norm of a parameter": lambda: minimise(cp.norm(q()) + cp.sum(x)),
+    "inv_pos of a parameter": lambda: minimise(0, x >= cp.inv_pos(q())),
+    "dotsort": lambda: minimise(cp.dotsort(x, q())),
+    "perspective of a sum": lambda: minimise(cp.sum(x), cp.norm(x - q()) <= s()),
 }
 
 
@@ -117,20 +123,21 @@ def test_every_private_parameter_of_an_accepted_problem_is_in_the_map(case: str)
     assert {b.name for b in affine.private_blocks} == {p.name() for p in problem.parameters()}
     for block in affine.private_blocks:
         columns = np.concatenate(
-            [part.column for part in (affine.objective, affine.offset, affine.scalar, affine.matrix)])  # fmt: skip
+            [part.column for part in (affine.objective, affine.offset, affine.scalar, affine.matrix)]
+        )
         assert np.isin(np.arange(block.offset, block.offset + block.size), columns).all(), "a parameter vanished"
 
 
 def test_where_a_parameter_is_used() -> None:
     p, other = q("p"), q("other")
-    problem = minimise(p @ X, (X >= p).set_label("demand"), X <= other, cp.sum(cp.huber(X - p)) <= 9)
+    problem = minimise(p @ x, (x >= p).set_label("demand"), x <= other, cp.sum(cp.huber(x - p)) <= 9)
     assert where_used(problem, p)[:2] == ("the objective", "demand") and len(where_used(problem, p)) == 3
     assert len(where_used(problem, other)) == 1
 
 
 def test_a_problem_without_constraints_and_without_variables_in_parts() -> None:
     p = q("p")
-    affine = lower(minimise(p @ X)).affine
+    affine = lower(minimise(p @ x)).affine
     assert affine.rows == 0 and affine.matrix.nnz == 0 and affine.cones == ()
     with pytest.raises((DPModelError, ValueError)):
-        lower(minimise(cp.sum(X), "not a constraint"))  # type: ignore[arg-type]
+        lower(minimise(cp.sum(x), "not a constraint"))  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ true one. Both follow from the cone being closed under addition.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,7 +79,7 @@ def margin(affine: AffineMap, tau: Floats) -> Margin:
 
 
 def _side(size: int) -> int:
-    return round(np.sqrt(size))
+    return math.isqrt(size)
 
 
 def _spectral(tau: Floats) -> float:

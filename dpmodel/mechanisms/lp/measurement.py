@@ -69,11 +69,11 @@ class Measurement:
     def gain(self, order: int) -> Floats:
         """(h,) 1-norm or 2-norm of the rows of ``recover``: how noise on the k numbers reaches each entry."""
         if self.recover.nnz == self.recover.shape[0] == np.count_nonzero(np.diff(self.recover.indptr)):
-            return np.abs(self.recover.data)
+            return np.asarray(np.abs(self.recover.data), dtype=np.float64)
         size = abs(self.recover)
         if order == 1:
             return np.asarray(size.sum(axis=1)).ravel()
-        return np.sqrt(np.asarray(size.multiply(size).sum(axis=1)).ravel())
+        return np.asarray(np.sqrt(np.asarray(size.multiply(size).sum(axis=1)).ravel()), dtype=np.float64)
 
     def values(self, theta: Floats) -> Floats:
         """(k,) the private numbers; for a mechanism's ``run`` only."""

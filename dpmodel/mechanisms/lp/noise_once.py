@@ -66,7 +66,7 @@ class NoiseOnce:
         return YES
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast:
-        noise = design(model, request, {part: self.kind for part in model.private_parts()})
+        noise = design(model, request, dict.fromkeys(model.private_parts(), self.kind))
         loss = objective_loss(model, noise)
         margins = row_margins(model, noise)
         return Forecast(
@@ -83,7 +83,7 @@ class NoiseOnce:
     def run(
         self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
-        plan = design(model, request, {part: self.kind for part in model.private_parts()})
+        plan = design(model, request, dict.fromkeys(model.private_parts(), self.kind))
         margins = row_margins(model, plan)
         c, b, entries = released_parts(model, plan, noise, progress)
         progress("solving the noised program", 0.5)

@@ -1,7 +1,8 @@
-"""From measurement to solution: draw the noise, rebuild c, b and A, relax, solve. All but the draw is post-processing."""
+"""From measurement to solution: draw noise, rebuild c, b and A, relax, solve. All but the draw is post-processing."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -77,8 +78,8 @@ def solve_released(
 ) -> Outcome:
     """Solve the relaxed program; if it is infeasible, find the point of least violation."""
     program = relaxed_program(model, c, b, entries, relax)
-    solve = {"solver": request.solver, "options": request.options, "absolute": absolute}
-    solution = solve_cone_program(program, **solve)
+    solve = partial(solve_cone_program, program, solver=request.solver, options=request.options, absolute=absolute)
+    solution = solve()
     if solution.solved or "infeasible" not in solution.status or not model.form.private_rows.any():
         return _outcome(solution, solution.status)
     direction = np.where(model.form.private_rows, interior_direction(model.affine), 0.0)
@@ -86,11 +87,11 @@ def solve_released(
     for block in model.affine.cones:
         if block.kind not in ("zero", "nonneg") and model.form.private_rows[block.rows].any():
             direction[block.rows] = interior_direction(model.affine)[block.rows]
-    first = solve_cone_program(program, direction=direction, minimise_slack=True, **solve)
+    first = solve(direction=direction, minimise_slack=True)
     if not first.solved:
         return _outcome(first, first.status)
     limit = first.slack * (1 + _TOLERANCE) + _TOLERANCE
-    second = solve_cone_program(program, direction=direction, slack_limit=limit, **solve)
+    second = solve(direction=direction, slack_limit=limit)
     if not second.solved and "unbounded" in solution.status and first.slack <= _TOLERANCE:
         return _outcome(second, "unbounded")  # the solver could not tell the two apart at first
     best = second if second.solved else first

@@ -33,14 +33,15 @@ class StrictTruncatedLaplace:
     Privacy
         Each private part p of the constraints is released as ``S_p theta`` plus Laplace noise of scale
         ``D_1 / (w_p epsilon)`` conditioned on every entry staying within ``s_p`` (``TruncatedLaplace``), with
-        ``s_p = (D_1 / (w_p eps)) ln(1 + (e^(w_p eps) - 1) / (2 w_p delta))``. For two neighbours whose numbers differ by
-        d_i with ``sum |d_i| <= D_1``: where both have positive density the ratio is at most
-        ``e^(sum |d_i| / scale) <= e^(w eps)``; the mass of one outside the other's support is at most the sum over i of
-        ``(e^(|d_i| / scale) - 1) e^(-s/scale) / (2 (1 - e^(-s/scale)))``, and since ``e^x - 1`` is superadditive this is at
-        most ``(e^(w eps) - 1) / (2 (e^(s/scale) - 1)) = w delta``. So each part is (w eps, w delta)-DP with no
-        factor for the number of entries; parts add up (basic composition), a private objective gets
-        plain Laplace noise. D_1 is the footprint's 1-norm change of ``S_p theta``. The tightening is a public number;
-        clipping to public ranges and solving are post-processing.
+        ``s_p = (D_1 / (w_p eps)) ln(1 + (e^(w_p eps) - 1) / (2 w_p delta))``. Let two neighbours' numbers differ by
+        d_i with ``sum |d_i| <= D_1``. Where both have positive density the ratio is at most
+        ``e^(sum |d_i| / scale) <= e^(w eps)``. The mass of one outside the other's support is at most the sum over
+        i of ``(e^(|d_i| / scale) - 1) e^(-s/scale) / (2 (1 - e^(-s/scale)))``, and since ``e^x - 1`` is
+        superadditive this is at most ``(e^(w eps) - 1) / (2 (e^(s/scale) - 1)) = w delta``. So each part is
+        (w eps, w delta)-DP with no factor for the number of entries; parts add up (basic composition), a
+        private objective gets plain Laplace noise. D_1 is the 1-norm change of ``S_p theta`` from the
+        footprint. The tightening is a public number; clipping to public ranges and solving are
+        post-processing.
     Utility
         ``|released - true| <= s_p`` entrywise with certainty. Linear rows are tightened by the reach of the noise
         on b, and by its reach on A times |x|; other cones along their interior direction (``margins.py``). So the
@@ -91,7 +92,7 @@ class StrictTruncatedLaplace:
         noise = design(model, request, self._kinds(model))
         loss = objective_loss(model, noise)
         tightened = self._tightening(model, noise)
-        amount = number(tightened) if math.isfinite(tightened) else "an amount without a public bound (x is not bounded)"
+        amount = number(tightened) if math.isfinite(tightened) else "an amount without a public bound (x has none)"
         text = (
             f"every true constraint holds with certainty; right-hand sides are tightened by at most {amount}, "
             "which costs that times their multipliers in objective value"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +9,7 @@ import scipy.sparse as sp
 
 from dpmodel._text import number
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.affine_map import Floats, LinearMap
+from dpmodel.compile.affine_map import LinearMap
 from dpmodel.compile.footprint import change_of, entry_changes
 from dpmodel.mechanisms.lp.measurement import exact_rows
 from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
