@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import cvxpy as cp
@@ -13,6 +13,7 @@ import numpy as np
 from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import Classification, classify, record_words
 from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.compile.cone_program import SolverFailure
 from dpmodel.compile.cvxpy_bridge import Lowered, forget_solution, lower
 from dpmodel.compile.footprint import Footprint, footprint
 from dpmodel.compile.public_set import PublicSet
@@ -23,14 +24,18 @@ from dpmodel.mechanisms.mechanism import Outcome
 from dpmodel.plan.planner import Plan, make_plan
 from dpmodel.plan.portfolio import by_name
 from dpmodel.plan.request import make_request
-from dpmodel.privacy import Budget, noise_source
-from dpmodel.progress import reporter
+from dpmodel.privacy import Budget, NoiseSource, noise_source
+from dpmodel.progress import Report, reporter
 from dpmodel.release.explanation import Explanation, explain
 from dpmodel.release.release import Accuracy, Guarantee, Release
 
 
 class PossibleLeakWarning(UserWarning):
     """A constant of the model looks like private data."""
+
+
+class RunError(DPModelError):
+    """A mechanism stopped in the middle. The cause is not shown, because it may speak of private data."""
 
 
 class Problem(cp.Problem):  # type: ignore[misc]
@@ -114,9 +119,9 @@ class Problem(cp.Problem):  # type: ignore[misc]
     # ------------------------------------------------------------------ solving
     def solve(
         self,
-        *,
         epsilon: float | None = None,
         delta: float = 0.0,
+        *,
         beta: float = 0.05,
         mechanism: str = "auto",
         feasibility: str = "relaxed",
@@ -175,7 +180,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         assert forecast is not None
         if budget is not None:
             budget.charge(forecast.epsilon, forecast.delta, label=f"solve by {plan.chosen.mechanism}")
-        outcome = by_name(plan.chosen.mechanism).run(model, request, source, report)
+        outcome = _run(plan, model, request, source, report)
         timings = {"compile": compiled - started, "plan": planned - compiled, "solve": outcome.seconds}
         self._release = self._write(model, plan, outcome, timings, source.is_private)
         report("done", 1.0)
@@ -192,7 +197,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             accuracy=Accuracy(alpha=0.0, beta=0.0, proved=True, statement="solved exactly"),
             status=str(self.status),
             value=None if self._value is None else float(self._value),
-            variables={v.name(): v.value for v in self.variables() if v.value is not None},
+            variables={k: v for k, v in self._values().items() if v is not None},
             notes=("nothing is private: solved as CVXPY does, without noise",),
         )
         return self._release.value
@@ -217,16 +222,17 @@ class Problem(cp.Problem):  # type: ignore[misc]
             notes.insert(0, "NOT PRIVATE: seeded noise for tests was used")
         duals: dict[str, Any] = {}
         if outcome.dual is not None and outcome.x is not None:
-            for number, constraint in enumerate(self.constraints):
+            labels = _unique(str(c.label or f"constraint {number}") for number, c in enumerate(self.constraints))
+            for label, constraint in zip(labels, self.constraints, strict=True):
                 if isinstance(constraint.dual_value, np.ndarray | float):
-                    duals[str(constraint.label or f"constraint {number}")] = constraint.dual_value
+                    duals[label] = constraint.dual_value
         return Release(
             mechanism=plan.chosen.mechanism,
             guarantee=_guarantee(model, forecast.epsilon, forecast.delta),
             accuracy=_accuracy(plan, outcome),
             status=outcome.status,
             value=value,
-            variables={} if outcome.x is None else {v.name(): v.value for v in self.variables()},
+            variables={} if outcome.x is None else self._values(),
             duals=duals,
             spent=(forecast.epsilon, forecast.delta),
             timings=timings,
@@ -234,6 +240,10 @@ class Problem(cp.Problem):  # type: ignore[misc]
             plan=plan.to_dict(),
             notes=tuple(notes),
         )
+
+    def _values(self) -> dict[str, Any]:
+        variables = self.variables()
+        return dict(zip(_unique(v.name() for v in variables), (v.value for v in variables), strict=True))
 
     # ------------------------------------------------------------------ compiling
     def _compiled(self) -> tuple[Lowered, Footprint, Classification]:
@@ -277,19 +287,33 @@ class Problem(cp.Problem):  # type: ignore[misc]
                     break
 
     # ------------------------------------------------------------------ CVXPY's own arithmetic keeps the class
-    def copy(self, args: list[Any] | None = None) -> Problem:
+    def copy(self, args: list[Any] | None = None, id_objects: dict[int, Any] | None = None) -> Problem:
         """A copy with the same leaves (or with ``args``: objective and constraints)."""
+        if id_objects and id(self) in id_objects:
+            found: Problem = id_objects[id(self)]
+            return found
         objective, constraints = args if args is not None else (self.objective, self.constraints)
         return Problem(objective, constraints)
 
     def get_data(self) -> list[Any]:
         return []
 
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        # Compiled facts speak of this object's leaves: copies and pickles compile anew.
+        state["_lowered"] = state["_last_model"] = None
+        state.pop("__deepcopy__", None)  # the guard that CVXPY leaves behind would switch deepcopy off
+        return state
+
 
 for _operator in ("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__neg__"):
 
     def _keeping_class(self: Any, *others: Any, _name: str = _operator) -> Any:
-        result = getattr(cp.Problem, _name)(self, *others)
+        forward = {"__radd__": "__add__", "__rsub__": "__sub__"}.get(_name)
+        if forward is not None and isinstance(others[0], cp.Problem):  # a plain problem stands on the left
+            result = getattr(cp.Problem, forward)(others[0], self)
+        else:
+            result = getattr(cp.Problem, _name)(self, *others)
         return Problem(result.objective, result.constraints) if type(result) is cp.Problem else result
 
     setattr(Problem, _operator, _keeping_class)
@@ -310,6 +334,46 @@ def _check_budget(budget: Any) -> None:
         raise SpecificationError(
             f"budget={type(budget).__name__}", why="a budget keeps account", remedy="budget=Budget(epsilon, delta)"
         )
+
+
+def _run(plan: Plan, model: PrivateLP, request: Request, source: NoiseSource, report: Report) -> Outcome:
+    """Run the chosen mechanism; whatever fails in it leaves without the frames that hold private numbers."""
+    name = plan.chosen.mechanism
+    mine: list[BaseException] = []
+
+    def guarded(stage: str, done: float) -> None:
+        try:
+            report(stage, done)
+        except BaseException as error:  # the caller's own, who saw public words only
+            mine.append(error)
+            raise
+
+    spent = "the budget of this solve is spent, because private data was read before it failed"
+    failure: BaseException
+    try:
+        return by_name(name).run(model, request, source, guarded)
+    except SolverFailure as error:
+        failure = SolverFailure(error.what, why=f"{error.why}; {spent}", remedy=error.remedy)
+    except BaseException as error:
+        if mine and error is mine[0] or not isinstance(error, Exception):
+            failure = error
+        else:
+            failure = RunError(f"{name} stopped with {type(error).__name__}", why=spent, remedy="another mechanism")
+    # Raised here and not above: an error chained to the first one would carry its frames, and so would a traceback.
+    failure.__cause__ = failure.__context__ = None
+    raise failure.with_traceback(None)
+
+
+def _unique(names: Iterable[str]) -> list[str]:
+    """The names, with (2), (3) and so on where CVXPY objects share one."""
+    out: list[str] = []
+    for name in names:
+        fresh, number = name, 1
+        while fresh in out:
+            number += 1
+            fresh = f"{name} ({number})"
+        out.append(fresh)
+    return out
 
 
 def _guarantee(model: PrivateLP, epsilon: float, delta: float) -> Guarantee:

@@ -6,6 +6,7 @@ attributes, or constants. So a private model and an ordinary CVXPY one can be co
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,7 +62,9 @@ class Model:
                 value = cp.Constant(values[name])
                 return cp.psd_wrap(value) if attributes.get("PSD") else value
             parameter = cp.Parameter(shape, name=name, **attributes)
-            parameter.value = values[name]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # dense values of sparse parameters
+                parameter.value = values[name]
             return parameter
 
         return self.write(make, make)

@@ -26,6 +26,18 @@ def sum_by(index: Integers, weights: Floats, minlength: int) -> Floats:
     return np.bincount(index, weights=weights, minlength=minlength).astype(np.float64, copy=False)
 
 
+def canonical(value: Any) -> Any:
+    """Coordinates with duplicates added up, in CVXPY's order."""
+    coordinates = sp.coo_array(value)
+    if coordinates.ndim == 2:  # rows in order and columns increasing within them: sorting would change nothing
+        row, column = coordinates.coords
+        below = row[1:] > row[:-1]
+        if (below | ((row[1:] == row[:-1]) & (column[1:] > column[:-1]))).all():
+            return coordinates
+    coordinates.sum_duplicates()
+    return coordinates
+
+
 @dataclass(frozen=True)
 class Layout:
     """Where the free entries lie.
@@ -129,14 +141,13 @@ def _refuse_bad_unit(shape: tuple[int, ...], unit: Unit, symmetric: bool, where:
         )
 
 
-def free_entries(parameter: Any, value: npt.NDArray[np.float64] | Any) -> npt.NDArray[np.float64]:
+def free_entries(parameter: Any, value: Any) -> npt.NDArray[np.float64]:
     """The free entries of a full-size dense or sparse ``value``, in the order of the layout."""
     attributes = parameter.attributes
     if parameter.sparse_idx is not None and parameter.shape:
         index = parameter.sparse_idx
         if sp.issparse(value):
-            stored = sp.coo_array(value)
-            stored.sum_duplicates()  # free when the caller already did
+            stored = canonical(value)
             if stored.nnz == len(index[0]) and all(
                 np.array_equal(a, b) for a, b in zip(stored.coords, index, strict=True)
             ):

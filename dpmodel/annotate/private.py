@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from dpmodel.annotate import vault
 from dpmodel.annotate.bounds import UNITS, Ball, ChangeBounds, Unit, complete, positive, refuse_contradictions
-from dpmodel.annotate.layout import Layout, free_entries, layout_of, sum_by
+from dpmodel.annotate.layout import Layout, canonical, free_entries, layout_of, sum_by
 from dpmodel.annotate.records import DEFAULT_RECORDS, Records
 from dpmodel.errors import SpecificationError
 
@@ -247,7 +247,7 @@ class Private(cp.Parameter):  # type: ignore[misc]
         if isinstance(value, cp.Expression):
             raise SpecificationError(f"{self._where}: value is a CVXPY expression", remedy="a number or an array")
         try:
-            dense = _canonical(value) if sp.issparse(value) else np.asarray(value)
+            dense = canonical(value) if sp.issparse(value) else np.asarray(value)
             kind = dense.dtype.kind
         except (TypeError, ValueError):
             kind = "O"
@@ -448,15 +448,8 @@ def _largest_norm(caps: Floats, layout: Layout) -> float:
     return math.sqrt(float(squares.max(initial=0.0)))
 
 
-def _canonical(value: Any) -> Any:
-    """Coordinates with duplicates added up, in CVXPY's order."""
-    coordinates = sp.coo_array(value)
-    coordinates.sum_duplicates()
-    return coordinates
-
-
 def _public_pattern(value: Any, where: str) -> tuple[npt.NDArray[Any], ...]:
-    pattern = _canonical(value)
+    pattern = canonical(value)
     if pattern.nnz == 0:
         raise SpecificationError(
             f"{where}: a sparse value without stored entries", remedy="sparsity=(rows, columns), or a dense value"
@@ -467,4 +460,5 @@ def _public_pattern(value: Any, where: str) -> tuple[npt.NDArray[Any], ...]:
         PublicPatternWarning,
         stacklevel=3,
     )
-    return pattern.coords
+    coords: tuple[npt.NDArray[Any], ...] = pattern.coords
+    return coords

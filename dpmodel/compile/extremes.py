@@ -165,6 +165,10 @@ def _box_and_ball(weights: Floats, caps: Floats, groups: Integers, count: int, l
     everything = sum_by(groups, weights=weights * caps, minlength=count)
     if weights.size == 0:
         return everything
+    lengths = np.sqrt(sum_by(groups, weights=weights**2, minlength=count))
+    with np.errstate(invalid="ignore"):
+        if (weights * l2 <= caps * lengths[groups]).all():  # the ball's own maximum lies inside every cap
+            return np.minimum(l2 * lengths, everything)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = np.where(np.isinf(caps), 0.0, weights / caps)
     order = np.lexsort((-ratio, groups))

@@ -119,7 +119,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
     Computed by dp_accounting's RdpAccountant, rounded up; 0 for rho = 0. It takes the best Renyi order of
     Canonne, Kamath and Steinke 2020, proposition 12, and epsilon = 0 where delta >= sqrt(1 - exp(-rho)).
-    The orders are ours: its default ones stop at 1024, which is loose by a factor for small rho. Each order
+    The orders are ours: the default ones give a 19 times larger epsilon for (0.001, 1e-12). Each order
     gives a valid epsilon, so the choice is never optimistic.
     """
     rho = non_negative(rho, "rho")
@@ -142,8 +142,11 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     epsilon, delta = _positive_delta(epsilon, delta, "a conversion to zCDP")
     from dp_accounting.pld.common import BinarySearchParameters, inverse_monotone_function
 
+    # A start below rho but of its size (the tolerance is absolute; below one ulp the bisection never ends):
+    # the classical conversion, or what the bound by the Kullback-Leibler divergence gives at epsilon = 0.
     root = math.sqrt(-math.log(delta))
-    start = (epsilon / (math.sqrt(root * root + epsilon) + root)) ** 2  # the classical conversion: too small
+    classical = (epsilon / (math.sqrt(root * root + epsilon) + root)) ** 2
+    start = max(classical, -math.log1p(-delta * delta))
     search = BinarySearchParameters(0.0, math.inf, initial_guess=start, tolerance=_MARGIN * start)
     rho = inverse_monotone_function(lambda r: _tight_epsilon(r, delta), epsilon, search, increasing=True)
     # Four margins, so that zcdp_epsilon(zcdp_rho(e, d), d) <= e in spite of its own margin (tested).
@@ -159,9 +162,9 @@ _TOLERANCE = 1e-15  # of the root searches in dp_accounting; absolute
 def _slack(mu: float) -> float:
     """Relative rounding allowance for delta, a difference of two tails that nearly cancel for small mu.
 
-    Errors measured against sixty digits: 9e-11 for mu > 1e-4, 1e-8 at mu = 1e-5.
+    Errors measured against sixty digits: 9e-11 for mu > 1e-4, 1e-8 at mu = 1e-5, 3e-6 at mu = 4e-7.
     """
-    return _MARGIN + 1e-12 / max(mu, _LEAST_MU)
+    return _MARGIN + 1e-11 / max(mu, _LEAST_MU)
 
 
 @lru_cache(maxsize=4096)

@@ -84,7 +84,7 @@ def test_the_walk_can_find_a_trace() -> None:
             self.inner = inner
 
     plain = cp.Parameter(3, value=SECRET)
-    for leak in (
+    leaks = [
         plain,
         cp.Problem(cp.Minimize(0), [cp.Variable(3) >= plain]),
         {"a": [SECRET[1]]},
@@ -94,7 +94,8 @@ def test_the_walk_can_find_a_trace() -> None:
         f"{SECRET[0]:.4f}",
         ValueError(SECRET),
         [np.array([SECRET[2], None], dtype=object)],
-    ):
+    ]
+    for leak in leaks:
         with pytest.raises(AssertionError):
             assert_no_trace([leak], [SECRET])
     Holder.__module__ = "tests.holder"

@@ -54,7 +54,9 @@ def cvxpy_standard_form(problem: cp.Problem) -> tuple[np.ndarray, float, np.ndar
     """What CVXPY's own chain, with its default backend, makes of plain parameters with values."""
     reductions: list[Any] = [FlipObjective()] if isinstance(problem.objective, cp.Maximize) else []
     reductions += [Dcp2Cone(quad_obj=False), CvxAttr2Constr(reduce_bounds=True), EliminateZeroSized()]
-    program, _ = Chain(reductions=[*reductions, ConeMatrixStuffing(quad_obj=False)]).apply(problem)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # CVXPY reads its own sparse parameters densely
+        program, _ = Chain(reductions=[*reductions, ConeMatrixStuffing(quad_obj=False)]).apply(problem)
     program = ConicSolver.format_constraints(program, [0, 1, 2])
     c, d, A, b = program.apply_parameters()
     return np.asarray(c).ravel(), float(d), -A.toarray(), np.asarray(b).ravel()

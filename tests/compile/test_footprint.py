@@ -209,8 +209,9 @@ def synthetic(draw: st.DrawFn) -> tuple[AffineMap, list[Private], dict[str, dict
         row, column = np.nonzero(dense.reshape(height, offset))
         return LinearMap.of(row, column, dense.reshape(height, offset)[row, column], height)
 
-    nothing = np.zeros(0, dtype=np.int64)
-    affine = AffineMap(
+    empty = lower(cp.Problem(cp.Minimize(0))).affine
+    affine = replace(
+        empty,
         variables=n,
         rows=m,
         theta_size=offset + 1,
@@ -218,12 +219,7 @@ def synthetic(draw: st.DrawFn) -> tuple[AffineMap, list[Private], dict[str, dict
         offset=linear(1),
         scalar=linear(m),
         matrix=linear(m * n),
-        cones=(),
         parameters=tuple(blocks),
-        column_names=("x",) * n,
-        boolean=nothing,
-        integer=nothing,
-        maximize=False,
     )
     return affine, private, declared
 

@@ -181,7 +181,7 @@ def test_seeds_reproduce():
 
 def test_heavy_libraries_are_imported_lazily():
     code = (
-        "import sys, dpmodel.privacy as p; p.zcdp_rho(1.0, 1e-6); p.Budget(1.0); "
-        "sys.exit(any(m.split('.')[0] in ('opendp', 'dp_accounting', 'cvxpy') for m in sys.modules))"
+        "import sys, dpmodel.privacy as p; p.Budget(1.0); "
+        "sys.exit(any(m.split('.')[0] in ('opendp', 'dp_accounting') for m in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

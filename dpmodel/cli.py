@@ -1,0 +1,72 @@
+"""The command line: ``dpmodel demo`` and ``dpmodel taxonomy``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+
+import dpmodel
+from dpmodel._text import number, table
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="dpmodel", description="Private linear programs, written in CVXPY.")
+    parser.add_argument("--version", action="version", version=f"dpmodel {dpmodel.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True)
+    demo = commands.add_parser("demo", help="solve a transportation problem with private demands")
+    demo.add_argument("--epsilon", type=float, default=1.0)
+    demo.add_argument("--delta", type=float, default=1e-6)
+    demo.add_argument("--strict", action="store_true", help="make every true constraint hold with certainty")
+    demo.add_argument("--json", action="store_true", help="print the release as JSON")
+    cells = commands.add_parser("taxonomy", help="print the eight kinds of private linear programs")
+    cells.add_argument("--json", action="store_true")
+    chosen = parser.parse_args(arguments)
+    try:
+        if chosen.command == "taxonomy":
+            _taxonomy(chosen.json)
+        else:
+            _demo(chosen.epsilon, chosen.delta, chosen.strict, chosen.json)
+    except dpmodel.DPModelError as error:
+        print(f"dpmodel: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader (head, a pager) had enough
+        sys.stderr.close()
+    return 0
+
+
+def _taxonomy(as_json: bool) -> None:
+    cells = dpmodel.taxonomy()
+    print(json.dumps(cells.to_dict(), indent=2) if as_json else cells)
+
+
+def _demo(epsilon: float, delta: float, strict: bool, as_json: bool) -> None:
+    from dpmodel.teach import transportation_problem as book
+
+    model = book.transportation()
+    feasibility = "strict" if strict else "relaxed"
+    if not as_json:
+        print("Shipping from two plants to three markets at least cost; the markets' demands are private.\n")
+        print(model.problem.classify(), "\n")
+        print(model.problem.plan(epsilon, delta, feasibility=feasibility), "\n")
+    model.problem.solve(epsilon=epsilon, delta=delta, feasibility=feasibility)
+    release = model.problem.release
+    assert release is not None
+    if as_json:
+        print(release.to_json(indent=2))
+        return
+    shipped = np.asarray(model.shipments.value)
+    rows = [(plant, *(number(round(v, 1)) for v in shipped[i])) for i, plant in enumerate(book.PLANTS)]
+    rows.append(("arrives", *(number(round(v, 1)) for v in shipped.sum(axis=0))))
+    # The demands are in a textbook, so here (and only here) the truth can be shown beside the release.
+    rows.append(("true demand", *(number(v) for v in book.DEMAND)))
+    print(table(("cases shipped", *book.MARKETS), rows, title="Solution (what is released)"), "\n")
+    print(release)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
