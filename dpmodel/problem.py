@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
+import scipy.sparse as sp
 
 from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import Classification, classify, record_words
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.cone_program import SolverFailure
+from dpmodel.compile.cone_program import SolverFailure, probe_solver
 from dpmodel.compile.cvxpy_bridge import Lowered, forget_solution, lower
 from dpmodel.compile.footprint import Footprint, footprint
 from dpmodel.compile.public_set import PublicSet
 from dpmodel.compile.refusals import where_used
 from dpmodel.compile.standard_form import public_theta, require_private_values, standard_form
 from dpmodel.errors import DPModelError, SpecificationError
-from dpmodel.mechanisms.mechanism import Outcome
+from dpmodel.mechanisms.mechanism import Outcome, Request
 from dpmodel.plan.planner import Plan, make_plan
 from dpmodel.plan.portfolio import by_name
 from dpmodel.plan.request import make_request
@@ -61,7 +64,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         # Public facts are computed once per set of public parameter values.
         self._last_model: tuple[tuple[str | None, bytes], PrivateLP] | None = None
         self._release: Release | None = None
-        self._warned = False
+        self._warned: set[int] = set()
 
     # ------------------------------------------------------------------ what it is
     @property
@@ -170,9 +173,11 @@ class Problem(cp.Problem):  # type: ignore[misc]
         _check_budget(budget)
         source = noise_source(rng)
         report = reporter(progress, verbose)
+        probe_solver(model.affine, solver, request.options)
         plan = make_plan(model, request, mechanism)
         model.public.require_feasible()
         require_private_values(model.affine)
+        self._warn_of_constants()  # again: a value given after compiling may share memory
         planned = time.perf_counter()
         if verbose:
             print(model.classification, plan, sep="\n\n")
@@ -218,17 +223,21 @@ class Problem(cp.Problem):  # type: ignore[misc]
             value = -value
         status = outcome.status if outcome.status != "least_violation" else "optimal_inaccurate"
         lowered.write_back(self, outcome.x, outcome.dual, status, value)
+        guarantee = _guarantee(model, forecast.epsilon, forecast.delta)
         if not private:
             notes.insert(0, "NOT PRIVATE: seeded noise for tests was used")
+            guarantee = replace(guarantee, record=f"NOT PRIVATE (seeded noise for tests); {guarantee.record}")
         duals: dict[str, Any] = {}
         if outcome.dual is not None and outcome.x is not None:
             labels = _unique(str(c.label or f"constraint {number}") for number, c in enumerate(self.constraints))
             for label, constraint in zip(labels, self.constraints, strict=True):
-                if isinstance(constraint.dual_value, np.ndarray | float):
-                    duals[label] = constraint.dual_value
+                dual = constraint.dual_value
+                # Multipliers of cones come in parts.
+                parts = {label: dual} if not isinstance(dual, list) else {f"{label}[{k}]": d for k, d in enumerate(dual)}
+                duals |= {name: d for name, d in parts.items() if isinstance(d, np.ndarray | float)}
         return Release(
             mechanism=plan.chosen.mechanism,
-            guarantee=_guarantee(model, forecast.epsilon, forecast.delta),
+            guarantee=guarantee,
             accuracy=_accuracy(plan, outcome),
             status=outcome.status,
             value=value,
@@ -243,7 +252,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
 
     def _values(self) -> dict[str, Any]:
         variables = self.variables()
-        return dict(zip(_unique(v.name() for v in variables), (v.value for v in variables), strict=True))
+        dense = (v.value.toarray() if sp.issparse(v.value) else v.value for v in variables)  # diagonal ones
+        return dict(zip(_unique(v.name() for v in variables), dense, strict=True))
 
     # ------------------------------------------------------------------ compiling
     def _compiled(self) -> tuple[Lowered, Footprint, Classification]:
@@ -264,25 +274,26 @@ class Problem(cp.Problem):  # type: ignore[misc]
         return self._last_model[1]
 
     def _warn_of_constants(self) -> None:
-        """Warn of constants that are, or have the shape of, a private value. Values are not compared."""
-        if self._warned:
-            return
-        self._warned = True
+        """Warn of what looks like private data: constants of a private shape, public parameters in the memory of a
+        private value. (CVXPY copies constants, so memory says nothing of them.) Values are not compared."""
         private = [p for p in self.parameters() if isinstance(p, Private)]
-        for constant in self.constants():
-            if constant.size < 2 or not _nameless(constant):
+        for leaf in (*self.constants(), *self.parameters()):
+            if id(leaf) in self._warned or leaf.size < 2 or isinstance(leaf, Private) or leaf.sparse_idx is not None:
                 continue
-            value = constant.value
+            constant, value = isinstance(leaf, cp.Constant), leaf.value
+            suspicious = constant and _nameless(leaf) and _varies(value)
+            what = f"a plain constant of shape {tuple(leaf.shape)}" if constant else f"public parameter {leaf.name()!r}"
             for parameter in private:
                 same_memory = parameter.shares_memory(value)
-                if same_memory or (tuple(constant.shape) == tuple(parameter.shape) and _varies(value)):
+                if same_memory or (suspicious and tuple(leaf.shape) == tuple(parameter.shape)):
+                    self._warned.add(id(leaf))
                     how = "shares the memory of" if same_memory else "has the shape of"
                     warnings.warn(
-                        f"a plain constant of shape {tuple(constant.shape)} {how} private parameter "
-                        f"{parameter.name()!r}. If it was computed from the same records, it must enter as a "
-                        'Private; if it is public, say so with cp.Constant(..., name="...").',
+                        f"{what} {how} private parameter {parameter.name()!r}. If it was computed from the same "
+                        "records, it must enter as a Private; if it is public, say so with "
+                        'cp.Constant(..., name="...").',
                         PossibleLeakWarning,
-                        stacklevel=5,
+                        stacklevel=_users_line(),
                     )
                     break
 
@@ -317,6 +328,14 @@ for _operator in ("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rm
         return Problem(result.objective, result.constraints) if type(result) is cp.Problem else result
 
     setattr(Problem, _operator, _keeping_class)
+
+
+def _users_line() -> int:
+    """Stack level, seen from the caller, of the nearest frame outside this module."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename == __file__:
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _nameless(constant: Any) -> bool:
@@ -355,7 +374,7 @@ def _run(plan: Plan, model: PrivateLP, request: Request, source: NoiseSource, re
     except SolverFailure as error:
         failure = SolverFailure(error.what, why=f"{error.why}; {spent}", remedy=error.remedy)
     except BaseException as error:
-        if mine and error is mine[0] or not isinstance(error, Exception):
+        if error in mine or not isinstance(error, Exception):
             failure = error
         else:
             failure = RunError(f"{name} stopped with {type(error).__name__}", why=spent, remedy="another mechanism")

@@ -63,7 +63,7 @@ def _parameters(function):
 
 def test_signature_of_private():
     declared = _parameters(dpm.Private.__init__)
-    expected = "value shape name unit l1 l2 linf row_l1 max_l1 max_l2 max_linf records cvxpy_attributes".split()
+    expected = ["value", "shape", "name", "unit", "l1", "l2", "linf", "row_l1", "max_l1", "max_l2", "max_linf", "records", "cvxpy_attributes"]
     assert list(declared)[1:] == expected
     assert declared["unit"].default == "all"
     assert issubclass(dpm.Private, cp.Parameter)
@@ -222,7 +222,7 @@ def test_errors_derive_from_one_base(error):
 
 
 def test_no_error_class_of_the_package_stands_outside_the_base():
-    names = "problem compile.cone_program plan.planner privacy.budget privacy.ledger annotate.private".split()
+    names = ["problem", "compile.cone_program", "plan.planner", "privacy.budget", "privacy.ledger", "annotate.private"]
     for name in names:
         module = importlib.import_module(f"dpmodel.{name}")
         for thing in vars(module).values():

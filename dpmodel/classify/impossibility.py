@@ -9,8 +9,8 @@ Two slips of the paper are mended here, and the proofs in the docstrings stand o
   one and a zero together gives the same constant (see `reconstruction_floor`).
 * Theorem 37 takes ``||D - x||_1 <= alpha n`` where only ``2 alpha n`` holds, which costs a factor of 2 if the
   rest of the proof is kept. Rounding at random instead of to the nearest bit wins that factor back, so that
-  the constants printed in Theorems 37 and 38 do hold. `Floor.value` is the paper's own argument with the slip
-  paid for; `Floor.sharpened` is the best constant proved here. Both are floors.
+  the constants printed in Theorems 37 and 38 do hold (`Floor.published`). `Floor.value` is the best constant
+  proved here.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class Floor:
 
     Parameters
     ----------
-    value : the floor of the theorem, >= 0, in ``unit``.
+    value : the largest floor proved in the docstring of `floor`, >= 0, in ``unit``.
     theorem : for example ``"Theorem 37"``.
     statement : the proved statement in words.
     unit : what ``value`` measures.
-    vacuous : True if the theorem gives nothing for this epsilon, delta and beta; then ``value`` is 0.
+    vacuous : True if nothing is proved for this epsilon, delta and beta; then ``value`` is 0.
     part : part of the program, as in `floor`.
-    sharpened : a larger floor in the same unit, by the proof in the docstring of `floor`.
+    published : the constant printed in the theorem, in the same unit; never above ``value``.
     change : how far one record moves a private entry of the gadget (1 in the paper).
     """
 
@@ -62,7 +62,7 @@ class Floor:
     unit: str
     vacuous: bool
     part: str
-    sharpened: float
+    published: float
     change: float = 1.0
 
     def scaled(self, B: float) -> Floor:
@@ -89,13 +89,13 @@ class Floor:
         if not B >= 0:
             raise SpecificationError(f"the change B is {B}", why="a change is a number >= 0")
         change = self.change * B
-        value, sharpened = (0.0 if self.vacuous or x == 0 else x * B for x in (self.value, self.sharpened))
+        value, published = (0.0 if x == 0 else x * B for x in (self.value, self.published))
         return dataclasses.replace(
             self,
             value=value,
-            sharpened=sharpened,
+            published=published,
             change=change,
-            statement=_statement(self.part, value, sharpened, change, self.vacuous),
+            statement=_statement(self.part, value, change, self.vacuous),
         )
 
 
@@ -153,21 +153,21 @@ def floor(part: str, epsilon: float, delta: float, beta: float) -> Floor:
     only: minimise x subject to x >= D_1; a solution within alpha of feasible and of optimal has
     |x - D_1| <= alpha.)
 
-    ``"objective"``, Theorem 37: additive loss alpha n with alpha >= c2/2. Gadget: maximise sum D_i x_i with
+    ``"objective"``, Theorem 37: additive loss alpha n with alpha >= c2. Gadget: maximise sum D_i x_i with
     sum x_i = n/2, x in [0,1]^n, and D with n/2 zeros. The optimum n/2 is at x = D; a loss of alpha n puts
     mass alpha n on zeros and leaves as much of the ones empty: ``||D - x||_1 <= 2 alpha n``. Two records
     change in a swap. Theorem 35 gives 2 alpha >= c2, and with its stronger form alpha >= c2, as printed.
-    Sharpened: maximise sum (D_i - 1/2) x_i over [0,1]^n. One flip moves one coefficient by 1, the loss is
+    Sharper (the value): maximise sum (D_i - 1/2) x_i over [0,1]^n. One flip moves one coefficient by 1, the loss is
     ``||D - x||_1 / 2``, hence ``alpha >= c(epsilon, delta, beta)``, with no group of two; randomised response
     attains it. It is never below c2.
 
-    ``"column"``, Theorem 38: absolute violation alpha n with alpha >= c2/2. Gadget: find x in [0,1]^n with
+    ``"column"``, Theorem 38: absolute violation alpha n with alpha >= c2. Gadget: find x in [0,1]^n with
     sum x_i = n/2 (public) and sum D_i x_i = n/2 (private), D with n/2 zeros. A violation of alpha n leaves
-    alpha n of the ones empty, again ``||D - x||_1 <= 2 alpha n``. Sharpened: alpha >= c2. One record owns one
+    alpha n of the ones empty, again ``||D - x||_1 <= 2 alpha n``, so alpha >= c2 by the stronger form of Theorem 35. One record owns one
     column. Copies of the constraint show that leaving some constraints out does not help.
 
     ``"row"``, ``"matrix"``: the same gadget, where one record owns the whole private row. The floor is for
-    satisfying *every* constraint; all but a few can be satisfied (Theorems 11 and 12). Sharpened: D and its
+    satisfying *every* constraint; all but a few can be satisfied (Theorems 11 and 12). Sharper (the value): D and its
     complement are now neighbours, and x within alpha n of both has
     ``n/2 - alpha n <= sum D_i x_i <= alpha n``. So alpha < 1/4 separates them, and by the argument of the
     scalar case alpha >= 1/4 if alive.
@@ -182,8 +182,8 @@ def floor(part: str, epsilon: float, delta: float, beta: float) -> Floor:
     Returns
     -------
     Floor
-        ``value`` is c2/2 (1/2 for scalar). At epsilon = 1, delta = 0, beta = .05 the objective has value
-        .0182, printed constant c2 = .0364, sharpened .1152.
+        ``published`` is c2 (1/2 for scalar). At epsilon = 1, delta = 0, beta = .05 the objective has value .1152,
+        published .0364.
 
     Raises
     ------
@@ -192,7 +192,7 @@ def floor(part: str, epsilon: float, delta: float, beta: float) -> Floor:
 
     Notes
     -----
-    Source: HRRU14, Theorems 36 to 38, as mended above. ``value`` can be vacuous while ``sharpened`` is not.
+    Source: HRRU14, Theorems 36 to 38, as mended above. ``published`` can be 0 while ``value`` is not.
     """
     if part not in _THEOREM:
         raise SpecificationError(f"unknown part {part!r}", remedy=f"one of {', '.join(_THEOREM)}")
@@ -202,21 +202,20 @@ def floor(part: str, epsilon: float, delta: float, beta: float) -> Floor:
     u = math.exp(-epsilon)
     alive = beta * (1.0 + u) < (1.0 - delta) * u
     if part == "scalar":
-        value = sharpened = 0.5 if alive else 0.0
+        value = published = 0.5 if alive else 0.0
     else:
-        group = _pair_floor(epsilon, delta, beta)
-        value = group / 2.0
-        own = {"objective": reconstruction_floor(epsilon, delta, beta), "column": group}
-        sharpened = own.get(part, 0.25 if alive else 0.0)
+        published = _pair_floor(epsilon, delta, beta)
+        own = {"objective": reconstruction_floor(epsilon, delta, beta), "column": published}
+        value = own.get(part, 0.25 if alive else 0.0)
     vacuous = value == 0.0
     return Floor(
         value=value,
         theorem=_THEOREM[part],
-        statement=_statement(part, value, sharpened, 1.0, vacuous),
+        statement=_statement(part, value, 1.0, vacuous),
         unit=_UNIT[part],
         vacuous=vacuous,
         part=part,
-        sharpened=sharpened,
+        published=published,
     )
 
 
@@ -284,8 +283,7 @@ def impossibility_error(
     Returns
     -------
     ImpossibilityError
-        With ``floor`` the largest floor proved here for changes of 1 (`Floor.sharpened`). The message states
-        the number.
+        With ``floor`` the largest floor proved here for changes of 1. The message states the number.
 
     Raises
     ------
@@ -307,7 +305,7 @@ def impossibility_error(
         citation=CITATION,
         parameter=parameter,
         constraint=constraint,
-        floor=least.sharpened,
+        floor=least.value,
         remedies=remedies(part),
         why=why,
     )
@@ -321,23 +319,18 @@ def _pair_floor(epsilon: float, delta: float, beta: float) -> float:
     return reconstruction_floor(2.0 * epsilon, delta * (1.0 + math.exp(epsilon)), beta)
 
 
-def _statement(part: str, value: float, sharpened: float, change: float, vacuous: bool) -> str:
+def _statement(part: str, value: float, change: float, vacuous: bool) -> str:
     if vacuous:
-        text = "the theorem gives no floor at this epsilon, delta and beta (it is vacuous here)"
-        if sharpened > 0:
-            text += f"; a sharper argument gives {number(sharpened)} ({_UNIT[part]})"
-        return text
+        return "the theorem gives no floor at this epsilon, delta and beta (it is vacuous here)"
     error, per = {
         "scalar": ("violation of every constraint", ""),
         "objective": ("loss in objective value", " n (n private coefficients)"),
         "column": ("violation of the private constraint", " n (n private columns)"),
     }.get(part, ("violation of every constraint", " n (n coefficients in the private row)"))
-    text = (
+    return (
         f"if one record moves an entry by {number(change)}, no private mechanism keeps the {error} below "
         f"{number(value)}{per} with probability 1 - beta on all such programs"
     )
-    return text if sharpened <= value else f"{text}; a sharper argument gives {number(sharpened)} n"
-
 
 def _check(epsilon: float, delta: float, beta: float) -> None:
     for name, value, good, rule in (

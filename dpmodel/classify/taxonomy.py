@@ -31,8 +31,8 @@ _NOTE = (
     "low: one record changes the part by a bounded amount; high: arbitrarily.",
     "yes*: in the relaxed sense, where all but a few constraints hold.",
     "floors, for a change of one entry by 1: n = number of private entries; alive: beta < (1 - delta)/(1 + "
-    "exp(epsilon)); c2 = c(2 epsilon, delta (1 + exp(epsilon)), beta), where c(e, d, b) = 1/2 - "
-    "(exp(e) + d)/(2 (1 + exp(e))(1 - b)). classify.impossibility.floor gives the numbers.",
+    "exp(epsilon)); c = c(epsilon, delta, beta), c2 = c(2 epsilon, delta (1 + exp(epsilon)), beta), where "
+    "c(e, d, b) = 1/2 - (exp(e) + d)/(2 (1 + exp(e))(1 - b)). classify.impossibility.floor gives the numbers.",
 )
 
 
@@ -175,7 +175,7 @@ _CELLS = (
         theorem="Theorem 37",
         section="5.2",
         mechanisms=(),
-        floor="loss >= n c2/2",
+        floor="loss >= n c",
         summary="An objective that one record changes arbitrarily would reveal the records (reconstruction).",
     ),
     TaxonomyCell(
@@ -219,7 +219,7 @@ _CELLS = (
         theorem="Theorems 11, 12",
         section="3",
         mechanisms=(),
-        floor="violation >= n c2/2 if all rows are to hold (Theorem 38)",
+        floor="violation >= n/4 if alive, when all rows are to hold (Theorem 38)",
         summary="One record owns a constraint: all but fewer than s constraints hold to within alpha, "
         "the others may be violated arbitrarily (dense multiplicative weights).",
     ),
@@ -242,7 +242,7 @@ _CELLS = (
         theorem="Theorem 38",
         section="5.3",
         mechanisms=(),
-        floor="violation >= n c2/2",
+        floor="violation >= n c2",
         summary="A column that one record changes arbitrarily would reveal the records, even if some "
         "constraints may be left out.",
     ),

@@ -18,8 +18,8 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel.compile.affine_map import ConeBlock, Floats, Integers
-from dpmodel.errors import DPModelError
+from dpmodel.compile.affine_map import AffineMap, ConeBlock, Floats, Integers
+from dpmodel.errors import DPModelError, SpecificationError
 
 
 class SolverFailure(DPModelError):
@@ -140,6 +140,42 @@ def solve_cone_program(
     used = float(slack.value) if slack is not None and slack.value is not None else 0.0
     value = float(program.c @ point + program.d)
     return ConeSolution(status, value, point, dual, seconds, used)
+
+
+def probe_solver(affine: AffineMap, solver: str | None, options: Mapping[str, Any]) -> None:
+    """Solve a tiny program with the same kinds of cones, so that a wrong solver or option shows before any spend.
+
+    Raises
+    ------
+    SpecificationError
+        When the solver cannot handle these cones or does not know an option.
+    """
+    kinds = {block.kind for block in affine.cones}
+    integer = bool(affine.boolean.size or affine.integer.size)
+    if solver is None and not options and not integer and kinds <= {"zero", "nonneg"}:
+        return
+    x = cp.Variable(3, integer=integer)
+    square = cp.bmat([[x[0], 0.0], [0.0, 1.0]])
+    cones = {
+        "soc": lambda: cp.norm(x[1:]) <= x[0],
+        "psd": lambda: square >> 0,
+        "exp": lambda: cp.exp(x[1]) <= x[0],
+        "pow3d": lambda: cp.PowCone3D(x[0], x[0], x[1], [0.5]),
+    }
+    constraints: list[Any] = [cones[kind]() for kind in sorted(kinds) if kind in cones]
+    constraints += [x[2] == 1, x >= -1, x <= 3]
+    if solver is None and not constraints[:-3]:
+        solver = cp.HIGHS
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            cp.Problem(cp.Minimize(cp.sum(x)), constraints).solve(solver=solver, **dict(options))
+    except Exception as error:
+        raise SpecificationError(
+            f"solver={solver!r} with options {sorted(options)} cannot solve this kind of problem",
+            why=f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else 'no message'}",
+            remedy="solver=None for a fitting one, and options that the solver knows; nothing was spent",
+        ) from None
 
 
 def _absolute(program: ConeProgram, weights: Any, x: Any, rows: _Rows) -> Any:

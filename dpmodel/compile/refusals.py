@@ -38,6 +38,7 @@ def where_used(problem: cp.Problem, parameter: Any) -> tuple[str, ...]:
 
 def refuse_undisciplined(problem: cp.Problem) -> None:
     """Raise UnsupportedModelError unless the problem is convex (DCP) and affine in its parameters (DPP)."""
+    _refuse_shared_ids(problem)
     for variable in problem.variables():
         if variable.is_complex() or variable.attributes["hermitian"]:
             raise UnsupportedModelError(
@@ -67,6 +68,19 @@ def refuse_undisciplined(problem: cp.Problem) -> None:
             why="the exact change that one record makes is read off a map that must be affine in the parameters",
             remedy=_dpp_remedy(culprit, names),
         )
+
+
+def _refuse_shared_ids(problem: cp.Problem) -> None:
+    """CVXPY tells leaves apart by number: of two with the same one, a private parameter might vanish."""
+    owners: dict[int, Any] = {}
+    for leaf in [*problem.parameters(), *problem.variables()]:
+        other = owners.setdefault(leaf.id, leaf)
+        if other is not leaf:
+            raise UnsupportedModelError(
+                f"{other.name()} and {leaf.name()} have the same CVXPY id",
+                why="CVXPY would take them for one; it happens when a pickled parameter is loaded in another session",
+                remedy="make the parameter anew, or copy.deepcopy it, which gives it an id of its own",
+            )
 
 
 def _dpp_remedy(culprit: Any, names: list[str]) -> str:

@@ -200,9 +200,9 @@ def _floors(model: PrivateLP, request: Request) -> tuple[str, ...]:
     lines = []
     for cell in model.classification.cells:
         least = cell.floor(request.epsilon, request.delta, request.beta)
-        if least is not None and least.sharpened > 0:
+        if least is not None and least.value > 0:
             lines.append(
                 f"floor for {cell.parameter} ({least.theorem}, worst case over all programs of this cell): "
-                f"{number(least.sharpened)} ({least.unit})"
+                f"{number(least.value)} ({least.unit})"
             )
     return tuple(dict.fromkeys(lines))

@@ -176,7 +176,8 @@ def pure_composition_delta(step_epsilon: float, steps: int, epsilon: float) -> f
     grid) but composes it by a Fourier transform, whose rounding is not on the safe side: at epsilon = 1 and
     delta = 1e-12 its delta is 4 % too small for 1e4 steps and negative for 1e5 (its epsilon 2 % too small),
     and for 1e6 steps it takes 90 ms and its epsilon is 24 times too large. This decided for the formula
-    (0.1 ms at most; never below the truth, and never below 1e-14, where the tails are rounding); the tests hold the two together where the library is accurate.
+    (0.1 ms at most; never below the truth, and never below 1e-14, where the tails are rounding). The tests
+    hold the two together where the library is accurate.
     """
     step, steps = non_negative(step_epsilon, "step_epsilon"), count_of(steps, "steps")
     epsilon = non_negative(epsilon, "epsilon")

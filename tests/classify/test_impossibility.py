@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from dpmodel._text import number
 from dpmodel.classify.impossibility import (
     CITATION,
     floor,
@@ -106,10 +107,10 @@ def test_decreasing_and_within_bounds(e1, e2, d1, d2, b1, b2, part):
     assert 0 <= loose <= tight + 1e-15
     assert tight <= 0.25
     tight, loose = floor(part, e1, d1, b1), floor(part, e2, d2, b2)
+    assert 0 <= loose.published <= tight.published + 1e-15
     assert 0 <= loose.value <= tight.value + 1e-15
-    assert 0 <= loose.sharpened <= tight.sharpened + 1e-15
-    assert tight.value <= tight.sharpened + 1e-15
-    assert tight.sharpened <= 0.5
+    assert tight.published <= tight.value + 1e-15
+    assert tight.value <= 0.5
     assert tight.vacuous == (tight.value == 0)
 
 
@@ -123,14 +124,14 @@ def test_floors_of_the_theorems():
     ):
         least = floor(part, 1, 1e-6, 0.05)
         assert least.theorem == theorem
-        assert least.value == pytest.approx(printed / 2)
-        assert least.sharpened == pytest.approx(sharp)
+        assert least.published == pytest.approx(printed)
+        assert least.value == pytest.approx(sharp)
         assert not least.vacuous
-    assert floor("scalar", 1, 1e-6, 0.05).value == 0.5
+    assert floor("scalar", 1, 1e-6, 0.05).published == 0.5
     for part in PARTS:
         for epsilon in (1e3, math.inf):
             least = floor(part, epsilon, 1e-6, 0.05)
-            assert (least.value, least.sharpened, least.vacuous) == (0, 0, True)
+            assert (least.published, least.value, least.vacuous) == (0, 0, True)
             assert "vacuous" in least.statement
 
 
@@ -166,7 +167,7 @@ def test_theorem_36_boundary_is_attained(epsilon, delta):
     t = best_success(lambda d: True, bits(1), flip, grid, lambda o, d: abs(o - d).max() < 0.5, epsilon, delta)
     edge = (1 - delta) / (1 + math.exp(epsilon))
     assert 1 - t == pytest.approx(edge)
-    assert floor("scalar", epsilon, delta, edge - 1e-9).value == 0.5
+    assert floor("scalar", epsilon, delta, edge - 1e-9).published == 0.5
     assert floor("scalar", epsilon, delta, edge + 1e-9).vacuous
 
 
@@ -174,8 +175,8 @@ def test_theorem_36_randomised_response_is_private_and_accurate_beyond_the_edge(
     epsilon = 1.0
     keep = math.exp(epsilon) / (1 + math.exp(epsilon))
     assert keep / (1 - keep) == pytest.approx(math.exp(epsilon))
-    assert floor("scalar", epsilon, 0, 1 - keep - 1e-12).value == 0.5
-    assert floor("scalar", epsilon, 0, 1 - keep + 1e-12).value == 0
+    assert floor("scalar", epsilon, 0, 1 - keep - 1e-12).published == 0.5
+    assert floor("scalar", epsilon, 0, 1 - keep + 1e-12).published == 0
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
@@ -186,8 +187,8 @@ def test_theorems_37_and_38_against_the_best_mechanism(loss, epsilon, delta):
     t = best_success(balanced, bits(4), flip, outputs, lambda o, d: 2 - d @ o <= loss + 1e-12, epsilon, delta)
     for part in ("objective", "column"):
         least = floor(part, epsilon, delta, max(0, 1 - t))
-        assert least.value * 4 <= loss + 1e-8
-    assert floor("column", epsilon, delta, max(0, 1 - t)).sharpened * 4 <= loss + 1e-8
+        assert least.published * 4 <= loss + 1e-8
+    assert floor("column", epsilon, delta, max(0, 1 - t)).value * 4 <= loss + 1e-8
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
@@ -204,13 +205,13 @@ def test_sharpened_objective_against_the_best_mechanism(loss, epsilon, delta):
         delta,
     )
     if t > 0:
-        assert floor("objective", epsilon, delta, max(0, 1 - t)).sharpened * 2 <= loss + 1e-8
+        assert floor("objective", epsilon, delta, max(0, 1 - t)).value * 2 <= loss + 1e-8
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0, 3.0])
 def test_sharpened_objective_is_the_error_of_randomised_response(epsilon):
     """Each wrong bit costs 1/2 and a share 1/(1 + e^epsilon) of the n bits is wrong."""
-    assert floor("objective", epsilon, 0, 0).sharpened == pytest.approx(0.5 / (1 + math.exp(epsilon)))
+    assert floor("objective", epsilon, 0, 0).value == pytest.approx(0.5 / (1 + math.exp(epsilon)))
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
@@ -219,23 +220,23 @@ def test_sharpened_row_against_the_best_mechanism(epsilon, delta):
     databases = [d for d in bits(2) if balanced(d)]
     outputs = [np.array([x, 1 - x]) for x in np.linspace(0, 1, 9)]
     t = best_success(balanced, databases, swap, outputs, lambda o, d: abs(d @ o - 1) < 0.5, epsilon, delta)
-    assert floor("row", epsilon, delta, 1 - t + 1e-9).sharpened == 0
-    assert floor("row", epsilon, delta, 1 - t - 1e-9).sharpened == 0.25
+    assert floor("row", epsilon, delta, 1 - t + 1e-9).value == 0
+    assert floor("row", epsilon, delta, 1 - t - 1e-9).value == 0.25
 
 
 @given(st.sampled_from(PARTS), st.floats(0, 1e6))
 def test_scaled(part, B):
     least = floor(part, 0.5, 0, 0.05)
     scaled = least.scaled(B)
+    assert scaled.published == least.published * B
     assert scaled.value == least.value * B
-    assert scaled.sharpened == least.sharpened * B
     assert (scaled.change, scaled.theorem, scaled.unit) == (B, least.theorem, least.unit)
     assert scaled.scaled(2).change == 2 * B
 
 
 def test_scaled_at_the_ends():
-    assert floor("scalar", 1, 0, 0.05).scaled(math.inf).value == math.inf
-    assert floor("scalar", 1, 0, 0.5).scaled(math.inf).value == 0
+    assert floor("scalar", 1, 0, 0.05).scaled(math.inf).published == math.inf
+    assert floor("scalar", 1, 0, 0.5).scaled(math.inf).published == 0
     assert "2.5" in floor("scalar", 1, 0, 0.05).scaled(5).statement
     for bad in (-1, math.nan):
         with pytest.raises(SpecificationError):
@@ -264,7 +265,7 @@ def test_unknown_part_and_delta_above_one():
 def test_error(part):
     error = impossibility_error(part, "demand", "capacity", 1, 0, 0.05, "no bound is declared")
     assert isinstance(error, ImpossibilityError)
-    assert error.floor == floor(part, 1, 0, 0.05).sharpened
+    assert error.floor == floor(part, 1, 0, 0.05).value
     assert error.theorem == floor(part, 1, 0, 0.05).theorem
     assert error.citation == CITATION
     assert (error.parameter, error.constraint) == ("demand", "capacity")
@@ -272,7 +273,7 @@ def test_error(part):
     text = str(error)
     for piece in ("demand", "capacity", "no bound is declared", error.theorem, CITATION, "epsilon=1"):
         assert piece in text
-    assert ("0.5" if part == "scalar" else "0.01821") in text
+    assert number(error.floor) in text
 
 
 def test_error_in_the_objective_and_when_vacuous():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -141,3 +142,13 @@ def test_a_problem_without_constraints_and_without_variables_in_parts() -> None:
     assert affine.rows == 0 and affine.matrix.nnz == 0 and affine.cones == ()
     with pytest.raises((DPModelError, ValueError)):
         lower(minimise(cp.sum(x), "not a constraint"))  # type: ignore[arg-type]
+
+
+def test_two_parameters_with_one_id_are_refused() -> None:
+    """CVXPY would merge them, and the private one could vanish behind the public one."""
+    p = q("p")
+    for other in (cp.Parameter(2, id=p.id), pickle.loads(pickle.dumps(p)), cp.Variable(2, var_id=p.id)):
+        for constraints in ([x >= p, x >= other], [x >= other, x >= p]):
+            with pytest.raises(UnsupportedModelError, match="same CVXPY id"):
+                lower(minimise(cp.sum(x), *constraints))
+    lower(minimise(cp.sum(x), p <= x, 2 * p <= x))

@@ -11,9 +11,12 @@ A part of the standard form (c, b or the private entries of A) is ``R S theta``:
 Every row of S is scaled so that one record moves all rows by the same amount at most; the noise is then
 spread in proportion to how far each number can move.
 
-Rounding. The values are exact dot products rounded once, times one factor, and clamped at 2^40 times their
-change. So the computed value differs from the true one by at most 2^-12 of the change, which ``_ROUNDING`` (for
-two neighbours, and the sums behind the bounds) adds to every sensitivity. The clamp is public policy.
+Rounding. The values are exact dot products rounded once (2^-53 of the value at most) and clamped at ``limit``:
+2^40 times the least of their largest change, ``D_1 / t`` and ``D_2 / sqrt(t)``, where t numbers at most depend on the
+data of one record. So rounding adds at most 2^-12 of D_1 to the 1-norm and of D_2 to the 2-norm change between two
+neighbours, which ``_ROUNDING`` (for up to three parts, and the sums behind the bounds) adds to every sensitivity.
+Numbers that are one private entry times a power of two are not rounded at all; there the clamp is 2^40 times
+their change. The clamp is public policy.
 """
 
 from __future__ import annotations
@@ -27,12 +30,14 @@ import scipy.sparse as sp
 
 from dpmodel.annotate.records import Records
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.affine_map import Floats, Integers, LinearMap, sum_by
-from dpmodel.compile.footprint import Change, change_of, entry_changes
+from dpmodel.compile.affine_map import AffineMap, Floats, Integers, LinearMap, sum_by
+from dpmodel.compile.footprint import Change, change_of, entry_changes, record_blocks
 from dpmodel.compile.standard_form import value_range
 
 _CLAMP = 2.0**40
 _ROUNDING = 2.0**-10
+# Entries beyond this are taken as this, so that no product or sum of theirs overflows.
+_HUGE = 1e150
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,8 @@ class Measurement:
 
     ``queries`` : (k, P) scaled functions S of theta; ``recover`` : (h, k) sparse, h = entries of the part, in
     increasing order of ``positions``. ``change`` : what one record does to the k numbers, per Records,
-    rounding included. ``lower, upper`` : (k,) public range of the numbers.
+    rounding included. ``lower, upper`` : (k,) public range of the numbers; ``limit`` : where their absolute values
+    are clamped.
     """
 
     part: str
@@ -52,7 +58,7 @@ class Measurement:
     change: Mapping[Records, Change]
     lower: Floats
     upper: Floats
-    step: float
+    limit: float
 
     @property
     def count(self) -> int:
@@ -78,12 +84,11 @@ class Measurement:
     def values(self, theta: Floats) -> Floats:
         """(k,) the private numbers; for a mechanism's ``run`` only."""
         exact = exact_rows(self.queries, theta)
-        limit = _CLAMP * self.step if self.step > 0 else math.inf  # 0: bounds that fix every number
-        return np.clip(np.clip(exact, self.lower, self.upper), -limit, limit)
+        return np.clip(np.clip(exact, self.lower, self.upper), -self.limit, self.limit)
 
-    def rebuild(self, released: Floats) -> Floats:
-        """(h,) entries of the part from released numbers, moved into their public range first."""
-        return np.asarray(self.recover @ np.clip(released, self.lower, self.upper))
+    def rebuild(self, released: Floats, clip: bool = True) -> Floats:
+        """(h,) entries of the part from released numbers, moved into their public range first if ``clip``."""
+        return np.asarray(self.recover @ (np.clip(released, self.lower, self.upper) if clip else released))
 
 
 def measurements(model: PrivateLP, part: str) -> tuple[Measurement, ...]:
@@ -131,7 +136,37 @@ def _finish(
         records: value.scaled_for_rounding(_ROUNDING) for records, value in change_of(model.affine, queries).items()
     }
     lower, upper = value_range(model.affine, queries)
-    return Measurement(part, strategy, queries, recover, positions, change, lower, upper, step)
+    limit = _limit(model.affine, queries, step, change)
+    return Measurement(part, strategy, queries, recover, positions, change, lower, upper, limit)
+
+
+def _limit(affine: AffineMap, queries: LinearMap, step: float, change: Mapping[Records, Change]) -> float:
+    """Where the numbers are clamped, so that rounding stays inside the allowance (see the module's docstring)."""
+    if step == 0:
+        return math.inf  # bounds that fix every number
+    single = queries.nnz == 0 or int(np.bincount(queries.row).max()) == 1
+    if single and (np.abs(np.frexp(queries.coefficient)[0]) == 0.5).all():
+        return _CLAMP * step
+    touched = max(_touched(affine, queries), 1)
+    l1 = max(c.l1 for c in change.values())
+    l2 = max(c.l2 for c in change.values())
+    return _CLAMP * min(step, l1 / touched, l2 / math.sqrt(touched))
+
+
+def _touched(affine: AffineMap, queries: LinearMap) -> int:
+    """How many of the numbers depend on the data of one record, at most."""
+    most = 0
+    for group in record_blocks(affine):
+        total = 0
+        for block in group.blocks:
+            unit = np.full(affine.theta_size, -1, dtype=np.int64)
+            for member in block:
+                unit[member.columns] = member.parameter.layout.units
+            owned = unit[queries.column]
+            pairs = np.unique(np.c_[owned, queries.row][owned >= 0], axis=0)
+            total += int(np.bincount(pairs[:, 0]).max()) if pairs.size else 0
+        most = max(most, total)
+    return most
 
 
 def _by_entries(part: LinearMap) -> tuple[LinearMap, sp.csr_array]:
@@ -186,7 +221,7 @@ def _by_inputs(part: LinearMap) -> tuple[LinearMap, sp.csr_array]:
 
 def exact_rows(part: LinearMap, theta: Floats) -> Floats:
     """(height,) ``part`` at ``theta``, each value rounded once (as if computed with unbounded precision)."""
-    x = theta[part.column]
+    x = np.clip(theta[part.column], -_HUGE, _HUGE)
     counts = np.bincount(part.row, minlength=part.height)
     product = part.coefficient * x
     if (counts <= 1).all():

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -40,6 +40,9 @@ class NoisyPart:
     """One part's measurement, its noise law (None if no record can move it) and its share of the budget.
 
     ``beta`` : probability with which some entry may miss ``reach`` (h,), the public bound on its noise.
+    ``clip`` : whether released numbers are moved into their public range. That never enlarges the error of one
+    number, but it can move many of them the same way, so it is left out where the bound on a sum of draws relies on
+    their independence and zero mean.
     """
 
     measurement: Measurement
@@ -47,6 +50,7 @@ class NoisyPart:
     share: float
     beta: float
     reach: Floats
+    clip: bool = True
 
     @property
     def part(self) -> str:
@@ -104,7 +108,9 @@ def _design(model: PrivateLP, request: Request, kinds: Mapping[str, Kind]) -> No
     parts = {}
     for part, kind in kinds.items():
         law = _law(chosen[part], kind, shares[part], request, share_of_delta=shares[part] if truncated else 0.0)
-        parts[part] = NoisyPart(chosen[part], law, shares[part], beta, _reach(chosen[part], law, beta))
+        noisy = NoisyPart(chosen[part], law, shares[part], beta, _reach(chosen[part], law, beta))
+        sums = _mixes(chosen[part]) or (part == "matrix" and _row_reach(model, noisy) is not None)
+        parts[part] = replace(noisy, clip=not (isinstance(law, Gaussian) and sums))
     uses_delta = gaussian or bool(truncated)
     return NoiseDesign(parts, request.epsilon, request.delta if uses_delta else 0.0)
 
@@ -169,11 +175,15 @@ def _reach(m: Measurement, law: Law | None, beta: float) -> Floats:
     if law is None:
         return np.zeros(m.recover.shape[0])
     if isinstance(law, Gaussian):
-        mixes = m.recover.nnz > m.recover.shape[0]
-        count = min(m.recover.shape[0], m.count) if not mixes else m.recover.shape[0]
+        count = m.recover.shape[0] if _mixes(m) else min(m.recover.shape[0], m.count)
         return m.gain(2) * law.max_abs_quantile(count, beta)
     bound = law.half_width if isinstance(law, TruncatedLaplace) else law.max_abs_quantile(m.count, beta)
     return m.gain(1) * bound
+
+
+def _mixes(m: Measurement) -> bool:
+    """Whether some entry of the part is a combination of several numbers."""
+    return bool(m.recover.nnz > m.recover.shape[0])
 
 
 def x_bound(model: PrivateLP) -> float:
@@ -207,10 +217,17 @@ def row_margins(model: PrivateLP, noise: NoiseDesign) -> RowMargins:
 def _matrix_reach(model: PrivateLP, part: NoisyPart) -> tuple[Floats, Floats]:
     """(m,), (m,): bounds on ``|N_i x|`` for one fixed x, and for all x in the public set at once.
 
-    Box: the largest noise times the public size of x, entry by entry or in the 1-norm; it serves both. For
-    independent Gaussian entries there is another way, each half with beta / 2: for all x the 2-norm of a row's
-    noise (chi) times that of x, and for one x a single Gaussian per row. The better of the two is taken.
+    Box: the largest noise times the public size of x, entry by entry or in the 1-norm; it serves both. Another
+    way, ``_row_reach``, was taken in the design where it is better.
     """
+    by_rows = None if part.clip else _row_reach(model, part)
+    if by_rows is not None:
+        return by_rows
+    box = _box_reach(model, part)
+    return box, box
+
+
+def _box_reach(model: PrivateLP, part: NoisyPart) -> Floats:
     m = model.affine.rows
     rows, columns = model.form.matrix_positions()
     norm = x_bound(model)
@@ -218,11 +235,24 @@ def _matrix_reach(model: PrivateLP, part: NoisyPart) -> tuple[Floats, Floats]:
     moved = part.reach > 0
     entrywise = sum_by(rows[moved], weights=part.reach[moved] * size[moved], minlength=m)
     largest = _largest_per_row(part.reach, rows, m)
-    box = np.minimum(entrywise, np.where(largest > 0, norm, 0.0) * largest if math.isfinite(norm) else entrywise)
+    return np.minimum(entrywise, np.where(largest > 0, norm, 0.0) * largest if math.isfinite(norm) else entrywise)
+
+
+def _row_reach(model: PrivateLP, part: NoisyPart) -> tuple[Floats, Floats] | None:
+    """The same from sums, for independent Gaussian entries: None where that is not possible or not better.
+
+    Each half with beta / 2: for all x the 2-norm of a row's noise (chi) times that of x, and for one x a single
+    Gaussian per row. The noise must not be clipped: clipped draws have a mean.
+    """
     law, measured = part.law, part.measurement
     one_draw_each = measured.recover.nnz == measured.recover.shape[0] == measured.count
     if not isinstance(law, Gaussian) or not one_draw_each:
-        return box, box
+        return None
+    m = model.affine.rows
+    rows, columns = model.form.matrix_positions()
+    norm = x_bound(model)
+    size = np.minimum(model.public.magnitudes()[columns], norm)
+    box = _box_reach(model, part)
     deviation = _largest_per_row(measured.gain(2) * law.scale, rows, m)
     noised = np.bincount(rows, minlength=m)
     live = noised > 0
@@ -234,7 +264,7 @@ def _matrix_reach(model: PrivateLP, part: NoisyPart) -> tuple[Floats, Floats]:
     for_one = np.minimum(for_one, for_all)
     if (for_one + for_all).max(initial=0.0) < 2 * box.max(initial=0.0):
         return for_one, for_all
-    return box, box
+    return None
 
 
 def _largest_per_row(values: Floats, rows: np.ndarray, m: int) -> Floats:

@@ -74,10 +74,27 @@ class StrictTruncatedLaplace:
         for block in model.affine.cones:
             if block.kind == "zero" and private[block.rows].any():
                 return Verdict(False, f"{block.label}: an equality with private numbers cannot be tightened")
+        clamped = self._clamped(model, request)
+        if clamped is not None:
+            return clamped
         key = ("strict feasible", request.epsilon, request.delta, request.beta)
         if model.public.feasible and model.remember(key, lambda: self._feasible_for_all(model, request)):
             return YES
         return Verdict(False, self._why_not(model))
+
+    def _clamped(self, model: PrivateLP, request: Request) -> Verdict | None:
+        """No, where allowed values lie beyond the clamp: those would be released as another number."""
+        noise = design(model, request, self._kinds(model))
+        for name, part in noise.parts.items():
+            m = part.measurement
+            furthest = float(np.maximum(np.abs(m.lower), np.abs(m.upper)).max(initial=0.0))
+            if name != "objective" and math.isfinite(furthest) and furthest > m.limit:
+                return Verdict(
+                    False,
+                    f"the public bounds of the {name} part reach {number(furthest)}, beyond {number(m.limit)}, where "
+                    "measured numbers are clamped because a record's change would drown in rounding",
+                )
+        return None
 
     def _why_not(self, model: PrivateLP) -> str:
         loose = []

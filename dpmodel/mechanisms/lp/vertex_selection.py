@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,7 +72,9 @@ class VertexExponential:
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast:
         found = _found(model, request)
-        loss = permute_and_flip_error(found.points.shape[0], _range(model, request), request.epsilon, request.beta)
+        loss = 0.0
+        if _range(model, request) > 0:  # 0: no record can move the score of any candidate
+            loss = permute_and_flip_error(found.points.shape[0], _range(model, request), request.epsilon, request.beta)
         best = "the true optimum" if found.all_vertices else "the best of the given points"
         return Forecast(
             statement=f"with probability {number(1 - request.beta)}, the objective is within {number(loss)} of {best} "
@@ -90,12 +93,17 @@ class VertexExponential:
         found = _found(model, request)
         scores = _score_map(model, found)
         progress(f"choosing among {found.points.shape[0]} points", 0.2)
-        limit = _CLAMP * float(entry_changes(model.affine, scores).max(initial=0.0))
+        reach = _range(model, request)
+        limit = _CLAMP * float(entry_changes(model.affine, scores).max(initial=0.0)) if reach > 0 else math.inf
         theta = model.read_private()
         theta[-1] = 1.0
         private = exact_rows(scores, theta)
-        chosen = permute_and_flip(
-            -np.clip(private, -limit, limit), _range(model, request), epsilon=request.epsilon, source=noise
+        utility = -np.clip(private, -limit, limit)
+        # Scores that no record can move are the same for all data, so their best needs no noise.
+        chosen = (
+            permute_and_flip(utility, reach, epsilon=request.epsilon, source=noise)
+            if reach > 0
+            else int(np.argmax(utility))
         )
         x = np.asarray(found.points[[chosen]].todense()).ravel()
         notes = ("the objective value at the chosen point is not released: measuring it would cost more budget",)

@@ -1,0 +1,126 @@
+"""Every example runs and prints what it is there to show."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+
+# Script -> patterns that its output must hold, in this order.
+SHOWN = {
+    "transportation.py": [
+        r"demand +scalar, low +yes",
+        r"-> +laplace-once",
+        r"Private release by laplace-once",
+        r"San Diego",
+        r"Cost: 1[45]\d\.\d\d thousand dollars",
+    ],
+    "diet.py": [
+        r"relaxed, by (gaussian|laplace)-once: 3\d\.\d\d dollars a year",
+        r"strict, by strict-truncated-laplace: 4\d\.\d\d dollars a year",
+        r"every true constraint holds with certainty",
+        r"navy beans",
+        r"all requirements met exactly: True",
+    ],
+    "portfolio_of_private_scores.py": [
+        r"objective, low",
+        r"-> +vertex-exponential",
+        r"would lose up to \d\d+ times",
+        r"all of the grant to the \w+",
+    ],
+    "strict_capacity.py": [
+        r"-> +strict-truncated-laplace",
+        r"every true constraint holds with\s+certainty",
+        r"exceeded 0 times when strict, [1-9]\d* times when relaxed",
+    ],
+    "impossible.py": [
+        r"Can it be solved\? False",
+        r"ImpossibilityError: private parameter 'profit'",
+        r"theorem: Theorem 37; parameter: profit; floor: 0\.1\d+",
+        r"remedy 3:",
+        r"released by laplace-once",
+    ],
+    "several_solves_one_budget.py": [
+        r"Monday +cost",
+        r"Thursday +refused, nothing was read",
+        r"remaining epsilon=0\.1",
+        r"In the file: spent epsilon 0\.9, remaining epsilon 0\.1",
+        r"(epsilon 0\.3.*\n?){3}",
+    ],
+    "own_lp_file.py": [r"wyndor\.mps: b private", r"-> +laplace-once", r"Private release by laplace-once", r"value +3\d"],
+}
+
+
+def run(name: str, *arguments: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", [str(EXAMPLES / name), *arguments])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # an example that warns teaches to ignore warnings
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+
+
+def in_order(patterns: list[str], text: str) -> None:
+    start = 0
+    for pattern in patterns:
+        found = re.compile(pattern).search(text, start)
+        assert found, f"{pattern!r} is missing in what follows:\n{text[start:]}"
+        start = found.end()
+
+
+def test_every_example_is_listed_here() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == set(SHOWN)
+
+
+@pytest.mark.parametrize("name", sorted(SHOWN))
+def test_it_prints_what_it_shows(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(name, monkeypatch=monkeypatch)
+    in_order(SHOWN[name], capsys.readouterr().out)
+
+
+def test_an_example_is_a_script(tmp_path: Path) -> None:
+    """As a user starts it: its own process, another folder."""
+    path = os.pathsep.join([str(EXAMPLES.parent), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "own_lp_file.py"), "--private", "c"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    in_order([r"wyndor\.mps: c private", r"Private release by"], done.stdout)
+
+
+def test_own_lp_file_reads_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez(
+        tmp_path / "small.npz",
+        c=np.array([1.0, 2.0]),
+        lb=np.array([0.0]),
+        ub=np.array([np.inf]),
+        A_ub_data=np.array([-1.0, -1.0]),
+        A_ub_indices=np.array([0, 1]),
+        A_ub_indptr=np.array([0, 2]),
+        A_ub_shape=np.array([1, 2]),
+        b_ub=np.array([-10.0]),
+    )
+    (tmp_path / "two_sided.mps").write_text(
+        "NAME T\nROWS\n N C\n G R1\n E R2\nCOLUMNS\n X C 1.0 R1 1.0\n X R2 1.0\n Y C 2.0 R2 1.0\n"
+        "RHS\n B R1 3.0 R2 8.0\nRANGES\n R R1 2.0\nENDATA\n"
+    )
+    run("own_lp_file.py", str(tmp_path), monkeypatch=monkeypatch)
+    text = capsys.readouterr().out
+    in_order([r"small\.npz: b private", r"Private release by", r"two_sided\.mps: b private", r"Private release by"], text)
+    assert "not solved" not in text
