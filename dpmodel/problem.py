@@ -16,13 +16,13 @@ import scipy.sparse as sp
 from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import Classification, classify, record_words
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.cone_program import SolverFailure, probe_solver
+from dpmodel.compile.cone_program import SolverFailure, probe_solver, solve_cone_program
 from dpmodel.compile.cvxpy_bridge import Lowered, forget_solution, lower
 from dpmodel.compile.footprint import Footprint, footprint
-from dpmodel.compile.public_set import PublicSet
+from dpmodel.compile.public_set import PublicSet, base_program
 from dpmodel.compile.refusals import where_used
 from dpmodel.compile.standard_form import public_theta, require_private_values, standard_form
-from dpmodel.errors import DPModelError, SpecificationError
+from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
 from dpmodel.mechanisms.mechanism import Outcome, Request
 from dpmodel.plan.planner import Plan, make_plan
 from dpmodel.plan.portfolio import by_name
@@ -106,11 +106,11 @@ class Problem(cp.Problem):  # type: ignore[misc]
         """
         model = self._model(solver)
         request = make_request(self, model, epsilon, delta, beta, feasibility, vertices, solver, {})
-        if not model.private_parts() and not model.classification.cells:
+        if not model.private_parts():
             raise SpecificationError(
-                "nothing is private in this problem",
+                "no private parameter reaches c, b or A: there is nothing to plan",
                 why="a plan compares private mechanisms",
-                remedy="mark private data with Private(...), or solve() as it is",
+                remedy="mark private data with Private(...), or solve() as it is, which spends nothing",
             )
         return make_plan(model, request, mechanism)
 
@@ -167,8 +167,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
         forget_solution(self)
         model = self._model(solver)
         compiled = time.perf_counter()
-        if not model.classification.cells:
-            return self._solve_public(solver, solver_options)
+        if not model.private_parts():
+            return self._solve_public(model, solver, solver_options)
         request = make_request(self, model, epsilon, delta, beta, feasibility, vertices, solver, solver_options or {})
         _check_budget(budget)
         source = noise_source(rng)
@@ -193,9 +193,21 @@ class Problem(cp.Problem):  # type: ignore[misc]
             print(self._release)
         return self._release.value
 
-    def _solve_public(self, solver: str | None, options: Mapping[str, Any] | None) -> float | None:
-        """Nothing is private: solve as CVXPY does and say so."""
-        super().solve(solver=solver, **dict(options or {}))
+    def _solve_public(
+        self, model: PrivateLP, solver: str | None, options: Mapping[str, Any] | None
+    ) -> float | None:
+        """Nothing private reaches c, b or A: solve as CVXPY does and say so. Nothing is read, nothing is spent."""
+        if not any(isinstance(parameter, Private) for parameter in self.parameters()):
+            super().solve(solver=solver, **dict(options or {}))
+            note = "nothing is private: solved as CVXPY does, without noise"
+        else:  # CVXPY would ask for the values of private parameters that the solution does not depend on
+            solution = solve_cone_program(base_program(model.form), solver=solver, options=options)
+            value = None if solution.value is None or model.form.offset.nnz else solution.value
+            value = -value if value is not None and model.affine.maximize else value
+            self._compiled()[0].write_back(self, solution.x, solution.dual, solution.status, value)
+            note = "no private parameter reaches c, b or A: the solution does not depend on private data"
+            if model.form.offset.nnz:
+                note += ", and the objective value, which does, is not released"
         self._release = Release(
             mechanism="none",
             guarantee=Guarantee(0.0, 0.0, record="nothing in this problem is private"),
@@ -203,7 +215,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             status=str(self.status),
             value=None if self._value is None else float(self._value),
             variables={k: v for k, v in self._values().items() if v is not None},
-            notes=("nothing is private: solved as CVXPY does, without noise",),
+            notes=(note,),
         )
         return self._release.value
 
@@ -233,7 +245,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             for label, constraint in zip(labels, self.constraints, strict=True):
                 dual = constraint.dual_value
                 # Multipliers of cones come in parts.
-                parts = {label: dual} if not isinstance(dual, list) else {f"{label}[{k}]": d for k, d in enumerate(dual)}
+                parts = {f"{label}[{k}]": d for k, d in enumerate(dual)} if isinstance(dual, list) else {label: dual}
                 duals |= {name: d for name, d in parts.items() if isinstance(d, np.ndarray | float)}
         return Release(
             mechanism=plan.chosen.mechanism,
@@ -260,6 +272,12 @@ class Problem(cp.Problem):  # type: ignore[misc]
         if self._lowered is None:
             self._warn_of_constants()
             lowered = lower(self)
+            if lowered.affine.variables == 0 and lowered.affine.private_blocks:
+                raise UnsupportedModelError(
+                    "a problem without variables",
+                    why="a mechanism releases a solution, and there is nothing to solve for",
+                    remedy="a variable that the private parameters have a say in",
+                )
             places = {b.name: where_used(self, b.parameter) for b in lowered.affine.private_blocks}
             change = footprint(lowered.affine)
             self._lowered = lowered, change, classify(lowered.affine, change, places)
@@ -280,12 +298,13 @@ class Problem(cp.Problem):  # type: ignore[misc]
         for leaf in (*self.constants(), *self.parameters()):
             if id(leaf) in self._warned or leaf.size < 2 or isinstance(leaf, Private) or leaf.sparse_idx is not None:
                 continue
-            constant, value = isinstance(leaf, cp.Constant), leaf.value
-            suspicious = constant and _nameless(leaf) and _varies(value)
-            what = f"a plain constant of shape {tuple(leaf.shape)}" if constant else f"public parameter {leaf.name()!r}"
+            constant, value, shape = isinstance(leaf, cp.Constant), leaf.value, tuple(leaf.shape)
+            same_shape = constant and any(shape == tuple(p.shape) for p in private)
+            suspicious = same_shape and _nameless(leaf) and _varies(value)
+            what = f"a plain constant of shape {shape}" if constant else f"public parameter {leaf.name()!r}"
             for parameter in private:
                 same_memory = parameter.shares_memory(value)
-                if same_memory or (suspicious and tuple(leaf.shape) == tuple(parameter.shape)):
+                if same_memory or (suspicious and shape == tuple(parameter.shape)):
                     self._warned.add(id(leaf))
                     how = "shares the memory of" if same_memory else "has the shape of"
                     warnings.warn(
@@ -408,8 +427,13 @@ def _guarantee(model: PrivateLP, epsilon: float, delta: float) -> Guarantee:
 def _accuracy(plan: Plan, outcome: Outcome) -> Accuracy:
     forecast = plan.chosen.forecast
     assert forecast is not None
+    if outcome.x is None:
+        return Accuracy(alpha=None, beta=None, statement=f"no point: the released program is {outcome.status}")
     extra = outcome.extra_violation
     text = forecast.statement
+    exact = outcome.status in ("optimal", "least_violation")
+    if not exact:
+        text += f"; the solver stopped early ({outcome.status}), and what that costs is not counted"
     if extra > 0:
         text += f"; this draw needed a further violation of up to {extra:.4g} (outside the statement's probability)"
     data = forecast.to_dict()
@@ -420,7 +444,7 @@ def _accuracy(plan: Plan, outcome: Outcome) -> Accuracy:
         alpha=max(forecast.alpha, violation or 0.0),
         beta=forecast.beta,
         slack_rows=forecast.slack_rows,
-        proved=forecast.proved,
+        proved=forecast.proved and exact,
         statement=text,
         objective_alpha=data["objective_alpha"],
         violation_alpha=violation,

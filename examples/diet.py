@@ -8,8 +8,8 @@ Twice private:
 
 * the requirements b: a clinic averages what its 2,000 patients need. One patient moves each mean by at most
   his range divided by 2,000;
-* the objective c: a poll of 2,000 patients says how disliked each food is, on a scale from 0 to 1, and the total dislike
-  is minimised at a public price limit.
+* the objective c: a poll of 2,000 patients says how disliked each food is, on a scale from 0 to 1, and the
+  total dislike is minimised at a public price limit.
 
     python examples/diet.py
 """
@@ -19,7 +19,8 @@ import numpy as np
 
 import dpmodel as dpm
 
-FOODS = ["wheat flour", "corn meal", "evaporated milk", "margarine", "cheese", "liver", "cabbage", "spinach", "navy beans"]
+FOODS = ["wheat flour", "corn meal", "evaporated milk", "margarine", "cheese", "liver", "cabbage", "spinach",
+         "navy beans"]  # fmt: skip
 NUTRIENTS = ["calories (1000)", "protein (g)", "calcium (g)", "iron (mg)", "vitamin A (1000 IU)", "thiamine (mg)",
              "riboflavin (mg)", "niacin (mg)", "ascorbic acid (mg)"]  # fmt: skip
 PER_DOLLAR = np.array(
@@ -44,9 +45,7 @@ def private_requirements() -> None:
     print("== Private requirements: the cheapest diet ==")
     # In units of each nutrient's allowance all requirements are about 1, and so comparable.
     step = RANGE / NEEDED / PATIENTS  # how far one patient moves each mean
-    means = dpm.Private(
-        np.ones(9), name="requirements", unit="all", linf=step.max(), l1=step.sum(), bounds=[0.5, 1.5]
-    )
+    means = dpm.Private(np.ones(9), name="requirements", unit="all", linf=step.max(), l1=step.sum(), bounds=[0.5, 1.5])
     dollars = cp.Variable(9, nonneg=True, name="dollars")
     nutrition = ((PER_DOLLAR / NEEDED).T @ dollars >= means).set_label("nutrition")
     problem = dpm.Problem(cp.Minimize(cp.sum(dollars)), [nutrition])

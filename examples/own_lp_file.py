@@ -95,7 +95,7 @@ def mark(name: str, values: np.ndarray, change: float) -> cp.Expression:
     """The vector with its non-zero entries private: zeros are structure."""
     at = np.flatnonzero(values)
     if at.size == 0:
-        return cp.Constant(values)
+        return cp.Constant(values, name=name)
     private = dpm.Private(values[at], name=name, unit="entry", linf=change)
     place = sp.csr_array((np.ones(at.size), (at, np.arange(at.size))), shape=(values.size, at.size))
     return place @ private
@@ -109,8 +109,10 @@ def model(lp: dict, private: str, change: float) -> dpm.Problem:
     # One right-hand side per row of the file; a row with two sides keeps its lower one public.
     sides = np.where(np.isfinite(high), high, low)
     sides[~np.isfinite(sides)] = 0.0
-    b = mark("right-hand sides", sides, change) if private == "b" else sides
-    c = mark("objective", lp["c"], change) if private == "c" else lp["c"]
+    # Named constants are public on purpose; a plain array of a private parameter's shape would be warned of.
+    b = mark("right-hand sides", sides, change) if private == "b" else cp.Constant(sides, name="b")
+    c = mark("objective", lp["c"], change) if private == "c" else cp.Constant(lp["c"], name="c")
+    low = cp.Constant(np.where(np.isfinite(low), low, 0.0), name="second sides")
     activity = lp["A"] @ x
     rows = []
     if upper.any():
@@ -125,9 +127,10 @@ def model(lp: dict, private: str, change: float) -> dpm.Problem:
 
 
 def treat(path: Path, arguments: argparse.Namespace) -> None:
-    print(f"=== {path.name}: {arguments.private} private, one record moves one entry by at most {arguments.change:g} ===")
+    part, change = arguments.private, arguments.change
+    print(f"=== {path.name}: {part} private, one record moves one entry by at most {change:g} ===")
     try:
-        problem = model(read_npz(path) if path.suffix == ".npz" else read_mps(path), arguments.private, arguments.change)
+        problem = model(read_npz(path) if path.suffix == ".npz" else read_mps(path), part, change)
         print(problem.plan(epsilon=arguments.epsilon, delta=arguments.delta))
         problem.solve(epsilon=arguments.epsilon, delta=arguments.delta)
         print(problem.release)

@@ -14,7 +14,7 @@ import numpy as np
 
 import dpmodel as dpm
 
-PROJECTS = ["library", "bicycle path", "playground", "clinic", "orchestra", "tree nursery", "night bus", "swimming pool"]
+PROJECTS = ["library", "bicycle path", "playground", "clinic", "orchestra", "nursery", "night bus", "swimming pool"]
 MEMBERS = 500
 
 

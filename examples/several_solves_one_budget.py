@@ -49,7 +49,8 @@ def main() -> None:
                       f"epsilon left {budget.remaining.epsilon:g}")  # fmt: skip
 
         reopened = dpm.Budget(epsilon=1.0, delta=1e-6, ledger=ledger)  # as another process would
-        print(f"\nIn the file: spent epsilon {reopened.spent.epsilon:g}, remaining epsilon {reopened.remaining.epsilon:g}")
+        spent, left = reopened.spent, reopened.remaining
+        print(f"\nIn the file: spent epsilon {spent.epsilon:g}, remaining epsilon {left.epsilon:g}")
         for charge in reopened.history:
             print(f"   epsilon {charge.epsilon:g}, delta {charge.delta:g}: {charge.label}")
 

@@ -68,6 +68,8 @@ class Layout:
         """The largest number of free entries of one matrix row within one unit."""
         if not self.size:
             return 0
+        if np.array_equal(self.units, self.rows):
+            return self.unit_size
         return int(np.unique(self._rows_of_units(), return_counts=True)[1].max())
 
     @property
@@ -75,6 +77,8 @@ class Layout:
         """The largest number of matrix rows in which a unit has free entries."""
         if not self.size:
             return 0
+        if np.array_equal(self.units, self.rows):
+            return 1
         owners = np.unique(self._rows_of_units()) // (int(self.rows.max()) + 1)
         return int(np.unique(owners, return_counts=True)[1].max())
 

@@ -168,28 +168,20 @@ class _Touch:
 
     @staticmethod
     def of(affine: AffineMap, group: Blocks, matrix: LinearMap, scalar: LinearMap, bounded: bool) -> _Touch:
-        rows = columns = together = 0
-        reached: list[Integers] = []
-        for block in group.blocks:
-            unit = np.full(affine.theta_size, -1, dtype=np.int64)
-            for member in block:
-                unit[member.columns] = member.parameter.layout.units
-            in_a = matrix.select(unit[matrix.column] >= 0)
-            in_b = scalar.select(unit[scalar.column] >= 0)
-            a_rows, a_units = in_a.row % max(affine.rows, 1), unit[in_a.column]
-            rows += _most(a_units, a_rows)
-            columns += _most(a_units, in_a.row // max(affine.rows, 1))
-            both_units = np.concatenate([a_units, unit[in_b.column]])
-            together += _most(both_units, np.concatenate([a_rows, in_b.row]))
-            reached.append(a_rows)
-        all_rows = np.unique(np.concatenate(reached))
+        reach = [_Reach.of(affine, block, matrix, scalar) for block in group.blocks]
+        rows = sum(_most(each.units, each.rows) for each in reach)
+        all_rows = np.unique(np.concatenate([each.rows for each in reach]))
+        # Columns decide only where rows do not.
+        few = rows == 1 and all_rows.size == 1
+        columns = sum(_most(each.units, each.columns) for each in reach) if rows > 1 or few else 0
         kinds = np.unique(affine.block_of_row()[all_rows]) if all_rows.size else all_rows
         linear = all(affine.cones[kind].kind in ("zero", "nonneg") for kind in kinds)
-        if rows == 1 and columns == 1 and all_rows.size == 1 and not bounded:
+        if few and columns == 1 and not bounded:
             # Leaving a few rows out is no way out when there is only one: this is the gadget of Theorem 38.
             return _Touch("column", "one record moves one coefficient of the only private row of A", False, False)
         if rows <= 1:
             words = "one record moves coefficients of one row of A"
+            together = sum(each.most_rows_with_scalar() for each in reach)
             return _Touch("row", words, together <= 1, linear, reaches_matrix=rows == 1)
         if columns == 1:
             return _Touch("column", f"one record moves coefficients of one column of A, in {rows} rows", False, False)
@@ -197,10 +189,37 @@ class _Touch:
         return _Touch("matrix", words, False, linear and rows < all_rows.size)
 
 
+@dataclass(frozen=True)
+class _Reach:
+    """Per private coefficient of one block: its unit, and its row and column of A; the same for b."""
+
+    units: Integers
+    rows: Integers
+    columns: Integers
+    scalar_units: Integers
+    scalar_rows: Integers
+
+    @staticmethod
+    def of(affine: AffineMap, block: tuple[ThetaBlock, ...], matrix: LinearMap, scalar: LinearMap) -> _Reach:
+        unit = np.full(affine.theta_size, -1, dtype=np.int64)
+        for member in block:
+            unit[member.columns] = member.parameter.layout.units
+        in_a = matrix.select(unit[matrix.column] >= 0)
+        in_b = scalar.select(unit[scalar.column] >= 0)
+        m = max(affine.rows, 1)
+        return _Reach(unit[in_a.column], in_a.row % m, in_a.row // m, unit[in_b.column], in_b.row)
+
+    def most_rows_with_scalar(self) -> int:
+        """The largest number of rows of A and b together that one unit reaches."""
+        return _most(np.concatenate([self.units, self.scalar_units]), np.concatenate([self.rows, self.scalar_rows]))
+
+
 def _most(units: Integers, items: Integers) -> int:
     """The largest number of distinct ``items`` that one unit has."""
     if units.size == 0:
         return 0
+    if np.array_equal(units, items):
+        return 1
     ids, count = group_ids(units, items)
     owner = np.zeros(count, dtype=np.int64)
     owner[ids] = units

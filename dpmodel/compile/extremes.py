@@ -27,8 +27,16 @@ def group_ids(*keys: Integers) -> tuple[Integers, int]:
     combined = keys[0]
     for key in keys[1:]:
         combined = combined * (int(key.max()) + 1) + key
-    unique, ids = np.unique(combined, return_inverse=True)
-    return ids.astype(np.int64), int(unique.size)
+    steps = np.diff(combined)
+    if (steps >= 0).all():
+        ids = np.concatenate([[0], np.cumsum(steps > 0)])
+        return ids, int(ids[-1]) + 1
+    # Keys come in long sorted runs (rows within columns), which a merge sort uses and np.unique's sort does not.
+    order = np.argsort(combined, kind="stable")
+    fresh = np.diff(combined[order]) > 0
+    ids = np.empty(combined.size, dtype=np.int64)
+    ids[order] = np.concatenate([[0], np.cumsum(fresh)])
+    return ids, int(fresh.sum()) + 1
 
 
 def max_linear(

@@ -173,7 +173,9 @@ class PublicSet:
         return low, high
 
     def _maximise(self, objective: Floats, lower: Floats, upper: Floats) -> float:
-        program = self.program.with_(c=-objective, lower=lower, upper=upper)
+        # Without integrality the maximum is an upper bound, and one linear program away.
+        none = np.zeros(0, dtype=np.int64)
+        program = self.program.with_(c=-objective, lower=lower, upper=upper, boolean=none, integer=none)
         solution = solve_cone_program(program, solver=self.solver, options=self.options)
         if "infeasible" in solution.status and "unbounded" not in solution.status:
             self.__dict__["feasible"] = False
@@ -192,6 +194,7 @@ def single_variable_rows(form: StandardForm, *, lowering_only: bool) -> tuple[Fl
     """
     n, m = form.affine.variables, form.affine.rows
     lower, upper = np.full(n, -np.inf), np.full(n, np.inf)
+    lower[form.affine.boolean], upper[form.affine.boolean] = 0.0, 1.0
     used = np.zeros(m, dtype=bool)
     if m == 0:
         return lower, upper, used

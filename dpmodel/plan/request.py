@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import cvxpy as cp
@@ -75,15 +75,25 @@ def _points(problem: cp.Problem, model: PrivateLP, vertices: Any) -> Floats:
             remedy="a linear objective and linear constraints in the listed variables",
         )
     rows = []
+    if not isinstance(vertices, Iterable):
+        raise SpecificationError(f"vertices={type(vertices).__name__}", remedy="a list of points, or an array")
     for number, point in enumerate(vertices):
-        if isinstance(point, Mapping):
-            missing = [variable.name() for variable in variables if variable not in point]
-            if missing:
-                raise SpecificationError(f"vertices[{number}] has no value for {missing[0]}", remedy="all variables")
-            parts = [np.asarray(point[variable], dtype=float).ravel(order="F") for variable in variables]
-            rows.append(np.concatenate(parts))
-        else:
-            rows.append(np.asarray(point, dtype=float).ravel(order="F"))
+        try:
+            if isinstance(point, Mapping):
+                missing = [variable.name() for variable in variables if variable not in point]
+                if missing:
+                    what = f"vertices[{number}] has no value for {missing[0]}"
+                    raise SpecificationError(what, remedy="a value for every variable")
+                parts = [np.asarray(point[variable], dtype=float).ravel(order="F") for variable in variables]
+                rows.append(np.concatenate(parts))
+            else:
+                rows.append(np.asarray(point, dtype=float).ravel(order="F"))
+        except (TypeError, ValueError) as error:
+            if isinstance(error, SpecificationError):
+                raise
+            raise SpecificationError(
+                f"vertices[{number}] is not an array of numbers", remedy="points, or {variable: value}"
+            ) from None
     sizes = {row.size for row in rows}
     if sizes != {total}:
         raise SpecificationError(

@@ -70,7 +70,7 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def spread(values: Sequence[float], digits: int = 3) -> str:
-    """"median [first quartile, third quartile]"."""
+    """ "median [first quartile, third quartile]"."""
     middle, low, high = quartiles(values)
     return f"{short(middle, digits)} [{short(low, digits)}, {short(high, digits)}]"
 

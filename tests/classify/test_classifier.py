@@ -1,0 +1,389 @@
+"""Which cell of Table 1 a problem falls into, and how far one record moves that part: worked out by hand."""
+
+from __future__ import annotations
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import dpmodel as dpm
+from dpmodel.annotate import Records, vault
+from dpmodel.classify.impossibility import floor
+
+ROOT = np.sqrt
+P = np.array([[1.0, 2.0, 0.0], [0.0, 3.0, 1.0]])
+Q = np.array([[2.0, 0.0], [1.0, 1.0], [0.0, 4.0], [1.0, 0.0]])
+
+
+def cells_of(problem):
+    return problem.classify().cells
+
+
+def only_cell(problem):
+    (cell,) = cells_of(problem)
+    return cell
+
+
+# ------------------------------------------------------------------ the eight cells
+def private_objective(**declared):
+    c = dpm.Private(shape=3, name="theta", unit="entry", **declared)
+    x = cp.Variable(3, bounds=[0, 1])
+    return dpm.Problem(cp.Maximize(c @ x), [cp.sum(x) <= 2])
+
+
+def private_scalar(**declared):
+    b = dpm.Private(shape=3, name="theta", unit="entry", **declared)
+    x = cp.Variable(3)
+    return dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b])
+
+
+def private_row(**declared):
+    A = dpm.Private(shape=(4, 3), name="theta", unit="row", **declared)
+    x = cp.Variable(3, bounds=[0, 1])
+    return dpm.Problem(cp.Maximize(cp.sum(x)), [A @ x <= 1])
+
+
+def private_column(**declared):
+    A = dpm.Private(shape=(4, 3), name="theta", unit="column", **declared)
+    x = cp.Variable(3, bounds=[0, 1])
+    return dpm.Problem(cp.Maximize(cp.sum(x)), [A @ x <= 1])
+
+
+def private_single_row(**declared):
+    """The gadget of Theorem 38: one private constraint, a record owns one coefficient."""
+    a = dpm.Private(shape=3, name="theta", unit="entry", **declared)
+    x = cp.Variable(3, bounds=[0, 1])
+    return dpm.Problem(cp.Maximize(cp.sum(x)), [a @ x <= 1])
+
+
+@pytest.mark.parametrize(
+    ("build", "part", "level", "theorem", "solvable", "relaxed"),
+    [
+        (private_objective, "objective", "low", "Theorem 34", True, False),
+        (private_objective, "objective", "high", "Theorem 37", False, False),
+        (private_scalar, "scalar", "low", "Theorem 22", True, False),
+        (private_scalar, "scalar", "high", "Theorem 36", False, False),
+        (private_row, "row", "low", "Theorem 28", True, False),
+        (private_row, "row", "high", "Theorems 11, 12", True, True),
+        (private_column, "column", "low", "Theorem 32", True, False),
+        (private_column, "column", "high", "Theorem 38", False, False),
+        (private_single_row, "column", "high", "Theorem 38", False, False),
+    ],
+)
+def test_the_eight_cells(build, part, level, theorem, solvable, relaxed):
+    problem = build(**({"linf": 1} if level == "low" else {}))
+    cell = only_cell(problem)
+    assert (cell.part, cell.level) == (part, level)
+    assert cell.theorem == theorem
+    assert cell.solvable is solvable
+    assert cell.relaxed is relaxed
+    assert problem.is_dp() is problem.classify().solvable is solvable
+    assert cell.taxonomy.verdict == ("yes*" if relaxed else "yes" if solvable else "no")
+    assert cell.parameter == "theta"
+
+
+def test_an_aggregate_in_a_is_the_whole_matrix():
+    A = dpm.Private(shape=(4, 3), name="A", linf=0.5)
+    x = cp.Variable(3, bounds=[0, 1])
+    cell = only_cell(dpm.Problem(cp.Maximize(cp.sum(x)), [A @ x <= 1]))
+    assert (cell.part, cell.level, cell.solvable) == ("matrix", "low", True)
+
+
+def test_a_record_in_every_row_of_a_is_a_matrix_that_cannot_be_relaxed():
+    A = dpm.Private(shape=(2, 3), name="A", unit="row")
+    x = cp.Variable((3, 4), bounds=[0, 1])
+    problem = dpm.Problem(cp.Maximize(cp.sum(x)), [cp.sum(A @ x, axis=0) <= 1])
+    cell = only_cell(problem)
+    assert (cell.part, cell.level, cell.solvable, cell.theorem) == ("matrix", "high", False, "Theorem 38")
+
+
+# ------------------------------------------------------------------ exact change, by hand
+def change_of(problem, part=None):
+    cells = [cell for cell in cells_of(problem) if part is None or cell.part == part]
+    return cells[0].change
+
+
+def check(change, **expected):
+    for key, value in expected.items():
+        assert change[key] == pytest.approx(value, rel=1e-9), key
+
+
+def test_entry_unit():
+    check(change_of(private_scalar(linf=2)), l1=2, l2=2, linf=2)
+
+
+def test_reused_in_three_constraints():
+    b = dpm.Private(shape=3, name="b", unit="entry", linf=1)
+    x = cp.Variable(3)
+    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b, x >= b - 1, x <= 100 + b])
+    check(change_of(problem), l1=3, l2=ROOT(3), linf=1)
+
+
+def test_scaled():
+    b = dpm.Private(shape=3, name="b", unit="entry", linf=1)
+    x = cp.Variable(3)
+    check(change_of(dpm.Problem(cp.Minimize(cp.sum(x)), [x >= 7 * b, x >= -2 * b])), l1=9, l2=ROOT(53), linf=7)
+
+
+def test_summed():
+    b = dpm.Private(shape=(2, 3), name="b", linf=1)
+    x = cp.Variable(2)
+    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= cp.sum(b, axis=1)])
+    check(change_of(problem), l1=6, l2=ROOT(18), linf=3)
+
+
+def test_the_sum_of_one_entry_unit():
+    b = dpm.Private(shape=5, name="b", unit="entry", linf=1)
+    x = cp.Variable()
+    check(change_of(dpm.Problem(cp.Minimize(x), [x >= cp.sum(b)])), l1=1, l2=1, linf=1)
+
+
+def test_multiplied_on_both_sides():
+    # b = P theta Q with one entry of theta moving by 1: the largest outer product of a column of P and a row of Q.
+    theta = dpm.Private(shape=(3, 4), name="theta", unit="entry", linf=1)
+    x = cp.Variable((2, 2))
+    columns, rows = np.abs(P), np.abs(Q)
+    l1 = max(columns[:, i].sum() * rows[j].sum() for i in range(3) for j in range(4))
+    l2 = max(np.linalg.norm(columns[:, i]) * np.linalg.norm(rows[j]) for i in range(3) for j in range(4))
+    linf = max(columns[:, i].max() * rows[j].max() for i in range(3) for j in range(4))
+    assert (l1, linf) == (20, 12)
+    check(change_of(dpm.Problem(cp.Minimize(cp.sum(x)), [x >= P @ theta @ Q])), l1=l1, l2=l2, linf=linf)
+
+
+def test_transposed_and_sliced():
+    b = dpm.Private(shape=(2, 3), name="b", unit="column", linf=1)
+    x = cp.Variable((3, 2))
+    # A record owns a column of b (2 entries), each in x >= b.T; entry [1, 2] in one constraint more, doubled.
+    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b.T, x[0, 1] >= 2 * b[1, 2]])
+    check(change_of(problem), l1=4, l2=ROOT(1 + 1 + 4), linf=2)
+
+
+def test_a_slice_leaves_the_other_entries_out():
+    b = dpm.Private(shape=6, name="b", linf=1)
+    x = cp.Variable(2)
+    check(change_of(dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b[1:3]])), l1=2, l2=ROOT(2), linf=1)
+
+
+def test_one_norm_lands_in_two_rows():
+    b = dpm.Private(shape=4, name="b", unit="entry", linf=1)
+    A = np.arange(12.0).reshape(4, 3)
+    x = cp.Variable(3)
+    check(change_of(dpm.Problem(cp.Minimize(cp.norm1(A @ x - b)), [x <= 1])), l1=2, l2=ROOT(2), linf=1)
+
+
+def test_a_matrix_in_a_one_norm_lands_in_two_rows():
+    A = dpm.Private(shape=(4, 3), name="A", unit="row", linf=0.5)
+    x = cp.Variable(3, bounds=[-1, 1])
+    cell = only_cell(dpm.Problem(cp.Minimize(cp.norm1(A @ x - np.ones(4))), []))
+    assert cell.part == "matrix"
+    check(cell.change, l1=3, l2=ROOT(6) / 2, linf=0.5, row_l1=1.5)
+
+
+def test_change_of_c():
+    check(change_of(private_objective(linf=3)), l1=3, l2=3, linf=3)
+    c = dpm.Private(shape=3, name="c", l2=2)
+    x = cp.Variable(3, bounds=[0, 1])
+    check(change_of(dpm.Problem(cp.Minimize(4 * c @ x), [])), l2=8, linf=8, l1=8 * ROOT(3))
+
+
+def test_change_of_a_by_rows():
+    check(change_of(private_row(linf=0.5)), l1=1.5, l2=ROOT(3) / 2, linf=0.5, row_l1=1.5)
+    check(change_of(private_row(row_l1=0.75)), l1=0.75, linf=0.75, row_l1=0.75)
+    check(change_of(private_column(linf=0.5)), l1=2, l2=1, linf=0.5, row_l1=0.5)
+
+
+def test_bounds_become_change_by_the_neighbor_relation():
+    def build(neighbors):
+        records = Records(neighbors=neighbors)
+        b = dpm.Private(shape=3, name="b", unit="entry", bounds=[-2, 5], records=records)
+        x = cp.Variable(3)
+        return dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b])
+
+    check(change_of(build("replace-one")), l1=7, linf=7)
+    check(change_of(build("add-remove")), l1=5, linf=5)
+
+
+# ------------------------------------------------------------------ who moves together
+def test_a_record_of_one_row_and_its_right_hand_side_is_a_row():
+    people = Records("people")
+    A = dpm.Private(shape=(4, 3), name="A", unit="row", records=people)
+    b = dpm.Private(shape=4, name="b", unit="entry", records=people)
+    x = cp.Variable(3, bounds=[0, 1])
+    problem = dpm.Problem(cp.Maximize(cp.sum(x)), [A @ x <= b])
+    assert [(cell.parameter, cell.part, cell.level) for cell in cells_of(problem)] == [
+        ("A", "row", "high"),
+        ("b", "row", "high"),
+    ]
+    assert problem.is_dp()
+
+
+def test_of_other_people_the_right_hand_side_is_a_scalar():
+    A = dpm.Private(shape=(4, 3), name="A", unit="row", records=Records("one"))
+    b = dpm.Private(shape=4, name="b", unit="entry", records=Records("two"))
+    x = cp.Variable(3, bounds=[0, 1])
+    problem = dpm.Problem(cp.Maximize(cp.sum(x)), [A @ x <= b])
+    assert [(cell.parameter, cell.part, cell.level) for cell in cells_of(problem)] == [
+        ("A", "row", "high"),
+        ("b", "scalar", "high"),
+    ]
+    assert not problem.is_dp()
+
+
+def test_a_right_hand_side_of_another_row_is_no_row():
+    people = Records("people")
+    A = dpm.Private(shape=(4, 3), name="A", unit="row", records=people)
+    b = dpm.Private(shape=4, name="b", unit="entry", records=people)
+    x = cp.Variable(3, bounds=[0, 1])
+    problem = dpm.Problem(cp.Maximize(cp.sum(x)), [A @ x <= b[::-1]])
+    assert ("b", "scalar") in [(cell.parameter, cell.part) for cell in cells_of(problem)]
+    assert not problem.is_dp()
+
+
+def test_two_records_do_not_add_up():
+    def build(second):
+        one = dpm.Private(shape=3, name="one", l1=1, records=Records("one"))
+        two = dpm.Private(shape=3, name="two", l1=5, records=second or one.records)
+        x = cp.Variable(3)
+        return dpm.Problem(cp.Minimize(cp.sum(x)), [x >= one, x >= two])
+
+    apart = cells_of(build(Records("two")))
+    assert [cell.change["l1"] for cell in apart] == pytest.approx([1, 5])
+    together = cells_of(build(None))
+    assert [cell.change["l1"] for cell in together] == pytest.approx([6, 6])
+
+
+def test_one_parameter_in_several_parts_gives_several_cells():
+    theta = dpm.Private(shape=3, name="theta", unit="entry", linf=1)
+    x = cp.Variable(3, bounds=[0, 9])
+    problem = dpm.Problem(cp.Minimize(theta @ x), [2 * x >= theta, theta @ x <= 30])
+    found = {cell.part: cell for cell in cells_of(problem)}
+    assert set(found) == {"objective", "scalar", "row"}
+    assert {cell.parameter for cell in found.values()} == {"theta"}
+    for cell in found.values():
+        check(cell.change, l1=1, linf=1)
+
+
+def test_two_parameters_in_two_parts():
+    c = dpm.Private(shape=3, name="c", unit="entry", linf=1)
+    b = dpm.Private(shape=3, name="b", unit="entry")
+    x = cp.Variable(3, bounds=[0, 9])
+    problem = dpm.Problem(cp.Minimize(c @ x), [(x >= b).set_label("floor")])
+    assert [(cell.parameter, cell.part, cell.solvable) for cell in cells_of(problem)] == [
+        ("c", "objective", True),
+        ("b", "scalar", False),
+    ]
+    assert not problem.is_dp()
+    with pytest.raises(dpm.ImpossibilityError) as caught:
+        problem.plan(epsilon=1)
+    assert (caught.value.parameter, caught.value.constraint) == ("b", "floor")
+
+
+# ------------------------------------------------------------------ reasons in words
+def test_the_reason_names_constraint_unit_and_bound():
+    b = dpm.Private(shape=3, name="demand", unit="entry", linf=2.5)
+    x = cp.Variable(3)
+    cell = only_cell(dpm.Problem(cp.Minimize(cp.sum(x)), [(x >= b).set_label("meet demand")]))
+    for words in ("demand", "meet demand", "right-hand sides b", "owns one entry", "2.5"):
+        assert words in cell.reason
+    assert cell.where == ("meet demand",)
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (private_objective, "the objective"),
+        (private_row, "one row of A"),
+        (private_column, "one column of A"),
+        (private_single_row, "the only private row of A"),
+    ],
+)
+def test_the_reason_says_what_is_reached(build, words):
+    assert words in only_cell(build()).reason
+    assert "no bound is declared" in only_cell(build()).reason
+
+
+def test_classification_prints_every_cell():
+    text = str(private_row(linf=1).classify())
+    for words in ("theta", "row, low", "Theorem 28", "row_l1 3"):
+        assert words in text
+    assert private_row(linf=1).classify()._repr_html_().startswith("<div")
+
+
+# ------------------------------------------------------------------ impossible, before anything is spent
+IMPOSSIBLE = [
+    (private_scalar, "Theorem 36", "scalar"),
+    (private_objective, "Theorem 37", "objective"),
+    (private_column, "Theorem 38", "column"),
+]
+
+
+@pytest.mark.parametrize(("build", "theorem", "part"), IMPOSSIBLE)
+@pytest.mark.parametrize("call", ["plan", "solve"])
+def test_impossible_cells_raise_their_theorem(build, theorem, part, call, monkeypatch):
+    problem, budget = build(), dpm.Budget(10, 0.5)
+    (parameter,) = problem.parameters()
+    parameter.value = np.full(parameter.shape, 7321.4375)
+    monkeypatch.setattr(vault, "unseal", lambda parameter: pytest.fail("private data was read"))
+    with pytest.raises(dpm.ImpossibilityError) as caught:
+        if call == "plan":
+            problem.plan(epsilon=0.5, delta=1e-6, beta=0.1)
+        else:
+            problem.solve(epsilon=0.5, delta=1e-6, beta=0.1, budget=budget, rng=0)
+    error = caught.value
+    assert error.theorem == theorem
+    assert error.parameter == "theta"
+    assert error.floor == floor(part, 0.5, 1e-6, 0.1).value > 0
+    assert error.remedies
+    assert all(remedy in str(error) for remedy in error.remedies)
+    assert "7321" not in str(error)
+    assert budget.history == ()
+    assert problem.release is None
+
+
+def test_forcing_a_mechanism_does_not_get_around_the_theorem():
+    with pytest.raises(dpm.ImpossibilityError):
+        private_scalar().plan(epsilon=1, mechanism="laplace-once")
+
+
+def test_the_remedy_works():
+    assert not private_scalar().is_dp()
+    assert private_scalar(linf=1).is_dp()
+    assert private_scalar(bounds=[0, 10]).is_dp()
+
+
+# ------------------------------------------------------------------ bounded changes carry the floor, scaled
+@pytest.mark.parametrize("build", [private_scalar, private_objective])
+@pytest.mark.parametrize("bound", [1, 2.5, 1000])
+def test_a_bounded_change_is_low_and_carries_the_scaled_floor(build, bound):
+    problem = build(linf=bound)
+    cell = only_cell(problem)
+    assert cell.level == "low"
+    unit = floor(cell.part, 0.5, 1e-6, 0.05).value
+    assert cell.floor(0.5, 1e-6, 0.05).value == pytest.approx(bound * unit)
+    (line,) = problem.plan(epsilon=0.5, delta=1e-6).floors
+    assert "theta" in line
+    assert f": {bound * unit:.4g} (" in line
+    assert line in str(problem.plan(epsilon=0.5, delta=1e-6)).replace("\n", " ")
+
+
+def test_aggregates_carry_no_floor():
+    b = dpm.Private(shape=3, name="b", l1=1)
+    x = cp.Variable(3)
+    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b])
+    assert only_cell(problem).floor(1, 0, 0.05) is None
+    assert problem.plan(epsilon=1).floors == ()
+
+
+def test_the_forecast_is_never_below_the_floor():
+    for bound in (1, 10):
+        problem = private_scalar(linf=bound)
+        least = only_cell(problem).floor(1, 1e-6, 0.05).value
+        plan = problem.plan(epsilon=1, delta=1e-6)
+        assert all(c.forecast.alpha >= least for c in plan.candidates if c.eligible)
+
+
+def test_an_unused_private_parameter_is_in_no_cell():
+    b = dpm.Private(shape=3, name="b", unit="entry", linf=1)
+    x = cp.Variable(3)
+    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= 0 * b])
+    assert cells_of(problem) == () or all(cell.change["l1"] == 0 for cell in cells_of(problem))

@@ -1,0 +1,300 @@
+"""The planner: candidates, choice by forecast, forcing, several parts, and words; public facts only."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import dpmodel as dpm
+from dpmodel.mechanisms.mechanism import Forecast, Mechanism, Request, Verdict
+from dpmodel.plan import PORTFOLIO, Candidate, by_name, planner, select_mechanism
+
+
+def forecast(alpha, **others):
+    settings = {"statement": "", "epsilon": 1, "delta": 0, "beta": 0.05, "violation_alpha": alpha}
+    return Forecast(**(settings | others))
+
+
+def candidate(name, alpha, eligible=True, **others):
+    return Candidate(name, "", eligible, "", forecast(alpha, **others) if eligible else None)
+
+
+def scalar_problem(**declared):
+    b = dpm.Private(shape=6, name="b", **(declared or {"unit": "entry", "linf": 1}))
+    x = cp.Variable(6, nonneg=True, name="x")
+    return dpm.Problem(cp.Minimize(cp.sum(x)), [(x >= b).set_label("need"), cp.sum(x) <= 100])
+
+
+def aggregate_problem(size):
+    """One record moves every entry: the 2-norm of its change is far below the 1-norm."""
+    b = dpm.Private(shape=size, name="b", linf=1)
+    x = cp.Variable(size, name="x")
+    return dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b])
+
+
+def simplex_problem():
+    c = dpm.Private(shape=6, name="c", unit="entry", linf=1)
+    x = cp.Variable(6, nonneg=True, name="x")
+    return dpm.Problem(cp.Minimize(c @ x), [cp.sum(x) == 1])
+
+
+def box_problem():
+    c = dpm.Private(shape=6, name="c", unit="entry", linf=1)
+    x = cp.Variable(6, bounds=[0, 1], name="x")
+    return dpm.Problem(cp.Minimize(c @ x), [cp.sum(x) >= 1])
+
+
+# ------------------------------------------------------------------ the registry
+def test_names_are_unique_and_found():
+    names = [mechanism.name for mechanism in PORTFOLIO]
+    assert len(set(names)) == len(names)
+    for mechanism in PORTFOLIO:
+        assert by_name(mechanism.name) is mechanism
+        assert isinstance(mechanism, Mechanism)
+        assert mechanism.source
+
+
+def test_unknown_names_list_the_known():
+    with pytest.raises(dpm.SpecificationError, match="no such mechanism") as caught:
+        by_name("laplace")
+    assert all(repr(mechanism.name) in caught.value.remedy for mechanism in PORTFOLIO)
+
+
+# ------------------------------------------------------------------ the choice
+def test_least_forecast_wins():
+    assert select_mechanism([candidate("a", 3), candidate("b", 1), candidate("c", 2)]).mechanism == "b"
+
+
+def test_the_ineligible_never_win():
+    assert select_mechanism([candidate("a", 0, eligible=False), candidate("b", 9)]).mechanism == "b"
+    assert select_mechanism([candidate("a", 0, eligible=False)]) is None
+    assert select_mechanism([]) is None
+
+
+def test_the_first_wins_among_equals():
+    assert select_mechanism([candidate("a", 2), candidate("b", 2)]).mechanism == "a"
+
+
+def test_infinite_forecasts_are_compared_by_their_noise():
+    large = candidate("large", math.inf, noise={"objective": {"largest_noise": 5.0}})
+    small = candidate("small", math.inf, noise={"objective": {"largest_noise": 2.0}})
+    unknown = candidate("unknown", math.inf)
+    assert select_mechanism([large, small, unknown]).mechanism == "small"
+    assert select_mechanism([unknown, large]).mechanism == "large"
+    assert select_mechanism([small, candidate("finite", 1e9)]).mechanism == "finite"
+
+
+def test_alpha_is_the_larger_known_part():
+    assert forecast(2.0, objective_alpha=3.0).alpha == 3.0
+    assert forecast(2.0).alpha == 2.0
+    assert forecast(math.nan).alpha == 0.0
+
+
+@pytest.mark.parametrize(
+    ("build", "options", "winner"),
+    [
+        (simplex_problem, {}, "vertex-exponential"),
+        (simplex_problem, {"delta": 1e-6}, "vertex-exponential"),
+        (box_problem, {}, "laplace-once"),
+        (scalar_problem, {}, "laplace-once"),
+        (scalar_problem, {"delta": 1e-6}, "laplace-once"),
+        (lambda: aggregate_problem(400), {"delta": 1e-6}, "gaussian-once"),
+        (lambda: aggregate_problem(400), {}, "laplace-once"),
+        (
+            lambda: scalar_problem(unit="entry", linf=1, bounds=[0, 5]),
+            {"delta": 1e-6, "feasibility": "strict"},
+            "strict-truncated-laplace",
+        ),
+    ],
+)
+def test_the_decision_table(build, options, winner):
+    plan = build().plan(epsilon=10, **options)
+    assert plan.chosen.mechanism == winner
+    assert plan.chosen.forecast.alpha == min(c.forecast.alpha for c in plan.candidates if c.eligible)
+    assert not plan.forced
+
+
+def test_more_budget_never_forecasts_more_error():
+    for problem in (scalar_problem(), box_problem(), simplex_problem()):
+        alphas = [problem.plan(epsilon=e, delta=1e-6).chosen.forecast.alpha for e in (0.1, 1, 10)]
+        assert alphas == sorted(alphas, reverse=True)
+        assert alphas[0] > alphas[-1]
+
+
+def test_a_smaller_beta_forecasts_a_larger_bound():
+    one, two = (scalar_problem().plan(1, 0, beta=beta).chosen.forecast for beta in (0.1, 0.001))
+    assert one.alpha < two.alpha
+    assert (one.beta, two.beta) == (0.1, 0.001)
+
+
+def test_laplace_on_b_by_hand():
+    # Six draws of scale 1, each below ln(6 / beta); rows give way by that and are violated by twice it.
+    plan = scalar_problem().plan(epsilon=1, beta=0.05, mechanism="laplace-once")
+    assert plan.chosen.forecast.alpha == pytest.approx(2 * math.log(6 / 0.05), rel=0.01)
+
+
+# ------------------------------------------------------------------ forcing
+@pytest.mark.parametrize("name", ["laplace-once", "gaussian-once"])
+def test_forcing(name):
+    plan = scalar_problem().plan(epsilon=1, delta=1e-6, mechanism=name)
+    assert plan.chosen.mechanism == name
+    assert plan.forced
+    assert len(plan.candidates) == len(PORTFOLIO)
+
+
+def test_theorem_34_can_be_forced():
+    plan = box_problem().plan(epsilon=1, delta=1e-6, mechanism="theorem-34")
+    assert plan.chosen.forecast.alpha > 5 * select_mechanism(plan.candidates).forecast.alpha
+
+
+@pytest.mark.parametrize("mechanism", [m.name for m in PORTFOLIO])
+def test_forcing_an_ineligible_one_says_why_and_what_would_do(mechanism):
+    problem = scalar_problem()
+    known = {c.mechanism: c for c in problem.plan(epsilon=1).candidates}
+    if known[mechanism].eligible:
+        return
+    with pytest.raises(dpm.UnsupportedModelError) as caught:
+        problem.plan(epsilon=1, mechanism=mechanism)
+    assert known[mechanism].reason in str(caught.value)
+    assert "'laplace-once'" in caught.value.remedy
+
+
+# ------------------------------------------------------------------ adding an algorithm
+@dataclasses.dataclass(frozen=True)
+class Perfect:
+    name: str = "perfect"
+    source: str = "a dream"
+
+    def eligible(self, model, request):
+        return Verdict(True)
+
+    def forecast(self, model, request):
+        return forecast(1e-9, statement="no error")
+
+    def run(self, model, request, noise, progress=None):
+        raise NotImplementedError
+
+
+def test_a_line_in_the_registry_is_all_it_takes(monkeypatch):
+    monkeypatch.setattr(planner, "PORTFOLIO", (*PORTFOLIO, Perfect()))
+    plan = scalar_problem().plan(epsilon=1)
+    assert plan.chosen.mechanism == "perfect"
+    assert "no error" in str(plan)
+
+
+# ------------------------------------------------------------------ several parts
+def two_parts(apart):
+    one, two = (dpm.Records("one"), dpm.Records("two")) if apart else (dpm.Records("all"),) * 2
+    c = dpm.Private(shape=3, name="c", unit="entry", linf=1, records=one)
+    b = dpm.Private(shape=3, name="b", unit="entry", linf=1, records=two)
+    x = cp.Variable(3, bounds=[0, 50])
+    return dpm.Problem(cp.Minimize(c @ x), [x >= b])
+
+
+@pytest.mark.parametrize("mechanism", ["laplace-once", "gaussian-once"])
+def test_the_split_of_the_budget_is_in_the_plan(mechanism):
+    together = two_parts(apart=False).plan(epsilon=1, delta=1e-6, mechanism=mechanism)
+    noise = together.chosen.forecast.noise
+    assert set(noise) == {"objective", "scalar"}
+    shares = [part["share"] for part in noise.values()]
+    power = 1 if mechanism == "laplace-once" else 2
+    assert sum(share**power for share in shares) == pytest.approx(1)
+    assert "split of the budget" in str(together)
+    apart = two_parts(apart=True).plan(epsilon=1, delta=1e-6, mechanism=mechanism).chosen.forecast
+    assert [part["share"] for part in apart.noise.values()] == pytest.approx([1, 1])
+    assert apart.alpha < together.chosen.forecast.alpha
+
+
+def test_one_part_has_no_split():
+    assert "split" not in str(scalar_problem().plan(epsilon=1))
+
+
+# ------------------------------------------------------------------ words and data
+def test_every_reason_and_statement_is_printed():
+    plan = scalar_problem().plan(epsilon=1, delta=1e-6)
+    text = " ".join(str(plan).split())
+    for each in plan.candidates:
+        assert each.mechanism in text
+    assert text.count("->") == 1
+    assert plan._repr_html_().count("<tr>") == len(plan.candidates) + 1
+
+
+def test_plans_are_plain_data():
+    for problem in (scalar_problem(), simplex_problem(), two_parts(True)):
+        data = problem.plan(epsilon=1, delta=1e-6).to_dict()
+        assert json.loads(json.dumps(data))["chosen"] == data["chosen"]
+        assert {c["mechanism"] for c in data["candidates"]} == {m.name for m in PORTFOLIO}
+
+
+def test_plans_are_frozen():
+    plan = scalar_problem().plan(epsilon=1)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        plan.chosen = plan.candidates[-1]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        plan.chosen.eligible = False
+
+
+def test_planning_twice_gives_the_same_and_solves_nothing_again(monkeypatch):
+    problem = box_problem()
+    first = problem.plan(epsilon=1, delta=1e-6).to_dict()
+    from dpmodel.compile import public_set
+
+    monkeypatch.setattr(public_set, "solve_cone_program", lambda *a, **k: pytest.fail("solved again"))
+    assert problem.plan(epsilon=1, delta=1e-6).to_dict() == first
+
+
+def test_plan_follows_public_parameters():
+    cap = cp.Parameter(name="cap")
+    c = dpm.Private(shape=3, name="c", unit="entry", linf=1)
+    x = cp.Variable(3, nonneg=True)
+    problem = dpm.Problem(cp.Minimize(c @ x), [cp.sum(x) <= cap, x <= 1e3])
+    alphas = []
+    for size in (1.0, 10.0):
+        cap.value = size
+        alphas.append(problem.plan(epsilon=1, mechanism="laplace-once").chosen.forecast.alpha)
+    assert alphas[1] == pytest.approx(10 * alphas[0], rel=1e-3)
+
+
+# ------------------------------------------------------------------ requests
+def test_a_request_is_normalised():
+    request = scalar_problem().plan(epsilon=np.float32(1), delta=0, beta=np.float64(0.1)).request
+    assert isinstance(request, Request)
+    assert type(request.epsilon) is float
+    assert type(request.beta) is float
+    assert request.vertices is None
+
+
+def test_vertices_by_variable_and_as_array_agree():
+    problem = simplex_problem()
+    (x,) = problem.variables()
+    points = np.eye(6)[:3]
+    for given in (points, points.tolist(), [{x: point} for point in points]):
+        request = problem.plan(epsilon=1, vertices=given, mechanism="vertex-exponential").request
+        assert np.array_equal(request.vertices, points)
+
+
+def test_vertices_of_matrix_variables_are_read_by_columns():
+    c = dpm.Private(shape=(2, 2), name="c", unit="entry", linf=1)
+    x, y = cp.Variable((2, 2), nonneg=True), cp.Variable(nonneg=True)
+    problem = dpm.Problem(cp.Minimize(cp.sum(cp.multiply(c, x)) + y), [cp.sum(x) + y <= 100])
+    matrix = np.array([[1.0, 2.0], [3.0, 4.0]])
+    point = {x: matrix, y: 5.0}
+    request = problem.plan(epsilon=1, vertices=[point, point], mechanism="vertex-exponential").request
+    assert sorted(request.vertices[0]) == [1, 2, 3, 4, 5]
+    problem.parameters()[0].value = np.zeros((2, 2))
+    problem.solve(epsilon=1, vertices=[point, point], mechanism="vertex-exponential", rng=0)
+    assert np.array_equal(x.value, matrix)
+    assert y.value == 5
+
+
+def test_points_need_every_variable_of_the_standard_form():
+    c = dpm.Private(shape=2, name="c", unit="entry", linf=1)
+    x = cp.Variable(2)
+    problem = dpm.Problem(cp.Minimize(c @ x), [cp.norm1(x) <= 1])
+    with pytest.raises(dpm.SpecificationError, match="auxiliary variables"):
+        problem.plan(epsilon=1, vertices=np.eye(2))

@@ -1,0 +1,111 @@
+"""``problem.explain()``: the model's analyser in words and as data, from public facts and the release alone."""
+
+from __future__ import annotations
+
+import json
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import dpmodel as dpm
+
+SECRET = np.array([7321.4375, 5128.8125])
+
+
+def problem_with(value=SECRET, **declared):
+    b = dpm.Private(value, shape=2, name="demand", **(declared or {"unit": "entry", "linf": 1.5}))
+    x = cp.Variable(2, nonneg=True, name="x")
+    rows = [(x >= b).set_label("need"), (x >= b / 2).set_label("half"), cp.norm(x) <= 1e5]
+    return dpm.Problem(cp.Minimize(cp.sum(x)), rows)
+
+
+def test_the_size_of_the_standard_form():
+    # x and the epigraph of the norm; x >= 0, need, half, norm <= 1e5; the cone of the norm.
+    assert "3 variables, 7 nonneg, 3 soc rows" in problem_with().explain().size
+
+
+def test_parameters_are_described_without_values():
+    (row,) = problem_with().explain().parameters
+    assert row["name"] == "demand"
+    assert row["shape"] == "(2,)"
+    assert "replace-one" in row["a record"]
+    assert row["a record"].endswith("owns: entry")
+    assert (row["l1"], row["l2"], row["linf"]) == ("1.5", "1.5", "1.5")
+    assert row["value"] == "sealed"
+    (row,) = problem_with(None).explain().parameters
+    assert row["value"] == "none yet"
+
+
+def test_what_one_record_does_to_the_standard_form():
+    (row,) = problem_with().explain().changes
+    assert row == {"part": "b", "l1": "2.25", "l2": "1.677", "linf": "1.5", "bounds are": "attained"}
+
+
+def test_parts_that_nothing_private_reaches_are_left_out():
+    c = dpm.Private(shape=2, name="c", unit="entry", linf=1)
+    x = cp.Variable(2, bounds=[0, 1])
+    changes = dpm.Problem(cp.Minimize(c @ x + cp.sum(c)), []).explain().changes
+    assert [row["part"] for row in changes] == ["c", "constant term"]
+
+
+def test_a_solvable_problem_needs_no_advice():
+    assert problem_with().explain().advice == ()
+
+
+def test_an_impossible_problem_gets_remedies():
+    explanation = problem_with(unit="entry").explain()
+    assert not explanation.classification.solvable
+    assert explanation.advice
+    assert any("linf=1" in line for line in explanation.advice)
+    assert all(line.startswith("demand: ") for line in explanation.advice)
+    assert "advice: demand" in str(explanation)
+    assert len(set(explanation.advice)) == len(explanation.advice)
+
+
+@pytest.mark.parametrize("value", [SECRET, None])
+def test_explaining_spends_and_shows_nothing(value):
+    explanation = problem_with(value).explain()
+    text = str(explanation) + explanation._repr_html_() + json.dumps(explanation.to_dict())
+    assert "7321" not in text
+    assert "5128" not in text
+
+
+def test_the_release_is_told_once_it_is_there():
+    problem = problem_with()
+    assert problem.explain().release == "Not solved yet."
+    problem.solve(epsilon=1, rng=0)
+    assert problem.explain().release == str(problem.release)
+
+
+def test_every_table_is_in_text_and_html():
+    explanation = problem_with().explain()
+    for words in ("Private parameters", "What one record does to the standard form", "Classification", "need"):
+        assert words in str(explanation)
+        assert words in explanation._repr_html_()
+
+
+def test_to_dict_is_plain():
+    data = json.loads(json.dumps(problem_with().explain().to_dict()))
+    assert set(data) == {"size", "parameters", "changes", "classification", "advice", "release"}
+    assert data["classification"]["cells"][0]["parameter"] == "demand"
+
+
+def test_a_problem_without_private_data():
+    x = cp.Variable(2, name="x")
+    explanation = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= 1]).explain()
+    assert explanation.parameters == explanation.changes == ()
+    assert "Nothing is private" in str(explanation)
+
+
+def test_a_problem_without_rows():
+    x = cp.Variable(2, name="x")
+    assert "no rows" in dpm.Problem(cp.Minimize(cp.sum(x))).explain().size
+
+
+def test_labels_are_escaped():
+    b = dpm.Private(SECRET, name="<b>", unit="entry", linf=1)
+    x = cp.Variable(2)
+    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [(x >= b).set_label("<script>")])
+    assert "<script>" not in problem.explain()._repr_html_()
+    assert "<b>" not in problem.explain()._repr_html_()
