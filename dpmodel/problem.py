@@ -17,7 +17,7 @@ from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import Classification, classify, record_words
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.cone_program import SolverFailure, probe_solver, solve_cone_program
-from dpmodel.compile.cvxpy_bridge import Lowered, forget_solution, lower
+from dpmodel.compile.cvxpy_bridge import Lowered, forget_cached_forms, forget_solution, lower
 from dpmodel.compile.footprint import Footprint, footprint
 from dpmodel.compile.public_set import PublicSet, base_program
 from dpmodel.compile.refusals import where_used
@@ -327,6 +327,12 @@ class Problem(cp.Problem):  # type: ignore[misc]
 
     def get_data(self) -> list[Any]:
         return []
+
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Problem:
+        new: Problem = super().__deepcopy__(memo)
+        self.__dict__.pop("__deepcopy__", None)
+        forget_cached_forms(new)
+        return new
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)

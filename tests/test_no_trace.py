@@ -483,7 +483,6 @@ def test_a_deep_copy_of_a_solved_problem_keeps_the_release_and_the_protection():
     assert_no_trace([twin, *twin.constraints, *twin.variables()], [SECRETS])
 
 
-@pytest.mark.xfail(reason="CVXPY deep-copies cached canonical forms, which hold the ids of the first problem")
 def test_a_deep_copy_of_a_solved_problem_can_be_solved():
     problem = scalar(SECRETS)
     value = solve(problem, "laplace-once", {})

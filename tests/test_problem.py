@@ -136,7 +136,6 @@ def test_huge_epsilon_gives_cvxpys_duals(write):
             assert np.ravel(mine.dual_value) == pytest.approx(np.ravel(theirs.dual_value), abs=_TOLERANCE)
 
 
-@pytest.mark.xfail(reason="Lowered.write_back gives multipliers of scalar constraints shape (1,) and not ()")
 @pytest.mark.parametrize("write", [lp_objective_private, second_order], ids=lambda m: m.__name__)
 def test_duals_have_cvxpys_shapes(write):
     private, plain = dpm.Problem(*write(dpm.Private)), cp.Problem(*write(_plain))

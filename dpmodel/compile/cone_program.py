@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -68,8 +68,14 @@ class ConeSolution:
 
 @dataclass
 class _Rows:
+    """The CVXPY constraints, and for each how its multipliers map to rows."""
+
     constraints: list[Any] = field(default_factory=list)
-    duals: list[Any] = field(default_factory=list)
+    duals: list[tuple[Any, Any, str]] = field(default_factory=list)
+
+    def add(self, constraint: Any, index: Any, how: str) -> None:
+        self.constraints.append(constraint)
+        self.duals.append((constraint, index, how))
 
 
 def solve_cone_program(
@@ -108,12 +114,10 @@ def solve_cone_program(
         bounds = [program.lower, program.upper]
     x = cp.Variable(n, bounds=bounds, **integrality)
     slack = cp.Variable(nonneg=True) if direction is not None else None
-    body = program.A @ x if program.A.shape[0] else None
     rows = _Rows()
-    if body is not None:
-        if absolute is not None:
-            body = body + _absolute(program, absolute["weights"], x, rows)
-        _add_rows(program, body, slack, direction, rows)
+    if program.A.shape[0]:
+        left = _left_side(program, x, absolute, rows)
+        _add_rows(program, left, slack, direction, rows)
     if slack is not None and slack_limit is not None:
         rows.constraints.append(slack <= slack_limit)
     objective = slack if minimise_slack and slack is not None else program.c @ x + program.d
@@ -129,7 +133,7 @@ def solve_cone_program(
         raise SolverFailure(
             f"solver {solver or 'chosen by CVXPY'} failed",
             why=str(error).split("\n")[0][:200],
-            remedy="another solver, e.g. solver='CLARABEL'",
+            remedy=f"another solver, e.g. solver={'SCS' if solver == cp.CLARABEL else 'CLARABEL'!r}",
         ) from None
     seconds = time.perf_counter() - started
     status = str(problem.status)
@@ -178,72 +182,84 @@ def probe_solver(affine: AffineMap, solver: str | None, options: Mapping[str, An
         ) from None
 
 
-def _absolute(program: ConeProgram, weights: Any, x: Any, rows: _Rows) -> Any:
-    """``weights @ |x|``: linear where bounds fix the sign, else through a variable above x and -x."""
+# Numbers of rows -> the expression of their left sides.
+Left = Callable[[Integers], Any]
+
+
+def _left_side(program: ConeProgram, x: Any, absolute: Mapping[str, Any] | None, rows: _Rows) -> Left:
+    """Rows of ``A x`` (plus ``weights |x|``) as expressions. Rows are cut from the matrix, not from an expression:
+    CVXPY compiles that much faster.
+
+    ``|x|`` is linear where bounds fix the sign; elsewhere it is a variable above x and -x.
+    """
+    A = sp.csr_array(program.A)
+    if absolute is None:
+        return lambda index: A[index] @ x
+    weights = sp.csc_array(absolute["weights"])
     columns = np.unique(sp.coo_array(weights).coords[1])
     sign = np.where(program.lower >= 0, 1.0, np.where(program.upper <= 0, -1.0, 0.0))
-    total = (sp.csr_array(weights) @ sp.diags_array(sign)) @ x
+    total = sp.csr_array(A + weights @ sp.diags_array(sign))
     free = columns[sign[columns] == 0]
-    if free.size:
-        magnitude = cp.Variable(free.size)
-        rows.constraints += [magnitude >= x[free], magnitude >= -x[free]]
-        total = total + sp.csc_array(weights)[:, free] @ magnitude
-    return total
+    if not free.size:
+        return lambda index: total[index] @ x
+    magnitude = cp.Variable(free.size)
+    rows.constraints += [magnitude >= x[free], magnitude >= -x[free]]
+    on_free = sp.csr_array(weights[:, free])
+    return lambda index: total[index] @ x + on_free[index] @ magnitude
 
 
-def _add_rows(program: ConeProgram, body: Any, slack: Any, direction: Floats | None, rows: _Rows) -> None:
-    """One constraint per cone block (three for zero-cone blocks with bands)."""
-    for block in program.cones:
-        index = np.arange(block.start, block.start + block.size)
-        if block.kind in ("zero", "nonneg"):
-            index = index[program.keep[index]]
-            if index.size == 0:
-                continue
-        elif not program.keep[index].all():
+def _add_rows(program: ConeProgram, left: Left, slack: Any, direction: Floats | None, rows: _Rows) -> None:
+    """One constraint for all linear inequalities, at most two for equalities, one per block of other cones."""
+    index_of = {block: np.arange(block.start, block.start + block.size) for block in program.cones}
+    for kind in ("zero", "nonneg"):
+        parts = [index[program.keep[index]] for block, index in index_of.items() if block.kind == kind]
+        index = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+        if index.size == 0:
             continue
-        gap = program.b[index] - body[index]
-        if slack is not None and direction is not None and block.kind != "zero":
+        if kind == "zero":
+            _zero_rows(program, index, left, slack, direction, rows)
+        else:
+            right: Any = program.b[index]
+            if slack is not None and direction is not None:
+                right = right + slack * direction[index]
+            rows.add(left(index) <= right, index, "plain")
+    for block, index in index_of.items():
+        if block.kind in ("zero", "nonneg") or not program.keep[index].all():
+            continue
+        gap = program.b[index] - left(index)
+        if slack is not None and direction is not None:
             gap = gap + slack * direction[index]
-        if block.kind == "zero":
-            _zero_rows(program, index, body, slack, direction, rows)
-        elif block.kind == "nonneg":
-            rows.constraints.append(gap >= 0)
-            rows.duals.append((rows.constraints[-1], index, "plain"))
-        elif block.kind == "soc":
+        if block.kind == "soc":
             _second_order(block, gap, index, rows)
         elif block.kind == "psd":
             offset = 0
             for size in block.sizes:
                 side = math.isqrt(size)
                 square = cp.reshape(gap[offset : offset + size], (side, side), order="F")
-                rows.constraints.append((square + square.T) / 2 >> 0)
-                rows.duals.append((rows.constraints[-1], index[offset : offset + size], "psd"))
+                rows.add((square + square.T) / 2 >> 0, index[offset : offset + size], "psd")
                 offset += size
         elif block.kind == "exp":
-            rows.constraints.append(cp.ExpCone(gap[0::3], gap[1::3], gap[2::3]))
-            rows.duals.append((rows.constraints[-1], index, "triples"))
+            rows.add(cp.ExpCone(gap[0::3], gap[1::3], gap[2::3]), index, "triples")
         else:
-            rows.constraints.append(cp.PowCone3D(gap[0::3], gap[1::3], gap[2::3], np.array(block.alphas)))
-            rows.duals.append((rows.constraints[-1], index, "triples"))
+            rows.add(cp.PowCone3D(gap[0::3], gap[1::3], gap[2::3], np.array(block.alphas)), index, "triples")
 
 
 def _zero_rows(
-    program: ConeProgram, index: Integers, body: Any, slack: Any, direction: Floats | None, rows: _Rows
+    program: ConeProgram, index: Integers, left: Left, slack: Any, direction: Floats | None, rows: _Rows
 ) -> None:
+    """Equalities; those with a band get a variable inside it, which solvers handle better than two inequalities."""
     grows = direction[index] > 0 if direction is not None else np.zeros(index.size, dtype=bool)
-    banded = (program.band[index] > 0) | grows
-    hard, soft = index[~banded], index[banded]
+    hard = index[(program.band[index] == 0) & ~grows]
+    soft, growing = index[(program.band[index] > 0) & ~grows], index[grows]
     if hard.size:
-        rows.constraints.append(body[hard] == program.b[hard])
-        rows.duals.append((rows.constraints[-1], hard, "plain"))
+        rows.add(left(hard) == program.b[hard], hard, "plain")
     if soft.size:
-        width: Any = program.band[soft]
-        if slack is not None and direction is not None:
-            width = width + slack * direction[soft]
-        rows.constraints.append(body[soft] - program.b[soft] <= width)
-        rows.duals.append((rows.constraints[-1], soft, "plain"))
-        rows.constraints.append(program.b[soft] - body[soft] <= width)
-        rows.duals.append((rows.constraints[-1], soft, "minus"))
+        miss = cp.Variable(soft.size, bounds=[-program.band[soft], program.band[soft]])
+        rows.add(left(soft) - miss == program.b[soft], soft, "plain")
+    if growing.size and slack is not None and direction is not None:
+        width = program.band[growing] + slack * direction[growing]
+        rows.add(left(growing) - program.b[growing] <= width, growing, "plain")
+        rows.add(program.b[growing] - left(growing) <= width, growing, "minus")
 
 
 def _second_order(block: ConeBlock, gap: Any, index: Integers, rows: _Rows) -> None:
@@ -253,13 +269,11 @@ def _second_order(block: ConeBlock, gap: Any, index: Integers, rows: _Rows) -> N
     for size in np.unique(sizes):
         heads = starts[sizes == size]
         if size == 1:
-            rows.constraints.append(gap[heads] >= 0)
-            rows.duals.append((rows.constraints[-1], index[heads], "plain"))
+            rows.add(gap[heads] >= 0, index[heads], "plain")
             continue
         body = heads[:, None] + np.arange(1, size)
         tails = cp.reshape(gap[body.ravel()], (heads.size, int(size) - 1), order="C")
-        rows.constraints.append(cp.SOC(gap[heads], tails, axis=1))
-        rows.duals.append((rows.constraints[-1], np.c_[index[heads], index[body]], "soc"))
+        rows.add(cp.SOC(gap[heads], tails, axis=1), np.c_[index[heads], index[body]], "soc")
 
 
 def _collect_duals(rows: _Rows, m: int) -> Floats | None:

@@ -56,11 +56,15 @@ class Lowered:
         parameters; those read None, so ``value`` is set to what was released, or None.
         """
         if x is None:
-            code = settings.INFEASIBLE if "infeasible" in status else settings.UNBOUNDED
-            problem.unpack(Solution(code, None, {}, {}, {}))
-            problem._value = value
+            # Neither infeasible nor unbounded: a solver that stopped early. There is nothing to unpack then.
+            known = status in settings.INF_OR_UNB
+            problem.unpack(Solution(status if known else settings.INFEASIBLE_OR_UNBOUNDED, None, {}, {}, {}))
+            problem._value, problem._status = value, status
             return
-        duals = {} if dual is None else {b.constraint_id: dual[b.rows] for b in self.affine.cones}
+        # CVXPY's solvers hand scalars over for constraints of one row.
+        duals = {}
+        if dual is not None:
+            duals = {b.constraint_id: dual[b.rows] if b.size > 1 else dual[b.start] for b in self.affine.cones}
         solution = Solution(status, 0.0 if value is None else value, {self._variable_id: x}, duals, {})
         problem.unpack(self._chain.invert(solution, self._inverse))
         problem._value = value
@@ -76,6 +80,17 @@ def forget_solution(problem: cp.Problem) -> None:
     problem._value = None
     problem._status = None
     problem._solution = None
+
+
+def forget_cached_forms(problem: cp.Problem) -> None:
+    """Drop what CVXPY cached on the tree: a deep copy's caches still speak of the original's leaves."""
+    stack: list[Any] = [problem.objective, *problem.constraints]
+    while stack:
+        node = stack.pop()
+        for name in [n for n in vars(node) if n.startswith("_lazy") or n.endswith("__cache__")]:
+            delattr(node, name)
+        node.__dict__.pop("__deepcopy__", None)  # CVXPY's recursion guard, left behind
+        stack.extend(node.args)
 
 
 def lower(problem: cp.Problem) -> Lowered:
