@@ -17,7 +17,7 @@ from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import Classification, classify, record_words
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.cone_program import SolverFailure, probe_solver, solve_cone_program
-from dpmodel.compile.cvxpy_bridge import Lowered, forget_cached_forms, forget_solution, lower
+from dpmodel.compile.cvxpy_bridge import Lowered, forget_cached_forms, forget_solution, has_name, lower
 from dpmodel.compile.footprint import Footprint, footprint
 from dpmodel.compile.public_set import PublicSet, base_program
 from dpmodel.compile.refusals import where_used
@@ -300,7 +300,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
                 continue
             constant, value, shape = isinstance(leaf, cp.Constant), leaf.value, tuple(leaf.shape)
             same_shape = constant and any(shape == tuple(p.shape) for p in private)
-            suspicious = same_shape and _nameless(leaf) and _varies(value)
+            suspicious = same_shape and not has_name(leaf) and _varies(value)
             what = f"a plain constant of shape {shape}" if constant else f"public parameter {leaf.name()!r}"
             for parameter in private:
                 same_memory = parameter.shares_memory(value)
@@ -361,10 +361,6 @@ def _users_line() -> int:
     while frame.f_back is not None and frame.f_code.co_filename == __file__:
         frame, level = frame.f_back, level + 1
     return level
-
-
-def _nameless(constant: Any) -> bool:
-    return not constant.is_constant() or constant.name() == str(constant.value)
 
 
 def _varies(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""README is executed: its Python blocks run in order, and its two set-up commands stand as CI and newcomers use them."""
+"""README is executed: its Python blocks run in order, and its set-up commands stand as CI and newcomers use them."""
 
 from __future__ import annotations
 

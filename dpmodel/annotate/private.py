@@ -42,8 +42,8 @@ class Private(cp.Parameter):  # type: ignore[misc]
     name : shown in messages.
     unit : what one record owns: ``"all"`` (an aggregate; a record may move every entry), ``"entry"``,
         ``"row"`` or ``"column"``.
-    l1, l2, linf, row_l1 : how far one record may move its unit, in these norms (``row_l1``: the 1-norm
-        of the change of any one matrix row). The missing ones are derived. None at all, and no
+    l1, l2, linf, row_l1 : how far one record may move its unit in the data as given, in these norms
+        (``row_l1``: the 1-norm of the change of any one matrix row). The missing ones are derived. None at all, and no
         magnitude, means arbitrarily far, which unit ``"all"`` does not allow.
     max_l1, max_l2, max_linf : magnitude of one unit. Larger units are scaled (entries clipped, for
         ``max_linf``) to it: public policy, without a message. One record then moves its unit
@@ -375,9 +375,31 @@ class Private(cp.Parameter):  # type: ignore[misc]
             return np.full(self._layout.size, float(array.reshape(())))
         return free_entries(self, array)
 
+    def _after_scaling(self, change: dict[str, float]) -> dict[str, float]:
+        """What the declared change bounds still say once units are scaled to max_l1 and max_l2.
+
+        They speak of the data as given. Scaling to a 2-norm ball is the projection onto it and never enlarges the
+        2-norm of a change; scaling to a 1-norm ball enlarges its 1-norm at most twofold (Dunkl and Williams 1964,
+        for any norm). Other norms can grow, so only these bounds carry over.
+        """
+        to_l1, to_l2 = (math.isfinite(self._magnitude[key]) for key in ("max_l1", "max_l2"))
+        if not (to_l1 or to_l2):
+            return change
+        layout = self._layout
+        given = complete(**change, size=layout.unit_size, row_size=layout.unit_row_size, rows=layout.unit_rows)
+        kept = dict.fromkeys(change, math.inf)
+        if to_l1 and to_l2:
+            kept["l2"] = 2 * given.l1  # after the first scaling, and the second does not enlarge it
+        elif to_l1:
+            kept["l1"] = 2 * given.l1
+        else:
+            kept["l2"] = given.l2
+        return kept
+
     def _complete_bounds(self, change: dict[str, float]) -> tuple[Floats, ChangeBounds]:
         replace = self._records.neighbors == "replace-one"
         times = 2.0 if replace else 1.0
+        change = self._after_scaling(change)
         l1 = min(change["l1"], times * self._magnitude["max_l1"])
         l2 = min(change["l2"], times * self._magnitude["max_l2"])
         with np.errstate(invalid="ignore"):

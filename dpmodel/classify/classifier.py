@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpmodel._text import html_table, number, table
+from dpmodel.annotate.records import DEFAULT_RECORDS
 from dpmodel.classify.impossibility import Floor, floor
 from dpmodel.classify.taxonomy import Level, Part, TaxonomyCell
 from dpmodel.classify.taxonomy import cell as taxonomy_cell
@@ -269,7 +270,8 @@ def record_words(block: ThetaBlock) -> str:
     """What a record is, for guarantees: whose data, and what it owns of the parameter."""
     parameter = block.parameter
     owns = {"all": "may move every entry of", "entry": "owns one entry of", "row": "owns one row of"}
-    return f"a record of {parameter.records.name} {owns.get(parameter.unit, 'owns one column of')} {block.name}"
+    whose = "" if parameter.records is DEFAULT_RECORDS else f" of {parameter.records.name}"
+    return f"a record{whose} {owns.get(parameter.unit, 'owns one column of')} {block.name}"
 
 
 def _reason(

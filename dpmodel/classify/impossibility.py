@@ -163,8 +163,9 @@ def floor(part: str, epsilon: float, delta: float, beta: float) -> Floor:
 
     ``"column"``, Theorem 38: absolute violation alpha n with alpha >= c2. Gadget: find x in [0,1]^n with
     sum x_i = n/2 (public) and sum D_i x_i = n/2 (private), D with n/2 zeros. A violation of alpha n leaves
-    alpha n of the ones empty, again ``||D - x||_1 <= 2 alpha n``, so alpha >= c2 by the stronger form of Theorem 35. One record owns one
-    column. Copies of the constraint show that leaving some constraints out does not help.
+    alpha n of the ones empty, again ``||D - x||_1 <= 2 alpha n``, so alpha >= c2 by the stronger form of
+    Theorem 35. One record owns one column. Copies of the constraint show that leaving some constraints out
+    does not help.
 
     ``"row"``, ``"matrix"``: the same gadget, where one record owns the whole private row. The floor is for
     satisfying *every* constraint; all but a few can be satisfied (Theorems 11 and 12). Sharper (the value): D and its

@@ -146,6 +146,10 @@ def solve_cone_program(
     return ConeSolution(status, value, point, dual, seconds, used)
 
 
+# Kinds of programs that a solver with given options has handled in this process.
+_probed: set[tuple[frozenset[str], bool, str | None, str]] = set()
+
+
 def probe_solver(affine: AffineMap, solver: str | None, options: Mapping[str, Any]) -> None:
     """Solve a tiny program with the same kinds of cones, so that a wrong solver or option shows before any spend.
 
@@ -154,9 +158,12 @@ def probe_solver(affine: AffineMap, solver: str | None, options: Mapping[str, An
     SpecificationError
         When the solver cannot handle these cones or does not know an option.
     """
-    kinds = {block.kind for block in affine.cones}
+    kinds = frozenset(block.kind for block in affine.cones)
     integer = bool(affine.boolean.size or affine.integer.size)
     if solver is None and not options and not integer and kinds <= {"zero", "nonneg"}:
+        return
+    key = (kinds, integer, solver, repr(sorted(options.items())))
+    if key in _probed:
         return
     x = cp.Variable(3, integer=integer)
     square = cp.bmat([[x[0], 0.0], [0.0, 1.0]])
@@ -180,6 +187,7 @@ def probe_solver(affine: AffineMap, solver: str | None, options: Mapping[str, An
             why=f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else 'no message'}",
             remedy="solver=None for a fitting one, and options that the solver knows; nothing was spent",
         ) from None
+    _probed.add(key)
 
 
 # Numbers of rows -> the expression of their left sides.

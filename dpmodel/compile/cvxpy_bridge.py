@@ -82,6 +82,11 @@ def forget_solution(problem: cp.Problem) -> None:
     problem._solution = None
 
 
+def has_name(constant: cp.Constant) -> bool:
+    """Whether the user named the constant. (Its ``name()`` would print a whole unnamed array.)"""
+    return getattr(constant, "_name", None) is not None
+
+
 def forget_cached_forms(problem: cp.Problem) -> None:
     """Drop what CVXPY cached on the tree: a deep copy's caches still speak of the original's leaves."""
     stack: list[Any] = [problem.objective, *problem.constraints]

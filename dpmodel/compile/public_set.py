@@ -180,6 +180,8 @@ class PublicSet:
         if "infeasible" in solution.status and "unbounded" not in solution.status:
             self.__dict__["feasible"] = False
             self.require_feasible()
+        if solution.status == "unbounded":
+            self.__dict__["feasible"] = True
         if not solution.solved or solution.value is None:
             return np.inf
         self.__dict__["feasible"] = True

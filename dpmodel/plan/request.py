@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import cvxpy as cp
@@ -55,12 +56,17 @@ def make_request(
             "tightened so that all of them hold",
             remedy="feasibility='relaxed' or feasibility='strict'",
         )
-    if solver is not None and solver not in cp.installed_solvers():
+    if solver is not None and solver not in _installed():
         raise SpecificationError(
-            f"solver={solver!r}", why="not installed", remedy=f"one of {', '.join(cp.installed_solvers())}"
+            f"solver={solver!r}", why="not installed", remedy=f"one of {', '.join(_installed())}"
         )
     points = None if vertices is None else _points(problem, model, vertices)
     return Request(loss.epsilon, loss.delta, float(beta), feasibility, points, solver, options)
+
+
+@cache
+def _installed() -> tuple[str, ...]:
+    return tuple(cp.installed_solvers())
 
 
 def _points(problem: cp.Problem, model: PrivateLP, vertices: Any) -> Floats:

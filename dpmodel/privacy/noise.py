@@ -43,7 +43,9 @@ __all__ = [
 SelectionKind = Literal["exponential", "permute_and_flip"]
 
 _GRID_BITS = 80  # grid = scale * 2^-80 or finer: see OpenDPSource
-_CHUNK = 8192  # entries per OpenDP call: bounds its memory and lets chunks run on several cores
+# Entries per OpenDP call: at most so many, which bounds its memory, and at least so many, below which a thread
+# costs more than it saves. Calls run on several cores.
+_CHUNK, _LEAST = 8192, 512
 
 
 class NotPrivateWarning(UserWarning):
@@ -159,9 +161,11 @@ class OpenDPSource:
         flat = array.ravel()
         if flat.size == 0:
             return np.empty(array.shape)
-        chunks = [flat[start : start + _CHUNK] for start in range(0, flat.size, _CHUNK)]
+        cores = min(os.cpu_count() or 1, 8)
+        size = min(_CHUNK, max(_LEAST, -(-flat.size // cores)))
+        chunks = [flat[start : start + size] for start in range(0, flat.size, size)]
         _opendp()  # imported once, before the threads ask for it together
-        workers = min(len(chunks), os.cpu_count() or 1, 8)
+        workers = min(len(chunks), cores)
         if workers == 1:
             parts = [draw(chunk) for chunk in chunks]
         else:

@@ -75,6 +75,11 @@ class NoiseDesign:
     epsilon: float
     delta: float
 
+    @property
+    def work(self) -> str:
+        count = sum(part.measurement.count for part in self.parts.values())
+        return f"{count} noise draw{'' if count == 1 else 's'}, one solve"
+
     def to_dict(self) -> dict[str, Any]:
         return {name: part.to_dict() for name, part in self.parts.items()}
 

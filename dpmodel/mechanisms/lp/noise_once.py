@@ -76,7 +76,7 @@ class NoiseOnce:
             beta=request.beta,
             objective_alpha=loss,
             violation_alpha=margins.alpha if _touches_rows(model) else math.nan,
-            work=f"{sum(p.measurement.count for p in noise.parts.values())} noise draws, one solve",
+            work=noise.work,
             noise=noise.to_dict(),
         )
 

@@ -122,10 +122,10 @@ class StrictTruncatedLaplace:
             epsilon=noise.epsilon,
             delta=noise.delta,
             beta=request.beta if not math.isnan(loss) else 0.0,
-            objective_alpha=max(tightened, 0.0 if math.isnan(loss) else loss),
+            objective_alpha=loss,
             violation_alpha=0.0,
-            work=f"{sum(p.measurement.count for p in noise.parts.values())} noise draws, one solve",
-            noise=noise.to_dict(),
+            work=noise.work,
+            noise={**noise.to_dict(), "tightening": tightened},
         )
 
     def run(

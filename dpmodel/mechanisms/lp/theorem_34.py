@@ -84,7 +84,7 @@ class Theorem34:
             delta=request.delta,
             beta=request.beta,
             objective_alpha=loss,
-            work=f"{d} noise draws, one solve",
+            work=noise.work,
             noise={**noise.to_dict(), "printed_alpha_for_unit_norm": printed},
         )
 
