@@ -20,6 +20,9 @@ from dpmodel.errors import SpecificationError
 
 Floats = npt.NDArray[np.float64]
 
+_EXACT_INTEGERS = 2.0**53
+# Norms are sums of squares, which vanish or overflow outside this range.
+_LEAST_CHANGE, _MOST_CHANGE = 1e-100, 1e100
 _REFUSED_ATTRIBUTES = ("complex", "imag", "hermitian")
 
 
@@ -47,7 +50,7 @@ class Private(cp.Parameter):  # type: ignore[misc]
         magnitude, means arbitrarily far, which unit ``"all"`` does not allow.
     max_l1, max_l2, max_linf : magnitude of one unit. Larger units are scaled (entries clipped, for
         ``max_linf``) to it: public policy, without a message. One record then moves its unit
-        by at most twice that (replace-one) or once that (add-remove).
+        by at most twice that (replace-one, and unit "all" always) or once that (add-remove).
     records : whose data it is; parameters of the same ``Records`` move together.
     **cvxpy_attributes : ``nonneg``, ``bounds=[lo, hi]`` (entrywise magnitude; values are clipped to it),
         ``symmetric``, ``PSD``, ``diag``, ``sparsity`` and the other attributes of CVXPY.
@@ -128,6 +131,13 @@ class Private(cp.Parameter):  # type: ignore[misc]
         self._entry_clips = self._declared_range(where)
         self._lower, self._upper = self._entry_bounds()
         self._caps, self._change = self._complete_bounds(change)
+        reach = self._change.linf
+        if math.isfinite(reach) and not (reach == 0 or _LEAST_CHANGE <= reach <= _MOST_CHANGE):
+            raise SpecificationError(
+                f"{where}: one record moves an entry by at most {reach:g}",
+                why=f"changes outside [{_LEAST_CHANGE:g}, {_MOST_CHANGE:g}] cannot be squared in floating point",
+                remedy="other units for this parameter",
+            )
         if unit == "all" and not self._change.finite:
             raise SpecificationError(
                 f"{where}: unit='all' without a bound",
@@ -249,8 +259,9 @@ class Private(cp.Parameter):  # type: ignore[misc]
         try:
             dense = canonical(value) if sp.issparse(value) else np.asarray(value)
             kind = dense.dtype.kind
+            wide = kind == "f" and dense.dtype.itemsize > 8
         except (TypeError, ValueError):
-            kind = "O"
+            kind, wide = "O", False
         if kind not in "biuf":
             raise SpecificationError(
                 f"{self._where}: value is not a real numeric array",
@@ -266,6 +277,12 @@ class Private(cp.Parameter):  # type: ignore[misc]
             )
         entries = free_entries(self, dense)
         stored = dense.data if sp.issparse(dense) else dense
+        if wide or (kind in "iu" and stored.size and np.abs(stored).max() >= _EXACT_INTEGERS):
+            raise SpecificationError(
+                f"{self._where}: value has {'extended precision' if wide else 'integers beyond 2^53'}",
+                why="as double-precision numbers they would be rounded, which can enlarge a record's change",
+                remedy="float64 numbers: count in larger units, or clip before the value is given",
+            )
         if not (np.isfinite(entries).all() and np.isfinite(stored).all()):
             raise SpecificationError(
                 f"{self._where}: value has NaN or infinite entries",
@@ -397,13 +414,14 @@ class Private(cp.Parameter):  # type: ignore[misc]
         return kept
 
     def _complete_bounds(self, change: dict[str, float]) -> tuple[Floats, ChangeBounds]:
-        replace = self._records.neighbors == "replace-one"
+        # An absent unit is zero, so add-remove moves a unit by its size only. An aggregate is owned by nobody:
+        # taking one record away moves it between any two values that its magnitude allows.
+        replace = self._records.neighbors == "replace-one" or self._unit == "all"
         times = 2.0 if replace else 1.0
         change = self._after_scaling(change)
         l1 = min(change["l1"], times * self._magnitude["max_l1"])
         l2 = min(change["l2"], times * self._magnitude["max_l2"])
         with np.errstate(invalid="ignore"):
-            # An absent unit is zero, so add-remove moves an entry by its size, not by its range.
             reach = self._upper - self._lower if replace else np.maximum(np.abs(self._lower), np.abs(self._upper))
         caps = np.minimum(reach, change["linf"])
         linf = float(caps.max(initial=0.0)) if caps.size else 0.0

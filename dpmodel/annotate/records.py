@@ -20,9 +20,13 @@ class Records:
 
     Parameters of the same ``Records`` change together when one record changes: with unit ``"row"`` or
     ``"entry"`` and the same number of units, record i owns row i of one and entry i of the other.
-    Parameters whose units cannot be paired by number (different counts, or entries of a matrix) may
-    be hit in any pair of units, and their changes are added. Parameters of different ``Records``
-    belong to different people: one record moves only one of them.
+    Parameters whose units cannot be paired by number (different counts, entries of a matrix, or two
+    vectors that were given no ``records=``) may be hit in any pair of units, and their changes are added.
+    Parameters of different ``Records`` belong to different people: one record moves only one of them.
+
+    Under ``"replace-one"`` a record stays the owner of its unit and only the values change: *which* unit is
+    whose is public. If people can move between entries of a table of counts, that moves two entries:
+    declare ``unit="all", l1=2, linf=1``, or count under ``"add-remove"``, where one person is in one entry.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ from dpmodel.classify.impossibility import Floor, floor
 from dpmodel.classify.taxonomy import Level, Part, TaxonomyCell
 from dpmodel.classify.taxonomy import cell as taxonomy_cell
 from dpmodel.compile.affine_map import AffineMap, Integers, LinearMap, ThetaBlock
-from dpmodel.compile.extremes import group_ids
+from dpmodel.compile.extremes import most_items
 from dpmodel.compile.footprint import Blocks, Change, Footprint, record_blocks
 
 _PART_WORDS = {
@@ -170,11 +170,11 @@ class _Touch:
     @staticmethod
     def of(affine: AffineMap, group: Blocks, matrix: LinearMap, scalar: LinearMap, bounded: bool) -> _Touch:
         reach = [_Reach.of(affine, block, matrix, scalar) for block in group.blocks]
-        rows = sum(_most(each.units, each.rows) for each in reach)
+        rows = sum(most_items(each.units, each.rows) for each in reach)
         all_rows = np.unique(np.concatenate([each.rows for each in reach]))
         # Columns decide only where rows do not.
         few = rows == 1 and all_rows.size == 1
-        columns = sum(_most(each.units, each.columns) for each in reach) if rows > 1 or few else 0
+        columns = sum(most_items(each.units, each.columns) for each in reach) if rows > 1 or few else 0
         kinds = np.unique(affine.block_of_row()[all_rows]) if all_rows.size else all_rows
         linear = all(affine.cones[kind].kind in ("zero", "nonneg") for kind in kinds)
         if few and columns == 1 and not bounded:
@@ -212,19 +212,7 @@ class _Reach:
 
     def most_rows_with_scalar(self) -> int:
         """The largest number of rows of A and b together that one unit reaches."""
-        return _most(np.concatenate([self.units, self.scalar_units]), np.concatenate([self.rows, self.scalar_rows]))
-
-
-def _most(units: Integers, items: Integers) -> int:
-    """The largest number of distinct ``items`` that one unit has."""
-    if units.size == 0:
-        return 0
-    if np.array_equal(units, items):
-        return 1
-    ids, count = group_ids(units, items)
-    owner = np.zeros(count, dtype=np.int64)
-    owner[ids] = units
-    return int(np.bincount(owner).max())
+        return most_items(np.concatenate([self.units, self.scalar_units]), np.concatenate([self.rows, self.scalar_rows]))
 
 
 def _enters(part: LinearMap, block: ThetaBlock) -> bool:

@@ -39,6 +39,18 @@ def group_ids(*keys: Integers) -> tuple[Integers, int]:
     return ids, int(fresh.sum()) + 1
 
 
+def most_items(units: Integers, items: Integers) -> int:
+    """The largest number of distinct ``items`` that one unit has."""
+    if units.size == 0:
+        return 0
+    if np.array_equal(units, items):
+        return 1
+    ids, count = group_ids(units, items)
+    owner = np.zeros(count, dtype=np.int64)
+    owner[ids] = units
+    return int(np.bincount(owner).max())
+
+
 def max_linear(
     weights: Floats, caps: Floats, groups: Integers, count: int, rows: Integers, ball: Ball
 ) -> Floats:

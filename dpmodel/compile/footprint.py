@@ -24,7 +24,7 @@ import scipy.sparse as sp
 
 from dpmodel.annotate.bounds import Ball
 from dpmodel.annotate.private import Private
-from dpmodel.annotate.records import Records
+from dpmodel.annotate.records import DEFAULT_RECORDS, Records
 from dpmodel.compile.affine_map import AffineMap, Floats, Integers, LinearMap, ThetaBlock, sum_by
 from dpmodel.compile.extremes import group_ids, max_linear, max_squares
 
@@ -94,19 +94,27 @@ class Footprint:
 
 
 def record_blocks(affine: AffineMap) -> tuple[Blocks, ...]:
-    """Group the private parameters by Records and by paired units."""
+    """Group the private parameters by Records and by paired units.
+
+    Vectors of which a record owns an entry are paired with rows or columns of a table, and with each other when
+    the user named their ``Records``. Two vectors that nobody said anything about may well be tables of counts in
+    which one record sits in different places; they are not paired, which can only enlarge the bounds.
+    """
     by_records: dict[Records, dict[Any, list[ThetaBlock]]] = {}
     for number, block in enumerate(affine.private_blocks):
         parameter: Private = block.parameter
         layout = parameter.layout
-        if layout.paired:
-            key: Any = ("record", layout.unit_count)
-        else:
-            key = ("unpaired", number)
+        key = ("record", layout.unit_count) if layout.paired else ("unpaired", number)
         by_records.setdefault(parameter.records, {}).setdefault(key, []).append(block)
-    return tuple(
-        Blocks(records, tuple(tuple(members) for members in keyed.values())) for records, keyed in by_records.items()
-    )
+    groups = []
+    for records, keyed in by_records.items():
+        blocks: list[tuple[ThetaBlock, ...]] = []
+        for members in keyed.values():
+            table = any(member.parameter.unit in ("row", "column") for member in members)
+            named = records is not DEFAULT_RECORDS
+            blocks += [tuple(members)] if table or named else [(member,) for member in members]
+        groups.append(Blocks(records, tuple(blocks)))
+    return tuple(groups)
 
 
 def footprint(affine: AffineMap) -> Footprint:

@@ -6,11 +6,24 @@ from collections.abc import Iterator
 from typing import Any
 
 import cvxpy as cp
+from cvxpy import constraints
 
 from dpmodel.annotate.private import Private
 from dpmodel.errors import UnsupportedModelError
 
 _LONG = 80
+_CONSTRAINTS = (
+    constraints.Zero,
+    constraints.Equality,
+    constraints.NonPos,
+    constraints.NonNeg,
+    constraints.Inequality,
+    constraints.SOC,
+    constraints.PSD,
+    constraints.ExpCone,
+    constraints.PowCone3D,
+    constraints.PowConeND,
+)
 
 
 def constraint_label(constraint: Any, number: int) -> str:
@@ -39,6 +52,13 @@ def where_used(problem: cp.Problem, parameter: Any) -> tuple[str, ...]:
 def refuse_undisciplined(problem: cp.Problem) -> None:
     """Raise UnsupportedModelError unless the problem is convex (DCP) and affine in its parameters (DPP)."""
     _refuse_shared_ids(problem)
+    for number, constraint in enumerate(problem.constraints):
+        if not isinstance(constraint, _CONSTRAINTS):
+            raise UnsupportedModelError(
+                f"{constraint_label(constraint, number)}: a {type(constraint).__name__} constraint",
+                why="served are linear, second-order, exponential, power and semidefinite constraints",
+                remedy="rewrite it with those, or with integer variables",
+            )
     for variable in problem.variables():
         if variable.is_complex() or variable.attributes["hermitian"]:
             raise UnsupportedModelError(

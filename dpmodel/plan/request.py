@@ -116,8 +116,22 @@ def _points(problem: cp.Problem, model: PrivateLP, vertices: Any) -> Floats:
         first = affine.variable_columns[variable.id]
         out[:, first : first + variable.size] = given[:, start : start + variable.size]
         start += variable.size
+    _refuse_wrong_kind(model, out)
     _refuse_infeasible(model, out)
     return out
+
+
+def _refuse_wrong_kind(model: PrivateLP, points: Floats) -> None:
+    affine = model.affine
+    if not affine.is_linear():
+        raise SpecificationError(
+            "vertices given for a problem with second-order, exponential, power or semidefinite constraints",
+            why="points are checked against linear constraints only",
+            remedy="linear constraints, or no vertices",
+        )
+    whole = np.concatenate([affine.boolean, affine.integer])
+    if whole.size and np.abs(points[:, whole] - np.round(points[:, whole])).max(initial=0.0) > _FEASIBLE:
+        raise SpecificationError("vertices have fractions in integer variables", remedy="integer points")
 
 
 def _refuse_infeasible(model: PrivateLP, points: Floats) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -165,9 +166,9 @@ class Budget:
     def __deepcopy__(self, memo: dict[int, Any]) -> Budget:
         return self
 
-    def __reduce__(self) -> tuple[type[Budget], tuple[float, float, str]]:
+    def __reduce__(self) -> tuple[Callable[[float, float, str], Budget], tuple[float, float, str]]:
         if isinstance(self._ledger, SQLiteLedger):
-            return Budget, (self.epsilon, self.delta, str(self._ledger.path))
+            return _reopen, (self.epsilon, self.delta, str(self._ledger.path))
         raise SpecificationError(
             "a Budget without a ledger cannot be pickled",
             why="two copies in two processes would each spend the whole of it",
@@ -195,3 +196,14 @@ class Budget:
 
 def _request(epsilon: object, delta: object) -> PrivacyLoss:
     return PrivacyLoss(non_negative(epsilon, "epsilon"), fraction(delta, "delta", zero=True))
+
+
+def _reopen(epsilon: float, delta: float, ledger: str) -> Budget:
+    """Unpickle: the ledger must still be there, since a new one would forget what was spent."""
+    if not os.path.exists(ledger):
+        raise SpecificationError(
+            f"the ledger {ledger} of a pickled Budget is gone",
+            why="opening a new one would forget what was spent",
+            remedy="restore the file, or make a new Budget if that is really meant",
+        )
+    return Budget(epsilon, delta, ledger)

@@ -237,7 +237,7 @@ def test_strict_costs_at_most_its_tightening_in_one_row() -> None:
     b = Private([50.0], name="b", l1=1.0, bounds=[20, 90])
     x = cp.Variable(1, nonneg=True)
     problem = dpm.Problem(cp.Maximize(cp.sum(x)), [x <= b])
-    alpha = problem.plan(1.0, 1e-6, feasibility="strict").chosen.forecast.objective_alpha  # type: ignore[union-attr]
+    alpha = problem.plan(1.0, 1e-6, feasibility="strict").chosen.forecast.noise["tightening"]  # type: ignore[union-attr]
     losses = []
     for seed in range(30):
         value = problem.solve(epsilon=1.0, delta=1e-6, feasibility="strict", rng=seed)

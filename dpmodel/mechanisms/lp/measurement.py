@@ -31,6 +31,7 @@ import scipy.sparse as sp
 from dpmodel.annotate.records import Records
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import AffineMap, Floats, Integers, LinearMap, sum_by
+from dpmodel.compile.extremes import most_items
 from dpmodel.compile.footprint import Change, change_of, entry_changes, record_blocks
 from dpmodel.compile.standard_form import value_range
 
@@ -47,7 +48,7 @@ class Measurement:
     ``queries`` : (k, P) scaled functions S of theta; ``recover`` : (h, k) sparse, h = entries of the part, in
     increasing order of ``positions``. ``change`` : what one record does to the k numbers, per Records,
     rounding included. ``lower, upper`` : (k,) public range of the numbers; ``limit`` : where their absolute values
-    are clamped.
+    are clamped. ``shared_limit`` : the same limit for numbers that are rounded.
     """
 
     part: str
@@ -59,6 +60,12 @@ class Measurement:
     lower: Floats
     upper: Floats
     limit: float
+    shared_limit: float
+
+    @property
+    def furthest(self) -> float:
+        """Largest absolute value that the public ranges allow (inf where there is none)."""
+        return float(np.maximum(np.abs(self.lower), np.abs(self.upper)).max(initial=0.0))
 
     @property
     def count(self) -> int:
@@ -136,17 +143,21 @@ def _finish(
         records: value.scaled_for_rounding(_ROUNDING) for records, value in change_of(model.affine, queries).items()
     }
     lower, upper = value_range(model.affine, queries)
-    limit = _limit(model.affine, queries, step, change)
-    return Measurement(part, strategy, queries, recover, positions, change, lower, upper, limit)
+    shared = _shared_limit(model.affine, queries, step, change)
+    limit = _CLAMP * step if step > 0 and _never_rounded(queries) else shared
+    return Measurement(part, strategy, queries, recover, positions, change, lower, upper, limit, shared)
 
 
-def _limit(affine: AffineMap, queries: LinearMap, step: float, change: Mapping[Records, Change]) -> float:
-    """Where the numbers are clamped, so that rounding stays inside the allowance (see the module's docstring)."""
+def _never_rounded(queries: LinearMap) -> bool:
+    """Whether every number is one private entry times a power of two."""
+    single = queries.nnz == 0 or int(np.bincount(queries.row).max()) == 1
+    return single and bool((np.abs(np.frexp(queries.coefficient)[0]) == 0.5).all())
+
+
+def _shared_limit(affine: AffineMap, queries: LinearMap, step: float, change: Mapping[Records, Change]) -> float:
+    """Where rounded numbers are clamped, so that rounding stays inside the allowance (the module's docstring)."""
     if step == 0:
         return math.inf  # bounds that fix every number
-    single = queries.nnz == 0 or int(np.bincount(queries.row).max()) == 1
-    if single and (np.abs(np.frexp(queries.coefficient)[0]) == 0.5).all():
-        return _CLAMP * step
     touched = max(_touched(affine, queries), 1)
     l1 = max(c.l1 for c in change.values())
     l2 = max(c.l2 for c in change.values())
@@ -163,8 +174,7 @@ def _touched(affine: AffineMap, queries: LinearMap) -> int:
             for member in block:
                 unit[member.columns] = member.parameter.layout.units
             owned = unit[queries.column]
-            pairs = np.unique(np.c_[owned, queries.row][owned >= 0], axis=0)
-            total += int(np.bincount(pairs[:, 0]).max()) if pairs.size else 0
+            total += most_items(owned[owned >= 0], queries.row[owned >= 0])
         most = max(most, total)
     return most
 

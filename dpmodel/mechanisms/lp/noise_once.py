@@ -70,7 +70,7 @@ class NoiseOnce:
         loss = objective_loss(model, noise)
         margins = row_margins(model, noise)
         return Forecast(
-            statement=statement(model, loss, margins, request.beta),
+            statement=statement(model, noise, loss, margins, request.beta),
             epsilon=noise.epsilon,
             delta=noise.delta,
             beta=request.beta,
@@ -123,8 +123,8 @@ def bounded_variables(model: PrivateLP) -> Verdict:
     )
 
 
-def statement(model: PrivateLP, loss: float, margins: RowMargins, beta: float) -> str:
-    """The utility statement in words."""
+def statement(model: PrivateLP, noise: NoiseDesign, loss: float, margins: RowMargins, beta: float) -> str:
+    """The utility statement in words. Numbers beyond the clamp (1e12 times their change) are outside it."""
     parts = []
     if not math.isnan(loss):
         bound = number(loss) if math.isfinite(loss) else "an amount without a public bound (x is not bounded)"
@@ -136,7 +136,9 @@ def statement(model: PrivateLP, loss: float, margins: RowMargins, beta: float) -
         parts.append(f"no private constraint is violated by more than {number(margins.alpha)}{along}")
     else:
         parts.append("all constraints hold exactly")
-    return f"with probability {number(1 - beta)}, {' and '.join(parts)}"
+    clamps = [p.measurement.limit for p in noise.parts.values() if p.measurement.furthest > p.measurement.limit]
+    within = f" (for private numbers up to {number(min(clamps))})" if clamps else ""
+    return f"with probability {number(1 - beta)}, {' and '.join(parts)}{within}"
 
 
 LAPLACE_ONCE = NoiseOnce("laplace", "laplace-once", "HRRU14, sections 4.2-4.5; Laplace mechanism")

@@ -43,7 +43,8 @@ class StrictTruncatedLaplace:
         footprint. The tightening is a public number; clipping to public ranges and solving are
         post-processing.
     Utility
-        ``|released - true| <= s_p`` entrywise with certainty. Linear rows are tightened by the reach of the noise
+        ``|released - true| <= s_p`` entrywise with certainty (true means clipped to the public bounds, and holding
+        means up to the solver's tolerance). Linear rows are tightened by the reach of the noise
         on b, and by its reach on A times |x|; other cones along their interior direction (``margins.py``). So the
         released program's feasible set lies in the true one: no violation, probability 1. The right-hand sides
         are tightened by at most alpha; what that costs in objective depends on the multipliers (reported
@@ -87,11 +88,11 @@ class StrictTruncatedLaplace:
         noise = design(model, request, self._kinds(model))
         for name, part in noise.parts.items():
             m = part.measurement
-            furthest = float(np.maximum(np.abs(m.lower), np.abs(m.upper)).max(initial=0.0))
-            if name != "objective" and math.isfinite(furthest) and furthest > m.limit:
+            # Where floating-point numbers are coarse against a record's change, the window's ends are too.
+            if name != "objective" and m.shared_limit < m.furthest < math.inf:
                 return Verdict(
                     False,
-                    f"the public bounds of the {name} part reach {number(furthest)}, beyond {number(m.limit)}, where "
+                    f"the public bounds of the {name} part reach {number(m.furthest)}, beyond {number(m.shared_limit)}, where "
                     "measured numbers are clamped because a record's change would drown in rounding",
                 )
         return None

@@ -45,8 +45,8 @@ class VertexExponential:
         g(v), and R bounds ``max g - min g`` over all pairs of neighbours: the smaller of twice the largest
         single move (exact, from the footprint of the scores) and ``max_{v,w} ||v - w||_inf`` times the 1-norm change of
         c; for a scaled simplex the latter is L D_1 and half of what twice the move would give. Permute-and-flip with
-        scale R / epsilon is epsilon-DP. Scores are clamped and computed with one rounding, and R is enlarged by
-        the rounding allowance. Nothing else reads private values: the objective at the chosen point is not
+        scale R / epsilon is epsilon-DP. Private scores are clamped and computed with one rounding, public ones are added
+        about their middle, and R is enlarged by the rounding allowance. Nothing else reads private values: the objective at the chosen point is not
         released (it would cost more budget).
     Utility
         With probability 1 - beta the loss against the best candidate is at most ``(R / epsilon) ln(k / beta)``. On all
@@ -68,10 +68,13 @@ class VertexExponential:
             return Verdict(
                 False, "the public set is not a scaled simplex; give its vertices (or any points) as vertices=[...]"
             )
+        public, single = _public_scores(model, candidates_of(model, request)), _single(model, request)
+        if single > 0 and float(np.ptp(public)) > _CLAMP / 2 * single:
+            return Verdict(False, "the public part of the objective is so large that private scores drown in rounding")
         return YES
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast:
-        found = _found(model, request)
+        found = candidates_of(model, request)
         loss = 0.0
         if _range(model, request) > 0:  # 0: no record can move the score of any candidate
             loss = permute_and_flip_error(found.points.shape[0], _range(model, request), request.epsilon, request.beta)
@@ -90,15 +93,14 @@ class VertexExponential:
     def run(
         self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
-        found = _found(model, request)
+        found = candidates_of(model, request)
         scores = _score_map(model, found)
         progress(f"choosing among {found.points.shape[0]} points", 0.2)
         reach = _range(model, request)
-        limit = _CLAMP * float(entry_changes(model.affine, scores).max(initial=0.0)) if reach > 0 else math.inf
-        theta = model.read_private()
-        theta[-1] = 1.0
-        private = exact_rows(scores, theta)
-        utility = -np.clip(private, -limit, limit)
+        limit = _CLAMP * _single(model, request) if reach > 0 else math.inf
+        public = _public_scores(model, found)
+        private = np.clip(exact_rows(scores, model.read_private()), -limit, limit)
+        utility = -(private + (public - (public.max() + public.min()) / 2))
         # Scores that no record can move are the same for all data, so their best needs no noise.
         chosen = (
             permute_and_flip(utility, reach, epsilon=request.epsilon, source=noise)
@@ -110,34 +112,46 @@ class VertexExponential:
         return Outcome("optimal", x, None, None, notes=notes)
 
 
-def _found(model: PrivateLP, request: Request) -> Candidates:
+def candidates_of(model: PrivateLP, request: Request) -> Candidates:
+    """The candidates of an eligible problem."""
     found = candidates(model, request)
     assert found is not None  # eligible() came first
     return found
 
 
 def _score_map(model: PrivateLP, found: Candidates) -> LinearMap:
-    """(k,) objective values ``c'v`` as functions of theta; the constant 1 in theta carries their public part."""
-    form = model.form
-    c = form.objective.tocsr(model.affine.theta_size)
-    public = sp.csr_array(found.points @ form.c0).reshape(-1, 1)
-    product = sp.coo_array(found.points @ c)
-    rows = np.concatenate([product.coords[0], np.arange(found.points.shape[0])])
-    columns = np.concatenate([product.coords[1], np.full(found.points.shape[0], model.affine.theta_size - 1)])
-    data = np.concatenate([product.data, np.asarray(public.todense()).ravel()])
-    return LinearMap.of(rows, columns, data, found.points.shape[0])
+    """(k,) private parts of the objective values ``c'v``, as functions of theta."""
+    product = sp.coo_array(found.points @ model.form.objective.tocsr(model.affine.theta_size))
+    return LinearMap.of(product.coords[0], product.coords[1], product.data, found.points.shape[0])
+
+
+def _public_scores(model: PrivateLP, found: Candidates) -> Floats:
+    """(k,) public parts of the objective values."""
+    return np.asarray(found.points @ model.form.c0, dtype=np.float64)
+
+
+def _single(model: PrivateLP, request: Request) -> float:
+    """How far one record can move any one score."""
+
+    def build() -> float:
+        scores = _score_map(model, candidates_of(model, request))
+        return float(entry_changes(model.affine, scores).max(initial=0.0))
+
+    return model.remember(("single", _key(request)), build)
 
 
 def _range(model: PrivateLP, request: Request) -> float:
     """R: how far one record can move the scores apart."""
 
     def build() -> float:
-        found = _found(model, request)
-        single = float(entry_changes(model.affine, _score_map(model, found)).max(initial=0.0))
+        points = candidates_of(model, request).points
+        single = _single(model, request)
         changes = change_of(model.affine, model.form.objective)
         l1 = max((change.l1 for change in changes.values()), default=0.0)
         # Clamping may stop some scores while others move, so R is at least one score's own change.
-        return max(single, min(2 * single, _spread(found.points) * l1)) * (1 + _ROUNDING)
+        # The products behind the scores are rounded, which shows when points almost coincide.
+        apart = _spread(points) + 2.0**-40 * float(abs(points).max())
+        return max(single, min(2 * single, apart * l1)) * (1 + _ROUNDING)
 
     return model.remember(("range", _key(request)), build)
 
