@@ -99,9 +99,7 @@ def cell_text(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, Real):
         return number(value)
-    return "".join(
-        c for c in str(value).replace("\t", " ") if c == "\n" or unicodedata.category(c) not in ("Cc", "Cf")
-    )
+    return "".join(c for c in str(value).replace("\t", " ") if c == "\n" or unicodedata.category(c) not in ("Cc", "Cf"))
 
 
 def table(
@@ -211,9 +209,7 @@ def html_table(
     if title:
         parts.append(f'<caption style="text-align:left;font-weight:bold">{escaped(title)}</caption>')
     if any(columns):
-        heads = (
-            f'<th style="{_CELL}{a}">{escaped(name)}</th>' for name, a in zip(columns, align, strict=True)
-        )
+        heads = (f'<th style="{_CELL}{a}">{escaped(name)}</th>' for name, a in zip(columns, align, strict=True))
         parts.append(f"<thead><tr>{''.join(heads)}</tr></thead>")
     parts.append("<tbody>")
     for row in body:
@@ -243,9 +239,7 @@ def _alignment(k: int, body: list[list[object]]) -> list[Literal["left", "right"
 
     def numeric(column: int) -> bool:
         cells = [row[column] for row in body if row[column] is not None]
-        return bool(cells) and all(
-            isinstance(item, Real) and not isinstance(item, bool | np.bool_) for item in cells
-        )
+        return bool(cells) and all(isinstance(item, Real) and not isinstance(item, bool | np.bool_) for item in cells)
 
     return ["right" if numeric(column) else "left" for column in range(k)]
 

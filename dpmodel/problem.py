@@ -193,9 +193,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             print(self._release)
         return self._release.value
 
-    def _solve_public(
-        self, model: PrivateLP, solver: str | None, options: Mapping[str, Any] | None
-    ) -> float | None:
+    def _solve_public(self, model: PrivateLP, solver: str | None, options: Mapping[str, Any] | None) -> float | None:
         """Nothing private reaches c, b or A: solve as CVXPY does and say so. Nothing is read, nothing is spent."""
         if not any(isinstance(parameter, Private) for parameter in self.parameters()):
             super().solve(solver=solver, **dict(options or {}))

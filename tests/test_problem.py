@@ -118,9 +118,7 @@ def test_huge_epsilon_agrees_with_cvxpy(write):
         assert private.release.variables[mine.name()] == pytest.approx(theirs.value, abs=_TOLERANCE)
 
 
-@pytest.mark.parametrize(
-    "write", [m for m in MODELS if m is not mixed_integer], ids=lambda m: m.__name__
-)
+@pytest.mark.parametrize("write", [m for m in MODELS if m is not mixed_integer], ids=lambda m: m.__name__)
 def test_huge_epsilon_gives_cvxpys_duals(write):
     private = dpm.Problem(*write(dpm.Private))
     plain = cp.Problem(*write(_plain))

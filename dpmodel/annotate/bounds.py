@@ -89,9 +89,7 @@ def refuse_contradictions(bounds: dict[str, float], where: str) -> None:
             )
 
 
-def complete(
-    l1: float, l2: float, linf: float, row_l1: float, *, size: int, row_size: int, rows: int
-) -> ChangeBounds:
+def complete(l1: float, l2: float, linf: float, row_l1: float, *, size: int, row_size: int, rows: int) -> ChangeBounds:
     """Derive the missing bounds for a unit of ``size`` entries in ``rows`` rows of at most ``row_size``."""
     for _ in range(3):  # each pass can only tighten; three reach the fixed point of these rules
         linf = _tighten(linf, l2, l1, row_l1)

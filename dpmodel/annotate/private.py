@@ -276,7 +276,7 @@ class Private(cp.Parameter):  # type: ignore[misc]
                 remedy=f"a value of shape {tuple(self.shape)}",
             )
         entries = free_entries(self, dense)
-        stored = dense.data if sp.issparse(dense) else dense
+        stored: Any = dense.data if sp.issparse(dense) else dense
         if wide or (kind in "iu" and stored.size and np.abs(stored).max() >= _EXACT_INTEGERS):
             raise SpecificationError(
                 f"{self._where}: value has {'extended precision' if wide else 'integers beyond 2^53'}",

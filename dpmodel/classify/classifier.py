@@ -212,7 +212,8 @@ class _Reach:
 
     def most_rows_with_scalar(self) -> int:
         """The largest number of rows of A and b together that one unit reaches."""
-        return most_items(np.concatenate([self.units, self.scalar_units]), np.concatenate([self.rows, self.scalar_rows]))
+        units = np.concatenate([self.units, self.scalar_units])
+        return most_items(units, np.concatenate([self.rows, self.scalar_rows]))
 
 
 def _enters(part: LinearMap, block: ThetaBlock) -> bool:
@@ -258,8 +259,10 @@ def record_words(block: ThetaBlock) -> str:
     """What a record is, for guarantees: whose data, and what it owns of the parameter."""
     parameter = block.parameter
     owns = {"all": "may move every entry of", "entry": "owns one entry of", "row": "owns one row of"}
+    owner_is_public = parameter.unit != "all" and parameter.records.neighbors == "replace-one"
+    public = " (which one is public)" if owner_is_public else ""
     whose = "" if parameter.records is DEFAULT_RECORDS else f" of {parameter.records.name}"
-    return f"a record{whose} {owns.get(parameter.unit, 'owns one column of')} {block.name}"
+    return f"a record{whose} {owns.get(parameter.unit, 'owns one column of')} {block.name}{public}"
 
 
 def _reason(

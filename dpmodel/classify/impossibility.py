@@ -333,6 +333,7 @@ def _statement(part: str, value: float, change: float, vacuous: bool) -> str:
         f"{number(value)}{per} with probability 1 - beta on all such programs"
     )
 
+
 def _check(epsilon: float, delta: float, beta: float) -> None:
     for name, value, good, rule in (
         ("epsilon", epsilon, epsilon >= 0, "a number >= 0"),

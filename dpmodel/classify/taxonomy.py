@@ -117,9 +117,7 @@ class Taxonomy(Sequence[TaxonomyCell]):
         return table(_COLUMNS, self._rows(), title="Private linear programs (HRRU14, Table 1)", footer=_NOTE)
 
     def _repr_html_(self) -> str:
-        return html_table(
-            _COLUMNS, self._rows(), title="Private linear programs (HRRU14, Table 1)", footer=_NOTE
-        )
+        return html_table(_COLUMNS, self._rows(), title="Private linear programs (HRRU14, Table 1)", footer=_NOTE)
 
     def to_dict(self) -> dict[str, object]:
         """Return ``{"source": ..., "cells": [...]}``, JSON-serialisable."""

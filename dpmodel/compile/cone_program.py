@@ -304,4 +304,3 @@ def _collect_duals(rows: _Rows, m: int) -> Floats | None:
         else:
             dual[index] = np.stack([np.ravel(part) for part in value], axis=1).ravel()
     return dual
-

@@ -51,9 +51,7 @@ def most_items(units: Integers, items: Integers) -> int:
     return int(np.bincount(owner).max())
 
 
-def max_linear(
-    weights: Floats, caps: Floats, groups: Integers, count: int, rows: Integers, ball: Ball
-) -> Floats:
+def max_linear(weights: Floats, caps: Floats, groups: Integers, count: int, rows: Integers, ball: Ball) -> Floats:
     """(count,) maximum of ``sum_j weights_j |d_j|`` over each group's changes.
 
     ``weights, caps, groups, rows`` : (size,); weights are non-negative, caps may be infinite;
@@ -72,9 +70,7 @@ def max_linear(
     return bound
 
 
-def max_squares(
-    weights: Floats, caps: Floats, groups: Integers, count: int, rows: Integers, ball: Ball
-) -> Floats:
+def max_squares(weights: Floats, caps: Floats, groups: Integers, count: int, rows: Integers, ball: Ball) -> Floats:
     """(count,) maximum of ``sum_j weights_j d_j^2``: exact for equal caps and no row bound, else an upper bound.
 
     A convex function is largest at an extreme point. With equal caps and a 1-norm those have full

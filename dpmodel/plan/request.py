@@ -57,9 +57,7 @@ def make_request(
             remedy="feasibility='relaxed' or feasibility='strict'",
         )
     if solver is not None and solver not in _installed():
-        raise SpecificationError(
-            f"solver={solver!r}", why="not installed", remedy=f"one of {', '.join(_installed())}"
-        )
+        raise SpecificationError(f"solver={solver!r}", why="not installed", remedy=f"one of {', '.join(_installed())}")
     points = None if vertices is None else _points(problem, model, vertices)
     return Request(loss.epsilon, loss.delta, float(beta), feasibility, points, solver, options)
 

@@ -49,9 +49,7 @@ class Budget:
     A charge is taken before private data are touched: if the work fails afterwards the charge stays.
     """
 
-    def __init__(
-        self, epsilon: float, delta: float = 0.0, ledger: str | os.PathLike[str] | None = None
-    ) -> None:
+    def __init__(self, epsilon: float, delta: float = 0.0, ledger: str | os.PathLike[str] | None = None) -> None:
         self._total = validate_privacy(epsilon, delta)
         self._ledger: Ledger
         if ledger is None:
@@ -130,8 +128,7 @@ class Budget:
             "spent": spent._asdict(),
             "remaining": self._rest(spent)._asdict(),
             "history": [
-                {"epsilon": c.epsilon, "delta": c.delta, "label": c.label, "time": c.time, "id": c.id}
-                for c in history
+                {"epsilon": c.epsilon, "delta": c.delta, "label": c.label, "time": c.time, "id": c.id} for c in history
             ],
         }
 
@@ -145,8 +142,7 @@ class Budget:
 
     def _covers(self, spent: PrivacyLoss, request: PrivacyLoss) -> bool:
         return all(
-            used + more <= whole * (1.0 + _SLACK)
-            for used, more, whole in zip(spent, request, self._total, strict=True)
+            used + more <= whole * (1.0 + _SLACK) for used, more, whole in zip(spent, request, self._total, strict=True)
         )
 
     def _check(self, spent: PrivacyLoss, request: PrivacyLoss) -> None:

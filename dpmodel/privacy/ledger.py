@@ -186,9 +186,7 @@ class SQLiteLedger:
             if self.path.stat().st_size == 0:
                 raise self._damaged("it is empty")
             with contextlib.closing(
-                sqlite3.connect(
-                    f"{self.path.as_uri()}?mode=rw", uri=True, timeout=_BUSY_SECONDS, isolation_level=None
-                )
+                sqlite3.connect(f"{self.path.as_uri()}?mode=rw", uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
             ) as connection:
                 connection.execute("PRAGMA synchronous = EXTRA")
                 self._check_header(connection)
@@ -230,9 +228,7 @@ class SQLiteLedger:
             )
 
     def _read(self, connection: sqlite3.Connection) -> tuple[Charge, ...]:
-        rows = connection.execute(
-            "SELECT epsilon, delta, label, time, id FROM charges ORDER BY position"
-        ).fetchall()
+        rows = connection.execute("SELECT epsilon, delta, label, time, id FROM charges ORDER BY position").fetchall()
         charges = tuple(Charge(*row) for row in rows)
         if not all(_plausible(c.epsilon) and _plausible(c.delta) for c in charges):
             raise self._damaged("a charge is not a finite non-negative number")

@@ -44,9 +44,7 @@ def _pure_epsilon(epsilon: float | None, rho: float | None, per_epsilon_squared:
     return math.sqrt(positive(rho, "rho") / per_epsilon_squared)
 
 
-def _select(
-    scores: object, range_bound: float, epsilon: float, source: NoiseSource, kind: SelectionKind
-) -> int:
+def _select(scores: object, range_bound: float, epsilon: float, source: NoiseSource, kind: SelectionKind) -> int:
     return source.noisy_max(score_vector(scores), positive(range_bound, "range_bound") / epsilon, kind=kind)
 
 
@@ -219,9 +217,7 @@ class AboveThreshold:
                 why="one noisy threshold serves all queries",
                 remedy="subtract differing thresholds from the queries and pass threshold=0.0",
             )
-        threshold_scale, self._query_scale = _split(
-            sensitivity, range_bound, positive(epsilon, "epsilon"), self._count
-        )
+        threshold_scale, self._query_scale = _split(sensitivity, range_bound, positive(epsilon, "epsilon"), self._count)
         self._noisy_threshold = float(source.laplace(public, threshold_scale))
         self._positives = 0
 

@@ -57,9 +57,7 @@ def release_html(release_dict: Mapping[str, Any]) -> str:
     times = [(name, _show(item)) for name, item in (get("timings") or {}).items()]
     for title, body in (("variables", arrays), ("duals", duals), ("seconds", times)):
         if body:
-            sections.append(
-                f"<details><summary>{title} ({len(body)})</summary>{html_table(('', ''), body)}</details>"
-            )
+            sections.append(f"<details><summary>{title} ({len(body)})</summary>{html_table(('', ''), body)}</details>")
     heading = f"<strong>Private release by {escaped(release_dict['mechanism'])}</strong>"
     return f'<div style="{_BOX}">{heading}{"".join(sections)}</div>'
 

@@ -154,9 +154,7 @@ def test_theorem_35_with_flips_against_the_best_mechanism(n, alpha, epsilon, del
 @pytest.mark.parametrize("wrong", [0, 2])
 def test_theorem_35_with_swaps_against_the_best_mechanism(wrong, epsilon, delta):
     databases = [d for d in bits(4) if balanced(d)]
-    t = best_success(
-        balanced, databases, swap, bits(4), lambda o, d: np.abs(o - d).sum() <= wrong, epsilon, delta
-    )
+    t = best_success(balanced, databases, swap, bits(4), lambda o, d: np.abs(o - d).sum() <= wrong, epsilon, delta)
     assert 2 * reconstruction_floor(epsilon, delta, max(0, 1 - t)) <= wrong / 4 + 1e-8
 
 
@@ -243,9 +241,7 @@ def test_scaled_at_the_ends():
             floor("scalar", 1, 0, 0.05).scaled(bad)
 
 
-@pytest.mark.parametrize(
-    "bad", [(-1, 0, 0), (math.nan, 0, 0), (1, -0.1, 0), (1, math.nan, 0), (1, 0, 1), (1, 0, -0.1)]
-)
+@pytest.mark.parametrize("bad", [(-1, 0, 0), (math.nan, 0, 0), (1, -0.1, 0), (1, math.nan, 0), (1, 0, 1), (1, 0, -0.1)])
 def test_bad_arguments(bad):
     with pytest.raises(SpecificationError):
         reconstruction_floor(*bad)

@@ -8,7 +8,6 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1] / "compile"))
 
 
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Public numbers of these models have the shape of private ones on purpose."""
     here = Path(__file__).parent

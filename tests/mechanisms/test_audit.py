@@ -130,9 +130,7 @@ def test_through_solve_with_many_runs(mechanism: str) -> None:
 class PeekingStop(NoiseOnce):
     """A twin that falls back on the true data when the noised program is infeasible."""
 
-    def run(
-        self, model: Any, request: Request, noise: NoiseSource, progress: Progress = no_progress
-    ) -> Outcome:
+    def run(self, model: Any, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         outcome = super().run(model, request, noise, progress)
         if outcome.status != LEAST_VIOLATION:
             return outcome

@@ -93,17 +93,13 @@ def test_threads_cannot_overspend():
     assert len({c.id for c in budget.history}) == len(accepted)
 
 
-@pytest.mark.parametrize(
-    "arguments", [(0,), (-1,), ("1",), (True,), (float("nan"),), (1, 1), (1, -1), (1, "0")]
-)
+@pytest.mark.parametrize("arguments", [(0,), (-1,), ("1",), (True,), (float("nan"),), (1, 1), (1, -1), (1, "0")])
 def test_bad_totals(arguments):
     with pytest.raises(SpecificationError):
         Budget(*arguments)
 
 
-@pytest.mark.parametrize(
-    "arguments", [(-0.1,), (float("nan"),), (float("inf"),), (None,), (0.1, -1), (0.1, 1)]
-)
+@pytest.mark.parametrize("arguments", [(-0.1,), (float("nan"),), (float("inf"),), (None,), (0.1, -1), (0.1, 1)])
 def test_bad_charges(arguments):
     budget = Budget(1.0, 0.1)
     for method in (budget.charge, budget.can_afford, budget.require):

@@ -63,12 +63,8 @@ def test_quantiles_are_ordered(scale, ratio, count, beta, factor):
 
 def test_wide_truncation_is_laplace():
     assert TruncatedLaplace(1.0, 1e3).standard_deviation == pytest.approx(math.sqrt(2))
-    assert TruncatedLaplace(1.0, 1e3).max_abs_quantile(5, 0.1) == pytest.approx(
-        Laplace(1.0).max_abs_quantile(5, 0.1)
-    )
-    assert TruncatedLaplace(1.0, 2.0**-10).standard_deviation == pytest.approx(
-        2.0**-10 / math.sqrt(3), rel=1e-3
-    )
+    assert TruncatedLaplace(1.0, 1e3).max_abs_quantile(5, 0.1) == pytest.approx(Laplace(1.0).max_abs_quantile(5, 0.1))
+    assert TruncatedLaplace(1.0, 2.0**-10).standard_deviation == pytest.approx(2.0**-10 / math.sqrt(3), rel=1e-3)
 
 
 @pytest.mark.parametrize("bad", [0, -1.0, math.nan, math.inf, "1", None, True, 1e-300, np.array([1.0])])

@@ -101,9 +101,7 @@ def test_forecast_values():
     assert exponential_mechanism_error(10, 2.0, 0.5, 0.01) == pytest.approx(4 * math.log(1000))
 
 
-@pytest.mark.parametrize(
-    "scores", [[], [[1.0, 2.0]], [math.nan, 123456.0], [math.inf, 123456.0], 3.0, "a", None]
-)
+@pytest.mark.parametrize("scores", [[], [[1.0, 2.0]], [math.nan, 123456.0], [math.inf, 123456.0], 3.0, "a", None])
 @pytest.mark.parametrize("select", [exponential_mechanism, permute_and_flip, report_noisy_max])
 def test_bad_scores(select, scores):
     with pytest.raises(SpecificationError) as caught:

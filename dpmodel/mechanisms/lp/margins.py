@@ -71,9 +71,7 @@ def margin(affine: AffineMap, tau: Floats) -> Margin:
         elif block.kind == "psd":
             per_cone = np.array([_spectral(part[s : s + size]) for s, size in zip(starts, block.sizes, strict=True)])
         else:
-            per_cone = np.array(
-                [_triple(block, number, part[s : s + 3]) for number, s in enumerate(starts)]
-            )
+            per_cone = np.array([_triple(block, number, part[s : s + 3]) for number, s in enumerate(starts)])
         t[block.rows] = np.repeat(per_cone, block.sizes)
     return Margin(t)
 

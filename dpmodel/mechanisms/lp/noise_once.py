@@ -80,9 +80,7 @@ class NoiseOnce:
             noise=noise.to_dict(),
         )
 
-    def run(
-        self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress
-    ) -> Outcome:
+    def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         plan = design(model, request, dict.fromkeys(model.private_parts(), self.kind))
         margins = row_margins(model, plan)
         c, b, entries = released_parts(model, plan, noise, progress)

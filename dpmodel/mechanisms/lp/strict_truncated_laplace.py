@@ -92,8 +92,9 @@ class StrictTruncatedLaplace:
             if name != "objective" and m.shared_limit < m.furthest < math.inf:
                 return Verdict(
                     False,
-                    f"the public bounds of the {name} part reach {number(m.furthest)}, beyond {number(m.shared_limit)}, where "
-                    "measured numbers are clamped because a record's change would drown in rounding",
+                    f"the public bounds of the {name} part reach {number(m.furthest)}, beyond "
+                    f"{number(m.shared_limit)}, where measured numbers are clamped because a record's change would "
+                    "drown in rounding",
                 )
         return None
 
@@ -129,9 +130,7 @@ class StrictTruncatedLaplace:
             noise={**noise.to_dict(), "tightening": tightened},
         )
 
-    def run(
-        self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress
-    ) -> Outcome:
+    def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         plan = design(model, request, self._kinds(model))
         c, b, entries = released_parts(model, plan, noise, progress)
         progress("solving the tightened program", 0.5)

@@ -88,9 +88,7 @@ class Theorem34:
             noise={**noise.to_dict(), "printed_alpha_for_unit_norm": printed},
         )
 
-    def run(
-        self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress
-    ) -> Outcome:
+    def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         c, _, _ = released_parts(model, self._design(model, request), noise, progress)
         progress("solving the noised program", 0.5)
         return solve_released(model, request, c, None, None, relax=np.zeros(model.affine.rows))

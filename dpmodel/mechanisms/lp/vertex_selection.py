@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from dpmodel._text import number
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.affine_map import LinearMap
+from dpmodel.compile.affine_map import Floats, LinearMap
 from dpmodel.compile.footprint import change_of, entry_changes
 from dpmodel.mechanisms.lp.measurement import exact_rows
 from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
@@ -43,11 +43,11 @@ class VertexExponential:
     Privacy
         The score of point v is ``-c(theta)'v``, linear in theta. Between two neighbours the scores move by numbers
         g(v), and R bounds ``max g - min g`` over all pairs of neighbours: the smaller of twice the largest
-        single move (exact, from the footprint of the scores) and ``max_{v,w} ||v - w||_inf`` times the 1-norm change of
-        c; for a scaled simplex the latter is L D_1 and half of what twice the move would give. Permute-and-flip with
-        scale R / epsilon is epsilon-DP. Private scores are clamped and computed with one rounding, public ones are added
-        about their middle, and R is enlarged by the rounding allowance. Nothing else reads private values: the objective at the chosen point is not
-        released (it would cost more budget).
+        single move (exact, from the footprint of the scores) and ``max_{v,w} ||v - w||_inf`` times the 1-norm
+        change of c; for a scaled simplex the latter is L D_1 and half of what twice the move would give.
+        Permute-and-flip with scale R / epsilon is epsilon-DP. Private scores are clamped and computed with one
+        rounding, public ones are added about their middle, and R is enlarged by the rounding allowance. Nothing
+        else reads private values: the objective at the chosen point is not released (it would cost more budget).
     Utility
         With probability 1 - beta the loss against the best candidate is at most ``(R / epsilon) ln(k / beta)``. On all
         vertices of the feasible set that is the loss against the optimum.
@@ -90,9 +90,7 @@ class VertexExponential:
             noise={"candidates": found.points.shape[0], "range": _range(model, request)},
         )
 
-    def run(
-        self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress
-    ) -> Outcome:
+    def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         found = candidates_of(model, request)
         scores = _score_map(model, found)
         progress(f"choosing among {found.points.shape[0]} points", 0.2)

@@ -1,0 +1,102 @@
+"""Breaks that a review found and that must not come back, each with the smallest model that shows it."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import dpmodel as dpm
+
+
+def _change(problem: dpm.Problem) -> dict[str, float]:
+    return dict(problem.classify().cells[0].change)
+
+
+def test_an_aggregate_under_add_remove_moves_by_its_whole_range() -> None:
+    records = dpm.Records("people", neighbors="add-remove")
+    total = dpm.Private([5.0], unit="all", bounds=[-5, 5], records=records)
+    owned = dpm.Private([5.0], unit="entry", bounds=[-5, 5], records=records)
+    assert total.linf == 10  # one record less may turn -5 into 5
+    assert owned.linf == 5  # the record's own entry is there or zero
+
+
+def test_two_vectors_nobody_said_anything_about_are_not_paired() -> None:
+    x = cp.Variable()
+    p, q = (dpm.Private([0.0, 0.0], unit="entry", linf=1, name=n) for n in "pq")
+    assert _change(dpm.Problem(cp.Minimize(x), [x >= p[0] + q[1]]))["linf"] == 2
+    same = dpm.Records("customers")
+    p, q = (dpm.Private([0.0, 0.0], unit="entry", linf=1, name=n, records=same) for n in "pq")
+    assert _change(dpm.Problem(cp.Minimize(x), [x >= p[0] + q[1]]))["linf"] == 1
+
+
+def test_a_row_and_its_right_hand_side_are_paired_by_default() -> None:
+    x = cp.Variable(2)
+    A = dpm.Private(np.ones((3, 2)), unit="row", linf=0.1, name="A")
+    b = dpm.Private(np.ones(3), unit="entry", linf=1, name="b")
+    assert {cell.part for cell in dpm.Problem(cp.Minimize(cp.sum(x)), [A @ x >= b]).classify().cells} == {"row"}
+
+
+@pytest.mark.parametrize("value", [[2**60 + 128, 2**60], np.array([1, 2], dtype=np.longdouble)], ids=str)
+def test_numbers_that_double_precision_would_round_are_refused(value: object) -> None:
+    if isinstance(value, np.ndarray) and value.dtype.itemsize <= 8:
+        pytest.skip("long doubles are doubles on this platform")
+    with pytest.raises(dpm.SpecificationError, match="rounded"):
+        dpm.Private(value, unit="entry", linf=1)
+
+
+@pytest.mark.parametrize("linf", [1e-170, 1e170])
+def test_changes_that_cannot_be_squared_are_refused(linf: float) -> None:
+    with pytest.raises(dpm.SpecificationError, match="squared"):
+        dpm.Private([1.0], unit="entry", linf=linf)
+
+
+def test_constraints_that_lowering_would_drop_are_refused() -> None:
+    x = cp.Variable(2)
+    p = dpm.Private([1.0, 1.0], unit="entry", linf=1, name="p")
+    with pytest.raises(dpm.UnsupportedModelError, match="FiniteSet"):
+        dpm.Problem(cp.Minimize(cp.sum(x)), [x >= p, cp.FiniteSet(x[0], [5, 7])]).classify()
+
+
+def test_public_points_are_not_taken_on_trust() -> None:
+    c = dpm.Private([1.0, 2.0], unit="entry", linf=1, name="c")
+    x = cp.Variable(2)
+    in_a_cone = dpm.Problem(cp.Maximize(c @ x), [cp.norm(x) <= 1])
+    with pytest.raises(dpm.SpecificationError):
+        in_a_cone.plan(1, 1e-6, vertices=[[5, 5], [7, 7]])
+    whole = cp.Variable(2, integer=True)
+    integers = dpm.Problem(cp.Maximize(c @ whole), [whole >= 0, whole <= 3])
+    with pytest.raises(dpm.SpecificationError, match="integer"):
+        integers.plan(1, 1e-6, vertices=[[0.5, 1], [1, 1]])
+
+
+def test_a_pickled_budget_whose_ledger_is_gone_stays_spent(tmp_path: Path) -> None:
+    path = tmp_path / "spent.db"
+    budget = dpm.Budget(1, ledger=path)
+    budget.charge(0.9)
+    dumped = pickle.dumps(budget)
+    path.unlink()
+    with pytest.raises(dpm.SpecificationError, match="forget"):
+        pickle.loads(dumped)
+
+
+def test_statements_name_the_clamp_beyond_which_they_do_not_hold() -> None:
+    x = cp.Variable(1)
+    unbounded = dpm.Problem(cp.Minimize(x[0]), [x >= dpm.Private([5e12], unit="entry", linf=1, name="b")])
+    bounded = dpm.Private([5.0], unit="entry", linf=1, bounds=[0, 9], name="b")
+    statement = unbounded.plan(1).chosen.forecast.statement  # type: ignore[union-attr]
+    assert "for private numbers up to" in statement
+    within = dpm.Problem(cp.Minimize(x[0]), [x >= bounded]).plan(1).chosen.forecast
+    assert within is not None and "up to" not in within.statement
+
+
+def test_vertex_selection_refuses_where_public_scores_drown_private_ones() -> None:
+    c = dpm.Private([1.0, 2.0], unit="entry", linf=1, name="c")
+    x = cp.Variable(2, nonneg=True)
+    known = cp.Constant([3e13, 2e13], name="known")
+    plan = dpm.Problem(cp.Minimize(c @ x + known @ x), [cp.sum(x) == 1]).plan(1, 1e-6)
+    refused = next(each for each in plan.candidates if each.mechanism == "vertex-exponential")
+    assert not refused.eligible and "drown" in refused.reason
