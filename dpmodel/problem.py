@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel.annotate.private import Private
-from dpmodel.classify.classifier import Classification, classify, record_words
+from dpmodel.classify.classifier import Classification, classify
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.cone_program import SolverFailure, probe_solver, solve_cone_program
 from dpmodel.compile.cvxpy_bridge import Lowered, forget_cached_forms, forget_solution, has_name, lower
@@ -29,7 +29,7 @@ from dpmodel.plan.portfolio import by_name
 from dpmodel.plan.request import make_request
 from dpmodel.privacy import Budget, NoiseSource, noise_source
 from dpmodel.progress import Report, reporter
-from dpmodel.release.explanation import Explanation, explain
+from dpmodel.release.explanation import Explanation, accuracy_of, explain, guarantee_of
 from dpmodel.release.release import Accuracy, Guarantee, Release
 
 
@@ -233,7 +233,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             value = -value
         status = outcome.status if outcome.status != "least_violation" else "optimal_inaccurate"
         lowered.write_back(self, outcome.x, outcome.dual, status, value)
-        guarantee = _guarantee(model, forecast.epsilon, forecast.delta)
+        guarantee = guarantee_of(model, forecast.epsilon, forecast.delta)
         if not private:
             notes.insert(0, "NOT PRIVATE: seeded noise for tests was used")
             guarantee = replace(guarantee, record=f"NOT PRIVATE (seeded noise for tests); {guarantee.record}")
@@ -248,7 +248,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         return Release(
             mechanism=plan.chosen.mechanism,
             guarantee=guarantee,
-            accuracy=_accuracy(plan, outcome),
+            accuracy=accuracy_of(plan, outcome),
             status=outcome.status,
             value=value,
             variables={} if outcome.x is None else self._values(),
@@ -412,40 +412,3 @@ def _unique(names: Iterable[str]) -> list[str]:
             fresh = f"{name} ({number})"
         out.append(fresh)
     return out
-
-
-def _guarantee(model: PrivateLP, epsilon: float, delta: float) -> Guarantee:
-    blocks = model.affine.private_blocks
-    neighbors = sorted({block.parameter.records.neighbors for block in blocks})
-    record = "; ".join(dict.fromkeys(record_words(block) for block in blocks))
-    patterns = [block.name for block in blocks if block.parameter.sparse_idx is not None]
-    if patterns:
-        record += f"; the positions of the entries of {', '.join(patterns)} are public"
-    return Guarantee(epsilon, delta, " and ".join(neighbors), record)
-
-
-def _accuracy(plan: Plan, outcome: Outcome) -> Accuracy:
-    forecast = plan.chosen.forecast
-    assert forecast is not None
-    if outcome.x is None:
-        return Accuracy(alpha=None, beta=None, statement=f"no point: the released program is {outcome.status}")
-    extra = outcome.extra_violation
-    text = forecast.statement
-    exact = outcome.status in ("optimal", "least_violation")
-    if not exact:
-        text += f"; the solver stopped early ({outcome.status}), and what that costs is not counted"
-    if extra > 0:
-        text += f"; this draw needed a further violation of up to {extra:.4g} (outside the statement's probability)"
-    data = forecast.to_dict()
-    violation = data["violation_alpha"]
-    if violation is not None:
-        violation += extra
-    return Accuracy(
-        alpha=max(forecast.alpha, violation or 0.0),
-        beta=forecast.beta,
-        slack_rows=forecast.slack_rows,
-        proved=forecast.proved and exact,
-        statement=text,
-        objective_alpha=data["objective_alpha"],
-        violation_alpha=violation,
-    )

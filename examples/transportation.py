@@ -22,7 +22,7 @@ COST = 90 * MILES / 1000  # thousand dollars per case
 
 
 def main() -> None:
-    demand = dpm.Private(DEMAND, name="demand", unit="entry", linf=1)  # one customer moves their own market by at most 1
+    demand = dpm.Private(DEMAND, name="demand", unit="entry", linf=1)  # a customer moves their market by at most 1
     x = cp.Variable((2, 3), nonneg=True, name="cases")
     problem = dpm.Problem(
         cp.Minimize(cp.sum(cp.multiply(COST, x))),

@@ -13,8 +13,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from dpmodel.annotate import vault
-from dpmodel.annotate.bounds import UNITS, Ball, ChangeBounds, Unit, complete, positive, refuse_contradictions
-from dpmodel.annotate.layout import Layout, canonical, free_entries, layout_of, sum_by
+from dpmodel.annotate.bounds import UNITS, Ball, ChangeBounds, Unit, positive, refuse_contradictions
+from dpmodel.annotate.layout import Layout, canonical, free_entries, layout_of
+from dpmodel.annotate.magnitude import change_bounds, scale_units
 from dpmodel.annotate.records import DEFAULT_RECORDS, Records
 from dpmodel.errors import SpecificationError
 
@@ -130,7 +131,12 @@ class Private(cp.Parameter):  # type: ignore[misc]
         refuse_contradictions(self._magnitude, where)
         self._entry_clips = self._declared_range(where)
         self._lower, self._upper = self._entry_bounds()
-        self._caps, self._change = self._complete_bounds(change)
+        # An absent unit is zero, so add-remove moves a unit by its size only. An aggregate is owned by nobody:
+        # taking one record away moves it between any two values that its magnitude allows.
+        owned = self._records.neighbors == "add-remove" and unit != "all"
+        self._caps, self._ball, self._change = change_bounds(
+            change, self._magnitude, (self._lower, self._upper), self._layout, absent_is_zero=owned
+        )
         reach = self._change.linf
         if math.isfinite(reach) and not (reach == 0 or _LEAST_CHANGE <= reach <= _MOST_CHANGE):
             raise SpecificationError(
@@ -325,23 +331,7 @@ class Private(cp.Parameter):  # type: ignore[misc]
             )
 
     def _clip(self, entries: Floats) -> Floats:
-        clipped = np.clip(entries, *self._entry_clips)
-        units = self._layout.units
-        for key, order in (("max_l1", 1), ("max_l2", 2)):
-            limit = self._magnitude[key]
-            if math.isinf(limit):
-                continue
-            # Squares of huge entries overflow and of tiny ones vanish; scaled by the largest entry of their own
-            # unit they do neither. (A scale shared by units would let one record move another's last bits.)
-            largest = np.full(self._layout.unit_count, np.finfo(float).tiny)
-            np.maximum.at(largest, units, np.abs(clipped))
-            scaled = np.abs(clipped) / largest[units]
-            norms = sum_by(units, weights=scaled**order, minlength=self._layout.unit_count)
-            with np.errstate(over="ignore"):
-                norms = largest * (norms if order == 1 else np.sqrt(norms))
-            factor = np.divide(limit, norms, out=np.ones_like(norms), where=norms > limit)
-            clipped = clipped * factor[units]
-        return clipped
+        return scale_units(np.clip(entries, *self._entry_clips), self._layout, self._magnitude)
 
     # ------------------------------------------------------------------ bounds
     def _declared_range(self, where: str) -> tuple[Floats, Floats]:
@@ -392,59 +382,6 @@ class Private(cp.Parameter):  # type: ignore[misc]
             return np.full(self._layout.size, float(array.reshape(())))
         return free_entries(self, array)
 
-    def _after_scaling(self, change: dict[str, float]) -> dict[str, float]:
-        """What the declared change bounds still say once units are scaled to max_l1 and max_l2.
-
-        They speak of the data as given. Scaling to a 2-norm ball is the projection onto it and never enlarges the
-        2-norm of a change; scaling to a 1-norm ball enlarges its 1-norm at most twofold (Dunkl and Williams 1964,
-        for any norm). Other norms can grow, so only these bounds carry over.
-        """
-        to_l1, to_l2 = (math.isfinite(self._magnitude[key]) for key in ("max_l1", "max_l2"))
-        if not (to_l1 or to_l2):
-            return change
-        layout = self._layout
-        given = complete(**change, size=layout.unit_size, row_size=layout.unit_row_size, rows=layout.unit_rows)
-        kept = dict.fromkeys(change, math.inf)
-        if to_l1 and to_l2:
-            kept["l2"] = 2 * given.l1  # after the first scaling, and the second does not enlarge it
-        elif to_l1:
-            kept["l1"] = 2 * given.l1
-        else:
-            kept["l2"] = given.l2
-        return kept
-
-    def _complete_bounds(self, change: dict[str, float]) -> tuple[Floats, ChangeBounds]:
-        # An absent unit is zero, so add-remove moves a unit by its size only. An aggregate is owned by nobody:
-        # taking one record away moves it between any two values that its magnitude allows.
-        replace = self._records.neighbors == "replace-one" or self._unit == "all"
-        times = 2.0 if replace else 1.0
-        change = self._after_scaling(change)
-        l1 = min(change["l1"], times * self._magnitude["max_l1"])
-        l2 = min(change["l2"], times * self._magnitude["max_l2"])
-        with np.errstate(invalid="ignore"):
-            reach = self._upper - self._lower if replace else np.maximum(np.abs(self._lower), np.abs(self._upper))
-        caps = np.minimum(reach, change["linf"])
-        linf = float(caps.max(initial=0.0)) if caps.size else 0.0
-        layout = self._layout
-        # A 2-norm bound above the 1-norm bound, or one no change can reach, says nothing: left out, because
-        # fewer norms mean exact and cheaper bounds.
-        units = sum_by(layout.units, weights=caps, minlength=layout.unit_count)
-        self._ball = Ball(
-            l1=l1 if l1 < float(units.max(initial=0.0)) * (1 - 1e-12) else math.inf,
-            l2=l2 if l2 < l1 * (1 - 1e-12) and l2 < _largest_norm(caps, layout) * (1 - 1e-12) else math.inf,
-            row_l1=change["row_l1"] if change["row_l1"] < l1 * (1 - 1e-12) else math.inf,
-        )
-        completed = complete(
-            l1,
-            l2,
-            linf,
-            change["row_l1"],
-            size=layout.unit_size,
-            row_size=layout.unit_row_size,
-            rows=layout.unit_rows,
-        )
-        return np.minimum(caps, completed.linf), completed
-
 
 def _resolve_shape(value: Any, shape: int | tuple[int, ...] | None, where: str) -> tuple[int, ...]:
     if shape is None:
@@ -478,14 +415,6 @@ def _shape_of(value: Any, where: str) -> tuple[int, ...]:
             remedy="a number, or an array with rows of equal length",
         )
     return shape
-
-
-def _largest_norm(caps: Floats, layout: Layout) -> float:
-    """2-norm of the largest change that the entry caps alone allow one unit."""
-    if not np.isfinite(caps).all():
-        return math.inf
-    squares = sum_by(layout.units, weights=caps**2, minlength=layout.unit_count)
-    return math.sqrt(float(squares.max(initial=0.0)))
 
 
 def _public_pattern(value: Any, where: str) -> tuple[npt.NDArray[Any], ...]:

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpmodel._text import html_table, number, table
-from dpmodel.classify.classifier import Classification
+from dpmodel.classify.classifier import Classification, record_words
 from dpmodel.classify.impossibility import remedies
+from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import AffineMap
 from dpmodel.compile.footprint import Footprint
-from dpmodel.release.release import Release
+from dpmodel.mechanisms.mechanism import Outcome
+from dpmodel.plan.planner import Plan
+from dpmodel.release.release import Accuracy, Guarantee, Release
 
 _WORDS = {"objective": "c", "offset": "constant term", "scalar": "b", "matrix": "A"}
 
@@ -112,4 +115,43 @@ def explain(
         classification,
         tuple(dict.fromkeys(advice)),
         "Not solved yet." if release is None else str(release),
+    )
+
+
+def guarantee_of(model: PrivateLP, epsilon: float, delta: float) -> Guarantee:
+    """The guarantee, with what a record is and what besides the release is public."""
+    blocks = model.affine.private_blocks
+    neighbors = sorted({block.parameter.records.neighbors for block in blocks})
+    record = "; ".join(dict.fromkeys(record_words(block) for block in blocks))
+    patterns = [block.name for block in blocks if block.parameter.sparse_idx is not None]
+    if patterns:
+        record += f"; the positions of the entries of {', '.join(patterns)} are public"
+    return Guarantee(epsilon, delta, " and ".join(neighbors), record)
+
+
+def accuracy_of(plan: Plan, outcome: Outcome) -> Accuracy:
+    """The forecast as a statement on this release: what the solve on released data left of it."""
+    forecast = plan.chosen.forecast
+    assert forecast is not None
+    if outcome.x is None:
+        return Accuracy(alpha=None, beta=None, statement=f"no point: the released program is {outcome.status}")
+    extra = outcome.extra_violation
+    text = forecast.statement
+    exact = outcome.status in ("optimal", "least_violation")
+    if not exact:
+        text += f"; the solver stopped early ({outcome.status}), and what that costs is not counted"
+    if extra > 0:
+        text += f"; this draw needed a further violation of up to {extra:.4g} (outside the statement's probability)"
+    data = forecast.to_dict()
+    violation = data["violation_alpha"]
+    if violation is not None:
+        violation += extra
+    return Accuracy(
+        alpha=max(forecast.alpha, violation or 0.0),
+        beta=forecast.beta,
+        slack_rows=forecast.slack_rows,
+        proved=forecast.proved and exact,
+        statement=text,
+        objective_alpha=data["objective_alpha"],
+        violation_alpha=violation,
     )

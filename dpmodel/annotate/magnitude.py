@@ -1,0 +1,103 @@
+"""How large a unit may be: scaling it to that, and what follows for how far one record can move it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from dpmodel.annotate.bounds import Ball, ChangeBounds, complete
+from dpmodel.annotate.layout import Floats, Layout, sum_by
+
+# Scaled entries are rounded a few times; the change bounds that carry over are enlarged by it.
+_ROUNDING = 2.0**-50
+
+
+def scale_units(entries: Floats, layout: Layout, magnitude: Mapping[str, float]) -> Floats:
+    """(size,) entries whose units were scaled to the 1-norm ``max_l1`` and then to the 2-norm ``max_l2``."""
+    units = layout.units
+    for key, order in (("max_l1", 1), ("max_l2", 2)):
+        limit = magnitude[key]
+        if math.isinf(limit):
+            continue
+        # Squares of huge entries overflow and of tiny ones vanish; scaled by the largest entry of their own
+        # unit they do neither. (A scale shared by units would let one record move another's last bits.)
+        largest = np.full(layout.unit_count, np.finfo(float).tiny)
+        np.maximum.at(largest, units, np.abs(entries))
+        scaled = np.abs(entries) / largest[units]
+        norms = sum_by(units, weights=scaled**order, minlength=layout.unit_count)
+        with np.errstate(over="ignore"):
+            norms = largest * (norms if order == 1 else np.sqrt(norms))
+        factor = np.divide(limit, norms, out=np.ones_like(norms), where=norms > limit)
+        entries = entries * factor[units]
+    return entries
+
+
+def change_bounds(
+    change: Mapping[str, float],
+    magnitude: Mapping[str, float],
+    entry_range: tuple[Floats, Floats],
+    layout: Layout,
+    *,
+    absent_is_zero: bool,
+) -> tuple[Floats, Ball, ChangeBounds]:
+    """Caps of the entries (size,), the norm bounds that say more than the caps, and all norms completed.
+
+    ``change`` : declared ``l1, l2, linf, row_l1``; ``magnitude`` : ``max_l1, max_l2, max_linf``; ``entry_range`` : what
+    entries are clipped to. ``absent_is_zero`` : a record's unit may be missing, and its change is then its size;
+    otherwise one value is replaced by another.
+    """
+    times = 1.0 if absent_is_zero else 2.0
+    change = _after_scaling(change, magnitude, layout)
+    l1 = min(change["l1"], times * magnitude["max_l1"])
+    l2 = min(change["l2"], times * magnitude["max_l2"])
+    lower, upper = entry_range
+    with np.errstate(invalid="ignore"):
+        reach = np.maximum(np.abs(lower), np.abs(upper)) if absent_is_zero else upper - lower
+    caps = np.minimum(reach, change["linf"])
+    # A 2-norm bound above the 1-norm bound, or one no change can reach, says nothing: left out, because
+    # fewer norms mean exact and cheaper bounds.
+    per_unit = sum_by(layout.units, weights=caps, minlength=layout.unit_count)
+    ball = Ball(
+        l1=l1 if l1 < float(per_unit.max(initial=0.0)) * (1 - 1e-12) else math.inf,
+        l2=l2 if l2 < l1 * (1 - 1e-12) and l2 < _largest_norm(caps, layout) * (1 - 1e-12) else math.inf,
+        row_l1=change["row_l1"] if change["row_l1"] < l1 * (1 - 1e-12) else math.inf,
+    )
+    largest = float(caps.max(initial=0.0))
+    completed = _complete({"l1": l1, "l2": l2, "linf": largest, "row_l1": change["row_l1"]}, layout)
+    return np.minimum(caps, completed.linf), ball, completed
+
+
+def _after_scaling(change: Mapping[str, float], magnitude: Mapping[str, float], layout: Layout) -> Mapping[str, float]:
+    """What the declared change bounds still say once units are scaled to max_l1 and max_l2.
+
+    They speak of the data as given. Scaling to a 2-norm ball is the projection onto it and never enlarges the
+    2-norm of a change; scaling to a 1-norm ball enlarges its 1-norm at most twofold (Dunkl and Williams 1964,
+    for any norm). Other norms can grow, so only these bounds carry over.
+    """
+    to_l1, to_l2 = magnitude["max_l1"], magnitude["max_l2"]
+    if math.isinf(to_l1) and math.isinf(to_l2):
+        return change
+    given = _complete(change, layout)
+    rounding = _ROUNDING * layout.unit_size * min(to_l1, to_l2)
+    kept = dict.fromkeys(change, math.inf)
+    if math.isinf(to_l1):
+        kept["l2"] = given.l2 + rounding
+    elif math.isinf(to_l2):
+        kept["l1"] = 2 * given.l1 + rounding
+    else:
+        kept["l2"] = 2 * given.l1 + rounding  # after the first scaling, and the second does not enlarge it
+    return kept
+
+
+def _complete(norms: Mapping[str, float], layout: Layout) -> ChangeBounds:
+    return complete(**norms, size=layout.unit_size, row_size=layout.unit_row_size, rows=layout.unit_rows)
+
+
+def _largest_norm(caps: Floats, layout: Layout) -> float:
+    """2-norm of the largest change that the entry caps alone allow one unit."""
+    if not np.isfinite(caps).all():
+        return math.inf
+    squares = sum_by(layout.units, weights=caps**2, minlength=layout.unit_count)
+    return math.sqrt(float(squares.max(initial=0.0)))
