@@ -229,10 +229,16 @@ class Problem(cp.Problem):  # type: ignore[misc]
         if value is not None and model.form.offset.nnz:
             value = None
             notes.append("the objective's constant term is private and was not measured: no objective value")
+        if value is not None and model.splits_objective:
+            value = None
+            notes.append("the objective was split into rows with noise in them: no objective value is released")
         if value is not None and model.affine.maximize:
             value = -value
         status = outcome.status if outcome.status != "least_violation" else "optimal_inaccurate"
         lowered.write_back(self, outcome.x, outcome.dual, status, value)
+        if value is not None and not any(isinstance(p, Private) for p in self.objective.parameters()):
+            # A public function of the released point: better than its value in the relaxed standard form.
+            value = self._value = float(self.objective.value)
         guarantee = guarantee_of(model, forecast.epsilon, forecast.delta)
         if not private:
             notes.insert(0, "NOT PRIVATE: seeded noise for tests was used")
@@ -282,11 +288,11 @@ class Problem(cp.Problem):  # type: ignore[misc]
         return self._lowered
 
     def _model(self, solver: str | None) -> PrivateLP:
-        lowered, change, classification = self._compiled()
+        lowered, _, classification = self._compiled()
         key = (solver, public_theta(lowered.affine).tobytes())
         if self._last_model is None or self._last_model[0] != key:
             form = standard_form(lowered.affine)
-            self._last_model = key, PrivateLP(form, change, classification, PublicSet(form, solver))
+            self._last_model = key, PrivateLP(form, classification, PublicSet(form, solver))
         return self._last_model[1]
 
     def _warn_of_constants(self) -> None:

@@ -300,7 +300,7 @@ def test_strict_without_public_bounds(x):
 
 
 def test_strict_without_delta(x):
-    refused(lambda: scalar_problem(x), dpm.InfeasibleError, "delta > 0", feasibility="strict")
+    refused(lambda: scalar_problem(x), dpm.UnsupportedModelError, "delta > 0", feasibility="strict")
 
 
 @pytest.mark.parametrize(

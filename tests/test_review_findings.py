@@ -87,10 +87,46 @@ def test_statements_name_the_clamp_beyond_which_they_do_not_hold() -> None:
     x = cp.Variable(1)
     unbounded = dpm.Problem(cp.Minimize(x[0]), [x >= dpm.Private([5e12], unit="entry", linf=1, name="b")])
     bounded = dpm.Private([5.0], unit="entry", linf=1, bounds=[0, 9], name="b")
-    statement = unbounded.plan(1).chosen.forecast.statement  # type: ignore[union-attr]
-    assert "for private numbers up to" in statement
+    plan = unbounded.plan(1)
+    assert plan.chosen.forecast is not None
+    assert any("for private numbers up to" in caveat for caveat in plan.chosen.forecast.caveats)
+    assert "for private numbers up to" in str(plan)
     within = dpm.Problem(cp.Minimize(x[0]), [x >= bounded]).plan(1).chosen.forecast
-    assert within is not None and "up to" not in within.statement
+    assert within is not None and not within.caveats
+
+
+@pytest.mark.parametrize("objective", [False, True])
+def test_expressions_split_into_rows_are_not_called_proved(objective: bool) -> None:
+    """norm1 has a row per entry; each gives way, and the misses add up to far more than one row's alpha."""
+    rng = np.random.default_rng(0)
+    centre = rng.normal(size=50)
+    p = dpm.Private(centre, unit="entry", linf=0.1, name="p")
+    x = cp.Variable(50, name="x")
+    if objective:
+        problem = dpm.Problem(cp.Minimize(cp.norm1(x - p)), [cp.sum(x) == 3])
+    else:
+        problem = dpm.Problem(cp.Maximize(cp.sum(x)), [cp.norm1(x - p) <= 5])
+    value = problem.solve(epsilon=1, rng=0)
+    release = problem.release
+    assert release is not None and not release.accuracy.proved
+    assert "row of the standard form" in release.accuracy.statement
+    assert any("split" in caveat for caveat in release.plan["candidates"][0]["forecast"]["caveats"])  # type: ignore[index]
+    if objective:
+        assert value is None and any("objective" in note for note in release.notes)
+        assert "objective" not in release.accuracy.statement
+    else:
+        assert value == pytest.approx(x.value.sum())
+        assert np.abs(x.value - centre).sum() - 5 > release.accuracy.alpha  # what the statement must not promise
+
+
+def test_the_cell_of_a_paired_right_hand_side_reports_its_own_change() -> None:
+    x = cp.Variable(2)
+    same = dpm.Records("people")
+    A = dpm.Private(np.ones((3, 2)), unit="row", linf=0.1, name="A", records=same)
+    b = dpm.Private(np.ones(3), unit="entry", linf=50, name="b", records=same)
+    cells = {c.parameter: c for c in dpm.Problem(cp.Minimize(cp.sum(x)), [A @ x >= b]).classify().cells}
+    assert (cells["A"].change["linf"], cells["b"].change["linf"]) == (0.1, 50)
+    assert "row_l1" not in cells["b"].change
 
 
 def test_vertex_selection_refuses_where_public_scores_drown_private_ones() -> None:

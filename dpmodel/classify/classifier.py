@@ -18,13 +18,7 @@ from dpmodel.compile.affine_map import AffineMap, Integers, LinearMap, ThetaBloc
 from dpmodel.compile.extremes import most_items
 from dpmodel.compile.footprint import Blocks, Change, Footprint, record_blocks
 
-_PART_WORDS = {
-    "objective": "the objective c",
-    "scalar": "right-hand sides b",
-    "row": "one row of A",
-    "column": "one column of A",
-    "matrix": "several rows and columns of A",
-}
+_PART_WORDS = {"objective": "the coefficients c", "scalar": "right-hand sides b"}
 
 
 @dataclass(frozen=True)
@@ -111,7 +105,9 @@ class Classification:
         rows: list[tuple[str, ...]] = []
         for cell in self.cells:
             verdict = "no" if not cell.solvable else "yes, all but a few rows" if cell.relaxed else "yes"
-            moves = ", ".join(f"{key} {number(value)}" for key, value in cell.change.items())
+            moves = "arbitrarily far"
+            if cell.level == "low":
+                moves = ", ".join(f"{key} {number(value)}" for key, value in cell.change.items())
             rows.append((cell.parameter, f"{cell.part}, {cell.level}", verdict, cell.theorem, moves, cell.reason))
         return rows
 
@@ -150,7 +146,7 @@ def classify(affine: AffineMap, footprint: Footprint, places: Mapping[str, tuple
             if _enters(scalar, block):
                 if touch.part == "row" and touch.reaches_matrix and touch.with_scalar:
                     words = "it moves together with the same row of A, so a record owns one constraint"
-                    both = changes["matrix"], changes["scalar"]
+                    both = changes["scalar"], changes["matrix"]
                     cells.append(_cell("row", both[0], block, wheres, words, touch.separable, both[1]))
                 else:
                     cells.append(_cell("scalar", changes["scalar"], block, wheres, ""))
@@ -259,7 +255,9 @@ def record_words(block: ThetaBlock) -> str:
     """What a record is, for guarantees: whose data, and what it owns of the parameter."""
     parameter = block.parameter
     owns = {"all": "may move every entry of", "entry": "owns one entry of", "row": "owns one row of"}
-    owner_is_public = parameter.unit != "all" and parameter.records.neighbors == "replace-one"
+    if parameter.size == 1:
+        owns = dict.fromkeys(owns, "moves")
+    owner_is_public = parameter.size > 1 and parameter.unit != "all" and parameter.records.neighbors == "replace-one"
     public = " (which one is public)" if owner_is_public else ""
     whose = "" if parameter.records is DEFAULT_RECORDS else f" of {parameter.records.name}"
     return f"a record{whose} {owns.get(parameter.unit, 'owns one column of')} {block.name}{public}"
@@ -269,13 +267,10 @@ def _reason(
     part: str, level: str, change: Change, block: ThetaBlock, places: tuple[str, ...], words: str, solvable: bool
 ) -> str:
     where = " and ".join(places) if places else "the model"
-    text = f"{block.name} enters {_PART_WORDS[part] if not words else 'A' if part not in ('objective',) else 'c'}"
-    if words:
-        text = f"{words}; {block.name} stands"
-    text += f" in {where}"
-    text += f"; {record_words(block)}"
+    enters = f"{words}; {block.name} stands in" if words else f"{block.name} enters {_PART_WORDS[part]} through"
+    text = f"{enters} {where}; {record_words(block)}"
     if level == "low":
-        return f"{text} and moves this part by at most {number(change.linf)} in any entry, {number(change.l1)} in all"
+        return f"{text} and moves each number of this part by at most {number(change.linf)}"
     bound = "no bound is declared on how far it moves it"
     if not solvable and part == "matrix":
         bound += ", and it reaches too many constraints to leave them out"

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from dpmodel.classify.classifier import Classification
 from dpmodel.compile.affine_map import AffineMap, Floats
-from dpmodel.compile.footprint import Footprint
 from dpmodel.compile.public_set import PublicSet
 from dpmodel.compile.standard_form import StandardForm, private_theta
 
@@ -19,13 +18,12 @@ T = TypeVar("T")
 class PrivateLP:
     """A compiled and classified problem.
 
-    ``form`` : public constants and private linear maps; ``footprint`` : what one record changes;
-    ``classification`` : its cells; ``public`` : what the public constraints say about x.
+    ``form`` : public constants and private linear maps; ``classification`` : its cells;
+    ``public`` : what the public constraints say about x.
     Everything but ``read_private`` is public.
     """
 
     form: StandardForm
-    footprint: Footprint
     classification: Classification
     public: PublicSet
     _memo: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
@@ -37,6 +35,19 @@ class PrivateLP:
     def private_parts(self) -> tuple[str, ...]:
         """Which of "objective", "scalar", "matrix" depend on private parameters."""
         return tuple(name for name in ("objective", "scalar", "matrix") if self.form.private_part(name).nnz)
+
+    @property
+    def split_rows(self) -> int:
+        """Private rows that lowering made (epigraphs): an error in them is not one in a constraint the user wrote."""
+        private = self.form.private_rows
+        return sum(int(private[block.rows].sum()) for block in self.affine.cones if block.constraint < 0)
+
+    @property
+    def splits_objective(self) -> bool:
+        """Whether private numbers enter the user's objective through such rows."""
+        cells = self.classification.cells
+        through_rows = any("the objective" in cell.where and cell.part != "objective" for cell in cells)
+        return self.split_rows > 0 and through_rows
 
     def read_private(self) -> Floats:
         """(P,) theta with the private values. Only a mechanism's ``run`` may call this."""

@@ -53,10 +53,11 @@ class Forecast:
     """The error a mechanism predicts from public facts alone.
 
     ``alpha`` : the larger of ``objective_alpha`` (loss in objective value) and ``violation_alpha`` (violation
-    of any constraint, along the cone's interior direction for conic ones); nan where a part is exact.
+    of any constraint, along the cone's interior direction for conic ones); nan where a part is not noised.
     ``beta`` : probability with which it may be exceeded. ``proved`` : a theorem, not a prediction.
     ``statement`` : the same in words. ``epsilon``, ``delta`` : what the mechanism spends. ``work`` : its cost in
-    words. ``noise`` : plain data on the noise of each part and the split of the budget.
+    words. ``noise`` : plain data on the noise of each part and the split of the budget. ``caveats`` : what the
+    statement leaves out.
     """
 
     statement: str
@@ -69,6 +70,7 @@ class Forecast:
     slack_rows: int = 0
     work: str = "one solve"
     noise: Mapping[str, Any] = field(default_factory=dict)
+    caveats: tuple[str, ...] = ()
 
     @property
     def alpha(self) -> float:
@@ -88,6 +90,7 @@ class Forecast:
             "slack_rows": self.slack_rows,
             "work": self.work,
             "noise": dict(self.noise),
+            "caveats": list(self.caveats),
         }
 
 

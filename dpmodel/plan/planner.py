@@ -14,7 +14,7 @@ from dpmodel.errors import InfeasibleError, UnsupportedModelError
 from dpmodel.mechanisms.mechanism import Forecast, Mechanism, Request
 from dpmodel.plan.portfolio import PORTFOLIO, by_name
 
-_COLUMNS = ("", "mechanism", "forecast error", "spends", "statement, or why not")
+_COLUMNS = ("", "mechanism", "objective within", "violation within", "spends", "statement, or why not")
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,12 @@ class Plan:
             mark = "->" if candidate is self.chosen else ""
             forecast = candidate.forecast
             if forecast is None:
-                rows.append((mark, candidate.mechanism, "-", "-", candidate.reason))
+                rows.append((mark, candidate.mechanism, "-", "-", "-", candidate.reason))
                 continue
             spends = f"epsilon {number(forecast.epsilon)}, delta {number(forecast.delta)}"
             words = f"{forecast.statement}; {forecast.work}"
-            rows.append((mark, candidate.mechanism, number(forecast.alpha), spends, words))
+            errors = number(forecast.objective_alpha), number(forecast.violation_alpha)
+            rows.append((mark, candidate.mechanism, *errors, spends, words))
         return rows
 
     def _title(self) -> str:
@@ -80,10 +81,14 @@ class Plan:
         return f"Plan for epsilon {number(request.epsilon)}, delta {number(request.delta)}"
 
     def __str__(self) -> str:
-        return table(_COLUMNS, self._rows(), title=self._title(), width=120, footer=(*self._split(), *self.floors))
+        return table(_COLUMNS, self._rows(), title=self._title(), width=120, footer=self._footer())
 
     def _repr_html_(self) -> str:
-        return html_table(_COLUMNS, self._rows(), title=self._title(), footer=(*self._split(), *self.floors))
+        return html_table(_COLUMNS, self._rows(), title=self._title(), footer=self._footer())
+
+    def _footer(self) -> tuple[str, ...]:
+        assert self.chosen.forecast is not None
+        return (*self._split(), *self.chosen.forecast.caveats, *self.floors)
 
     def _split(self) -> tuple[str, ...]:
         """How the chosen mechanism splits its budget, when several parts are private."""
@@ -158,7 +163,7 @@ def make_plan(model: PrivateLP, request: Request, mechanism: str = "auto") -> Pl
     else:
         best = select_mechanism(candidates)
         if best is None:
-            raise _nothing_applies(request, candidates)
+            raise _nothing_applies(model, request, candidates)
         chosen = best
     return Plan(candidates, chosen, request, forced is not None, _floors(model, request))
 
@@ -179,25 +184,34 @@ def _candidate(mechanism: Mechanism, model: PrivateLP, request: Request) -> Cand
     return Candidate(mechanism.name, mechanism.source, verdict.eligible, verdict.reason, forecast)
 
 
-def _nothing_applies(request: Request, candidates: Sequence[Candidate]) -> UnsupportedModelError | InfeasibleError:
-    reasons = "; ".join(f"{candidate.mechanism}: {candidate.reason}" for candidate in candidates)
+def _nothing_applies(
+    model: PrivateLP, request: Request, candidates: Sequence[Candidate]
+) -> UnsupportedModelError | InfeasibleError:
     if request.feasibility == "strict":
         strict = next(c for c in candidates if c.mechanism == "strict-truncated-laplace")
-        return InfeasibleError(
-            'feasibility="strict" cannot be promised for this problem',
-            why=strict.reason,
-            remedy='public bounds=[lo, hi] on the private parameters, delta > 0, or feasibility="relaxed"',
-        )
+        what = 'feasibility="strict" cannot be promised for this problem'
+        if "do not leave a point" in strict.reason:
+            remedy = 'tighter public bounds=[lo, hi] on the private parameters, or feasibility="relaxed"'
+            return InfeasibleError(what, why=strict.reason, remedy=remedy)
+        return UnsupportedModelError(what, why=strict.reason, remedy='mend that, or feasibility="relaxed"')
+    # Mechanisms that serve other cells or another feasibility explain nothing here.
+    fitting = {name for cell in model.classification.cells for name in cell.taxonomy.mechanisms}
+    reasons: dict[str, list[str]] = {}
+    for candidate in candidates:
+        if (not fitting or candidate.mechanism in fitting) and "was asked for" not in candidate.reason:
+            reasons.setdefault(candidate.reason, []).append(candidate.mechanism)
     return UnsupportedModelError(
         "no mechanism serves this problem",
-        why=reasons,
+        why="; ".join(f"{reason} ({', '.join(names)})" for reason, names in reasons.items()),
         remedy="declare how far one record can move the private parameters, or bound the variables",
     )
 
 
 def _floors(model: PrivateLP, request: Request) -> tuple[str, ...]:
     """What the theorems leave to any mechanism, scaled to how far one record moves an entry."""
-    lines = []
+    lines: list[str] = []
+    if request.feasibility == "strict":
+        return ()  # the floors are about missing constraints or optimum by little; strict misses the optimum instead
     for cell in model.classification.cells:
         least = cell.floor(request.epsilon, request.delta, request.beta)
         if least is not None and least.value > 0:

@@ -136,12 +136,13 @@ def accuracy_of(plan: Plan, outcome: Outcome) -> Accuracy:
     if outcome.x is None:
         return Accuracy(alpha=None, beta=None, statement=f"no point: the released program is {outcome.status}")
     extra = outcome.extra_violation
+    within = extra == 0
     text = forecast.statement
     exact = outcome.status in ("optimal", "least_violation")
     if not exact:
         text += f"; the solver stopped early ({outcome.status}), and what that costs is not counted"
     if extra > 0:
-        text += f"; this draw needed a further violation of up to {extra:.4g} (outside the statement's probability)"
+        text += f"; but this draw needed a further violation of up to {number(extra)}"
     data = forecast.to_dict()
     violation = data["violation_alpha"]
     if violation is not None:
@@ -150,7 +151,7 @@ def accuracy_of(plan: Plan, outcome: Outcome) -> Accuracy:
         alpha=max(forecast.alpha, violation or 0.0),
         beta=forecast.beta,
         slack_rows=forecast.slack_rows,
-        proved=forecast.proved and exact,
+        proved=forecast.proved and exact and within,
         statement=text,
         objective_alpha=data["objective_alpha"],
         violation_alpha=violation,

@@ -145,7 +145,10 @@ def _unit(parameter: Any, declared: Mapping[str, Any], cells: list[tuple[int, ..
         value = declared.get(key)
         return math.inf if value is None else float(value)
 
-    replace = declared.get("records", DEFAULT_RECORDS).neighbors == "replace-one"
+    # An aggregate is never absent: one record less moves it between any two allowed values.
+    replace = (
+        declared.get("records", DEFAULT_RECORDS).neighbors == "replace-one" or declared.get("unit", "all") == "all"
+    )
     times = 2.0 if replace else 1.0
     low, high = np.full(parameter.shape, -np.inf), np.full(parameter.shape, np.inf)
     if declared.get("bounds") is not None:
@@ -171,9 +174,14 @@ def _unit(parameter: Any, declared: Mapping[str, Any], cells: list[tuple[int, ..
 def records_of(private: list[Any], declared: Mapping[str, Mapping[str, Any]]) -> Iterator[list[Unit]]:
     """For every record of every Records (or pair of units it may hit): the units that it owns."""
     people: dict[Any, dict[str, list[list[Unit]]]] = {}
+    tables = {
+        units_of(p, declared[p.name()])[0] for p in private if declared[p.name()].get("unit") in ("row", "column")
+    }
     for parameter in private:
         numbering, units = units_of(parameter, declared[parameter.name()])
         records = declared[parameter.name()].get("records", DEFAULT_RECORDS)
+        if records is DEFAULT_RECORDS and numbering not in tables:
+            numbering = f"{numbering} of {parameter.name()}"  # nobody said that entry i of two vectors is one record
         people.setdefault(records, {}).setdefault(numbering, []).append(units)
     for numbered in people.values():
         choices = [[list(same) for same in zip(*parameters, strict=True)] for parameters in numbered.values()]

@@ -253,7 +253,7 @@ def test_a_strict_promise_is_refused_where_the_clamp_would_break_it() -> None:
     b = Private([1e15], name="b", l1=1.0, bounds=[0, 2e15])
     x = cp.Variable(1, nonneg=True)
     problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b])
-    with pytest.raises(dpm.InfeasibleError, match="clamped"):
+    with pytest.raises(dpm.UnsupportedModelError, match="clamped"):
         problem.plan(1.0, 1e-6, feasibility="strict")
 
 

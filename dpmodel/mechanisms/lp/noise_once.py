@@ -41,6 +41,8 @@ class NoiseOnce:
         public bound on x), so every truly feasible point stays feasible, the objective is at least as good
         as the true optimum, and no true constraint is violated by more than about 2 tau. Noisy
         equalities become bands of half-width tau. In cones the same holds along the interior direction.
+        All this speaks of the standard form. Where lowering split an expression (a norm, say) into several rows with
+        private numbers, their errors add up in it; the forecast then says so and is not called proved.
         If the relaxed program is infeasible (probability below beta when the true one is feasible), the
         point of least violation is returned and the status says so.
     Cost
@@ -70,12 +72,14 @@ class NoiseOnce:
         loss = objective_loss(model, noise)
         margins = row_margins(model, noise)
         return Forecast(
-            statement=statement(model, noise, loss, margins, request.beta),
+            statement=statement(model, loss, margins, request.beta),
             epsilon=noise.epsilon,
             delta=noise.delta,
             beta=request.beta,
             objective_alpha=loss,
             violation_alpha=margins.alpha if _touches_rows(model) else math.nan,
+            proved=model.split_rows == 0,
+            caveats=caveats(model, noise),
             work=noise.work,
             noise=noise.to_dict(),
         )
@@ -121,22 +125,35 @@ def bounded_variables(model: PrivateLP) -> Verdict:
     )
 
 
-def statement(model: PrivateLP, noise: NoiseDesign, loss: float, margins: RowMargins, beta: float) -> str:
-    """The utility statement in words. Numbers beyond the clamp (1e12 times their change) are outside it."""
+def statement(model: PrivateLP, loss: float, margins: RowMargins, beta: float) -> str:
+    """The utility statement in words."""
     parts = []
     if not math.isnan(loss):
         bound = number(loss) if math.isfinite(loss) else "an amount without a public bound (x is not bounded)"
         parts.append(f"the objective is within {bound} of the true optimum")
     if _touches_rows(model):
-        if math.isnan(loss):
+        if math.isnan(loss) and not model.splits_objective:
             parts.append("the objective is at least as good as the true optimum")
         along = "" if model.affine.is_linear() else " (in cones: along the interior direction)"
-        parts.append(f"no private constraint is violated by more than {number(margins.alpha)}{along}")
+        what = "no row of the standard form" if model.split_rows else "no private constraint"
+        parts.append(f"{what} is violated by more than {number(margins.alpha)}{along}")
     else:
         parts.append("all constraints hold exactly")
+    return f"with probability {number(1 - beta)}, {' and '.join(parts)}"
+
+
+def caveats(model: PrivateLP, noise: NoiseDesign) -> tuple[str, ...]:
+    """What the statement leaves out: numbers beyond the clamp, and expressions that were split into rows."""
+    out = []
     clamps = [p.measurement.limit for p in noise.parts.values() if p.measurement.furthest > p.measurement.limit]
-    within = f" (for private numbers up to {number(min(clamps))})" if clamps else ""
-    return f"with probability {number(1 - beta)}, {' and '.join(parts)}{within}"
+    if clamps:
+        out.append(f"statements are for private numbers up to {number(min(clamps))} in size; beyond, they are clamped")
+    if model.split_rows:
+        out.append(
+            f"CVXPY split expressions (norms, absolute values, maxima, ...) into rows, {model.split_rows} of them with "
+            "noise; the errors of the rows of one expression add up in it, so the statement is about single rows only"
+        )
+    return tuple(out)
 
 
 LAPLACE_ONCE = NoiseOnce("laplace", "laplace-once", "HRRU14, sections 4.2-4.5; Laplace mechanism")

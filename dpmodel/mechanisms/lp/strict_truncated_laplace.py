@@ -17,7 +17,7 @@ from dpmodel.compile.public_set import base_program
 from dpmodel.compile.standard_form import value_range
 from dpmodel.mechanisms.lp.margins import interior_direction, margin
 from dpmodel.mechanisms.lp.noise_design import Kind, NoiseDesign, design, x_bound
-from dpmodel.mechanisms.lp.noise_once import objective_loss
+from dpmodel.mechanisms.lp.noise_once import caveats, objective_loss
 from dpmodel.mechanisms.lp.solve_released import released_parts, solve_released
 from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
 from dpmodel.privacy import NoiseSource
@@ -126,6 +126,8 @@ class StrictTruncatedLaplace:
             beta=request.beta if not math.isnan(loss) else 0.0,
             objective_alpha=loss,
             violation_alpha=0.0,
+            proved=model.split_rows == 0 or not model.splits_objective,
+            caveats=caveats(model, noise),
             work=noise.work,
             noise={**noise.to_dict(), "tightening": tightened},
         )
