@@ -73,7 +73,10 @@ class Problem(cp.Problem):  # type: ignore[misc]
         return self._release
 
     def is_dp(self) -> bool:
-        """Whether the problem can be compiled and every cell of it can be solved privately."""
+        """Whether the problem can be compiled and no theorem stands against any of its cells.
+
+        That a registered mechanism serves it today is what ``plan`` tells.
+        """
         try:
             return self.classify().solvable
         except DPModelError:

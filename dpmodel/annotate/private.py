@@ -110,7 +110,11 @@ class Private(cp.Parameter):  # type: ignore[misc]
         try:
             super().__init__(shape, name=name, **cvxpy_attributes)
         except (ValueError, TypeError) as error:
-            raise SpecificationError(f"{where}: {error}") from None
+            raise SpecificationError(
+                f"{where}: {error}",
+                why="besides unit, bounds and records, keywords are CVXPY's parameter attributes",
+                remedy="l1, l2, linf, row_l1, max_l1, max_l2, max_linf, unit, records, name, shape, or an attribute",
+            ) from None
         self._where = f"Private({self.name()!r})"
         self._unit: Unit = unit
         self._records = records if records is not None else DEFAULT_RECORDS

@@ -236,7 +236,7 @@ def remedies(part: str) -> list[str]:
     public = "make it a plain cvxpy.Parameter if its values are public"
     most = (
         'let one record own one row, Private(..., unit="row"), and solve with feasibility="relaxed": a few '
-        "rows may be violated (HRRU14, Theorems 11 and 12)"
+        "rows may be violated (HRRU14, Theorems 11 and 12; this version has no mechanism for it yet)"
     )
     known = {
         "objective": [bound, aggregate, public],
@@ -251,7 +251,6 @@ def remedies(part: str) -> list[str]:
             "declare how far one record can move each row of A, e.g. Private(..., row_l1=1) or linf=1; or "
             "how large its values can be, e.g. bounds=[lo, hi] (values beyond are clipped)",
             aggregate,
-            "note that leaving out a few constraints does not help here, unlike for rows",
             public,
         ],
         "row": [most, bound, aggregate, public],

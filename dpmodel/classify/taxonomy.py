@@ -32,7 +32,7 @@ _NOTE = (
     "yes*: in the relaxed sense, where all but a few constraints hold.",
     "floors, for a change of one entry by 1: n = number of private entries; alive: beta < (1 - delta)/(1 + "
     "exp(epsilon)); c = c(epsilon, delta, beta), c2 = c(2 epsilon, delta (1 + exp(epsilon)), beta), where "
-    "c(e, d, b) = 1/2 - (exp(e) + d)/(2 (1 + exp(e))(1 - b)). classify.impossibility.floor gives the numbers.",
+    "c(e, d, b) = 1/2 - (exp(e) + d)/(2 (1 + exp(e))(1 - b)). dpmodel.classify.impossibility.floor gives the numbers.",
 )
 
 

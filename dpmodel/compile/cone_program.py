@@ -84,7 +84,7 @@ def solve_cone_program(
     direction: Floats | None = None,
     slack_limit: float | None = None,
     minimise_slack: bool = False,
-    absolute: Mapping[str, Any] | None = None,
+    weights: Any = None,
     solver: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> ConeSolution:
@@ -95,7 +95,7 @@ def solve_cone_program(
     direction : (m,) interior direction e of the rows that may be relaxed further; a slack ``t >= 0``
         is added as ``b + t e`` (bands grow by ``t e``).
     minimise_slack : minimise t instead of the objective; else t is at most ``slack_limit``.
-    absolute : ``{"rows": S, "weights": W}`` adds ``W @ |x|`` to the left side of rows (robust rows).
+    weights : (m x n) sparse W; adds ``W @ |x|`` to the left side of the rows (robust rows).
     solver, options : passed to CVXPY; by default HiGHS for linear programs, else CVXPY's choice.
 
     Raises
@@ -116,7 +116,7 @@ def solve_cone_program(
     slack = cp.Variable(nonneg=True) if direction is not None else None
     rows = _Rows()
     if program.A.shape[0]:
-        left = _left_side(program, x, absolute, rows)
+        left = _left_side(program, x, weights, rows)
         _add_rows(program, left, slack, direction, rows)
     if slack is not None and slack_limit is not None:
         rows.constraints.append(slack <= slack_limit)
@@ -194,16 +194,16 @@ def probe_solver(affine: AffineMap, solver: str | None, options: Mapping[str, An
 Left = Callable[[Integers], Any]
 
 
-def _left_side(program: ConeProgram, x: Any, absolute: Mapping[str, Any] | None, rows: _Rows) -> Left:
+def _left_side(program: ConeProgram, x: Any, robust: Any, rows: _Rows) -> Left:
     """Rows of ``A x`` (plus ``weights |x|``) as expressions. Rows are cut from the matrix, not from an expression:
     CVXPY compiles that much faster.
 
     ``|x|`` is linear where bounds fix the sign; elsewhere it is a variable above x and -x.
     """
     A = sp.csr_array(program.A)
-    if absolute is None:
+    if robust is None:
         return lambda index: A[index] @ x
-    weights = sp.csc_array(absolute["weights"])
+    weights = sp.csc_array(robust)
     columns = np.unique(sp.coo_array(weights).coords[1])
     sign = np.where(program.lower >= 0, 1.0, np.where(program.upper <= 0, -1.0, 0.0))
     total = sp.csr_array(A + weights @ sp.diags_array(sign))

@@ -32,7 +32,7 @@ class Change:
     """Bounds on the change of a list of numbers (c, b, or the entries of A) by one record.
 
     ``row_l1`` and ``column_l1`` bound the 1-norm of any one row or column of A (nan elsewhere);
-    ``row_l2`` the 2-norm of any one row of A. ``exact``: whether l1 and l2 are attained.
+    ``exact``: whether l1 and l2 are attained.
     """
 
     l1: float

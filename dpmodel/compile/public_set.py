@@ -7,7 +7,6 @@ lies in this set, and every bound found here is a public fact.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -30,13 +29,12 @@ _MOST_FREE = 64
 class PublicSet:
     """The public constraints of a standard form.
 
-    ``program`` : the cone program whose private rows are dropped (objective zero). ``lower``, ``upper`` :
-    (n,) box from variable attributes and single-variable rows.
+    ``program`` : the cone program without the private rows (objective zero); ``box`` : bounds from rows with one
+    variable.
     """
 
     form: StandardForm
     solver: str | None = None
-    options: Mapping[str, Any] | None = None
 
     @cached_property
     def box(self) -> tuple[Floats, Floats]:
@@ -107,7 +105,7 @@ class PublicSet:
         start = np.clip(0.0, lower, upper)
         if self._holds(program, start):
             return True
-        solution = solve_cone_program(program, solver=self.solver, options=self.options)
+        solution = solve_cone_program(program, solver=self.solver)
         return "infeasible" not in solution.status
 
     def _holds(self, program: ConeProgram, x: Floats) -> bool:
@@ -176,7 +174,7 @@ class PublicSet:
         # Without integrality the maximum is an upper bound, and one linear program away.
         none = np.zeros(0, dtype=np.int64)
         program = self.program.with_(c=-objective, lower=lower, upper=upper, boolean=none, integer=none)
-        solution = solve_cone_program(program, solver=self.solver, options=self.options)
+        solution = solve_cone_program(program, solver=self.solver)
         if "infeasible" in solution.status and "unbounded" not in solution.status:
             self.__dict__["feasible"] = False
             self.require_feasible()

@@ -108,10 +108,10 @@ def _dpp_remedy(culprit: Any, names: list[str]) -> str:
     listed = ", ".join(names)
     if isinstance(culprit, (cp.atoms.affine.binary_operators.MulExpression, cp.multiply)):
         product = f"the product of {listed}" if len(names) > 1 else f"the nonlinear expression in {listed}"
-        return (
-            f"compute {product} beforehand and declare it as one Private with its own bounds, or give the inner "
-            "product its own variable: z == W @ x, then P @ z"
-        )
+        beforehand = f"compute {product} beforehand and declare it as one Private with its own bounds"
+        if not culprit.variables():
+            return beforehand
+        return f"{beforehand}, or give the inner product its own variable: z == W @ x, then P @ z"
     return (
         f"compute this function of {', '.join(private) or listed} beforehand and declare the result as one "
         "Private with its own bounds, so that it enters linearly"
@@ -125,16 +125,11 @@ def _innermost(problem: cp.Problem, disciplined: Any) -> tuple[str, Any]:
         if disciplined(node):
             continue
         while True:
-            failing = [arg for arg in getattr(node, "args", []) if not _passes(arg, disciplined)]
+            failing = [arg for arg in getattr(node, "args", []) if not disciplined(arg)]
             if not failing:
                 return place, node
             node = failing[0]
     return "the problem", problem.objective
-
-
-def _passes(node: Any, disciplined: Any) -> bool:
-    # Objectives and constraints are disciplined by curvature, inner expressions by being convex or concave.
-    return bool(disciplined(node))
 
 
 def _roots(problem: cp.Problem) -> Iterator[tuple[str, Any]]:

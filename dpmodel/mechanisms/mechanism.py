@@ -48,6 +48,12 @@ class Verdict(NamedTuple):
 YES = Verdict(True)
 
 
+def refuse_high(model: PrivateLP, what: str = "noise") -> Verdict | None:
+    """No, if some private parameter may change arbitrarily: ``what`` cannot hide that."""
+    high = [cell for cell in model.classification.cells if cell.level == "high"]
+    return Verdict(False, f"{high[0].parameter} may change arbitrarily: no {what} can hide it") if high else None
+
+
 @dataclass(frozen=True)
 class Forecast:
     """The error a mechanism predicts from public facts alone.

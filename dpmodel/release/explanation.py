@@ -107,7 +107,10 @@ def explain(
     advice = []
     for cell in classification.cells:
         if not cell.solvable or cell.relaxed:
-            advice += [f"{cell.parameter}: {remedy}" for remedy in remedies(cell.part)]
+            # A row already owns its constraint: that advice was taken.
+            advice += [
+                f"{cell.parameter}: {r}" for r in remedies(cell.part) if not (cell.relaxed and "own one row" in r)
+            ]
     return Explanation(
         size,
         tuple(parameters),

@@ -171,7 +171,7 @@ class Release:
         epsilon, delta = self.spent
         rows: list[tuple[str, object]] = [
             ("status", self.status),
-            ("value", number(self.value)),
+            ("value", "-" if self.value is None else f"{self.value:.8g}"),
             ("guarantee", self.guarantee),
             ("accuracy", self.accuracy),
             ("spent", f"epsilon {number(epsilon)}, delta {number(delta)}"),
@@ -181,7 +181,8 @@ class Release:
         rows += [("cell", line) for line in self.classification]
         rows += [("seconds: " + name, number(item)) for name, item in self.timings.items()]
         rows += [("note", line) for line in self.notes]
-        return table(("", ""), rows, title=f"Private release by {self.mechanism}")
+        title = "Solved without noise" if self.mechanism == "none" else f"Private release by {self.mechanism}"
+        return table(("", ""), rows, title=title)
 
     def _repr_html_(self) -> str:
         from dpmodel.release.html import release_html

@@ -44,7 +44,7 @@ REFUSED: dict[str, tuple[Callable[[], cp.Problem], tuple[str, ...]]] = {
         ("nonneg=True",),
     ),
     "square of a parameter": (lambda: minimise(0, x >= cp.multiply(q(), q())), ("q * q", "DPP", "beforehand")),
-    "product of two": (lambda: minimise(0, x >= cp.multiply(q("a"), q("b"))), ("a, b", "one Private", "own variable")),
+    "product of two": (lambda: minimise(0, x >= cp.multiply(q("a"), q("b"))), ("a, b", "one Private", "beforehand")),
     "y * (X @ w)": (
         lambda: minimise(cp.sum(cp.pos(1 - cp.multiply(q("y"), Private(shape=(2, 2), unit="row", name="W") @ x)))),
         ("W, y", "z == W @ x"),

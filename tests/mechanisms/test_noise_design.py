@@ -223,7 +223,7 @@ def test_a_margin_covers_its_box(block: ConeBlock) -> None:
             for start, side in ((0, 3), (9, 2)):
                 square = tau[start : start + side**2].reshape(side, side)
                 tau[start : start + side**2] = ((square + square.T) / 2).ravel()
-        t, d = margin(affine, tau).t, direction_of(model)
+        t, d = margin(affine, tau), direction_of(model)
         if not tau.any():
             assert not t.any()
             continue

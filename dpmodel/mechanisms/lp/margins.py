@@ -10,7 +10,6 @@ true one. Both follow from the cone being closed under addition.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import brentq
@@ -36,20 +35,10 @@ def interior_direction(affine: AffineMap) -> Floats:
     return direction
 
 
-@dataclass(frozen=True)
-class Margin:
-    """``t`` : (m,) multiple of the interior direction that covers the box of each row's cone (the same number in
-    all rows of a cone). 0 where no row of the cone is noised."""
+def margin(affine: AffineMap, tau: Floats) -> Floats:
+    """(m,) multiples t of the interior direction that cover the box of half-widths ``tau`` (m,), cone by cone.
 
-    t: Floats
-
-    @property
-    def largest(self) -> float:
-        return float(self.t.max(initial=0.0))
-
-
-def margin(affine: AffineMap, tau: Floats) -> Margin:
-    """Cover the box of half-widths ``tau`` (m,), cone by cone.
+    The same number in all rows of a cone, 0 where no row of the cone is noised.
 
     Second-order: ``t - tau_0 >= ||tau_rest||_2``. Semidefinite: ``t >= ||box||_F >= spectral norm``. Exponential and
     power cones: the worst corner is checked and the least t found by bisection on it.
@@ -73,7 +62,7 @@ def margin(affine: AffineMap, tau: Floats) -> Margin:
         else:
             per_cone = np.array([_triple(block, number, part[s : s + 3]) for number, s in enumerate(starts)])
         t[block.rows] = np.repeat(per_cone, block.sizes)
-    return Margin(t)
+    return t
 
 
 def _side(size: int) -> int:

@@ -215,8 +215,8 @@ def row_margins(model: PrivateLP, noise: NoiseDesign) -> RowMargins:
         for_one, for_all = _matrix_reach(model, noise.parts["matrix"])
         fixed += for_one
         uniform += for_all
-    relax = margin(affine, fixed).t
-    return RowMargins(relax, relax + margin(affine, uniform).t)
+    relax = margin(affine, fixed)
+    return RowMargins(relax, relax + margin(affine, uniform))
 
 
 def _matrix_reach(model: PrivateLP, part: NoisyPart) -> tuple[Floats, Floats]:

@@ -12,7 +12,7 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats
 from dpmodel.mechanisms.lp.noise_design import Kind, NoiseDesign, RowMargins, design, row_margins, x_bound
 from dpmodel.mechanisms.lp.solve_released import released_parts, solve_released
-from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, refuse_high
 from dpmodel.privacy import NoiseSource
 
 
@@ -56,9 +56,9 @@ class NoiseOnce:
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         if not model.private_parts():
             return Verdict(False, "no private parameter changes c, b or A")
-        high = [cell for cell in model.classification.cells if cell.level == "high"]
-        if high:
-            return Verdict(False, f"{high[0].parameter} may change arbitrarily: noise cannot hide it")
+        high = refuse_high(model)
+        if high is not None:
+            return high
         if self.kind == "gaussian" and request.delta == 0:
             return Verdict(False, "Gaussian noise needs delta > 0")
         if request.feasibility == "strict" and _touches_rows(model):

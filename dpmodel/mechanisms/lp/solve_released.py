@@ -74,11 +74,11 @@ def solve_released(
     entries: Floats | None,
     *,
     relax: Floats,
-    absolute: dict[str, Any] | None = None,
+    weights: Any = None,
 ) -> Outcome:
     """Solve the relaxed program; if it is infeasible, find the point of least violation."""
     program = relaxed_program(model, c, b, entries, relax)
-    solve = partial(solve_cone_program, program, solver=request.solver, options=request.options, absolute=absolute)
+    solve = partial(solve_cone_program, program, solver=request.solver, options=request.options, weights=weights)
     solution = solve()
     if solution.solved or "infeasible" not in solution.status or not model.form.private_rows.any():
         return _outcome(solution, solution.status)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,7 +18,7 @@ from dpmodel.mechanisms.lp.margins import interior_direction, margin
 from dpmodel.mechanisms.lp.noise_design import Kind, NoiseDesign, design, x_bound
 from dpmodel.mechanisms.lp.noise_once import caveats, objective_loss
 from dpmodel.mechanisms.lp.solve_released import released_parts, solve_released
-from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, refuse_high
 from dpmodel.privacy import NoiseSource
 
 
@@ -64,9 +63,9 @@ class StrictTruncatedLaplace:
         parts = model.private_parts()
         if not ("scalar" in parts or "matrix" in parts):
             return Verdict(False, "no private parameter in the constraints: they hold exactly in any case")
-        high = [cell for cell in model.classification.cells if cell.level == "high"]
-        if high:
-            return Verdict(False, f"{high[0].parameter} may change arbitrarily: noise cannot hide it")
+        high = refuse_high(model)
+        if high is not None:
+            return high
         if request.feasibility != "strict":
             return Verdict(False, 'serves feasibility="strict"; "relaxed" was asked for')
         if request.delta == 0:
@@ -136,19 +135,19 @@ class StrictTruncatedLaplace:
         plan = design(model, request, self._kinds(model))
         c, b, entries = released_parts(model, plan, noise, progress)
         progress("solving the tightened program", 0.5)
-        shift, absolute = _shift(model, plan)
-        return solve_released(model, request, c, b, entries, relax=-shift, absolute=absolute)
+        shift, weights = _shift(model, plan)
+        return solve_released(model, request, c, b, entries, relax=-shift, weights=weights)
 
     def _tightening(self, model: PrivateLP, noise: NoiseDesign) -> float:
         """Largest amount by which a right-hand side can end below the true one: the noise plus the shift."""
-        shift, absolute = _shift(model, noise)
-        total = shift + margin(model.affine, _reach_on_b(model, noise)).t
-        if absolute is not None:
+        shift, weights = _shift(model, noise)
+        total = shift + margin(model.affine, _reach_on_b(model, noise))
+        if weights is not None:
             size = np.minimum(model.public.magnitudes(), x_bound(model))
-            used = np.unique(sp.coo_array(absolute["weights"]).coords[1])
+            used = np.unique(sp.coo_array(weights).coords[1])
             if not np.isfinite(size[used]).all():
                 return math.inf
-            total = total + 2 * (absolute["weights"] @ np.where(np.isfinite(size), size, 0.0))
+            total = total + 2 * (weights @ np.where(np.isfinite(size), size, 0.0))
         return float(total.max(initial=0.0))
 
     def _feasible_for_all(self, model: PrivateLP, request: Request) -> bool:
@@ -159,7 +158,7 @@ class StrictTruncatedLaplace:
         """
         noise = design(model, request, self._kinds(model))
         affine, form = model.affine, model.form
-        shift, absolute = _shift(model, noise)
+        shift, weights = _shift(model, noise)
         half_b, half_a = np.zeros(affine.rows), None
         b = form.b0.copy()
         entries = None
@@ -178,19 +177,17 @@ class StrictTruncatedLaplace:
                 return False
             entries, half_a = (low + high) / 2, (high - low) / 2
         _, _, A = form.with_noise(None, None, entries)
-        weights = absolute["weights"] if absolute is not None else None
         cone_half = half_b.copy()
         if half_a is not None:
             spread, in_cones = _spread(model, half_a)
             weights = spread if weights is None else weights + spread
             cone_half += in_cones
-        worst = b - (margin(affine, cone_half).t + shift) * interior_direction(affine)
+        worst = b - (margin(affine, cone_half) + shift) * interior_direction(affine)
         worst = np.maximum(worst, model.public.floor)
         if not np.isfinite(worst).all():
             return False
         program = base_program(form).with_(c=np.zeros(affine.variables), d=0.0, b=worst, A=A)
-        robust = None if weights is None or weights.nnz == 0 else {"weights": sp.csr_array(weights)}
-        solution = solve_cone_program(program, absolute=robust, solver=request.solver, options=request.options)
+        solution = solve_cone_program(program, weights=weights, solver=request.solver, options=request.options)
         return solution.solved
 
 
@@ -201,13 +198,13 @@ def _reach_on_b(model: PrivateLP, noise: NoiseDesign) -> Floats:
     return reach
 
 
-def _shift(model: PrivateLP, noise: NoiseDesign) -> tuple[Floats, dict[str, Any] | None]:
+def _shift(model: PrivateLP, noise: NoiseDesign) -> tuple[Floats, sp.csr_array | None]:
     """(m,) tightening along the interior directions, and weights on |x| for linear rows with noised A."""
     box = _reach_on_b(model, noise)
     if "matrix" not in noise.parts:
-        return margin(model.affine, box).t, None
+        return margin(model.affine, box), None
     spread, in_cones = _spread(model, noise.parts["matrix"].reach)
-    return margin(model.affine, box + in_cones).t, {"weights": spread} if spread.nnz else None
+    return margin(model.affine, box + in_cones), spread if spread.nnz else None
 
 
 def _spread(model: PrivateLP, reach: Floats) -> tuple[sp.csr_array, Floats]:

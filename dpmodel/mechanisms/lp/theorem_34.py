@@ -13,7 +13,7 @@ from dpmodel.mechanisms.lp.measurement import Measurement, measurements
 from dpmodel.mechanisms.lp.noise_design import NoiseDesign, NoisyPart
 from dpmodel.mechanisms.lp.noise_once import objective_loss
 from dpmodel.mechanisms.lp.solve_released import released_parts, solve_released
-from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, refuse_high
 from dpmodel.privacy import Laplace, NoiseSource
 
 
@@ -47,9 +47,9 @@ class Theorem34:
             return Verdict(False, "serves problems in which only the objective is private")
         if not model.affine.is_linear():
             return Verdict(False, "the theorem is about linear programs")
-        high = [cell for cell in model.classification.cells if cell.level == "high"]
-        if high:
-            return Verdict(False, f"{high[0].parameter} may change arbitrarily: noise cannot hide it")
+        high = refuse_high(model)
+        if high is not None:
+            return high
         if not 0 < request.delta <= math.exp(-1 / 8):
             return Verdict(False, "the theorem's noise needs 0 < delta <= e^(-1/8)")
         return YES

@@ -13,7 +13,7 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats, LinearMap
 from dpmodel.compile.footprint import change_of, entry_changes
 from dpmodel.mechanisms.lp.measurement import exact_rows
-from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, refuse_high
 from dpmodel.privacy import NoiseSource, permute_and_flip, permute_and_flip_error
 
 # Scores are clamped at 2^40 times their change and computed with a relative error of a few units in the last
@@ -61,9 +61,9 @@ class VertexExponential:
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         if model.private_parts() != ("objective",):
             return Verdict(False, "serves problems in which only the objective is private")
-        high = [cell for cell in model.classification.cells if cell.level == "high"]
-        if high:
-            return Verdict(False, f"{high[0].parameter} may change arbitrarily: no selection can hide it")
+        high = refuse_high(model, "selection")
+        if high is not None:
+            return high
         if candidates(model, request) is None:
             return Verdict(
                 False, "the public set is not a scaled simplex; give its vertices (or any points) as vertices=[...]"
