@@ -239,7 +239,7 @@ def strict(given) -> int:
             name,
             made.entries,
             short(width),
-            short(plan.chosen.forecast.alpha),
+            short(plan.chosen.forecast.noise["tightening"]),
             runs,
             count,
             short(worst),
