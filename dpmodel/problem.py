@@ -166,11 +166,10 @@ class Problem(cp.Problem):  # type: ignore[misc]
             All before anything is spent and without private values.
         """
         started = time.perf_counter()
-        self._release = None
-        forget_solution(self)
         model = self._model(solver)
         compiled = time.perf_counter()
         if not model.private_parts():
+            self._forget()
             return self._solve_public(model, solver, solver_options)
         request = make_request(self, model, epsilon, delta, beta, feasibility, vertices, solver, solver_options or {})
         _check_budget(budget)
@@ -188,6 +187,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         assert forecast is not None
         if budget is not None:
             budget.charge(forecast.epsilon, forecast.delta, label=f"solve by {plan.chosen.mechanism}")
+        self._forget()  # not before: a refused call must not cost the release that an earlier one paid for
         outcome = _run(plan, model, request, source, report)
         timings = {"compile": compiled - started, "plan": planned - compiled, "solve": outcome.seconds}
         self._release = self._write(model, plan, outcome, timings, source.is_private)
@@ -195,6 +195,11 @@ class Problem(cp.Problem):  # type: ignore[misc]
         if verbose:
             print(self._release)
         return self._release.value
+
+    def _forget(self) -> None:
+        """Drop an earlier solution, so that it cannot be taken for the new one if this one fails."""
+        self._release = None
+        forget_solution(self)
 
     def _solve_public(self, model: PrivateLP, solver: str | None, options: Mapping[str, Any] | None) -> float | None:
         """Nothing private reaches c, b or A: solve as CVXPY does and say so. Nothing is read, nothing is spent."""

@@ -223,14 +223,36 @@ def test_private_values_are_read_at_each_solve():
         assert x.value == pytest.approx(new, abs=1e-3)
 
 
-def test_a_failed_solve_leaves_nothing_of_the_last_one():
+def test_a_refused_solve_keeps_the_release_that_was_paid_for():
     b = dpm.Private([2.0, 3.0], name="b", unit="entry", linf=1e-6)
     x = cp.Variable(2, name="x")
     problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b])
     problem.solve(epsilon=1, rng=1)
+    before, point = problem.release, x.value.copy()
     b.value = None
-    with pytest.raises(dpm.MissingValueError):
-        problem.solve(epsilon=1, rng=1)
+    for wrong in ({"epsilon": 1}, {"epsilon": -1}, {"epsilon": 1, "mechanism": "typo"}):
+        with pytest.raises(dpm.DPModelError):
+            problem.solve(rng=1, **wrong)
+    assert problem.release is before
+    assert np.array_equal(x.value, point)
+
+
+def test_a_solve_that_fails_on_the_way_leaves_nothing_of_the_last_one():
+    b = dpm.Private([2.0, 3.0], name="b", unit="entry", linf=1e-6)
+    x = cp.Variable(2, name="x")
+    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b])
+    problem.solve(epsilon=1, rng=1)
+
+    class Broken:
+        is_private = False
+
+        def __getattr__(self, name):
+            raise RuntimeError("no noise today")
+
+        laplace = gaussian = truncated_laplace = noisy_max = lambda self, *given, **named: 1 / 0
+
+    with pytest.raises(dpm.DPModelError):
+        problem.solve(epsilon=1, rng=Broken())
     assert problem.release is None
     assert problem.value is None
     assert x.value is None
@@ -272,7 +294,7 @@ def test_an_exceeded_budget_is_refused_before_data_is_read(monkeypatch):
     with pytest.raises(dpm.BudgetExceededError):
         problem.solve(epsilon=1, budget=budget, rng=0)
     assert budget.spent.epsilon == 1
-    assert problem.release is None
+    assert problem.release is not None  # of the first solve, which was paid for
     with pytest.raises(dpm.DPModelError):  # the guard works: a solve that can be paid for does read
         problem.solve(epsilon=0.5, budget=budget, rng=0)
 
