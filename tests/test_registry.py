@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
 import dpmodel as dpm
@@ -17,9 +19,9 @@ def test_taxonomy_names_exactly_the_registered_mechanisms() -> None:
 @pytest.mark.parametrize("mechanism", PORTFOLIO, ids=lambda m: m.name)
 def test_every_mechanism_states_source_privacy_utility_and_cost(mechanism: Mechanism) -> None:
     assert isinstance(mechanism, Mechanism)
-    text = type(mechanism).__doc__ or ""
+    text = inspect.getdoc(type(mechanism)) or ""
     for heading in ("Source", "Privacy", "Utility", "Cost"):
-        assert f"\n    {heading}" in text, heading
+        assert f"\n{heading}" in text, heading
     assert mechanism.source
     assert by_name(mechanism.name) is mechanism
 
