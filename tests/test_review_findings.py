@@ -136,3 +136,24 @@ def test_vertex_selection_refuses_where_public_scores_drown_private_ones() -> No
     plan = dpm.Problem(cp.Minimize(c @ x + known @ x), [cp.sum(x) == 1]).plan(1, 1e-6)
     refused = next(each for each in plan.candidates if each.mechanism == "vertex-exponential")
     assert not refused.eligible and "drown" in refused.reason
+
+
+def test_strict_rows_never_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if a solver calls the tightened program infeasible: then there is no point, and not one that violates."""
+    from dpmodel.compile.cone_program import ConeSolution
+    from dpmodel.mechanisms.lp import solve_released
+
+    x = cp.Variable(2, nonneg=True)
+    b = dpm.Private([50.0, 60.0], unit="entry", linf=1, bounds=[40, 70], name="b")
+    problem = dpm.Problem(cp.Maximize(cp.sum(x)), [x <= b])
+    calls = []
+
+    def infeasible(*given: object, **named: object) -> ConeSolution:
+        calls.append(named)
+        return ConeSolution("infeasible", None, None, None, 0.0)
+
+    monkeypatch.setattr(solve_released, "solve_cone_program", infeasible)
+    assert problem.solve(epsilon=1, delta=1e-6, feasibility="strict", rng=0) is None
+    assert len(calls) == 1 and problem.release is not None
+    assert problem.release.status == "infeasible" and x.value is None
+    assert problem.release.accuracy.alpha is None

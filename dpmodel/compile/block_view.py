@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,16 @@ class BlockView:
             weights[mask], self.cap[columns], groups[mask], count, self._matrix_rows_of(member, columns), ball
         )
 
+    def _per_unit(self, weights: Floats, most: Callable[..., Floats]) -> list[Floats]:
+        """Per parameter, (units,) the largest value that a unit's change attains under weights on its entries."""
+        out = []
+        for member in self.block:
+            columns = np.arange(member.offset, member.offset + member.size, dtype=np.int64)
+            rows = self._matrix_rows_of(member, columns)
+            unit, ball = self.unit[columns], member.parameter.ball
+            out.append(most(weights[columns], self.cap[columns], unit, self.unit_count, rows, ball))
+        return out
+
     def largest_entries(self) -> tuple[float, Floats, Integers]:
         """Largest change of any entry; per (entry, unit) its largest change, and that unit."""
         maxima = np.zeros(self.row_unit_count)
@@ -91,17 +101,7 @@ class BlockView:
         """Sum over private entries of (column 1-norm) * |d_j|, largest over units."""
         width = self.owner.size
         weights = sum_by(self.part.column, weights=self.size, minlength=width)
-        total = np.zeros(self.unit_count)
-        for member in self.block:
-            columns = np.arange(member.offset, member.offset + member.size, dtype=np.int64)
-            total += max_linear(
-                weights[columns],
-                self.cap[columns],
-                self.unit[columns],
-                self.unit_count,
-                self._matrix_rows_of(member, columns),
-                member.parameter.ball,
-            )
+        total = np.sum(self._per_unit(weights, max_linear), axis=0)
         bound = float(total.max(initial=0.0))
         if not self.mixes or self.aligned or self._is_one_norm_ball():
             return bound, True
@@ -115,18 +115,7 @@ class BlockView:
         worst = np.sqrt(sum_by(entry_units, weights=entry_maxima**2, minlength=self.unit_count))
         bounds = [(float(worst.max(initial=0.0)), self.aligned and self._is_box())]
         columns_l2 = np.sqrt(sum_by(self.part.column, weights=self.size**2, minlength=self.owner.size))
-        by_columns = 0.0
-        for member in self.block:
-            columns = np.arange(member.offset, member.offset + member.size, dtype=np.int64)
-            per_unit = max_linear(
-                columns_l2[columns],
-                self.cap[columns],
-                self.unit[columns],
-                self.unit_count,
-                self._matrix_rows_of(member, columns),
-                member.parameter.ball,
-            )
-            by_columns += float(per_unit.max(initial=0.0))
+        by_columns = sum(float(each.max(initial=0.0)) for each in self._per_unit(columns_l2, max_linear))
         bounds.append((by_columns, self._is_one_norm_ball()))
         if all(math.isfinite(member.parameter.l2) for member in self.block):
             by_balls = sum(member.parameter.l2 * self._operator_norm(mask) for member, mask, _ in self._members())
@@ -136,17 +125,7 @@ class BlockView:
     def _two_norm_unmixed(self) -> tuple[float, bool]:
         width = self.owner.size
         squares = sum_by(self.part.column, weights=self.size**2, minlength=width)
-        total = np.zeros(self.unit_count)
-        for member in self.block:
-            columns = np.arange(member.offset, member.offset + member.size, dtype=np.int64)
-            total += max_squares(
-                squares[columns],
-                self.cap[columns],
-                self.unit[columns],
-                self.unit_count,
-                self._matrix_rows_of(member, columns),
-                member.parameter.ball,
-            )
+        total = np.sum(self._per_unit(squares, max_squares), axis=0)
         # Only combinations of norms can leave a gap (see max_squares).
         balls = [member.parameter.ball for member in self.block]
         exact = all(

@@ -14,7 +14,7 @@ spread in proportion to how far each number can move.
 Rounding. The values are exact dot products rounded once (2^-53 of the value at most) and clamped at ``limit``:
 2^40 times the least of their largest change, ``D_1 / t`` and ``D_2 / sqrt(t)``, where t numbers at most depend on the
 data of one record. So rounding adds at most 2^-12 of D_1 to the 1-norm and of D_2 to the 2-norm change between two
-neighbours, which ``_ROUNDING`` (for up to three parts, and the sums behind the bounds) adds to every sensitivity.
+neighbours, which ``ROUNDING`` (for up to three parts, and the sums behind the bounds) adds to every sensitivity.
 Numbers that are one private entry times a power of two are not rounded at all; there the clamp is 2^40 times
 their change. The clamp is public policy.
 """
@@ -35,8 +35,8 @@ from dpmodel.compile.extremes import most_items
 from dpmodel.compile.footprint import Change, change_of, entry_changes, record_blocks
 from dpmodel.compile.standard_form import value_range
 
-_CLAMP = 2.0**40
-_ROUNDING = 2.0**-10
+CLAMP = 2.0**40
+ROUNDING = 2.0**-10
 # Entries beyond this are taken as this, so that no product or sum of theirs overflows.
 _HUGE = 1e150
 
@@ -140,11 +140,11 @@ def _finish(
         queries = LinearMap(queries.row, queries.column, queries.coefficient * factor[queries.row], queries.height)
         recover = sp.csr_array(recover @ sp.diags_array(1.0 / factor))
     change = {
-        records: value.scaled_for_rounding(_ROUNDING) for records, value in change_of(model.affine, queries).items()
+        records: value.scaled_for_rounding(ROUNDING) for records, value in change_of(model.affine, queries).items()
     }
     lower, upper = value_range(model.affine, queries)
     shared = _shared_limit(model.affine, queries, step, change)
-    limit = _CLAMP * step if step > 0 and _never_rounded(queries) else shared
+    limit = CLAMP * step if step > 0 and _never_rounded(queries) else shared
     return Measurement(part, strategy, queries, recover, positions, change, lower, upper, limit, shared)
 
 
@@ -161,7 +161,7 @@ def _shared_limit(affine: AffineMap, queries: LinearMap, step: float, change: Ma
     touched = max(_touched(affine, queries), 1)
     l1 = max(c.l1 for c in change.values())
     l2 = max(c.l2 for c in change.values())
-    return _CLAMP * min(step, l1 / touched, l2 / math.sqrt(touched))
+    return CLAMP * min(step, l1 / touched, l2 / math.sqrt(touched))
 
 
 def _touched(affine: AffineMap, queries: LinearMap) -> int:

@@ -52,10 +52,6 @@ class NoisyPart:
     reach: Floats
     clip: bool = True
 
-    @property
-    def part(self) -> str:
-        return self.measurement.part
-
     def to_dict(self) -> dict[str, Any]:
         return {
             "law": self.law.to_dict() if self.law is not None else None,
@@ -108,19 +104,18 @@ def _design(model: PrivateLP, request: Request, kinds: Mapping[str, Kind]) -> No
     chosen = {part: best_measurement(model, part, 2 if kind == "gaussian" else 1) for part, kind in kinds.items()}
     gaussian = all(kind == "gaussian" for kind in kinds.values())
     shares = _shares(model, chosen, gaussian)
-    truncated = [part for part, kind in kinds.items() if kind == "truncated"]
     beta = request.beta / max(1, len(kinds))
     parts = {}
     for part, kind in kinds.items():
-        law = _law(chosen[part], kind, shares[part], request, share_of_delta=shares[part] if truncated else 0.0)
+        law = _law(chosen[part], kind, shares[part], request)
         noisy = NoisyPart(chosen[part], law, shares[part], beta, _reach(chosen[part], law, beta))
         sums = _mixes(chosen[part]) or (part == "matrix" and _row_reach(model, noisy) is not None)
         parts[part] = replace(noisy, clip=not (isinstance(law, Gaussian) and sums))
-    uses_delta = gaussian or bool(truncated)
+    uses_delta = any(kind != "laplace" for kind in kinds.values())
     return NoiseDesign(parts, request.epsilon, request.delta if uses_delta else 0.0)
 
 
-def _law(m: Measurement, kind: Kind, share: float, request: Request, share_of_delta: float) -> Law | None:
+def _law(m: Measurement, kind: Kind, share: float, request: Request) -> Law | None:
     if m.l1 == 0:
         return None
     if kind == "gaussian":
@@ -128,8 +123,7 @@ def _law(m: Measurement, kind: Kind, share: float, request: Request, share_of_de
     scale = m.l1 / (share * request.epsilon)
     if kind == "laplace":
         return Laplace(scale)
-    delta = min(share_of_delta, 1.0) * request.delta
-    width = truncated_laplace_half_width(scale, share * request.epsilon, delta)
+    width = truncated_laplace_half_width(scale, share * request.epsilon, share * request.delta)
     return TruncatedLaplace(scale, width)
 
 
@@ -164,8 +158,8 @@ def _shares(model: PrivateLP, chosen: Mapping[str, Measurement], gaussian: bool)
 def _effect(model: PrivateLP, m: Measurement, gaussian: bool) -> float:
     """Size of the noise at full budget, up to a common factor; for A times the public size of x."""
     size = (m.l2 if gaussian else m.l1) * float(m.gain(2 if gaussian else 1).max(initial=0.0))
-    if m.part != "matrix" or not math.isfinite(size):
-        return size if math.isfinite(size) else 1.0
+    if m.part != "matrix":
+        return size
     reach = x_bound(model)
     return size * reach if math.isfinite(reach) and reach > 0 else size
 

@@ -79,7 +79,7 @@ class NoiseOnce:
             objective_alpha=loss,
             violation_alpha=margins.alpha if _touches_rows(model) else math.nan,
             proved=model.split_rows == 0,
-            caveats=caveats(model, noise),
+            caveats=caveats(model, noise, split=model.split_rows > 0),
             work=noise.work,
             noise=noise.to_dict(),
         )
@@ -142,13 +142,13 @@ def statement(model: PrivateLP, loss: float, margins: RowMargins, beta: float) -
     return f"with probability {number(1 - beta)}, {' and '.join(parts)}"
 
 
-def caveats(model: PrivateLP, noise: NoiseDesign) -> tuple[str, ...]:
-    """What the statement leaves out: numbers beyond the clamp, and expressions that were split into rows."""
+def caveats(model: PrivateLP, noise: NoiseDesign, *, split: bool) -> tuple[str, ...]:
+    """What the statement leaves out: numbers beyond the clamp and, with ``split``, expressions split into rows."""
     out = []
     clamps = [p.measurement.limit for p in noise.parts.values() if p.measurement.furthest > p.measurement.limit]
     if clamps:
         out.append(f"statements are for private numbers up to {number(min(clamps))} in size; beyond, they are clamped")
-    if model.split_rows:
+    if split:
         out.append(
             f"CVXPY split expressions (norms, absolute values, maxima, ...) into rows, {model.split_rows} of them with "
             "noise; the errors of the rows of one expression add up in it, so the statement is about single rows only"

@@ -48,7 +48,8 @@ class StrictTruncatedLaplace:
         released program's feasible set lies in the true one: no violation, probability 1. The right-hand sides
         are tightened by at most alpha; what that costs in objective depends on the multipliers (reported
         with the release). The released program always has a feasible point, because ``eligible`` demands one for
-        the worst data that the public bounds allow and the worst noise.
+        the worst data that the public bounds allow and the worst noise. Should a solver call it infeasible all the
+        same, no point is released: rows never give way here.
     Cost
         One noise draw per private number, one solve, and one public solve beforehand.
     """
@@ -125,8 +126,8 @@ class StrictTruncatedLaplace:
             beta=request.beta if not math.isnan(loss) else 0.0,
             objective_alpha=loss,
             violation_alpha=0.0,
-            proved=model.split_rows == 0 or not model.splits_objective,
-            caveats=caveats(model, noise),
+            proved=not model.splits_objective,
+            caveats=caveats(model, noise, split=model.splits_objective),
             work=noise.work,
             noise={**noise.to_dict(), "tightening": tightened},
         )
@@ -136,7 +137,7 @@ class StrictTruncatedLaplace:
         c, b, entries = released_parts(model, plan, noise, progress)
         progress("solving the tightened program", 0.5)
         shift, weights = _shift(model, plan)
-        return solve_released(model, request, c, b, entries, relax=-shift, weights=weights)
+        return solve_released(model, request, c, b, entries, relax=-shift, weights=weights, may_give_way=False)
 
     def _tightening(self, model: PrivateLP, noise: NoiseDesign) -> float:
         """Largest amount by which a right-hand side can end below the true one: the noise plus the shift."""

@@ -12,14 +12,9 @@ from dpmodel._text import number
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats, LinearMap
 from dpmodel.compile.footprint import change_of, entry_changes
-from dpmodel.mechanisms.lp.measurement import exact_rows
+from dpmodel.mechanisms.lp.measurement import CLAMP, ROUNDING, exact_rows
 from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, refuse_high
 from dpmodel.privacy import NoiseSource, permute_and_flip, permute_and_flip_error
-
-# Scores are clamped at 2^40 times their change and computed with a relative error of a few units in the last
-# place, so two neighbours' scores differ by at most this much more than the exact ones, relative to the change.
-_CLAMP = 2.0**40
-_ROUNDING = 2.0**-10
 
 _MOST_VERTICES = 2_000_000
 
@@ -69,7 +64,7 @@ class VertexExponential:
                 False, "the public set is not a scaled simplex; give its vertices (or any points) as vertices=[...]"
             )
         public, single = _public_scores(model, candidates_of(model, request)), _single(model, request)
-        if single > 0 and float(np.ptp(public)) > _CLAMP / 2 * single:
+        if single > 0 and float(np.ptp(public)) > CLAMP / 2 * single:
             return Verdict(False, "the public part of the objective is so large that private scores drown in rounding")
         return YES
 
@@ -95,7 +90,7 @@ class VertexExponential:
         scores = _score_map(model, found)
         progress(f"choosing among {found.points.shape[0]} points", 0.2)
         reach = _range(model, request)
-        limit = _CLAMP * _single(model, request) if reach > 0 else math.inf
+        limit = CLAMP * _single(model, request) if reach > 0 else math.inf
         public = _public_scores(model, found)
         private = np.clip(exact_rows(scores, model.read_private()), -limit, limit)
         utility = -(private + (public - (public.max() + public.min()) / 2))
@@ -146,10 +141,10 @@ def _range(model: PrivateLP, request: Request) -> float:
         single = _single(model, request)
         changes = change_of(model.affine, model.form.objective)
         l1 = max((change.l1 for change in changes.values()), default=0.0)
-        # Clamping may stop some scores while others move, so R is at least one score's own change.
         # The products behind the scores are rounded, which shows when points almost coincide.
         apart = _spread(points) + 2.0**-40 * float(abs(points).max())
-        return max(single, min(2 * single, apart * l1)) * (1 + _ROUNDING)
+        # Clamping may stop some scores while others move, so R is at least one score's own change.
+        return max(single, min(2 * single, apart * l1)) * (1 + ROUNDING)
 
     return model.remember(("range", _key(request)), build)
 
