@@ -115,12 +115,12 @@ class OpenDPSource:
     is_private = True
 
     def laplace(self, values: object, scale: float) -> FloatArray:
-        """See `NoiseSource.laplace`. Cost: about 0.35 s per 1e5 entries on two cores."""
+        """See `NoiseSource.laplace`. Cost: linear in the entries (docs/measurements.md)."""
         scale = check_scale(scale)
         return self._additive(finite_array(values, "values"), lambda v: _laplace_chunk(v, scale))
 
     def gaussian(self, values: object, scale: float) -> FloatArray:
-        """See `NoiseSource.gaussian`. Cost: about 0.6 s per 1e5 entries on two cores."""
+        """See `NoiseSource.gaussian`. Cost: linear in the entries."""
         scale = check_scale(scale)
         return self._additive(finite_array(values, "values"), lambda v: _gaussian_chunk(v, scale))
 
