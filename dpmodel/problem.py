@@ -24,6 +24,7 @@ from dpmodel.compile.refusals import where_used
 from dpmodel.compile.standard_form import public_theta, require_private_values, standard_form
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
 from dpmodel.mechanisms.mechanism import Outcome, Request
+from dpmodel.plan.asked import Asked
 from dpmodel.plan.planner import Plan, make_plan
 from dpmodel.plan.portfolio import by_name
 from dpmodel.plan.request import make_request
@@ -102,13 +103,19 @@ class Problem(cp.Problem):  # type: ignore[misc]
         feasibility: str = "relaxed",
         vertices: Any = None,
         solver: str | None = None,
+        slack_rows: int | None = None,
+        alpha: float | None = None,
+        goal: str = "auto",
+        target: float | None = None,
+        penalty: float | None = None,
     ) -> Plan:
         """Compare the mechanisms by forecast error. Needs no private values, spends nothing.
 
         Parameters and errors are those of ``solve``.
         """
         model = self._model(solver)
-        request = make_request(self, model, epsilon, delta, beta, feasibility, vertices, solver, {})
+        asked = Asked(slack_rows, alpha, goal, target, penalty)
+        request = make_request(self, model, epsilon, delta, beta, feasibility, vertices, solver, {}, asked)
         if not model.private_parts():
             raise SpecificationError(
                 "no private parameter reaches c, b or A: there is nothing to plan",
@@ -138,6 +145,11 @@ class Problem(cp.Problem):  # type: ignore[misc]
         vertices: Any = None,
         solver: str | None = None,
         solver_options: Mapping[str, Any] | None = None,
+        slack_rows: int | None = None,
+        alpha: float | None = None,
+        goal: str = "auto",
+        target: float | None = None,
+        penalty: float | None = None,
     ) -> float | None:
         """Solve under (epsilon, delta)-differential privacy and keep the release.
 
@@ -153,6 +165,11 @@ class Problem(cp.Problem):  # type: ignore[misc]
             which is not private and says so.
         vertices : public candidate points, (k, n) or a list of {variable: value}.
         solver, solver_options : for the solve on released data, as in CVXPY.
+        slack_rows : how many private constraints may be left out; alpha : how far the others may be violated.
+            With one of them given, the plan finds the best other; with none, the best compromise.
+        goal : how mechanisms that find nearly feasible points treat the objective: "target" (public, ``target``:
+            the value to reach), "search" (bisection, paid for), "penalty" (added to the violation, with
+            weight ``penalty``, or one chosen from public facts); "auto": the best forecast.
 
         Returns
         -------
@@ -171,7 +188,9 @@ class Problem(cp.Problem):  # type: ignore[misc]
         if not model.private_parts():
             self._forget()
             return self._solve_public(model, solver, solver_options)
-        request = make_request(self, model, epsilon, delta, beta, feasibility, vertices, solver, solver_options or {})
+        asked = Asked(slack_rows, alpha, goal, target, penalty)
+        options = solver_options or {}
+        request = make_request(self, model, epsilon, delta, beta, feasibility, vertices, solver, options, asked)
         _check_budget(budget)
         source = noise_source(rng)
         report = reporter(progress, verbose)

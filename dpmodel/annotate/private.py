@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import cvxpy as cp
@@ -209,6 +210,11 @@ class Private(cp.Parameter):  # type: ignore[misc]
     def entry_range(self) -> tuple[Floats, Floats]:
         """(size,), (size,): public lower and upper bounds of the free entries (may be infinite)."""
         return self._lower, self._upper
+
+    @property
+    def magnitude(self) -> Mapping[str, float]:
+        """Declared ``max_l1, max_l2, max_linf`` of one unit (inf where not declared)."""
+        return self._magnitude
 
     @property
     def has_value(self) -> bool:

@@ -12,6 +12,7 @@ from dpmodel.compile.affine_map import Floats
 from dpmodel.privacy import NoiseSource
 
 Feasibility = Literal["relaxed", "strict"]
+Goal = Literal["auto", "target", "search", "penalty"]
 Progress = Callable[[str, float], None]
 
 
@@ -27,6 +28,10 @@ class Request:
     ``feasibility`` : "relaxed" (true optimum stays feasible) or "strict" (every true constraint holds).
     ``vertices`` : (k, n) public candidate points in the order of the standard form's columns, or None.
     ``solver``, ``options`` : for the solve on released data.
+    ``slack_rows`` : how many private constraints may be left out, or None to let the mechanism choose;
+    ``violation`` : how far the others may be violated, or None. ``goal`` : how mechanisms that only find nearly
+    feasible points treat the objective: a public ``target`` value (of the minimisation form), a paid "search" for
+    one, or a "penalty" with weight ``penalty`` (None: chosen from public facts).
     """
 
     epsilon: float
@@ -36,6 +41,11 @@ class Request:
     vertices: Floats | None = None
     solver: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    slack_rows: int | None = None
+    violation: float | None = None
+    goal: Goal = "auto"
+    target: float | None = None
+    penalty: float | None = None
 
 
 class Verdict(NamedTuple):
@@ -63,7 +73,9 @@ class Forecast:
     ``beta`` : probability with which it may be exceeded. ``proved`` : a theorem, not a prediction.
     ``statement`` : the same in words. ``epsilon``, ``delta`` : what the mechanism spends. ``work`` : its cost in
     words. ``noise`` : plain data on the noise of each part and the split of the budget. ``caveats`` : what the
-    statement leaves out.
+    statement leaves out. ``slack_rows`` : private constraints that ``alpha`` leaves out, of ``private_rows``;
+    ``width`` : how far any of them can be violated, ``span`` : how far the objective can vary, both public.
+    ``vacuous`` : it says no more than is known without any data.
     """
 
     statement: str
@@ -74,6 +86,10 @@ class Forecast:
     violation_alpha: float = math.nan
     proved: bool = True
     slack_rows: int = 0
+    private_rows: int = 0
+    width: float = math.nan
+    span: float = math.nan
+    vacuous: bool = False
     work: str = "one solve"
     noise: Mapping[str, Any] = field(default_factory=dict)
     caveats: tuple[str, ...] = ()
@@ -82,6 +98,17 @@ class Forecast:
     def alpha(self) -> float:
         known = [a for a in (self.objective_alpha, self.violation_alpha) if not math.isnan(a)]
         return max(known) if known else 0.0
+
+    @property
+    def rank(self) -> float:
+        """What plans compare when neither slack rows nor alpha was asked for: the mean violation that the statement
+        allows (alpha, plus the width for the share of the constraints left out), or the loss in objective if
+        that is a larger part of its span."""
+        if math.isnan(self.width):
+            return self.alpha
+        violated = self.violation_alpha + self.width * self.slack_rows / max(self.private_rows, 1)
+        lost = self.objective_alpha * self.width / self.span if self.span > 0 else 0.0
+        return max(violated, 0.0 if math.isnan(lost) else lost)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -94,6 +121,10 @@ class Forecast:
             "epsilon": self.epsilon,
             "delta": self.delta,
             "slack_rows": self.slack_rows,
+            "private_rows": self.private_rows,
+            "width": None if math.isnan(self.width) else self.width,
+            "span": None if math.isnan(self.span) else self.span,
+            "vacuous": self.vacuous,
             "work": self.work,
             "noise": dict(self.noise),
             "caveats": list(self.caveats),

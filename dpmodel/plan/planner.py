@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpmodel._text import html_table, number, table
 from dpmodel.classify.impossibility import impossibility_error
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.errors import InfeasibleError, UnsupportedModelError
+from dpmodel.mechanisms.lp.private_rows import private_rows
 from dpmodel.mechanisms.mechanism import Forecast, Mechanism, Request
 from dpmodel.plan.portfolio import PORTFOLIO, by_name
 
@@ -100,8 +101,12 @@ class Plan:
         return (f"split of the budget (shares of epsilon, or of mu for Gaussian noise): {shares}",)
 
 
-def select_mechanism(candidates: Sequence[Candidate]) -> Candidate | None:
+def select_mechanism(candidates: Sequence[Candidate], request: Request | None = None) -> Candidate | None:
     """The eligible candidate with the least forecast error; the first in the registry among equals.
+
+    Statements that say nothing come last. With ``slack_rows`` asked for, mechanisms that leave out no more compare by
+    alpha; with ``alpha`` asked for, those that keep it compare by the constraints left out; otherwise all compare by
+    ``Forecast.rank``.
 
     The decision table that follows from the forecasts (D1, D2: 1-norm and 2-norm change of the noised
     numbers, k their count, L a public bound on the 1-norm of x):
@@ -125,17 +130,30 @@ def select_mechanism(candidates: Sequence[Candidate]) -> Candidate | None:
     for candidate in candidates:
         if not candidate.eligible or candidate.forecast is None:
             continue
-        if best is None or best.forecast is None or _key(candidate.forecast) < _key(best.forecast):
+        if best is None or best.forecast is None or _key(candidate.forecast, request) < _key(best.forecast, request):
             best = candidate
     return best
 
 
-def _key(forecast: Forecast) -> tuple[float, float]:
-    """Compare by alpha; where x is unbounded (alpha infinite) by the size of the noise itself."""
-    if math.isfinite(forecast.alpha):
-        return forecast.alpha, 0.0
-    sizes = [part["largest_noise"] for part in forecast.noise.values() if isinstance(part, Mapping)]
-    return forecast.alpha, max(sizes, default=math.inf)
+def _key(forecast: Forecast, request: Request | None) -> tuple[bool, bool, float, float]:
+    """Say nothing or something, keep what was asked or not, then the error; where x is unbounded (error infinite) the
+    size of the noise itself."""
+    kept, error, then = True, forecast.rank, 0.0
+    if request is not None and request.violation is not None:
+        kept = forecast.violation_alpha <= request.violation * (1 + 1e-9)
+        error, then = (float(forecast.slack_rows), forecast.rank) if kept else (forecast.rank, 0.0)
+    if request is not None and request.slack_rows is not None:
+        kept = kept and forecast.slack_rows <= request.slack_rows
+        if request.violation is None and kept:
+            error = replace(forecast, slack_rows=0).rank
+    if not math.isfinite(error):
+        sizes = [part["largest_noise"] for part in forecast.noise.values() if _is_noise(part)]
+        then = max(sizes, default=math.inf)
+    return forecast.vacuous, not kept, error, then
+
+
+def _is_noise(part: object) -> bool:
+    return isinstance(part, Mapping) and "largest_noise" in part
 
 
 def make_plan(model: PrivateLP, request: Request, mechanism: str = "auto") -> Plan:
@@ -150,7 +168,7 @@ def make_plan(model: PrivateLP, request: Request, mechanism: str = "auto") -> Pl
     """
     forced = None if mechanism == "auto" else by_name(mechanism)
     refuse_impossible(model, request)
-    candidates = tuple(_candidate(each, model, request) for each in PORTFOLIO)
+    candidates = _with_widths(model, [_candidate(each, model, request) for each in PORTFOLIO])
     if forced is not None:
         chosen = next(candidate for candidate in candidates if candidate.mechanism == forced.name)
         if not chosen.eligible:
@@ -161,7 +179,7 @@ def make_plan(model: PrivateLP, request: Request, mechanism: str = "auto") -> Pl
                 remedy=f"mechanism={' or '.join(map(repr, names))}" if names else "see plan() for every reason",
             )
     else:
-        best = select_mechanism(candidates)
+        best = select_mechanism(candidates, request)
         if best is None:
             raise _nothing_applies(model, request, candidates)
         chosen = best
@@ -182,6 +200,22 @@ def _candidate(mechanism: Mechanism, model: PrivateLP, request: Request) -> Cand
     verdict = mechanism.eligible(model, request)
     forecast = mechanism.forecast(model, request) if verdict.eligible else None
     return Candidate(mechanism.name, mechanism.source, verdict.eligible, verdict.reason, forecast)
+
+
+def _with_widths(model: PrivateLP, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """Whether the violation stated is more than any public point can have, for mechanisms that do not look."""
+    widths = {c.forecast.width for c in candidates if c.forecast is not None and not math.isnan(c.forecast.width)}
+    if not widths or private_rows(model).relative:
+        return tuple(candidates)
+    width = min(widths)
+
+    def told(candidate: Candidate) -> Candidate:
+        forecast = candidate.forecast
+        if forecast is None or not math.isnan(forecast.width) or math.isnan(forecast.violation_alpha):
+            return candidate
+        return replace(candidate, forecast=replace(forecast, width=width, vacuous=forecast.violation_alpha >= width))
+
+    return tuple(told(candidate) for candidate in candidates)
 
 
 def _nothing_applies(

@@ -14,6 +14,7 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.mechanism import Request
+from dpmodel.plan.asked import Asked
 from dpmodel.privacy import validate_privacy
 
 _FEASIBLE = 1e-6
@@ -29,6 +30,7 @@ def make_request(
     vertices: Any,
     solver: str | None,
     options: Mapping[str, Any],
+    asked: Asked = Asked(),  # noqa: B008 (frozen)
 ) -> Request:
     """A checked request.
 
@@ -59,7 +61,8 @@ def make_request(
     if solver is not None and solver not in _installed():
         raise SpecificationError(f"solver={solver!r}", why="not installed", remedy=f"one of {', '.join(_installed())}")
     points = None if vertices is None else _points(problem, model, vertices)
-    return Request(loss.epsilon, loss.delta, float(beta), feasibility, points, solver, options)
+    request = Request(loss.epsilon, loss.delta, float(beta), feasibility, points, solver, options)
+    return request if asked == Asked() else asked.add_to(request, model)
 
 
 @cache

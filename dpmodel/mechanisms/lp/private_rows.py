@@ -1,0 +1,264 @@
+"""Private constraints as a list of rows ``G x <= h``, each a function of few records: what is publicly known of them.
+
+All bounds speak of every database that the annotations allow. They hold for rows as computed, because private values
+are clipped to their declared ranges before they are sealed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.compile.affine_map import Floats, Integers, LinearMap, sum_by
+from dpmodel.compile.extremes import most_items
+from dpmodel.compile.footprint import record_blocks
+from dpmodel.compile.polyhedron import Polyhedron
+from dpmodel.compile.standard_form import value_range
+from dpmodel.mechanisms.mechanism import Verdict
+
+
+def public_polyhedron(model: PrivateLP) -> Polyhedron:
+    """The public constraints of a linear model."""
+    return model.remember("public polyhedron", lambda: Polyhedron.of(model.public.program))
+
+
+def plain_linear(model: PrivateLP) -> Verdict | None:
+    """No, unless the model is a linear program over continuous variables with a bounded public set."""
+    if not model.affine.is_linear():
+        return Verdict(False, "serves linear programs (no second-order, semidefinite, exponential or power cones)")
+    if model.affine.boolean.size or model.affine.integer.size:
+        return Verdict(False, "serves continuous variables")
+    if model.split_rows:
+        return Verdict(False, "CVXPY split an expression with private numbers into rows: it serves plain constraints")
+    if not public_polyhedron(model).empty and not math.isfinite(public_polyhedron(model).l1):
+        return Verdict(
+            False, "the public constraints do not bound x; give bounds=[lo, hi] or a public constraint that bounds it"
+        )
+    return None
+
+
+@dataclass(frozen=True)
+class PrivateRows:
+    """The private rows of a linear model as inequalities ``G x <= h``; equalities stand twice, with both signs.
+
+    ``index`` (k,) rows of the standard form, ``sign`` (k,) their signs. ``per_record`` : the most rows of G that one
+    record reaches. ``absent`` : neighbors are add-remove, and a row whose private numbers are all zero is absent; it
+    reads ``0 <= 0``. ``relative`` : the values have no public bounds; every row is divided by its own width
+    ``w = scale |a| + |b|`` (a function of this row alone), so violations are shares of it.
+    ``lower, upper`` (n,) : bounds of the entries of every row of G; ``h_lower, h_upper`` : of h;
+    ``norm1, norm2, norminf`` : bounds of the norms of one row. Zero rows are inside all bounds.
+    """
+
+    model: PrivateLP
+    index: Integers
+    sign: Floats
+    per_record: int
+    absent: bool
+    relative: bool
+    lower: Floats
+    upper: Floats
+    h_lower: float
+    h_upper: float
+    norm1: float
+    norm2: float
+    norminf: float
+
+    @property
+    def count(self) -> int:
+        return int(self.index.size)
+
+    # ------------------------------------------------------------------ how far rows can differ
+    def swing(self, order: int) -> float:
+        """Largest 1- or 2-norm of the difference of two rows of G (zero rows included)."""
+        norm = self.norm1 if order == 1 else self.norm2
+        span = self.upper - self.lower
+        by_entries = float(span.sum()) if order == 1 else float(np.linalg.norm(span))
+        one_sign = bool(((self.lower >= 0) | (self.upper <= 0)).all())
+        # Rows of one sign have a non-negative inner product.
+        by_norm = math.sqrt(2) * norm if order == 2 and one_sign else 2 * norm
+        return min(by_entries, by_norm)
+
+    def sum_change(self, order: int) -> float:
+        """Largest 1- or 2-norm change, by one record, of a sum over rows i of G_i or 0, chosen row by row."""
+        one = (self.norm1 if order == 1 else self.norm2) if self.absent else self.swing(order)
+        return self.per_record * one
+
+    def residual_range(self, body: Polyhedron) -> tuple[float, float]:
+        """Public bounds of ``G_i x - h_i`` over all rows, databases and points of ``body``."""
+        if self.relative:
+            return -1.0, 1.0
+        low, high = body.box
+        if (low >= 0).all():
+            up, down = body.support(self.upper), body.support(-self.lower)
+        else:
+            size = np.maximum(np.abs(self.lower), np.abs(self.upper))
+            up = down = float(size @ np.maximum(np.abs(low), np.abs(high)))
+        other = min(self.norm1 * body.linf, self.norminf * body.l1)
+        up, down = min(max(up, 0.0), other), min(max(down, 0.0), other)
+        # An absent row has residual zero.
+        return min(0.0, -down - self.h_upper), max(0.0, up - self.h_lower)
+
+    # ------------------------------------------------------------------ the one reading of private values
+    def values(self, theta: Floats) -> tuple[sp.csr_array, Floats]:
+        """(k x n) G and (k,) h at theta; for a mechanism's ``run`` only."""
+        form = self.model.form
+        m, n = form.affine.rows, form.affine.variables
+        private = form.matrix
+        entries = sp.csr_array(
+            (private.coefficient * theta[private.column], (private.row % max(m, 1), private.row // max(m, 1))),
+            shape=(m, n),
+        )
+        G = sp.csr_array(sp.diags_array(self.sign) @ sp.csr_array(form.A0 + entries)[self.index])
+        h = self.sign * (form.b0 + form.scalar.apply(theta))[self.index]
+        if self.absent:
+            present = np.zeros(m)
+            np.add.at(present, private.row % max(m, 1), np.abs(theta[private.column]))
+            np.add.at(present, form.scalar.row, np.abs(theta[form.scalar.column]))
+            here = (present[self.index] > 0).astype(np.float64)
+            G, h = sp.csr_array(sp.diags_array(here) @ G), h * here
+        if self.relative:
+            width = self._own_width(G, h)
+            factor = np.divide(1.0, width, out=np.zeros_like(width), where=width > 0)
+            G, h = sp.csr_array(sp.diags_array(factor) @ G), h * factor
+        return G, h
+
+    def _own_width(self, G: sp.csr_array, h: Floats) -> Floats:
+        scale, by_norm = _relative_scale(public_polyhedron(self.model))
+        size = abs(G)
+        reach = size.max(axis=1).toarray().ravel() * float(scale[0]) if by_norm else np.asarray(size @ scale).ravel()
+        return np.asarray(reach + np.abs(h), dtype=np.float64)
+
+
+def private_rows(model: PrivateLP) -> PrivateRows:
+    """The private rows of a linear model whose public set is bounded; computed once per problem."""
+    return model.remember("private rows", lambda: _build(model))
+
+
+def _relative_scale(body: Polyhedron) -> tuple[Floats, bool]:
+    """Per column the factor in a row's own width, and whether the width is ``factor * max |a|`` instead of a sum."""
+    low, high = body.box
+    size = np.maximum(np.abs(low), np.abs(high))
+    by_norm = body.l1 < float(size.sum()) / 2
+    return (np.full(size.size, body.l1) if by_norm else size), by_norm
+
+
+def _build(model: PrivateLP) -> PrivateRows:
+    form, affine = model.form, model.affine
+    zero = np.zeros(affine.rows, dtype=bool)
+    for block in affine.cones:
+        if block.kind == "zero":
+            zero[block.rows] = True
+    rows = np.flatnonzero(form.private_rows)
+    index = np.concatenate([rows, rows[zero[rows]]])
+    sign = np.concatenate([np.ones(rows.size), -np.ones(int(zero[rows].sum()))])
+    both = zero[rows].any()
+    low, high = _entry_bounds(model, rows, bool(both))
+    h_low, h_high = value_range(affine, form.scalar)
+    h_low, h_high = (form.b0 + h_low)[index], (form.b0 + h_high)[index]
+    h_low, h_high = np.where(sign > 0, h_low, -h_high), np.where(sign > 0, h_high, -h_low)
+    h_lower, h_upper = float(h_low.min(initial=0.0)), float(h_high.max(initial=0.0))
+    if h_low.size:
+        h_lower, h_upper = float(h_low.min()), float(h_high.max())
+    neighbors = {block.parameter.records.neighbors for block in affine.private_blocks}
+    owned = all(block.parameter.unit != "all" for block in affine.private_blocks)
+    absent = neighbors == {"add-remove"} and owned
+    if absent:
+        h_lower, h_upper = min(h_lower, 0.0), max(h_upper, 0.0)
+    size = np.maximum(np.abs(low), np.abs(high))
+    norminf = float(size.max(initial=0.0))
+    norm1, norm2 = _declared_norms(model, rows)
+    norm1 = min(norm1, float(size.sum()))
+    norm2 = min(norm2, float(np.linalg.norm(size)), math.sqrt(norm1 * norminf) if math.isfinite(norm1) else math.inf)
+    relative = not (math.isfinite(norm1) and math.isfinite(h_lower) and math.isfinite(h_upper))
+    if relative:
+        scale, by_norm = _relative_scale(public_polyhedron(model))
+        inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+        low, high = np.where(low < 0, -inverse, 0.0), np.where(high > 0, inverse, 0.0)
+        h_lower, h_upper = (0.0 if h_lower >= 0 else -1.0), (0.0 if h_upper <= 0 else 1.0)
+        norminf = float(inverse.max(initial=0.0))
+        support = int(((low < 0) | (high > 0)).sum())
+        norm1 = norminf * (support if by_norm else 1.0)
+        norm2 = norminf * (math.sqrt(support) if by_norm else 1.0)
+    return PrivateRows(
+        model, index, sign, _rows_per_record(model, bool(both)), absent, relative,
+        low, high, h_lower, h_upper, norm1, norm2, norminf,
+    )  # fmt: skip
+
+
+def _entry_bounds(model: PrivateLP, rows: Integers, both_signs: bool) -> tuple[Floats, Floats]:
+    """(n,), (n,): bounds over the private rows of the entries of each column, zero included."""
+    form, affine = model.form, model.affine
+    low, high = np.zeros(affine.variables), np.zeros(affine.variables)
+    public = sp.coo_array(form.A0[rows])
+    np.minimum.at(low, public.coords[1], public.data)
+    np.maximum.at(high, public.coords[1], public.data)
+    if form.matrix.nnz:
+        positions, compact = np.unique(form.matrix.row, return_inverse=True)
+        part = LinearMap(compact.astype(np.int64), form.matrix.column, form.matrix.coefficient, positions.size)
+        below, above = value_range(affine, part)
+        row, column = positions % affine.rows, positions // affine.rows
+        constant = np.asarray(form.A0[row, column]).ravel()
+        np.minimum.at(low, column, constant + below)
+        np.maximum.at(high, column, constant + above)
+    return (np.minimum(low, -high), np.maximum(high, -low)) if both_signs else (low, high)
+
+
+def _declared_norms(model: PrivateLP, rows: Integers) -> tuple[float, float]:
+    """Bounds of the 1- and 2-norm of a row of A from declared magnitudes of the records' own units (inf if none)."""
+    form, affine = model.form, model.affine
+    if not form.matrix.nnz:
+        public = abs(sp.csr_array(form.A0[rows]))
+        squares = np.asarray((public * public).sum(axis=1)).ravel()
+        return float(public.sum(axis=1).max(initial=0.0)), math.sqrt(float(squares.max(initial=0.0)))
+    m = max(affine.rows, 1)
+    row, column = form.matrix.row % m, form.matrix.column
+    norms = [np.zeros(affine.rows), np.zeros(affine.rows)]
+    once = np.unique(form.matrix.row).size == form.matrix.nnz  # every entry of A depends on one private number
+    for block in affine.private_blocks:
+        mask = (column >= block.offset) & (column < block.offset + block.size)
+        if not mask.any():
+            continue
+        unit = block.parameter.layout.units[column[mask] - block.offset]
+        one_unit = most_items(row[mask], unit) <= 1
+        size = np.abs(form.matrix.coefficient[mask])
+        cell, number = np.unique(row[mask] * np.int64(affine.theta_size) + column[mask], return_inverse=True)
+        per_number = sum_by(number.astype(np.int64), weights=size, minlength=cell.size)
+        gain = np.zeros(affine.rows)
+        np.maximum.at(gain, cell // affine.theta_size, per_number)
+        for order, key in enumerate(("max_l1", "max_l2")):
+            limit = block.parameter.magnitude[key]
+            fits = one_unit and math.isfinite(limit) and (order == 0 or (once and cell.size == number.size))
+            if fits:
+                norms[order] += gain * limit
+            else:
+                norms[order][row[mask]] = math.inf
+    public = abs(sp.csr_array(form.A0))
+    squares = np.sqrt(np.asarray((public * public).sum(axis=1)).ravel())
+    l1 = norms[0] + np.asarray(public.sum(axis=1)).ravel()
+    return float(l1[rows].max(initial=0.0)), float((norms[1] + squares)[rows].max(initial=0.0))
+
+
+def _rows_per_record(model: PrivateLP, both_signs: bool) -> int:
+    """The most private rows that one record reaches; equalities count twice."""
+    form, affine = model.form, model.affine
+    m = max(affine.rows, 1)
+    rows = np.concatenate([form.matrix.row % m, form.scalar.row])
+    columns = np.concatenate([form.matrix.column, form.scalar.column])
+    most = 0
+    for group in record_blocks(affine):
+        total = 0
+        for block in group.blocks:
+            unit = np.full(affine.theta_size, -1, dtype=np.int64)
+            for member in block:
+                unit[member.columns] = member.parameter.layout.units
+            owned = unit[columns]
+            total += most_items(owned[owned >= 0], rows[owned >= 0])
+        most = max(most, total)
+    return most * (2 if both_signs else 1)
+
+
+__all__ = ["PrivateRows", "plain_linear", "private_rows", "public_polyhedron"]

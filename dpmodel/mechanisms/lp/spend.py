@@ -1,0 +1,53 @@
+"""The budget of one solve and how steps share it: noise scales for composed releases."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpmodel.privacy import gaussian_mu, zcdp_rho
+
+
+@dataclass(frozen=True)
+class Spend:
+    """A pure budget (``rho`` is None) or a zCDP budget ``rho``; parts of it add up.
+
+    Pure releases of ``epsilon_t`` add up to ``epsilon``; zCDP costs add up to ``rho``, which is (epsilon, delta)-DP by
+    ``zcdp_rho``. With Gaussian releases only, ``rho = mu^2 / 2`` for the exact Gaussian ``mu``: costs
+    ``D_2^2 / (2 sigma^2)`` that add up to it compose to mu-GDP, which is (epsilon, delta)-DP (Balle and Wang 2018).
+    """
+
+    epsilon: float
+    rho: float | None
+
+    @staticmethod
+    def of(epsilon: float, delta: float, *, gaussian_only: bool = False) -> Spend:
+        """The whole budget. ``gaussian_only``: every release will be Gaussian noise."""
+        if delta == 0:
+            return Spend(epsilon, None)
+        return Spend(epsilon, gaussian_mu(epsilon, delta) ** 2 / 2 if gaussian_only else zcdp_rho(epsilon, delta))
+
+    def part(self, share: float) -> Spend:
+        """A share in (0, 1] of it."""
+        return Spend(self.epsilon * share, None if self.rho is None else self.rho * share)
+
+    def selection_epsilon(self, steps: int = 1) -> float:
+        """Epsilon of each of ``steps`` exponential mechanisms (rho = epsilon^2 / 8 each)."""
+        return self.epsilon / steps if self.rho is None else math.sqrt(8 * self.rho / steps)
+
+    def selection_scale(self, range_bound: float, steps: int = 1) -> float:
+        """Scale R / epsilon_t of each of ``steps`` exponential mechanisms over scores of range ``range_bound``."""
+        return range_bound / self.selection_epsilon(steps)
+
+    def gaussian_deviation(self, change_l2: float, steps: int = 1) -> float:
+        """Deviation of the noise in each of ``steps`` Gaussian releases of 2-norm change ``change_l2``."""
+        assert self.rho is not None  # callers choose Laplace noise for pure budgets
+        return change_l2 * math.sqrt(steps / (2 * self.rho))
+
+    def laplace_scale(self, change_l1: float, steps: int = 1) -> float:
+        """Scale of the noise in each of ``steps`` Laplace releases of 1-norm change ``change_l1``.
+
+        Under zCDP a Laplace release of epsilon_t costs at most ``epsilon_t^2 / 2``.
+        """
+        each = self.epsilon / steps if self.rho is None else math.sqrt(2 * self.rho / steps)
+        return change_l1 / each
