@@ -20,7 +20,7 @@ _REACHED = 1e-7
 
 @dataclass(frozen=True)
 class Asked:
-    """``slack_rows``, ``alpha``, ``goal``, ``target``, ``penalty`` as given to ``solve`` (target in the user's sense)."""
+    """What ``solve`` was given under these names; ``target`` as the user sees it."""
 
     slack_rows: Any = None
     alpha: Any = None
@@ -100,7 +100,7 @@ class Asked:
                 )
         if alpha is not None and rows is not None:
             width = rows.residual_range(public_polyhedron(model))[1]
-            if alpha >= width:
+            if alpha >= width * (1 - 1e-5):  # widths from solvers are widened by 1e-6
                 raise SpecificationError(
                     f"alpha={number(alpha)} is beyond the width {number(width)}",
                     why="no public point violates a private constraint by more than the width: it asks for nothing",

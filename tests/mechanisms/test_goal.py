@@ -1,0 +1,240 @@
+"""How engines become mechanisms: targets, paid searches, penalties, private objectives, and who pays for what."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from auditing import epsilon_lower_bound
+
+import dpmodel as dpm
+from dpmodel.compile.affine_map import Floats
+from dpmodel.mechanisms.lp.feasibility import Point, Promise, Task
+from dpmodel.mechanisms.lp.goal import EngineMechanism, _test_noise
+from dpmodel.mechanisms.lp.private_rows import private_rows
+from dpmodel.mechanisms.lp.spend import Spend
+from dpmodel.mechanisms.mechanism import YES, Outcome, Request
+from dpmodel.privacy import Gaussian, Laplace, SeededSource
+
+COST = np.array([1.0, 2.0, 4.0])
+
+
+@dataclass
+class Recorder:
+    """An engine that solves exactly (not private): what it was asked stays in ``tasks``."""
+
+    takes_tilt: bool = True
+    search_steps: int = 6
+    gaussian_only: bool = False
+    error: float = 0.01
+    slack: int = 0
+    tasks: list[Task] = field(default_factory=list)
+    name: str = "recorder"
+    source: str = "none"
+
+    def eligible(self, model: Any, request: Request) -> Any:
+        return YES
+
+    def promise(self, task: Task) -> Promise:
+        size = self.error * (1 + float(np.abs(task.tilt).max()))
+        return Promise(size, 1.0, self.slack, private_rows(task.model).count, 1.0, "one solve")
+
+    def point(self, task: Task, promise: Promise, theta: Floats, source: Any, progress: Any) -> Point:
+        self.tasks.append(task)
+        G, h = private_rows(task.model).values(theta)
+        x, t = cp.Variable(task.body.size), cp.Variable(nonneg=True)
+        rows = [task.body.A_ub @ x <= task.body.b_ub] if task.body.A_ub.shape[0] else []
+        cp.Problem(
+            cp.Minimize(task.tilt @ x + t), [G @ x - h <= t, x >= task.body.lower, x <= task.body.upper, *rows]
+        ).solve(solver=cp.HIGHS)
+        return Point(np.asarray(x.value))
+
+    def excess(self, task: Task, promise: Promise, x: Floats, theta: Floats) -> float:
+        G, h = private_rows(task.model).values(theta)
+        return float(max(0.0, (G @ x - h).max()))
+
+    def excess_change(self, task: Task) -> float:
+        return 0.5
+
+    def excess_limit(self, promise: Promise) -> float:
+        return promise.alpha
+
+
+def cover(maximize: bool = False, private_cost: bool = False) -> dpm.Problem:
+    """Cheapest x in [0, 1]^3 with x_1 + x_2 >= 1 and x_2 + x_3 >= 1: x = (0, 1, 0), value 2."""
+    A = dpm.Private([[1, 1, 0], [0, 1, 1]], name="A", unit="row", bounds=[0, 1])
+    x = cp.Variable(3, bounds=[0, 1], name="x")
+    c: Any = COST
+    if private_cost:
+        c = dpm.Private(COST, name="c", linf=1e-6, bounds=[0, 5])
+    objective = cp.Maximize(-(c @ x)) if maximize else cp.Minimize(c @ x)
+    return dpm.Problem(objective, [A @ x >= 1])
+
+
+def run(engine: Recorder, problem: dpm.Problem, seed: int = 0, **asked: Any) -> tuple[Any, Outcome]:
+    request = replace(Request(1e6, 1e-6), **asked)
+    mechanism, model = EngineMechanism(engine), problem._model(None)
+    verdict = mechanism.eligible(model, request)
+    assert verdict.eligible, verdict.reason
+    forecast = mechanism.forecast(model, request)
+    engine.tasks.clear()
+    return forecast, mechanism.run(model, request, SeededSource(seed))
+
+
+def test_target_is_a_public_row() -> None:
+    engine = Recorder()
+    forecast, outcome = run(engine, cover(), target=3.0, goal="target")
+    assert outcome.x is not None and COST @ outcome.x <= 3 + 1e-9
+    assert len(engine.tasks) == 1 and not engine.tasks[0].tilted
+    assert "at most the target 3" in forecast.statement and math.isnan(forecast.objective_alpha)
+    assert forecast.violation_alpha == pytest.approx(engine.error)
+
+
+def test_maximisation_speaks_in_the_users_sense() -> None:
+    forecast, outcome = run(Recorder(), cover(maximize=True), target=3.0, goal="target")
+    assert "at least the target -3" in forecast.statement
+    assert outcome.value is not None and outcome.value <= 3 + 1e-9
+
+
+def test_penalty_promises_what_its_algebra_says() -> None:
+    engine = Recorder()
+    forecast, outcome = run(engine, cover(), goal="penalty", penalty=20.0)
+    task = engine.tasks[0]
+    np.testing.assert_allclose(task.tilt, COST / 20)
+    error = engine.error * (1 + COST.max() / 20)
+    span = 7.0
+    assert forecast.objective_alpha == pytest.approx(20 * error, rel=1e-4)
+    assert forecast.violation_alpha == pytest.approx(error + span / 20, rel=1e-4)
+    # The exact penalty at a weight above the largest multiplier gives the true optimum.
+    np.testing.assert_allclose(outcome.x, [0, 1, 0], atol=1e-6)
+
+
+def test_penalty_weight_is_chosen_from_public_facts() -> None:
+    engine = Recorder()
+    forecast, _ = run(engine, cover(), goal="penalty")
+    weight = forecast.noise["objective treated by"]["weight"]
+    assert weight == pytest.approx(7 * math.sqrt(1 / engine.error), rel=1e-3)
+    twin = cover()
+    twin.parameters()[0].value = np.eye(2, 3)
+    other, _ = run(Recorder(), twin, goal="penalty")
+    assert other == forecast
+
+
+@pytest.mark.parametrize("private_cost", [False, True])
+def test_search_finds_the_optimum(private_cost: bool) -> None:
+    engine = Recorder(search_steps=12, error=1e-9)
+    forecast, outcome = run(engine, cover(private_cost=private_cost), goal="search", delta=0.0, epsilon=1e9)
+    assert outcome.x is not None
+    steps = forecast.noise["objective treated by"]["runs"]
+    assert len(engine.tasks) == steps == 12
+    assert COST @ outcome.x <= 2 + 7.0 * 2.0 ** (1 - steps) * (2 if private_cost else 1) + 1e-3
+    assert forecast.objective_alpha == pytest.approx(forecast.span * 2.0 ** (1 - steps), abs=1e-3)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("gaussian_only", [False, True])
+def test_a_search_spends_the_budget_and_no_more(delta: float, gaussian_only: bool) -> None:
+    engine, source = Recorder(gaussian_only=gaussian_only), Counting(0)
+    problem = cover()
+    model = problem._model(None)
+    request = Request(1.0, delta, goal="search")
+    mechanism = EngineMechanism(engine)
+    mechanism.forecast(model, request)
+    engine.tasks.clear()
+    mechanism.run(model, request, source)
+    whole = Spend.of(1.0, delta, gaussian_only=gaussian_only)
+    tests = len(engine.tasks) - 1
+    assert len(source.scales) == tests >= 1
+    if delta == 0:
+        assert source.laws == {"laplace"}
+        spent = sum(t.spend.epsilon for t in engine.tasks) + sum(0.5 / scale for scale in source.scales)
+        assert spent == pytest.approx(whole.epsilon)
+    else:
+        # Gaussian tests compose with Gaussian engines exactly, and with others in zCDP.
+        assert source.laws == {"gaussian"}
+        spent = sum(t.spend.rho or 0 for t in engine.tasks) + sum(0.25 / (2 * s**2) for s in source.scales)
+        assert spent == pytest.approx(whole.rho)
+
+
+class Counting(SeededSource):
+    """Keeps the laws and scales that were asked for."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.scales: list[float] = []
+        self.laws: set[str] = set()
+
+    def laplace(self, values: object, scale: float) -> Floats:
+        self.scales.append(scale)
+        self.laws.add("laplace")
+        return super().laplace(values, scale)
+
+    def gaussian(self, values: object, scale: float) -> Floats:
+        self.scales.append(scale)
+        self.laws.add("gaussian")
+        return super().gaussian(values, scale)
+
+
+@pytest.mark.parametrize(("law", "honest"), [("laplace", True), ("laplace", False), ("gaussian", True)])
+def test_audit_of_the_tests_of_a_search(law: str, honest: bool) -> None:
+    """All answers of the tests together, at excesses one change apart; the broken twin forgets how many there are."""
+
+    runs, tests, delta = 300_000, 4, 0.0 if law == "laplace" else 1e-3
+    whole = Spend.of(1.0, delta)
+    noise: Any = _test_noise(whole.part(1.0 if not honest else 1 / tests), 0.5)
+    assert isinstance(noise, Laplace if delta == 0 else Gaussian)
+    one = noise.sample(np.zeros((runs, tests)), SeededSource(1))
+    two = noise.sample(np.full((runs, tests), 0.5), SeededSource(2))
+
+    def score(y: Floats) -> Floats:
+        if isinstance(noise, Laplace):
+            # Rounded: numpy's value + noise shows the value in its last bits, OpenDP's mechanisms do not.
+            return np.round(((np.abs(y - 0.5) - np.abs(y)) / noise.scale).sum(axis=1), 9)
+        return (((y - 0.5) ** 2 - y**2) / (2 * noise.scale**2)).sum(axis=1)
+
+    found = epsilon_lower_bound(score(one), score(two), delta=delta, confidence=1 - 1e-7)
+    assert (found <= 1.0) == honest, found
+
+
+def test_a_private_objective_is_measured_once_with_its_own_half() -> None:
+    engine, source = Recorder(), Counting(3)
+    problem = cover(private_cost=True)
+    model, request = problem._model(None), Request(1.0, 0.0, goal="penalty")
+    mechanism = EngineMechanism(engine)
+    forecast = mechanism.forecast(model, request)
+    engine.tasks.clear()
+    mechanism.run(model, request, source)
+    assert len(engine.tasks) == 1 and engine.tasks[0].epsilon == 0.5
+    assert len(source.scales) == 1
+    assert source.scales[0] == pytest.approx(3e-6 / 0.5, rel=2e-3)  # l1 change of three entries
+    assert forecast.noise["objective"]["law"]["law"] == "laplace"
+
+
+def test_without_a_bounded_objective_the_reason_is_given() -> None:
+    A = dpm.Private([[1.0, 1.0]], name="A", unit="row", bounds=[0, 1])
+    c = dpm.Private([1.0, 2.0], name="c", linf=0.1)  # no range: no public span
+    x = cp.Variable(2, bounds=[0, 1], name="x")
+    problem = dpm.Problem(cp.Minimize(c @ x), [A @ x >= 1])
+    verdict = EngineMechanism(Recorder()).eligible(problem._model(None), Request(1.0, 1e-6))
+    assert not verdict.eligible and "do not bound the objective" in verdict.reason
+
+
+def test_promises_that_say_nothing_are_called_so() -> None:
+    forecast, _ = run(Recorder(error=5.0), cover(), target=3.0)
+    assert forecast.vacuous and forecast.statement.startswith("no guarantee at this size")
+    forecast, _ = run(Recorder(slack=2), cover(), target=3.0)
+    assert forecast.vacuous
+    forecast, _ = run(Recorder(slack=1), cover(), target=3.0)
+    assert not forecast.vacuous and "all but 1 of the 2 private constraints" in forecast.statement
+
+
+def test_absent_people_and_unbounded_sets() -> None:
+    A = dpm.Private([[1.0, 1.0]], name="A", unit="row", bounds=[0, 1])
+    x = cp.Variable(2, nonneg=True, name="x")
+    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [A @ x >= 1])
+    verdict = EngineMechanism(Recorder()).eligible(problem._model(None), Request(1.0, 1e-6))
+    assert not verdict.eligible and "do not bound x" in verdict.reason
