@@ -11,7 +11,7 @@ from dpmodel._text import number
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats
 from dpmodel.mechanisms.lp.noise_design import Kind, NoiseDesign, RowMargins, design, row_margins, x_bound
-from dpmodel.mechanisms.lp.solve_released import released_parts, solve_released
+from dpmodel.mechanisms.lp.solve_released import released_parts, solve_most_inside, solve_released
 from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, refuse_high
 from dpmodel.privacy import NoiseSource
 
@@ -41,6 +41,7 @@ class NoiseOnce:
         public bound on x), so every truly feasible point stays feasible, the objective is at least as good
         as the true optimum, and no true constraint is violated by more than about 2 tau. Noisy
         equalities become bands of half-width tau. In cones the same holds along the interior direction.
+        Without an objective, the point that misses the released rows least is taken, under the same statement.
         All this speaks of the standard form. Where lowering split an expression (a norm, say) into several rows with
         private numbers, their errors add up in it; the forecast then says so and is not called proved.
         If the relaxed program is infeasible (probability below beta when the true one is feasible), the
@@ -89,6 +90,8 @@ class NoiseOnce:
         margins = row_margins(model, plan)
         c, b, entries = released_parts(model, plan, noise, progress)
         progress("solving the noised program", 0.5)
+        if c is None and not model.form.c0.any() and model.affine.is_linear():
+            return solve_most_inside(model, request, b, entries, relax=margins.relax)
         return solve_released(model, request, c, b, entries, relax=margins.relax)
 
 
@@ -132,7 +135,7 @@ def statement(model: PrivateLP, loss: float, margins: RowMargins, beta: float) -
         bound = number(loss) if math.isfinite(loss) else "an amount without a public bound (x is not bounded)"
         parts.append(f"the objective is within {bound} of the true optimum")
     if _touches_rows(model):
-        if math.isnan(loss) and not model.splits_objective:
+        if math.isnan(loss) and not model.splits_objective and model.form.c0.any():
             parts.append("the objective is at least as good as the true optimum")
         along = "" if model.affine.is_linear() else " (in cones: along the interior direction)"
         what = "no row of the standard form" if model.split_rows else "no private constraint"

@@ -20,6 +20,9 @@ from dpmodel.privacy import NoiseSource
 _TOLERANCE = 1e-6
 
 LEAST_VIOLATION = "least_violation"
+_GIVES_WAY = (
+    "the relaxed program is infeasible on the released data; this point gives way by the least further amount",
+)
 
 
 def released_parts(
@@ -97,11 +100,32 @@ def solve_released(
     if not second.solved and "unbounded" in solution.status and first.slack <= _TOLERANCE:
         return _outcome(second, "unbounded")  # the solver could not tell the two apart at first
     best = second if second.solved else first
-    notes = (
-        "the relaxed program is infeasible on the released data; this point gives way by the least further amount",
-    )
     earlier = solution.seconds + (first.seconds if best is second else 0.0)
-    return _outcome(best, LEAST_VIOLATION, extra=limit, notes=notes, seconds=earlier)
+    return _outcome(best, LEAST_VIOLATION, extra=limit, notes=_GIVES_WAY, seconds=earlier)
+
+
+def solve_most_inside(
+    model: PrivateLP, request: Request, b: Floats | None, entries: Floats | None, *, relax: Floats
+) -> Outcome:
+    """For linear programs without an objective: the point that meets the released rows best.
+
+    Rows start tightened by ``relax`` and give way by ``t relax`` (bands of equalities grow from nothing by
+    ``t relax / 2``) with the least t >= 0. At t = 2 this is the relaxed program, so its statement holds up to there.
+    """
+    program = relaxed_program(model, None, b, entries, -relax)
+    direction = np.where(_zero_rows(model), relax / 2, relax)
+    moves = np.where(direction > 0, direction, 0.0)
+    if not moves.any():
+        return solve_released(model, request, None, b, entries, relax=relax)
+    solution = solve_cone_program(
+        program, direction=moves, minimise_slack=True, solver=request.solver, options=request.options
+    )
+    beyond = max(solution.slack - 2.0, 0.0) * float(relax.max()) if solution.solved else 0.0
+    value = program.d if solution.solved else None
+    status = LEAST_VIOLATION if beyond > _TOLERANCE * float(relax.max()) else solution.status
+    notes = _GIVES_WAY if status == LEAST_VIOLATION else ()
+    extra = beyond if status == LEAST_VIOLATION else 0.0
+    return Outcome(status, solution.x, solution.dual, value, solution.seconds, extra, notes)
 
 
 def _zero_rows(model: PrivateLP) -> Any:
