@@ -1,0 +1,152 @@
+"""Which mechanism wins where in the low-sensitivity cells, and what the planner's choice costs against the best.
+
+Synthetic programs: x a distribution over d = 100 columns, m rows with coefficients in [-1, 1] that a planted point
+meets exactly, data that are means over n records:
+
+* scalar: b = mean of n vectors in [0, 1]^m; one record moves every entry by at most 1/n;
+* row: one row of A is a mean of n vectors in [-1, 1]^d (2/n each entry);
+* matrix: all of A is (2/n each entry);
+* column: a record moves one column of A by at most 1/n in each entry.
+
+With LP files (npz or MPS, netlib's for example) their right-hand sides (b) or coefficients (A) are private, one record
+moving one entry by a share of the median entry, and the public box is finite. The error of a solve is the larger of the
+violation as a share of the width and the loss in objective as a share of its span (synthetic programs have no
+objective). Regret: median error of the planner's choice divided by that of the best eligible mechanism.
+
+    python tests/benchmarks/taxonomy_cells.py
+    python tests/benchmarks/taxonomy_cells.py --rows 30 300 --files FOLDER
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import cvxpy as cp
+import measuring
+import numpy as np
+from lp_files import read_lp
+from private_lps import boxed, files, is_lp, plain, quiet, violation, with_private
+
+import dpmodel as dpm
+
+EPSILON, DELTA = 1.0, 1e-6
+MARGIN = 0.0
+COLUMNS = 100
+
+
+def synthetic(cell: str, m: int, n: int, seed: int) -> tuple[dpm.Problem, cp.Variable, Callable[[np.ndarray], float]]:
+    """A feasibility problem of the cell, its variable, and the true largest violation of a point."""
+    rng = np.random.default_rng([seed, m])
+    A = rng.uniform(-1, 1, (m, COLUMNS))
+    planted = rng.dirichlet(np.full(COLUMNS, 0.1))
+    b = A @ planted + MARGIN
+    x = cp.Variable(COLUMNS, nonneg=True, name="x")
+    simplex = cp.sum(x) == 1
+    public_b = cp.Constant(b, name="b")
+    if cell == "scalar":
+        data = dpm.Private(b, name="b", linf=1 / n)
+        rows = [cp.Constant(A, name="A") @ x <= data]
+    elif cell == "row":
+        data = dpm.Private(A[0], name="row", linf=2 / n, bounds=[-1, 1])
+        rows = [data @ x <= b[0], cp.Constant(A[1:], name="A") @ x <= cp.Constant(b[1:], name="b")]
+    elif cell == "matrix":
+        data = dpm.Private(A, name="A", linf=2 / n, bounds=[-1, 1])
+        rows = [data @ x <= public_b]
+    else:
+        data = dpm.Private(A, name="A", unit="column", linf=1 / n, bounds=[-1, 1])
+        rows = [data @ x <= public_b]
+    return dpm.Problem(cp.Minimize(0), [simplex, *rows]), x, lambda v: float((A @ v - b).max(initial=0.0))
+
+
+def compare(
+    problem: dpm.Problem, x: cp.Variable, error: Callable[[np.ndarray, Any], float], runs: int
+) -> dict[str, Any]:
+    """Median error per eligible mechanism, the planner's choice and its regret."""
+    plan = problem.plan(EPSILON, DELTA)
+    medians, details, seconds = {}, {}, {}
+    for candidate in plan.candidates:
+        if not candidate.eligible:
+            continue
+        errors = []
+        started = time.perf_counter()
+        for seed in range(runs):
+            problem.solve(EPSILON, DELTA, mechanism=candidate.mechanism, rng=seed)
+            errors.append(math.inf if x.value is None else error(np.asarray(x.value), candidate.forecast))
+        seconds[candidate.mechanism] = (time.perf_counter() - started) / runs
+        medians[candidate.mechanism] = float(np.median(errors))
+        details[candidate.mechanism] = measuring.spread(errors)
+    best = min(medians, key=lambda name: medians[name])
+    chosen = plan.chosen.mechanism
+    # Errors at the level of solver tolerances are equal.
+    regret = max(medians[chosen], 1e-6) / max(medians[best], 1e-6)
+    return {"chosen": chosen, "best": best, "regret": regret, "details": details, "plan": plan, "seconds": seconds}
+
+
+def show(table: measuring.Table, label: str, found: dict[str, Any]) -> None:
+    for name, text in found["details"].items():
+        forecast = next(c.forecast for c in found["plan"].candidates if c.mechanism == name)
+        marks = " ".join(w for w, on in (("chosen", name == found["chosen"]), ("best", name == found["best"])) if on)
+        alpha = measuring.short(forecast.alpha) + (" (says nothing)" if forecast.vacuous else "")
+        table.row(label, name, text, alpha, f"{found['seconds'][name]:.2f}", marks)
+        label = ""
+
+
+def main() -> int:
+    parser = measuring.parser(__doc__ or "")
+    parser.add_argument("--cells", nargs="+", default=["scalar", "row", "matrix", "column"])
+    parser.add_argument("--rows", nargs="+", type=int, default=[30, 300, 3000])
+    parser.add_argument("--records", nargs="+", type=float, default=[1e4, 1e5, 1e6])
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--files", nargs="*", default=[])
+    parser.add_argument("--parts", nargs="+", default=["b", "A"])
+    parser.add_argument("--relative", type=float, default=1e-3)
+    parser.add_argument("--largest", type=int, default=300, help="most rows or columns of a file")
+    options = parser.parse_args()
+    quiet()
+    measuring.header()
+    regrets: dict[str, list[float]] = {}
+    table = measuring.Table(("problem", 26), ("mechanism", 30), ("error, median [quartiles]", 26), ("forecast", 24),
+                            ("s a solve", 9), ("", 12))  # fmt: skip
+    for cell in options.cells if not options.files else []:
+        for m in options.rows:
+            for n in options.records:
+                problem, x, missed = synthetic(cell, m, int(n), 7)
+                found = compare(problem, x, lambda v, _forecast, missed=missed: missed(v), options.runs)
+                show(table, f"{cell} m={m} n={n:.0e}", found)
+                regrets.setdefault(cell, []).append(found["regret"])
+    for path in files(options.files):
+        if not is_lp(path):
+            continue
+        lp = read_lp(path)
+        if max(lp.c.size, lp.b_ub.size + lp.b_eq.size) > options.largest:
+            continue
+        true, variable = plain(lp)
+        true.solve(solver=cp.HIGHS)
+        if true.status != "optimal":
+            continue
+        lp = boxed(lp, np.asarray(variable.value), 3.0)
+        for part in options.parts:
+            made = with_private(lp, part, options.relative, nonzero_only=True)
+            optimum = float(true.value)
+
+            def error(v: np.ndarray, forecast: Any, lp: Any = lp, optimum: float = optimum) -> float:
+                width = forecast.width if forecast.width > 0 else 1.0
+                span = forecast.span if forecast.span > 0 else max(abs(optimum), 1.0)
+                return max(violation(lp, v) / width, (float(lp.c @ v) - optimum) / span)
+
+            found = compare(made.problem, made.x, error, options.runs)
+            show(table, f"{lp.name} {part}", found)
+            regrets.setdefault(part, []).append(found["regret"])
+    expectations = measuring.Expectations()
+    print()
+    for cell, values in regrets.items():
+        print(f"regret of the planner, {cell}: {measuring.spread(values)}, largest {max(values):.3g}")
+        expectations.expect(float(np.median(values)) <= 1.3, f"{cell}: median regret at most 1.3")
+    return expectations.close()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
