@@ -236,7 +236,7 @@ def remedies(part: str) -> list[str]:
     public = "make it a plain cvxpy.Parameter if its values are public"
     most = (
         'let one record own one row, Private(..., unit="row"), and solve with feasibility="relaxed": a few '
-        "rows may be violated (HRRU14, Theorems 11 and 12; this version has no mechanism for it yet)"
+        "rows may be violated (HRRU14, Theorems 11 and 12; solve(alpha=...) or solve(slack_rows=...))"
     )
     known = {
         "objective": [bound, aggregate, public],
