@@ -19,6 +19,7 @@ from dpmodel.errors import (
 from dpmodel.plan import select_mechanism
 from dpmodel.privacy import Budget, NotPrivateWarning
 from dpmodel.problem import PossibleLeakWarning, Problem
+from dpmodel.teach import gadgets
 
 __version__ = "0.1.0"
 
@@ -38,6 +39,7 @@ __all__ = [
     "Records",
     "SpecificationError",
     "UnsupportedModelError",
+    "gadgets",
     "select_mechanism",
     "taxonomy",
 ]

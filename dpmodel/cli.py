@@ -1,4 +1,4 @@
-"""The command line: ``dpmodel demo`` and ``dpmodel taxonomy``."""
+"""The command line: ``dpmodel demo``, ``dpmodel taxonomy`` and ``dpmodel reconstruct``."""
 
 from __future__ import annotations
 
@@ -25,10 +25,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     demo.add_argument("--json", action="store_true", help="print the release as JSON")
     cells = commands.add_parser("taxonomy", help="print the eight kinds of private linear programs")
     cells.add_argument("--json", action="store_true")
+    attack = commands.add_parser("reconstruct", help="attack solvers on the programs that cannot be solved privately")
+    attack.add_argument("--part", choices=("scalar", "objective", "column"), help="one gadget only")
+    attack.add_argument("--n", type=int, default=60, help="bits in the database, even")
+    attack.add_argument("--epsilon", type=float, nargs="+", default=[0.1, 1.0])
+    attack.add_argument("--delta", type=float, default=0.0)
+    attack.add_argument("--beta", type=float, default=0.05)
+    attack.add_argument("--repetitions", type=int, default=60, help="databases per line")
+    attack.add_argument("--printed", action="store_true", help="Theorem 37 as printed, not in its sharper form")
+    attack.add_argument("--figure", metavar="FILE", help="draw floor against epsilon (needs matplotlib)")
+    attack.add_argument("--json", action="store_true")
     chosen = parser.parse_args(arguments)
     try:
         if chosen.command == "taxonomy":
             _taxonomy(chosen.json)
+        elif chosen.command == "reconstruct":
+            _reconstruct(chosen)
         else:
             _demo(chosen.epsilon, chosen.delta, chosen.strict, chosen.json)
     except dpmodel.DPModelError as error:
@@ -42,6 +54,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _taxonomy(as_json: bool) -> None:
     cells = dpmodel.taxonomy()
     print(json.dumps(cells.to_dict(), indent=2) if as_json else cells)
+
+
+def _reconstruct(chosen: argparse.Namespace) -> None:
+    from dpmodel.teach import gadgets
+    from dpmodel.teach.floor_figure import require_matplotlib
+
+    if chosen.figure:
+        require_matplotlib()  # before the work, not after it
+    shown = gadgets.demonstrate(
+        chosen.part or ("scalar", "objective", "column"),
+        n=chosen.n,
+        epsilons=chosen.epsilon,
+        delta=chosen.delta,
+        beta=chosen.beta,
+        repetitions=chosen.repetitions,
+        sharp=not chosen.printed,
+    )
+    lines = gadgets.floors(delta=chosen.delta, beta=chosen.beta)
+    print(json.dumps({**shown.to_dict(), **lines.to_dict()}, indent=2) if chosen.json else f"{shown}\n\n{lines}")
+    if chosen.figure:
+        gadgets.figure(shown, file=chosen.figure)
 
 
 def _demo(epsilon: float, delta: float, strict: bool, as_json: bool) -> None:

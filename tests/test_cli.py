@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +33,37 @@ def test_taxonomy(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Theorem 37" in capsys.readouterr().out
     assert main(["taxonomy", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["cells"]) == 8
+
+
+def test_reconstruct_sets_the_plain_solver_beside_private_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    few = ["reconstruct", "--n", "10", "--repetitions", "3", "--epsilon", "0.2"]
+    assert main(few) == 0
+    printed = capsys.readouterr().out
+    for expected in ("plain solver", "100.0%", "laplace-once", "randomised response", "Least error of any private"):
+        assert expected in printed
+    assert main([*few, "--part", "objective", "--printed", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert {row["part"] for row in shown["rows"]} == {"objective"}
+    assert not any(row["sharp"] for row in shown["rows"])
+    assert shown["rows"][0]["share"] == 1.0
+    assert shown["floors"] and len(shown["epsilons"]) == len(next(iter(shown["floors"].values())))
+
+
+def test_reconstruct_refuses_readably(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main(["reconstruct", "--n", "7"]) == 2
+    assert "even" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert main(["reconstruct", "--figure", "floor.png"]) == 2
+    printed = capsys.readouterr()
+    assert "dpmodel[plot]" in printed.err and not printed.out, "refused before the work"
+
+
+def test_reconstruct_draws(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    file = tmp_path / "floor.svg"
+    assert main(["reconstruct", "--n", "4", "--repetitions", "1", "--epsilon", "1", "--figure", str(file)]) == 0
+    assert "Theorem 37" in file.read_text()
 
 
 def test_errors_are_one_readable_block(capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,6 +49,14 @@ SHOWN = {
         r"remedy 3:",
         r"released by laplace-once",
     ],
+    "reconstruction.py": [
+        r"100% of them right",
+        r"ImpossibilityError, Theorem 37",
+        r"by laplace-once: \d+% of the votes",
+        r"plain solver +- +100\.0%",
+        r"randomised response",
+        r"Least error of any private mechanism",
+    ],
     "several_solves_one_budget.py": [
         r"Monday +cost",
         r"Thursday +refused, nothing was read",

@@ -1,0 +1,202 @@
+"""The plain solver beside private mechanisms and the floor: what the theorems of impossibility look like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from dpmodel._text import html_table, number, table
+from dpmodel.errors import SpecificationError
+from dpmodel.privacy import NoiseSource, noise_source
+from dpmodel.teach.lower_bounds import PARTS, Bits, Floats, Gadget, build, is_whole, random_bits
+from dpmodel.teach.reconstruction import randomised_response, reconstruct
+
+PLAIN = "plain solver"
+RESPONSE = "randomised response"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One solver on one gadget, over many uniform databases.
+
+    ``part``, ``theorem``, ``sharp`` : the gadget. ``who`` : mechanism. ``epsilon`` : None without privacy.
+    ``share`` : mean share of bits that `reconstruct` gets right. ``mean``, ``error`` : mean and (1 - beta)-quantile of
+    the error (`Gadget.error`). ``floor`` : what no private mechanism's quantile is below, None without privacy, 0
+    where nothing is proved. ``below`` : how many of ``runs`` had an error below the floor; the probability of that is
+    at most 1 - beta for every private mechanism.
+    """
+
+    part: str
+    theorem: str
+    sharp: bool
+    who: str
+    epsilon: float | None
+    share: float
+    mean: float
+    error: float
+    floor: float | None
+    below: int
+    runs: int
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """Rows of `demonstrate`, with the public facts they were made with."""
+
+    rows: tuple[Row, ...]
+    n: int
+    delta: float
+    beta: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"n": self.n, "delta": self.delta, "beta": self.beta, "rows": [asdict(row) for row in self.rows]}
+
+    def _cells(self) -> list[tuple[object, ...]]:
+        return [
+            (
+                f"{row.part} ({row.theorem.split()[1]}{', sharper' if row.sharp else ''})",
+                row.who,
+                row.epsilon,
+                f"{100 * row.share:.1f}%",
+                _rounded(row.mean),
+                _rounded(row.error),
+                row.floor,
+                f"{row.below} of {row.runs}" if row.floor else None,
+            )
+            for row in self.rows
+        ]
+
+    def _columns(self) -> tuple[str, ...]:
+        quantile = f"{number(100 * (1 - self.beta))}% quantile"
+        return "gadget (theorem)", "who", "epsilon", "bits told", "mean error", quantile, "floor", "runs below it"
+
+    def _title(self) -> str:
+        return f"Reconstruction of {self.n} random bits, delta {number(self.delta)}, beta {number(self.beta)}"
+
+    def _footer(self) -> tuple[str, ...]:
+        return (
+            "Bits told: by rounding the solution; guessing without data gets 50%. Error: violation of a row (36), "
+            "loss (37) or violation (38) divided by n; one record moves its number by 1.",
+            "Floor: no private mechanism's error is below it with a probability above 1 - beta (0: nothing is proved). "
+            "Randomised response attains the sharper floor of 37 as n grows and beta tends to 0.",
+        )
+
+    def __str__(self) -> str:
+        return table(self._columns(), self._cells(), title=self._title(), width=120, footer=self._footer())
+
+    def _repr_html_(self) -> str:
+        return html_table(self._columns(), self._cells(), title=self._title(), footer=self._footer())
+
+
+def demonstrate(
+    parts: str | Sequence[str] = PARTS,
+    *,
+    n: int = 60,
+    epsilons: Iterable[float] = (0.1, 1.0),
+    delta: float = 0.0,
+    beta: float = 0.05,
+    repetitions: int = 60,
+    sharp: bool = True,
+    seed: int = 0,
+    rng: Any = None,
+) -> Demonstration:
+    """Attack the plain solver and every eligible private mechanism on the gadgets, with changes of 1.
+
+    Each repetition draws a new uniform database (with n/2 ones where the theorem asks for them): the theorems'
+    proofs average over those, so the floors hold for the quantiles over databases and noise together.
+    Mechanisms are those that ``problem.plan`` finds eligible, and randomised response on the gadgets whose
+    public constraints its answers keep (Theorem 36 and the sharper form of 37). The databases are made up, so that
+    repetitions cost nobody anything.
+
+    Parameters
+    ----------
+    parts : one or more of ``"scalar"``, ``"objective"``, ``"column"``.
+    n : number of bits, even.
+    epsilons, delta, beta : the guarantees to compare, per bit; beta is also the quantile's.
+    repetitions : databases per row, >= 1.
+    sharp : the objective gadget in its sharper form; False for the printed one.
+    seed : of the databases. ``rng`` : noise of the mechanisms, as in ``Problem.solve``.
+
+    Raises
+    ------
+    SpecificationError
+        For arguments out of range, before anything is drawn.
+    """
+    names = (parts,) if isinstance(parts, str) else tuple(parts)
+    wanted = tuple(epsilons)
+    for name, given, least in (("n", n, 2), ("repetitions", repetitions, 1), ("seed", seed, 0)):
+        if not is_whole(given) or given < least:
+            raise SpecificationError(f"{name}={given!r}", remedy=f"a whole number >= {least}")
+    if n % 2:
+        raise SpecificationError(f"n={n}", why="Theorems 37 and 38 take an even n", remedy=f"n={n + 1}")
+    if not names or not wanted:
+        raise SpecificationError("nothing to demonstrate", remedy="at least one part and one epsilon")
+    data = np.random.default_rng(seed)
+    shown = []
+    for name in names:
+        gadget = build(name, np.arange(n) % 2, change=1.0, sharp=sharp and name in ("objective", "Theorem 37"))
+        floors = [gadget.floor(epsilon, delta, beta) for epsilon in wanted]
+        plans = [gadget.problem.plan(epsilon, delta, beta) for epsilon in wanted]
+        who = [[c.mechanism for c in plan.candidates if c.eligible] for plan in plans]
+        if gadget.part == "scalar" or gadget.sharp:
+            who = [[*mechanisms, RESPONSE] for mechanisms in who]
+        shown.append((gadget, [f.value for f in floors], who))
+    source = noise_source(rng)
+    rows = []
+    for gadget, values, who in shown:
+        draws = [random_bits(n, data, balanced=gadget.balanced) for _ in range(repetitions)]
+        rows.append(_row(gadget, PLAIN, None, None, draws, delta, beta, source))
+        for epsilon, value, mechanisms in zip(wanted, values, who, strict=True):
+            rows += [_row(gadget, m, float(epsilon), value, draws, delta, beta, source) for m in mechanisms]
+    return Demonstration(tuple(rows), n, float(delta), float(beta))
+
+
+def _row(
+    gadget: Gadget,
+    who: str,
+    epsilon: float | None,
+    floor: float | None,
+    draws: list[Bits],
+    delta: float,
+    beta: float,
+    source: NoiseSource,
+) -> Row:
+    errors, shares = [], []
+    for bits in draws:
+        here = gadget._refilled(bits)
+        x = _solution(here, bits, who, epsilon, delta, beta, source)
+        errors.append(here.error(x))
+        shares.append(reconstruct(here, x, truth=bits).share)
+    return Row(
+        part=gadget.part,
+        theorem=gadget.theorem,
+        sharp=gadget.sharp,
+        who=who,
+        epsilon=epsilon,
+        share=float(np.mean(np.array(shares, dtype=float))),
+        mean=float(np.mean(errors)),
+        error=float(np.quantile(errors, 1 - beta, method="inverted_cdf")),
+        floor=floor,
+        below=0 if floor is None else int(np.sum(np.array(errors) < floor)),
+        runs=len(draws),
+    )
+
+
+def _solution(
+    gadget: Gadget, bits: Bits, who: str, epsilon: float | None, delta: float, beta: float, source: NoiseSource
+) -> Floats:
+    if epsilon is None:
+        return gadget.solve_without_privacy()
+    if who == RESPONSE:
+        return np.asarray(gadget.scale * randomised_response(bits, epsilon, rng=source), dtype=np.float64)
+    gadget.problem.solve(epsilon=epsilon, delta=delta, beta=beta, mechanism=who, rng=source)
+    return np.asarray(gadget.variable.value, dtype=np.float64)
+
+
+def _rounded(value: float | None) -> float | None:
+    """For people: without a solver's 1e-17."""
+    return None if value is None else round(value, 6) + 0.0

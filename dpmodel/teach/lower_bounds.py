@@ -1,0 +1,389 @@
+"""The linear programs behind Theorems 36, 37 and 38 of HRRU14, built from a database of bits.
+
+Each turns a database D in {0,1}^n into a program whose solutions tell D, such that databases which differ in one
+record give programs which differ in one private number. A private solver of such programs would therefore be a
+private mechanism that tells D, and that is impossible (Theorem 35). One record is one bit throughout.
+
+=============  ==========================================================================  ==================
+gadget         program                                                                     a neighbor differs
+=============  ==========================================================================  ==================
+`scalar`       find x with x_i = D_i                                                       by one flip
+`objective`    maximise sum D_i x_i - n/2 with sum x_i = n/2, x in [0,1]^n                 by one swap
+`objective`,   maximise sum (D_i - 1/2) x_i with x in [0,1]^n                              by one flip
+sharp
+`column`       find x in [0,1]^n with sum x_i = n/2 (public), sum D_i x_i = n/2 (private)  by one swap
+=============  ==========================================================================  ==================
+
+A swap of a zero and a one keeps their numbers, which Theorems 37 and 38 take to be n/2 each; it changes two records.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import numbers
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+import cvxpy as cp
+import numpy as np
+import numpy.typing as npt
+
+from dpmodel._text import number
+from dpmodel.annotate import Private, Records
+from dpmodel.classify.impossibility import Floor
+from dpmodel.classify.impossibility import floor as least_error
+from dpmodel.errors import SpecificationError
+from dpmodel.problem import Problem
+
+Bits = npt.NDArray[np.int8]
+Floats = npt.NDArray[np.float64]
+GadgetPart = Literal["scalar", "objective", "column"]
+
+PARTS: tuple[GadgetPart, ...] = ("scalar", "objective", "column")
+THEOREMS: dict[GadgetPart, str] = {"scalar": "Theorem 36", "objective": "Theorem 37", "column": "Theorem 38"}
+# How far a solver may leave the public constraints, per entry of x.
+_FEASIBLE = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Gadget:
+    """One lower-bound program and what its theorem says of it.
+
+    The object belongs to the owner of the bits: it holds them, and ``solve_without_privacy``, ``error`` and
+    ``neighbor`` use them. Only ``problem.release`` is private.
+
+    Parameters
+    ----------
+    problem : the program, with the private parameter ``parameter`` (n,).
+    variable : (n,) its variable x.
+    parameter : ``scale * D`` as a ``Private`` with unit "entry".
+    part : ``"scalar"``, ``"objective"`` or ``"column"``.
+    n : number of bits.
+    change : B, how far one record is declared to move its entry; None if arbitrarily far.
+    ones : number of ones where it is public (n/2), else None.
+    sharp : whether the objective is that of the sharper bound.
+    """
+
+    problem: Problem = field(repr=False)
+    variable: Any = field(repr=False)
+    parameter: Private = field(repr=False)
+    part: GadgetPart
+    n: int
+    change: float | None
+    ones: int | None
+    sharp: bool
+    _bits: Bits = field(repr=False)
+
+    @property
+    def theorem(self) -> str:
+        """For example ``"Theorem 37"``."""
+        return THEOREMS[self.part]
+
+    @property
+    def scale(self) -> float:
+        """What a one stands for in the private data: B, or 1 where changes are arbitrary."""
+        return 1.0 if self.change is None else self.change
+
+    @property
+    def half(self) -> float:
+        """The value of x_i between a zero and a one."""
+        return self.scale / 2 if self.part == "scalar" else 0.5
+
+    @property
+    def balanced(self) -> bool:
+        """Whether neighbors are one swap apart (two records) instead of one flip (one record)."""
+        return self.ones is not None
+
+    @property
+    def records_changed(self) -> int:
+        """How many records differ between neighboring databases of the theorem: 1 for a flip, 2 for a swap."""
+        return 2 if self.balanced else 1
+
+    def neighbor(self, index: int = 0, other: int | None = None) -> Bits:
+        """A neighboring database (n,): bit ``index`` flipped, or swapped with an unequal bit.
+
+        ``other`` : index of the bit to swap with; by default the next unequal one, cyclically.
+
+        Raises
+        ------
+        SpecificationError
+            For an index out of range, ``other`` where neighbors are flips, or equal bits.
+        """
+        bits = self._bits.copy()
+        for name, value in (("index", index), ("other", other)):
+            if value is not None and (not is_whole(value) or not 0 <= value < self.n):
+                raise SpecificationError(f"{name}={value!r}", remedy=f"a whole number from 0 to {self.n - 1}")
+        if not self.balanced:
+            if other is not None:
+                raise SpecificationError(
+                    f"other={other} for the gadget of {self.theorem}", why="a neighbor is one flip away", remedy="index"
+                )
+            bits[index] = 1 - bits[index]
+            return bits
+        if other is None:
+            unequal = np.flatnonzero(bits != bits[index])
+            other = int(unequal[np.argmin((unequal - index) % self.n)])
+        if bits[index] == bits[other]:
+            raise SpecificationError(
+                "the two bits are equal", why="a swap exchanges a zero and a one", remedy="leave other out"
+            )
+        bits[[index, other]] = bits[[other, index]]
+        return bits
+
+    def rebuilt(self, bits: Any) -> Gadget:
+        """The same gadget for another database, for example a neighbor."""
+        return build(self.part, bits, change=self.change, sharp=self.sharp)
+
+    def _refilled(self, bits: Bits) -> Gadget:
+        """The same problem object with other bits sealed in it, which saves compiling; ``self`` is spoiled."""
+        self.parameter.value = self.scale * bits
+        return dataclasses.replace(self, _bits=bits)
+
+    def solve_without_privacy(self) -> Floats:
+        """(n,) the exact solution, by CVXPY and HiGHS on the bits themselves: it tells every bit."""
+        data = cp.Constant(self.scale * self._bits)
+        x, objective, constraints = _program(self.part, self.sharp, data, self.n, self.scale)
+        cp.Problem(objective, constraints).solve(solver=cp.HIGHS)
+        return np.asarray(x.value, dtype=np.float64)
+
+    def error(self, x: Any) -> float:
+        """The error of ``x`` (n,) in the measure of the theorem; it reads the bits, so it is no release.
+
+        Theorem 36: largest violation, ``max_i |x_i - B D_i|``. Theorem 37: loss in objective value, divided by n.
+        Theorem 38: violation of the private constraint, divided by n.
+
+        Raises
+        ------
+        SpecificationError
+            For a wrong shape, NaN, or (Theorems 37 and 38) a point that violates a public constraint.
+        """
+        point = solution_vector(x, self.n)
+        if self.part == "scalar":
+            return float(np.abs(point - self.scale * self._bits).max())
+        outside = max(float(-point.min()), float(point.max() - 1), 0.0)
+        if self.balanced:
+            outside = max(outside, abs(float(point.sum()) - self.n / 2) / self.n)
+        if outside > _FEASIBLE:
+            raise SpecificationError(
+                "x violates a public constraint of the gadget",
+                why=f"{self.theorem} speaks of solutions that keep the public constraints",
+                remedy="x in [0, 1]" + (" with sum n/2" if self.balanced else ""),
+            )
+        if self.sharp:
+            return self.scale * float(np.abs(self._bits - point).sum()) / (2 * self.n)
+        short = self.scale * (self.n / 2 - float(self._bits @ point)) / self.n
+        return abs(short) if self.part == "column" else short
+
+    def floor(self, epsilon: float, delta: float = 0.0, beta: float = 0.05) -> Floor:
+        """The least ``error`` that any (epsilon, delta)-private mechanism has on this gadget.
+
+        In full: if the error is at most alpha with probability 1 - beta on every database of the gadget, then alpha is
+        at least the value. The proofs (`classify.impossibility`) average over databases, so that the same holds if
+        the probability includes the draw of a uniform database. Theorem 37 and 38: the printed constant
+        ``c(2 epsilon, delta (1 + e^epsilon), beta)``, because a swap changes two records; sharp: ``c(epsilon, delta,
+        beta)``. All times B.
+
+        Raises
+        ------
+        SpecificationError
+            For values out of range.
+        """
+        least = least_error(self.part, epsilon, delta, beta)
+        value = least.value if self.sharp else least.published
+        scaled = dataclasses.replace(least, value=value, vacuous=value == 0).scaled(self.scale)
+        statement = (
+            f"no private mechanism keeps the error on this gadget ({scaled.unit}) below {number(scaled.value)} with "
+            f"probability {number(1 - beta)} on every database of {self.n} bits"
+        )
+        return scaled if scaled.vacuous else dataclasses.replace(scaled, statement=statement)
+
+    def __str__(self) -> str:
+        moves = "arbitrarily far" if self.change is None else f"by at most {number(self.change)}"
+        form = ", sharper form" if self.sharp else ""
+        return f"Gadget of {self.theorem}{form}: {self.n} bits, one record moves one entry of {self.part} data {moves}"
+
+
+def scalar(bits: Any, *, change: float | None = None) -> Gadget:
+    """The program of Theorem 36: find x with ``x_i = D_i``; a flip moves one right-hand side by 1.
+
+    Parameters
+    ----------
+    bits : (n,) zeros and ones, n >= 1.
+    change : None declares nothing, so that ``problem.solve`` refuses. B > 0 declares that one record moves its entry
+        by at most B and uses the data B D, so that mechanisms serve it and the floor is B/2.
+
+    Raises
+    ------
+    SpecificationError
+        For anything but a vector of bits, and for a bad ``change``.
+    """
+    return build("scalar", bits, change=change)
+
+
+def objective(bits: Any, *, change: float | None = None, sharp: bool = False) -> Gadget:
+    """The program of Theorem 37: maximise ``sum D_i x_i - n/2`` with ``sum x_i = n/2`` and x in [0,1]^n.
+
+    A swap moves two coefficients by 1, and a single flip one. ``sharp=True`` is the program of the better bound
+    proved in `classify.impossibility.floor`: maximise ``sum (D_i - 1/2) x_i`` over [0,1]^n, for any bits; neighbors
+    are flips, and randomised response attains the floor.
+
+    Parameters
+    ----------
+    bits : (n,) n/2 zeros and n/2 ones (any zeros and ones if sharp).
+    change : as in `scalar`; the data are B D, and the public n/2 and 1/2 become B n/2 and B/2.
+
+    Raises
+    ------
+    SpecificationError
+        As `scalar`, and for an odd n or not exactly n/2 zeros unless sharp.
+    """
+    return build("objective", bits, change=change, sharp=sharp)
+
+
+def column(bits: Any, *, change: float | None = None) -> Gadget:
+    """The program of Theorem 38: find x in [0,1]^n with ``sum x_i = n/2`` (public) and ``sum D_i x_i = n/2`` (private).
+
+    A swap moves two coefficients of the private row by 1, in two columns, and a flip one.
+
+    Parameters
+    ----------
+    bits : (n,) n/2 zeros and n/2 ones.
+    change : as in `scalar`; the private row is B D and its right-hand side B n/2.
+
+    Raises
+    ------
+    SpecificationError
+        As `objective`.
+    """
+    return build("column", bits, change=change)
+
+
+def build(part: str, bits: Any, *, change: float | None = None, sharp: bool = False) -> Gadget:
+    """The gadget of a part or theorem: ``"scalar"`` or ``"Theorem 36"``, and so on.
+
+    Parameters
+    ----------
+    part : ``"scalar"``, ``"objective"``, ``"column"``, or the theorem's name.
+    bits, change, sharp : as in `scalar` and `objective`.
+
+    Raises
+    ------
+    SpecificationError
+        For an unknown part, ``sharp`` with another part than the objective, and as `objective`.
+    """
+    names: dict[str, GadgetPart] = {name: name for name in PARTS} | {words: name for name, words in THEOREMS.items()}
+    found = names.get(part) if isinstance(part, str) else None
+    if found is None:
+        raise SpecificationError(f"no gadget for {part!r}", remedy=", ".join(repr(name) for name in names))
+    if sharp and found != "objective":
+        raise SpecificationError(
+            f"sharp=True with {found!r}", why="the sharper form is one of Theorem 37", remedy="part='objective'"
+        )
+    balanced = found != "scalar" and not sharp
+    database = checked_bits(bits, balanced=balanced)
+    if change is not None and (not _real(change) or not 0 < change < math.inf):
+        raise SpecificationError(f"change={change!r}", remedy="a number > 0, or None for arbitrary changes")
+    n, scale = database.size, 1.0 if change is None else float(change)
+    declared: dict[str, Any] = {} if change is None else {"bounds": [0.0, scale]}
+    private = Private(scale * database, name="bits", unit="entry", records=Records("the database"), **declared)
+    x, goal, constraints = _program(found, sharp, private, n, scale)
+    problem = Problem(goal, constraints)
+    ones = n // 2 if balanced else None
+    return Gadget(problem, x, private, found, n, None if change is None else scale, ones, sharp, database)
+
+
+def checked_bits(bits: Any, *, balanced: bool = False, n: int | None = None) -> Bits:
+    """A read-only copy (n,) of a database of bits.
+
+    ``balanced`` : require exactly n/2 zeros. Messages say what is wrong and never where or what the bits are.
+
+    Raises
+    ------
+    SpecificationError
+        One for each: no numeric array, wrong shape, empty, NaN, other values than 0 and 1, wrong length, odd
+        length, wrong number of ones.
+    """
+    try:
+        array = np.asarray(bits)
+    except (TypeError, ValueError):
+        array = np.empty(0, dtype=object)
+    remedy = "a vector of zeros and ones, e.g. [0, 1, 1, 0]"
+    if array.dtype.kind not in "biuf":
+        empty = isinstance(bits, list | tuple) and not bits
+        what = "bits are empty" if empty else "bits are not an array of real numbers"
+        raise SpecificationError(what, remedy=remedy)
+    if array.ndim != 1:
+        raise SpecificationError(f"bits have shape {array.shape}", why="one record owns one bit", remedy=remedy)
+    if array.size == 0:
+        raise SpecificationError("bits are empty", remedy=remedy)
+    if np.isnan(array).any():
+        raise SpecificationError("bits have NaN entries", remedy=remedy)
+    if not ((array == 0) | (array == 1)).all():
+        raise SpecificationError("bits have entries other than 0 and 1", remedy=remedy)
+    if n is not None and array.size != n:
+        raise SpecificationError(f"{array.size} bits for a gadget of {n}", remedy=f"{n} bits")
+    if balanced and array.size % 2:
+        raise SpecificationError(
+            f"{array.size} bits: an odd number",
+            why="Theorems 37 and 38 take databases with exactly n/2 zeros",
+            remedy="an even number of bits",
+        )
+    if balanced and 2 * np.count_nonzero(array) != array.size:
+        raise SpecificationError(
+            "the bits are not half zeros and half ones",
+            why="Theorems 37 and 38 take databases with exactly n/2 zeros; that number is public",
+            remedy="exactly n/2 ones, for example the bits followed by their complement",
+        )
+    database = array.astype(np.int8)
+    database.setflags(write=False)
+    return database
+
+
+def solution_vector(x: Any, n: int | None = None) -> Floats:
+    """(n,) a solution as finite floats.
+
+    Raises
+    ------
+    SpecificationError
+        For anything else.
+    """
+    try:
+        point = np.asarray(x, dtype=np.float64)
+    except (TypeError, ValueError):
+        point = np.empty((0, 0))
+    wanted = "(n,)" if n is None else f"({n},)"
+    if point.ndim != 1 or point.size == 0 or (n is not None and point.size != n):
+        raise SpecificationError(f"x is not a vector of shape {wanted}", remedy=f"a solution of shape {wanted}")
+    if not np.isfinite(point).all():
+        raise SpecificationError("x has NaN or infinite entries", remedy="a solution with finite entries")
+    return point
+
+
+def _program(part: GadgetPart, sharp: bool, data: Any, n: int, scale: float) -> tuple[Any, Any, list[Any]]:
+    """Variable, objective and constraints for data ``scale * D``; one recipe for private and for plain data."""
+    if part == "scalar":
+        x = cp.Variable(n, name="x")
+        return x, cp.Minimize(0), [(x == data).set_label("x equals the bits")]
+    x = cp.Variable(n, name="x", bounds=[0, 1])
+    if sharp:
+        return x, cp.Maximize(data @ x - scale / 2 * cp.sum(x)), []
+    half = (cp.sum(x) == n / 2).set_label("half of the mass")
+    if part == "objective":
+        return x, cp.Maximize(data @ x - scale * n / 2), [half]
+    return x, cp.Minimize(0), [half, (data @ x == scale * n / 2).set_label("all of it on ones")]
+
+
+def _real(value: object) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
+
+
+def is_whole(value: object) -> bool:
+    """Whether ``value`` is a whole number, and not a truth value."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def random_bits(n: int, rng: np.random.Generator, *, balanced: bool) -> Bits:
+    """A uniform database (n,), or a uniform one with n/2 ones: made-up data, no noise."""
+    drawn = rng.permutation(np.arange(n) % 2) if balanced else rng.integers(0, 2, n)
+    return cast(Bits, drawn.astype(np.int8))

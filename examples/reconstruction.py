@@ -1,0 +1,40 @@
+"""Why some programs have no private solver: their solution is the database.
+
+Twenty members voted, ten of them yes. The program of Theorem 37 of Hsu, Huang, Roth, Roughgarden and Ullman (2014)
+looks harmless: share ten units out to those who said yes, at most one each. Its optimum tells every vote. dpmodel
+refuses to solve it. With declared bounds it does solve it, and then loses what every private mechanism must lose.
+
+    python examples/reconstruction.py
+"""
+
+import dpmodel as dpm
+
+VOTES = [0, 1, 1, 0, 1, 0, 0, 1, 0, 1, 1, 1, 0, 0, 1, 0, 1, 0, 1, 0]  # private (invented)
+
+
+def main() -> None:
+    gadget = dpm.gadgets.objective(VOTES)
+    print(gadget)
+    attack = dpm.gadgets.reconstruct(gadget, gadget.solve_without_privacy(), truth=VOTES)
+    print("From the plain solver's solution:", attack)
+
+    try:
+        gadget.problem.solve(epsilon=1)
+    except dpm.ImpossibilityError as error:
+        print(f"\nPrivately: {type(error).__name__}, {error.theorem}.")
+    print(f"A neighbor, one swap away: {gadget.neighbor(0).tolist()}")
+
+    bounded = dpm.gadgets.objective(VOTES, change=1.0)
+    bounded.problem.solve(epsilon=1)
+    attack = dpm.gadgets.reconstruct(bounded, truth=VOTES)
+    print(
+        f"\nWith changes of at most 1, by {bounded.problem.release.mechanism}: {100 * attack.share:.0f}% of the votes"
+    )
+    print(f"Loss / n {bounded.error(bounded.variable.value):.3f}; floor: {bounded.floor(epsilon=1).statement}\n")
+
+    print(dpm.gadgets.demonstrate(n=40, epsilons=(0.2, 1.0), repetitions=20), "\n")
+    print(dpm.gadgets.floors())
+
+
+if __name__ == "__main__":
+    main()
