@@ -187,13 +187,13 @@ class Polyhedron:
     def product(self) -> Product | None:
         """The polyhedron as a product of scaled simplices and boxes, or None when it is not one."""
         lower, upper = self.lower, self.upper
-        if not np.isfinite(lower).all():
+        if not np.isfinite(lower).all() or (lower > upper).any():
             return None
         A = sp.csr_array(sp.vstack([self.A_ub, self.A_eq]))
         b = np.concatenate([self.b_ub, self.b_eq])
         equality = np.r_[np.zeros(self.A_ub.shape[0], bool), np.ones(self.A_eq.shape[0], bool)]
         rows, columns, values = sp.find(A)
-        if np.unique(columns).size != columns.size:
+        if np.unique(columns).size != columns.size or np.unique(rows).size != A.shape[0]:
             return None
         sign = np.ones(A.shape[0])
         negative = np.bincount(rows, weights=values < 0, minlength=A.shape[0]) > 0
@@ -279,11 +279,15 @@ def _tighten(A: sp.csr_array, b: Floats, lower: Floats, upper: Floats) -> None:
         least = np.where(A.data > 0, A.data * lower[A.indices], A.data * upper[A.indices])
     total = np.bincount(rows, weights=np.where(np.isfinite(least), least, 0.0), minlength=A.shape[0])
     open_ends = np.bincount(rows, weights=~np.isfinite(least), minlength=A.shape[0])
+    size = np.bincount(rows, weights=np.where(np.isfinite(least), np.abs(least), 0.0), minlength=A.shape[0]) + np.abs(b)
+    # Bounds on the rounding of these sums, so that no point of the set is cut off.
+    error = (np.diff(A.indptr) + 4) * 2.0**-52 * size
     others_open = open_ends[rows] - ~np.isfinite(least)
     rest = b[rows] - (total[rows] - np.where(np.isfinite(least), least, 0.0))
     usable = (others_open == 0) & (A.data != 0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        value = rest / A.data
+        value, slack = rest / A.data, error[rows] / np.abs(A.data)
+    slack += 1e-9 * np.abs(value)
     up, down = usable & (A.data > 0), usable & (A.data < 0)
-    np.minimum.at(upper, A.indices[up], value[up] + 1e-9 * np.abs(value[up]))
-    np.maximum.at(lower, A.indices[down], value[down] - 1e-9 * np.abs(value[down]))
+    np.minimum.at(upper, A.indices[up], value[up] + slack[up])
+    np.maximum.at(lower, A.indices[down], value[down] - slack[down])

@@ -20,6 +20,9 @@ from dpmodel.compile.polyhedron import Polyhedron
 from dpmodel.compile.standard_form import value_range
 from dpmodel.mechanisms.mechanism import Verdict
 
+# Relative rows whose own width is below this (their numbers are zero or nearly subnormal) read ``0 <= 0``.
+_TINY = 1e-290
+
 
 def public_polyhedron(model: PrivateLP) -> Polyhedron:
     """The public constraints of a linear model."""
@@ -46,11 +49,12 @@ class PrivateRows:
     """The private rows of a linear model as inequalities ``G x <= h``; equalities stand twice, with both signs.
 
     ``index`` (k,) rows of the standard form, ``sign`` (k,) their signs. ``per_record`` : the most rows of G that one
-    record reaches. ``absent`` : neighbors are add-remove, and a row whose private numbers are all zero is absent; it
-    reads ``0 <= 0``. ``relative`` : the values have no public bounds; every row is divided by its own width
-    ``w = scale |a| + |b|`` (a function of this row alone), so violations are shares of it.
+    record reaches. ``absent`` : neighbors are add-remove, every row belongs to one record, and a row whose private
+    numbers are all zero is absent; it reads ``0 <= 0``. ``relative`` : the values have no public bounds; every row is
+    divided by its own width ``w = scale |a| + |b|`` (a function of this row alone), so violations are shares of it.
     ``lower, upper`` (n,) : bounds of the entries of every row of G; ``h_lower, h_upper`` : of h;
     ``norm1, norm2, norminf`` : bounds of the norms of one row. Zero rows are inside all bounds.
+    ``h_present`` : bounds of h over rows that are not absent.
     """
 
     model: PrivateLP
@@ -66,6 +70,7 @@ class PrivateRows:
     norm1: float
     norm2: float
     norminf: float
+    h_present: tuple[float, float]
 
     @property
     def count(self) -> int:
@@ -100,7 +105,7 @@ class PrivateRows:
         other = min(self.norm1 * body.linf, self.norminf * body.l1)
         up, down = min(max(up, 0.0), other), min(max(down, 0.0), other)
         # An absent row has residual zero.
-        return min(0.0, -down - self.h_upper), max(0.0, up - self.h_lower)
+        return min(0.0, -down - self.h_present[1]), max(0.0, up - self.h_present[0])
 
     # ------------------------------------------------------------------ the one reading of private values
     def values(self, theta: Floats) -> tuple[sp.csr_array, Floats]:
@@ -122,7 +127,9 @@ class PrivateRows:
             G, h = sp.csr_array(sp.diags_array(here) @ G), h * here
         if self.relative:
             width = self._own_width(G, h)
-            factor = np.divide(1.0, width, out=np.zeros_like(width), where=width > 0)
+            factor = np.divide(1.0, width, out=np.zeros_like(width), where=width > _TINY)
+            # Columns that the public set fixes at zero are outside the width, and say nothing.
+            G = sp.csr_array(G @ sp.diags_array((_relative_scale(public_polyhedron(self.model))[0] > 0).astype(float)))
             G, h = sp.csr_array(sp.diags_array(factor) @ G), h * factor
         return G, h
 
@@ -165,7 +172,8 @@ def _build(model: PrivateLP) -> PrivateRows:
         h_lower, h_upper = float(h_low.min()), float(h_high.max())
     neighbors = {block.parameter.records.neighbors for block in affine.private_blocks}
     owned = all(block.parameter.unit != "all" for block in affine.private_blocks)
-    absent = neighbors == {"add-remove"} and owned
+    absent = neighbors == {"add-remove"} and owned and most_items(*_owners(model)) <= 1
+    present = h_lower, h_upper
     if absent:
         h_lower, h_upper = min(h_lower, 0.0), max(h_upper, 0.0)
     size = np.maximum(np.abs(low), np.abs(high))
@@ -185,7 +193,7 @@ def _build(model: PrivateLP) -> PrivateRows:
         norm2 = norminf * (math.sqrt(support) if by_norm else 1.0)
     return PrivateRows(
         model, index, sign, _rows_per_record(model, bool(both)), absent, relative,
-        low, high, h_lower, h_upper, norm1, norm2, norminf,
+        low, high, h_lower, h_upper, norm1, norm2, norminf, present,
     )  # fmt: skip
 
 
@@ -240,6 +248,23 @@ def _declared_norms(model: PrivateLP, rows: Integers) -> tuple[float, float]:
     squares = np.sqrt(np.asarray((public * public).sum(axis=1)).ravel())
     l1 = norms[0] + np.asarray(public.sum(axis=1)).ravel()
     return float(l1[rows].max(initial=0.0)), float((norms[1] + squares)[rows].max(initial=0.0))
+
+
+def _owners(model: PrivateLP) -> tuple[Integers, Integers]:
+    """(entries,), (entries,): the row of every private coefficient in A and b, and the record that it belongs to.
+
+    Records of unpaired parameters of the same ``Records`` count as different ones.
+    """
+    form, affine = model.form, model.affine
+    owner = np.full(affine.theta_size, -1, dtype=np.int64)
+    first = 0
+    for group in record_blocks(affine):
+        for block in group.blocks:
+            for member in block:
+                owner[member.columns] = first + member.parameter.layout.units
+            first += max(member.parameter.layout.unit_count for member in block)
+    rows = np.concatenate([form.matrix.row % max(affine.rows, 1), form.scalar.row])
+    return rows, owner[np.concatenate([form.matrix.column, form.scalar.column])]
 
 
 def _rows_per_record(model: PrivateLP, both_signs: bool) -> int:
