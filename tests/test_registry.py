@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
+import cvxpy as cp
+import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.mechanisms.mechanism import Mechanism
+from dpmodel.classify.taxonomy import cell as taxonomy_cell
+from dpmodel.mechanisms.mechanism import Mechanism, Request
 from dpmodel.plan import PORTFOLIO, by_name
 
 
@@ -19,11 +23,71 @@ def test_taxonomy_names_exactly_the_registered_mechanisms() -> None:
 @pytest.mark.parametrize("mechanism", PORTFOLIO, ids=lambda m: m.name)
 def test_every_mechanism_states_source_privacy_utility_and_cost(mechanism: Mechanism) -> None:
     assert isinstance(mechanism, Mechanism)
-    text = inspect.getdoc(type(mechanism)) or ""
+    text = inspect.getdoc(type(getattr(mechanism, "engine", mechanism))) or ""
     for heading in ("Source", "Privacy", "Utility", "Cost"):
         assert f"\n{heading}" in text, heading
     assert mechanism.source
     assert by_name(mechanism.name) is mechanism
+
+
+def objective_cell() -> dpm.Problem:
+    c = dpm.Private(shape=3, name="c", l1=1)
+    x = cp.Variable(3, nonneg=True)
+    return dpm.Problem(cp.Minimize(c @ x), [cp.sum(x) == 1])
+
+
+def scalar_cell(**bounds: Any) -> dpm.Problem:
+    b = dpm.Private(shape=4, name="b", unit="entry", **bounds)
+    x = cp.Variable(3, nonneg=True)
+    return dpm.Problem(cp.Minimize(0), [cp.sum(x) == 1, TABLE @ x <= b])
+
+
+def equality_cell() -> dpm.Problem:
+    b = dpm.Private(shape=4, name="b", unit="entry", linf=1, bounds=[0, 9])
+    x = cp.Variable(3, nonneg=True)
+    return dpm.Problem(cp.Minimize(0), [cp.sum(x) == 1, TABLE @ x == b])
+
+
+def row_cell(**bounds: Any) -> dpm.Problem:
+    A = dpm.Private(shape=(4, 3), name="A", unit="row", **bounds)
+    x = cp.Variable(3, nonneg=True)
+    return dpm.Problem(cp.Minimize(0), [cp.sum(x) == 1, A @ x <= 50])
+
+
+def column_cell() -> dpm.Problem:
+    A = dpm.Private(shape=(4, 3), name="A", unit="column", linf=0.1, bounds=[0, 1])
+    x = cp.Variable(3, nonneg=True)
+    return dpm.Problem(cp.Minimize(0), [cp.sum(x) == 1, A @ x <= 50])
+
+
+TABLE = np.arange(12.0).reshape(4, 3) / 12
+CELLS: dict[tuple[str, str], list[dpm.Problem]] = {
+    ("objective", "low"): [objective_cell()],
+    ("scalar", "low"): [scalar_cell(linf=1, bounds=[40, 90]), equality_cell()],
+    ("row", "low"): [row_cell(linf=0.1, bounds=[0, 1])],
+    ("row", "high"): [row_cell()],
+    ("column", "low"): [column_cell()],
+}
+
+
+@pytest.mark.parametrize("part_and_level", CELLS, ids="-".join)
+def test_taxonomy_lists_what_serves_each_cell(part_and_level: tuple[str, str]) -> None:
+    """A model of each solvable cell is planned, relaxed and strict: whoever is eligible there stands in the table."""
+    part, level = part_and_level
+    eligible = set()
+    for problem in CELLS[part_and_level]:
+        assert {(c.part, c.level) for c in problem.classify().cells} == {part_and_level}
+        for feasibility in ("relaxed", "strict"):
+            model = problem._model(None)
+            request = Request(1.0, 1e-6, feasibility=feasibility)
+            eligible |= {m.name for m in PORTFOLIO if m.eligible(model, request).eligible}
+    assert eligible == set(taxonomy_cell(part, level).mechanisms)
+
+
+def test_the_other_cells_are_impossible() -> None:
+    for cell in dpm.taxonomy():
+        assert ((cell.part, cell.level) in CELLS) == cell.solvable
+        assert cell.solvable or not cell.mechanisms
 
 
 def test_unknown_name_lists_the_names_that_would_do() -> None:

@@ -20,6 +20,9 @@ PARTS: tuple[Part, ...] = ("objective", "scalar", "row", "column", "matrix")
 LEVELS: tuple[Level, ...] = ("low", "high")
 
 _ONCE = ("laplace-once", "gaussian-once")
+# Mechanisms that leave a few rows out.
+_MOST_ROWS = ("noisy-hinge-descent", "dense-multiplicative-weights", "point-exponential", "algorithm-2")
+_NOISY_ROWS = ("noisy-multiplicative-weights", "algorithm-5", "algorithm-6")
 _LABEL = {
     "objective": "objective c",
     "scalar": "scalar b",
@@ -205,7 +208,14 @@ _CELLS = (
         relaxed=False,
         theorem="Theorem 22",
         section="4.2",
-        mechanisms=(*_ONCE, "strict-truncated-laplace"),
+        mechanisms=(
+            *_ONCE,
+            "strict-truncated-laplace",
+            "multiplicative-weights",
+            "private-cutting-planes",
+            "algorithm-4",
+            *_MOST_ROWS,
+        ),
         floor="",
         summary="Noise on the right-hand side once, or multiplicative weights over the variables.",
     ),
@@ -216,10 +226,10 @@ _CELLS = (
         relaxed=True,
         theorem="Theorems 11, 12",
         section="3",
-        mechanisms=(),
+        mechanisms=_MOST_ROWS,
         floor="violation >= n/4 if alive, when all rows are to hold (Theorem 38)",
         summary="One record owns a constraint: all but fewer than s constraints hold to within alpha, "
-        "the others may be violated arbitrarily (dense multiplicative weights).",
+        "the others may be violated arbitrarily (dense multiplicative weights, hinge descent).",
     ),
     TaxonomyCell(
         part="row",
@@ -228,9 +238,10 @@ _CELLS = (
         relaxed=False,
         theorem="Theorem 28",
         section="4.3",
-        mechanisms=(*_ONCE, "strict-truncated-laplace"),
+        mechanisms=(*_ONCE, "strict-truncated-laplace", *_NOISY_ROWS, *_MOST_ROWS),
         floor="",
-        summary="Noise on the coefficients; it works for one row as for all of A.",
+        summary="Noise on the coefficients once, or multiplicative weights with noisy rows; for one row as for all "
+        "of A. Where one record owns a constraint, leaving a few out is open too.",
     ),
     TaxonomyCell(
         part="column",
@@ -251,7 +262,7 @@ _CELLS = (
         relaxed=False,
         theorem="Theorem 32",
         section="4.4",
-        mechanisms=(*_ONCE, "strict-truncated-laplace"),
+        mechanisms=(*_ONCE, "strict-truncated-laplace", *_NOISY_ROWS),
         floor="",
         summary="Noise on the coefficients, scaled to how far one record moves each row in the 1-norm.",
     ),

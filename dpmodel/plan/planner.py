@@ -104,9 +104,9 @@ class Plan:
 def select_mechanism(candidates: Sequence[Candidate], request: Request | None = None) -> Candidate | None:
     """The eligible candidate with the least forecast error; the first in the registry among equals.
 
-    Statements that say nothing come last. With ``slack_rows`` asked for, mechanisms that leave out no more compare by
-    alpha; with ``alpha`` asked for, those that keep it compare by the constraints left out; otherwise all compare by
-    ``Forecast.rank``.
+    Statements that say nothing come last, and predictions come after theorems. With ``slack_rows`` asked for,
+    mechanisms that leave out no more compare by alpha; with ``alpha`` asked for, those that keep it compare by the
+    constraints left out; otherwise all compare by ``Forecast.rank``.
 
     The decision table that follows from the forecasts (D1, D2: 1-norm and 2-norm change of the noised
     numbers, k their count, L a public bound on the 1-norm of x):
@@ -135,9 +135,9 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     return best
 
 
-def _key(forecast: Forecast, request: Request | None) -> tuple[bool, bool, float, float]:
-    """Say nothing or something, keep what was asked or not, then the error; where x is unbounded (error infinite) the
-    size of the noise itself."""
+def _key(forecast: Forecast, request: Request | None) -> tuple[bool, bool, bool, float, float]:
+    """Says nothing or something, keeps what was asked or not, predicted or proved, then the error; where x is unbounded
+    (error infinite) the size of the noise itself. Predictions may be far too good, so they come after theorems."""
     kept, error, then = True, forecast.rank, 0.0
     if request is not None and request.violation is not None:
         kept = forecast.violation_alpha <= request.violation * (1 + 1e-9)
@@ -149,7 +149,8 @@ def _key(forecast: Forecast, request: Request | None) -> tuple[bool, bool, float
     if not math.isfinite(error):
         sizes = [part["largest_noise"] for part in forecast.noise.values() if _is_noise(part)]
         then = max(sizes, default=math.inf)
-    return forecast.vacuous, not kept, error, then
+    # Equal up to rounding allowances is equal: then the order of the registry decides.
+    return forecast.vacuous, not kept, not forecast.proved, float(f"{error:.6g}"), then
 
 
 def _is_noise(part: object) -> bool:

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from dpmodel.errors import SpecificationError
+from dpmodel.mechanisms.lp.dense_multiplicative_weights import ALGORITHM_2, DENSE_MULTIPLICATIVE_WEIGHTS
+from dpmodel.mechanisms.lp.goal import EngineMechanism
+from dpmodel.mechanisms.lp.matrix_multiplicative_weights import ALGORITHM_5, ALGORITHM_6, NOISY_MULTIPLICATIVE_WEIGHTS
 from dpmodel.mechanisms.lp.noise_once import GAUSSIAN_ONCE, LAPLACE_ONCE
+from dpmodel.mechanisms.lp.noisy_hinge_descent import NOISY_HINGE_DESCENT
+from dpmodel.mechanisms.lp.point_selection import POINT_EXPONENTIAL
+from dpmodel.mechanisms.lp.private_cutting_planes import PRIVATE_CUTTING_PLANES
+from dpmodel.mechanisms.lp.scalar_multiplicative_weights import ALGORITHM_4, MULTIPLICATIVE_WEIGHTS
 from dpmodel.mechanisms.lp.strict_truncated_laplace import STRICT_TRUNCATED_LAPLACE
 from dpmodel.mechanisms.lp.theorem_34 import THEOREM_34
 from dpmodel.mechanisms.lp.vertex_selection import VERTEX_EXPONENTIAL
@@ -13,8 +20,19 @@ PORTFOLIO: tuple[Mechanism, ...] = (
     LAPLACE_ONCE,
     GAUSSIAN_ONCE,
     VERTEX_EXPONENTIAL,
-    THEOREM_34,
     STRICT_TRUNCATED_LAPLACE,
+    EngineMechanism(NOISY_HINGE_DESCENT),
+    EngineMechanism(DENSE_MULTIPLICATIVE_WEIGHTS),
+    EngineMechanism(POINT_EXPONENTIAL),
+    EngineMechanism(MULTIPLICATIVE_WEIGHTS),
+    PRIVATE_CUTTING_PLANES,
+    EngineMechanism(NOISY_MULTIPLICATIVE_WEIGHTS),
+    # As published, for study and as yardsticks.
+    THEOREM_34,
+    EngineMechanism(ALGORITHM_2),
+    EngineMechanism(ALGORITHM_4),
+    EngineMechanism(ALGORITHM_5),
+    EngineMechanism(ALGORITHM_6),
 )
 
 

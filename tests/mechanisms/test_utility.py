@@ -18,8 +18,11 @@ from scipy.stats import binom
 
 import dpmodel as dpm
 from dpmodel.annotate import Private
+from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats
 from dpmodel.mechanisms.lp.noise_design import design, row_margins
+from dpmodel.mechanisms.lp.noise_once import NoiseOnce
+from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
 from dpmodel.mechanisms.lp.solve_released import LEAST_VIOLATION, relaxed_program, released_parts
 from dpmodel.mechanisms.mechanism import no_progress
 from dpmodel.plan.portfolio import PORTFOLIO, by_name
@@ -45,15 +48,27 @@ FAST = [
 ]
 
 
+# On programs this small, mechanisms that leave rows out or take many steps say nothing at a budget of 1.
+AMPLE = 300.0
+
+
+def opened_for(mechanism: str, name: str, beta: float = 0.1) -> Opened:
+    ample = {"epsilon": AMPLE} if hasattr(by_name(mechanism), "engine") else {}
+    return CASES[name].open(beta=beta, **ample)
+
+
 def served() -> list[tuple[str, str]]:
+    """Every mechanism on every case where it is eligible and has a proved statement that says something."""
     out = []
     for mechanism in PORTFOLIO:
         if mechanism.name.startswith("strict"):
             continue
-        for name, case in CASES.items():
-            opened = case.open()
+        for name in CASES:
+            opened = opened_for(mechanism.name, name)
             if mechanism.eligible(opened.model, opened.request).eligible:
-                out.append((mechanism.name, name))
+                forecast = mechanism.forecast(opened.model, opened.request)
+                if not forecast.vacuous and (forecast.proved or isinstance(mechanism, NoiseOnce)):
+                    out.append((mechanism.name, name))
     return out
 
 
@@ -68,7 +83,7 @@ def holds(failures: int, runs: int, beta: float) -> bool:
 
 def frequencies(mechanism: str, name: str, runs: int, beta: float = 0.1) -> dict[str, float]:
     """How often the statement failed, and its parts."""
-    opened = CASES[name].open(beta=beta)
+    opened = opened_for(mechanism, name, beta)
     model, request = opened.model, opened.request
     which = by_name(mechanism)
     forecast, truth = which.forecast(model, request), Truth(model)
@@ -85,9 +100,14 @@ def frequencies(mechanism: str, name: str, runs: int, beta: float = 0.1) -> dict
             if truth.objective(outcome.x) > truth.value + allowed + SLACK * scale:
                 wrong.add("objective")
             bound = forecast.violation_alpha if rows else 0.0
-            if truth.violation(outcome.x) > bound + SLACK * scale:
+            if hasattr(which, "engine"):
+                missed = left_out(model, outcome.x, bound + outcome.extra_violation + SLACK * scale)
+                if missed > forecast.slack_rows or public_polyhedron(model).violation(outcome.x) > SLACK * scale:
+                    wrong.add("violation")
+            elif truth.violation(outcome.x) > bound + SLACK * scale:
                 wrong.add("violation")
-        if rows and not math.isinf(forecast.alpha) and true_point_lost(opened, mechanism, truth, seed):
+        relaxes = rows and isinstance(which, NoiseOnce) and not math.isinf(forecast.alpha)
+        if relaxes and true_point_lost(opened, mechanism, truth, seed):
             wrong.add("lost")
         for key in wrong:
             failed[key] += 1
@@ -95,6 +115,12 @@ def frequencies(mechanism: str, name: str, runs: int, beta: float = 0.1) -> dict
     if not rows:
         assert failed["violation"] == failed["lost"] == 0
     return {key: count / runs for key, count in failed.items()}
+
+
+def left_out(model: PrivateLP, x: Floats, alpha: float) -> int:
+    """How many private rows x violates by more than alpha (of their own width, where they have no declared one)."""
+    G, h = private_rows(model).values(model.read_private())
+    return int((G @ x - h > alpha).sum())
 
 
 def true_point_lost(opened: Opened, mechanism: str, truth: Truth, seed: int) -> bool:
@@ -120,7 +146,7 @@ def test_the_statement_holds(mechanism: str, name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("mechanism", "name"), SERVED, ids=[f"{a}-{b}" for a, b in SERVED])
 def test_the_statement_holds_in_many_runs(mechanism: str, name: str) -> None:
-    check(mechanism, name, 300)
+    check(mechanism, name, 30 if hasattr(by_name(mechanism), "engine") else 300)
 
 
 def test_a_statement_that_is_too_bold_is_found_out() -> None:

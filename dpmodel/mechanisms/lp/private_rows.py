@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -192,7 +193,7 @@ def _build(model: PrivateLP) -> PrivateRows:
         norm1 = norminf * (support if by_norm else 1.0)
         norm2 = norminf * (math.sqrt(support) if by_norm else 1.0)
     return PrivateRows(
-        model, index, sign, _rows_per_record(model, bool(both)), absent, relative,
+        model, index, sign, _rows_per_record(model, zero), absent, relative,
         low, high, h_lower, h_upper, norm1, norm2, norminf, present,
     )  # fmt: skip
 
@@ -267,12 +268,14 @@ def _owners(model: PrivateLP) -> tuple[Integers, Integers]:
     return rows, owner[np.concatenate([form.matrix.column, form.scalar.column])]
 
 
-def _rows_per_record(model: PrivateLP, both_signs: bool) -> int:
-    """The most private rows that one record reaches; equalities count twice."""
+def _rows_per_record(model: PrivateLP, zero: Any) -> int:
+    """The most private rows that one record reaches; equalities (``zero``, a mask of rows) count twice."""
     form, affine = model.form, model.affine
     m = max(affine.rows, 1)
     rows = np.concatenate([form.matrix.row % m, form.scalar.row])
     columns = np.concatenate([form.matrix.column, form.scalar.column])
+    twice = zero[rows]
+    rows, columns = np.concatenate([rows, rows[twice] + m]), np.concatenate([columns, columns[twice]])
     most = 0
     for group in record_blocks(affine):
         total = 0
@@ -283,7 +286,7 @@ def _rows_per_record(model: PrivateLP, both_signs: bool) -> int:
             owned = unit[columns]
             total += most_items(owned[owned >= 0], rows[owned >= 0])
         most = max(most, total)
-    return most * (2 if both_signs else 1)
+    return most
 
 
 __all__ = ["PrivateRows", "plain_linear", "private_rows", "public_polyhedron"]

@@ -1,0 +1,304 @@
+"""Measure the private right-hand sides of equalities once, then fit x by weighted least squares over the public set."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel._text import number
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.compile.affine_map import Floats, Integers, LinearMap
+from dpmodel.compile.footprint import change_of, entry_changes
+from dpmodel.compile.public_set import base_program
+from dpmodel.compile.standard_form import value_range
+from dpmodel.mechanisms.lp.diagonal_qp import DiagonalQP, QPSolution, solve_diagonal_qp
+from dpmodel.mechanisms.lp.measurement import CLAMP, ROUNDING, Measurement, best_measurement
+from dpmodel.mechanisms.lp.noise_design import Kind, Law, design
+from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, refuse_high
+from dpmodel.privacy import Gaussian, Laplace, NoiseSource, gaussian_mu
+
+# Residuals of the fit are kept to this share of the least noise.
+_PRECISION = 1e-4
+
+
+@dataclass(frozen=True)
+class Noised:
+    """How the private right-hand sides are measured: ``law`` (None if no record moves them), and per private row
+    its noise ``deviation`` and the bound ``reach`` (both (h,)) that all rows keep together with probability 1 - beta."""
+
+    measurement: Measurement
+    law: Law | None
+    deviation: Floats
+    reach: Floats
+
+    @property
+    def alpha(self) -> float:
+        return 2 * float(self.reach.max(initial=0.0))
+
+
+@dataclass(frozen=True)
+class MeasureAndFit:
+    """Feasibility problems with equalities ``A_i x = b_i``, b private: measure b, then find the x that fits it best.
+
+    Source
+        The matrix mechanism's two steps (Li, Hay, Rastogi, Miklau and McGregor 2010) with the non-negative least
+        squares of later work on query release; HRRU14, section 4.2, for the problem.
+    Privacy
+        The only reading of private values is ``S b``, released once with Laplace noise of scale D_1 / epsilon or
+        Gaussian noise of deviation D_2 / mu, mu the largest for which the Gaussian mechanism is (epsilon, delta)-DP
+        (Balle and Wang 2018). D_1 and D_2 are the largest 1-norm and 2-norm change of S b by one record, from the
+        affine map and the declared bounds (``footprint.change_of``), rounding allowance included. S is public: the
+        distinct private numbers, scaled either to equal change or so that equal noise on them is equal noise on the
+        rows as they were written; the better by forecast is taken. So a row that the model multiplies by w gets
+        noise 1/w times as large. The fit reads released and public numbers only.
+    Utility (with probability at least 1 - beta)
+        All noise lies within ``reach``, and then the truth lies in the band ``|A_i x - b~_i| <= reach_i``. The fit is
+        the least-squares point (rows weighted by 1 / variance) of the public set; if it leaves the band, the
+        least-squares point inside the band is taken. So every private row is missed by at most
+        ``|A_i x - b~_i| + |b~_i - b_i| <= 2 reach_i``. Non-negativity and the sums that rows share make the error
+        far smaller as a rule; that part is not proved. When no point inside the band is found (probability at most
+        beta if the true program is feasible, or a solve that stopped early) the outcome says by how much it was left.
+    Cost
+        One noise draw per distinct number; some hundred products with A (``diagonal_qp``), twice when the band binds.
+    """
+
+    name: str = "measure-and-fit"
+    source: str = "matrix mechanism, Li et al. 2010; least squares over the public set"
+
+    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+        if model.private_parts() != ("scalar",):
+            return Verdict(False, "serves problems whose right-hand sides alone are private")
+        high = refuse_high(model)
+        if high is not None:
+            return high
+        affine = model.affine
+        if not affine.is_linear() or affine.boolean.size or affine.integer.size:
+            return Verdict(False, "serves linear constraints in continuous variables")
+        if not _equalities(model)[model.form.private_rows].all():
+            return Verdict(False, "serves equalities: a private inequality is not measured by a fit")
+        if model.form.c0.any():
+            return Verdict(False, "there is an objective to optimise: a fit would ignore it")
+        if request.feasibility == "strict":
+            return Verdict(False, 'feasibility="strict" asked for: noisy equalities cannot be promised')
+        return YES
+
+    def forecast(self, model: PrivateLP, request: Request) -> Forecast:
+        noised = measured(model, request)
+        law = noised.law
+        split = model.split_rows > 0
+        what = "no row of the standard form" if split else "no private constraint"
+        caveats = []
+        if noised.measurement.furthest > noised.measurement.limit:
+            caveats.append(f"for private numbers up to {number(noised.measurement.limit)} in size; beyond, clamped")
+        count = noised.measurement.count
+        return Forecast(
+            statement=f"with probability {number(1 - request.beta)}, {what} is violated by more than "
+            f"{number(noised.alpha)}; least squares over the public constraints usually does far better",
+            epsilon=request.epsilon,
+            delta=request.delta if isinstance(law, Gaussian) else 0.0,
+            beta=request.beta,
+            violation_alpha=noised.alpha,
+            proved=not split,
+            work=f"{count} noise draw{'' if count == 1 else 's'}, one or two fits",
+            noise={
+                "scalar": {
+                    "law": law.to_dict() if law is not None else None,
+                    "share": 1.0,
+                    "measured": count,
+                    "measured_as": noised.measurement.strategy,
+                    "largest_noise": noised.alpha / 2,
+                    "beta": request.beta,
+                }
+            },
+            caveats=tuple(caveats),
+        )
+
+    def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        noised = measured(model, request)
+        progress(f"noise on {noised.measurement.count} numbers", 0.0)
+        exact = noised.measurement.values(model.read_private())
+        released = noised.law.sample(exact, noise) if noised.law is not None else exact
+        b = model.form.b0.copy()
+        b[noised.measurement.positions] += noised.measurement.rebuild(released, clip=False)
+        progress("fitting", 0.3)
+        return _fit(model, noised, b)
+
+
+def _equalities(model: PrivateLP) -> np.ndarray:
+    mask = np.zeros(model.affine.rows, dtype=bool)
+    for block in model.affine.cones:
+        if block.kind == "zero":
+            mask[block.rows] = True
+    return mask
+
+
+# ------------------------------------------------------------------ the noise
+def measured(model: PrivateLP, request: Request) -> Noised:
+    """The noise with the least largest reach, among the laws and scalings that apply; public facts only."""
+
+    def build() -> Noised:
+        kinds: tuple[Kind, ...] = ("gaussian", "laplace") if request.delta > 0 else ("laplace",)
+        options = [option for kind in kinds for option in _options(model, request, kind)]
+        return min(options, key=lambda option: option.alpha)
+
+    return model.remember(("measure-and-fit", request.epsilon, request.delta, request.beta), build)
+
+
+def _options(model: PrivateLP, request: Request, kind: Kind) -> tuple[Noised, ...]:
+    """Numbers scaled to equal change, and numbers in the units of the rows."""
+    order = 2 if kind == "gaussian" else 1
+    part = design(model, request, {"scalar": kind}).parts["scalar"]
+    equal = Noised(part.measurement, part.law, _deviation(part.measurement, part.law), part.reach)
+    own = in_row_units(model, best_measurement(model, "scalar", order))
+    if own is None or part.law is None:
+        return (equal,)
+    law: Law = Laplace(own.l1 / request.epsilon)
+    if kind == "gaussian":
+        law = Gaussian(own.l2 / gaussian_mu(request.epsilon, request.delta))
+    # One draw reaches each row, so the distinct draws count.
+    reach = own.gain(order) * law.max_abs_quantile(own.count, request.beta)
+    return equal, Noised(own, law, _deviation(own, law), reach)
+
+
+def _deviation(m: Measurement, law: Law | None) -> Floats:
+    return m.gain(2) * law.standard_deviation if law is not None else np.zeros(m.recover.shape[0])
+
+
+def in_row_units(model: PrivateLP, m: Measurement) -> Measurement | None:
+    """The same numbers, each scaled so that noise of size one on it is of size one in the row that it reaches most.
+
+    None where a row combines several numbers. The clamp is 2^40 times the least of the numbers' own largest changes,
+    ``D_1 / t`` and ``D_2 / sqrt(t)`` with t the count of all numbers, so that rounding stays inside the allowance as
+    in ``measurement.py``.
+    """
+    if m.recover.nnz != m.recover.shape[0]:
+        return None
+    gain = np.zeros(m.count)
+    np.maximum.at(gain, m.recover.indices, np.abs(m.recover.data))
+    gain = np.where(gain > 0, gain, 1.0)
+    q = m.queries
+    queries = LinearMap(q.row, q.column, q.coefficient * gain[q.row], q.height)
+    recover = sp.csr_array(m.recover @ sp.diags_array(1.0 / gain))
+    change = {r: c.scaled_for_rounding(ROUNDING) for r, c in change_of(model.affine, queries).items()}
+    moves = entry_changes(model.affine, queries)
+    moves = moves[moves > 0]
+    limit = math.inf
+    if moves.size:
+        l1, l2 = max(c.l1 for c in change.values()), max(c.l2 for c in change.values())
+        limit = CLAMP * min(float(moves.min()), l1 / q.height, l2 / math.sqrt(q.height))
+    lower, upper = value_range(model.affine, queries)
+    own = replace(m, strategy=f"{m.strategy}, in row units", queries=queries, recover=recover, change=change)
+    return replace(own, lower=lower, upper=upper, limit=limit, shared_limit=limit)
+
+
+# ------------------------------------------------------------------ the fit: released and public numbers only
+def _fit(model: PrivateLP, noised: Noised, b: Floats) -> Outcome:
+    """Least squares over the public set, inside the band if the plain one leaves it. ``b`` : (m,) released."""
+    started = time.perf_counter()
+    n = model.affine.variables
+    setup = _Setup(model, noised, b)
+    solution, z = setup.solve(band=False)
+    if setup.excess(z) > setup.tolerance:
+        inside, z_inside = setup.solve(band=True)
+        if inside.converged or setup.excess(z_inside) < setup.excess(z):
+            solution, z = inside, z_inside
+    x = np.clip(z[:n], setup.lower, setup.upper)
+    excess = setup.excess(z)
+    dual = np.zeros(model.affine.rows)
+    dual[setup.rows] = setup.precision * (b[setup.rows] - setup.W @ x)
+    notes = () if solution.converged else ("the fit stopped at its step limit: public constraints hold approximately",)
+    if excess > setup.tolerance:
+        notes += ("some released numbers are further from the fit than the noise is expected to reach",)
+    return Outcome(
+        status="optimal" if solution.converged else "optimal_inaccurate",
+        x=x,
+        dual=dual,
+        value=model.form.d0,
+        seconds=time.perf_counter() - started,
+        extra_violation=excess if excess > setup.tolerance else 0.0,
+        notes=notes,
+    )
+
+
+class _Setup:
+    """The fit as a diagonal program: columns are x, the residuals of rows with several entries, and slacks.
+
+    A private row with a single entry is a weight and a target on that entry of x; others get a column
+    ``r = A_i x - b~_i``. ``precision`` (h,) : 1 / variance, relative to the largest.
+    """
+
+    def __init__(self, model: PrivateLP, noised: Noised, b: Floats) -> None:
+        base = base_program(model.form)
+        self.n = model.affine.variables
+        self.lower, self.upper = base.lower, base.upper
+        self.rows: Integers = noised.measurement.positions
+        self.W = sp.csr_array(model.form.A0[self.rows])
+        self.b, self.reach = b[self.rows], noised.reach
+        least = float(noised.deviation[noised.deviation > 0].min(initial=math.inf))
+        self.scale = least if math.isfinite(least) else 1.0
+        # Rows that no record moves are known exactly; a weight far above the others keeps them all but exact.
+        self.precision = (self.scale / np.where(noised.deviation > 0, noised.deviation, 1e-3 * self.scale)) ** 2
+        self.tolerance = _PRECISION * self.scale
+        self.single = np.diff(self.W.indptr) == 1
+        public = base.keep & ~model.form.private_rows
+        equal = _equalities(model)
+        self.equal, self.unequal = np.flatnonzero(public & equal), np.flatnonzero(public & ~equal)
+        self.A, self.right = model.form.A0, base.b
+
+    def excess(self, z: Floats) -> float:
+        """How far the fit leaves the band at most."""
+        return max(0.0, float((np.abs(self.W @ z[: self.n] - self.b) - self.reach).max(initial=0.0)))
+
+    def solve(self, *, band: bool) -> tuple[QPSolution, Floats]:
+        several = np.flatnonzero(~self.single)
+        h, k, n = several.size, self.unequal.size, self.n
+        weight, target = np.zeros(n), np.zeros(n)
+        lower, upper = self.lower.copy(), self.upper.copy()
+        one = np.flatnonzero(self.single)
+        if one.size:
+            column = self.W.indices[self.W.indptr[one]]
+            slope = self.W.data[self.W.indptr[one]]
+            np.add.at(weight, column, self.precision[one] * slope**2)
+            np.add.at(target, column, self.precision[one] * slope * self.b[one])
+            target[weight > 0] /= weight[weight > 0]
+            if band:
+                half = self.reach[one] / np.abs(slope)
+                np.maximum.at(lower, column, self.b[one] / slope - half)
+                np.minimum.at(upper, column, self.b[one] / slope + half)
+                crossed = lower > upper  # no point inside: the band gives way to the bounds
+                lower[crossed], upper[crossed] = self.lower[crossed], self.upper[crossed]
+        wide = self.reach[several] if band else np.full(h, np.inf)
+        blocks = [
+            [self.W[several], -sp.eye_array(h) if h else None, None],
+            [self.A[self.equal], None, None],
+            [self.A[self.unequal], None, sp.eye_array(k) if k else None],
+        ]
+        shape = ((h, self.equal.size, k), (n, h, k))
+        program = DiagonalQP(
+            A=_stack(blocks, shape),
+            b=np.concatenate([self.b[several], self.right[self.equal], self.right[self.unequal]]),
+            weight=np.concatenate([weight, self.precision[several], np.zeros(k)]),
+            target=np.concatenate([target, np.zeros(h), np.zeros(k)]),
+            lower=np.concatenate([lower, -wide, np.zeros(k)]),
+            upper=np.concatenate([upper, wide, np.full(k, np.inf)]),
+        )
+        solution = solve_diagonal_qp(program, start=np.zeros(n + h + k), tolerance=self.tolerance)
+        return solution, solution.z
+
+
+def _stack(blocks: list[list[sp.csr_array | None]], shape: tuple[tuple[int, ...], tuple[int, ...]]) -> sp.csr_array:
+    """One sparse matrix from blocks; None and empty blocks become zeros of the right shape."""
+    heights, widths = shape
+    rows = []
+    for height, row in zip(heights, blocks, strict=True):
+        if height:
+            filled = [sp.csr_array((height, w)) if part is None else part for part, w in zip(row, widths, strict=True)]
+            rows.append(sp.hstack([p for p, w in zip(filled, widths, strict=True) if w], format="csr"))
+    return sp.csr_array(sp.vstack(rows, format="csr")) if rows else sp.csr_array((0, sum(widths)))
+
+
+MEASURE_AND_FIT = MeasureAndFit()

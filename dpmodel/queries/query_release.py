@@ -1,0 +1,305 @@
+"""Query release as a private linear program: D is a histogram, x the synthetic distribution, the rows are queries."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel.annotate.private import Private
+from dpmodel.annotate.records import NEIGHBORS, Neighbors, Records
+from dpmodel.errors import SpecificationError
+from dpmodel.problem import Problem
+from dpmodel.queries.domain import Domain, Integers, Outside
+from dpmodel.queries.workload import Floats, Marginal, Tables, checked_marginals, counts
+from dpmodel.release.release import Release
+
+Over = Literal["auto", "domain", "marginals"]
+
+# Up to this many cells x is one table over the whole domain.
+MOST_CELLS = 1_000_000
+
+
+@dataclass(frozen=True)
+class MarginalAnswer:
+    """A released marginal: ``values`` with one axis per column, ``columns`` their names, ``categories`` the values
+    along each axis. Works as an array in NumPy."""
+
+    columns: Marginal
+    values: Floats
+    categories: tuple[tuple[Any, ...], ...]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
+        return np.array(self.values, dtype=dtype)
+
+
+@dataclass(frozen=True)
+class QueryRelease:
+    """A query release problem. ``problem`` is an ordinary ``Problem``: classify, plan, solve and explain it.
+
+    ``x`` : its variable, non-negative cells. ``over`` : "domain" when x is one table over the whole domain,
+    "marginals" when it is one table per marginal of the workload (and per set of columns that two of them share).
+    ``measured`` : the marginals whose cells are private right-hand sides, with their weights.
+    """
+
+    problem: Problem
+    x: cp.Variable
+    over: str
+    domain: Domain
+    workload: tuple[Marginal, ...]
+    measured: Mapping[Marginal, float]
+    queries: Any
+    _tables: Tables
+
+    def solve(self, epsilon: float, delta: float = 0.0, **options: Any) -> Release:
+        """``problem.solve`` with the same arguments; returns the release."""
+        self.problem.solve(epsilon, delta, **options)
+        assert self.problem.release is not None
+        return self.problem.release
+
+    def answers(self, marginal: Iterable[str] | str) -> MarginalAnswer:
+        """The released counts of a marginal: sums of x, post-processing.
+
+        Any marginal over the whole domain; over the marginals those of columns that one of the tables holds.
+
+        Raises
+        ------
+        SpecificationError
+            Before a release, for unknown columns, and for columns that no table holds together.
+        """
+        (columns,) = checked_marginals(self.domain, [marginal])
+        x = self._released()
+        if self._tables.holding(columns) is None:
+            raise SpecificationError(
+                f"no released table has the columns {', '.join(columns)} together",
+                why="the domain is too large for one table, so x has a table per marginal of the workload only",
+                remedy="name this marginal in the workload",
+            )
+        at = [self.domain.columns.index(c) for c in columns]
+        labels = tuple(self.domain.categories[i] or tuple(range(self.domain.sizes[i])) for i in at)
+        return MarginalAnswer(columns, self._tables.table(x, columns), labels)
+
+    def query_answers(self) -> Floats:
+        """(k,) released answers of the general linear queries."""
+        if self.queries is None:
+            raise SpecificationError("this problem has no general queries", remedy="queries= in query_release")
+        return np.asarray(self.queries @ self._released())
+
+    def _released(self) -> Floats:
+        if self.x.value is None:
+            raise SpecificationError("nothing was released yet", remedy="solve(epsilon=1, delta=1e-6) first")
+        return np.asarray(self.x.value, dtype=np.float64)
+
+
+def query_release(
+    table: Any,
+    marginals: Iterable[Any] = (),
+    *,
+    domain: Any = None,
+    queries: Any = None,
+    neighbors: Neighbors = "add-remove",
+    total: float | None = None,
+    weights: Any = "auto",
+    over: Over = "auto",
+    outside: Outside = "error",
+    name: str = "people",
+) -> QueryRelease:
+    """The private linear program of a workload of linear queries on a table.
+
+    Minimise 0 subject to ``W x == y``, x >= 0 and, if the number of records is public, sum(x) == n, where y are
+    the true answers as ``Private`` parameters: HRRU14's example of a scalar-private, low-sensitivity program.
+
+    Parameters
+    ----------
+    table : the records: a mapping or data frame of columns, or an (n, columns) array of codes. None writes the model
+        without data (to classify and plan it).
+    marginals : tuples of column names (or single names) whose cells are counted.
+    domain : {column: number of values, or list of categories}. Required: it is public and never read off the data.
+    queries : (k, cells) public matrix, dense or sparse, of more linear queries over the whole domain (cells in C
+        order of the domain's columns); needs ``over="domain"``.
+    neighbors : "add-remove": a record sits in one cell of each of q marginals, so y moves by q in the 1-norm and
+        sqrt(q) in the 2-norm; "replace-one": twice and sqrt(2) times that, and the number of records is public.
+    total : the number of records, if public. Under add-remove it is one more measured query when left out.
+    weights : {marginal: weight} multiplies rows: noise on a marginal is proportional to 1 / weight under
+        "measure-and-fit" (so powers of two keep its numbers exact). Marginals in it that the workload has not are
+        measured too. "equal" is 1 for the workload and its total. "auto" also measures single columns:
+        see ``automatic_weights``.
+    over : "domain" makes x one table over all cells; "marginals" one table per marginal, which agree pairwise on
+        the columns they share. For workloads without a cycle (decomposable ones) that is the same; otherwise a
+        single table with these marginals need not exist. "auto" takes the domain up to ``MOST_CELLS`` cells.
+    outside : what to do with records that have values outside the domain: "error", or "drop" (add-remove only).
+    name : of the ``Records``.
+
+    Raises
+    ------
+    SpecificationError
+        For a missing domain, a workload outside it, values outside it, and arguments that do not fit together. Nothing
+        is spent by building a model.
+    """
+    public = Domain.of(domain)
+    workload = checked_marginals(public, marginals)
+    _check(neighbors, total, over, outside)
+    matrix = None if queries is None else _checked_queries(queries, public)
+    if not workload and matrix is None:
+        raise SpecificationError("an empty workload", remedy="marginals=[('age', 'sex')], or queries=")
+    measured = _measured(public, workload, weights)
+    wide = _over(over, public, matrix)
+    tables = Tables.whole(public) if wide == "domain" else Tables.local(public, measured)
+    needed = public.columns if matrix is not None else public.ordered({c for m in measured for c in m})
+    codes = None if table is None else public.encode(table, needed, outside)
+    if neighbors == "replace-one" and total is None and codes is not None:
+        total = float(codes.shape[0])  # replacing a record does not change their number
+    if codes is not None and neighbors == "replace-one" and total != codes.shape[0]:
+        raise SpecificationError(
+            "total= is not the number of records",
+            why="under replace-one the number of records is public, and this one would contradict the data",
+            remedy="leave total out",
+        )
+    if neighbors == "replace-one" and total is None:
+        raise SpecificationError("replace-one without a table needs total=", remedy="total=, the number of records")
+
+    people = Records(name, neighbors)
+    x = cp.Variable(tables.size, nonneg=True, name="x")
+    constraints = _public_rows(tables, wide, x, total)
+    if total is None:
+        measured = {(): max(measured.values(), default=1.0), **measured}
+    for marginal, weight in measured.items():
+        value = None if codes is None else counts(public, codes, needed, marginal)
+        label = " x ".join(marginal) or "total"
+        answers = _private(value, public.size(marginal), f"counts of {label}", people)
+        rows = cp.Constant(weight * tables.incidence(marginal), name=f"cells of {label}")
+        constraints.append((rows @ x == weight * answers).set_label(label))
+    if matrix is not None:
+        constraints.append(_general(matrix, codes, public, people, x))
+    return QueryRelease(
+        Problem(cp.Minimize(0), constraints), x, wide, public, workload, dict(measured), matrix, tables
+    )
+
+
+def automatic_weights(domain: Domain, workload: Iterable[Marginal]) -> dict[Marginal, float]:
+    """What "auto" measures: the workload with weight 1 for one or two columns and 1/2 for more, and every single
+    column with weight 2.
+
+    Single columns steady the fit where noise drowns the cells of larger tables; their few rows cost a small share of
+    the budget. Chosen on two public tables (tests/benchmarks/query_release.py), by no private data.
+    """
+    workload = tuple(workload)
+    weight = {marginal: 1.0 if len(marginal) <= 2 else 0.5 for marginal in workload}
+    return weight | {(c,): 2.0 for c in domain.columns if any(c in m for m in workload)}
+
+
+def _measured(domain: Domain, workload: tuple[Marginal, ...], weights: Any) -> dict[Marginal, float]:
+    if isinstance(weights, str):
+        if weights not in ("auto", "equal"):
+            raise SpecificationError(f"weights={weights!r}", remedy="'auto', 'equal' or {marginal: weight}")
+        return automatic_weights(domain, workload) if weights == "auto" else dict.fromkeys(workload, 1.0)
+    if not isinstance(weights, Mapping):
+        raise SpecificationError(f"weights={type(weights).__name__}", remedy="'auto', 'equal' or {marginal: weight}")
+    named = checked_marginals(domain, weights)
+    for marginal, weight in zip(named, weights.values(), strict=True):
+        good = isinstance(weight, numbers.Real) and not isinstance(weight, bool)
+        if not good or not 2.0**-20 <= float(weight) <= 2.0**20:
+            raise SpecificationError(f"weights: that of {marginal} is not a number between 2^-20 and 2^20")
+    given = {m: float(w) for m, w in zip(named, weights.values(), strict=True)}
+    return dict.fromkeys(workload, 1.0) | given
+
+
+def _check(neighbors: Any, total: Any, over: Any, outside: Any) -> None:
+    if neighbors not in NEIGHBORS:
+        raise SpecificationError(f"neighbors={neighbors!r}", remedy="'add-remove' or 'replace-one'")
+    if over not in ("auto", "domain", "marginals"):
+        raise SpecificationError(f"over={over!r}", remedy="'auto', 'domain' or 'marginals'")
+    if outside not in ("error", "drop"):
+        raise SpecificationError(f"outside={outside!r}", remedy="'error' or 'drop'")
+    if outside == "drop" and neighbors != "add-remove":
+        raise SpecificationError(
+            "outside='drop' under replace-one",
+            why="leaving records out changes their number, which replace-one takes as public",
+            remedy="neighbors='add-remove', or a domain with a category for everything else",
+        )
+    good = isinstance(total, numbers.Real) and not isinstance(total, bool)
+    if total is not None and (not good or not math.isfinite(float(total)) or float(total) < 0):
+        raise SpecificationError("total= is not a number of records", remedy="a public number >= 0, or None")
+
+
+def _over(over: Over, domain: Domain, matrix: Any) -> str:
+    small = domain.cells <= MOST_CELLS
+    if matrix is not None and (over == "marginals" or not small):
+        raise SpecificationError(
+            f"general queries over a domain of {domain.cells} cells",
+            why="they are rows over the whole domain, which must be one table then",
+            remedy=f"marginals instead, or a domain of at most {MOST_CELLS} cells",
+        )
+    if over == "domain" and not small:
+        raise SpecificationError(
+            f"over='domain' with {domain.cells} cells",
+            why=f"x would have one entry per cell; served are {MOST_CELLS}",
+            remedy="over='marginals' (tables that agree pairwise), or fewer or coarser columns",
+        )
+    return over if over != "auto" else ("domain" if small else "marginals")
+
+
+def _public_rows(tables: Tables, over: str, x: cp.Variable, total: float | None) -> list[Any]:
+    rows: list[Any] = []
+    if over == "marginals":
+        consistent = cp.Constant(tables.consistency(), name="sums of tables")
+        rows.append((consistent @ x == 0).set_label("tables agree"))
+    if total is not None:
+        every = cp.Constant(tables.incidence(()), name="all cells")
+        rows.append((every @ x == float(total)).set_label("number of records"))
+    return rows
+
+
+def _private(value: Floats | None, size: int, name: str, people: Records) -> Private:
+    """Counts of disjoint cells: a record is in one of them."""
+    one = 1.0 if people.neighbors == "add-remove" else 2.0
+    l1 = min(one, float(size)) if size > 1 else 1.0
+    return Private(value, shape=(size,), name=name, unit="all", l1=l1, l2=math.sqrt(l1), linf=1.0, records=people)
+
+
+def _general(matrix: sp.csr_array, codes: Integers | None, domain: Domain, people: Records, x: cp.Variable) -> Any:
+    """Rows ``Q x == Q h``. One record adds or takes a column of Q (its largest norms), or exchanges two.
+
+    Exchanging columns a and b: ``|a - b|_1 <= |a|_1 + |b|_1``; ``|a - b|_2 <= |a|_2 + |b|_2``, and for non-negative
+    columns, whose product is not negative, at most ``sqrt(|a|_2^2 + |b|_2^2)``; entry i by at most the range of row i.
+    """
+    size = abs(matrix)
+    l1, l2 = float(size.sum(axis=0).max()), math.sqrt(float(size.multiply(size).sum(axis=0).max()))
+    linf = float(size.max())
+    if people.neighbors == "replace-one":
+        low, high = matrix.min(axis=1).toarray().ravel(), matrix.max(axis=1).toarray().ravel()
+        linf = float((high - low).max())
+        l2 = l2 * (math.sqrt(2.0) if low.min() >= 0 else 2.0)
+        l1 = 2 * l1
+    k = matrix.shape[0]
+    if linf == 0:
+        raise SpecificationError("queries that no record can change", remedy="rows that differ between cells")
+    value = None
+    if codes is not None:
+        value = np.asarray(matrix @ counts(domain, codes, domain.columns, domain.columns))
+    bounds = {"l1": min(l1, k * linf), "l2": min(l2, math.sqrt(k) * linf), "linf": linf}
+    answers = Private(value, shape=(k,), name="answers", unit="all", records=people, **bounds)
+    return (cp.Constant(matrix, name="queries") @ x == answers).set_label("queries")
+
+
+def _checked_queries(queries: Any, domain: Domain) -> sp.csr_array:
+    try:
+        matrix = sp.csr_array(queries if sp.issparse(queries) else np.asarray(queries, dtype=np.float64))
+        matrix = matrix.astype(np.float64)
+    except (TypeError, ValueError):
+        raise SpecificationError("queries is not a matrix of numbers", remedy="a (k, cells) array") from None
+    if matrix.ndim != 2 or matrix.shape[1] != domain.cells or matrix.shape[0] == 0:
+        raise SpecificationError(
+            f"queries of shape {matrix.shape} over a domain of {domain.cells} cells",
+            why="a query has one coefficient per cell of the domain; nothing was read and nothing was spent",
+            remedy=f"a (k, {domain.cells}) matrix",
+        )
+    if not np.isfinite(matrix.data).all():
+        raise SpecificationError("queries has NaN or infinite entries", remedy="finite coefficients")
+    return matrix

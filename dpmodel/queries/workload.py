@@ -1,0 +1,148 @@
+"""Which tables a query release speaks of: the workload, and the tables over which x is one table or several."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from dpmodel.errors import SpecificationError
+from dpmodel.queries.domain import Domain, Integers
+
+Marginal = tuple[str, ...]
+Floats = npt.NDArray[np.float64]
+
+
+def checked_marginals(domain: Domain, given: Any) -> tuple[Marginal, ...]:
+    """The marginals of a workload, each with its columns in the order of the domain.
+
+    Raises
+    ------
+    SpecificationError
+        For columns outside the domain, repeated columns or marginals, empty ones, and things that are not names.
+    """
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise SpecificationError("marginals is not a list", remedy="marginals=[('age', 'sex'), ('age',)]")
+    out: dict[Marginal, None] = {}
+    for number, each in enumerate(given):
+        names = (each,) if isinstance(each, str) else each
+        if not isinstance(names, Iterable):
+            raise SpecificationError(f"marginals[{number}] is a {type(each).__name__}", remedy="a tuple of column names")
+        names = tuple(names)
+        outside = [name for name in names if name not in domain.columns]
+        if outside:
+            raise SpecificationError(
+                f"marginals[{number}] names {outside[0]!r}, which is not in the domain",
+                why="a query is answered over the declared domain; nothing was read and nothing was spent",
+                remedy=f"columns among {', '.join(map(repr, domain.columns[:12]))}",
+            )
+        if not names or len(set(names)) != len(names):
+            raise SpecificationError(f"marginals[{number}] {'is empty' if not names else 'repeats a column'}")
+        marginal = domain.ordered(names)
+        if marginal in out:
+            raise SpecificationError(f"marginals[{number}] is listed twice", remedy="each set of columns once")
+        out[marginal] = None
+    return tuple(out)
+
+
+def counts(domain: Domain, codes: Integers, columns: Sequence[str], marginal: Marginal) -> Floats:
+    """(cells,) number of records per cell; ``codes`` (n, len(columns))."""
+    shape = domain.shape(marginal)
+    if not shape:
+        return np.array([float(codes.shape[0])])
+    at = tuple(codes[:, columns.index(c)] for c in marginal)
+    flat = np.ravel_multi_index(at, shape)
+    return np.bincount(flat, minlength=math.prod(shape)).astype(np.float64)
+
+
+def sums(domain: Domain, table: Marginal, marginal: Marginal) -> Integers:
+    """(cells of ``table``,) the cell of ``marginal`` that each cell of the larger table belongs to."""
+    shape, inner = domain.shape(table), domain.shape(marginal)
+    total = np.zeros(math.prod(shape), dtype=np.int64).reshape(shape)
+    stride = 1
+    for column, size in zip(reversed(marginal), reversed(inner), strict=True):
+        axis = table.index(column)
+        view = [1] * len(shape)
+        view[axis] = size
+        total += stride * np.arange(size, dtype=np.int64).reshape(view)
+        stride *= size
+    return total.ravel()
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Tables whose cells, one table after the other, make up x.
+
+    ``offset`` : table -> its first entry of x; ``size`` : entries of x. One table over the whole domain, or the tables
+    of a workload with every set of columns that two of them share, largest first.
+    """
+
+    domain: Domain
+    offset: Mapping[Marginal, int]
+    size: int
+
+    @staticmethod
+    def of(domain: Domain, tables: Iterable[Marginal]) -> Tables:
+        offset, start = {}, 0
+        for table in tables:
+            offset[table] = start
+            start += domain.size(table)
+        return Tables(domain, offset, start)
+
+    @staticmethod
+    def whole(domain: Domain) -> Tables:
+        return Tables.of(domain, [domain.columns])
+
+    @staticmethod
+    def local(domain: Domain, marginals: Iterable[Marginal]) -> Tables:
+        """The marginals, what any two maximal ones share, and the total ``()``."""
+        wanted = {frozenset(m) for m in marginals}
+        maximal = [s for s in wanted if not any(s < other for other in wanted)]
+        shared = {a & b for a, b in itertools.combinations(maximal, 2)} | {frozenset()}
+        named = {domain.ordered(s) for s in wanted | shared}
+        return Tables.of(domain, sorted(named, key=lambda t: (-len(t), [domain.columns.index(c) for c in t])))
+
+    def span(self, table: Marginal) -> slice:
+        start = self.offset[table]
+        return slice(start, start + self.domain.size(table))
+
+    def holding(self, marginal: Marginal) -> Marginal | None:
+        """The smallest table that has all columns of ``marginal``."""
+        fits = [table for table in self.offset if set(marginal) <= set(table)]
+        return min(fits, key=self.domain.size, default=None)
+
+    def incidence(self, marginal: Marginal) -> sp.csr_array:
+        """(cells of marginal, size) 0/1 matrix: the marginal's cells as sums of x."""
+        table = self.holding(marginal)
+        assert table is not None
+        cell = sums(self.domain, table, marginal)
+        column = self.offset[table] + np.arange(cell.size, dtype=np.int64)
+        shape = (self.domain.size(marginal), self.size)
+        return sp.csr_array((np.ones(cell.size), (cell, column)), shape=shape)
+
+    def consistency(self) -> sp.csr_array:
+        """(rows, size) matrix C: C x = 0 says that every table sums to the next smaller ones among its columns."""
+        blocks = []
+        for table in self.offset:
+            smaller = [s for s in self.offset if set(s) < set(table)]
+            for inner in (s for s in smaller if not any(set(s) < set(other) for other in smaller)):
+                cell = sums(self.domain, table, inner)
+                k = self.domain.size(inner)
+                row = np.r_[cell, np.arange(k)]
+                column = np.r_[self.offset[table] + np.arange(cell.size), self.offset[inner] + np.arange(k)]
+                value = np.r_[np.ones(cell.size), -np.ones(k)]
+                blocks.append(sp.csr_array((value, (row, column)), shape=(k, self.size)))
+        return sp.csr_array(sp.vstack(blocks, format="csr")) if blocks else sp.csr_array((0, self.size))
+
+    def table(self, x: Floats, marginal: Marginal) -> Floats:
+        """The marginal of x as an array with one axis per column."""
+        held = self.holding(marginal)
+        assert held is not None
+        full = x[self.span(held)].reshape(self.domain.shape(held))
+        return np.asarray(full.sum(axis=tuple(i for i, c in enumerate(held) if c not in marginal)))
