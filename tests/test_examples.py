@@ -57,6 +57,13 @@ SHOWN = {
         r"randomised response",
         r"Least error of any private mechanism",
     ],
+    "set_cover.py": [
+        r"noisy-hinge-descent: no guarantee at this size",
+        r"Private release by noisy-hinge-descent",
+        r"Released plan, 2[56]\d of 260 thousand",
+        r"private: \d\.\d% of the voters",
+        r"best without privacy: 1\.3%",
+    ],
     "several_solves_one_budget.py": [
         r"Monday +cost",
         r"Thursday +refused, nothing was read",

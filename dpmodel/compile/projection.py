@@ -87,7 +87,7 @@ class Projector:
 
     def project(self, x: Floats) -> Floats:
         self._solver.update(q=-np.asarray(x, dtype=np.float64))
-        result = self._solver.solve()
+        result = self._solver.solve(raise_error=False)
         if result.x is None or not np.isfinite(result.x).all():
             raise SolverFailure(
                 "OSQP found no nearest point", why=str(result.info.status), remedy="simpler public rows"

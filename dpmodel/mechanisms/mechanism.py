@@ -131,6 +131,11 @@ class Forecast:
         }
 
 
+def says_nothing(statement: str) -> str:
+    """``statement`` marked as one that any public point keeps."""
+    return f"no guarantee at this size and budget ({statement}, which says nothing)"
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What ``run`` hands back: released data only.

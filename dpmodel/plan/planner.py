@@ -12,7 +12,7 @@ from dpmodel.classify.impossibility import impossibility_error
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.errors import InfeasibleError, UnsupportedModelError
 from dpmodel.mechanisms.lp.private_rows import private_rows
-from dpmodel.mechanisms.mechanism import Forecast, Mechanism, Request
+from dpmodel.mechanisms.mechanism import Forecast, Mechanism, Request, says_nothing
 from dpmodel.plan.portfolio import PORTFOLIO, by_name
 
 _COLUMNS = ("", "mechanism", "objective within", "violation within", "spends", "statement, or why not")
@@ -214,7 +214,9 @@ def _with_widths(model: PrivateLP, candidates: Sequence[Candidate]) -> tuple[Can
         forecast = candidate.forecast
         if forecast is None or not math.isnan(forecast.width) or math.isnan(forecast.violation_alpha):
             return candidate
-        return replace(candidate, forecast=replace(forecast, width=width, vacuous=forecast.violation_alpha >= width))
+        vacuous = forecast.violation_alpha >= width
+        words = forecast.statement if not vacuous else says_nothing(forecast.statement)
+        return replace(candidate, forecast=replace(forecast, width=width, vacuous=vacuous, statement=words))
 
     return tuple(told(candidate) for candidate in candidates)
 

@@ -79,8 +79,8 @@ class Domain:
         each record on its own, so it is private under add-remove); with "error" they are an error, which says the
         column and no value.
         """
-        parts = _columns(table, columns, self.columns)
-        codes = [self._codes(column, part) for column, part in zip(columns, parts, strict=True)]
+        named, parts = _columns(table, columns, self.columns)
+        codes = [self._codes(column, part, named) for column, part in zip(columns, parts, strict=True)]
         lengths = {code.size for code in codes}
         if len(lengths) > 1:
             raise SpecificationError("columns of different lengths", remedy="one entry per record in every column")
@@ -97,18 +97,18 @@ class Domain:
             out = out[inside]
         return out
 
-    def _codes(self, column: str, values: Any) -> Integers:
-        """(n,) codes, -1 for values outside."""
+    def _codes(self, column: str, values: Any, named: bool) -> Integers:
+        """(n,) codes, -1 for values outside; arrays hold codes already, named columns the categories."""
         at = self.columns.index(column)
         listed, size = self.categories[at], self.sizes[at]
         array = np.asarray(values)
         if array.ndim != 1:
             raise SpecificationError(f"column {column!r} has {array.ndim} dimensions", remedy="one entry per record")
-        if listed is None:
+        if listed is None or not named:
             if array.dtype.kind not in "biuf":
                 raise SpecificationError(
-                    f"column {column!r} is not numeric, but its domain is a size",
-                    why="a size stands for the codes 0 to size - 1",
+                    f"column {column!r} is not numeric, but codes are expected",
+                    why="a domain given as a size, and a table given as an array, speak of the codes 0 to size - 1",
                     remedy="whole numbers, or a domain that lists the categories",
                 )
             with np.errstate(invalid="ignore"):
@@ -139,19 +139,19 @@ def _values(column: str, values: Any) -> tuple[int, tuple[Any, ...] | None]:
     return len(listed), listed
 
 
-def _columns(table: Any, wanted: Sequence[str], order: Sequence[str]) -> list[Any]:
-    """The wanted columns of a table, whatever it is."""
+def _columns(table: Any, wanted: Sequence[str], order: Sequence[str]) -> tuple[bool, list[Any]]:
+    """Whether the table has named columns, and the wanted ones."""
     named = hasattr(table, "keys") and hasattr(table, "__getitem__") and not isinstance(table, np.ndarray)
     if named:
         present = {str(key) for key in table.keys()}  # noqa: SIM118  (a data frame iterates over its columns)
         missing = [column for column in wanted if column not in present]
         if missing:
             raise SpecificationError(f"the table has no column {missing[0]!r}", remedy="the columns of the domain")
-        return [table[column] for column in wanted]
+        return True, [table[column] for column in wanted]
     array = np.asarray(table)
     if array.ndim != 2 or array.shape[1] != len(order):
         raise SpecificationError(
             f"table of shape {array.shape} for a domain of {len(order)} columns",
             remedy="an (n, columns) array of codes in the order of the domain, or a mapping or data frame of columns",
         )
-    return [array[:, order.index(column)] for column in wanted]
+    return False, [array[:, order.index(column)] for column in wanted]

@@ -168,7 +168,7 @@ def query_release(
     x = cp.Variable(tables.size, nonneg=True, name="x")
     constraints = _public_rows(tables, wide, x, total)
     if total is None:
-        measured = {(): max(measured.values(), default=1.0), **measured}
+        measured = {(): 2 * max(measured.values(), default=1.0), **measured}
     for marginal, weight in measured.items():
         value = None if codes is None else counts(public, codes, needed, marginal)
         label = " x ".join(marginal) or "total"

@@ -212,3 +212,49 @@ def neighbours(made: Game, declared: dict[str, dict[str, Any]], rng: np.random.G
                 block = next(b for b in affine.parameters if b.name == unit.name)
                 moved[block.columns] += unit.full(change).ravel(order="F")
             yield theta, moved
+
+
+def path_cost(made: Game, engine: Engine, promise: Promise, one: Floats, two: Floats, seed: int) -> float:
+    """What one game costs on two neighbours, along the path that it takes on the first, by the theorems' own terms.
+
+    zCDP: ``range^2 / 8`` of the log weights of each selection and ``||change||_2^2 / (2 sigma^2)`` of each Gaussian
+    release; pure budgets: the range and ``||change||_1 / scale``.
+    """
+    pure = made.delta == 0
+    first: Any = Keeping(seed)
+    engine.point(made.task, promise, one, first, no_progress)
+    second: Any = Keeping(seed, first.outputs)
+    engine.point(made.task, promise, two, second, no_progress)
+    total = 0.0
+    for (kind, scale, a), (_, other, b) in zip(first.asked, second.asked, strict=True):
+        assert scale == other, "scales are public"
+        change = (a - b) / scale
+        if kind == "selection":
+            reach = float(change.max() - change.min())
+            total += reach if pure else reach**2 / 8
+        else:
+            total += float(np.abs(change).sum()) if pure else float(change @ change) / 2
+    return total
+
+
+class Keeping(Recording):
+    """Keeps all that was asked; gives the outputs of a script if there is one."""
+
+    def __init__(self, seed: int, script: list[Any] | None = None) -> None:
+        super().__init__(seed)
+        self.script, self.asked = script, []  # type: ignore[var-annotated]
+
+    def noisy_max(self, scores: Any, scale: float, *, kind: str) -> int:
+        self.asked.append(("selection", scale, np.array(scores)))
+        chosen = super().noisy_max(scores, scale, kind=kind)
+        return self._scripted(chosen)  # type: ignore[no-any-return]
+
+    def _noised(self, values: Any, scale: float, out: Floats, order: int) -> Floats:
+        self.asked.append(("noise", scale, np.array(values)))
+        return self._scripted(super()._noised(values, scale, out, order))  # type: ignore[no-any-return]
+
+    def _scripted(self, drawn: Any) -> Any:
+        if self.script is None:
+            return drawn
+        self.outputs[-1] = self.script[len(self.outputs) - 1]
+        return self.outputs[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dpmodel.compile.polyhedron import Polyhedron, _fold
-from dpmodel.mechanisms.lp.nets import CubeNet, Net, ProductNet, RowBounds, _inside_equalities, net_of
+from dpmodel.mechanisms.lp.nets import CubeNet, Net, ProductNet, RowBounds, _inside_equalities, _project_all, net_of
 
 QUICK = settings(deadline=None, max_examples=25, derandomize=True, suppress_health_check=list(HealthCheck))
 INF = np.inf
@@ -144,6 +145,42 @@ def test_the_lattice_of_a_simplex() -> None:
         {k for k in itertools.product(range(4), repeat=3) if sum(k) == 3}
     )
     assert drift == pytest.approx(2 / 3 / 3, rel=1e-6)  # the centre of a cell: two thirds of a step move
+
+
+@pytest.mark.parametrize(("choices", "cells"), [(4, 2), (4, 4), (5, 3), (6, 3), (6, 1), (3, 5)])
+def test_the_worst_point_of_a_lattice(choices: int, cells: int) -> None:
+    """Remainders that are all alike are rounded worst; for approvals the promised drift is attained there."""
+    polyhedron = body([0] * choices, [INF] * choices, None, (), [[1] * choices], [1])
+    bounds = RowBounds(np.zeros(choices), np.ones(choices), float(choices), float(choices))
+    net = net_of(polyhedron, bounds, 1000)
+    assert net is not None
+    sizes = [size for size, _ in net.levels]
+    level = sizes.index(math.comb(cells + choices - 1, choices - 1))
+    points, drift = net.points(level)
+    r = min(cells, choices // 2)
+    whole = np.zeros(choices)
+    whole[0] = cells - r
+    x = (whole + r / choices) / cells
+    rows = np.array(list(itertools.product([0.0, 1.0], repeat=choices)))
+    assert worst_drift(points, x[None, :], rows) == pytest.approx(drift, rel=1e-6)
+
+
+def test_all_near_centres_are_kept_and_projected() -> None:
+    """Against OSQP's projections: nothing within the radius is lost, nothing clearly beyond it is kept."""
+    rng = np.random.default_rng(2)
+    for name in ("triangle", "cut box", "sliver", "octahedron"):
+        polyhedron = OTHERS[name]
+        flat = _inside_equalities(polyhedron)
+        assert flat is not None
+        centres = rng.uniform(flat.lower - 1, flat.upper + 1, size=(150, flat.lower.size))
+        exact = np.array([polyhedron.project(flat.origin + c @ flat.basis.T) for c in centres])
+        distance = np.linalg.norm(exact - (flat.origin + centres @ flat.basis.T), axis=1)
+        found, error = _project_all(flat, centres, 0.3)
+        assert (distance <= 0.3 - 1e-4).sum() <= found.shape[0] <= (distance <= 0.3 + 1e-2).sum()
+        points = flat.origin + found @ flat.basis.T
+        near = exact[distance <= 0.3 - 1e-4]
+        assert max(float(np.linalg.norm(points - p, axis=1).min()) for p in near) <= error + 1e-4
+        assert error <= 1e-3 * 0.3
 
 
 def test_finer_nets_for_more_points() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -184,7 +183,7 @@ def test_say_is_what_the_proof_needs(fast: bool) -> None:
 
 
 def facts(kind: str, steps: int = 7, d: int = 3) -> Any:
-    return hinge_forecast._Facts(kind, np.array([steps]), np.array([1.5]), d, 1.0, 2.0, 1.0, 0.0, 0.05)
+    return hinge_forecast._Facts(kind, np.array([steps]), np.array([1.5]), d, 1.0, 2.0, 1.0, 0.0, 0.05, 1.0)
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
@@ -283,15 +282,18 @@ def test_asked_for_rows_and_violations() -> None:
 
 
 def test_more_budget_or_rows_promise_less_error() -> None:
-    few, many = (covering(many_rows(count), 2.0)._model(None) for count in (200, 2000))
-    errors = [ENGINE.promise(task_of(few, e)).error for e in (0.5, 1, 2)] + [ENGINE.promise(task_of(many, 2)).error]
-    assert all(np.diff(errors) < 0)
-    pure = ENGINE.promise(task_of(few, delta=0.0))
-    assert pure.plan.kind == "laplace" and math.isfinite(pure.error) and pure.plan.steps < 2000
+    few, many = (covering(many_rows(count), 2.0)._model(None) for count in (10_000, 40_000))
+    promises = [ENGINE.promise(task_of(few, e)) for e in (3, 4, 8)] + [ENGINE.promise(task_of(many, 8))]
+    assert all(p.plan.accelerated for p in promises) and all(np.diff([p.error for p in promises]) < 0)
+    small = covering(many_rows(200), 2.0)._model(None)
+    for delta in (0.0, 1e-6):  # too small for a theorem, and said so
+        promise = ENGINE.promise(task_of(small, delta=delta))
+        assert not promise.plan.accelerated and promise.alpha >= promise.width * (1 - 1e-12)
+        assert promise.plan.kind == ("laplace" if delta == 0 else "gaussian")
 
 
 def test_it_comes_near_the_best_on_ballots() -> None:
-    """5,000 voters, epsilon 1: the mean violation is within 0.01 of the best of the same cost."""
+    """5,000 voters, epsilon 1: the mean violation is within 0.005, who is left within 3 points of the best."""
     rng = np.random.default_rng(5)
     popular = 1 / np.arange(1, 17.0)
     rows = np.zeros((5000, 16))
@@ -305,4 +307,4 @@ def test_it_comes_near_the_best_on_ballots() -> None:
     found = next(iter(problem.variables())).value
     mean, least = (float(np.maximum(1 - rows @ point, 0).mean()) for point in (found, x.value))
     left, fewest = (float((rows @ point < 0.9 - 1e-6).mean()) for point in (found, x.value))
-    assert mean <= least + 0.01 and left <= fewest + 0.07
+    assert mean <= least + 0.005 and left <= fewest + 0.03

@@ -96,7 +96,7 @@ def moves(case: str, draws: int, seed: int) -> tuple[int, list[np.ndarray]]:
         parameters = [one]
     task = task_of(problem, violation=0.1 if case != "relative" else 0.01)
     promise = ENGINE.promise(task)
-    points = promise.plan.listed()[:5000]
+    points = promise.plan.listed()[0][:5000]
     out = []
     for _ in range(draws):
         values = [np.round(rng.normal(size=p.shape) * 1.5) for p in parameters]
@@ -253,7 +253,7 @@ def test_resolutions() -> None:
     assert more.alpha < few.alpha / 3
     both = ENGINE.promise(task_of(problem, slack_rows=18, violation=0.3))
     assert both.alpha == 0.3 and both.slack_rows <= 18
-    assert ENGINE.promise(task_of(problem, slack_rows=0)).plan.listed().shape[0] >= 1
+    assert ENGINE.promise(task_of(problem, slack_rows=0)).plan.listed()[0].shape[0] >= 1
     # Add-remove halves the range, and epsilon counts.
     other, _ = ballots(1000, neighbors="add-remove")
     assert (
@@ -276,11 +276,11 @@ def test_every_point_stays_in_a_body_cut_by_a_target() -> None:
         x = ENGINE.point(task, promise, theta, SeededSource(seed), no_progress).x
         assert body.violation(x) <= 1e-9
     nothing = task_of(problem, body=public_polyhedron(model).with_row(np.array([1.0, 2.0, 3.0]), 0.0))
-    assert ENGINE.promise(nothing).plan.listed().tolist() == [[0, 0, 0]]
+    assert ENGINE.promise(nothing).plan.listed()[0].tolist() == [[0, 0, 0]]
     given = task_of(problem, body=body, vertices=CANDIDATES)
-    assert ENGINE.promise(given).plan.listed().tolist() == [[1, 0, 0]]
+    assert ENGINE.promise(given).plan.listed()[0].tolist() == [[1, 0, 0]]
     none = task_of(problem, body=body, vertices=CANDIDATES[2:])
-    assert body.violation(ENGINE.promise(none).plan.listed()[0]) <= 1e-9
+    assert body.violation(ENGINE.promise(none).plan.listed()[0][0]) <= 1e-9
 
 
 def test_a_smaller_body_never_promises_less() -> None:
@@ -329,7 +329,7 @@ def test_the_promise_holds(case: str) -> None:
     assert binom.sf(failures - 1, runs, 0.3) > FALSE_ALARM
     assert ENGINE.excess_limit(promise) == promise.slack_rows and ENGINE.excess_change(task) == 1
     # The test can fail: a point taken at random misses the promise.
-    blind = rng.choice(promise.plan.listed(), runs)
+    blind = rng.choice(promise.plan.listed()[0], runs)
     missed = int(((blind @ G.T - h > promise.alpha).sum(axis=1) > promise.slack_rows).sum())
     assert binom.sf(missed - 1, runs, 0.3) < FALSE_ALARM
 

@@ -42,6 +42,11 @@ def body_of(n: int, *rows: Any, bounds: Any = None, **attributes: Any) -> Polyhe
     return public_polyhedron(games.game(cp.Minimize(0), [row(x) for row in rows] + [x[0] <= b], b).model)
 
 
+def one_norm(n: int, *more: Any, bounds: Any = None) -> Polyhedron:
+    """The 1-norm ball, which CVXPY writes with a column of magnitudes."""
+    return body_of(n, lambda x: cp.norm1(x) <= 1.5, *more, bounds=bounds)
+
+
 def ones(body: Polyhedron) -> tuple[Floats, Floats]:
     return -np.ones(body.size), np.ones(body.size)
 
@@ -57,6 +62,9 @@ BODIES: dict[str, Any] = {
     "capped simplex": lambda: body_of(4, lambda x: cp.sum(x) == 1, bounds=[0, 0.4]),
     "two rows": lambda: body_of(4, lambda x: cp.sum(x) == 1, lambda x: COST @ x <= 1.2, nonneg=True),
     "small and signed": lambda: body_of(4, lambda x: cp.sum(x) <= 1, lambda x: x[0] - x[1] == 0.1, bounds=[-2, 2]),
+    "1-norm": lambda: one_norm(4),
+    "1-norm in a box": lambda: one_norm(4, lambda x: x[0] + x[1] >= 0.2, bounds=[-0.5, 1]),
+    "weighted 1-norm": lambda: body_of(4, lambda x: COST @ cp.abs(x) <= 2),
     "many rows": lambda: body_of(
         4, lambda x: COST @ x <= 3, lambda x: x[0] + x[2] >= 0.3, lambda x: x[1] <= x[0], bounds=[0, 1]
     ),
@@ -81,7 +89,9 @@ def test_every_point_has_weights(name: str) -> None:
     n, s = body.size, form.split.size
     for x in points(body, rng):
         z = np.zeros(form.columns)
-        z[:n] = (x - form.shift) / form.factor
+        y = x.copy()
+        y[form.signed], y[form.size] = (x[form.size] + x[form.signed]) / 2, (x[form.size] - x[form.signed]) / 2
+        z[:n] = (y - form.shift) / form.factor
         z[n : n + s] = np.maximum(-z[form.split], 0)
         z[form.split] = np.maximum(z[form.split], 0)
         if form.slack:
@@ -130,6 +140,19 @@ def test_free_columns_are_split_when_that_is_shorter() -> None:
     assert form_of(wide).split.size == 0 and form_of(wide).total == pytest.approx(1.4, rel=1e-5)
 
 
+def test_a_one_norm_is_a_simplex() -> None:
+    """No rows are left, and nothing bounds the free variables but L itself."""
+    for name, total in (("1-norm", 1.5), ("weighted 1-norm", 2.0)):
+        body = BODIES[name]()
+        form = form_of(body)
+        public = EntropicBody.of(body, form)
+        assert form.total == pytest.approx(total) and form.columns == 9 and form.signed.size == 4
+        assert public.rows.shape[0] == 0 and public.caps is None
+    form = form_of(BODIES["1-norm"]())
+    users = np.isin(np.arange(8), form.signed)
+    assert form.row_range(np.where(users, -1.0, 0), np.where(users, 1.0, 0)) == pytest.approx(2 * 1.5)
+
+
 @pytest.mark.parametrize("missing", ["x", "y"])
 def test_an_unbounded_column_is_named(missing: str) -> None:
     b = Private(shape=2, name="b", linf=1.0)
@@ -149,7 +172,9 @@ def test_weights_are_those_of_least_relative_entropy(name: str) -> None:
     public = EntropicBody.of(body, form)
     p = cp.Variable(form.columns, nonneg=True)
     n, s = body.size, form.split.size
-    x = form.shift + cp.multiply(form.factor, form.total * p[:n])
+    pairing = sp.eye_array(n).tolil()
+    pairing[form.signed, form.size], pairing[form.size, form.signed] = -1.0, 1.0
+    x = pairing.tocsr() @ (form.shift + cp.multiply(form.factor, form.total * p[:n]))
     if s:
         S = sp.csr_array((np.ones(s), (form.split, np.arange(s))), shape=(n, s))
         x = x - S @ cp.multiply(form.factor[form.split], form.total * p[n : n + s])

@@ -379,6 +379,7 @@ def test_the_released_bound_and_the_objective(delta: float) -> None:
         assert outcome.x is not None and outcome.status == "optimal"
         assert ((outcome.x >= 0) & (outcome.x <= 1000)).all()
         said = float(outcome.notes[0].split("more than ")[1].split(" in")[0])
+        assert said >= 2 * plan.quantile * (1 - 1e-3)  # what measured rows may miss
         over = float((A @ outcome.x - value).max())
         failures += over > said * 1.001 or -c @ outcome.x > best + 1e-6 * abs(best)
         smallest += over > said / 4

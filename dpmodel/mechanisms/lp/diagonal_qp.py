@@ -23,9 +23,11 @@ import scipy.sparse as sp
 
 from dpmodel.compile.affine_map import Floats
 
-_OUTER, _NEWTON, _CG = 40, 60, 400
+_OUTER, _NEWTON, _CG = 40, 300, 60
 # Share of the residual to which Newton's equation is solved; Armijo's constant; least step of the line search.
-_INEXACT, _ARMIJO, _LEAST_STEP = 0.02, 1e-4, 1e-7
+_INEXACT, _ARMIJO, _LEAST_STEP = 0.1, 1e-4, 1e-7
+# Levenberg-Marquardt: share of the middle diagonal entry added to the Hessian, while the residual is as at first.
+_RIDGE = 0.3
 
 
 @dataclass(frozen=True)
@@ -111,10 +113,12 @@ class _Step:
 
     def solve(self, multiplier: Floats, tolerance: float) -> tuple[Floats, Floats, float, int]:
         raw, z, value, gap = self.point(multiplier)
+        first = float(np.linalg.norm(gap))
         taken = 0
         while taken < _NEWTON and np.abs(gap).max(initial=0.0) > tolerance:
             inside = (raw > self.p.lower) & (raw < self.p.upper)
-            direction = self._newton(np.where(inside, 1.0 / self.curvature, 0.0), gap)
+            share = _RIDGE * min(1.0, float(np.linalg.norm(gap)) / first)
+            direction = self._newton(np.where(inside, 1.0 / self.curvature, 0.0), gap, share)
             slope = float(gap @ direction)
             length = 1.0
             while True:
@@ -127,10 +131,12 @@ class _Step:
             taken += 1
         return multiplier, z, float(np.abs(gap).max(initial=0.0)), taken
 
-    def _newton(self, active: Floats, gap: Floats) -> Floats:
-        """Solve ``(A diag(active) A' + small) d = -gap`` to a share of the residual."""
+    def _newton(self, active: Floats, gap: Floats, share: float) -> Floats:
+        """Solve ``(A diag(active) A' + ridge) d = -gap`` to a share of the residual."""
         diagonal = np.asarray(self.squares @ active)
-        ridge = 1e-8 * float(diagonal.max(initial=0.0)) + 1e-300
+        live = diagonal[diagonal > 0]
+        # Where all columns of a row are at their bounds the Hessian is zero: the ridge makes that a gradient step.
+        ridge = share * float(np.median(live)) + 1e-12 * float(live.max()) if live.size else 1.0
         columns = np.flatnonzero(active)
         if 2 * columns.size < active.size:
             At, active = self.At[columns], active[columns]

@@ -50,6 +50,12 @@ class EntropicBody:
         right = np.concatenate([eq_right, ub_right])
         return EntropicBody(form, rows, right, eq.shape[0], None if caps is None else caps / L)
 
+    @property
+    def work(self) -> float:
+        """Cost of one call beside a softmax, as numbers that could be read instead: about three Newton steps."""
+        r, d = self.rows.shape
+        return 3e4 + 0.5 * r * r * d if r else 0.0
+
     def weights(self, log_weights: Floats, out: Floats) -> Floats:
         """(d,) ``L argmax <g, p> + entropy(p)`` over the set, for g = ``log_weights``; written to ``out``.
 
@@ -95,7 +101,7 @@ class EntropicBody:
             nu = top + np.log(total / left)
             np.copyto(out, np.where(full, self.caps, share * (left / total)))
 
-    def _value(self, g: Floats, lam: Floats, out: Floats) -> tuple[float, Floats]:
+    def _dual(self, g: Floats, lam: Floats, out: Floats) -> tuple[float, Floats]:
         """Dual value and its gradient at the multipliers; fills ``out`` with p."""
         s = g - self.rows.T @ lam
         nu = self._capped(s, out)
@@ -110,22 +116,25 @@ class EntropicBody:
         # A constant tilt moves multipliers at a constant speed.
         lam = 2 * self._multipliers - self._before
         lam[sided] = np.maximum(lam[sided], 0.0)
-        value, gradient = self._value(g, lam, out)
+        value, gradient = self._dual(g, lam, out)
         for _ in range(_MOST_ITERATIONS):
             residual = np.where(sided & (lam <= 0), -gradient, np.abs(gradient))
             if float(residual.max()) <= _TOLERANCE:
                 break
             free = ~(sided & (lam <= 0) & (gradient >= 0))
             step = np.zeros(lam.size)
-            step[free] = -np.linalg.solve(self._hessian(out, free), gradient[free])
+            try:
+                step[free] = -np.linalg.solve(self._hessian(out, free), gradient[free])
+            except np.linalg.LinAlgError:  # rows that repeat each other beyond what the ridge mends
+                step[free] = -gradient[free]
             for halving in range(40):
                 trial = lam + step / 2.0**halving
                 trial[sided] = np.maximum(trial[sided], 0.0)
-                new_value, new_gradient = self._value(g, trial, out)
+                new_value, new_gradient = self._dual(g, trial, out)
                 if new_value <= value + 1e-4 * float(gradient @ (trial - lam)) + 1e-14 * (1 + abs(value)):
                     break
             else:
-                self._value(g, lam, out)
+                self._dual(g, lam, out)
                 break
             lam, value, gradient = trial, new_value, new_gradient
         self._before, self._multipliers = self._multipliers, lam
@@ -174,6 +183,10 @@ def _bounds_as_caps(body: Polyhedron, form: SimplexForm) -> tuple[sp.csr_array, 
         caps[n : n + j.size] = np.maximum(-body.lower[j], 0.0) / size[j]
         above[j], below[j] = body.upper[j] < 0, body.lower[j] > 0
         floor[j] = -np.inf
+    if form.signed.size:
+        pair = np.concatenate([form.signed, form.size])
+        caps[pair], floor[pair] = np.inf, -np.inf
+        above[pair], below[pair] = np.isfinite(body.upper[pair]), np.isfinite(body.lower[pair])
     late = np.isfinite(floor) & (floor > 1e-9 * (1 + np.abs(form.shift)))
     above |= late & (form.factor < 0)
     below |= late & (form.factor > 0)

@@ -26,7 +26,17 @@ from dpmodel.mechanisms.lp.noise_design import NoiseDesign, design
 from dpmodel.mechanisms.lp.noise_once import objective_loss
 from dpmodel.mechanisms.lp.private_rows import plain_linear, private_rows, public_polyhedron
 from dpmodel.mechanisms.lp.spend import Spend
-from dpmodel.mechanisms.mechanism import YES, Forecast, Goal, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.mechanism import (
+    YES,
+    Forecast,
+    Goal,
+    Outcome,
+    Progress,
+    Request,
+    Verdict,
+    no_progress,
+    says_nothing,
+)
 from dpmodel.privacy import Gaussian, Laplace, NoiseSource
 
 # Shares of the budget: of a private objective, and of the tests of a search in what is left.
@@ -400,6 +410,4 @@ def _statement(model: PrivateLP, request: Request, route: Route, loss: float, va
     elif route.goal is not None:
         what += f", and the objective is within {number(loss)} of the true optimum"
     text = f"with probability {number(1 - request.beta)}, {what}"
-    if vacuous:
-        return f"no guarantee at this size and budget ({text}, which says nothing)"
-    return text
+    return says_nothing(text) if vacuous else text

@@ -11,6 +11,7 @@ import numpy as np
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats, Integers
 from dpmodel.compile.polyhedron import Polyhedron
+from dpmodel.mechanisms.lp.entropic_projection import EntropicBody
 from dpmodel.mechanisms.lp.feasibility import Point, Promise, Task
 from dpmodel.mechanisms.lp.matrix_rows import MatrixRows, matrix_rows
 from dpmodel.mechanisms.lp.primal_weights import (
@@ -33,8 +34,8 @@ from dpmodel.privacy import NoiseSource
 
 # Shares of the budget for selections that are tried; the rest pays for the rows.
 _SHARES = np.linspace(0.02, 0.98, 49)[:, None]
-# Footprints of the scores take a millisecond each: they are used in games of at most so many steps.
-_EXACT_STEPS = 2000
+# Footprints of the scores take two milliseconds each: they are used in games of at most so many steps.
+_EXACT_STEPS = 500
 # One drawn number costs as much as reading so many.
 _NOISE_WORK, _SELECTION_WORK = 2000, 80
 
@@ -140,10 +141,12 @@ class NoisyMultiplicativeWeights:
         most = self._range(rows, task.body)
 
         def scale(x: Floats) -> float:
-            # Where no score can move any scale will do; a relative floor keeps the quotient finite.
-            reach = most
-            if not self.published:
-                reach = min(max(rows.reach(x, exact=plan.count <= _EXACT_STEPS), 1e-9 * most), most)
+            # The range at x itself: x may lie outside the public set by a solver's tolerance. Where no score can
+            # move any scale will do; a relative floor keeps the quotient finite.
+            if self.published:
+                reach = max(most, self._printed_range(rows, *rows.norms(x)))
+            else:
+                reach = max(rows.reach(x, exact=plan.count <= _EXACT_STEPS), 1e-9 * most)
             return reach / plan.epsilon or 1e-9
 
         def row(i: int) -> tuple[Integers, Floats]:
@@ -169,8 +172,11 @@ class NoisyMultiplicativeWeights:
         """R of the selections over the public set; published: twice Delta."""
         if not self.published:
             return rows.reach_over(body)
-        delta = rows.linf * body.l1 if self.published == "entries" else rows.row_l1 * body.linf
-        return 2 * delta + rows.rounding_over(body)
+        return self._printed_range(rows, body.l1, math.nan, body.linf)
+
+    def _printed_range(self, rows: MatrixRows, l1: float, _: float, linf: float) -> float:
+        delta = rows.linf * l1 if self.published == "entries" else rows.row_l1 * linf
+        return 2 * delta + rows.rounding(l1, linf)
 
     def _printed(
         self, model: PrivateLP, form: SimplexForm, body: Polyhedron, epsilon: float, delta: float, beta: float
@@ -219,11 +225,10 @@ def _form(model: PrivateLP, body: Polyhedron) -> SimplexForm | Verdict:
 def _tightened(rows: MatrixRows, form: SimplexForm, task: Task) -> tuple[Steps, float]:
     """The plan of least error, and its error: steps and the share of the selections on a grid."""
     spend = task.spend
-    selection = min(rows.candidates, 2 * math.isqrt(rows.candidates) + 1)
-    grid = step_grid(
-        rows.pattern.nnz + rows.rest.nnz + 10 * (rows.candidates + form.columns) + _SELECTION_WORK * selection
-        + _NOISE_WORK * rows.row_entries
-    )  # fmt: skip
+    reading = rows.pattern.nnz + rows.rest.nnz + 10 * (rows.candidates + form.columns)
+    drawing = _SELECTION_WORK * min(rows.candidates, 2 * math.isqrt(rows.candidates) + 1)
+    drawing += _NOISE_WORK * rows.row_entries
+    grid = step_grid(reading + drawing + EntropicBody.of(task.body, form).work)
     width = form.row_range(rows.rows.lower, rows.rows.upper)
     if spend.rho is None:
         each = spend.epsilon * _SHARES / grid

@@ -56,8 +56,7 @@ class MatrixRows:
     def reach(self, x: Floats, *, exact: bool = True) -> float:
         """R at a released x: how far one record moves the scores apart, no row included; ``exact`` : by the footprint
         of the scores, if there are few coefficients."""
-        size = np.abs(x)
-        norms = float(size.sum()), float(np.linalg.norm(x)), float(size.max(initial=0.0))
+        norms = self.norms(x)
         moved = self._moved(*norms)
         if exact and self.rows.model.form.matrix.nnz + self.rows.model.form.scalar.nnz <= _EXACT:
             moved = min(moved, self._moved_exactly(x))
@@ -66,14 +65,20 @@ class MatrixRows:
             down = float(np.maximum(-self.rows.upper * x, -self.rows.lower * x).sum())
             other = min(self.rows.norm1 * norms[2], self.rows.norminf * norms[0], self.rows.norm2 * norms[1])
             moved = self._toggled(-min(down, other) - self.rows.h_upper, min(up, other) - self.rows.h_lower, moved)
-        return moved * (1 + ROUNDING) + self._rounding(norms[0], norms[2])
+        return moved * (1 + ROUNDING) + self.rounding(norms[0], norms[2])
+
+    @staticmethod
+    def norms(x: Floats) -> tuple[float, float, float]:
+        """1-, 2- and infinity-norm of x."""
+        size = np.abs(x)
+        return float(size.sum()), float(np.linalg.norm(x)), float(size.max(initial=0.0))
 
     def reach_over(self, body: Polyhedron) -> float:
         """An upper bound of ``reach`` over a public set."""
         moved = self._moved(body.l1, math.sqrt(body.l1 * body.linf), body.linf)
         if self.rows.absent:
             moved = self._toggled(*self.rows.residual_range(body), moved)
-        return moved * (1 + ROUNDING) + self._rounding(body.l1, body.linf)
+        return moved * (1 + ROUNDING) + self.rounding(body.l1, body.linf)
 
     def single_over(self, body: Polyhedron) -> float:
         """How far one record moves one score, over a public set."""
@@ -82,7 +87,7 @@ class MatrixRows:
         if self.rows.absent:
             low, high = self.rows.residual_range(body)
             moved = max(moved, -low, high)
-        return moved * (1 + ROUNDING) + self._rounding(l1, linf)
+        return moved * (1 + ROUNDING) + self.rounding(l1, linf)
 
     def _moved(self, l1: float, l2: float, linf: float) -> float:
         # One row alone moves against nothing but "no row" and rows that stay.
@@ -108,11 +113,7 @@ class MatrixRows:
         low, high = min(low, 0.0), max(high, 0.0)
         return max(moved, -low, high) if self.rows.per_record <= 1 else moved + high - low
 
-    def rounding_over(self, body: Polyhedron) -> float:
-        """Rounding of two scores on two neighbours, over a public set."""
-        return self._rounding(body.l1, body.linf)
-
-    def _rounding(self, l1: float, linf: float) -> float:
+    def rounding(self, l1: float, linf: float) -> float:
         """Rounding of two scores on two neighbours: sums of rounded products."""
         size = min(self.rows.norm1 * linf, self.rows.norminf * l1)
         size += max(abs(self.rows.h_lower), abs(self.rows.h_upper))

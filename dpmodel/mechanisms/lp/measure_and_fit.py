@@ -21,8 +21,8 @@ from dpmodel.mechanisms.lp.noise_design import Kind, Law, design
 from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, refuse_high
 from dpmodel.privacy import Gaussian, Laplace, NoiseSource, gaussian_mu
 
-# Residuals of the fit are kept to this share of the least noise.
-_PRECISION = 1e-4
+# The fit stops at residuals of this share of the least noise; public rows are then met to the finer one.
+_PRECISION, _PUBLIC = 3e-3, 1e-6
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ class _Setup:
         self.scale = least if math.isfinite(least) else 1.0
         # Rows that no record moves are known exactly; a weight far above the others keeps them all but exact.
         self.precision = (self.scale / np.where(noised.deviation > 0, noised.deviation, 1e-3 * self.scale)) ** 2
-        self.tolerance = _PRECISION * self.scale
+        self.tolerance = 2 * _PRECISION * self.scale
         self.single = np.diff(self.W.indptr) == 1
         public = base.keep & ~model.form.private_rows
         equal = _equalities(model)
@@ -286,8 +286,22 @@ class _Setup:
             lower=np.concatenate([lower, -wide, np.zeros(k)]),
             upper=np.concatenate([upper, wide, np.full(k, np.inf)]),
         )
-        solution = solve_diagonal_qp(program, start=np.zeros(n + h + k), tolerance=self.tolerance)
-        return solution, solution.z
+        rough = solve_diagonal_qp(program, start=np.zeros(n + h + k), tolerance=_PRECISION * self.scale)
+        return self._meet_public_rows(program, rough, h)
+
+    def _meet_public_rows(self, program: DiagonalQP, rough: QPSolution, h: int) -> tuple[QPSolution, Floats]:
+        """The nearest point that meets the public rows to a finer tolerance: close by, so a few steps."""
+        if not program.b.size - h:
+            return rough, rough.z
+        kept = np.r_[0 : self.n, self.n + h : rough.z.size]
+        A = sp.csr_array(sp.csr_array(program.A[h:])[:, kept])
+        near = DiagonalQP(
+            A, program.b[h:], np.ones(kept.size), rough.z[kept], program.lower[kept], program.upper[kept]
+        )
+        exact = solve_diagonal_qp(near, start=near.target, tolerance=_PUBLIC * self.scale)
+        z = rough.z.copy()
+        z[kept] = exact.z
+        return replace(exact, converged=exact.converged and rough.converged), z
 
 
 def _stack(blocks: list[list[sp.csr_array | None]], shape: tuple[tuple[int, ...], tuple[int, ...]]) -> sp.csr_array:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -51,6 +51,10 @@ class Net(Protocol):
 
     def points(self, level: int) -> tuple[Floats, float]:
         """(k, n) the points of one level, all in the polyhedron, and their drift."""
+        ...
+
+    def drift_for(self, level: int, bounds: RowBounds) -> float:
+        """Upper bound on the drift for other rows."""
         ...
 
 
@@ -190,6 +194,9 @@ class ProductNet:
             repeat *= weights.shape[0]
         return out, drift
 
+    def drift_for(self, level: int, bounds: RowBounds) -> float:
+        return replace(self, bounds=bounds)._drift(self._levels[level][0])
+
     def _weights(self, columns: Integers, cells: int) -> Floats:
         """(k, columns) the lattice of one block; the share of taking none is left out."""
         choices, interval = self._choices(columns)
@@ -326,6 +333,10 @@ class CubeNet:
         found, error = _project_all(flat, centres[near], radius)
         x = np.clip(flat.origin + found @ flat.basis.T, *flat.bounds)
         return x, self.bounds.norm2 * (radius + error) * (1 + 1e-9)
+
+    def drift_for(self, level: int, bounds: RowBounds) -> float:
+        share = bounds.norm2 / self.bounds.norm2 if self.bounds.norm2 > 0 else math.inf
+        return self._levels[level][2] * share if bounds.norm2 > 0 else 0.0
 
 
 def _project_all(flat: Flat, centres: Floats, radius: float) -> tuple[Floats, float]:

@@ -38,12 +38,13 @@ class Choice:
     net: Net | None = None
     level: int = 0
 
-    def listed(self) -> Floats:
-        """(k, n) the candidates."""
+    def listed(self) -> tuple[Floats, float]:
+        """(k, n) the candidates, and the threshold: larger where projections onto the body came out less exact."""
         if self.points is not None:
-            return self.points
+            return self.points, self.threshold
         assert self.net is not None
-        return self.net.points(self.level)[0]
+        points, drift = self.net.points(self.level)
+        return points, max(drift, self.threshold)
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class PointExponential:
         rows = private_rows(model)
         if not rows.count:
             return Verdict(False, "no constraint is private")
-        net = _net(model, public_polyhedron(model)) if request.vertices is None else None
+        net = net_for(model, public_polyhedron(model)) if request.vertices is None else None
         # In many dimensions the finest net that can be listed is hardly better than the coarsest.
         fine = net is not None and net.levels[-1][1] <= net.levels[0][1] / 2
         if fine or request.vertices is not None:
@@ -105,7 +106,7 @@ class PointExponential:
         scale = _range(rows) / epsilon
         caveats: tuple[str, ...] = ()
         if task.vertices is not None:
-            points = _inside(task.body, task.vertices)
+            points = points_inside(task.body, task.vertices)
             count = points.shape[0]
             plan = Choice(task.violation or 0.0, epsilon, pure, points)
             slack = _slack(count, scale, task.beta)
@@ -115,7 +116,7 @@ class PointExponential:
             )
             words, proved = f"{count} given points", False
         else:
-            net = _net(task.model, task.body)
+            net = net_for(task.model, task.body)
             if net is None:  # cut by a target until it is flat
                 count, drift = 1, min(_apart(rows, task.body), width)
                 plan = Choice(0.0, epsilon, pure, task.body.nearest(np.zeros(task.body.size))[None, :])
@@ -143,14 +144,14 @@ class PointExponential:
         rows, plan = private_rows(task.model), promise.plan
         progress(promise.work, 0.1)
         G, h = rows.values(theta)
-        points = plan.listed()
-        counts = violated(G, h, points, plan.threshold)
+        points, threshold = plan.listed()
+        counts = violated(G, h, points, threshold)
         reach = float(_range(rows))
         if plan.pure:
             chosen = permute_and_flip(-counts, reach, epsilon=plan.epsilon, source=source)
         else:
             chosen = exponential_mechanism(-counts, reach, rho=task.spend.rho, source=source)
-        return Point(np.array(points[chosen]))
+        return Point(np.array(points[chosen]), extra_violation=threshold - plan.threshold)
 
     def excess(self, task: Task, promise: Promise, x: Floats, theta: Floats) -> float:
         G, h = private_rows(task.model).values(theta)
@@ -197,7 +198,7 @@ def _epsilon(task: Task) -> tuple[float, bool]:
     return task.spend.selection_epsilon(), False
 
 
-def _net(model: PrivateLP, body: Polyhedron) -> Net | None:
+def net_for(model: PrivateLP, body: Polyhedron) -> Net | None:
     rows = private_rows(model)
     bounds = RowBounds(rows.lower, rows.upper, rows.norm1, rows.norm2)
     return net_of(body, bounds, int(min(MOST_POINTS, max(_MOST_PRODUCTS / max(rows.count, 1), 1))))
@@ -224,7 +225,7 @@ def _level(net: Net, task: Task, scale: float, width: float, count: int) -> int:
     return int(np.argmin(drift + width * slack / count))
 
 
-def _inside(body: Polyhedron, vertices: Floats) -> Floats:
+def points_inside(body: Polyhedron, vertices: Floats) -> Floats:
     """(k, n) the given points that satisfy the public constraints; some point of the body if none does."""
     size = 1e-9 * (1 + np.abs(vertices).max(axis=1))
     miss = np.maximum((body.lower - vertices).max(axis=1), (vertices - body.upper).max(axis=1))
@@ -237,4 +238,4 @@ def _inside(body: Polyhedron, vertices: Floats) -> Floats:
 
 
 POINT_EXPONENTIAL = PointExponential()
-__all__ = ["POINT_EXPONENTIAL", "Choice", "PointExponential", "violated"]
+__all__ = ["POINT_EXPONENTIAL", "Choice", "PointExponential", "net_for", "points_inside", "violated"]

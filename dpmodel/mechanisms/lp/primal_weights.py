@@ -157,14 +157,16 @@ def select(scores: Floats, scale: float, source: NoiseSource) -> int:
     if scaled.size <= _ONE_STAGE:
         return source.noisy_max(scaled, 1.0, kind="exponential")
     width = math.isqrt(scaled.size)
-    # Candidates of probability zero fill up the last group.
-    short = -scaled.size % width
-    scaled = np.pad(scaled, (0, short), constant_values=-np.inf).reshape(-1, width)
-    tops = scaled.max(axis=1)
-    weights = scaled - tops[:, None]
+    whole = scaled.size // width * width
+    head, tail = scaled[:whole].reshape(-1, width), scaled[whole:]
+    tops = head.max(axis=1)
+    weights = head - tops[:, None]
     np.exp(weights, out=weights)
-    group = source.noisy_max(tops + np.log(weights.sum(axis=1)), 1.0, kind="exponential")
-    members = scaled[group][: width - short] if group == tops.size - 1 else scaled[group]
+    groups = tops + np.log(weights.sum(axis=1))
+    if tail.size:
+        groups = np.append(groups, np.logaddexp.reduce(tail))
+    group = source.noisy_max(groups, 1.0, kind="exponential")
+    members = head[group] if group < tops.size else tail
     return group * width + source.noisy_max(members, 1.0, kind="exponential")
 
 

@@ -12,6 +12,7 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats, Integers, LinearMap
 from dpmodel.compile.footprint import change_of
 from dpmodel.compile.polyhedron import Polyhedron
+from dpmodel.mechanisms.lp.entropic_projection import EntropicBody
 from dpmodel.mechanisms.lp.feasibility import Point, Promise, Task
 from dpmodel.mechanisms.lp.measurement import ROUNDING, exact_rows
 from dpmodel.mechanisms.lp.primal_weights import (
@@ -197,7 +198,8 @@ def _form(model: PrivateLP, body: Polyhedron) -> SimplexForm | Verdict:
 
 def _tightened(rows: ScalarRows, form: SimplexForm, width: float, task: Task) -> tuple[Steps, float]:
     """The plan of least error, and its error."""
-    grid = step_grid(rows.matrix.nnz + 10 * (rows.candidates + form.columns))
+    public = EntropicBody.of(task.body, form)
+    grid = step_grid(rows.matrix.nnz + 10 * (rows.candidates + form.columns) + public.work)
     regret, rate = plain_regret(width, form.columns, grid)
     each = task.spend.epsilon / grid if task.spend.rho is None else np.sqrt(8 * task.spend.rho / grid)
     error = regret + rows.reach / each * shortfall(rows.candidates, grid, task.beta)

@@ -1,19 +1,21 @@
 """Points of a bounded public set as points of a scaled simplex: ``x = shift + S z`` with z >= 0 and ``sum(z) = L``.
 
 Lower bounds are shifted out, columns without one are counted down from their upper bound, free columns are split in
-two, columns may be rescaled, and a slack column takes up what is left of L, which comes from public constraints alone.
+two (as the 1-norm of CVXPY does already), columns may be rescaled, and a slack column takes up what is left of L, which
+comes from public constraints alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel.compile.affine_map import Floats, Integers
+from dpmodel.compile.affine_map import Floats, Integers, sum_by
 from dpmodel.compile.cone_program import SolverFailure
 from dpmodel.compile.polyhedron import Polyhedron
 
@@ -27,6 +29,8 @@ class SimplexForm:
 
     ``shift, factor`` (n,), factor != 0, and > 0 in split columns; ``split`` (s,) numbers of the columns that stand
     twice, in increasing order; ``total`` : L, ``sum(z) = L``; ``slack`` : whether the last column of z is a slack.
+    ``signed, size`` (k,) : pairs of columns with the public rows ``|x_signed| <= x_size`` (a 1-norm, as CVXPY lowers
+    it): there ``factor z`` holds u and v >= 0 with ``x_signed = u - v``, ``x_size = u + v``, which is all of them.
     """
 
     shift: Floats
@@ -34,6 +38,8 @@ class SimplexForm:
     split: Integers
     total: float
     slack: bool
+    signed: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    size: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def columns(self) -> int:
@@ -43,7 +49,8 @@ class SimplexForm:
     @cached_property
     def trivial(self) -> bool:
         """Whether x is the first n entries of z."""
-        return not self.split.size and not self.shift.any() and bool((self.factor == 1).all())
+        plain = not self.split.size and not self.signed.size
+        return plain and not self.shift.any() and bool((self.factor == 1).all())
 
     def to_x(self, z: Floats) -> Floats:
         """(n,) x of z (columns,); a view of z when the form is trivial."""
@@ -53,10 +60,15 @@ class SimplexForm:
         x = self.shift + self.factor * z[:n]
         if self.split.size:
             x[self.split] -= self.factor[self.split] * z[n : n + self.split.size]
+        if self.signed.size:
+            u, v = x[self.signed], x[self.size]
+            x[self.signed], x[self.size] = u - v, u + v
         return x
 
     def pull(self, index: Integers, values: Floats) -> tuple[Integers, Floats]:
         """``S'a`` for the sparse row a with distinct columns ``index`` and entries ``values``: columns, entries."""
+        if self.signed.size:
+            index, values = self._paired(index, values)
         scaled = self.factor[index] * values
         if not self.split.size:
             return index, scaled
@@ -67,11 +79,21 @@ class SimplexForm:
             np.concatenate([scaled, -scaled[twice]]),
         )
 
+    def _paired(self, index: Integers, values: Floats) -> tuple[Integers, Floats]:
+        """``(entries of x) -> (entries of u, v)`` of a sparse row: every entry of a pair also meets its partner."""
+        partner, sign = np.full(self.shift.size, -1, dtype=np.int64), np.ones(self.shift.size)
+        partner[self.signed], partner[self.size] = self.size, self.signed
+        sign[self.signed] = -1.0
+        other = partner[index] >= 0
+        meets = sign[index[other]] * values[other]
+        every, place = np.unique(np.concatenate([index, partner[index[other]]]), return_inverse=True)
+        return every, sum_by(place.astype(np.int64), np.concatenate([values, meets]), every.size)
+
     def pull_rows(self, A: sp.csr_array) -> sp.csr_array:
         """(rows x columns) A S."""
         if self.trivial and not self.slack:
             return A
-        parts = [A @ sp.diags_array(self.factor)]
+        parts = [A @ _pairing(self.shift.size, self.signed, self.size) @ sp.diags_array(self.factor)]
         if self.split.size:
             parts.append(-sp.csr_array(A[:, self.split]) @ sp.diags_array(self.factor[self.split]))
         if self.slack:
@@ -83,6 +105,11 @@ class SimplexForm:
 
         The bounds enclose 0 (zero rows are allowed).
         """
+        if self.signed.size:
+            (p, q), (low, high) = (self.signed, self.size), (lower, upper)
+            lower, upper = low.copy(), high.copy()
+            lower[p], upper[p] = low[p] + low[q], high[p] + high[q]
+            lower[q], upper[q] = low[q] - high[p], high[q] - low[p]
         return self.total * _spread(self.factor, self.split, lower, upper)
 
     def widest_rows(self, A: sp.csr_array) -> float:
@@ -96,14 +123,19 @@ class SimplexForm:
     def step_limit(self) -> float:
         """Largest ``|x_j - x'_j|`` over two vertices."""
         size = np.abs(self.factor)
-        return self.total * max(float(size.max(initial=0.0)), 2 * float(size[self.split].max(initial=0.0)))
+        return self.total * max(float(size.max(initial=0.0)), 2 * float(size[self._both_ways].max(initial=0.0)))
+
+    @property
+    def _both_ways(self) -> Integers:
+        """Columns of x whose column of z stands for two directions."""
+        return np.concatenate([self.split, self.signed, self.size])
 
     @property
     def diameter(self) -> float:
         """Largest 2-norm distance of the x of two vertices."""
         size = np.sort(np.abs(self.factor))[-2:] if self.factor.size > 1 else np.abs(self.factor)
         apart = float(np.linalg.norm(size))
-        return self.total * max(apart, 2 * float(np.abs(self.factor[self.split]).max(initial=0.0)))
+        return self.total * max(apart, 2 * float(np.abs(self.factor[self._both_ways]).max(initial=0.0)))
 
 
 def simplex_form(body: Polyhedron, lower: Floats, upper: Floats) -> SimplexForm | tuple[int, ...]:
@@ -114,10 +146,15 @@ def simplex_form(body: Polyhedron, lower: Floats, upper: Floats) -> SimplexForm 
     signs), the first two also with columns scaled by public rows with positive entries, which makes
     ``{x >= 0, a'x <= s}`` a simplex exactly.
     """
+    none = np.zeros(0, dtype=np.int64)
+    signed, size = absolute_values(body)
+    if signed.size:
+        forms = list(_paired_forms(body, signed, size))
+        if forms:
+            return min(forms, key=lambda form: form.row_range(lower, upper) * (1 + 1e-4 * form.slack))
     low, high, missing = _ranges(body)
     if missing.size:
         return tuple(int(j) for j in missing)
-    none = np.zeros(0, dtype=np.int64)
     shapes = [(~np.isfinite(low), none)]
     if np.isfinite(high).any():
         shapes.append((np.isfinite(high), none))
@@ -128,9 +165,9 @@ def simplex_form(body: Polyhedron, lower: Floats, upper: Floats) -> SimplexForm 
     for down, split in shapes:
         for form in _forms(body, low, high, down, split):
             # Fewer columns at the same range are better, and solvers' last digits decide nothing.
-            size = form.row_range(lower, upper) * (1 + 1e-4 * form.columns / body.size)
-            if best is None or size < least:
-                best, least = form, size
+            wide = form.row_range(lower, upper) * (1 + 1e-4 * form.columns / body.size)
+            if best is None or wide < least:
+                best, least = form, wide
     return best if best is not None else tuple(range(body.size))
 
 
@@ -164,18 +201,74 @@ def _forms(body: Polyhedron, low: Floats, high: Floats, down: np.ndarray, split:
         yield SimplexForm(shift, sign, split, L, True)
     if split.size:
         return
-    live = high > low
+    for a, right, equality in _positive_rows(body, sign, shift, high > low, None):
+        factor = sign / np.where(a > 0, a, 1.0)
+        # Fixed columns stay at zero and need no slack of their own.
+        yield SimplexForm(shift, factor, split, right, not equality)
+
+
+def _paired_forms(body: Polyhedron, signed: Integers, size: Integers) -> Iterator[SimplexForm]:
+    """Forms with pairs ``|x_signed| <= x_size``, the other columns counted up from their lower bounds."""
+    low = body.box[0].copy()
+    low[signed] = low[size] = 0.0
+    if not np.isfinite(low).all():
+        return
+    none, ones = np.zeros(0, dtype=np.int64), np.ones(body.size)
+    weight = np.ones(body.size)
+    weight[signed] = 0.0
+    L = _largest_sum(body, weight, low)
+    if np.isfinite(L) and L > 0:
+        yield SimplexForm(low, ones, none, L, True, signed, size)
+    for a, right, equality in _positive_rows(body, ones, low, ones > 0, _pairing(body.size, signed, size)):
+        yield SimplexForm(low, 1 / a, none, right, not equality, signed, size)
+
+
+def _positive_rows(
+    body: Polyhedron, sign: Floats, shift: Floats, live: np.ndarray, pairing: Any
+) -> Iterator[tuple[Floats, float, bool]]:
+    """Public rows ``a'y <= right`` (or ``=``) with a > 0 on the live columns, for y = sign (x - shift), or of pairs."""
     for A, b, equality in ((body.A_eq, body.b_eq, True), (body.A_ub, body.b_ub, False)):
-        full = np.flatnonzero(np.diff(A.indptr) >= int(live.sum()))[:_MOST_SCALES]
-        for row in full:
-            a = np.asarray(A[[row]].todense()).ravel() * sign
-            right = float(b[row] - (a * sign) @ shift)
+        if not A.shape[0]:
+            continue
+        right_sides = b - A @ shift
+        pulled = A if pairing is None else sp.csr_array(A @ pairing)
+        for row in np.flatnonzero(np.diff(pulled.indptr) >= int(live.sum()))[:_MOST_SCALES]:
+            a, right = np.asarray(pulled[[row]].todense()).ravel() * sign, float(right_sides[row])
             if equality and (a[live] < 0).all():
                 a, right = -a, -right
             if (a[live] > 0).all() and right > 0:
-                factor = sign / np.where(a > 0, a, 1.0)
-                # Fixed columns stay at zero and need no slack of their own.
-                yield SimplexForm(shift, factor, split, right, not equality)
+                yield a, right, equality
+
+
+def absolute_values(body: Polyhedron) -> tuple[Integers, Integers]:
+    """(k,), (k,) columns p and q with the rows ``x_p - x_q <= 0`` and ``-x_p - x_q <= 0``, no column in two pairs."""
+    A = body.A_ub
+    rows = np.flatnonzero((np.diff(A.indptr) == 2) & (body.b_ub == 0))
+    none = np.zeros(0, dtype=np.int64)
+    if not rows.size:
+        return none, none
+    place = A.indptr[rows][:, None] + np.arange(2)
+    column, value = A.indices[place].astype(np.int64), A.data[place]
+    even = np.abs(value[:, 0]) == np.abs(value[:, 1])
+    key = column.min(axis=1) * np.int64(body.size) + column.max(axis=1)
+    mixed = even & (value.prod(axis=1) < 0)
+    below = key[even & (value < 0).all(axis=1)]
+    found = np.flatnonzero(mixed & np.isin(key, below))
+    positive = value[found] > 0
+    p, q = column[found][positive], column[found][~positive]
+    alone = (np.bincount(p, minlength=body.size) + np.bincount(q, minlength=body.size)) == 1
+    keep = alone[p] & alone[q]
+    return p[keep], q[keep]
+
+
+def _pairing(n: int, signed: Integers, size: Integers) -> Any:
+    """(n x n) x of the columns u, v of pairs."""
+    eye = sp.eye_array(n, format="csr")
+    if not signed.size:
+        return eye
+    ones = np.ones(signed.size)
+    entries = np.concatenate([-ones, ones])
+    return sp.csr_array(eye + sp.csr_array((entries, (np.r_[signed, size], np.r_[size, signed])), shape=(n, n)))
 
 
 def _largest_sum(body: Polyhedron, sign: Floats, shift: Floats) -> float:

@@ -1,0 +1,199 @@
+"""The cheapest public point that violates few private rows, by the sparse vector technique: no target, no search."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpmodel._text import number
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.compile.affine_map import Floats
+from dpmodel.mechanisms.lp.nets import Net, RowBounds
+from dpmodel.mechanisms.lp.point_selection import PointExponential, net_for, points_inside, violated
+from dpmodel.mechanisms.lp.private_rows import PrivateRows, private_rows, public_polyhedron
+from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.privacy import AboveThreshold, NoiseSource, above_threshold_error
+
+# Points are asked in blocks of this many, and only until one passes.
+_BLOCK = 4096
+
+
+@dataclass(frozen=True)
+class Ask:
+    """The public plan: ``count`` points (level ``level`` of ``net``, or given); rows count beyond ``threshold``.
+
+    ``allowed`` : rows that a point may violate to pass (without noise). ``slack`` : rows that the chosen one violates
+    at most; ``loss`` : by how much it is dearer than the optimum at most.
+    """
+
+    count: int
+    threshold: float
+    allowed: float
+    slack: int
+    loss: float
+    net: Net | None = None
+    level: int = 0
+    points: Floats | None = None
+
+    def listed(self) -> tuple[Floats, float]:
+        """(k, n) the points, and the threshold (larger where projections came out less exact)."""
+        if self.points is not None:
+            return self.points, self.threshold
+        assert self.net is not None
+        points, drift = self.net.points(self.level)
+        return points, max(drift, self.threshold)
+
+
+@dataclass(frozen=True)
+class CheapestPoint:
+    """Go through public points in the order of their public cost and take the first that violates few private rows.
+
+    Source
+        Sparse vector technique (Lyu, Su and Li 2017, algorithm 7) over a net, or over given points.
+    Privacy
+        The order is public. Query i is minus the number of rows with ``G_i p - h_i > a`` at the i-th point. One record
+        reaches at most q = ``per_record`` rows, so each query moves by at most q; two queries move apart by at most
+        2 q (replace-one), or q where absent rows read 0 <= 0 and so all queries move the same way. Counts are exact
+        integers. ``AboveThreshold`` with one positive answer is epsilon-DP for any number of queries; which query
+        passes first is all that is released. Pure epsilon is (epsilon, delta)-DP for every delta.
+    Utility
+        Scales r (threshold) and v (queries). With probability 1 - beta / 2 the point p* next to the optimum x*, which
+        violates no row by more than a (drift of the net), passes unless an earlier one does: one draw of either noise
+        is at most ``allowed = (r + v) ln(2 / beta)`` (each fails one-sidedly with probability beta / 4). With
+        probability 1 - beta / 2 every point that passes violates at most ``allowed + r ln(2 / beta) + v ln(2 k /
+        beta)`` rows by more than a. What passes first is no dearer than p*, whose cost is within the net's drift for
+        the cost of that of x*. Over given points both statements are about the best of them that satisfies all rows up
+        to a. If no point passes (probability below beta / 2 when there is a feasible one), the dearest is returned and
+        a note says so. The level of the net is chosen as in ``point-exponential``.
+    Cost
+        At most k m dot products, in blocks until the first point passes.
+    """
+
+    name: str = "cheapest-point"
+    source: str = "Lyu, Su and Li 2017, algorithm 7"
+
+    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+        if not {"scalar", "matrix"} & set(model.private_parts()):
+            return Verdict(False, "serves problems with private constraints")
+        if "objective" in model.private_parts():
+            return Verdict(False, "serves public objectives")
+        if not model.form.c0.any():
+            return Verdict(False, "there is no objective: choosing the point that violates least serves better")
+        if request.feasibility == "strict":
+            return Verdict(False, 'feasibility="strict" asked for: private constraints are met nearly, not always')
+        if request.goal != "auto" or request.target is not None:
+            return Verdict(False, "it needs no target, search or penalty")
+        if public_polyhedron(model).empty:
+            return Verdict(False, "the public constraints have no common point")
+        served = PointExponential().eligible(model, request)
+        return served if not served.eligible else YES
+
+    def forecast(self, model: PrivateLP, request: Request) -> Forecast:
+        rows, plan = private_rows(model), _plan(model, request)
+        slack, width = min(plan.slack, rows.count), rows.residual_range(public_polyhedron(model))[1]
+        listed = plan.points is not None
+        unit = " times its own width" if rows.relative else ""
+        loss = f"within {number(plan.loss)} of" if plan.loss else "at least as good as"
+        best = "the best of the given points that satisfies them" if listed else "the true optimum"
+        return Forecast(
+            statement=f"with probability {number(1 - request.beta)}, all but {slack} of the {rows.count} private "
+            f"constraints are violated by at most {number(plan.threshold)}{unit}, and the objective is {loss} {best}",
+            epsilon=request.epsilon,
+            delta=0.0,
+            beta=request.beta,
+            objective_alpha=plan.loss,
+            violation_alpha=plan.threshold,
+            proved=not listed,
+            slack_rows=slack,
+            private_rows=rows.count,
+            width=width,
+            vacuous=slack >= rows.count or plan.threshold >= width,
+            work=f"at most {plan.count} points, cheapest first",
+            noise={"candidates": plan.count, "rows allowed to pass": plan.allowed, "change": rows.per_record},
+            caveats=_caveats(rows, listed),
+        )
+
+    def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        rows, plan = private_rows(model), _plan(model, request)
+        points, threshold = plan.listed()
+        points = points[np.argsort(points @ model.form.c0, kind="stable")]
+        G, h = rows.values(model.read_private())
+        test = AboveThreshold(
+            -plan.allowed,
+            sensitivity=rows.per_record,
+            epsilon=request.epsilon,
+            range_bound=_range(rows),
+            source=noise,
+        )
+        chosen = None
+        for start in range(0, points.shape[0], _BLOCK):
+            progress("asking points, cheapest first", start / points.shape[0])
+            passed = test.first_above(-violated(G, h, points[start : start + _BLOCK], threshold))
+            if passed is not None:
+                chosen = start + passed
+                break
+        notes = () if chosen is not None else ("no point passed: this is the dearest one, and it may violate any row",)
+        x = np.array(points[-1 if chosen is None else chosen])
+        value = float(model.form.c0 @ x) + model.form.d0
+        return Outcome("optimal", x, None, value, extra_violation=threshold - plan.threshold, notes=notes)
+
+
+def _range(rows: PrivateRows) -> float:
+    return float(rows.per_record * (1 if rows.absent else 2))
+
+
+def _caveats(rows: PrivateRows, listed: bool) -> tuple[str, ...]:
+    out = []
+    if listed:
+        out.append("the statement is about given points: it is proved relative to the best of them")
+    if rows.relative:
+        out.append(
+            "the private rows have no declared magnitude: each is divided by its own width (the largest violation it "
+            "can have), and alpha is a share of that"
+        )
+    return tuple(out)
+
+
+def _plan(model: PrivateLP, request: Request) -> Ask:
+    vertices = None if request.vertices is None else request.vertices.tobytes()
+    key = ("cheapest point", request.epsilon, request.beta, request.slack_rows, request.violation, vertices)
+    return model.remember(key, lambda: _build(model, request))
+
+
+def _build(model: PrivateLP, request: Request) -> Ask:
+    rows, body, cost = private_rows(model), public_polyhedron(model), model.form.c0
+
+    def errors(count: int) -> tuple[float, int]:
+        """What may pass, and what the point that passes violates at most."""
+        q, reach = float(rows.per_record), _range(rows)
+        allowed = above_threshold_error(1, q, request.epsilon, request.beta, range_bound=reach)
+        beyond = above_threshold_error(count, q, request.epsilon, request.beta, range_bound=reach)
+        return allowed, math.floor(allowed + beyond)
+
+    if request.vertices is not None:
+        points = points_inside(body, request.vertices)
+        allowed, slack = errors(points.shape[0])
+        return Ask(points.shape[0], request.violation or 0.0, allowed, slack, 0.0, points=points)
+    net = net_for(model, body)
+    assert net is not None  # eligible() came first
+    slacks = np.array([errors(size)[1] for size, _ in net.levels])
+    drifts = np.array([drift for _, drift in net.levels])
+    width = rows.residual_range(body)[1]
+    level = int(np.argmin(drifts + width * slacks / rows.count))
+    if request.violation is not None:
+        fine = np.flatnonzero(drifts <= request.violation)
+        level = int(fine[0]) if fine.size else len(drifts) - 1
+    elif request.slack_rows is not None:
+        within = np.flatnonzero(slacks <= request.slack_rows)
+        level = int(within[np.argmin(drifts[within])]) if within.size else 0
+    count, drift = net.levels[level]
+    allowed, slack = errors(count)
+    norms = float(np.abs(cost).sum()), float(np.linalg.norm(cost))
+    loss = net.drift_for(level, RowBounds(np.minimum(cost, 0), np.maximum(cost, 0), *norms))
+    return Ask(count, max(request.violation or 0.0, drift), allowed, slack, loss, net=net, level=level)
+
+
+CHEAPEST_POINT = CheapestPoint()
+__all__ = ["CHEAPEST_POINT", "CheapestPoint"]

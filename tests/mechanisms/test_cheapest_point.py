@@ -1,0 +1,142 @@
+"""The cheapest point that passes: its exact law on neighbours, a broken twin, and what it promises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+from scipy.stats import binom, laplace
+
+import dpmodel as dpm
+from dpmodel.annotate import Private, Records
+from dpmodel.mechanisms.lp.cheapest_point import CHEAPEST_POINT as MECHANISM
+from dpmodel.mechanisms.lp.private_rows import private_rows
+from dpmodel.mechanisms.mechanism import Request
+from dpmodel.privacy import SeededSource
+
+FALSE_ALARM = 1e-7
+COST = np.array([1.0, 2.0, 3.0])
+
+
+def ballots(voters: int, neighbors: Any = "replace-one", **declared: Any) -> tuple[dpm.Problem, Private]:
+    how = declared or {"bounds": [0, 1]}
+    A = Private(shape=(voters, 3), name="A", unit="row", records=Records(neighbors=neighbors), **how)
+    x = cp.Variable(3, bounds=[0, 1])
+    return dpm.Problem(cp.Minimize(COST @ x), [A @ x >= 1, cp.sum(x) <= 2.5]), A
+
+
+def test_what_it_serves() -> None:
+    def verdict(problem: dpm.Problem, **asked: Any) -> str:
+        found = MECHANISM.eligible(problem._model(None), Request(1.0, 1e-6, **asked))
+        return "" if found.eligible else found.reason
+
+    problem, A = ballots(5)
+    x = cp.Variable(3, bounds=[0, 1])
+    assert verdict(problem) == ""
+    assert "no target" in verdict(problem, target=1.0)
+    assert "strict" in verdict(problem, feasibility="strict")
+    assert "no objective" in verdict(dpm.Problem(cp.Minimize(0), [A @ x >= 1]))
+    c = Private(shape=3, name="c", l1=1)
+    assert "public objectives" in verdict(dpm.Problem(cp.Minimize(c @ x), [A @ x >= 1]))
+    assert "private constraints" in verdict(dpm.Problem(cp.Minimize(c @ x), [x <= 1]))
+    wide, y = Private(shape=(5, 30), name="W", unit="row", bounds=[0, 1]), cp.Variable(30, bounds=[0, 1])
+    large = dpm.Problem(cp.Minimize(cp.sum(y)), [wide @ y >= 1, cp.sum(y) <= 9, y[0] + y[1] <= 1])
+    assert "vertices=" in verdict(large)
+    assert verdict(large, vertices=np.eye(30)) == ""
+
+
+class CapturingSource(SeededSource):
+    """Keeps what was asked of the noise."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.asked: list[tuple[np.ndarray, float]] = []
+
+    def laplace(self, values: object, scale: float) -> Any:
+        self.asked.append((np.array(values, dtype=float).ravel(), scale))
+        return super().laplace(values, scale)
+
+
+POINTS = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+ONE = np.array([[0, 1, 0], [0, 1, 0], [1, 0, 0], [0, 0, 1]], dtype=float)
+TWO = np.array([[1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 0, 1]], dtype=float)
+GONE = np.array([[0, 0, 0], [0, 1, 0], [1, 0, 0], [0, 0, 1]], dtype=float)
+
+
+def exact_law(queries: np.ndarray, threshold: float, scales: tuple[float, float]) -> np.ndarray:
+    """(k + 1,) probabilities of the first query to pass (the last entry: none), integrated over the threshold noise."""
+    r = np.linspace(-40, 40, 40_001)
+    weight = laplace.pdf(r) * (r[1] - r[0])
+    law, left = [], weight
+    for q in queries:
+        fails = laplace.cdf((threshold + scales[0] * r - q) / scales[1])
+        law.append(float((left * (1 - fails)).sum()))
+        left = left * fails
+    return np.array([*law, float(left.sum())])
+
+
+@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
+def test_the_exact_privacy_loss(neighbors: str, epsilon: float) -> None:
+    """Below epsilon on worst-case neighbours at every threshold; a twin with a third of the noise exceeds it."""
+    problem, A = ballots(4, neighbors)
+    request = Request(epsilon, 0.0, vertices=POINTS)
+    asked = []
+    for value in (ONE, GONE if neighbors == "add-remove" else TWO):
+        A.value = value
+        source = CapturingSource(1)
+        MECHANISM.run(problem._model(None), request, source)
+        asked.append(source.asked)
+    (threshold, r), (one, v) = asked[0]
+    two = asked[1][1][0]
+    assert asked[1][0] == asked[0][0] and asked[1][1][1] == v
+    honest, twin = 0.0, 0.0
+    for at in (float(threshold[0]), -3.0, -2.0, 0.0):
+        for factor in (1.0, 1 / 3):
+            laws = [exact_law(q, at, (r * factor, v * factor)) for q in (one, two)]
+            loss = float(np.abs(np.log(laws[0] / laws[1])).max())
+            honest, twin = (max(honest, loss), twin) if factor == 1 else (honest, max(twin, loss))
+    assert honest <= epsilon * (1 + 1e-6)
+    assert twin > epsilon * 1.02
+
+
+@pytest.mark.parametrize("case", ["net", "relative", "add-remove", "given points"])
+def test_the_promise_holds(case: str) -> None:
+    """Rows left out and objective, as often as promised (exact binomial tail); beta = 0.3 to make failures likely."""
+    rng = np.random.default_rng(3)
+    values = rng.permuted(np.tile([1.0, 0.6, 0.0], (400, 1)), axis=1)
+    values = values[values @ [1.0, 0.9, 0.2] >= 1]
+    how: dict[str, Any] = {"bounds": None} if case == "relative" else {"bounds": [0, 1]}
+    problem, A = ballots(len(values), "add-remove" if case == "add-remove" else "replace-one", **how)
+    A.value = values
+    vertices = rng.random((200, 3)) @ np.diag([1, 1, 0.5]) if case == "given points" else None
+    if vertices is not None:
+        vertices[0] = [1.0, 1.0, 0.4]
+    request = Request(2.0, 1e-6, beta=0.3, vertices=vertices, violation=0.15 if case != "relative" else 0.05)
+    model = problem._model(None)
+    forecast = MECHANISM.forecast(model, request)
+    assert forecast.proved == (vertices is None) and forecast.delta == 0 and not forecast.vacuous
+    G, h = private_rows(model).values(model.read_private())
+    best = linprog(COST, G.toarray(), h, bounds=[(0, 1)] * 3).fun
+    if vertices is not None:
+        best = min(COST @ p for p in vertices if (G @ p <= h + request.violation).all())
+    failures, cheap, runs = 0, 0, 80
+    for seed in range(runs):
+        outcome = MECHANISM.run(model, request, SeededSource(seed))
+        assert outcome.x is not None and outcome.x.sum() <= 2.5 + 1e-9 and outcome.value == COST @ outcome.x
+        out = int((G @ outcome.x - h > forecast.violation_alpha + 1e-9).sum())
+        failures += out > forecast.slack_rows or outcome.value > best + forecast.objective_alpha + 1e-9
+        cheap += outcome.value < best + forecast.objective_alpha / 2
+    assert binom.sf(failures - 1, runs, 0.3) > FALSE_ALARM
+    if vertices is None:
+        assert cheap > 0.3 * runs  # the order by cost matters
+
+
+def test_no_point_passes() -> None:
+    problem, A = ballots(4)
+    A.value = np.zeros((4, 3))
+    outcome = MECHANISM.run(problem._model(None), Request(1e3, 0.0, vertices=POINTS), SeededSource(1))
+    assert outcome.x is not None and outcome.x.tolist() == [0, 0, 1] and "no point passed" in outcome.notes[0]

@@ -1,0 +1,269 @@
+"""The query release model: counts by hand, sensitivity by brute force, bad input before any spend, answers after."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import dpmodel as dpm
+from dpmodel.compile.footprint import change_of
+from dpmodel.mechanisms.lp.measure_and_fit import MEASURE_AND_FIT
+from dpmodel.mechanisms.lp.measurement import measurements
+from dpmodel.mechanisms.mechanism import Request
+from dpmodel.privacy import SeededSource
+from dpmodel.queries import query_release
+from dpmodel.queries.domain import Domain
+from dpmodel.queries.query_release import MOST_CELLS
+from dpmodel.queries.workload import Tables, counts, sums
+
+DOMAIN = {"a": 2, "b": ["x", "y", "z"], "c": 4}
+TABLE = {
+    "a": [0, 0, 1, 1, 1, 0, 1],
+    "b": ["x", "y", "z", "z", "x", "x", "z"],
+    "c": [3, 0, 1, 1, 2, 3, 1],
+}
+CODES = np.array([[0, 0, 3], [0, 1, 0], [1, 2, 1], [1, 2, 1], [1, 0, 2], [0, 0, 3], [1, 2, 1]])
+BIG = {f"c{i}": 40 for i in range(5)}
+
+
+def by_hand(columns):
+    sizes = [dict(a=2, b=3, c=4)[c] for c in columns]
+    out = np.zeros(sizes)
+    for row in CODES:
+        out[tuple(row["abc".index(c)] for c in columns)] += 1
+    return out
+
+
+def solved(release, seed=0, epsilon=1e6, delta=1e-6):
+    """Solve by measure-and-fit with seeded noise (it need not be registered for this)."""
+    model = release.problem._model(None)
+    out = MEASURE_AND_FIT.run(model, Request(epsilon=epsilon, delta=delta), SeededSource(seed))
+    release.x.value = np.maximum(out.x, 0)
+    return out
+
+
+# ------------------------------------------------------------------ the model
+@pytest.mark.parametrize("over", ["domain", "marginals"])
+@pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
+def test_answers_are_the_counts_when_noise_is_small(over, neighbors):
+    release = query_release(TABLE, [("a", "b"), ("b", "c"), "c"], domain=DOMAIN, over=over, neighbors=neighbors)
+    solved(release)
+    for columns in (("a", "b"), ("b", "c"), ("c",), ("b",), ("a",)):
+        answer = release.answers(columns)
+        np.testing.assert_allclose(answer.values, by_hand(columns), atol=0.01)
+    assert release.answers(("b", "a")).columns == ("a", "b")
+    assert release.answers("b").categories == (("x", "y", "z"),)
+    assert release.answers(("a", "c")).categories == ((0, 1), (0, 1, 2, 3)) if over == "domain" else True
+    np.testing.assert_array_equal(np.asarray(release.answers("a")), release.answers("a").values)
+
+
+def test_array_and_frame_are_the_same_table():
+    one = query_release(CODES, [("a", "b")], domain=DOMAIN)
+    two = query_release(TABLE, [("a", "b")], domain=DOMAIN)
+    solved(one), solved(two)
+    np.testing.assert_allclose(one.answers(("a", "b")).values, two.answers(("a", "b")).values)
+
+
+def test_size_decides_over_what():
+    assert query_release(None, [("a", "b")], domain=DOMAIN).over == "domain"
+    wide = query_release(None, list(itertools.combinations(BIG, 2)), domain=BIG)
+    assert 40**5 > MOST_CELLS
+    assert wide.over == "marginals"
+    assert wide.x.size == 10 * 1600 + 5 * 40 + 1
+
+
+def test_tables_of_true_counts_agree():
+    domain = Domain.of(DOMAIN)
+    tables = Tables.local(domain, [("a", "b"), ("b", "c"), ("a", "c")])
+    x = np.concatenate([counts(domain, CODES, "abc", t) for t in tables.offset])
+    assert not (tables.consistency() @ x).any()
+    assert set(tables.offset) == {("a", "b"), ("b", "c"), ("a", "c"), ("a",), ("b",), ("c",), ()}
+
+
+@pytest.mark.parametrize("marginal", [(), ("a",), ("c",), ("a", "c"), ("b", "c"), ("a", "b", "c")])
+def test_sums_by_hand(marginal):
+    domain = Domain.of(DOMAIN)
+    cells = list(itertools.product(range(2), range(3), range(4)))
+    shape = domain.shape(marginal)
+    expected = [np.ravel_multi_index([cell["abc".index(c)] for c in marginal], shape) if shape else 0 for cell in cells]
+    np.testing.assert_array_equal(sums(domain, ("a", "b", "c"), marginal), expected)
+
+
+@pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("weights", ["auto", "equal"])
+def test_sensitivity_covers_every_neighbour_and_is_attained(neighbors, weights):
+    """All cells of the domain: what one record (or one exchange) does to the right-hand sides."""
+    release = query_release(TABLE, [("a", "b"), ("b", "c")], domain=DOMAIN, neighbors=neighbors, weights=weights)
+    domain = Domain.of(DOMAIN)
+    model = release.problem._model(None)
+    single = [
+        np.concatenate(
+            [
+                w * counts(domain, np.array([cell]), "abc", m)
+                for m, w in release.measured.items()
+            ]
+        )
+        for cell in itertools.product(range(2), range(3), range(4))
+    ]
+    moves = single if neighbors == "add-remove" else [u - v for u in single for v in single]
+    change = max(change_of(model.affine, model.form.scalar).values(), key=lambda c: c.l2)
+    assert change.l2 == pytest.approx(max(np.linalg.norm(v) for v in moves))
+    assert change.l1 == pytest.approx(max(np.abs(v).sum() for v in moves))
+    assert change.linf == pytest.approx(max(np.abs(v).max() for v in moves))
+
+
+@pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("signed", [False, True])
+def test_sensitivity_of_general_queries_covers_every_neighbour(neighbors, signed):
+    rng = np.random.default_rng(3)
+    queries = rng.uniform(-1 if signed else 0, 1, (5, 24))
+    release = query_release(TABLE, domain=DOMAIN, queries=queries, neighbors=neighbors, total=7)
+    change = release.problem.classify().cells[-1].change
+    moves = queries if neighbors == "add-remove" else (queries[:, :, None] - queries[:, None, :]).reshape(5, -1)
+    assert change["linf"] >= np.abs(moves).max() * (1 - 1e-12)
+    assert change["l2"] >= np.linalg.norm(moves, axis=0).max() * (1 - 1e-12)
+    assert change["l1"] >= np.abs(moves).sum(axis=0).max() * (1 - 1e-12)
+    if neighbors == "add-remove":
+        assert change["l2"] == pytest.approx(np.linalg.norm(moves, axis=0).max())
+
+
+def test_general_queries_are_answered():
+    queries = sp.csr_array(np.tril(np.ones((24, 24))))
+    release = query_release(TABLE, domain=DOMAIN, queries=queries)
+    solved(release)
+    np.testing.assert_allclose(release.query_answers(), queries @ by_hand("abc").ravel(), atol=0.01)
+
+
+def test_measurements_are_exact():
+    """Weights are powers of two, so the numbers that are noised are not rounded at all."""
+    release = query_release(TABLE, [("a", "b"), ("a", "b", "c")], domain=DOMAIN)
+    model = release.problem._model(None)
+    for m in measurements(model, "scalar"):
+        assert m.limit >= 2.0**38
+
+
+def test_it_is_a_scalar_private_program():
+    release = query_release(None, [("a", "b"), "c"], domain=DOMAIN)
+    classification = release.problem.classify()
+    assert classification.solvable
+    assert {(cell.part, cell.level) for cell in classification.cells} == {("scalar", "low")}
+    names = {c.mechanism for c in release.problem.plan(epsilon=1, delta=1e-6).candidates if c.eligible}
+    assert "gaussian-once" in names
+
+
+def test_solving_through_the_problem():
+    release = query_release(TABLE, [("a", "b"), "c"], domain=DOMAIN)
+    budget = dpm.Budget(2.0, 1e-5)
+    written = release.solve(1.0, 1e-6, rng=1, budget=budget)
+    assert written is release.problem.release
+    assert written.guarantee.epsilon == 1.0
+    assert budget.spent.epsilon == pytest.approx(1.0)
+    assert release.answers("c").values.min() >= -1e-6
+    assert "add" in written.guarantee.neighbors
+
+
+def test_consistency_over_marginals():
+    """Every released table sums to the same smaller ones."""
+    rng = np.random.default_rng(0)
+    data = rng.integers(0, 40, (500, 5))
+    release = query_release(data, list(itertools.combinations(BIG, 2)), domain=BIG)
+    solved(release, epsilon=1.0)
+    for a, b in itertools.combinations(BIG, 2):
+        table = release.answers((a, b)).values
+        np.testing.assert_allclose(table.sum(axis=1), release.answers(a).values, atol=0.05)
+        np.testing.assert_allclose(table.sum(axis=0), release.answers(b).values, atol=0.05)
+        assert table.min() >= 0
+
+
+# ------------------------------------------------------------------ bad input
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (dict(marginals=[("a", "salary")]), "not in the domain"),
+        (dict(marginals=[("a", "a")]), "repeats"),
+        (dict(marginals=[("a", "b"), ("b", "a")]), "twice"),
+        (dict(marginals=[()]), "empty"),
+        (dict(marginals=[]), "empty workload"),
+        (dict(marginals="a"), "not a list"),
+        (dict(marginals=[3]), "int"),
+        (dict(domain=None), "no domain"),
+        (dict(domain={}), "domain"),
+        (dict(domain={"a": 0, "b": 3, "c": 4}), "domain['a']=0"),
+        (dict(domain={"a": ["u", "u"], "b": 3, "c": 4}), "repeated"),
+        (dict(domain={"a": "uv", "b": 3, "c": 4}), "str"),
+        (dict(neighbors="swap"), "neighbors"),
+        (dict(over="cells"), "over"),
+        (dict(total=-1), "total"),
+        (dict(total=True), "total"),
+        (dict(weights={("a", "q"): 1.0}), "not in the domain"),
+        (dict(weights={("a",): 0.0}), "weights"),
+        (dict(weights="best"), "weights"),
+        (dict(queries=np.ones((3, 7))), "shape (3, 7)"),
+        (dict(queries=[["u"]]), "matrix of numbers"),
+        (dict(queries=np.full((1, 24), np.inf)), "infinite"),
+        (dict(queries=np.zeros((1, 24))), "no record can change"),
+        (dict(queries=np.ones((1, 24)), over="marginals"), "one table"),
+        (dict(table={"a": [0], "b": ["x"]}, marginals=[("a", "c")]), "no column 'c'"),
+        (dict(table=np.zeros((3, 2), dtype=int)), "shape (3, 2)"),
+        (dict(table={**TABLE, "a": ["s"] * 7}), "not numeric"),
+        (dict(neighbors="replace-one", total=8), "total="),
+        (dict(neighbors="replace-one", outside="drop"), "outside='drop'"),
+        (dict(table=None, neighbors="replace-one"), "needs total"),
+    ],
+    ids=lambda value: None if isinstance(value, dict) else value.replace(" ", "-")[:30],
+)
+def test_bad_input_is_refused(change, words):
+    given = {"table": TABLE, "marginals": [("a", "b"), "c"], "domain": DOMAIN, **change}
+    with pytest.raises(dpm.SpecificationError) as error:
+        query_release(given.pop("table"), **given)
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize("wrong", [7, -1, 1.5, np.nan])
+def test_a_value_outside_the_domain_is_refused_without_showing_it(wrong):
+    table = {**TABLE, "c": [*TABLE["c"][:-1], wrong]}
+    with pytest.raises(dpm.SpecificationError, match="column 'c' has a value outside") as error:
+        query_release(table, ["c"], domain=DOMAIN)
+    assert str(wrong) not in str(error.value)
+    release = query_release(table, ["c"], domain=DOMAIN, outside="drop")
+    solved(release)
+    expected = by_hand("c")
+    expected[1] -= 1
+    np.testing.assert_allclose(release.answers("c").values, expected, atol=0.01)
+
+
+def test_a_category_outside_the_domain_is_refused_without_showing_it():
+    table = {**TABLE, "b": ["x", "y", "z", "z", "secret", "x", "z"]}
+    with pytest.raises(dpm.SpecificationError, match="column 'b' has a value outside") as error:
+        query_release(table, ["b"], domain=DOMAIN)
+    assert "secret" not in str(error.value)
+
+
+def test_domain_too_large_for_one_table():
+    with pytest.raises(dpm.SpecificationError, match="102400000 cells"):
+        query_release(None, [("c0", "c1")], domain=BIG, over="domain")
+
+
+def test_answers_that_were_not_released():
+    release = query_release(TABLE, [("a", "b"), ("b", "c")], domain=DOMAIN, over="marginals")
+    with pytest.raises(dpm.SpecificationError, match="nothing was released"):
+        release.answers("a")
+    solved(release)
+    with pytest.raises(dpm.SpecificationError, match="no released table"):
+        release.answers(("a", "c"))
+    with pytest.raises(dpm.SpecificationError, match="not in the domain"):
+        release.answers("d")
+    with pytest.raises(dpm.SpecificationError, match="no general queries"):
+        release.query_answers()
+
+
+def test_nothing_private_on_the_public_object():
+    """Attributes, reprs and classification of a model with data are those of one without."""
+    full, empty = (query_release(t, [("a", "b")], domain=DOMAIN) for t in (TABLE, None))
+    assert full.measured == empty.measured
+    assert str(full.problem.classify()) == str(empty.problem.classify())
+    assert all(p.value is None for p in full.problem.parameters())
+    assert "3.0" not in repr(full.problem.parameters())
