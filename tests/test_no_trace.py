@@ -130,15 +130,31 @@ def shares(values):
     return dpm.Problem(cp.Minimize(cp.sum(x[:2])), [(A @ x <= b).set_label("cap"), (cp.sum(x) == 5e3).set_label("sum")])
 
 
+def many_caps(values):
+    """Aggregated right-hand sides of which few bind."""
+    b = dpm.Private(np.resize(values, 2000) + np.arange(2000), name="b", linf=1, bounds=[0, 1e5])
+    x = cp.Variable(4, bounds=[0, 1e6], name="x")
+    A = np.sin(np.arange(8000.0)).reshape(2000, 4) ** 2
+    return dpm.Problem(cp.Maximize(cp.sum(x)), [(cp.Constant(A, name="A") @ x <= b).set_label("cap")])
+
+
+def people_for_least(values):
+    """One record owns a constraint, beside a public objective in few dimensions."""
+    A = dpm.Private(np.reshape(values[:6], (3, 2)), name="A", unit="row", bounds=[0, 1e4])
+    x = cp.Variable(2, bounds=[0, 2], name="x")
+    return dpm.Problem(cp.Minimize(cp.sum(x)), [(A @ x >= 5e3).set_label("need")])
+
+
 CASES = [
     *[(people, name, {}) for name in ("noisy-hinge-descent", "dense-multiplicative-weights", "point-exponential")],
     *[(people, name, {}) for name in ("noisy-multiplicative-weights", "algorithm-2", "algorithm-5", "algorithm-6")],
     (people_with_costs, "noisy-hinge-descent", {"goal": "search"}),
     (people_with_costs, "dense-multiplicative-weights", {"goal": "penalty"}),
-    (people_with_costs, "noisy-hinge-descent", {"target": 2e4}),
+    (people_with_costs, "noisy-hinge-descent", {"goal": "penalty"}),
     (shares, "multiplicative-weights", {"goal": "penalty"}),
     (shares, "algorithm-4", {"target": 3e3}),
-    (shares, "private-cutting-planes", {}),
+    (many_caps, "private-cutting-planes", {}),
+    (people_for_least, "cheapest-point", {}),
     (scalar, "laplace-once", {}),
     (scalar, "gaussian-once", {}),
     (bounded_scalar, "laplace-once", {}),
@@ -161,7 +177,7 @@ CASES = [
 ]
 # They choose among few points, or take so few steps at this budget that both twins end in the same one.
 MAY_AGREE = {"vertex-exponential", "dense-multiplicative-weights", "point-exponential", "noisy-multiplicative-weights"}
-MAY_AGREE |= {"algorithm-2", "algorithm-5", "algorithm-6"}
+MAY_AGREE |= {"cheapest-point", "algorithm-2", "algorithm-5", "algorithm-6"}
 SECRETS = np.array([7321.4375, 5128.8125, 6457.28125, 3983.71875, 4819.59375, 2793.34375])
 OTHERS = np.array([2741.15625, 6919.46875, 3407.65625, 5236.90625, 7143.03125, 4480.21875])
 DIGITS = re.compile("|".join(re.escape(str(v)[:7]) for v in SECRETS))  # the integer part may be hit by a release

@@ -48,6 +48,26 @@ def equality_cell() -> dpm.Problem:
     return dpm.Problem(cp.Minimize(0), [cp.sum(x) == 1, TABLE @ x == b])
 
 
+def scalar_with_cost() -> dpm.Problem:
+    b = dpm.Private(shape=4, name="b", unit="entry", linf=1, bounds=[0, 9])
+    x = cp.Variable(3, bounds=[0, 1])
+    return dpm.Problem(cp.Minimize(cp.sum(x)), [TABLE @ x >= b])
+
+
+def few_binding_cell() -> dpm.Problem:
+    """One record moves every right-hand side, and few of many bind."""
+    b = dpm.Private(shape=2000, name="b", linf=1, bounds=[500, 1000])
+    x = cp.Variable(4, bounds=[0, 1e4])
+    A = cp.Constant(np.sin(np.arange(8000.0)).reshape(2000, 4) ** 2, name="A")
+    return dpm.Problem(cp.Maximize(cp.sum(x)), [A @ x <= b])
+
+
+def least_rows_cell(**bounds: Any) -> dpm.Problem:
+    A = dpm.Private(shape=(4, 2), name="A", unit="row", **bounds)
+    x = cp.Variable(2, bounds=[0, 1])
+    return dpm.Problem(cp.Minimize(cp.sum(x)), [A @ x >= 1])
+
+
 def row_cell(**bounds: Any) -> dpm.Problem:
     A = dpm.Private(shape=(4, 3), name="A", unit="row", **bounds)
     x = cp.Variable(3, nonneg=True)
@@ -63,9 +83,9 @@ def column_cell() -> dpm.Problem:
 TABLE = np.arange(12.0).reshape(4, 3) / 12
 CELLS: dict[tuple[str, str], list[dpm.Problem]] = {
     ("objective", "low"): [objective_cell()],
-    ("scalar", "low"): [scalar_cell(linf=1, bounds=[40, 90]), equality_cell()],
-    ("row", "low"): [row_cell(linf=0.1, bounds=[0, 1])],
-    ("row", "high"): [row_cell()],
+    ("scalar", "low"): [scalar_cell(linf=1, bounds=[40, 90]), equality_cell(), few_binding_cell(), scalar_with_cost()],
+    ("row", "low"): [row_cell(linf=0.1, bounds=[0, 1]), least_rows_cell(linf=0.1, bounds=[0, 1])],
+    ("row", "high"): [row_cell(), least_rows_cell()],
     ("column", "low"): [column_cell()],
 }
 

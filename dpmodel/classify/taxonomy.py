@@ -21,7 +21,13 @@ LEVELS: tuple[Level, ...] = ("low", "high")
 
 _ONCE = ("laplace-once", "gaussian-once")
 # Mechanisms that leave a few rows out.
-_MOST_ROWS = ("noisy-hinge-descent", "dense-multiplicative-weights", "point-exponential", "algorithm-2")
+_MOST_ROWS = (
+    "noisy-hinge-descent",
+    "dense-multiplicative-weights",
+    "point-exponential",
+    "cheapest-point",
+    "algorithm-2",
+)
 _NOISY_ROWS = ("noisy-multiplicative-weights", "algorithm-5", "algorithm-6")
 _LABEL = {
     "objective": "objective c",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dpmodel.errors import SpecificationError
+from dpmodel.mechanisms.lp.cheapest_point import CHEAPEST_POINT
 from dpmodel.mechanisms.lp.dense_multiplicative_weights import ALGORITHM_2, DENSE_MULTIPLICATIVE_WEIGHTS
 from dpmodel.mechanisms.lp.goal import EngineMechanism
 from dpmodel.mechanisms.lp.matrix_multiplicative_weights import ALGORITHM_5, ALGORITHM_6, NOISY_MULTIPLICATIVE_WEIGHTS
@@ -24,6 +25,7 @@ PORTFOLIO: tuple[Mechanism, ...] = (
     EngineMechanism(NOISY_HINGE_DESCENT),
     EngineMechanism(DENSE_MULTIPLICATIVE_WEIGHTS),
     EngineMechanism(POINT_EXPONENTIAL),
+    CHEAPEST_POINT,
     EngineMechanism(MULTIPLICATIVE_WEIGHTS),
     PRIVATE_CUTTING_PLANES,
     EngineMechanism(NOISY_MULTIPLICATIVE_WEIGHTS),

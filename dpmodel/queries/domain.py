@@ -49,7 +49,9 @@ class Domain:
         sizes, categories = [], []
         for column, values in given.items():
             if not isinstance(column, str):
-                raise SpecificationError(f"domain: a column called by a {type(column).__name__}", remedy="names as text")
+                raise SpecificationError(
+                    f"domain: a column called by a {type(column).__name__}", remedy="names as text"
+                )
             size, listed = _values(column, values)
             sizes.append(size)
             categories.append(listed)

@@ -24,6 +24,8 @@ Over = Literal["auto", "domain", "marginals"]
 
 # Up to this many cells x is one table over the whole domain.
 MOST_CELLS = 1_000_000
+# CVXPY numbers the coefficients of a model (rows x columns x parameters) in 64 bits.
+_MOST_COEFFICIENTS = 2**63
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,7 @@ def query_release(
     measured = _measured(public, workload, weights)
     wide = _over(over, public, matrix)
     tables = Tables.whole(public) if wide == "domain" else Tables.local(public, measured)
+    _refuse_too_many(tables, measured, matrix)
     needed = public.columns if matrix is not None else public.ordered({c for m in measured for c in m})
     codes = None if table is None else public.encode(table, needed, outside)
     if neighbors == "replace-one" and total is None and codes is not None:
@@ -177,9 +180,7 @@ def query_release(
         constraints.append((rows @ x == weight * answers).set_label(label))
     if matrix is not None:
         constraints.append(_general(matrix, codes, public, people, x))
-    return QueryRelease(
-        Problem(cp.Minimize(0), constraints), x, wide, public, workload, dict(measured), matrix, tables
-    )
+    return QueryRelease(Problem(cp.Minimize(0), constraints), x, wide, public, workload, dict(measured), matrix, tables)
 
 
 def automatic_weights(domain: Domain, workload: Iterable[Marginal]) -> dict[Marginal, float]:
@@ -243,6 +244,17 @@ def _over(over: Over, domain: Domain, matrix: Any) -> str:
             remedy="over='marginals' (tables that agree pairwise), or fewer or coarser columns",
         )
     return over if over != "auto" else ("domain" if small else "marginals")
+
+
+def _refuse_too_many(tables: Tables, measured: Mapping[Marginal, float], matrix: Any) -> None:
+    private = sum(tables.domain.size(m) for m in measured) + 1 + (0 if matrix is None else int(matrix.shape[0]))
+    shared = tables.consistency_rows()
+    if (private + shared + tables.size + 1) * (tables.size + 1) * (private + 1) >= _MOST_COEFFICIENTS:
+        raise SpecificationError(
+            f"a workload of {private} cells over tables of {tables.size}",
+            why="CVXPY cannot number the coefficients of a model of that size",
+            remedy="fewer or smaller marginals (about a million cells in all), or coarser columns",
+        )
 
 
 def _public_rows(tables: Tables, over: str, x: cp.Variable, total: float | None) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,9 @@ def checked_marginals(domain: Domain, given: Any) -> tuple[Marginal, ...]:
     for number, each in enumerate(given):
         names = (each,) if isinstance(each, str) else each
         if not isinstance(names, Iterable):
-            raise SpecificationError(f"marginals[{number}] is a {type(each).__name__}", remedy="a tuple of column names")
+            raise SpecificationError(
+                f"marginals[{number}] is a {type(each).__name__}", remedy="a tuple of column names"
+            )
         names = tuple(names)
         outside = [name for name in names if name not in domain.columns]
         if outside:
@@ -104,7 +106,7 @@ class Tables:
         """The marginals, what any two maximal ones share, and the total ``()``."""
         wanted = {frozenset(m) for m in marginals}
         maximal = [s for s in wanted if not any(s < other for other in wanted)]
-        shared = {a & b for a, b in itertools.combinations(maximal, 2)} | {frozenset()}
+        shared: set[frozenset[str]] = {a & b for a, b in itertools.combinations(maximal, 2)} | {frozenset()}
         named = {domain.ordered(s) for s in wanted | shared}
         return Tables.of(domain, sorted(named, key=lambda t: (-len(t), [domain.columns.index(c) for c in t])))
 
@@ -126,18 +128,25 @@ class Tables:
         shape = (self.domain.size(marginal), self.size)
         return sp.csr_array((np.ones(cell.size), (cell, column)), shape=shape)
 
+    def _steps_down(self) -> Iterator[tuple[Marginal, Marginal]]:
+        """Every table with each largest smaller one among its columns."""
+        for table in self.offset:
+            smaller = [s for s in self.offset if set(s) < set(table)]
+            yield from ((table, s) for s in smaller if not any(set(s) < set(other) for other in smaller))
+
+    def consistency_rows(self) -> int:
+        return sum(self.domain.size(inner) for _, inner in self._steps_down())
+
     def consistency(self) -> sp.csr_array:
         """(rows, size) matrix C: C x = 0 says that every table sums to the next smaller ones among its columns."""
         blocks = []
-        for table in self.offset:
-            smaller = [s for s in self.offset if set(s) < set(table)]
-            for inner in (s for s in smaller if not any(set(s) < set(other) for other in smaller)):
-                cell = sums(self.domain, table, inner)
-                k = self.domain.size(inner)
-                row = np.r_[cell, np.arange(k)]
-                column = np.r_[self.offset[table] + np.arange(cell.size), self.offset[inner] + np.arange(k)]
-                value = np.r_[np.ones(cell.size), -np.ones(k)]
-                blocks.append(sp.csr_array((value, (row, column)), shape=(k, self.size)))
+        for table, inner in self._steps_down():
+            cell = sums(self.domain, table, inner)
+            k = self.domain.size(inner)
+            row = np.r_[cell, np.arange(k)]
+            column = np.r_[self.offset[table] + np.arange(cell.size), self.offset[inner] + np.arange(k)]
+            value = np.r_[np.ones(cell.size), -np.ones(k)]
+            blocks.append(sp.csr_array((value, (row, column)), shape=(k, self.size)))
         return sp.csr_array(sp.vstack(blocks, format="csr")) if blocks else sp.csr_array((0, self.size))
 
     def table(self, x: Floats, marginal: Marginal) -> Floats:

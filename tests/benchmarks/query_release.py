@@ -65,9 +65,7 @@ class Data:
         out = {}
         for order in (2, 3):
             gaps = [
-                np.abs(a - t)
-                for a, t, m in zip(answers, self.truth, self.marginals, strict=True)
-                if len(m) == order
+                np.abs(a - t) for a, t, m in zip(answers, self.truth, self.marginals, strict=True) if len(m) == order
             ]
             if gaps:
                 every = np.concatenate(gaps) / self.n
@@ -124,7 +122,8 @@ def mwem(data: Data, epsilon: float, seed: int, rounds: int) -> list[np.ndarray]
     for _ in range(rounds):
         # One record moves a marginal's 1-norm gap by one; large marginals are handicapped by their expected noise.
         gaps = [np.abs(np.bincount(c, x, t.size) - t).sum() for c, t in zip(cells, data.truth, strict=True)]
-        scores = np.array([g - deviation * math.sqrt(2 / math.pi) * t.size for g, t in zip(gaps, data.truth)])
+        handicap = deviation * math.sqrt(2 / math.pi) * np.array([t.size for t in data.truth])
+        scores = np.array(gaps) - handicap
         chosen = int(np.argmax(pick * scores / 2 + rng.gumbel(size=scores.size)))
         seen.append((chosen, data.truth[chosen] + deviation * rng.normal(size=data.truth[chosen].size)))
         for _ in range(20):
@@ -178,7 +177,9 @@ def main() -> int:
     for name in given.tables:
         data = load(given.folder / f"{name}.npz", given.three, given.most_cells, given.columns)
         cells = sum(t.size for t in data.truth)
-        print(f"\n{name}: {data.n} records, {data.domain.cells:.3g} cells, {len(data.marginals)} marginals of {cells} cells")
+        print(
+            f"\n{name}: {data.n} records, {data.domain.cells:.3g} cells; {len(data.marginals)} marginals, {cells} cells"
+        )
         table = Table(
             ("epsilon", 7), ("method", 8), ("2-way max", 22), ("mean", 28), ("3-way max", 22), ("mean", 28), ("s", 6)
         )
@@ -187,7 +188,9 @@ def main() -> int:
             for column in best["ours"]:
                 rivals = {m: v[column] for m, v in best.items() if m not in ("ours", "equal")}
                 rival = min(rivals, key=lambda m: rivals[m])
-                what = f"{name}, epsilon {epsilon:g}, {column[0]}-way {column[1]}: {short(best['ours'][column])} against"
+                what = (
+                    f"{name}, epsilon {epsilon:g}, {column[0]}-way {column[1]}: {short(best['ours'][column])} against"
+                )
                 met = best["ours"][column] <= rivals[rival]
                 expected.expect(met, f"{what} {short(rivals[rival])} ({rival})")
     return expected.close()

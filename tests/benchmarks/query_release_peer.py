@@ -19,7 +19,7 @@ from opendp.extras.mbi import _mst
 
 warnings.filterwarnings("ignore")
 dp.enable_features("contrib")
-# Its split of a budget takes one last digit off, which is too little for sums of several shares ("insufficient budget").
+# Its split of a budget takes one last digit off, too little for sums of several shares ("insufficient budget").
 _mst.prior = lambda share: share * (1 - 1e-9)
 
 

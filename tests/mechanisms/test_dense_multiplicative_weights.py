@@ -428,11 +428,13 @@ def test_nobody_left_out() -> None:
     task = cover.task(slack_rows=0)
     promise = ENGINE.promise(task)
     assert promise.plan.density == 1 and promise.slack_rows == 0
-    assert ENGINE.excess_change(task) == promise.width
+    assert ENGINE.excess_change(task) == 1
     theta = cover.model.read_private()
     x = ENGINE.point(task, promise, theta, SeededSource(0), no_progress).x
-    assert ENGINE.excess(task, promise, x, theta) == pytest.approx(max(0.0, worst_mean(cover, theta, x, 1)[1].max()))
-    assert ENGINE.excess_limit(promise) == promise.alpha
+    worst = worst_mean(cover, theta, x, 1)[1].max()
+    assert ENGINE.excess(task, replace(promise, error=worst / promise.gain - 1e-9), x, theta) >= 1
+    assert ENGINE.excess(task, replace(promise, error=worst / promise.gain + 1e-9), x, theta) == 0
+    assert ENGINE.excess_limit(promise) == 0
 
 
 def test_excess_counts_rows() -> None:

@@ -30,6 +30,7 @@ class Recorder:
     takes_tilt: bool = True
     search_steps: int = 6
     gaussian_only: bool = False
+    counts_rows: bool = False
     error: float = 0.01
     slack: int = 0
     tasks: list[Task] = field(default_factory=list)
@@ -198,6 +199,16 @@ def test_audit_of_the_tests_of_a_search(law: str, honest: bool) -> None:
 
     found = epsilon_lower_bound(score(one), score(two), delta=delta, confidence=1 - 1e-7)
     assert (found <= 1.0) == honest, found
+
+
+def test_a_search_leaves_room_for_its_tests_in_the_rows_asked_for() -> None:
+    engine = Recorder(counts_rows=True, slack=1)
+    model, mechanism = cover()._model(None), EngineMechanism(engine)
+    ample = Request(1e6, 0.0, goal="search", slack_rows=2)
+    assert mechanism.eligible(model, ample).eligible
+    assert mechanism.forecast(model, ample).slack_rows <= 2
+    # Tests at this budget err by more than two rows: there is no room.
+    assert not mechanism.eligible(model, Request(1.0, 0.0, goal="search", slack_rows=2)).eligible
 
 
 def test_a_private_objective_is_measured_once_with_its_own_half() -> None:

@@ -1,4 +1,4 @@
-"""measure-and-fit: its sensitivity by brute force, its privacy from outside, its statement, and its fit by another solver."""
+"""measure-and-fit: sensitivity by brute force, its privacy from outside, its statement; its fit by another solver."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_sensitivity_is_that_of_the_worst_neighbour(neighbors):
     """Every pair of records: the calibrated 2-norm and 1-norm are the largest of all, up to the rounding allowance."""
     m = opened(HISTOGRAM, neighbors=neighbors).model
     own = in_row_units(m, best_measurement(m, "scalar", 2))
-    changes = [e for e in np.eye(CELLS)]
+    changes = list(np.eye(CELLS))
     if neighbors == "replace-one":
         changes = [a - b for a in np.eye(CELLS) for b in np.eye(CELLS)]
     moved = [np.concatenate([w * (W @ d) for W, w in zip(MARGINS, WEIGHTS, strict=True)]) for d in changes]
@@ -223,5 +223,7 @@ def test_diagonal_program_against_a_conic_solver(seed, strict):
 
 
 def test_infeasible_program_does_not_converge():
-    program = DiagonalQP(sp.csr_array([[1.0, 1.0]]), np.array([-1.0]), np.ones(2), np.ones(2), np.zeros(2), np.full(2, 9.0))
+    program = DiagonalQP(
+        sp.csr_array([[1.0, 1.0]]), np.array([-1.0]), np.ones(2), np.ones(2), np.zeros(2), np.full(2, 9.0)
+    )
     assert not solve_diagonal_qp(program, start=np.zeros(2), tolerance=1e-6).converged

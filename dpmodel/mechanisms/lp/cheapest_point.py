@@ -12,7 +12,7 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats
 from dpmodel.mechanisms.lp.nets import Net, RowBounds
 from dpmodel.mechanisms.lp.point_selection import PointExponential, net_for, points_inside, violated
-from dpmodel.mechanisms.lp.private_rows import PrivateRows, private_rows, public_polyhedron
+from dpmodel.mechanisms.lp.private_rows import PrivateRows, most_rows_stay, private_rows, public_polyhedron
 from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
 from dpmodel.privacy import AboveThreshold, NoiseSource, above_threshold_error
 
@@ -88,7 +88,7 @@ class CheapestPoint:
         if public_polyhedron(model).empty:
             return Verdict(False, "the public constraints have no common point")
         served = PointExponential().eligible(model, request)
-        return served if not served.eligible else YES
+        return served if not served.eligible else most_rows_stay(model) or YES
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast:
         rows, plan = private_rows(model), _plan(model, request)

@@ -52,7 +52,7 @@ class Cuts:
 class Rounds:
     """The public plan.
 
-    ``count`` : rounds, each with a selection of ``selection_epsilon``; 0: every number is measured at once. ``law`` :
+    ``count`` : rounds, each with a selection of ``selection_epsilon``; 0: measuring all once is better. ``law`` :
     noise of a number. ``quantile`` : what no noise of the run exceeds, and ``miss`` : by how much no selection misses
     the most violated row, with probability 1 - beta together. ``left`` : violation left by as many exact rounds on
     made-up right-hand sides. ``pure`` : epsilon counts, not rho. ``once`` : alpha of measuring everything.

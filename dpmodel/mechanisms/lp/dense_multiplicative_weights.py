@@ -78,22 +78,17 @@ def descend(
 
 
 class _Shared:
-    """What both variants have in common: the violation that searches test."""
+    """What both variants have in common: searches test how many rows are violated by more than alpha."""
 
     def excess(self, task: Task, promise: Promise, x: Floats, theta: Floats) -> float:
         G, h = private_rows(task.model).values(theta)
-        residual = G @ x - h
-        if _counts_rows(task):
-            return float(np.count_nonzero(residual > promise.alpha))
-        return max(0.0, float(residual.max(initial=0.0)))
+        return float(np.count_nonzero(G @ x - h > promise.alpha))
 
     def excess_change(self, task: Task) -> float:
-        """A count of rows moves by the rows of one record; the largest violation by the width at most."""
-        rows = private_rows(task.model)
-        return float(rows.per_record) if _counts_rows(task) else rows.residual_range(task.body)[1]
+        return float(private_rows(task.model).per_record)
 
     def excess_limit(self, promise: Promise) -> float:
-        return float(promise.slack_rows) if promise.slack_rows else promise.alpha
+        return float(promise.slack_rows)
 
 
 @dataclass(frozen=True)
@@ -145,6 +140,7 @@ class DenseMultiplicativeWeights(_Shared):
     gaussian_only: bool = False
     takes_tilt: bool = True
     search_steps: int = 8
+    counts_rows: bool = True
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         return _size(model)
@@ -234,6 +230,7 @@ class PublishedAlgorithm2(_Shared):
     gaussian_only: bool = False
     takes_tilt: bool = False
     search_steps: int = 0
+    counts_rows: bool = True
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         verdict = _size(model)
@@ -336,11 +333,6 @@ def _most_density(rows: PrivateRows, task: Task) -> int:
 def _fewest(rows: PrivateRows) -> int:
     """Least s that is planned when no number of rows was asked for: with one row left out, searches can count rows."""
     return min(2, rows.count)
-
-
-def _counts_rows(task: Task) -> bool:
-    """Whether a promise leaves rows out (else it is about the largest violation)."""
-    return task.slack_rows != 0 and private_rows(task.model).count > 1
 
 
 def _grid(most: int) -> Floats:

@@ -6,12 +6,12 @@ Everything here is released or public. A proximal term (z - z_k)^2 / (2 tau) mak
 that the dual of one step has the maximiser in closed form, ``z(l) = clip((weight target + z_k / tau + A'l) / (weight +
 1 / tau))``, and is smooth and concave in l. Its generalised Hessian is ``A D A'`` with D positive on the coordinates
 that are strictly inside their bounds only, so few of many take part; Newton's equation is solved by conjugate
-gradients with a diagonal preconditioner. The outer loop is the proximal point method (Rockafellar 1976), the
-combination is that of Li, Sun and Toh, "On efficiently solving the subproblems of a level-set method for fused
-lasso problems" and its relatives (SIAM J. Optim. 2018): both loops stop on residuals of the optimality conditions.
+gradients with a diagonal preconditioner and a Levenberg-Marquardt ridge that goes to zero with the residual. The outer
+loop is the proximal point method (Rockafellar 1976); the combination is that of Li, Sun and Toh, "A highly efficient
+semismooth Newton augmented Lagrangian method for solving Lasso problems" (SIAM J. Optim. 28, 2018). Both loops stop on
+residuals of the optimality conditions.
 
-Why not a solver through CVXPY: interior-point methods factorise, which at 1e6 cells of a table does not fit; first-order
-ones (OSQP) took 10 to 100 times as long on tables of 1.6e4 cells and more.
+Why not a solver through CVXPY: interior-point methods and OSQP factorise, which a table of 1e6 cells does not allow.
 """
 
 from __future__ import annotations

@@ -111,6 +111,11 @@ class Engine(Protocol):
         """Most steps worth planning in a paid search for the objective's value; 0 when a search makes no sense."""
         ...
 
+    @property
+    def counts_rows(self) -> bool:
+        """Whether ``excess`` counts rows (else it is the largest violation)."""
+        ...
+
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         """Yes, or why not; public facts only. The objective (private or not) is not its business."""
         ...

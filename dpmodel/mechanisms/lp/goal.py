@@ -24,7 +24,7 @@ from dpmodel.compile.standard_form import value_range
 from dpmodel.mechanisms.lp.feasibility import Engine, Point, Promise, Task
 from dpmodel.mechanisms.lp.noise_design import NoiseDesign, design
 from dpmodel.mechanisms.lp.noise_once import objective_loss
-from dpmodel.mechanisms.lp.private_rows import plain_linear, private_rows, public_polyhedron
+from dpmodel.mechanisms.lp.private_rows import most_rows_stay, plain_linear, private_rows, public_polyhedron
 from dpmodel.mechanisms.lp.spend import Spend
 from dpmodel.mechanisms.mechanism import (
     YES,
@@ -113,6 +113,8 @@ class EngineMechanism:
         verdict = plain_linear(model)
         if verdict is None and public_polyhedron(model).empty:
             verdict = Verdict(False, "the public constraints have no common point")
+        if verdict is None and self.engine.counts_rows:
+            verdict = most_rows_stay(model)
         verdict = verdict or self.engine.eligible(model, request)
         if not verdict.eligible:
             return verdict
@@ -179,7 +181,7 @@ class EngineMechanism:
         """Bisection on the objective's value; see the class."""
         whole, engine = route.task, self.engine
         low, high = -whole.body.support(-cost), whole.body.support(cost)
-        if route.promise.slack_rows:
+        if engine.counts_rows:  # the runs keep to the rows and the violation that were planned
             whole = replace(whole, slack_rows=route.promise.slack_rows)
         best, accepted = self._reach(whole, cost, high, theta, source), 0
         test = _whole(whole, route.steps).part(_TEST_SHARE / max(route.steps - 1, 1))
@@ -233,7 +235,7 @@ class EngineMechanism:
             yield self._penalty(task, span, request.penalty)
         if not goals or "search" in goals:
             for steps in range(2, self.engine.search_steps + 1):
-                yield self._searching(task, span, steps)
+                yield from self._searching(task, span, steps)
 
     def _task(self, model: PrivateLP, request: Request) -> Task:
         epsilon, delta = request.epsilon, request.delta
@@ -261,20 +263,23 @@ class EngineMechanism:
         violation = promise.gain * (promise.error + span / weight)
         return Route("penalty", task, promise, weight * promise.error, violation, promise.slack_rows, weight)
 
-    def _searching(self, task: Task, span: float, steps: int) -> Route:
+    def _searching(self, task: Task, span: float, steps: int) -> Iterator[Route]:
+        """``steps`` runs; nothing when what was asked for leaves no room for the margin of the tests."""
+        law = _test_noise(task.spend.part(_TEST_SHARE / (steps - 1)), self.engine.excess_change(task))
+        margin = law.max_abs_quantile(steps - 1, task.beta / 2)
+        room = math.ceil(2 * margin) if self.engine.counts_rows else 0
         each = _each(task, steps)
+        if task.slack_rows is not None and room:
+            if task.slack_rows <= room:
+                return
+            each = replace(each, slack_rows=task.slack_rows - room)
         high = _cost_range(task.model)[1]
         # The body that every run has: the public set and one more row.
         promise = self.engine.promise(replace(each, body=task.body.with_row(high, task.body.support(high))))
-        law = _test_noise(task.spend.part(_TEST_SHARE / (steps - 1)), self.engine.excess_change(task))
-        margin = law.max_abs_quantile(steps - 1, task.beta / 2)
-        rows, violation = promise.slack_rows, promise.alpha
-        if promise.slack_rows:
-            rows += math.ceil(2 * margin)
-        else:
-            violation += 2 * margin
+        violation = promise.alpha if self.engine.counts_rows else promise.alpha + 2 * margin
         loss = span * 2.0 ** (1 - steps)
-        return Route("search", each, promise, loss, violation, rows, steps=steps, margin=margin)
+        rows = promise.slack_rows + room
+        yield Route("search", each, promise, loss, violation, rows, steps=steps, margin=margin)
 
     def _no_route(self, model: PrivateLP, request: Request) -> str:
         if request.goal == "target":

@@ -79,6 +79,7 @@ class NoisyMultiplicativeWeights:
     gaussian_only: bool = False
     takes_tilt: bool = True
     search_steps: int = 5
+    counts_rows: bool = False
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         if not model.form.matrix.nnz:

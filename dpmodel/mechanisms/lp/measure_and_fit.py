@@ -28,7 +28,7 @@ _PRECISION, _PUBLIC = 3e-3, 1e-6
 @dataclass(frozen=True)
 class Noised:
     """How the private right-hand sides are measured: ``law`` (None if no record moves them), and per private row
-    its noise ``deviation`` and the bound ``reach`` (both (h,)) that all rows keep together with probability 1 - beta."""
+    its noise ``deviation`` and the bound ``reach`` (both (h,)) that all rows keep at once with probability 1 - beta."""
 
     measurement: Measurement
     law: Law | None
@@ -210,7 +210,9 @@ def _fit(model: PrivateLP, noised: Noised, b: Floats) -> Outcome:
     excess = setup.excess(z)
     dual = np.zeros(model.affine.rows)
     dual[setup.rows] = setup.precision * (b[setup.rows] - setup.W @ x)
-    notes = () if solution.converged else ("the fit stopped at its step limit: public constraints hold approximately",)
+    notes: tuple[str, ...] = ()
+    if not solution.converged:
+        notes += ("the fit stopped at its step limit: public constraints hold approximately",)
     if excess > setup.tolerance:
         notes += ("some released numbers are further from the fit than the noise is expected to reach",)
     return Outcome(
@@ -295,9 +297,7 @@ class _Setup:
             return rough, rough.z
         kept = np.r_[0 : self.n, self.n + h : rough.z.size]
         A = sp.csr_array(sp.csr_array(program.A[h:])[:, kept])
-        near = DiagonalQP(
-            A, program.b[h:], np.ones(kept.size), rough.z[kept], program.lower[kept], program.upper[kept]
-        )
+        near = DiagonalQP(A, program.b[h:], np.ones(kept.size), rough.z[kept], program.lower[kept], program.upper[kept])
         exact = solve_diagonal_qp(near, start=near.target, tolerance=_PUBLIC * self.scale)
         z = rough.z.copy()
         z[kept] = exact.z

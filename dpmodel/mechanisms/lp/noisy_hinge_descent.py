@@ -51,6 +51,7 @@ class NoisyHingeDescent:
     gaussian_only: bool = True
     takes_tilt: bool = True
     search_steps: int = 6
+    counts_rows: bool = True
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         return plain_linear(model) or YES

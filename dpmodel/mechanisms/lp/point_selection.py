@@ -80,6 +80,7 @@ class PointExponential:
     gaussian_only: bool = False
     takes_tilt: bool = False
     search_steps: int = 6
+    counts_rows: bool = True
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         refused = plain_linear(model)

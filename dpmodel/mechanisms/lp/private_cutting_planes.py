@@ -40,7 +40,6 @@ class PrivateCuttingPlanes:
         whatever is chosen. Costs that stay below a bound along every run compose adaptively to that bound: at each step
         the (Renyi) divergence of the rest is bounded by what is left, by induction from the last step.
         The number of rounds T and the split are public. Everything else reads released numbers.
-        With ``count = 0`` all numbers are measured at once, as in ``gaussian-once`` and ``laplace-once``.
     Utility
         Let q bound all noise (in units of b) and e all misses of selections, together with probability 1 - beta.
         Cuts give way by q, so every truly feasible point stays, and x_t is at least as good as the true optimum
@@ -48,9 +47,9 @@ class PrivateCuttingPlanes:
         the number released in round t). Each x_t so has a released bound on its violation, proved in every run; the
         x_t with the least bound is returned, and the bound is told in the notes. Before the run, the violation that T
         rounds leave is predicted by running them without noise on made-up right-hand sides inside the public ranges
-        (fixed ones, not random): the forecast 2 q + e + that is a prediction, proved only for ``count = 0``.
+        (fixed ones, not random): the forecast 2 q + e + that is a prediction.
         Against noise once the deviation has ||d||_inf sqrt(T) in the place of ||d||_2: it wins where one record moves
-        many rows and few of them bind. With unit="entry" the two norms agree and it cannot win; then T = 0.
+        many rows and few of them bind. With unit="entry" the two norms agree and it cannot win: it is not eligible.
     Cost
         T linear programs, warm-started; as many per made-up right-hand side in the forecast.
     Errors
@@ -84,25 +83,24 @@ class PrivateCuttingPlanes:
             )
         if cuts_of(model).step == 0:
             return Verdict(False, "no record can move the right-hand sides: nothing needs noise")
+        if not model.form.c0.any():
+            return Verdict(False, "there is no objective whose optimum would leave most constraints slack")
+        if plan_of(model, request).count == 0:
+            return Verdict(False, "choosing rows costs more here than measuring every right-hand side once")
         return YES
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast:
         cuts, plan = cuts_of(model), plan_of(model, request)
         alpha, width = plan.alpha(cuts), width_of(model, cuts)
-        proved = plan.count == 0
-        how = "" if proved else "as predicted, "
-        if proved:
-            work = f"{cuts.measurement.count} noise draws, one solve: all numbers at once, as choosing cannot win here"
-        else:
-            work = f"{plan.count} rounds of choosing, measuring and solving, among {cuts.measurement.count} numbers"
+        work = f"{plan.count} rounds of choosing, measuring and solving, among {cuts.measurement.count} numbers"
         return Forecast(
             statement=f"with probability {number(1 - request.beta)}, the objective is at least as good as the true "
-            f"optimum and {how}no private constraint is violated by more than {number(alpha)}",
+            f"optimum and, as predicted, no private constraint is violated by more than {number(alpha)}",
             epsilon=request.epsilon,
             delta=request.delta,
             beta=request.beta,
             violation_alpha=alpha,
-            proved=proved,
+            proved=False,
             private_rows=cuts.gain.size,
             width=width,
             vacuous=alpha >= width,
@@ -142,11 +140,6 @@ def _run(
     measured = np.zeros(m.count, dtype=bool)
     best: tuple[float, Floats, float] | None = None
     private_side = cuts.gain * exact[cuts.number]
-    if plan.count == 0:
-        released = np.clip(plan.law.sample(exact, noise), m.lower, m.upper)
-        add_cuts(program, cuts, np.arange(cuts.gain.size), released[cuts.number], margin)
-        x = program.solve()
-        best = 2 * margin * cuts.largest_gain + program.give, x, program.give
     for t in range(plan.count):
         progress(f"round {t + 1} of {plan.count}", t / plan.count)
         x = program.solve()
@@ -185,12 +178,10 @@ def _run(
 
 
 def _caveats(cuts: Cuts, plan: Rounds) -> tuple[str, ...]:
-    out = []
-    if plan.count:
-        out.append(
-            f"the violation that {plan.count} rounds leave is predicted from made-up right-hand sides inside the "
-            "public ranges; the release comes with a bound of its own that is proved"
-        )
+    out = [
+        f"the violation that {plan.count} rounds leave is predicted from made-up right-hand sides inside the "
+        "public ranges; the release comes with a bound of its own that is proved"
+    ]
     m = cuts.measurement
     if m.furthest > m.limit:
         out.append(f"statements are for private numbers up to {number(m.limit)} in size; beyond, they are clamped")

@@ -45,6 +45,15 @@ def plain_linear(model: PrivateLP) -> Verdict | None:
     return None
 
 
+def most_rows_stay(model: PrivateLP) -> Verdict | None:
+    """No, where one record reaches most of the private rows: leaving a few of them out hides nobody."""
+    rows = private_rows(model)
+    if 2 * rows.per_record <= rows.count:
+        return None
+    reach = f"one record reaches {rows.per_record} of the {rows.count} private rows (equalities count twice)"
+    return Verdict(False, f"{reach}: leaving a few out would hide nobody")
+
+
 @dataclass(frozen=True)
 class PrivateRows:
     """The private rows of a linear model as inequalities ``G x <= h``; equalities stand twice, with both signs.
@@ -289,4 +298,4 @@ def _rows_per_record(model: PrivateLP, zero: Any) -> int:
     return most
 
 
-__all__ = ["PrivateRows", "plain_linear", "private_rows", "public_polyhedron"]
+__all__ = ["PrivateRows", "most_rows_stay", "plain_linear", "private_rows", "public_polyhedron"]

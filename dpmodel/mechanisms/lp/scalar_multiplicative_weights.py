@@ -106,6 +106,7 @@ class ScalarMultiplicativeWeights:
     takes_tilt: bool = True
 
     search_steps: int = 5
+    counts_rows: bool = False
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         if model.form.matrix.nnz or not model.form.scalar.nnz:
