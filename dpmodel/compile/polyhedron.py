@@ -119,23 +119,33 @@ class Polyhedron:
     def box(self) -> tuple[Floats, Floats]:
         """(n,), (n,) bounds on every column: the declared ones, tightened by rows with one sign (nothing solved)."""
         lower, upper = self.lower.copy(), self.upper.copy()
+        inner, size = absolute_values(self)
+        lower[size] = np.maximum(lower[size], 0.0)
         for A, b in ((self.A_ub, self.b_ub), (self.A_eq, self.b_eq), (-self.A_eq, -self.b_eq)):
             if A.shape[0]:
                 _tighten(sp.csr_array(A), b, lower, upper)
+        lower[inner], upper[inner] = np.maximum(lower[inner], -upper[size]), np.minimum(upper[inner], upper[size])
         return lower, upper
 
     @cached_property
     def l1(self) -> float:
-        """Upper bound on the 1-norm of x: one linear program where signs are known, else from the box."""
+        """Upper bound on the 1-norm of x: one linear program where signs are known (or ``|x_p| <= x_q``, as CVXPY
+        writes a 1-norm: then x_q counts for both), else from the box."""
         lower, upper = self.box
         sign = np.where(lower >= 0, 1.0, np.where(upper <= 0, -1.0, 0.0))
+        inner, size = absolute_values(self)
+        if (np.delete(sign, inner) != 0).all() and inner.size:
+            weight = sign.copy()
+            weight[inner], weight[size] = 0.0, 2.0
+            by_pairs = self.support(weight)
+            return min(by_pairs, float(np.maximum(np.abs(lower), np.abs(upper)).sum()))
         by_box = float(np.maximum(np.abs(lower), np.abs(upper)).sum())
         return min(by_box, self.support(sign)) if (sign != 0).all() else by_box
 
     @cached_property
     def linf(self) -> float:
         lower, upper = self.box
-        return float(np.maximum(np.abs(lower), np.abs(upper)).max(initial=0.0))
+        return min(float(np.maximum(np.abs(lower), np.abs(upper)).max(initial=0.0)), self.l1)
 
     @cached_property
     def diameter(self) -> float:
@@ -212,6 +222,27 @@ class Polyhedron:
             return None
         block[loose] = A.shape[0] + np.arange(int(loose.sum()))
         return Product(lower, step, block, np.r_[~equality, np.ones(int(loose.sum()), bool)])
+
+
+def absolute_values(body: Polyhedron) -> tuple[Integers, Integers]:
+    """(k,), (k,) columns p and q with the rows ``x_p - x_q <= 0`` and ``-x_p - x_q <= 0``, no column in two pairs."""
+    A = body.A_ub
+    rows = np.flatnonzero((np.diff(A.indptr) == 2) & (body.b_ub == 0))
+    none = np.zeros(0, dtype=np.int64)
+    if not rows.size:
+        return none, none
+    place = A.indptr[rows][:, None] + np.arange(2)
+    column, value = A.indices[place].astype(np.int64), A.data[place]
+    even = np.abs(value[:, 0]) == np.abs(value[:, 1])
+    key = column.min(axis=1) * np.int64(body.size) + column.max(axis=1)
+    mixed = even & (value.prod(axis=1) < 0)
+    below = key[even & (value < 0).all(axis=1)]
+    found = np.flatnonzero(mixed & np.isin(key, below))
+    positive = value[found] > 0
+    p, q = column[found][positive], column[found][~positive]
+    alone = (np.bincount(p, minlength=body.size) + np.bincount(q, minlength=body.size)) == 1
+    keep = alone[p] & alone[q]
+    return p[keep], q[keep]
 
 
 class LinearMinimiser:

@@ -135,7 +135,7 @@ class EngineMechanism:
         if route.goal is not None:
             noise["objective treated by"] = _plain(route)
         return Forecast(
-            statement=_statement(model, request, route, loss, vacuous),
+            statement=_statement(model, request, route, loss, vacuous, self._relative(model)),
             epsilon=request.epsilon,
             delta=request.delta,
             beta=request.beta,
@@ -149,7 +149,7 @@ class EngineMechanism:
             vacuous=vacuous,
             work=promise.work if route.steps == 1 else f"{route.steps} times: {promise.work}",
             noise=noise,
-            caveats=(*promise.caveats, *_caveats(model)),
+            caveats=(*promise.caveats, *((_RELATIVE,) if self._relative(model) else ())),
         )
 
     def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
@@ -199,6 +199,10 @@ class EngineMechanism:
         notes = (*best.notes, f"search: {accepted} of {route.steps - 1} targets passed; the objective is at most "
                  f"{number(high)} in minimisation form")  # fmt: skip
         return replace(best, notes=notes)
+
+    def _relative(self, model: PrivateLP) -> bool:
+        """Whether violations are shares of each row's own width: engines that count rows scale those without bounds."""
+        return self.engine.counts_rows and private_rows(model).relative
 
     def _reach(self, task: Task, cost: Floats, target: float, theta: Floats, source: NoiseSource) -> Point:
         """One run with the objective at most ``target``, planned for the body it runs on."""
@@ -390,19 +394,15 @@ def _plain(route: Route) -> dict[str, object]:
     return out
 
 
-def _caveats(model: PrivateLP) -> tuple[str, ...]:
-    out = []
-    if private_rows(model).relative:
-        out.append(
-            "the private rows have no declared magnitude: each is divided by its own width (the largest violation it "
-            "can have), and alpha is a share of that"
-        )
-    return tuple(out)
+_RELATIVE = (
+    "the private rows have no declared magnitude: each is divided by its own width (the largest violation it can have), "
+    "and alpha is a share of that"
+)
 
 
-def _statement(model: PrivateLP, request: Request, route: Route, loss: float, vacuous: bool) -> str:
+def _statement(model: PrivateLP, request: Request, route: Route, loss: float, vacuous: bool, relative: bool) -> str:
     rows, left = route.promise.rows, min(route.slack_rows, route.promise.rows)
-    unit = " times its own width" if private_rows(model).relative else ""
+    unit = " times its own width" if relative else ""
     which = f"all but {left} of the {rows} private constraints are" if left else "no private constraint is"
     what = f"{which} violated by more than {number(route.violation)}{unit}"
     if left:

@@ -201,9 +201,9 @@ def _fit(model: PrivateLP, noised: Noised, b: Floats) -> Outcome:
     started = time.perf_counter()
     n = model.affine.variables
     setup = _Setup(model, noised, b)
-    solution, z = setup.solve(band=False)
+    solution, z = setup.solve(band=False, start=None)
     if setup.excess(z) > setup.tolerance:
-        inside, z_inside = setup.solve(band=True)
+        inside, z_inside = setup.solve(band=True, start=z)
         if inside.converged or setup.excess(z_inside) < setup.excess(z):
             solution, z = inside, z_inside
     x = np.clip(z[:n], setup.lower, setup.upper)
@@ -255,7 +255,7 @@ class _Setup:
         """How far the fit leaves the band at most."""
         return max(0.0, float((np.abs(self.W @ z[: self.n] - self.b) - self.reach).max(initial=0.0)))
 
-    def solve(self, *, band: bool) -> tuple[QPSolution, Floats]:
+    def solve(self, *, band: bool, start: Floats | None) -> tuple[QPSolution, Floats]:
         several = np.flatnonzero(~self.single)
         h, k, n = several.size, self.unequal.size, self.n
         weight, target = np.zeros(n), np.zeros(n)
@@ -288,7 +288,8 @@ class _Setup:
             lower=np.concatenate([lower, -wide, np.zeros(k)]),
             upper=np.concatenate([upper, wide, np.full(k, np.inf)]),
         )
-        rough = solve_diagonal_qp(program, start=np.zeros(n + h + k), tolerance=_PRECISION * self.scale)
+        start = np.zeros(n + h + k) if start is None else start
+        rough = solve_diagonal_qp(program, start=start, tolerance=_PRECISION * self.scale)
         return self._meet_public_rows(program, rough, h)
 
     def _meet_public_rows(self, program: DiagonalQP, rough: QPSolution, h: int) -> tuple[QPSolution, Floats]:

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from dpmodel.compile.affine_map import Floats, Integers, sum_by
 from dpmodel.compile.cone_program import SolverFailure
-from dpmodel.compile.polyhedron import Polyhedron
+from dpmodel.compile.polyhedron import Polyhedron, absolute_values
 
 # Free columns whose range is looked for by linear programs of their own; and how many rows are tried as scales.
 _MOST_FREE, _MOST_SCALES = 64, 4
@@ -238,27 +238,6 @@ def _positive_rows(
                 a, right = -a, -right
             if (a[live] > 0).all() and right > 0:
                 yield a, right, equality
-
-
-def absolute_values(body: Polyhedron) -> tuple[Integers, Integers]:
-    """(k,), (k,) columns p and q with the rows ``x_p - x_q <= 0`` and ``-x_p - x_q <= 0``, no column in two pairs."""
-    A = body.A_ub
-    rows = np.flatnonzero((np.diff(A.indptr) == 2) & (body.b_ub == 0))
-    none = np.zeros(0, dtype=np.int64)
-    if not rows.size:
-        return none, none
-    place = A.indptr[rows][:, None] + np.arange(2)
-    column, value = A.indices[place].astype(np.int64), A.data[place]
-    even = np.abs(value[:, 0]) == np.abs(value[:, 1])
-    key = column.min(axis=1) * np.int64(body.size) + column.max(axis=1)
-    mixed = even & (value.prod(axis=1) < 0)
-    below = key[even & (value < 0).all(axis=1)]
-    found = np.flatnonzero(mixed & np.isin(key, below))
-    positive = value[found] > 0
-    p, q = column[found][positive], column[found][~positive]
-    alone = (np.bincount(p, minlength=body.size) + np.bincount(q, minlength=body.size)) == 1
-    keep = alone[p] & alone[q]
-    return p[keep], q[keep]
 
 
 def _pairing(n: int, signed: Integers, size: Integers) -> Any:
