@@ -14,11 +14,13 @@ from auditing import epsilon_lower_bound
 import dpmodel as dpm
 from dpmodel.compile.affine_map import Floats
 from dpmodel.mechanisms.lp.feasibility import Point, Promise, Task
-from dpmodel.mechanisms.lp.goal import EngineMechanism, _test_noise
-from dpmodel.mechanisms.lp.private_rows import private_rows
+from dpmodel.mechanisms.lp.goal import EngineMechanism
+from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
+from dpmodel.mechanisms.lp.routes import TEST_SHARE
+from dpmodel.mechanisms.lp.routes import test_noise as noise_of_tests
 from dpmodel.mechanisms.lp.spend import Spend
 from dpmodel.mechanisms.mechanism import YES, Outcome, Request
-from dpmodel.privacy import Gaussian, Laplace, SeededSource
+from dpmodel.privacy import Gaussian, Laplace, SeededSource, zcdp_rho
 
 COST = np.array([1.0, 2.0, 4.0])
 
@@ -31,6 +33,7 @@ class Recorder:
     search_steps: int = 6
     gaussian_only: bool = False
     counts_rows: bool = False
+    own_composition: bool = False
     error: float = 0.01
     slack: int = 0
     tasks: list[Task] = field(default_factory=list)
@@ -137,9 +140,10 @@ def test_search_finds_the_optimum(private_cost: bool) -> None:
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("gaussian_only", [False, True])
-def test_a_search_spends_the_budget_and_no_more(delta: float, gaussian_only: bool) -> None:
-    engine, source = Recorder(gaussian_only=gaussian_only), Counting(0)
+@pytest.mark.parametrize("gaussian_only", [False, True, None])
+def test_a_search_spends_the_budget_and_no_more(delta: float, gaussian_only: bool | None) -> None:
+    """None: an engine that composes on its own, run by run."""
+    engine, source = Recorder(gaussian_only=bool(gaussian_only), own_composition=gaussian_only is None), Counting(0)
     problem = cover()
     model = problem._model(None)
     request = Request(1.0, delta, goal="search")
@@ -147,10 +151,15 @@ def test_a_search_spends_the_budget_and_no_more(delta: float, gaussian_only: boo
     mechanism.forecast(model, request)
     engine.tasks.clear()
     mechanism.run(model, request, source)
-    whole = Spend.of(1.0, delta, gaussian_only=gaussian_only)
+    whole = Spend.of(1.0, delta, gaussian_only=bool(gaussian_only))
     tests = len(engine.tasks) - 1
     assert len(source.scales) == tests >= 1
-    if delta == 0:
+    if gaussian_only is None:
+        assert source.laws == {"laplace"}
+        spent = sum(t.epsilon for t in engine.tasks) + sum(0.5 / scale for scale in source.scales)
+        assert spent == pytest.approx(1.0)
+        assert sum(t.delta for t in engine.tasks) <= delta
+    elif delta == 0:
         assert source.laws == {"laplace"}
         spent = sum(t.spend.epsilon for t in engine.tasks) + sum(0.5 / scale for scale in source.scales)
         assert spent == pytest.approx(whole.epsilon)
@@ -185,8 +194,10 @@ def test_audit_of_the_tests_of_a_search(law: str, honest: bool) -> None:
     """All answers of the tests together, at excesses one change apart; the broken twin forgets how many there are."""
 
     runs, tests, delta = 300_000, 4, 0.0 if law == "laplace" else 1e-3
-    whole = Spend.of(1.0, delta)
-    noise: Any = _test_noise(whole.part(1.0 if not honest else 1 / tests), 0.5)
+    spend = Spend(1 / TEST_SHARE, None) if delta == 0 else Spend(1.0, zcdp_rho(1.0, delta) / TEST_SHARE)
+    model = cover()._model(None)
+    whole = Task(model, public_polyhedron(model), np.zeros(3), spend, 1.0, delta, 0.1)
+    noise: Any = noise_of_tests(Recorder(), whole, tests + 1 if honest else 2)
     assert isinstance(noise, Laplace if delta == 0 else Gaussian)
     one = noise.sample(np.zeros((runs, tests)), SeededSource(1))
     two = noise.sample(np.full((runs, tests), 0.5), SeededSource(2))

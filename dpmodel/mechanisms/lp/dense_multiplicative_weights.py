@@ -26,8 +26,9 @@ from dpmodel.mechanisms.lp.linear_oracles import (
 )
 from dpmodel.mechanisms.lp.measurement import ROUNDING
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, private_rows, public_polyhedron
+from dpmodel.mechanisms.lp.spend import valid_step
 from dpmodel.mechanisms.mechanism import YES, Progress, Request, Verdict
-from dpmodel.privacy import NoiseSource, per_step, pure_composition_delta
+from dpmodel.privacy import NoiseSource
 
 # Steps beyond these are not planned, so that a run ends in reasonable time.
 MOST_STEPS = 10_000
@@ -141,6 +142,7 @@ class DenseMultiplicativeWeights(_Shared):
     takes_tilt: bool = True
     search_steps: int = 8
     counts_rows: bool = True
+    own_composition: bool = False
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         return _size(model)
@@ -231,6 +233,7 @@ class PublishedAlgorithm2(_Shared):
     takes_tilt: bool = False
     search_steps: int = 0
     counts_rows: bool = True
+    own_composition: bool = True
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         verdict = _size(model)
@@ -377,9 +380,7 @@ def _published_steps(rows: PrivateRows, largest: float, alpha: float) -> int:
 def _published_epsilon(task: Task, steps: int) -> float:
     """Theorem 12's epsilon', or the largest valid one where that is not."""
     formula = task.epsilon / math.sqrt(8 * steps * math.log(1 / task.delta))
-    if pure_composition_delta(formula, steps, task.epsilon) <= task.delta:
-        return formula
-    return min(formula, per_step(task.epsilon, task.delta, steps, "laplace").value)
+    return valid_step(formula, steps, task.epsilon, task.delta)
 
 
 def _work(steps: int, oracle: Oracle | Selection) -> str:

@@ -112,6 +112,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def own_composition(self) -> bool:
+        """Whether it keeps to (task.epsilon, task.delta) by composition of its own instead of to ``task.spend``."""
+        ...
+
+    @property
     def counts_rows(self) -> bool:
         """Whether ``excess`` counts rows (else it is the largest violation)."""
         ...

@@ -25,10 +25,10 @@ from dpmodel.mechanisms.lp.primal_weights import (
     shortfall,
     simplex_of,
     step_grid,
-    valid_step,
 )
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
 from dpmodel.mechanisms.lp.simplex_form import SimplexForm
+from dpmodel.mechanisms.lp.spend import valid_step
 from dpmodel.mechanisms.mechanism import YES, Progress, Request, Verdict, refuse_high
 from dpmodel.privacy import NoiseSource
 
@@ -80,6 +80,10 @@ class NoisyMultiplicativeWeights:
     takes_tilt: bool = True
     search_steps: int = 5
     counts_rows: bool = False
+
+    @property
+    def own_composition(self) -> bool:
+        return bool(self.published)
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         if not model.form.matrix.nnz:

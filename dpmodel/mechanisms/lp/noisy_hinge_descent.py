@@ -52,6 +52,7 @@ class NoisyHingeDescent:
     takes_tilt: bool = True
     search_steps: int = 6
     counts_rows: bool = True
+    own_composition: bool = False
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         return plain_linear(model) or YES

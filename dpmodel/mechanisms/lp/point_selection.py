@@ -81,6 +81,7 @@ class PointExponential:
     takes_tilt: bool = False
     search_steps: int = 6
     counts_rows: bool = True
+    own_composition: bool = False
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         refused = plain_linear(model)

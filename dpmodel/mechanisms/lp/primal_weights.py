@@ -49,7 +49,7 @@ from dpmodel.mechanisms.lp.entropic_projection import MOST_ROWS, EntropicBody
 from dpmodel.mechanisms.lp.feasibility import Point
 from dpmodel.mechanisms.lp.simplex_form import SimplexForm, simplex_form
 from dpmodel.mechanisms.mechanism import Progress, Verdict
-from dpmodel.privacy import NoiseSource, per_step, pure_composition_delta
+from dpmodel.privacy import NoiseSource
 
 # Run time: at most so many steps, and fewer when a step is long (about two minutes of products).
 MOST_STEPS, _MOST_WORK, _LEAST_STEPS = 20_000, 2e10, 200
@@ -232,13 +232,6 @@ class Steps:
     rate: float
     epsilon: float
     noise: float = 0.0
-
-
-def valid_step(each: float, releases: int, epsilon: float, delta: float) -> float:
-    """The printed epsilon of a release if that many of them are (epsilon, delta)-DP, else the largest that is."""
-    if pure_composition_delta(each, releases, epsilon) <= delta:
-        return each
-    return min(each, per_step(epsilon, delta, releases).value)
 
 
 def longest_game(gap: Callable[[float], float]) -> float | None:

@@ -29,10 +29,10 @@ from dpmodel.mechanisms.lp.primal_weights import (
     shortfall,
     simplex_of,
     step_grid,
-    valid_step,
 )
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
 from dpmodel.mechanisms.lp.simplex_form import SimplexForm
+from dpmodel.mechanisms.lp.spend import valid_step
 from dpmodel.mechanisms.mechanism import YES, Progress, Request, Verdict, refuse_high
 from dpmodel.privacy import NoiseSource
 
@@ -107,6 +107,10 @@ class ScalarMultiplicativeWeights:
 
     search_steps: int = 5
     counts_rows: bool = False
+
+    @property
+    def own_composition(self) -> bool:
+        return bool(self.published)
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         if model.form.matrix.nnz or not model.form.scalar.nnz:

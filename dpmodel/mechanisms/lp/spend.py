@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpmodel.privacy import gaussian_mu, zcdp_rho
+from dpmodel.privacy import gaussian_mu, per_step, pure_composition_delta, zcdp_rho
 
 
 @dataclass(frozen=True)
@@ -51,3 +51,16 @@ class Spend:
         """
         each = self.epsilon / steps if self.rho is None else math.sqrt(2 * self.rho / steps)
         return change_l1 / each
+
+
+def valid_step(printed: float, releases: int, epsilon: float, delta: float) -> float:
+    """The printed epsilon of each of many pure releases if they are (epsilon, delta)-DP together, else a valid one.
+
+    Releases may be Laplace noise, exponential mechanisms or both. The smaller of the two values of ``per_step`` is
+    valid for every mixture: if it is no more than what composition of any pure steps allows, that covers them; if it is
+    more, both values come from zCDP, and the costs of either kind stay below rho / releases.
+    """
+    if pure_composition_delta(printed, releases, epsilon) <= delta:
+        return printed
+    noise, choice = per_step(epsilon, delta, releases, "laplace"), per_step(epsilon, delta, releases, "exponential")
+    return min(printed, noise.value, choice.value)
