@@ -19,6 +19,7 @@ from dpmodel.errors import (
 from dpmodel.plan import select_mechanism
 from dpmodel.privacy import Budget, NotPrivateWarning
 from dpmodel.problem import PossibleLeakWarning, Problem
+from dpmodel.queries import QueryRelease, query_release
 from dpmodel.teach import gadgets
 
 __version__ = "0.1.0"
@@ -36,10 +37,12 @@ __all__ = [
     "Private",
     "Problem",
     "PublicPatternWarning",
+    "QueryRelease",
     "Records",
     "SpecificationError",
     "UnsupportedModelError",
     "gadgets",
+    "query_release",
     "select_mechanism",
     "taxonomy",
 ]

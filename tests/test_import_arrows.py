@@ -21,6 +21,7 @@ LEVEL = {
     "cli": 92,  # the command line shows the others
     "__main__": 95,
     "teach": 90,
+    "queries": 90,
     "learn": 90,
     "linalg": 90,
     "problem": 80,

@@ -217,6 +217,7 @@ _CELLS = (
         mechanisms=(
             *_ONCE,
             "strict-truncated-laplace",
+            "measure-and-fit",
             "multiplicative-weights",
             "private-cutting-planes",
             "algorithm-4",

@@ -109,7 +109,7 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     constraints left out; otherwise all compare by ``Forecast.rank``.
 
     The decision table that follows from the forecasts (D1, D2: 1-norm and 2-norm change of the noised
-    numbers, k their count, L a public bound on the 1-norm of x):
+    numbers, D: largest change of one of them, k their count, L a public bound on the 1-norm of x, m private rows):
 
     ================================  ===================================================================
     private part                      usual winner
@@ -117,14 +117,23 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     objective, simplex or points      vertex-exponential: L D1 ln(k / beta) / epsilon
     objective, otherwise              laplace-once: 2 L D1 ln(k / beta) / epsilon; gaussian-once when
                                       delta > 0 and D2 is far below D1 (one record moves many entries)
-    right-hand sides                  laplace-once when one record moves few entries, else gaussian-once
-    matrix (rows, columns, all)       the same, times the public bound on x
+    right-hand sides                  laplace-once when one record moves few entries, else gaussian-once;
+                                      multiplicative-weights when one record moves very many rows;
+                                      private-cutting-planes (a prediction) comes after what is proved
+    equalities, no objective          measure-and-fit: the same noise, then least squares
+    matrix (rows, columns, all)       laplace-once or gaussian-once, times the public bound on x;
+                                      noisy-multiplicative-weights when A has very many private entries
+    one record, one constraint        few dimensions or listed points: point-exponential, with an
+                                      objective cheapest-point; else noisy-hinge-descent (many rows) or
+                                      dense-multiplicative-weights: all but s rows within alpha
     strict feasibility                strict-truncated-laplace
-    several parts                     laplace-once or gaussian-once with the budget split
+    several parts                     laplace-once or gaussian-once with the budget split; a private
+                                      objective beside constraints that are met nearly: half the budget
     nothing private                   no mechanism: solved as it is
     ================================  ===================================================================
 
-    theorem-34 (as published) is compared as well and loses by a factor of about sqrt(8 d ln(1 / delta)).
+    The published algorithms (theorem-34, algorithm-2, algorithm-4, algorithm-5, algorithm-6) are compared as well and
+    lose by their constants.
     """
     best: Candidate | None = None
     for candidate in candidates:

@@ -7,6 +7,7 @@ from dpmodel.mechanisms.lp.cheapest_point import CHEAPEST_POINT
 from dpmodel.mechanisms.lp.dense_multiplicative_weights import ALGORITHM_2, DENSE_MULTIPLICATIVE_WEIGHTS
 from dpmodel.mechanisms.lp.goal import EngineMechanism
 from dpmodel.mechanisms.lp.matrix_multiplicative_weights import ALGORITHM_5, ALGORITHM_6, NOISY_MULTIPLICATIVE_WEIGHTS
+from dpmodel.mechanisms.lp.measure_and_fit import MEASURE_AND_FIT
 from dpmodel.mechanisms.lp.noise_once import GAUSSIAN_ONCE, LAPLACE_ONCE
 from dpmodel.mechanisms.lp.noisy_hinge_descent import NOISY_HINGE_DESCENT
 from dpmodel.mechanisms.lp.point_selection import POINT_EXPONENTIAL
@@ -18,6 +19,7 @@ from dpmodel.mechanisms.lp.vertex_selection import VERTEX_EXPONENTIAL
 from dpmodel.mechanisms.mechanism import Mechanism
 
 PORTFOLIO: tuple[Mechanism, ...] = (
+    MEASURE_AND_FIT,
     LAPLACE_ONCE,
     GAUSSIAN_ONCE,
     VERTEX_EXPONENTIAL,
