@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -17,6 +17,9 @@ from dpmodel.classify.taxonomy import cell as taxonomy_cell
 from dpmodel.compile.affine_map import AffineMap, Integers, LinearMap, ThetaBlock
 from dpmodel.compile.extremes import most_items
 from dpmodel.compile.footprint import Blocks, Change, Footprint, record_blocks
+
+# Texts name no more parameters than this at once, and tables show no more rows of one kind.
+_MOST_NAMES = 5
 
 _PART_WORDS = {"objective": "the coefficients c", "scalar": "right-hand sides b"}
 
@@ -109,7 +112,7 @@ class Classification:
             if cell.level == "low":
                 moves = ", ".join(f"{key} {number(value)}" for key, value in cell.change.items())
             rows.append((cell.parameter, f"{cell.part}, {cell.level}", verdict, cell.theorem, moves, cell.reason))
-        return rows
+        return _few_of_a_kind(rows)
 
     def __str__(self) -> str:
         if not self.cells:
@@ -118,6 +121,20 @@ class Classification:
 
     def _repr_html_(self) -> str:
         return html_table(_COLUMNS, self._rows(), title="Classification (HRRU14, Table 1)")
+
+
+def _few_of_a_kind(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """At most ``_MOST_NAMES`` rows of the same cell and verdict, and how many more there are."""
+    out: list[tuple[str, ...]] = []
+    counts: dict[tuple[str, ...], int] = {}
+    for row in rows:
+        counts[row[1:4]] = counts.get(row[1:4], 0) + 1
+        if counts[row[1:4]] <= _MOST_NAMES:
+            out.append(row)
+    for kind, count in counts.items():
+        if count > _MOST_NAMES:
+            out.append((f"... and {count - _MOST_NAMES} more", *kind, "", "see to_dict() for all of them"))
+    return out
 
 
 _COLUMNS = ("private parameter", "cell", "solvable", "HRRU14", "one record moves it by at most", "why")
@@ -253,14 +270,33 @@ def _cell(
 
 def record_words(block: ThetaBlock) -> str:
     """What a record is, for guarantees: whose data, and what it owns of the parameter."""
-    parameter = block.parameter
-    owns = {"all": "may move every entry of", "entry": "owns one entry of", "row": "owns one row of"}
-    if parameter.size == 1:
-        owns = dict.fromkeys(owns, "moves")
-    owner_is_public = parameter.size > 1 and parameter.unit != "all" and parameter.records.neighbors == "replace-one"
-    public = " (which one is public)" if owner_is_public else ""
-    whose = "" if parameter.records is DEFAULT_RECORDS else f" of {parameter.records.name}"
-    return f"a record{whose} {owns.get(parameter.unit, 'owns one column of')} {block.name}{public}"
+    return all_record_words([block])[0]
+
+
+def all_record_words(blocks: Sequence[ThetaBlock]) -> list[str]:
+    """The same for many parameters; those of which a record owns the same are named together."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for block in blocks:
+        parameter = block.parameter
+        owns = {"all": "may move every entry of", "entry": "owns one entry of", "row": "owns one row of"}
+        if parameter.size == 1:
+            owns = dict.fromkeys(owns, "moves")
+        owner_is_public = (
+            parameter.size > 1 and parameter.unit != "all" and parameter.records.neighbors == "replace-one"
+        )
+        whose = "" if parameter.records is DEFAULT_RECORDS else f" of {parameter.records.name}"
+        key = (
+            f"a record{whose} {owns.get(parameter.unit, 'owns one column of')} ",
+            (" (which one is public)" if owner_is_public else ""),
+        )
+        names.setdefault(key, []).append(block.name)
+    return [f"{before}{_listed(list(dict.fromkeys(found)))}{after}" for (before, after), found in names.items()]
+
+
+def _listed(names: list[str]) -> str:
+    if len(names) > _MOST_NAMES:
+        return f"{', '.join(names[: _MOST_NAMES - 1])} and {len(names) - _MOST_NAMES + 1} more"
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 
 def _reason(

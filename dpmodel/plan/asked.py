@@ -125,7 +125,10 @@ def _require_reachable(model: PrivateLP, target: float) -> None:
     body = public_polyhedron(model)
     if body.empty:
         return  # has its own error
-    best = -body.support(-model.form.c0) + model.form.d0
+    cheapest = body.minimise(model.form.c0)
+    if cheapest is None:
+        return
+    best = float(model.form.c0 @ cheapest) + model.form.d0
     if target < best - _REACHED * (1 + abs(best)):
         sign = -1.0 if model.affine.maximize else 1.0
         raise InfeasibleError(

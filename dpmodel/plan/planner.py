@@ -233,6 +233,7 @@ def _with_widths(model: PrivateLP, candidates: Sequence[Candidate]) -> tuple[Can
 def _nothing_applies(
     model: PrivateLP, request: Request, candidates: Sequence[Candidate]
 ) -> UnsupportedModelError | InfeasibleError:
+    model.public.require_feasible()
     if request.feasibility == "strict":
         strict = next(c for c in candidates if c.mechanism == "strict-truncated-laplace")
         what = 'feasibility="strict" cannot be promised for this problem'

@@ -130,8 +130,8 @@ def query_release(
     total : the number of records, if public. Under add-remove it is one more measured query when left out.
     weights : {marginal: weight} multiplies rows: noise on a marginal is proportional to 1 / weight under
         "measure-and-fit" (so powers of two keep its numbers exact). Marginals in it that the workload has not are
-        measured too. "equal" is 1 for the workload and its total. "auto" also measures single columns:
-        see ``automatic_weights``.
+        measured too. "equal" is 1 for the workload. "auto" also measures single columns: see
+        ``automatic_weights``. A private number of records gets twice the largest weight.
     over : "domain" makes x one table over all cells; "marginals" one table per marginal, which agree pairwise on
         the columns they share. For workloads without a cycle (decomposable ones) that is the same; otherwise a
         single table with these marginals need not exist. "auto" takes the domain up to ``MOST_CELLS`` cells.

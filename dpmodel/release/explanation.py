@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpmodel._text import html_table, number, table
-from dpmodel.classify.classifier import Classification, record_words
+from dpmodel.classify.classifier import Classification, all_record_words
 from dpmodel.classify.impossibility import remedies
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import AffineMap
@@ -125,7 +125,7 @@ def guarantee_of(model: PrivateLP, epsilon: float, delta: float) -> Guarantee:
     """The guarantee, with what a record is and what besides the release is public."""
     blocks = model.affine.private_blocks
     neighbors = sorted({block.parameter.records.neighbors for block in blocks})
-    record = "; ".join(dict.fromkeys(record_words(block) for block in blocks))
+    record = "; ".join(all_record_words(blocks))
     patterns = [block.name for block in blocks if block.parameter.sparse_idx is not None]
     if patterns:
         record += f"; the positions of the entries of {', '.join(patterns)} are public"

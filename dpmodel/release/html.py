@@ -49,7 +49,7 @@ def release_html(release_dict: Mapping[str, Any]) -> str:
         ("accuracy", accuracy["statement"] or "-"),
         ("spent", f"epsilon {_show(spent[0])}, delta {_show(spent[1])}"),
     ]
-    rows += [("cell", line) for line in get("classification") or ()]
+    rows += [("cell", line) for line in (get("classification") or ())[:5]]
     rows += [("note", line) for line in get("notes") or ()]
     sections = [html_table(("", ""), rows)]
     arrays = [(name, array_text(item)) for name, item in (get("variables") or {}).items()]

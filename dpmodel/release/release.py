@@ -19,6 +19,10 @@ from numpy.typing import NDArray
 from dpmodel._text import array_text, number, table
 
 
+# Printed cells of a classification; all of them are data.
+_MOST_CELLS = 5
+
+
 @dataclass(frozen=True)
 class Guarantee:
     """Differential privacy that a release satisfies.
@@ -178,7 +182,9 @@ class Release:
         ]
         rows += [("variable " + name, array_text(item)) for name, item in self.variables.items()]
         rows += [("dual " + name, array_text(item)) for name, item in self.duals.items()]
-        rows += [("cell", line) for line in self.classification]
+        rows += [("cell", line) for line in self.classification[:_MOST_CELLS]]
+        if len(self.classification) > _MOST_CELLS:
+            rows.append(("cell", f"... and {len(self.classification) - _MOST_CELLS} more in to_dict()"))
         rows += [("seconds: " + name, number(item)) for name, item in self.timings.items()]
         rows += [("note", line) for line in self.notes]
         title = "Solved without noise" if self.mechanism == "none" else f"Private release by {self.mechanism}"

@@ -9,12 +9,15 @@ meets exactly, data that are means over n records:
 * column: a record moves one column of A by at most 1/n in each entry.
 
 With LP files (npz or MPS, netlib's for example) their right-hand sides (b) or coefficients (A) are private, one record
-moving one entry by a share of the median entry, and the public box is finite. The error of a solve is the larger of the
-violation as a share of the width and the loss in objective as a share of its span (synthetic programs have no
-objective). Regret: median error of the planner's choice divided by that of the best eligible mechanism.
+moving one entry by a share of the median entry, and the public box is finite. The error of a solve is the largest
+violation; with an objective (``--objective``: a random cost on the synthetic programs) it is the larger of the
+violation as a share of the width and the loss in objective as a share of its span over the public set. Regret: median
+error of the planner's choice divided by that of the best eligible mechanism. Mechanisms whose forecast says nothing
+are left out, unless ``--all`` is given or the planner chose one; where every forecast says nothing, all are run. Those
+that take longer than ``--patience`` are not run again and left out for more records.
 
-    python tests/benchmarks/taxonomy_cells.py
-    python tests/benchmarks/taxonomy_cells.py --rows 30 300 --files FOLDER
+    python tests/benchmarks/taxonomy_cells.py --rows 30 300 3000 --runs 3 [--objective]
+    python tests/benchmarks/taxonomy_cells.py --files FOLDER --largest 60
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import cvxpy as cp
@@ -29,20 +33,29 @@ import measuring
 import numpy as np
 from lp_files import read_lp
 from private_lps import boxed, files, is_lp, plain, quiet, violation, with_private
+from scipy.optimize import linprog
 
 import dpmodel as dpm
 
 EPSILON, DELTA = 1.0, 1e-6
-MARGIN = 0.0
 COLUMNS = 100
+TOLERANCE = 1e-6  # errors at the level of solver tolerances are equal
 
 
-def synthetic(cell: str, m: int, n: int, seed: int) -> tuple[dpm.Problem, cp.Variable, Callable[[np.ndarray], float]]:
-    """A feasibility problem of the cell, its variable, and the true largest violation of a point."""
+@dataclass(frozen=True)
+class Synthetic:
+    """``problem`` of a cell with variable ``x``; ``error`` : of a point, given the forecast of its mechanism."""
+
+    problem: dpm.Problem
+    x: cp.Variable
+    error: Callable[[np.ndarray, Any], float]
+
+
+def synthetic(cell: str, m: int, n: int, seed: int, with_objective: bool) -> Synthetic:
     rng = np.random.default_rng([seed, m])
     A = rng.uniform(-1, 1, (m, COLUMNS))
     planted = rng.dirichlet(np.full(COLUMNS, 0.1))
-    b = A @ planted + MARGIN
+    b = A @ planted
     x = cp.Variable(COLUMNS, nonneg=True, name="x")
     simplex = cp.sum(x) == 1
     public_b = cp.Constant(b, name="b")
@@ -58,30 +71,57 @@ def synthetic(cell: str, m: int, n: int, seed: int) -> tuple[dpm.Problem, cp.Var
     else:
         data = dpm.Private(A, name="A", unit="column", linf=1 / n, bounds=[-1, 1])
         rows = [data @ x <= public_b]
-    return dpm.Problem(cp.Minimize(0), [simplex, *rows]), x, lambda v: float((A @ v - b).max(initial=0.0))
+    if not with_objective:
+        return Synthetic(dpm.Problem(cp.Minimize(0), [simplex, *rows]), x, lambda v, _: _over(A, b, v))
+    cost = rng.uniform(-1, 1, COLUMNS)
+    true = linprog(cost, A_ub=A, b_ub=b, A_eq=np.ones((1, COLUMNS)), b_eq=[1.0], bounds=(0, None), method="highs")
+    span = float(np.ptp(cost))
+    width = float((A.max(axis=1) - b).max())  # over the simplex
+
+    def error(v: np.ndarray, forecast: Any) -> float:
+        return max(_over(A, b, v) / _or(forecast.width, width), (float(cost @ v) - true.fun) / _or(forecast.span, span))
+
+    return Synthetic(dpm.Problem(cp.Minimize(cp.Constant(cost, name="cost") @ x), [simplex, *rows]), x, error)
+
+
+def _over(A: np.ndarray, b: np.ndarray, v: np.ndarray) -> float:
+    return float((A @ v - b).max(initial=0.0))
+
+
+def _or(value: float, other: float) -> float:
+    return value if value > 0 else other
 
 
 def compare(
-    problem: dpm.Problem, x: cp.Variable, error: Callable[[np.ndarray, Any], float], runs: int
+    problem: dpm.Problem, x: cp.Variable, error: Callable[[np.ndarray, Any], float], options: Any, slow: set[str]
 ) -> dict[str, Any]:
-    """Median error per eligible mechanism, the planner's choice and its regret."""
+    """Median error per mechanism that says something, the planner's choice and its regret.
+
+    ``slow`` : mechanisms to leave out, unless chosen; those that turn out to be slow are added.
+    """
     plan = problem.plan(EPSILON, DELTA)
     medians, details, seconds = {}, {}, {}
+    everything = options.all or plan.chosen.forecast.vacuous
     for candidate in plan.candidates:
-        if not candidate.eligible:
+        if not candidate.eligible or (candidate.forecast.vacuous and not everything):
+            continue
+        if candidate.mechanism in slow and candidate is not plan.chosen:
+            details[candidate.mechanism] = "left out: slow"
             continue
         errors = []
         started = time.perf_counter()
-        for seed in range(runs):
+        for seed in range(options.runs):
             problem.solve(EPSILON, DELTA, mechanism=candidate.mechanism, rng=seed)
             errors.append(math.inf if x.value is None else error(np.asarray(x.value), candidate.forecast))
-        seconds[candidate.mechanism] = (time.perf_counter() - started) / runs
+            if time.perf_counter() - started > options.patience:
+                slow.add(candidate.mechanism)
+                break
+        seconds[candidate.mechanism] = (time.perf_counter() - started) / len(errors)
         medians[candidate.mechanism] = float(np.median(errors))
         details[candidate.mechanism] = measuring.spread(errors)
     best = min(medians, key=lambda name: medians[name])
     chosen = plan.chosen.mechanism
-    # Errors at the level of solver tolerances are equal.
-    regret = max(medians[chosen], 1e-6) / max(medians[best], 1e-6)
+    regret = max(medians[chosen], TOLERANCE) / max(medians[best], TOLERANCE)
     return {"chosen": chosen, "best": best, "regret": regret, "details": details, "plan": plan, "seconds": seconds}
 
 
@@ -90,7 +130,7 @@ def show(table: measuring.Table, label: str, found: dict[str, Any]) -> None:
         forecast = next(c.forecast for c in found["plan"].candidates if c.mechanism == name)
         marks = " ".join(w for w, on in (("chosen", name == found["chosen"]), ("best", name == found["best"])) if on)
         alpha = measuring.short(forecast.alpha) + (" (says nothing)" if forecast.vacuous else "")
-        table.row(label, name, text, alpha, f"{found['seconds'][name]:.2f}", marks)
+        table.row(label, name, text, alpha, measuring.short(found["seconds"].get(name)), marks)
         label = ""
 
 
@@ -99,10 +139,13 @@ def main() -> int:
     parser.add_argument("--cells", nargs="+", default=["scalar", "row", "matrix", "column"])
     parser.add_argument("--rows", nargs="+", type=int, default=[30, 300, 3000])
     parser.add_argument("--records", nargs="+", type=float, default=[1e4, 1e5, 1e6])
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--objective", action="store_true", help="a random cost on the synthetic programs")
+    parser.add_argument("--all", action="store_true", help="also mechanisms whose forecast says nothing")
     parser.add_argument("--files", nargs="*", default=[])
     parser.add_argument("--parts", nargs="+", default=["b", "A"])
     parser.add_argument("--relative", type=float, default=1e-3)
+    parser.add_argument("--patience", type=float, default=10.0, help="seconds for all runs of a mechanism")
     parser.add_argument("--largest", type=int, default=300, help="most rows or columns of a file")
     options = parser.parse_args()
     quiet()
@@ -112,9 +155,10 @@ def main() -> int:
                             ("s a solve", 9), ("", 12))  # fmt: skip
     for cell in options.cells if not options.files else []:
         for m in options.rows:
+            slow: set[str] = set()
             for n in options.records:
-                problem, x, missed = synthetic(cell, m, int(n), 7)
-                found = compare(problem, x, lambda v, _forecast, missed=missed: missed(v), options.runs)
+                made = synthetic(cell, m, int(n), 7, options.objective)
+                found = compare(made.problem, made.x, made.error, options, slow)
                 show(table, f"{cell} m={m} n={n:.0e}", found)
                 regrets.setdefault(cell, []).append(found["regret"])
     for path in files(options.files):
@@ -137,7 +181,7 @@ def main() -> int:
                 span = forecast.span if forecast.span > 0 else max(abs(optimum), 1.0)
                 return max(violation(lp, v) / width, (float(lp.c @ v) - optimum) / span)
 
-            found = compare(made.problem, made.x, error, options.runs)
+            found = compare(made.problem, made.x, error, options, set())
             show(table, f"{lp.name} {part}", found)
             regrets.setdefault(part, []).append(found["regret"])
     expectations = measuring.Expectations()

@@ -75,6 +75,8 @@ class PrivateCuttingPlanes:
             return Verdict(
                 False, "CVXPY split an expression with private numbers into rows: it serves plain constraints"
             )
+        if not model.form.c0.any():
+            return Verdict(False, "there is no objective whose optimum would leave most constraints slack")
         body = public_polyhedron(model)
         if not body.empty and body.minimise(model.form.c0) is None:
             return Verdict(
@@ -83,8 +85,6 @@ class PrivateCuttingPlanes:
             )
         if cuts_of(model).step == 0:
             return Verdict(False, "no record can move the right-hand sides: nothing needs noise")
-        if not model.form.c0.any():
-            return Verdict(False, "there is no objective whose optimum would leave most constraints slack")
         if plan_of(model, request).count == 0:
             return Verdict(False, "choosing rows costs more here than measuring every right-hand side once")
         return YES
