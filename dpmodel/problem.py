@@ -157,7 +157,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         ----------
         epsilon, delta : budget of this solve; delta = 0 allows pure mechanisms only.
         beta : probability with which the accuracy statement may fail.
-        mechanism : "auto" for the least forecast error, or a name from the plan.
+        mechanism : "auto" for the least forecast error, or a name from the plan (then no other is looked at).
         feasibility : "relaxed" keeps the true optimum feasible; "strict" makes every true constraint hold.
         budget : a ``Budget`` to charge before any data is read.
         verbose : print classification, plan and release. ``progress`` : True, or a function (stage, share).
@@ -195,7 +195,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         source = noise_source(rng)
         report = reporter(progress, verbose)
         probe_solver(model.affine, solver, request.options)
-        plan = make_plan(model, request, mechanism)
+        plan = make_plan(model, request, mechanism, compare=False)
         model.public.require_feasible()
         require_private_values(model.affine)
         self._warn_of_constants()  # again: a value given after compiling may share memory

@@ -49,6 +49,13 @@ SHOWN = {
         r"remedy 3:",
         r"released by laplace-once",
     ],
+    "query_release.py": [
+        r"x: 2400 cells over the domain; measured: 16 marginals",
+        r"scalar, low",
+        r"by measure-and-fit, differential privacy with epsilon = 1",
+        r"works \\ commute",
+        r"people: (29|30)\d\d",
+    ],
     "reconstruction.py": [
         r"100% of them right",
         r"ImpossibilityError, Theorem 37",

@@ -73,6 +73,14 @@ def equality(values):
     return dpm.Problem(cp.Minimize(cp.sum(x)), [(A @ x == b).set_label("balance")])
 
 
+def balances(values):
+    """Equalities without an objective."""
+    b = dpm.Private(values[:3], name="b", unit="entry", linf=1)
+    x = cp.Variable(4, nonneg=True, name="x")
+    A = np.array([[1.0, 2.0, 1.0, 0.0], [1.0, 1.5, 2.0, 1.0], [0.0, 1.0, 1.0, 1.0]])
+    return dpm.Problem(cp.Minimize(0), [(A @ x == b).set_label("balance")])
+
+
 def several_parts(values):
     c = dpm.Private(values[:3], name="c", unit="entry", linf=1, records=dpm.Records("one"))
     b = dpm.Private(values[3:6], name="b", unit="entry", linf=1, records=dpm.Records("two"))
@@ -168,6 +176,7 @@ CASES = [
     (matrix, "strict-truncated-laplace", {"feasibility": "strict"}),
     (sparse_matrix, "laplace-once", {}),
     (equality, "gaussian-once", {}),
+    (balances, "measure-and-fit", {}),
     (several_parts, "laplace-once", {}),
     (several_parts, "gaussian-once", {}),
     (second_order, "laplace-once", {}),

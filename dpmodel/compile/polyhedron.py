@@ -16,6 +16,8 @@ from dpmodel.compile.projection import Projector, onto_row
 
 # HiGHS stops within 1e-7 of feasibility and optimality; bounds on maxima are widened to stay bounds.
 _SOLVER_SLACK = 1e-6
+# Proving that a set is unbounded takes a linear program long; with more columns, only single rows are looked at.
+_MOST_COLUMNS = 20_000
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,8 @@ class Polyhedron:
         """Upper bound on the 1-norm of x: one linear program where signs are known (or ``|x_p| <= x_q``, as CVXPY
         writes a 1-norm: then x_q counts for both), else from the box."""
         lower, upper = self.box
+        if self.size > _MOST_COLUMNS and not (np.isfinite(lower).all() and np.isfinite(upper).all()):
+            return np.inf
         sign = np.where(lower >= 0, 1.0, np.where(upper <= 0, -1.0, 0.0))
         inner, size = absolute_values(self)
         if (np.delete(sign, inner) != 0).all() and inner.size:

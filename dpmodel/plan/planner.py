@@ -166,8 +166,8 @@ def _is_noise(part: object) -> bool:
     return isinstance(part, Mapping) and "largest_noise" in part
 
 
-def make_plan(model: PrivateLP, request: Request, mechanism: str = "auto") -> Plan:
-    """Compare all mechanisms for ``model``; ``mechanism`` forces one by name.
+def make_plan(model: PrivateLP, request: Request, mechanism: str = "auto", *, compare: bool = True) -> Plan:
+    """Compare all mechanisms for ``model``; ``mechanism`` forces one by name, without ``compare`` alone.
 
     Raises
     ------
@@ -178,10 +178,13 @@ def make_plan(model: PrivateLP, request: Request, mechanism: str = "auto") -> Pl
     """
     forced = None if mechanism == "auto" else by_name(mechanism)
     refuse_impossible(model, request)
-    candidates = _with_widths(model, [_candidate(each, model, request) for each in PORTFOLIO])
+    compared = PORTFOLIO if compare or forced is None else (forced,)
+    candidates = _with_widths(model, [_candidate(each, model, request) for each in compared])
     if forced is not None:
         chosen = next(candidate for candidate in candidates if candidate.mechanism == forced.name)
         if not chosen.eligible:
+            if not compare:
+                return make_plan(model, request, mechanism)  # for the names of those that would do
             names = [candidate.mechanism for candidate in candidates if candidate.eligible]
             raise UnsupportedModelError(
                 f"mechanism={mechanism!r} cannot serve this problem",

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from dpmodel._text import array_text, number, table
 
-
 # Printed cells of a classification; all of them are data.
 _MOST_CELLS = 5
 
