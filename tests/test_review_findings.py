@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from pathlib import Path
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -158,3 +160,31 @@ def test_strict_rows_never_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(calls) == 1 and problem.release is not None
     assert problem.release.status == "infeasible" and x.value is None
     assert problem.release.accuracy.alpha is None
+
+
+@pytest.mark.parametrize("declared", [{"bounds": [1, 2]}, {"linf": 1.0, "bounds": [0, 9]}, {"bounds": [-1, 1]}])
+def test_a_row_is_absent_only_where_records_come_and_go_whole(declared: dict[str, Any]) -> None:
+    """Counts move by one and bounds without zero keep a row present: neither is a row that reads 0 <= 0."""
+    from dpmodel.mechanisms.lp.private_rows import private_rows
+
+    records = dpm.Records(neighbors="add-remove")
+    q = dpm.Private(shape=(3, 2), name="q", unit="row", records=records, **declared)
+    x = cp.Variable(2, bounds=[0, 1])
+    rows = private_rows(dpm.Problem(cp.Minimize(0), [q @ x <= 1])._model(None))
+    assert rows.absent == q.vanishes == (declared == {"bounds": [-1, 1]})
+    assert rows.sum_change(2) == (rows.norm2 if rows.absent else rows.swing(2))
+
+
+def test_numbers_that_overflow_end_no_solve_and_give_no_warning() -> None:
+    """One record's huge number must not decide whether a solve fails or warns."""
+    people = dpm.Records("people")
+    A = dpm.Private(np.ones((4, 2)), unit="row", name="A", records=people)
+    b = dpm.Private(np.array([1.7e308, 1.0, 1.0, 1.0]), unit="entry", name="b", records=people)
+    x = cp.Variable(2, bounds=[0, 1])
+    problem = dpm.Problem(cp.Minimize(0), [A @ x <= 2 * b])
+    for mechanism in ("dense-multiplicative-weights", "noisy-hinge-descent", "point-exponential"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            warnings.simplefilter("ignore", dpm.NotPrivateWarning)
+            problem.solve(1.0, 1e-6, mechanism=mechanism, rng=0)
+        assert x.value is not None and np.isfinite(x.value).all()

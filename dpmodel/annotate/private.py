@@ -139,6 +139,9 @@ class Private(cp.Parameter):  # type: ignore[misc]
         # An absent unit is zero, so add-remove moves a unit by its size only. An aggregate is owned by nobody:
         # taking one record away moves it between any two values that its magnitude allows.
         owned = self._records.neighbors == "add-remove" and unit != "all"
+        # With a declared change (counts, say) or bounds without zero, a unit may move without coming or going.
+        zero_fits = bool((self._lower <= 0).all() and (self._upper >= 0).all())
+        self._vanishes = owned and zero_fits and not any(map(math.isfinite, change.values()))
         self._caps, self._ball, self._change = change_bounds(
             change, self._magnitude, (self._lower, self._upper), self._layout, absent_is_zero=owned
         )
@@ -215,6 +218,11 @@ class Private(cp.Parameter):  # type: ignore[misc]
     def magnitude(self) -> Mapping[str, float]:
         """Declared ``max_l1, max_l2, max_linf`` of one unit (inf where not declared)."""
         return self._magnitude
+
+    @property
+    def vanishes(self) -> bool:
+        """Whether all that one record does is to be there or not: its unit, and no part of it, becomes zero."""
+        return self._vanishes
 
     @property
     def has_value(self) -> bool:

@@ -11,7 +11,8 @@ meets exactly, data that are means over n records:
 With LP files (npz or MPS, netlib's for example) their right-hand sides (b) or coefficients (A) are private, one record
 moving one entry by a share of the median entry, and the public box is finite. The error of a solve is the largest
 violation; with an objective (``--objective``: a random cost on the synthetic programs) it is the larger of the
-violation as a share of the width and the loss in objective as a share of its span over the public set. Regret: median
+violation as a share of the width (how far a public point can violate a row) and the loss in objective as a share of
+its span over the public set, the same for all mechanisms of a problem. Regret: median
 error of the planner's choice divided by that of the best eligible mechanism. Mechanisms whose forecast says nothing
 are left out, unless ``--all`` is given or the planner chose one; where every forecast says nothing, all are run. Those
 that take longer than ``--patience`` are not run again and left out for more records.
@@ -44,11 +45,11 @@ TOLERANCE = 1e-6  # errors at the level of solver tolerances are equal
 
 @dataclass(frozen=True)
 class Synthetic:
-    """``problem`` of a cell with variable ``x``; ``error`` : of a point, given the forecast of its mechanism."""
+    """``problem`` of a cell with variable ``x``; ``error`` : of a point."""
 
     problem: dpm.Problem
     x: cp.Variable
-    error: Callable[[np.ndarray, Any], float]
+    error: Callable[[np.ndarray], float]
 
 
 def synthetic(cell: str, m: int, n: int, seed: int, with_objective: bool) -> Synthetic:
@@ -72,14 +73,14 @@ def synthetic(cell: str, m: int, n: int, seed: int, with_objective: bool) -> Syn
         data = dpm.Private(A, name="A", unit="column", linf=1 / n, bounds=[-1, 1])
         rows = [data @ x <= public_b]
     if not with_objective:
-        return Synthetic(dpm.Problem(cp.Minimize(0), [simplex, *rows]), x, lambda v, _: _over(A, b, v))
+        return Synthetic(dpm.Problem(cp.Minimize(0), [simplex, *rows]), x, lambda v: _over(A, b, v))
     cost = rng.uniform(-1, 1, COLUMNS)
     true = linprog(cost, A_ub=A, b_ub=b, A_eq=np.ones((1, COLUMNS)), b_eq=[1.0], bounds=(0, None), method="highs")
     span = float(np.ptp(cost))
     width = float((A.max(axis=1) - b).max())  # over the simplex
 
-    def error(v: np.ndarray, forecast: Any) -> float:
-        return max(_over(A, b, v) / _or(forecast.width, width), (float(cost @ v) - true.fun) / _or(forecast.span, span))
+    def error(v: np.ndarray) -> float:
+        return max(_over(A, b, v) / width, (float(cost @ v) - true.fun) / span)
 
     return Synthetic(dpm.Problem(cp.Minimize(cp.Constant(cost, name="cost") @ x), [simplex, *rows]), x, error)
 
@@ -88,12 +89,16 @@ def _over(A: np.ndarray, b: np.ndarray, v: np.ndarray) -> float:
     return float((A @ v - b).max(initial=0.0))
 
 
-def _or(value: float, other: float) -> float:
-    return value if value > 0 else other
+def scales(problem: dpm.Problem, optimum: float) -> tuple[float, float]:
+    """The width and the span that the forecasts state, else 1 and the optimum's size."""
+    forecasts = [c.forecast for c in problem.plan(EPSILON, DELTA).candidates if c.eligible]
+    width = min((f.width for f in forecasts if f.width > 0), default=1.0)
+    span = min((f.span for f in forecasts if f.span > 0), default=max(abs(optimum), 1.0))
+    return width, span
 
 
 def compare(
-    problem: dpm.Problem, x: cp.Variable, error: Callable[[np.ndarray, Any], float], options: Any, slow: set[str]
+    problem: dpm.Problem, x: cp.Variable, error: Callable[[np.ndarray], float], options: Any, slow: set[str]
 ) -> dict[str, Any]:
     """Median error per mechanism that says something, the planner's choice and its regret.
 
@@ -105,14 +110,14 @@ def compare(
     for candidate in plan.candidates:
         if not candidate.eligible or (candidate.forecast.vacuous and not everything):
             continue
-        if candidate.mechanism in slow and candidate is not plan.chosen:
-            details[candidate.mechanism] = "left out: slow"
+        if candidate.mechanism in {*slow, *options.without} and candidate is not plan.chosen:
+            details[candidate.mechanism] = "left out"
             continue
         errors = []
         started = time.perf_counter()
         for seed in range(options.runs):
             problem.solve(EPSILON, DELTA, mechanism=candidate.mechanism, rng=seed)
-            errors.append(math.inf if x.value is None else error(np.asarray(x.value), candidate.forecast))
+            errors.append(math.inf if x.value is None else error(np.asarray(x.value)))
             if time.perf_counter() - started > options.patience:
                 slow.add(candidate.mechanism)
                 break
@@ -145,6 +150,7 @@ def main() -> int:
     parser.add_argument("--files", nargs="*", default=[])
     parser.add_argument("--parts", nargs="+", default=["b", "A"])
     parser.add_argument("--relative", type=float, default=1e-3)
+    parser.add_argument("--without", nargs="*", default=[], help="mechanisms to leave out")
     parser.add_argument("--patience", type=float, default=10.0, help="seconds for all runs of a mechanism")
     parser.add_argument("--largest", type=int, default=300, help="most rows or columns of a file")
     options = parser.parse_args()
@@ -173,13 +179,15 @@ def main() -> int:
             continue
         lp = boxed(lp, np.asarray(variable.value), 3.0)
         for part in options.parts:
-            made = with_private(lp, part, options.relative, nonzero_only=True)
+            try:
+                made = with_private(lp, part, options.relative, nonzero_only=True)
+            except ValueError:  # no entry to mark
+                continue
             optimum = float(true.value)
+            width, span = scales(made.problem, optimum)
 
-            def error(v: np.ndarray, forecast: Any, lp: Any = lp, optimum: float = optimum) -> float:
-                width = forecast.width if forecast.width > 0 else 1.0
-                span = forecast.span if forecast.span > 0 else max(abs(optimum), 1.0)
-                return max(violation(lp, v) / width, (float(lp.c @ v) - optimum) / span)
+            def error(v: np.ndarray, lp: Any = lp, of: tuple[float, ...] = (optimum, width, span)) -> float:
+                return max(violation(lp, v) / of[1], (float(lp.c @ v) - of[0]) / of[2])
 
             found = compare(made.problem, made.x, error, options, set())
             show(table, f"{lp.name} {part}", found)

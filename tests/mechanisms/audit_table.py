@@ -11,6 +11,7 @@ import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,11 @@ from audits import BROKEN, HONEST, lower_bound  # noqa: E402
 from scipy.optimize import brentq  # noqa: E402
 from scipy.stats import norm  # noqa: E402
 
-from dpmodel.mechanisms.lp import hinge_forecast  # noqa: E402
+from dpmodel.mechanisms.lp import hinge_forecast, primal_weights  # noqa: E402
+from dpmodel.mechanisms.lp.dense_multiplicative_weights import ALGORITHM_2  # noqa: E402
+from dpmodel.mechanisms.lp.noisy_hinge_descent import NOISY_HINGE_DESCENT  # noqa: E402
+from dpmodel.mechanisms.lp.scalar_multiplicative_weights import ALGORITHM_4, MULTIPLICATIVE_WEIGHTS  # noqa: E402
+from dpmodel.mechanisms.lp.spend import Spend  # noqa: E402
 
 EPSILON, SHARE = "epsilon", "share of the budget"
 Row = tuple[str, ...]
@@ -64,7 +69,7 @@ def _exact() -> Iterator[tuple[str, float, float, str, tuple[str, ...], Callable
     twins = ("range halved", "composition forgotten")
     yield "dense-multiplicative-weights", 2, 0, EPSILON, twins, lambda twin: selections(twin, 3, 2.0, 0.0)
     yield "dense-multiplicative-weights", 1, 1e-6, EPSILON, twins, lambda twin: selections(twin, 6, 1.0, 1e-6)
-    yield "algorithm-2", 1, 1e-3, EPSILON, (), lambda twin: dense.worst_pair(24, 5, 0.0, 1.0, 1e-3, dense.ALGORITHM_2)
+    yield "algorithm-2", 1, 1e-3, EPSILON, (), lambda twin: dense.worst_pair(24, 5, 0.0, 1.0, 1e-3, ALGORITHM_2)
     yield "point-exponential", 1, 0, EPSILON, ("range halved",), one_choice
     for delta in (0.0, 1e-3):
         twins = tuple(name for name in scalar.TWINS if name)
@@ -84,10 +89,10 @@ def _exact() -> Iterator[tuple[str, float, float, str, tuple[str, ...], Callable
 def descent(twin: str, delta: float) -> float:
     """The sums of all steps are numbers with independent noise: their law has a closed form."""
     task, _, thetas = hinge.worst_pair("replace-one")
-    task = hinge.replace(task, spend=hinge.Spend.of(1.0, delta, gaussian_only=True), delta=delta)
+    task = replace(task, spend=Spend.of(1.0, delta, gaussian_only=True), delta=delta)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hinge_forecast, "_MOST_STEPS", 2)
-        promise = hinge.ENGINE.promise(task)
+        promise = NOISY_HINGE_DESCENT.promise(task)
     one, two = (hinge.transcript(task, promise, theta, 0) for theta in thetas)
     gap, scale = np.concatenate(one.sums) - np.concatenate(two.sums), one.scales[0]
     steps = len(one.sums)
@@ -115,21 +120,21 @@ def one_choice(twin: str) -> float:
 
 def scalar_game(twin: str, delta: float) -> float:
     with pytest.MonkeyPatch.context() as patch:
-        return scalar.spent(scalar.MULTIPLICATIVE_WEIGHTS, twin, delta, patch)
+        return scalar.spent(MULTIPLICATIVE_WEIGHTS, twin, delta, patch)
 
 
 def published_game() -> float:
     """Four steps of the published epsilon each."""
     made, one, two = scalar.tiny(1.0, 1e-3, 0.0)
-    promise = made.promise(scalar.ALGORITHM_4)
+    promise = made.promise(ALGORITHM_4)
     each = 1.0 / math.sqrt(8 * 4 * math.log(1e3))
-    promise = scalar.replace(promise, plan=scalar.replace(promise.plan, count=4, epsilon=each))
-    return scalar.exact_epsilon(*scalar.laws(made, scalar.ALGORITHM_4, promise, one, two), 1e-3)
+    promise = replace(promise, plan=replace(promise.plan, count=4, epsilon=each))
+    return scalar.exact_epsilon(*scalar.laws(made, ALGORITHM_4, promise, one, two), 1e-3)
 
 
 def matrix_game(unit: str, delta: float, twin: str) -> float:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(matrix.primal_weights, "MOST_STEPS", 4)
+        patch.setattr(primal_weights, "MOST_STEPS", 4)
         return matrix.cost(unit, delta, twin)
 
 

@@ -160,7 +160,7 @@ def test_randomised_response_refuses(bits, epsilon):
 
 
 # ------------------------------------------------------------------ the demonstration
-BETA, RUNS = 0.2, 150
+BETA, RUNS = 0.2, 80
 
 
 @pytest.fixture(scope="module")

@@ -109,7 +109,7 @@ class CheapestPoint:
             slack_rows=slack,
             private_rows=rows.count,
             width=width,
-            vacuous=slack >= rows.count or plan.threshold >= width,
+            vacuous=plan.threshold + width * slack / rows.count >= width,
             work=f"at most {plan.count} points, cheapest first",
             noise={"candidates": plan.count, "rows allowed to pass": plan.allowed, "change": rows.per_record},
             caveats=_caveats(rows, listed),

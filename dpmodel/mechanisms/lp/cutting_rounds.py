@@ -21,7 +21,7 @@ from dpmodel.privacy import Gaussian, Laplace, gaussian_mu, zcdp_rho
 # More rounds are not planned: each solves a linear program.
 _MOST_ROUNDS = 150
 # Made-up right-hand sides: slack as a share of what the public set allows.
-_REHEARSALS = (1.0, 0.25, 0.05)
+_REHEARSALS = (1.0, 0.25, 0.05, 0.01, 0.001)
 _SHARES = np.linspace(0.05, 0.95, 19)
 
 
@@ -119,17 +119,15 @@ def width_of(model: PrivateLP, cuts: Cuts) -> float:
 
 
 def _one_sign(model: PrivateLP, sides: LinearMap) -> bool:
-    """Whether taking a record away moves all right-hand sides the same way."""
+    """Whether one record moves all right-hand sides the same way: by leaving, or because it moves one number only."""
+    involved = []
     for block in model.affine.private_blocks:
-        parameter = block.parameter
         columns = (sides.column >= block.offset) & (sides.column < block.offset + block.size)
-        if not columns.any():
-            continue
-        used = np.unique(sides.column[columns]) - block.offset
-        owned = parameter.records.neighbors == "add-remove" and parameter.unit != "all"
-        if not owned or (parameter.entry_range[0][used] < 0).any():
-            return False
-    return bool((sides.coefficient > 0).all() or (sides.coefficient < 0).all())
+        if columns.any():
+            involved.append((block.parameter, np.unique(sides.column[columns]) - block.offset))
+    leaves = all(p.vanishes and (p.entry_range[0][used] >= 0).all() for p, used in involved)
+    moves_one = len(involved) == 1 and involved[0][0].unit != "all" and involved[0][0].layout.unit_size == 1
+    return (leaves or moves_one) and bool((sides.coefficient > 0).all() or (sides.coefficient < 0).all())
 
 
 def plan_of(model: PrivateLP, request: Request) -> Rounds:

@@ -108,7 +108,9 @@ class EngineMechanism:
         promise = route.promise
         measured = objective_design(model, request)
         loss = route.objective_alpha + (objective_loss(model, measured) if measured else 0.0)
-        vacuous = route.slack_rows >= promise.rows or route.violation >= promise.width
+        # The mean violation that the statement allows is no less than the largest there can be.
+        allowed = route.violation + promise.width * route.slack_rows / max(promise.rows, 1)
+        vacuous = allowed >= promise.width
         noise = dict(promise.noise)
         if measured is not None:
             noise["objective"] = measured.parts["objective"].to_dict()

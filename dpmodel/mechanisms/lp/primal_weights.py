@@ -51,8 +51,8 @@ from dpmodel.mechanisms.lp.simplex_form import SimplexForm, simplex_form
 from dpmodel.mechanisms.mechanism import Progress, Verdict
 from dpmodel.privacy import NoiseSource
 
-# Run time: at most so many steps, and fewer when a step is long (about two minutes of products).
-MOST_STEPS, _MOST_WORK, _LEAST_STEPS = 20_000, 2e10, 200
+# Run time: at most so many steps, and fewer when a step is long (about half a minute of products).
+MOST_STEPS, _MOST_WORK, _LEAST_STEPS = 5_000, 4e9, 200
 # Beyond this many candidates a selection takes two stages.
 _ONE_STAGE = 4096
 

@@ -119,7 +119,12 @@ class PrivateRows:
 
     # ------------------------------------------------------------------ the one reading of private values
     def values(self, theta: Floats) -> tuple[sp.csr_array, Floats]:
-        """(k x n) G and (k,) h at theta; for a mechanism's ``run`` only."""
+        """(k x n) G and (k,) h at theta; for a mechanism's ``run`` only. Rows whose unbounded numbers overflow read
+        ``0 <= 0``, as do rows too small to divide; without a warning, which would tell."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._values(theta)
+
+    def _values(self, theta: Floats) -> tuple[sp.csr_array, Floats]:
         form = self.model.form
         m, n = form.affine.rows, form.affine.variables
         private = form.matrix
@@ -137,7 +142,10 @@ class PrivateRows:
             G, h = sp.csr_array(sp.diags_array(here) @ G), h * here
         if self.relative:
             width = self._own_width(G, h)
-            factor = np.divide(1.0, width, out=np.zeros_like(width), where=width > _TINY)
+            sized = np.isfinite(width) & (width > _TINY)
+            factor = np.divide(1.0, width, out=np.zeros_like(width), where=sized)
+            G.data[np.repeat(~sized, np.diff(G.indptr))] = 0.0
+            h = np.where(sized, h, 0.0)
             # Columns that the public set fixes at zero are outside the width, and say nothing.
             G = sp.csr_array(G @ sp.diags_array((_relative_scale(public_polyhedron(self.model))[0] > 0).astype(float)))
             G, h = sp.csr_array(sp.diags_array(factor) @ G), h * factor
@@ -180,9 +188,8 @@ def _build(model: PrivateLP) -> PrivateRows:
     h_lower, h_upper = float(h_low.min(initial=0.0)), float(h_high.max(initial=0.0))
     if h_low.size:
         h_lower, h_upper = float(h_low.min()), float(h_high.max())
-    neighbors = {block.parameter.records.neighbors for block in affine.private_blocks}
-    owned = all(block.parameter.unit != "all" for block in affine.private_blocks)
-    absent = neighbors == {"add-remove"} and owned and most_items(*_owners(model)) <= 1
+    gone = bool(affine.private_blocks) and all(block.parameter.vanishes for block in affine.private_blocks)
+    absent = gone and most_items(*_owners(model)) <= 1
     present = h_lower, h_upper
     if absent:
         h_lower, h_upper = min(h_lower, 0.0), max(h_upper, 0.0)
