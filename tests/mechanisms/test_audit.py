@@ -33,8 +33,8 @@ ELSEWHERE = {
     "algorithm-4": ("test_scalar_multiplicative_weights", "exact", "twin"),
     "private-cutting-planes": ("test_private_cutting_planes", "audit", "twin"),
     "noisy-multiplicative-weights": ("test_matrix_multiplicative_weights", "audit", "twin"),
-    "algorithm-5": ("test_matrix_multiplicative_weights", "audit", "twin"),
-    "algorithm-6": ("test_matrix_multiplicative_weights", "audit", "twin"),
+    "algorithm-5": ("test_captured_scales", "loss", "twin"),
+    "algorithm-6": ("test_captured_scales", "loss", "twin"),
 }
 
 
