@@ -99,13 +99,19 @@ class Polyhedron:
         """
         return self._simplex_method.minimise(cost)
 
+    @cached_property
+    def _supports(self) -> dict[bytes, float]:
+        return {}
+
     def support(self, direction: Floats) -> float:
-        """Upper bound on ``max direction'x`` (inf when unbounded)."""
-        x = self.minimise(-np.asarray(direction, dtype=np.float64))
-        if x is None:
-            return np.inf
-        value = float(direction @ x)
-        return value + _SOLVER_SLACK * (1 + abs(value))
+        """Upper bound on ``max direction'x`` (inf when unbounded); solved once per direction."""
+        direction = np.asarray(direction, dtype=np.float64)
+        key = direction.tobytes()
+        if key not in self._supports:
+            x = self.minimise(-direction)
+            value = np.inf if x is None else float(direction @ x)
+            self._supports[key] = value + _SOLVER_SLACK * (1 + abs(value)) if x is not None else value
+        return self._supports[key]
 
     @cached_property
     def empty(self) -> bool:

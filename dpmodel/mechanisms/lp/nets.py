@@ -58,13 +58,17 @@ class Net(Protocol):
         ...
 
 
+# With more blocks, two cells in each are too many points.
+_MOST_BLOCKS = 32
+
+
 def net_of(body: Polyhedron, bounds: RowBounds, most: int = MOST_POINTS) -> Net | None:
     """A net of at most ``most`` points at its finest, or None for polyhedra of no listed kind (or empty ones)."""
     if body.empty:
         return None
     product = body.product
     if product is not None:
-        return ProductNet(product, bounds, most)
+        return ProductNet(product, bounds, most) if product.optional.size <= _MOST_BLOCKS else None
     flat = _inside_equalities(body)
     if flat is None:
         return None

@@ -120,13 +120,17 @@ def _searching(engine: Engine, task: Task, span: float, steps: int) -> Iterator[
         if task.slack_rows <= room:
             return
         each = replace(each, slack_rows=task.slack_rows - room)
-    high = cost_range(task.model)[1]
-    # The body that every run has: the public set and one more row.
-    promise = engine.promise(replace(each, body=task.body.with_row(high, task.body.support(high))))
+    promise = engine.promise(replace(each, body=_body_of_runs(task.model, task.body)))
     violation = promise.alpha if engine.counts_rows else promise.alpha + 2 * margin
     loss = span * 2.0 ** (1 - steps)
     rows = promise.slack_rows + room
     yield Route("search", task, each, promise, loss, violation, rows, steps=steps, margin=margin)
+
+
+def _body_of_runs(model: PrivateLP, body: Polyhedron) -> Polyhedron:
+    """What every run of a search has, or a part of it: the public set and one more row, for the objective."""
+    high = cost_range(model)[1]
+    return model.remember("body of runs", lambda: body.with_row(high, body.support(high)))
 
 
 def why_none(model: PrivateLP, request: Request) -> str:
