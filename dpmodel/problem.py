@@ -158,7 +158,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
         epsilon, delta : budget of this solve; delta = 0 allows pure mechanisms only.
         beta : probability with which the accuracy statement may fail.
         mechanism : "auto" for the least forecast error, or a name from the plan (then no other is looked at).
-        feasibility : "relaxed" keeps the true optimum feasible; "strict" makes every true constraint hold.
+        feasibility : "relaxed" lets private constraints give way as the accuracy statement says; "strict" makes every
+            true constraint hold.
         budget : a ``Budget`` to charge before any data is read.
         verbose : print classification, plan and release. ``progress`` : True, or a function (stage, share).
         rng : None for OpenDP's secure noise; an int or numpy Generator for repeatable noise in tests,

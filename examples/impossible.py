@@ -1,7 +1,7 @@
 """What cannot be solved privately, why, and what to do about it.
 
 A shop sells five articles from one shelf, and what each supplier charges it is to stay private. Each supplier
-owns one coefficient of the objective and may change it arbitrarily: by Theorem 37 of Hsu, Huang, Roth,
+owns one coefficient of the objective and may change it arbitrarily: by Theorem 37 of Hsu, Roth,
 Roughgarden and Ullman (2014) no private algorithm is accurate then. The error says so, with the theorem, the
 floor and the remedies. Declared bounds make the same program solvable.
 

@@ -4,7 +4,7 @@
 is divided so that the mean score of a unit of money is as large as it can be. The optimum is a vertex: everything
 to the best project. So the planner chooses among eight points, by permute-and-flip, with the
 exponential mechanism's guarantee, and its loss is far below that of noise on the scores as Theorem 34
-of Hsu, Huang, Roth, Roughgarden and Ullman (2014) has it.
+of Hsu, Roth, Roughgarden and Ullman (2014) has it.
 
     python examples/portfolio_of_private_scores.py
 """

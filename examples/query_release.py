@@ -1,8 +1,9 @@
 """Release marginals of a table of people so that no single person can be told from them.
 
-A made-up survey of 3,000 people, five questions. The workload is every pair of questions. The helper writes the private
-linear program (x is the synthetic table, the rows are the cells of the workload); classification, plan and release
-are those of any other problem. The released tables are non-negative, agree with each other and can be summed further.
+A made-up survey of 3,000 people, five questions. The workload is every pair of questions. ``query_release`` writes the
+private linear program (x is the synthetic table, the rows are the cells of the workload); classification, plan and
+release are those of any other problem. The released tables are non-negative, agree with each other and can be summed
+further.
 
     python examples/query_release.py
 """

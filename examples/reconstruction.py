@@ -1,6 +1,6 @@
 """Why some programs have no private solver: their solution is the database.
 
-Twenty members voted, ten of them yes. The program of Theorem 37 of Hsu, Huang, Roth, Roughgarden and Ullman (2014)
+Twenty members voted, ten of them yes. The program of Theorem 37 of Hsu, Roth, Roughgarden and Ullman (2014)
 looks harmless: share ten units out to those who said yes, at most one each. Its optimum tells every vote. dpmodel
 refuses to solve it. With declared bounds it does solve it, and then loses what every private mechanism must lose.
 

@@ -157,6 +157,14 @@ class AffineMap:
             mask[block.columns] = True
         return mask
 
+    def equalities(self) -> npt.NDArray[np.bool_]:
+        """(m,) whether each row lies in a zero cone."""
+        mask = np.zeros(self.rows, dtype=bool)
+        for block in self.cones:
+            if block.kind == "zero":
+                mask[block.rows] = True
+        return mask
+
     def block_of_row(self) -> Integers:
         """(m,) number of the cone block of each row."""
         sizes = [block.size for block in self.cones]

@@ -25,7 +25,7 @@ class Request:
     """What is asked of one solve: the budget it may use and the statement wanted.
 
     ``epsilon``, ``delta`` : budget. ``beta`` : allowed probability that the accuracy statement fails.
-    ``feasibility`` : "relaxed" (true optimum stays feasible) or "strict" (every true constraint holds).
+    ``feasibility`` : "relaxed" (private constraints may give way, as stated) or "strict" (every true constraint holds).
     ``vertices`` : (k, n) public candidate points in the order of the standard form's columns, or None.
     ``solver``, ``options`` : for the solve on released data.
     ``slack_rows`` : how many private constraints may be left out, or None to let the mechanism choose;

@@ -12,6 +12,7 @@ from dpmodel.classify.impossibility import impossibility_error
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.errors import InfeasibleError, UnsupportedModelError
 from dpmodel.mechanisms.lp.private_rows import private_rows
+from dpmodel.mechanisms.lp.routes import span_of
 from dpmodel.mechanisms.mechanism import Forecast, Mechanism, Request, says_nothing
 from dpmodel.plan.portfolio import PORTFOLIO, by_name
 
@@ -220,7 +221,8 @@ def _with_widths(model: PrivateLP, candidates: Sequence[Candidate]) -> tuple[Can
     widths = {c.forecast.width for c in candidates if c.forecast is not None and not math.isnan(c.forecast.width)}
     if not widths or private_rows(model).relative:
         return tuple(candidates)
-    width = min(widths)
+    # Both public: how far rows can be violated, and how far the objective can vary, to weigh its loss against that.
+    width, span = min(widths), span_of(model)
 
     def told(candidate: Candidate) -> Candidate:
         forecast = candidate.forecast
@@ -228,7 +230,7 @@ def _with_widths(model: PrivateLP, candidates: Sequence[Candidate]) -> tuple[Can
             return candidate
         vacuous = forecast.violation_alpha >= width
         words = forecast.statement if not vacuous else says_nothing(forecast.statement)
-        return replace(candidate, forecast=replace(forecast, width=width, vacuous=vacuous, statement=words))
+        return replace(candidate, forecast=replace(forecast, width=width, span=span, vacuous=vacuous, statement=words))
 
     return tuple(told(candidate) for candidate in candidates)
 

@@ -49,9 +49,10 @@ def paired() -> tuple[dpm.Problem, list[Private]]:
 def task_of(problem: dpm.Problem, epsilon: float = 1.0, delta: float = 0.0, **asked: Any) -> Task:
     model = problem._model(None)
     body = asked.pop("body", public_polyhedron(model))
+    whole = "spend" not in asked
     spend = asked.pop("spend", Spend.of(epsilon, delta))
     beta = asked.pop("beta", 0.05)
-    return Task(model, body, np.zeros(body.size), spend, epsilon, delta, beta, **asked)
+    return Task(model, body, np.zeros(body.size), spend, epsilon, delta, beta, **asked, whole=whole)
 
 
 def theta_of(problem: dpm.Problem, *values: tuple[Private, Any]) -> np.ndarray:

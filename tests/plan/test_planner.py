@@ -298,3 +298,16 @@ def test_points_need_every_variable_of_the_standard_form():
     problem = dpm.Problem(cp.Minimize(c @ x), [cp.norm1(x) <= 1])
     with pytest.raises(dpm.SpecificationError, match="auxiliary variables"):
         problem.plan(epsilon=1, vertices=np.eye(2))
+
+
+def test_a_loss_in_the_objective_counts_beside_violations() -> None:
+    """c and b private: Laplace noise violates less, and loses far more of the objective than Gaussian noise."""
+    people = dpm.Records("people")
+    c = dpm.Private(shape=40, name="c", l1=1, l2=0.05, bounds=[0, 5], records=people)
+    b = dpm.Private(shape=3, name="b", unit="entry", linf=0.01, bounds=[5, 9], records=people)
+    x = cp.Variable(40, bounds=[0, 1])
+    rows = cp.Constant(np.ones((3, 40)), name="rows")
+    plan = dpm.Problem(cp.Maximize(c @ x), [rows @ x <= b]).plan(1.0, 1e-6)
+    once = {k.mechanism: k.forecast for k in plan.candidates if k.mechanism in ("laplace-once", "gaussian-once")}
+    assert once["gaussian-once"].objective_alpha < once["laplace-once"].objective_alpha / 3
+    assert once["gaussian-once"].rank < once["laplace-once"].rank

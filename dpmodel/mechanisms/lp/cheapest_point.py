@@ -13,6 +13,7 @@ from dpmodel.compile.affine_map import Floats
 from dpmodel.mechanisms.lp.nets import Net, RowBounds
 from dpmodel.mechanisms.lp.point_selection import PointExponential, net_for, points_inside, violated
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, most_rows_stay, private_rows, public_polyhedron
+from dpmodel.mechanisms.lp.routes import span_of
 from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
 from dpmodel.privacy import AboveThreshold, NoiseSource, above_threshold_error
 
@@ -109,6 +110,7 @@ class CheapestPoint:
             slack_rows=slack,
             private_rows=rows.count,
             width=width,
+            span=span_of(model),
             vacuous=plan.threshold + width * slack / rows.count >= width,
             work=f"at most {plan.count} points, cheapest first",
             noise={"candidates": plan.count, "rows allowed to pass": plan.allowed, "change": rows.per_record},

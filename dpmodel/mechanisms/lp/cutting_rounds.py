@@ -80,10 +80,7 @@ def _cuts(model: PrivateLP) -> Cuts:
     form, affine = model.form, model.affine
     m = measurements(model, "scalar")[0]  # one number per row, up to a factor
     rows, gain, which = m.positions, m.recover.data, m.recover.indices
-    zero = np.zeros(affine.rows, dtype=bool)
-    for block in affine.cones:
-        if block.kind == "zero":
-            zero[block.rows] = True
+    zero = affine.equalities()
     twice = np.flatnonzero(zero[rows])
     index = np.concatenate([np.arange(rows.size), twice])
     sign = np.concatenate([np.ones(rows.size), -np.ones(twice.size)])

@@ -33,7 +33,8 @@ class Task:
     ``body`` : the public set K, cut at the target if there is one. ``tilt`` (n,) : cost added to the violation
     (all zero: none). ``spend`` : the budget; ``epsilon, delta`` : the same for engines with composition rules of their
     own (published variants). ``beta`` : allowed failure probability. ``slack_rows``, ``violation`` : what the
-    user asked for, or None. ``vertices`` (k, n) : public candidate points, or None.
+    user asked for, or None. ``vertices`` (k, n) : public candidate points, or None. ``whole`` : the budget
+    is not a part of one that others share, so a pure release may take all of ``epsilon``.
     """
 
     model: PrivateLP
@@ -46,6 +47,7 @@ class Task:
     slack_rows: int | None = None
     violation: float | None = None
     vertices: Floats | None = None
+    whole: bool = True
 
     @property
     def tilted(self) -> bool:

@@ -24,10 +24,10 @@ from dpmodel.mechanisms.lp.private_rows import most_rows_stay, plain_linear, pri
 from dpmodel.mechanisms.lp.routes import (
     Route,
     best_route,
+    noise_of_tests,
     objective_design,
     private_objective,
     span_of,
-    test_noise,
     why_none,
 )
 from dpmodel.mechanisms.mechanism import (
@@ -108,8 +108,8 @@ class EngineMechanism:
         promise = route.promise
         measured = objective_design(model, request)
         loss = route.objective_alpha + (objective_loss(model, measured) if measured else 0.0)
-        # The mean violation that the statement allows is no less than the largest there can be.
         allowed = route.violation + promise.width * route.slack_rows / max(promise.rows, 1)
+        # The mean violation that the statement allows is then no less than the largest there can be.
         vacuous = allowed >= promise.width
         noise = dict(promise.noise)
         if measured is not None:
@@ -166,7 +166,7 @@ class EngineMechanism:
         if engine.counts_rows:  # the runs keep to the rows and the violation that were planned
             whole = replace(whole, slack_rows=route.promise.slack_rows)
         best, accepted = self._reach(whole, cost, high, theta, source), 0
-        law = test_noise(engine, route.whole, route.steps)
+        law = noise_of_tests(engine, route.whole, route.steps)
         for step in range(1, route.steps):
             progress(f"search for the objective, run {step + 1} of {route.steps}", step / route.steps)
             middle = (low + high) / 2

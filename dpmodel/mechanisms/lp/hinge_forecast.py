@@ -128,7 +128,7 @@ def plan_descent(task: Task) -> tuple[float, DescentPlan]:
     t = int(known.steps[chosen])
     plan = DescentPlan(
         fast, t, float(rate[chosen]), float(say[chosen]), t if fast or task.tilted else -(-t // 2), start, live, kind,
-        float(known.scale[chosen]) * max(rows.count, 1),
+        noise_scale(task, kind, t),
     )  # fmt: skip
     # Without a tilt the mean violation cannot exceed the width anyway.
     return (float(error[chosen]) if task.tilted else min(float(error[chosen]), width)), plan

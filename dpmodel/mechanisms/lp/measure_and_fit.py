@@ -78,7 +78,7 @@ class MeasureAndFit:
         affine = model.affine
         if not affine.is_linear() or affine.boolean.size or affine.integer.size:
             return Verdict(False, "serves linear constraints in continuous variables")
-        if not _equalities(model)[model.form.private_rows].all():
+        if not model.affine.equalities()[model.form.private_rows].all():
             return Verdict(False, "serves equalities: a private inequality is not measured by a fit")
         if model.form.c0.any():
             return Verdict(False, "there is an objective to optimise: a fit would ignore it")
@@ -126,14 +126,6 @@ class MeasureAndFit:
         b[noised.measurement.positions] += noised.measurement.rebuild(released, clip=False)
         progress("fitting", 0.3)
         return _fit(model, noised, b)
-
-
-def _equalities(model: PrivateLP) -> np.ndarray:
-    mask = np.zeros(model.affine.rows, dtype=bool)
-    for block in model.affine.cones:
-        if block.kind == "zero":
-            mask[block.rows] = True
-    return mask
 
 
 # ------------------------------------------------------------------ the noise
@@ -247,7 +239,7 @@ class _Setup:
         self.tolerance = 2 * _PRECISION * self.scale
         self.single = np.diff(self.W.indptr) == 1
         public = base.keep & ~model.form.private_rows
-        equal = _equalities(model)
+        equal = model.affine.equalities()
         self.equal, self.unequal = np.flatnonzero(public & equal), np.flatnonzero(public & ~equal)
         self.A, self.right = model.form.A0, base.b
 

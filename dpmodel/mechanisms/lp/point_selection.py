@@ -15,7 +15,6 @@ from dpmodel.compile.polyhedron import Polyhedron
 from dpmodel.mechanisms.lp.feasibility import Point, Promise, Task
 from dpmodel.mechanisms.lp.nets import MOST_DIMENSIONS, MOST_POINTS, Net, RowBounds, net_of
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, plain_linear, private_rows, public_polyhedron
-from dpmodel.mechanisms.lp.spend import Spend
 from dpmodel.mechanisms.mechanism import YES, Progress, Request, Verdict
 from dpmodel.privacy import NoiseSource, exponential_mechanism, permute_and_flip
 
@@ -76,7 +75,7 @@ class PointExponential:
     """
 
     name: str = "point-exponential"
-    source: str = "McSherry and Talwar 2007; McKenna and Sheldon 2020; KMMST24, remark on public candidates"
+    source: str = "McSherry and Talwar 2007; McKenna and Sheldon 2020"
     gaussian_only: bool = False
     takes_tilt: bool = False
     search_steps: int = 6
@@ -195,7 +194,7 @@ def _epsilon(task: Task) -> tuple[float, bool]:
     rho = task.spend.rho
     if rho is None:
         return task.spend.epsilon, True
-    if task.delta > 0 and task.spend == Spend.of(task.epsilon, task.delta):
+    if task.whole:
         return task.epsilon, True
     return task.spend.selection_epsilon(), False
 

@@ -280,8 +280,4 @@ def apart(affine: AffineMap, scores: LinearMap) -> float:
 def listed_rows(model: PrivateLP) -> tuple[Integers, Integers]:
     """Private rows of the standard form, and the equalities among them (numbers in that list)."""
     index = np.flatnonzero(model.form.private_rows)
-    zero = np.zeros(model.affine.rows, dtype=bool)
-    for block in model.affine.cones:
-        if block.kind == "zero":
-            zero[block.rows] = True
-    return index, np.flatnonzero(zero[index])
+    return index, np.flatnonzero(model.affine.equalities()[index])

@@ -173,10 +173,7 @@ def _relative_scale(body: Polyhedron) -> tuple[Floats, bool]:
 
 def _build(model: PrivateLP) -> PrivateRows:
     form, affine = model.form, model.affine
-    zero = np.zeros(affine.rows, dtype=bool)
-    for block in affine.cones:
-        if block.kind == "zero":
-            zero[block.rows] = True
+    zero = affine.equalities()
     rows = np.flatnonzero(form.private_rows)
     index = np.concatenate([rows, rows[zero[rows]]])
     sign = np.concatenate([np.ones(rows.size), -np.ones(int(zero[rows].sum()))])

@@ -112,7 +112,7 @@ def _penalty(engine: Engine, task: Task, span: float, weight: float | None) -> R
 
 def _searching(engine: Engine, task: Task, span: float, steps: int) -> Iterator[Route]:
     """``steps`` runs; nothing when what was asked for leaves no room for the margin of the tests."""
-    law = test_noise(engine, task, steps)
+    law = noise_of_tests(engine, task, steps)
     margin = law.max_abs_quantile(steps - 1, task.beta / 2)
     room = math.ceil(2 * margin) if engine.counts_rows else 0
     each = run_of(task, steps)
@@ -150,6 +150,7 @@ def run_of(task: Task, steps: int) -> Task:
     return replace(
         task, spend=task.spend.part(share), epsilon=task.epsilon * share, delta=task.delta * share,
         beta=task.beta / (2 * steps),
+        whole=False,
     )  # fmt: skip
 
 
@@ -197,7 +198,7 @@ def cost_range(model: PrivateLP) -> tuple[Floats, Floats]:
     return model.form.c0 + below, model.form.c0 + above
 
 
-def test_noise(engine: Engine, whole: Task, steps: int) -> Gaussian | Laplace:
+def noise_of_tests(engine: Engine, whole: Task, steps: int) -> Gaussian | Laplace:
     """Noise of each of the tests of a search of ``steps`` runs; ``whole`` has the budget of all of it.
 
     Gaussian, whose zCDP cost adds to that of the runs. Engines that compose on their own are (epsilon, delta)-DP run by

@@ -62,7 +62,7 @@ def relaxed_program(
     """
     total_c, total_b, A = model.form.with_noise(c, b, entries)
     direction = interior_direction(model.affine)
-    equality = _zero_rows(model)
+    equality = model.affine.equalities()
     moved = np.where(equality, total_b, total_b + relax * direction)
     moved = np.maximum(np.minimum(moved, model.public.ceiling), model.public.floor)
     band = np.where(equality, np.maximum(relax, 0.0), 0.0)
@@ -113,7 +113,7 @@ def solve_most_inside(
     ``t relax / 2``) with the least t >= 0. At t = 2 this is the relaxed program, so its statement holds up to there.
     """
     program = relaxed_program(model, None, b, entries, -relax)
-    direction = np.where(_zero_rows(model), relax / 2, relax)
+    direction = np.where(model.affine.equalities(), relax / 2, relax)
     moves = np.where(direction > 0, direction, 0.0)
     if not moves.any():
         return solve_released(model, request, None, b, entries, relax=relax)
@@ -126,14 +126,6 @@ def solve_most_inside(
     notes = _GIVES_WAY if status == LEAST_VIOLATION else ()
     extra = beyond if status == LEAST_VIOLATION else 0.0
     return Outcome(status, solution.x, solution.dual, value, solution.seconds, extra, notes)
-
-
-def _zero_rows(model: PrivateLP) -> Any:
-    equality = np.zeros(model.affine.rows, dtype=bool)
-    for block in model.affine.cones:
-        if block.kind == "zero":
-            equality[block.rows] = True
-    return equality
 
 
 def _outcome(

@@ -35,10 +35,6 @@ class Spend:
         """Epsilon of each of ``steps`` exponential mechanisms (rho = epsilon^2 / 8 each)."""
         return self.epsilon / steps if self.rho is None else math.sqrt(8 * self.rho / steps)
 
-    def selection_scale(self, range_bound: float, steps: int = 1) -> float:
-        """Scale R / epsilon_t of each of ``steps`` exponential mechanisms over scores of range ``range_bound``."""
-        return range_bound / self.selection_epsilon(steps)
-
     def gaussian_deviation(self, change_l2: float, steps: int = 1) -> float:
         """Deviation of the noise in each of ``steps`` Gaussian releases of 2-norm change ``change_l2``."""
         assert self.rho is not None  # callers choose Laplace noise for pure budgets
