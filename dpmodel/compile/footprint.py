@@ -25,6 +25,7 @@ from dpmodel.annotate.private import Private
 from dpmodel.annotate.records import DEFAULT_RECORDS, Records
 from dpmodel.compile.affine_map import AffineMap, Floats, Integers, LinearMap, ThetaBlock
 from dpmodel.compile.block_view import block_view
+from dpmodel.compile.extremes import most_items
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,21 @@ def record_blocks(affine: AffineMap) -> tuple[Blocks, ...]:
             blocks += [tuple(members)] if table or named else [(member,) for member in members]
         groups.append(Blocks(records, tuple(blocks)))
     return tuple(groups)
+
+
+def most_touched(affine: AffineMap, rows: Integers, columns: Integers) -> int:
+    """The most rows that depend on the data of one record, at most; (nnz,) coordinates of linear functions of theta."""
+    most = 0
+    for group in record_blocks(affine):
+        total = 0
+        for block in group.blocks:
+            unit = np.full(affine.theta_size, -1, dtype=np.int64)
+            for member in block:
+                unit[member.columns] = member.parameter.layout.units
+            owned = unit[columns]
+            total += most_items(owned[owned >= 0], rows[owned >= 0])
+        most = max(most, total)
+    return most
 
 
 def footprint(affine: AffineMap) -> Footprint:

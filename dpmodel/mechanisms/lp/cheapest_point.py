@@ -10,7 +10,7 @@ import numpy as np
 from dpmodel._text import number
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats
-from dpmodel.mechanisms.lp.nets import Net, RowBounds
+from dpmodel.mechanisms.lp.nets import Net, RowBounds, listed
 from dpmodel.mechanisms.lp.point_selection import PointExponential, net_for, points_inside, violated
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, most_rows_stay, private_rows, public_polyhedron
 from dpmodel.mechanisms.lp.routes import span_of
@@ -39,12 +39,8 @@ class Ask:
     points: Floats | None = None
 
     def listed(self) -> tuple[Floats, float]:
-        """(k, n) the points, and the threshold (larger where projections came out less exact)."""
-        if self.points is not None:
-            return self.points, self.threshold
-        assert self.net is not None
-        points, drift = self.net.points(self.level)
-        return points, max(drift, self.threshold)
+        """(k, n) the points, and the threshold (``nets.listed``)."""
+        return listed(self.points, self.net, self.level, self.threshold)
 
 
 @dataclass(frozen=True)

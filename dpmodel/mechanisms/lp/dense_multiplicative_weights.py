@@ -14,7 +14,7 @@ from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.polyhedron import Polyhedron
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.mechanisms.lp.dense_measure import DenseMeasure
-from dpmodel.mechanisms.lp.feasibility import Point, Promise, Task
+from dpmodel.mechanisms.lp.feasibility import CountsViolatedRows, Point, Promise, Task
 from dpmodel.mechanisms.lp.linear_oracles import (
     MOST_TERMS,
     ListedSelection,
@@ -78,22 +78,8 @@ def descend(
     return Point(body.nearest(total / plan.steps))
 
 
-class _Shared:
-    """What both variants have in common: searches test how many rows are violated by more than alpha."""
-
-    def excess(self, task: Task, promise: Promise, x: Floats, theta: Floats) -> float:
-        G, h = private_rows(task.model).values(theta)
-        return float(np.count_nonzero(G @ x - h > promise.alpha))
-
-    def excess_change(self, task: Task) -> float:
-        return float(private_rows(task.model).per_record)
-
-    def excess_limit(self, promise: Promise) -> float:
-        return float(promise.slack_rows)
-
-
 @dataclass(frozen=True)
-class DenseMultiplicativeWeights(_Shared):
+class DenseMultiplicativeWeights(CountsViolatedRows):
     """Weights over the private rows, never more than 1/s on one, against points that are best for the weighted row.
 
     Source
@@ -204,7 +190,7 @@ class DenseMultiplicativeWeights(_Shared):
 
 
 @dataclass(frozen=True)
-class PublishedAlgorithm2(_Shared):
+class PublishedAlgorithm2(CountsViolatedRows):
     """HRRU14's Algorithm 2 with its own constants, corrected where they do not hold.
 
     Source

@@ -21,6 +21,7 @@ import numpy as np
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.polyhedron import Polyhedron
+from dpmodel.mechanisms.lp.private_rows import private_rows
 from dpmodel.mechanisms.lp.spend import Spend
 from dpmodel.mechanisms.mechanism import Progress, Request, Verdict
 from dpmodel.privacy import NoiseSource
@@ -147,3 +148,17 @@ class Engine(Protocol):
     def excess_limit(self, promise: Promise) -> float:
         """Value of ``excess`` that the promise allows."""
         ...
+
+
+class CountsViolatedRows:
+    """The test of a search for engines that leave rows out: how many rows are violated by more than alpha."""
+
+    def excess(self, task: Task, promise: Promise, x: Floats, theta: Floats) -> float:
+        G, h = private_rows(task.model).values(theta)
+        return float(np.count_nonzero(G @ x - h > promise.alpha))
+
+    def excess_change(self, task: Task) -> float:
+        return float(private_rows(task.model).per_record)
+
+    def excess_limit(self, promise: Promise) -> float:
+        return float(promise.slack_rows)

@@ -161,7 +161,8 @@ class EngineMechanism:
 
     def _search(self, route: Route, cost: Floats, theta: Floats, source: NoiseSource, progress: Progress) -> Point:
         """Bisection on the objective's value; see the class."""
-        whole, engine = route.task, self.engine
+        # A fresh copy of the public set: what it remembers of released numbers ends with this solve.
+        whole, engine = replace(route.task, body=replace(route.task.body)), self.engine
         low, high = -whole.body.support(-cost), whole.body.support(cost)
         if engine.counts_rows:  # the runs keep to the rows and the violation that were planned
             whole = replace(whole, slack_rows=route.promise.slack_rows)

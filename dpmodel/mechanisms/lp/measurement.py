@@ -31,8 +31,7 @@ import scipy.sparse as sp
 from dpmodel.annotate.records import Records
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import AffineMap, Floats, Integers, LinearMap, sum_by
-from dpmodel.compile.extremes import most_items
-from dpmodel.compile.footprint import Change, change_of, entry_changes, record_blocks
+from dpmodel.compile.footprint import Change, change_of, entry_changes, most_touched
 from dpmodel.compile.standard_form import value_range
 
 CLAMP = 2.0**40
@@ -158,25 +157,10 @@ def _shared_limit(affine: AffineMap, queries: LinearMap, step: float, change: Ma
     """Where rounded numbers are clamped, so that rounding stays inside the allowance (the module's docstring)."""
     if step == 0:
         return math.inf  # bounds that fix every number
-    touched = max(_touched(affine, queries), 1)
+    touched = max(most_touched(affine, queries.row, queries.column), 1)
     l1 = max(c.l1 for c in change.values())
     l2 = max(c.l2 for c in change.values())
     return CLAMP * min(step, l1 / touched, l2 / math.sqrt(touched))
-
-
-def _touched(affine: AffineMap, queries: LinearMap) -> int:
-    """How many of the numbers depend on the data of one record, at most."""
-    most = 0
-    for group in record_blocks(affine):
-        total = 0
-        for block in group.blocks:
-            unit = np.full(affine.theta_size, -1, dtype=np.int64)
-            for member in block:
-                unit[member.columns] = member.parameter.layout.units
-            owned = unit[queries.column]
-            total += most_items(owned[owned >= 0], queries.row[owned >= 0])
-        most = max(most, total)
-    return most
 
 
 def _by_entries(part: LinearMap) -> tuple[LinearMap, sp.csr_array]:

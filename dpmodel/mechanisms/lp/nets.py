@@ -58,6 +58,16 @@ class Net(Protocol):
         ...
 
 
+def listed(points: Floats | None, net: Net | None, level: int, threshold: float) -> tuple[Floats, float]:
+    """(k, n) given points or those of a level of a net, and the threshold: larger where projections onto the body came
+    out less exact than planned."""
+    if points is not None:
+        return points, threshold
+    assert net is not None
+    found, drift = net.points(level)
+    return found, max(drift, threshold)
+
+
 # With more blocks, two cells in each are too many points.
 _MOST_BLOCKS = 32
 

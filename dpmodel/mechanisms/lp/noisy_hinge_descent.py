@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats
-from dpmodel.mechanisms.lp.feasibility import Point, Promise, Task
+from dpmodel.mechanisms.lp.feasibility import CountsViolatedRows, Point, Promise, Task
 from dpmodel.mechanisms.lp.hinge_forecast import DescentPlan, plan_descent, sum_sensitivity
 from dpmodel.mechanisms.lp.private_rows import plain_linear, private_rows
 from dpmodel.mechanisms.mechanism import YES, Progress, Request, Verdict
@@ -18,7 +18,7 @@ from dpmodel.privacy import NoiseSource
 
 
 @dataclass(frozen=True)
-class NoisyHingeDescent:
+class NoisyHingeDescent(CountsViolatedRows):
     """Minimise ``w'x + (1/k) sum_i max(G_i x - h_i, 0)`` over the public set by noisy dual averaging.
 
     Source
@@ -96,16 +96,6 @@ class NoisyHingeDescent:
                 x, weight = (weight * x + a * (after if plan.accelerated else z)) / (weight + a), weight + a
             z = after
         return Point(task.body.nearest(x))
-
-    def excess(self, task: Task, promise: Promise, x: Floats, theta: Floats) -> float:
-        G, h = private_rows(task.model).values(theta)
-        return float(np.count_nonzero(G @ x - h > promise.alpha))
-
-    def excess_change(self, task: Task) -> float:
-        return float(private_rows(task.model).per_record)
-
-    def excess_limit(self, promise: Promise) -> float:
-        return float(promise.slack_rows)
 
 
 def say(residual: Floats, plan: DescentPlan) -> Floats:

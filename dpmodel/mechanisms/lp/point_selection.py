@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats, Integers
 from dpmodel.compile.polyhedron import Polyhedron
-from dpmodel.mechanisms.lp.feasibility import Point, Promise, Task
-from dpmodel.mechanisms.lp.nets import MOST_DIMENSIONS, MOST_POINTS, Net, RowBounds, net_of
+from dpmodel.mechanisms.lp.feasibility import CountsViolatedRows, Point, Promise, Task
+from dpmodel.mechanisms.lp.nets import MOST_DIMENSIONS, MOST_POINTS, Net, RowBounds, listed, net_of
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, plain_linear, private_rows, public_polyhedron
 from dpmodel.mechanisms.mechanism import YES, Progress, Request, Verdict
 from dpmodel.privacy import NoiseSource, exponential_mechanism, permute_and_flip
@@ -38,16 +38,12 @@ class Choice:
     level: int = 0
 
     def listed(self) -> tuple[Floats, float]:
-        """(k, n) the candidates, and the threshold: larger where projections onto the body came out less exact."""
-        if self.points is not None:
-            return self.points, self.threshold
-        assert self.net is not None
-        points, drift = self.net.points(self.level)
-        return points, max(drift, self.threshold)
+        """(k, n) the candidates, and the threshold (``nets.listed``)."""
+        return listed(self.points, self.net, self.level, self.threshold)
 
 
 @dataclass(frozen=True)
-class PointExponential:
+class PointExponential(CountsViolatedRows):
     """Choose a public point that violates few private rows by more than a.
 
     Source
@@ -157,12 +153,6 @@ class PointExponential:
     def excess(self, task: Task, promise: Promise, x: Floats, theta: Floats) -> float:
         G, h = private_rows(task.model).values(theta)
         return float(violated(G, h, x[None, :], promise.alpha)[0])
-
-    def excess_change(self, task: Task) -> float:
-        return float(private_rows(task.model).per_record)
-
-    def excess_limit(self, promise: Promise) -> float:
-        return float(promise.slack_rows)
 
 
 def violated(G: sp.csr_array, h: Floats, points: Floats, threshold: float) -> Floats:

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats, Integers, LinearMap, sum_by
 from dpmodel.compile.extremes import most_items
-from dpmodel.compile.footprint import record_blocks
+from dpmodel.compile.footprint import most_touched, record_blocks
 from dpmodel.compile.polyhedron import Polyhedron
 from dpmodel.compile.standard_form import value_range
 from dpmodel.mechanisms.mechanism import Verdict
@@ -289,17 +289,7 @@ def _rows_per_record(model: PrivateLP, zero: Any) -> int:
     columns = np.concatenate([form.matrix.column, form.scalar.column])
     twice = zero[rows]
     rows, columns = np.concatenate([rows, rows[twice] + m]), np.concatenate([columns, columns[twice]])
-    most = 0
-    for group in record_blocks(affine):
-        total = 0
-        for block in group.blocks:
-            unit = np.full(affine.theta_size, -1, dtype=np.int64)
-            for member in block:
-                unit[member.columns] = member.parameter.layout.units
-            owned = unit[columns]
-            total += most_items(owned[owned >= 0], rows[owned >= 0])
-        most = max(most, total)
-    return most
+    return most_touched(affine, rows, columns)
 
 
 __all__ = ["PrivateRows", "most_rows_stay", "plain_linear", "private_rows", "public_polyhedron"]
