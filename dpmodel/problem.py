@@ -5,33 +5,36 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
-import scipy.sparse as sp
 
 from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import Classification, classify
 from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.classify.regression_model import private_regression
 from dpmodel.compile.cone_program import SolverFailure, probe_solver, solve_cone_program
 from dpmodel.compile.cvxpy_bridge import Lowered, forget_cached_forms, forget_solution, has_name, lower
 from dpmodel.compile.footprint import Footprint, footprint
 from dpmodel.compile.public_set import PublicSet, base_program
 from dpmodel.compile.refusals import where_used
-from dpmodel.compile.standard_form import public_theta, require_private_values, standard_form
+from dpmodel.compile.regression import Recognised, recognise
+from dpmodel.compile.standard_form import public_theta, public_values, require_private_values, standard_form
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
 from dpmodel.mechanisms.mechanism import Outcome, Request
-from dpmodel.plan.asked import Asked
-from dpmodel.plan.planner import Plan, make_plan
-from dpmodel.plan.portfolio import by_name
-from dpmodel.plan.request import make_request
+from dpmodel.plan.asked import Asked, checked_clip
+from dpmodel.plan.comparison import Plan
+from dpmodel.plan.planner import make_plan
+from dpmodel.plan.portfolio import AnyMechanism, by_name
+from dpmodel.plan.request import make_regression_request, make_request
 from dpmodel.privacy import Budget, NoiseSource, noise_source
 from dpmodel.progress import Report, reporter
-from dpmodel.release.explanation import Explanation, accuracy_of, explain, guarantee_of
+from dpmodel.release.explanation import Explanation, explain, explain_regression
 from dpmodel.release.release import Accuracy, Guarantee, Release
+from dpmodel.write_back import values_of, write_lp, write_regression
 
 
 class PossibleLeakWarning(UserWarning):
@@ -62,8 +65,10 @@ class Problem(cp.Problem):  # type: ignore[misc]
     def __init__(self, objective: Any, constraints: Any = None) -> None:
         super().__init__(objective, constraints)
         self._lowered: tuple[Lowered, Footprint, Classification] | None = None
+        # None: not looked at yet. Regressions are recognised on the tree and never lowered.
+        self._recognised: tuple[Recognised | None] | None = None
         # Public facts are computed once per set of public parameter values.
-        self._last_model: tuple[tuple[str | None, bytes], PrivateLP] | None = None
+        self._last_model: tuple[tuple[Any, ...], PrivateLP | PrivateRegression] | None = None
         self._release: Release | None = None
         self._warned: set[int] = set()
 
@@ -84,13 +89,18 @@ class Problem(cp.Problem):  # type: ignore[misc]
             return False
 
     def classify(self) -> Classification:
-        """The cells of the taxonomy that the problem falls into. Needs no values, spends nothing.
+        """The cells of the taxonomy that the problem falls into. Needs no private values, spends nothing.
+
+        A regression (a sum or mean of one recognised loss per record) is an objective of low sensitivity, whatever
+        rows its data would have in a standard form.
 
         Raises
         ------
         UnsupportedModelError
-            For problems that are not convex or not DPP.
+            For problems that are not convex or not DPP, and regressions with a term that is not recognised.
         """
+        if self._regression() is not None:
+            return self._model(None).classification
         return self._compiled()[2]
 
     def plan(
@@ -99,7 +109,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         delta: float = 0.0,
         beta: float = 0.05,
         *,
-        mechanism: str = "auto",
+        mechanism: str | AnyMechanism = "auto",
         feasibility: str = "relaxed",
         vertices: Any = None,
         solver: str | None = None,
@@ -108,13 +118,17 @@ class Problem(cp.Problem):  # type: ignore[misc]
         goal: str = "auto",
         target: float | None = None,
         penalty: float | None = None,
+        clip: float | None = None,
     ) -> Plan:
         """Compare the mechanisms by forecast error. Needs no private values, spends nothing.
 
         Parameters and errors are those of ``solve``.
         """
-        model = self._model(solver)
+        model = self._model(solver, clip)
         asked = Asked(slack_rows, alpha, goal, target, penalty)
+        if isinstance(model, PrivateRegression):
+            request = make_regression_request(epsilon, delta, beta, feasibility, vertices, solver, {}, asked, clip)
+            return make_plan(model, request, mechanism)
         request = make_request(self, model, epsilon, delta, beta, feasibility, vertices, solver, {}, asked)
         if not model.private_parts():
             raise SpecificationError(
@@ -126,6 +140,10 @@ class Problem(cp.Problem):  # type: ignore[misc]
 
     def explain(self) -> Explanation:
         """What the problem is, cell by cell, in words: the model's analyser."""
+        if self._regression() is not None:
+            model = self._model(None)
+            assert isinstance(model, PrivateRegression)
+            return explain_regression(model, self._release)
         lowered, change, classification = self._compiled()
         return explain(lowered.affine, change, classification, self._release)
 
@@ -136,7 +154,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         delta: float = 0.0,
         *,
         beta: float = 0.05,
-        mechanism: str = "auto",
+        mechanism: str | AnyMechanism = "auto",
         feasibility: str = "relaxed",
         budget: Budget | None = None,
         verbose: bool = False,
@@ -150,6 +168,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         goal: str = "auto",
         target: float | None = None,
         penalty: float | None = None,
+        clip: float | None = None,
     ) -> float | None:
         """Solve under (epsilon, delta)-differential privacy and keep the release.
 
@@ -157,7 +176,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
         ----------
         epsilon, delta : budget of this solve; delta = 0 allows pure mechanisms only.
         beta : probability with which the accuracy statement may fail.
-        mechanism : "auto" for the least forecast error, or a name from the plan (then no other is looked at).
+        mechanism : "auto" for the least forecast error, or a name from the plan (then no other is looked at), or an
+            object with the methods of a mechanism, such as one with settings of its own.
         feasibility : "relaxed" lets private constraints give way as the accuracy statement says; "strict" makes every
             true constraint hold.
         budget : a ``Budget`` to charge before any data is read.
@@ -171,6 +191,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
         goal : how mechanisms that find nearly feasible points treat the objective: "target" (public, ``target``:
             the value to reach), "search" (bisection, paid for), "penalty" (added to the violation, with
             weight ``penalty``, or one chosen from public facts); "auto": the best forecast.
+        clip : regressions: cut the slope of every record's loss to [-clip, clip] (residuals, for the squared loss: that
+            makes it Huber's), which bounds what a record can do where the loss itself does not.
 
         Returns
         -------
@@ -184,21 +206,24 @@ class Problem(cp.Problem):  # type: ignore[misc]
             All before anything is spent and without private values.
         """
         started = time.perf_counter()
-        model = self._model(solver)
+        model = self._model(solver, clip)
         compiled = time.perf_counter()
-        if not model.private_parts():
+        asked, options = Asked(slack_rows, alpha, goal, target, penalty), solver_options or {}
+        if isinstance(model, PrivateRegression):
+            request = make_regression_request(epsilon, delta, beta, feasibility, vertices, solver, options, asked, clip)
+        elif not model.private_parts():
             self._forget()
             return self._solve_public(model, solver, solver_options)
-        asked = Asked(slack_rows, alpha, goal, target, penalty)
-        options = solver_options or {}
-        request = make_request(self, model, epsilon, delta, beta, feasibility, vertices, solver, options, asked)
+        else:
+            request = make_request(self, model, epsilon, delta, beta, feasibility, vertices, solver, options, asked)
+            probe_solver(model.affine, solver, request.options)
         _check_budget(budget)
         source = noise_source(rng)
         report = reporter(progress, verbose)
-        probe_solver(model.affine, solver, request.options)
         plan = make_plan(model, request, mechanism, compare=False)
-        model.public.require_feasible()
-        require_private_values(model.affine)
+        if model.public is not None:
+            model.public.require_feasible()
+        require_private_values(self._private())
         self._warn_of_constants()  # again: a value given after compiling may share memory
         planned = time.perf_counter()
         if verbose:
@@ -210,7 +235,11 @@ class Problem(cp.Problem):  # type: ignore[misc]
         self._forget()  # not before: a refused call must not cost the release that an earlier one paid for
         outcome = _run(plan, model, request, source, report)
         timings = {"compile": compiled - started, "plan": planned - compiled, "solve": outcome.seconds}
-        self._release = self._write(model, plan, outcome, timings, source.is_private)
+        about = {"timings": timings, "private": source.is_private}
+        if isinstance(model, PrivateRegression):
+            self._release = write_regression(self, model, plan, outcome, about)
+        else:
+            self._release = write_lp(self, self._compiled()[0], model, plan, outcome, about)
         report("done", 1.0)
         if verbose:
             print(self._release)
@@ -240,64 +269,10 @@ class Problem(cp.Problem):  # type: ignore[misc]
             accuracy=Accuracy(alpha=0.0, beta=0.0, proved=True, statement="solved exactly"),
             status=str(self.status),
             value=None if self._value is None else float(self._value),
-            variables={k: v for k, v in self._values().items() if v is not None},
+            variables={k: v for k, v in values_of(self).items() if v is not None},
             notes=(note,),
         )
         return self._release.value
-
-    def _write(
-        self, model: PrivateLP, plan: Plan, outcome: Outcome, timings: Mapping[str, float], private: bool
-    ) -> Release:
-        """Give the CVXPY objects the released values and collect the release."""
-        forecast = plan.chosen.forecast
-        assert forecast is not None
-        lowered = self._compiled()[0]
-        value = outcome.value
-        notes = list(outcome.notes)
-        if value is not None and model.form.offset.nnz:
-            value = None
-            notes.append("the objective's constant term is private and was not measured: no objective value")
-        if value is not None and model.splits_objective:
-            value = None
-            notes.append("the objective was split into rows with noise in them: no objective value is released")
-        if value is not None and model.affine.maximize:
-            value = -value
-        status = outcome.status if outcome.status != "least_violation" else "optimal_inaccurate"
-        lowered.write_back(self, outcome.x, outcome.dual, status, value)
-        if value is not None and not any(isinstance(p, Private) for p in self.objective.parameters()):
-            # A public function of the released point: better than its value in the relaxed standard form.
-            value = self._value = float(self.objective.value)
-        guarantee = guarantee_of(model, forecast.epsilon, forecast.delta)
-        if not private:
-            notes.insert(0, "NOT PRIVATE: seeded noise for tests was used")
-            guarantee = replace(guarantee, record=f"NOT PRIVATE (seeded noise for tests); {guarantee.record}")
-        duals: dict[str, Any] = {}
-        if outcome.dual is not None and outcome.x is not None:
-            labels = _unique(str(c.label or f"constraint {number}") for number, c in enumerate(self.constraints))
-            for label, constraint in zip(labels, self.constraints, strict=True):
-                dual = constraint.dual_value
-                # Multipliers of cones come in parts.
-                parts = {f"{label}[{k}]": d for k, d in enumerate(dual)} if isinstance(dual, list) else {label: dual}
-                duals |= {name: d for name, d in parts.items() if isinstance(d, np.ndarray | float)}
-        return Release(
-            mechanism=plan.chosen.mechanism,
-            guarantee=guarantee,
-            accuracy=accuracy_of(plan, outcome),
-            status=outcome.status,
-            value=value,
-            variables={} if outcome.x is None else self._values(),
-            duals=duals,
-            spent=(forecast.epsilon, forecast.delta),
-            timings=timings,
-            classification=tuple(str(cell) for cell in model.classification.cells),
-            plan=plan.to_dict(),
-            notes=tuple(notes),
-        )
-
-    def _values(self) -> dict[str, Any]:
-        variables = self.variables()
-        dense = (v.value.toarray() if sp.issparse(v.value) else v.value for v in variables)  # diagonal ones
-        return dict(zip(_unique(v.name() for v in variables), dense, strict=True))
 
     # ------------------------------------------------------------------ compiling
     def _compiled(self) -> tuple[Lowered, Footprint, Classification]:
@@ -315,7 +290,29 @@ class Problem(cp.Problem):  # type: ignore[misc]
             self._lowered = lowered, change, classify(lowered.affine, change, places)
         return self._lowered
 
-    def _model(self, solver: str | None) -> PrivateLP:
+    def _regression(self) -> Recognised | None:
+        if self._recognised is None:
+            self._warn_of_constants()
+            self._recognised = (recognise(self),)
+        return self._recognised[0]
+
+    def _private(self) -> list[Private]:
+        return [parameter for parameter in self.parameters() if isinstance(parameter, Private)]
+
+    def _model(self, solver: str | None, clip: float | None = None) -> PrivateLP | PrivateRegression:
+        recognised = self._regression()
+        key: tuple[Any, ...]
+        if recognised is not None:
+            key = (clip, public_values(self.parameters()))
+            if self._last_model is None or self._last_model[0] != key:
+                self._last_model = key, private_regression(recognised, checked_clip(clip))
+            return self._last_model[1]
+        if clip is not None:
+            raise SpecificationError(
+                f"clip={clip!r}" if isinstance(clip, int | float | str) else f"clip={type(clip).__name__}",
+                why="only the losses of a regression have slopes to cut, and this problem is not a regression",
+                remedy="leave it out",
+            )
         lowered, _, classification = self._compiled()
         key = (solver, public_theta(lowered.affine).tobytes())
         if self._last_model is None or self._last_model[0] != key:
@@ -369,7 +366,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
         # Compiled facts speak of this object's leaves: copies and pickles compile anew.
-        state["_lowered"] = state["_last_model"] = None
+        state["_lowered"] = state["_last_model"] = state["_recognised"] = None
         state.pop("__deepcopy__", None)  # the guard that CVXPY leaves behind would switch deepcopy off
         return state
 
@@ -408,7 +405,9 @@ def _check_budget(budget: Any) -> None:
         )
 
 
-def _run(plan: Plan, model: PrivateLP, request: Request, source: NoiseSource, report: Report) -> Outcome:
+def _run(
+    plan: Plan, model: PrivateLP | PrivateRegression, request: Request, source: NoiseSource, report: Report
+) -> Outcome:
     """Run the chosen mechanism; whatever fails in it leaves without the frames that hold private numbers."""
     name = plan.chosen.mechanism
     mine: list[BaseException] = []
@@ -423,7 +422,9 @@ def _run(plan: Plan, model: PrivateLP, request: Request, source: NoiseSource, re
     spent = "the budget of this solve is spent, because private data was read before it failed"
     failure: BaseException
     try:
-        return by_name(name).run(model, request, source, guarded)
+        algorithm: Any = plan.algorithm or by_name(name)
+        outcome: Outcome = algorithm.run(model, request, source, guarded)
+        return outcome
     except SolverFailure as error:
         failure = SolverFailure(error.what, why=f"{error.why}; {spent}", remedy=error.remedy)
     except BaseException as error:
@@ -434,15 +435,3 @@ def _run(plan: Plan, model: PrivateLP, request: Request, source: NoiseSource, re
     # Raised here and not above: an error chained to the first one would carry its frames, and so would a traceback.
     failure.__cause__ = failure.__context__ = None
     raise failure.with_traceback(None)
-
-
-def _unique(names: Iterable[str]) -> list[str]:
-    """The names, with (2), (3) and so on where CVXPY objects share one."""
-    out: list[str] = []
-    for name in names:
-        fresh, number = name, 1
-        while fresh in out:
-            number += 1
-            fresh = f"{name} ({number})"
-        out.append(fresh)
-    return out

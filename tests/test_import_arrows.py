@@ -25,6 +25,7 @@ LEVEL = {
     "learn": 90,
     "linalg": 90,
     "problem": 80,
+    "write_back": 75,
     "release.explanation": 70,
     "plan": 60,
     "mechanisms": 50,

@@ -6,6 +6,7 @@ solved and no parameter needs a value. The COO backend is the one whose cost gro
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +69,19 @@ class Lowered:
         solution = Solution(status, 0.0 if value is None else value, {self._variable_id: x}, duals, {})
         problem.unpack(self._chain.invert(solution, self._inverse))
         problem._value = value
+
+
+def evaluate_objective(problem: cp.Problem) -> float:
+    """Set the problem's value to its public objective at the values of its variables."""
+    problem._value = float(problem.objective.value)
+    return float(problem._value)
+
+
+def write_values(problem: cp.Problem, values: Mapping[Any, Floats], status: str) -> None:
+    """Give the variables of ``problem`` released values. No objective value: it would speak of private rows."""
+    for variable, value in values.items():
+        variable.save_value(value)
+    problem._value, problem._status = None, status
 
 
 def forget_solution(problem: cp.Problem) -> None:

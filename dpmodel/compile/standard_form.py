@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from dpmodel.annotate import vault
 from dpmodel.annotate.layout import free_entries
+from dpmodel.annotate.private import Private
 from dpmodel.compile.affine_map import AffineMap, Floats, LinearMap, sum_by
 from dpmodel.errors import MissingValueError, SpecificationError
 
@@ -77,28 +80,35 @@ def public_theta(affine: AffineMap) -> Floats:
     theta = np.zeros(affine.theta_size)
     theta[-1] = 1.0
     for block in affine.parameters:
-        if block.private:
-            continue
-        parameter = block.parameter
-        value = parameter.value_sparse if parameter.sparse_idx is not None else parameter.value
-        if value is None:
-            raise MissingValueError(
-                f"public parameter {block.name} has no value",
-                why="plans and solutions need every public number",
-                remedy=f"{block.name}.value = ... before planning",
-            )
-        entries = free_entries(parameter, value if parameter.sparse_idx is not None else np.asarray(value, dtype=float))
-        if not np.isfinite(entries).all():
-            raise SpecificationError(
-                f"public parameter {block.name} has NaN or infinite entries", remedy="finite numbers"
-            )
-        theta[block.columns] = entries
+        if not block.private:
+            theta[block.columns] = _public_entries(block.parameter)
     return theta
 
 
-def require_private_values(affine: AffineMap) -> None:
+def public_values(parameters: Iterable[Any]) -> bytes:
+    """The values of the public ones among ``parameters``, to notice that one changed. Errors as ``public_theta``."""
+    return b"".join(_public_entries(each).tobytes() for each in parameters if not isinstance(each, Private))
+
+
+def _public_entries(parameter: Any) -> Floats:
+    value = parameter.value_sparse if parameter.sparse_idx is not None else parameter.value
+    if value is None:
+        raise MissingValueError(
+            f"public parameter {parameter.name()} has no value",
+            why="plans and solutions need every public number",
+            remedy=f"{parameter.name()}.value = ... before planning",
+        )
+    entries = free_entries(parameter, value if parameter.sparse_idx is not None else np.asarray(value, dtype=float))
+    if not np.isfinite(entries).all():
+        raise SpecificationError(
+            f"public parameter {parameter.name()} has NaN or infinite entries", remedy="finite numbers"
+        )
+    return entries
+
+
+def require_private_values(parameters: Iterable[Any]) -> None:
     """Raise MissingValueError unless every private parameter was given a value."""
-    missing = [block.name for block in affine.private_blocks if not block.parameter.has_value]
+    missing = [parameter.name() for parameter in parameters if not parameter.has_value]
     if missing:
         raise MissingValueError(
             f"private parameter{'s' if len(missing) > 1 else ''} {', '.join(missing)} without a value",
@@ -113,9 +123,10 @@ def private_theta(affine: AffineMap) -> Floats:
     for block in affine.private_blocks:
         entries = vault.unseal(block.parameter)
         if entries is None:
-            require_private_values(affine)
+            require_private_values(block.parameter for block in affine.private_blocks)
         else:
-            theta[block.columns] = entries
+            # A parameter that hides the positions of its entries is kept sparse; here it takes its full size.
+            theta[block.columns] = entries.toarray().ravel(order="F") if sp.issparse(entries) else entries
     return theta
 
 

@@ -32,6 +32,7 @@ class Request:
     ``violation`` : how far the others may be violated, or None. ``goal`` : how mechanisms that only find nearly
     feasible points treat the objective: a public ``target`` value (of the minimisation form), a paid "search" for
     one, or a "penalty" with weight ``penalty`` (None: chosen from public facts).
+    ``clip`` : regressions: slopes of the loss are cut to this size, or None.
     """
 
     epsilon: float
@@ -46,6 +47,7 @@ class Request:
     goal: Goal = "auto"
     target: float | None = None
     penalty: float | None = None
+    clip: float | None = None
 
 
 class Verdict(NamedTuple):
@@ -75,7 +77,8 @@ class Forecast:
     words. ``noise`` : plain data on the noise of each part and the split of the budget. ``caveats`` : what the
     statement leaves out. ``slack_rows`` : private constraints that ``alpha`` leaves out, of ``private_rows``;
     ``width`` : how far any of them can be violated, ``span`` : how far the objective can vary, both public.
-    ``vacuous`` : it says no more than is known without any data.
+    ``vacuous`` : it says no more than is known without any data. ``predicted`` : regressions: the mean excess risk on
+    data simulated from the public bounds, by which their plans choose; nan elsewhere.
     """
 
     statement: str
@@ -90,6 +93,7 @@ class Forecast:
     width: float = math.nan
     span: float = math.nan
     vacuous: bool = False
+    predicted: float = math.nan
     work: str = "one solve"
     noise: Mapping[str, Any] = field(default_factory=dict)
     caveats: tuple[str, ...] = ()
@@ -125,6 +129,7 @@ class Forecast:
             "width": None if math.isnan(self.width) else self.width,
             "span": None if math.isnan(self.span) else self.span,
             "vacuous": self.vacuous,
+            "predicted": None if math.isnan(self.predicted) else self.predicted,
             "work": self.work,
             "noise": dict(self.noise),
             "caveats": list(self.caveats),

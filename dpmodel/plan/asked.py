@@ -136,3 +136,17 @@ def _require_reachable(model: PrivateLP, target: float) -> None:
             why=f"the public constraints alone allow an objective of {number(sign * best)} at best",
             remedy=f"a target {'of at most' if model.affine.maximize else 'of at least'} {number(sign * best)}",
         )
+
+
+def checked_clip(clip: Any) -> float:
+    """``clip`` as a positive number, inf for None.
+
+    Raises
+    ------
+    SpecificationError
+        For anything that is not a positive finite number.
+    """
+    value = _number("clip", clip)
+    if value is not None and value <= 0:
+        raise SpecificationError(f"clip={number(value)}", why="slopes are cut to [-clip, clip]", remedy="clip=1.0, say")
+    return math.inf if value is None else value

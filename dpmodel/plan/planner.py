@@ -4,102 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from dpmodel._text import html_table, number, table
+from dpmodel._text import number
 from dpmodel.classify.impossibility import impossibility_error
 from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.classify.regression_floors import regression_floors
 from dpmodel.errors import InfeasibleError, UnsupportedModelError
 from dpmodel.mechanisms.lp.private_rows import private_rows
 from dpmodel.mechanisms.lp.routes import span_of
-from dpmodel.mechanisms.mechanism import Forecast, Mechanism, Request, says_nothing
-from dpmodel.plan.portfolio import PORTFOLIO, by_name
+from dpmodel.mechanisms.mechanism import Forecast, Request, says_nothing
+from dpmodel.plan.comparison import Candidate, Plan
+from dpmodel.plan.portfolio import PORTFOLIO, REGRESSIONS, AnyMechanism, named
 
-_COLUMNS = ("", "mechanism", "objective within", "violation within", "spends", "statement, or why not")
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One mechanism in a plan: ``mechanism`` (its name), ``eligible``, ``reason`` (why not), ``forecast``."""
-
-    mechanism: str
-    source: str
-    eligible: bool
-    reason: str
-    forecast: Forecast | None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "mechanism": self.mechanism,
-            "source": self.source,
-            "eligible": self.eligible,
-            "reason": self.reason,
-            "forecast": None if self.forecast is None else self.forecast.to_dict(),
-        }
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The mechanisms compared and the one ``chosen`` (a ``Candidate``).
-
-    ``floors`` : what no mechanism can beat, per cell, in words (empty where no theorem says anything).
-    """
-
-    candidates: tuple[Candidate, ...]
-    chosen: Candidate
-    request: Request
-    forced: bool
-    floors: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "epsilon": self.request.epsilon,
-            "delta": self.request.delta,
-            "beta": self.request.beta,
-            "feasibility": self.request.feasibility,
-            "chosen": self.chosen.mechanism,
-            "forced": self.forced,
-            "candidates": [candidate.to_dict() for candidate in self.candidates],
-            "floors": list(self.floors),
-        }
-
-    def _rows(self) -> list[tuple[str, ...]]:
-        rows: list[tuple[str, ...]] = []
-        for candidate in self.candidates:
-            mark = "->" if candidate is self.chosen else ""
-            forecast = candidate.forecast
-            if forecast is None:
-                rows.append((mark, candidate.mechanism, "-", "-", "-", candidate.reason))
-                continue
-            spends = f"epsilon {number(forecast.epsilon)}, delta {number(forecast.delta)}"
-            words = f"{forecast.statement}; {forecast.work}"
-            errors = number(forecast.objective_alpha), number(forecast.violation_alpha)
-            rows.append((mark, candidate.mechanism, *errors, spends, words))
-        return rows
-
-    def _title(self) -> str:
-        request = self.request
-        return f"Plan for epsilon {number(request.epsilon)}, delta {number(request.delta)}"
-
-    def __str__(self) -> str:
-        return table(_COLUMNS, self._rows(), title=self._title(), width=120, footer=self._footer())
-
-    def _repr_html_(self) -> str:
-        return html_table(_COLUMNS, self._rows(), title=self._title(), footer=self._footer())
-
-    def _footer(self) -> tuple[str, ...]:
-        assert self.chosen.forecast is not None
-        return (*self._split(), *self.chosen.forecast.caveats, *self.floors)
-
-    def _split(self) -> tuple[str, ...]:
-        """How the chosen mechanism splits its budget, when several parts are private."""
-        assert self.chosen.forecast is not None
-        parts = {k: v for k, v in self.chosen.forecast.noise.items() if isinstance(v, Mapping) and "share" in v}
-        if len(parts) < 2:
-            return ()
-        shares = ", ".join(f"{name} {number(part['share'])}" for name, part in parts.items())
-        return (f"split of the budget (shares of epsilon, or of mu for Gaussian noise): {shares}",)
+__all__ = ["PORTFOLIO", "Candidate", "Plan", "make_plan", "refuse_impossible", "select_mechanism"]
 
 
 def select_mechanism(candidates: Sequence[Candidate], request: Request | None = None) -> Candidate | None:
@@ -148,6 +68,8 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
 def _key(forecast: Forecast, request: Request | None) -> tuple[bool, bool, bool, float, float]:
     """Says nothing or something, keeps what was asked or not, predicted or proved, then the error; where x is unbounded
     (error infinite) the size of the noise itself. Predictions may be far too good, so they come after theorems."""
+    if not math.isnan(forecast.predicted):  # regressions: all promise the same thing, and all are simulated alike
+        return forecast.vacuous, False, False, float(f"{forecast.predicted:.6g}"), 0.0
     kept, error, then = True, forecast.rank, 0.0
     if request is not None and request.violation is not None:
         kept = forecast.violation_alpha <= request.violation * (1 + 1e-9)
@@ -167,8 +89,15 @@ def _is_noise(part: object) -> bool:
     return isinstance(part, Mapping) and "largest_noise" in part
 
 
-def make_plan(model: PrivateLP, request: Request, mechanism: str = "auto", *, compare: bool = True) -> Plan:
-    """Compare all mechanisms for ``model``; ``mechanism`` forces one by name, without ``compare`` alone.
+def make_plan(
+    model: PrivateLP | PrivateRegression,
+    request: Request,
+    mechanism: str | AnyMechanism = "auto",
+    *,
+    compare: bool = True,
+) -> Plan:
+    """Compare all mechanisms for ``model``; ``mechanism`` forces one (a name, or an object with settings of its own),
+    without ``compare`` alone.
 
     Raises
     ------
@@ -177,10 +106,18 @@ def make_plan(model: PrivateLP, request: Request, mechanism: str = "auto", *, co
     SpecificationError, UnsupportedModelError
         For an unknown name; when the forced mechanism, or none at all, is eligible.
     """
-    forced = None if mechanism == "auto" else by_name(mechanism)
-    refuse_impossible(model, request)
-    compared = PORTFOLIO if compare or forced is None else (forced,)
-    candidates = _with_widths(model, [_candidate(each, model, request) for each in compared])
+    forced = None if mechanism == "auto" else named(mechanism)
+    portfolio: Sequence[AnyMechanism] = REGRESSIONS if isinstance(model, PrivateRegression) else PORTFOLIO
+    compared = portfolio if compare or forced is None else (forced,)
+    if forced is not None and forced not in compared:  # of the other kind, or with settings of its own
+        compared = (*(each for each in compared if each.name != forced.name), forced)
+    if isinstance(model, PrivateRegression):
+        candidates = tuple(_candidate(each, model, request) for each in compared)
+        floors = regression_floors(model, request.epsilon, request.delta)
+    else:
+        refuse_impossible(model, request)
+        candidates = _with_widths(model, [_candidate(each, model, request) for each in compared])
+        floors = _floors(model, request)
     if forced is not None:
         chosen = next(candidate for candidate in candidates if candidate.mechanism == forced.name)
         if not chosen.eligible:
@@ -188,7 +125,7 @@ def make_plan(model: PrivateLP, request: Request, mechanism: str = "auto", *, co
                 return make_plan(model, request, mechanism)  # for the names of those that would do
             names = [candidate.mechanism for candidate in candidates if candidate.eligible]
             raise UnsupportedModelError(
-                f"mechanism={mechanism!r} cannot serve this problem",
+                f"mechanism={forced.name!r} cannot serve this problem",
                 why=chosen.reason,
                 remedy=f"mechanism={' or '.join(map(repr, names))}" if names else "see plan() for every reason",
             )
@@ -197,7 +134,7 @@ def make_plan(model: PrivateLP, request: Request, mechanism: str = "auto", *, co
         if best is None:
             raise _nothing_applies(model, request, candidates)
         chosen = best
-    return Plan(candidates, chosen, request, forced is not None, _floors(model, request))
+    return Plan(candidates, chosen, request, forced is not None, floors, forced)
 
 
 def refuse_impossible(model: PrivateLP, request: Request) -> None:
@@ -210,9 +147,14 @@ def refuse_impossible(model: PrivateLP, request: Request) -> None:
             )
 
 
-def _candidate(mechanism: Mechanism, model: PrivateLP, request: Request) -> Candidate:
-    verdict = mechanism.eligible(model, request)
-    forecast = mechanism.forecast(model, request) if verdict.eligible else None
+def _candidate(mechanism: AnyMechanism, model: PrivateLP | PrivateRegression, request: Request) -> Candidate:
+    regression = isinstance(model, PrivateRegression)
+    if any(type(mechanism) is type(each) for each in (PORTFOLIO if regression else REGRESSIONS)):
+        kind = "linear and cone programs" if regression else "regressions"
+        return Candidate(mechanism.name, mechanism.source, False, f"it serves {kind}", None)
+    method: Any = mechanism  # the kind of model it serves was checked
+    verdict = method.eligible(model, request)
+    forecast = method.forecast(model, request) if verdict.eligible else None
     return Candidate(mechanism.name, mechanism.source, verdict.eligible, verdict.reason, forecast)
 
 
@@ -236,8 +178,12 @@ def _with_widths(model: PrivateLP, candidates: Sequence[Candidate]) -> tuple[Can
 
 
 def _nothing_applies(
-    model: PrivateLP, request: Request, candidates: Sequence[Candidate]
+    model: PrivateLP | PrivateRegression, request: Request, candidates: Sequence[Candidate]
 ) -> UnsupportedModelError | InfeasibleError:
+    if isinstance(model, PrivateRegression):
+        return UnsupportedModelError(
+            "no mechanism serves this regression", why=_reasons(candidates), remedy=_REGRESSION_REMEDY
+        )
     model.public.require_feasible()
     if request.feasibility == "strict":
         strict = next(c for c in candidates if c.mechanism == "strict-truncated-laplace")
@@ -248,15 +194,24 @@ def _nothing_applies(
         return UnsupportedModelError(what, why=strict.reason, remedy='mend that, or feasibility="relaxed"')
     # Mechanisms that serve other cells or another feasibility explain nothing here.
     fitting = {name for cell in model.classification.cells for name in cell.taxonomy.mechanisms}
-    reasons: dict[str, list[str]] = {}
-    for candidate in candidates:
-        if (not fitting or candidate.mechanism in fitting) and "was asked for" not in candidate.reason:
-            reasons.setdefault(candidate.reason, []).append(candidate.mechanism)
+    told = [c for c in candidates if not fitting or c.mechanism in fitting]
     return UnsupportedModelError(
         "no mechanism serves this problem",
-        why="; ".join(f"{reason} ({', '.join(names)})" for reason, names in reasons.items()),
+        why=_reasons(told),
         remedy="declare how far one record can move the private parameters, or bound the variables",
     )
+
+
+_REGRESSION_REMEDY = "delta > 0, a bounded set such as cp.norm1(w) <= 1, or clip= for losses whose slope has no bound"
+
+
+def _reasons(candidates: Sequence[Candidate]) -> str:
+    """Why not, each reason once with the mechanisms it stops."""
+    reasons: dict[str, list[str]] = {}
+    for candidate in candidates:
+        if "was asked for" not in candidate.reason:
+            reasons.setdefault(candidate.reason, []).append(candidate.mechanism)
+    return "; ".join(f"{reason} ({', '.join(names)})" for reason, names in reasons.items())
 
 
 def _floors(model: PrivateLP, request: Request) -> tuple[str, ...]:

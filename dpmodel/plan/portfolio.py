@@ -17,6 +17,7 @@ from dpmodel.mechanisms.lp.strict_truncated_laplace import STRICT_TRUNCATED_LAPL
 from dpmodel.mechanisms.lp.theorem_34 import THEOREM_34
 from dpmodel.mechanisms.lp.vertex_selection import VERTEX_EXPONENTIAL
 from dpmodel.mechanisms.mechanism import Mechanism
+from dpmodel.mechanisms.regression.protocol import RegressionMechanism
 
 PORTFOLIO: tuple[Mechanism, ...] = (
     MEASURE_AND_FIT,
@@ -40,7 +41,12 @@ PORTFOLIO: tuple[Mechanism, ...] = (
 )
 
 
-def by_name(name: str) -> Mechanism:
+REGRESSIONS: tuple[RegressionMechanism, ...] = ()
+
+AnyMechanism = Mechanism | RegressionMechanism
+
+
+def by_name(name: str) -> AnyMechanism:
     """The mechanism called ``name``.
 
     Raises
@@ -48,8 +54,22 @@ def by_name(name: str) -> Mechanism:
     SpecificationError
         For an unknown name, with the names that would do.
     """
-    for mechanism in PORTFOLIO:
+    everything: tuple[AnyMechanism, ...] = (*PORTFOLIO, *REGRESSIONS)
+    for mechanism in everything:
         if mechanism.name == name:
             return mechanism
-    names = ", ".join(repr(mechanism.name) for mechanism in PORTFOLIO)
+    names = ", ".join(repr(mechanism.name) for mechanism in everything)
     raise SpecificationError(f"mechanism={name!r}", why="no such mechanism", remedy=f"'auto', {names}")
+
+
+def named(mechanism: str | AnyMechanism) -> AnyMechanism:
+    """The mechanism itself, given its name or an object that has the methods of one.
+
+    Raises
+    ------
+    SpecificationError
+        For an unknown name, or anything else.
+    """
+    if isinstance(mechanism, type) or not isinstance(mechanism, Mechanism):
+        return by_name(mechanism if isinstance(mechanism, str) else type(mechanism).__name__)
+    return mechanism

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -40,6 +41,15 @@ def make_request(
         For a missing or invalid epsilon, delta, beta or feasibility, and for points that are not public
         feasible points of the right shape.
     """
+    request = _basic_request(epsilon, delta, beta, feasibility, solver, options)
+    if vertices is not None:
+        request = replace(request, vertices=_points(problem, model, vertices))
+    return request if asked == Asked() else asked.add_to(request, model)
+
+
+def _basic_request(
+    epsilon: Any, delta: Any, beta: Any, feasibility: Any, solver: str | None, options: Mapping[str, Any]
+) -> Request:
     if epsilon is None:
         raise SpecificationError(
             "solve() without epsilon",
@@ -60,9 +70,37 @@ def make_request(
         )
     if solver is not None and solver not in _installed():
         raise SpecificationError(f"solver={solver!r}", why="not installed", remedy=f"one of {', '.join(_installed())}")
-    points = None if vertices is None else _points(problem, model, vertices)
-    request = Request(loss.epsilon, loss.delta, float(beta), feasibility, points, solver, options)
-    return request if asked == Asked() else asked.add_to(request, model)
+    return Request(loss.epsilon, loss.delta, float(beta), feasibility, None, solver, options)
+
+
+def make_regression_request(
+    epsilon: Any,
+    delta: Any,
+    beta: Any,
+    feasibility: Any,
+    vertices: Any,
+    solver: str | None,
+    options: Mapping[str, Any],
+    asked: Asked = Asked(),  # noqa: B008 (frozen)
+    clip: float | None = None,
+) -> Request:
+    """The same for a regression, whose constraints are all public: nothing gives way, and nothing can be traded.
+
+    Raises
+    ------
+    SpecificationError
+        As ``make_request``, and for what makes sense with private constraints or linear objectives only.
+    """
+    request = _basic_request(epsilon, delta, beta, feasibility, solver, options)
+    given = [name for name, value in vars(asked).items() if value != getattr(Asked(), name)]
+    given += ["vertices"] if vertices is not None else []
+    if given:
+        raise SpecificationError(
+            f"{given[0]} given for a regression",
+            why="it is for programs with private constraints or a private linear objective",
+            remedy="leave it out; the constraints of a regression are public and always hold",
+        )
+    return replace(request, clip=clip)
 
 
 @cache

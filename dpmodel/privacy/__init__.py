@@ -33,6 +33,7 @@ from dpmodel.privacy.noise import (
     SeededSource,
     SelectionKind,
     noise_source,
+    public_generator,
 )
 from dpmodel.privacy.selection import (
     AboveThreshold,
@@ -75,6 +76,7 @@ __all__ = [
     "per_step",
     "permute_and_flip",
     "permute_and_flip_error",
+    "public_generator",
     "pure_composition_delta",
     "pure_rho",
     "report_noisy_max",

@@ -38,6 +38,7 @@ __all__ = [
     "SelectionKind",
     "TruncatedLaplace",
     "noise_source",
+    "public_generator",
 ]
 
 SelectionKind = Literal["exponential", "permute_and_flip"]
@@ -293,3 +294,8 @@ def noise_source(rng: int | np.random.Generator | NoiseSource | None = None) -> 
         why="noise is drawn through dpmodel.privacy only",
         remedy="pass None (private), an int seed (tests only), or an object with the methods of NoiseSource",
     )
+
+
+def public_generator(seed: int) -> np.random.Generator:
+    """A generator for simulations on public facts (forecasts). Never for noise on private numbers."""
+    return np.random.default_rng(seed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,10 +11,11 @@ from dpmodel._text import html_table, number, table
 from dpmodel.classify.classifier import Classification, all_record_words
 from dpmodel.classify.impossibility import remedies
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.affine_map import AffineMap
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.compile.affine_map import AffineMap, ThetaBlock
 from dpmodel.compile.footprint import Footprint
 from dpmodel.mechanisms.mechanism import Outcome
-from dpmodel.plan.planner import Plan
+from dpmodel.plan.comparison import Plan
 from dpmodel.release.release import Accuracy, Guarantee, Release
 
 _WORDS = {"objective": "c", "offset": "constant term", "scalar": "b", "matrix": "A"}
@@ -77,20 +80,7 @@ def explain(
         kinds[cone.kind] = kinds.get(cone.kind, 0) + cone.size
     rows = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "no"
     size = f"Standard form: {affine.variables} variables, {rows} rows, {affine.matrix.nnz} coefficients in A."
-    parameters = []
-    for block in affine.private_blocks:
-        p = block.parameter
-        parameters.append(
-            {
-                "name": block.name,
-                "shape": str(p.shape),
-                "a record": f"of {p.records.name} ({p.records.neighbors}) owns: {p.unit}",
-                "l1": number(p.l1),
-                "l2": number(p.l2),
-                "linf": number(p.linf),
-                "value": "sealed" if p.has_value else "none yet",
-            }
-        )
+    parameters = [_declared(block.parameter) for block in affine.private_blocks]
     changes = []
     for part, change in footprint.parts.items():
         if change.linf == 0:
@@ -121,9 +111,40 @@ def explain(
     )
 
 
-def guarantee_of(model: PrivateLP, epsilon: float, delta: float) -> Guarantee:
+def _declared(p: Any) -> dict[str, Any]:
+    return {
+        "name": p.name(),
+        "shape": str(p.shape),
+        "a record": f"of {p.records.name} ({p.records.neighbors}) owns: {p.unit}",
+        "l1": number(p.l1),
+        "l2": number(p.l2),
+        "linf": number(p.linf),
+        "value": "sealed" if p.has_value else "none yet",
+    }
+
+
+def explain_regression(model: PrivateRegression, release: Release | None) -> Explanation:
+    """The same for a regression: what its loss, rows and set are."""
+    parameters = tuple(_declared(parameter) for parameter in model.private)
+    changes = []
+    for cell in model.classification.cells[:1]:  # the same for all: one record moves them together
+        bounds = {key: number(value) for key, value in cell.change.items()}
+        changes.append({"part": "gradient of the objective, per unit of the loss's slope", **bounds})
+    slope = number(model.slope_bound) if math.isfinite(model.slope_bound) else "no bound"
+    size = (
+        f"Regression: {model.loss.name.replace('_', ' ')} loss, {model.count} rows, {model.size} coefficients, "
+        f"{model.domain.kind} set; slope of a record's loss: {slope}."
+    )
+    last = "Not solved yet." if release is None else str(release)
+    return Explanation(size, parameters, tuple(changes), model.classification, (), last)
+
+
+def guarantee_of(model: PrivateLP | PrivateRegression, epsilon: float, delta: float) -> Guarantee:
     """The guarantee, with what a record is and what besides the release is public."""
-    blocks = model.affine.private_blocks
+    if isinstance(model, PrivateRegression):
+        blocks: Sequence[ThetaBlock] = [ThetaBlock(p, 0, int(p.size), True) for p in model.private]
+    else:
+        blocks = model.affine.private_blocks
     neighbors = sorted({block.parameter.records.neighbors for block in blocks})
     record = "; ".join(all_record_words(blocks))
     patterns = [block.name for block in blocks if block.parameter.sparse_idx is not None]

@@ -36,7 +36,7 @@ from dpmodel.mechanisms.lp import hinge_forecast, primal_weights  # noqa: E402
 from dpmodel.mechanisms.lp.dense_multiplicative_weights import ALGORITHM_2  # noqa: E402
 from dpmodel.mechanisms.lp.noisy_hinge_descent import NOISY_HINGE_DESCENT  # noqa: E402
 from dpmodel.mechanisms.lp.scalar_multiplicative_weights import ALGORITHM_4, MULTIPLICATIVE_WEIGHTS  # noqa: E402
-from dpmodel.mechanisms.lp.spend import Spend  # noqa: E402
+from dpmodel.mechanisms.spend import Spend  # noqa: E402
 
 EPSILON, SHARE = "epsilon", "share of the budget"
 Row = tuple[str, ...]

@@ -26,8 +26,8 @@ from dpmodel.mechanisms.lp.linear_oracles import (
 )
 from dpmodel.mechanisms.lp.measurement import ROUNDING
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, private_rows, public_polyhedron
-from dpmodel.mechanisms.lp.spend import valid_step
 from dpmodel.mechanisms.mechanism import YES, Progress, Request, Verdict
+from dpmodel.mechanisms.spend import valid_step
 from dpmodel.privacy import NoiseSource
 
 # Steps beyond these are not planned, so that a run ends in reasonable time.

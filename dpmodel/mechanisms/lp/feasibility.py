@@ -22,8 +22,8 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.polyhedron import Polyhedron
 from dpmodel.mechanisms.lp.private_rows import private_rows
-from dpmodel.mechanisms.lp.spend import Spend
 from dpmodel.mechanisms.mechanism import Progress, Request, Verdict
+from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NoiseSource
 
 

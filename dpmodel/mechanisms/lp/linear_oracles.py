@@ -24,7 +24,7 @@ from dpmodel.compile.affine_map import Floats, Integers
 from dpmodel.compile.polyhedron import Polyhedron, Product
 from dpmodel.mechanisms.lp.measurement import ROUNDING
 from dpmodel.mechanisms.lp.private_rows import PrivateRows
-from dpmodel.mechanisms.lp.spend import Spend
+from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NoiseSource, exponential_mechanism
 
 # (m + n) s at most this: see "Rounding".

@@ -28,8 +28,8 @@ from dpmodel.mechanisms.lp.primal_weights import (
 )
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
 from dpmodel.mechanisms.lp.simplex_form import SimplexForm
-from dpmodel.mechanisms.lp.spend import valid_step
 from dpmodel.mechanisms.mechanism import YES, Progress, Request, Verdict, refuse_high
+from dpmodel.mechanisms.spend import valid_step
 from dpmodel.privacy import NoiseSource
 
 # Shares of the budget for selections that are tried; the rest pays for the rows.

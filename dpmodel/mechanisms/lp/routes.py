@@ -18,8 +18,8 @@ from dpmodel.compile.standard_form import value_range
 from dpmodel.mechanisms.lp.feasibility import Engine, Promise, Task
 from dpmodel.mechanisms.lp.noise_design import NoiseDesign, design
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
-from dpmodel.mechanisms.lp.spend import Spend
 from dpmodel.mechanisms.mechanism import Goal, Request
+from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import Gaussian, Laplace
 
 # Shares of the budget: of a private objective, and of the tests of a search in what is left.

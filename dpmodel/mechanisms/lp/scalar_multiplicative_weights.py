@@ -32,8 +32,8 @@ from dpmodel.mechanisms.lp.primal_weights import (
 )
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
 from dpmodel.mechanisms.lp.simplex_form import SimplexForm
-from dpmodel.mechanisms.lp.spend import valid_step
 from dpmodel.mechanisms.mechanism import YES, Progress, Request, Verdict, refuse_high
+from dpmodel.mechanisms.spend import valid_step
 from dpmodel.privacy import NoiseSource
 
 # Scores are clamped at this many ranges: the value, the difference and their scaling then round by less than

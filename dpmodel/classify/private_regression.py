@@ -1,0 +1,89 @@
+"""A private regression: all that a mechanism may know about it, and the one way to its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dpmodel.annotate.private import Private
+from dpmodel.classify.classifier import Classification
+from dpmodel.compile.domain import Domain
+from dpmodel.compile.losses import Loss
+from dpmodel.compile.penalty import Penalty
+from dpmodel.compile.row_bounds import RowBounds
+from dpmodel.compile.rows import Reader, Rows
+
+if TYPE_CHECKING:
+    from dpmodel.compile.public_part import PublicPart
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class PrivateRegression:
+    """minimise ``scale * sum_i omega_i loss(a_i' w + o_i, y_i) + penalty(w)`` over w in ``domain``.
+
+    ``count`` : n, the public number of rows (under add-remove a capacity). ``row`` : bounds on rows and labels.
+    ``total`` : ``sum_i omega_i`` (n without weights); ``largest_weight`` : max omega_i. ``offset_bound`` : max |o_i|.
+    ``private`` : the parameters rows are read from. ``public`` : the public constraints and penalty as CVXPY wrote
+    them, for post-processing (None in tests that have no CVXPY model). A clip asked for is in
+    ``loss.clip``. Everything but ``read_rows`` is public.
+    """
+
+    loss: Loss
+    count: int
+    scale: float
+    row: RowBounds
+    domain: Domain
+    penalty: Penalty
+    classification: Classification
+    read: Reader
+    public: PublicPart | None = None
+    total: float = 0.0
+    largest_weight: float = 1.0
+    offset_bound: float = 0.0
+    private: tuple[Private, ...] = ()
+    _memo: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def size(self) -> int:
+        """p, the number of coefficients (intercepts included)."""
+        return self.row.size
+
+    @property
+    def weight(self) -> float:
+        """``scale * total``: the objective is this times a weighted mean of losses, plus the penalty."""
+        return self.scale * self.total
+
+    @cached_property
+    def prediction_bound(self) -> float:
+        """Largest |prediction| over the set and the rows allowed; inf where the set is unbounded."""
+        norms = (self.domain.norm(order) for order in (1.0, 2.0, float("inf")))
+        return self.row.prediction_bound(*norms) + self.offset_bound
+
+    @cached_property
+    def slope_bound(self) -> float:
+        """Largest |slope of the loss| over the set and the rows allowed."""
+        return self.loss.slope_bound(self.prediction_bound, self.row.label_bound)
+
+    def gradient_change(self, order: float, reach: float | None = None) -> float:
+        """How far one record moves ``sum_i omega_i s_i a_i``, |s_i| <= ``reach`` (default: the loss's slope), with an
+        allowance for the rounding of two such sums in double precision."""
+        reach = self.slope_bound if reach is None else reach
+        exact = self.largest_weight * self.row.change(reach, order)
+        # n products and sums, each off by at most one part in 2^53 of the sum of sizes (any order of summation).
+        rounding = 4 * (self.count + 4) * 2.0**-53 * self.total * reach * self.row.norm(order)
+        return exact * (1 + 1e-12) + rounding
+
+    def read_rows(self) -> Rows:
+        """The private rows. Only a mechanism's ``run`` may call this."""
+        return self.read()
+
+    def remember(self, key: Hashable, build: Callable[[], T]) -> T:
+        """Compute a public fact once per problem."""
+        if key not in self._memo:
+            self._memo[key] = build()
+        value: T = self._memo[key]
+        return value

@@ -1,0 +1,1 @@
+"""Private empirical risk minimisation: one file per algorithm."""

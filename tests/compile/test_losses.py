@@ -1,0 +1,98 @@
+"""Losses against CVXPY's own, slopes against differences, and the reaches that sensitivities rest on."""
+
+from __future__ import annotations
+
+import math
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpmodel.compile.losses import Loss
+
+LOSSES = [
+    Loss("squared"),
+    Loss("absolute"),
+    Loss("huber", 0.7),
+    Loss("quantile", 0.3),
+    Loss("logistic"),
+    Loss("binary_logistic"),
+    Loss("hinge"),
+    Loss("squared_hinge"),
+]
+CVXPY = {
+    "squared": lambda z, y, _: cp.square(z - y),
+    "absolute": lambda z, y, _: cp.abs(z - y),
+    "huber": lambda z, y, m: cp.huber(z - y, m),
+    "quantile": lambda z, y, tau: tau * cp.pos(y - z) + (1 - tau) * cp.pos(z - y),
+    "logistic": lambda z, y, _: cp.logistic(-cp.multiply(y, z)),
+    "binary_logistic": lambda z, y, _: cp.logistic(z) - cp.multiply(y, z),
+    "hinge": lambda z, y, _: cp.pos(1 - cp.multiply(y, z)),
+    "squared_hinge": lambda z, y, _: cp.square(cp.pos(1 - cp.multiply(y, z))),
+}
+
+
+def labels_of(loss: Loss, size: int, rng: np.random.Generator, bound: float = 1.0) -> np.ndarray:
+    if loss.labels == "sign":
+        return rng.choice([-1.0, 1.0], size)
+    if loss.labels == "binary":
+        return rng.choice([0.0, 1.0], size)
+    return rng.uniform(-bound, bound, size)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_values_are_cvxpys(loss):
+    rng = np.random.default_rng(1)
+    z, y = rng.normal(0, 3, 200), labels_of(loss, 200, rng, 2.0)
+    expected = CVXPY[loss.name](cp.Constant(z), cp.Constant(y), loss.parameter).value
+    np.testing.assert_allclose(loss.value(z, y), expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_slopes_are_differences(loss):
+    rng = np.random.default_rng(2)
+    z, y = rng.normal(0, 3, 200), labels_of(loss, 200, rng, 2.0)
+    h = 1e-6
+    near_kink = np.abs(loss.slope(z + 2 * h, y) - loss.slope(z - 2 * h, y)) > 1e-3
+    difference = (loss.value(z + h, y) - loss.value(z - h, y)) / (2 * h)
+    np.testing.assert_allclose(loss.slope(z, y)[~near_kink], difference[~near_kink], atol=2e-5)
+    assert near_kink.mean() < 0.05
+
+
+@pytest.mark.parametrize("clip", [math.inf, 0.4])
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@given(reach=st.floats(0, 20), bound=st.floats(0.1, 5), seed=st.integers(0, 99))
+def test_slopes_stay_within_their_bounds_and_reach_them(loss, clip, reach, bound, seed):
+    loss = Loss(loss.name, loss.parameter, clip)
+    bound = 1.0 if loss.labels != "number" else bound
+    rng = np.random.default_rng(seed)
+    z = np.concatenate([rng.uniform(-reach, reach, 400), [-reach, reach, -reach, reach, 0.0]])
+    y = np.concatenate([labels_of(loss, 400, rng, bound), [bound, bound, -bound, -bound, bound]])
+    if loss.labels == "binary":
+        y = np.abs(y)
+    slope, middle = loss.slope(z, y), loss.middle(y)
+    slack = 1e-9 * (1 + reach + bound)
+    assert np.abs(slope).max() <= loss.slope_bound(reach, bound) + slack
+    assert np.abs(middle).max() <= loss.middle_bound(bound) + slack
+    assert np.abs(slope - middle).max() <= loss.rest_bound(reach, bound) + slack
+    if loss.name in ("squared", "logistic", "binary_logistic", "squared_hinge"):
+        assert np.abs(slope).max() >= loss.slope_bound(reach, bound) - slack  # the corners attain it
+    if loss.name in ("squared", "logistic", "binary_logistic") and math.isinf(clip):
+        assert np.abs(slope - middle).max() >= loss.rest_bound(reach, bound) - slack
+
+
+@pytest.mark.parametrize("loss", [x for x in LOSSES if math.isfinite(x.smoothness)], ids=lambda loss: loss.name)
+def test_smoothness_is_the_largest_second_derivative(loss):
+    rng = np.random.default_rng(3)
+    z, y = rng.uniform(-4, 4, 20_000), labels_of(loss, 20_000, rng, 2.0)
+    ratio = np.abs(loss.slope(z + 1e-4, y) - loss.slope(z, y)) / 1e-4
+    assert loss.smoothness * 0.99 <= ratio.max() <= loss.smoothness * (1 + 1e-6)
+
+
+def test_absent_records_have_no_slope_where_signs_are_labels():
+    for name in ("logistic", "hinge", "squared_hinge"):
+        loss = Loss(name)
+        assert loss.slope(np.array([3.0]), np.zeros(1)) == 0
+        assert loss.middle(np.zeros(1)) == 0
