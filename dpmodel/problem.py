@@ -66,7 +66,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         super().__init__(objective, constraints)
         self._lowered: tuple[Lowered, Footprint, Classification] | None = None
         # None: not looked at yet. Regressions are recognised on the tree and never lowered.
-        self._recognised: tuple[Recognised | None] | None = None
+        self._recognised: tuple[bytes | None, Recognised | None] | None = None
         # Public facts are computed once per set of public parameter values.
         self._last_model: tuple[tuple[Any, ...], PrivateLP | PrivateRegression] | None = None
         self._release: Release | None = None
@@ -291,10 +291,13 @@ class Problem(cp.Problem):  # type: ignore[misc]
         return self._lowered
 
     def _regression(self) -> Recognised | None:
-        if self._recognised is None:
+        public = [parameter for parameter in self.parameters() if not isinstance(parameter, Private)]
+        # Losses and penalties hold the numbers of public parameters. Without them it is refused below, if it matters.
+        key = None if any(each.value is None for each in public) else public_values(public)
+        if self._recognised is None or self._recognised[0] != key:
             self._warn_of_constants()
-            self._recognised = (recognise(self),)
-        return self._recognised[0]
+            self._recognised = (key, recognise(self))
+        return self._recognised[1]
 
     def _private(self) -> list[Private]:
         return [parameter for parameter in self.parameters() if isinstance(parameter, Private)]

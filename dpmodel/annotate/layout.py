@@ -8,6 +8,7 @@ and noise work on these.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,47 +41,86 @@ def canonical(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the free entries lie.
+    """Where the free entries lie; arrays as long as they are made when asked for.
 
-    ``rows``, ``columns``, ``units`` : (size,) integer arrays over the free entries.
-    ``unit_count`` : number of units. ``paired`` : whether units are numbered by record (rows,
-    columns, entries of a vector), so that unit i of another parameter belongs to the same record.
+    ``height`` : matrix rows. ``size`` : number of free entries. ``unit_count`` : number of units. ``paired`` : whether
+    units are numbered by record (rows, columns, entries of a vector), so that unit i of another parameter belongs to
+    the same record. ``stored`` : row and column of the free entries where those are not all entries, in Fortran order.
     """
 
-    rows: Integers
-    columns: Integers
-    units: Integers
+    unit: Unit
+    height: int
+    size: int
     unit_count: int
     paired: bool
     symmetric: bool
+    stored: tuple[Integers, Integers] | None = None
+
+    @cached_property
+    def rows(self) -> Integers:
+        """(size,) matrix row of each free entry."""
+        if self.stored is not None:
+            return self.stored[0]
+        return np.tile(np.arange(self.height, dtype=np.int64), self.width)
+
+    @cached_property
+    def columns(self) -> Integers:
+        """(size,) matrix column of each free entry."""
+        if self.stored is not None:
+            return self.stored[1]
+        return np.repeat(np.arange(self.width, dtype=np.int64), self.height)
+
+    @cached_property
+    def units(self) -> Integers:
+        """(size,) unit of each free entry."""
+        if self.unit == "all":
+            return np.zeros(self.size, dtype=np.int64)
+        if self.unit == "entry":
+            return self.rows if self.paired else np.arange(self.size, dtype=np.int64)
+        return self.rows if self.unit == "row" else self.columns
 
     @property
-    def size(self) -> int:
-        return int(self.rows.size)
+    def width(self) -> int:
+        """Matrix columns, of a layout that holds all entries."""
+        return self.size // self.height
 
-    @property
+    @cached_property
     def unit_size(self) -> int:
         """The largest number of free entries in a unit."""
+        if self.stored is None:
+            return {"all": self.size, "entry": 1, "row": self.width, "column": self.height}[self.unit]
         return int(np.bincount(self.units).max()) if self.size else 0
 
-    @property
+    @cached_property
     def unit_row_size(self) -> int:
         """The largest number of free entries of one matrix row within one unit."""
+        if self.stored is None:
+            return {"all": self.width, "entry": 1, "row": self.width, "column": 1}[self.unit]
         if not self.size:
             return 0
         if np.array_equal(self.units, self.rows):
             return self.unit_size
         return int(np.unique(self._rows_of_units(), return_counts=True)[1].max())
 
-    @property
+    @cached_property
     def unit_rows(self) -> int:
         """The largest number of matrix rows in which a unit has free entries."""
+        if self.stored is None:
+            return {"all": self.height, "entry": 1, "row": 1, "column": self.height}[self.unit]
         if not self.size:
             return 0
         if np.array_equal(self.units, self.rows):
             return 1
         owners = np.unique(self._rows_of_units()) // (int(self.rows.max()) + 1)
         return int(np.unique(owners, return_counts=True)[1].max())
+
+    def by_unit(self, entries: Floats) -> Floats | None:
+        """(units, unit size) view of ``entries``; None where units have different sizes (``stored``)."""
+        if self.stored is not None:
+            return None
+        if self.unit == "row":
+            return entries.reshape((self.height, self.width), order="F")
+        return entries.reshape((self.unit_count, -1))
 
     def _rows_of_units(self) -> Integers:
         return self.units * (int(self.rows.max()) + 1) + self.rows
@@ -97,31 +137,23 @@ def layout_of(parameter: Any, unit: Unit, where: str) -> Layout:
     shape = parameter.shape
     attributes = parameter.attributes
     symmetric = any(attributes[key] for key in ("symmetric", "PSD", "NSD"))
+    stored: tuple[Integers, Integers] | None = None
     if parameter.sparse_idx is not None and len(shape) > 0:
         index = tuple(np.asarray(i, dtype=np.int64) for i in parameter.sparse_idx)
-        rows = index[0]
-        columns = index[1] if len(index) > 1 else np.zeros_like(rows)
+        stored = index[0], index[1] if len(index) > 1 else np.zeros_like(index[0])
     elif attributes["diag"]:
-        rows = np.arange(shape[0], dtype=np.int64)
-        columns = rows
+        diagonal = np.arange(shape[0], dtype=np.int64)
+        stored = diagonal, diagonal
     elif symmetric:
         upper = np.triu_indices(shape[0])
-        rows, columns = upper[0].astype(np.int64), upper[1].astype(np.int64)
-    else:
-        flat = np.arange(parameter.size, dtype=np.int64)
-        height = shape[0] if shape else 1
-        rows, columns = flat % height, flat // height
+        stored = upper[0].astype(np.int64), upper[1].astype(np.int64)
     if unit in ("row", "column"):
         _refuse_bad_unit(shape, unit, symmetric, where)
-    if unit == "all":
-        return Layout(rows, columns, np.zeros(rows.size, dtype=np.int64), 1, False, symmetric)
-    if unit == "entry":
-        paired = len(shape) <= 1
-        units = rows if paired else np.arange(rows.size, dtype=np.int64)
-        count = int(shape[0]) if len(shape) == 1 else int(rows.size)
-        return Layout(rows, columns, units, count, paired, symmetric)
-    units, axis = (rows, 0) if unit == "row" else (columns, 1)
-    return Layout(rows, columns, units, int(shape[axis]), True, symmetric)
+    size = int(parameter.size) if stored is None else int(stored[0].size)
+    paired = unit in ("row", "column") or (unit == "entry" and len(shape) <= 1)
+    height = int(shape[0]) if shape else 1
+    count = {"all": 1, "entry": height if len(shape) == 1 else size, "row": height, "column": int((*shape, 1, 1)[1])}
+    return Layout(unit, height, size, count[unit], paired, symmetric, stored)
 
 
 def _refuse_bad_unit(shape: tuple[int, ...], unit: Unit, symmetric: bool, where: str) -> None:

@@ -3,35 +3,87 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from dpmodel.annotate.bounds import Ball, ChangeBounds, complete
-from dpmodel.annotate.layout import Floats, Layout, sum_by
+from dpmodel.annotate.layout import Floats, Integers, Layout, sum_by
+from dpmodel.annotate.per_entry import largest_sum
 
 # Scaled entries are rounded a few times; the change bounds that carry over are enlarged by it.
 _ROUNDING = 2.0**-50
+_TINY = float(np.finfo(float).tiny)
+_BLOCK = 1 << 18
 
 
-def scale_units(entries: Floats, layout: Layout, magnitude: Mapping[str, float]) -> Floats:
-    """(size,) entries whose units were scaled to the 1-norm ``max_l1`` and then to the 2-norm ``max_l2``."""
-    units = layout.units
+def scale_units(entries: Floats, layout: Layout, magnitude: Mapping[str, float]) -> None:
+    """Scale the units of ``entries`` (size,) in place to the 1-norm ``max_l1`` and then to the 2-norm ``max_l2``."""
+    view = layout.by_unit(entries)
+    if view is None:
+        scale_listed(entries, layout.units, layout.unit_count, magnitude)
+        return
+    count = view.shape[0]
+    blocks = [slice(start, start + _block(count)) for start in range(0, view.shape[1], _block(count))]
+
+    def largest() -> Floats:
+        out = np.full(count, _TINY)
+        for block in blocks:
+            np.maximum(out, np.abs(view[:, block]).max(axis=1), out=out)
+        return out
+
+    def sums(largest: Floats, order: int) -> Floats:
+        out = np.zeros(count)
+        for block in blocks:
+            out += ((np.abs(view[:, block]) / largest[:, None]) ** order).sum(axis=1)
+        return out
+
+    def multiply(factor: Floats) -> None:
+        for block in blocks:
+            view[:, block] *= factor[:, None]
+
+    _scale(magnitude, largest, sums, multiply)
+
+
+def scale_listed(entries: Floats, units: Integers, count: int, magnitude: Mapping[str, float]) -> None:
+    """The same for entries with the unit of each in a list (sparse values), ``count`` units in all."""
+
+    def largest() -> Floats:
+        out = np.full(count, _TINY)
+        np.maximum.at(out, units, np.abs(entries))
+        return out
+
+    def sums(largest: Floats, order: int) -> Floats:
+        return sum_by(units, weights=(np.abs(entries) / largest[units]) ** order, minlength=count)
+
+    def multiply(factor: Floats) -> None:
+        entries[...] *= factor[units]
+
+    _scale(magnitude, largest, sums, multiply)
+
+
+def _scale(
+    magnitude: Mapping[str, float],
+    largest: Callable[[], Floats],
+    sums: Callable[[Floats, int], Floats],
+    multiply: Callable[[Floats], None],
+) -> None:
     for key, order in (("max_l1", 1), ("max_l2", 2)):
         limit = magnitude[key]
         if math.isinf(limit):
             continue
         # Squares of huge entries overflow and of tiny ones vanish; scaled by the largest entry of their own
         # unit they do neither. (A scale shared by units would let one record move another's last bits.)
-        largest = np.full(layout.unit_count, np.finfo(float).tiny)
-        np.maximum.at(largest, units, np.abs(entries))
-        scaled = np.abs(entries) / largest[units]
-        norms = sum_by(units, weights=scaled**order, minlength=layout.unit_count)
+        peaks = largest()
+        norms = sums(peaks, order)
         with np.errstate(over="ignore"):
-            norms = largest * (norms if order == 1 else np.sqrt(norms))
-        factor = np.divide(limit, norms, out=np.ones_like(norms), where=norms > limit)
-        entries = entries * factor[units]
-    return entries
+            norms = peaks * (norms if order == 1 else np.sqrt(norms))
+        multiply(np.divide(limit, norms, out=np.ones_like(norms), where=norms > limit))
+
+
+def _block(count: int) -> int:
+    """How many entries of each of ``count`` units are worked on at once: temporaries of some megabytes."""
+    return max(1, _BLOCK // count)
 
 
 def change_bounds(
@@ -42,11 +94,11 @@ def change_bounds(
     *,
     absent_is_zero: bool,
 ) -> tuple[Floats, Ball, ChangeBounds]:
-    """Caps of the entries (size,), the norm bounds that say more than the caps, and all norms completed.
+    """Caps of the entries, the norm bounds that say more than the caps, and all norms completed.
 
     ``change`` : declared ``l1, l2, linf, row_l1``; ``magnitude`` : ``max_l1, max_l2, max_linf``; ``entry_range`` : what
-    entries are clipped to. ``absent_is_zero`` : a record's unit may be missing, and its change is then its size;
-    otherwise one value is replaced by another.
+    entries are clipped to (ranges and caps in the form of ``per_entry``). ``absent_is_zero`` : a record's unit may be
+    missing, and its change is then its size; otherwise one value is replaced by another.
     """
     times = 1.0 if absent_is_zero else 2.0
     change = _after_scaling(change, magnitude, layout)
@@ -58,15 +110,14 @@ def change_bounds(
     caps = np.minimum(reach, change["linf"])
     # A 2-norm bound above the 1-norm bound, or one no change can reach, says nothing: left out, because
     # fewer norms mean exact and cheaper bounds.
-    per_unit = sum_by(layout.units, weights=caps, minlength=layout.unit_count)
     ball = Ball(
-        l1=l1 if l1 < float(per_unit.max(initial=0.0)) * (1 - 1e-12) else math.inf,
+        l1=l1 if l1 < largest_sum(caps, layout) * (1 - 1e-12) else math.inf,
         l2=l2 if l2 < l1 * (1 - 1e-12) and l2 < _largest_norm(caps, layout) * (1 - 1e-12) else math.inf,
         row_l1=change["row_l1"] if change["row_l1"] < l1 * (1 - 1e-12) else math.inf,
     )
-    largest = float(caps.max(initial=0.0))
+    largest = float(np.max(caps, initial=0.0))
     completed = _complete({"l1": l1, "l2": l2, "linf": largest, "row_l1": change["row_l1"]}, layout)
-    return np.minimum(caps, completed.linf), ball, completed
+    return np.asarray(np.minimum(caps, completed.linf)), ball, completed
 
 
 def _after_scaling(change: Mapping[str, float], magnitude: Mapping[str, float], layout: Layout) -> Mapping[str, float]:
@@ -97,7 +148,4 @@ def _complete(norms: Mapping[str, float], layout: Layout) -> ChangeBounds:
 
 def _largest_norm(caps: Floats, layout: Layout) -> float:
     """2-norm of the largest change that the entry caps alone allow one unit."""
-    if not np.isfinite(caps).all():
-        return math.inf
-    squares = sum_by(layout.units, weights=caps**2, minlength=layout.unit_count)
-    return math.sqrt(float(squares.max(initial=0.0)))
+    return math.sqrt(largest_sum(caps**2, layout)) if np.isfinite(caps).all() else math.inf

@@ -6,7 +6,7 @@ import math
 import operator
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import cvxpy as cp
 import numpy as np
@@ -15,14 +15,17 @@ import scipy.sparse as sp
 
 from dpmodel.annotate import vault
 from dpmodel.annotate.bounds import UNITS, Ball, ChangeBounds, Unit, positive, refuse_contradictions
-from dpmodel.annotate.layout import Layout, canonical, free_entries, layout_of
-from dpmodel.annotate.magnitude import change_bounds, scale_units
+from dpmodel.annotate.entry_ranges import column_bounds, declared_range, holds_zero, range_of_columns, within_norms
+from dpmodel.annotate.layout import Layout, canonical, layout_of
+from dpmodel.annotate.magnitude import change_bounds
+from dpmodel.annotate.per_entry import spread
 from dpmodel.annotate.records import DEFAULT_RECORDS, Records
+from dpmodel.annotate.values import checked_entries, checked_rows, limit_entries, limit_rows
 from dpmodel.errors import SpecificationError
 
 Floats = npt.NDArray[np.float64]
+Positions = Literal["public", "private"]
 
-_EXACT_INTEGERS = 2.0**53
 # Norms are sums of squares, which vanish or overflow outside this range.
 _LEAST_CHANGE, _MOST_CHANGE = 1e-100, 1e100
 _REFUSED_ATTRIBUTES = ("complex", "imag", "hermitian")
@@ -54,14 +57,18 @@ class Private(cp.Parameter):  # type: ignore[misc]
         ``max_linf``) to it: public policy, without a message. One record then moves its unit
         by at most twice that (replace-one, and unit "all" always) or once that (add-remove).
     records : whose data it is; parameters of the same ``Records`` move together.
-    **cvxpy_attributes : ``nonneg``, ``bounds=[lo, hi]`` (entrywise magnitude; values are clipped to it),
+    positions : of a matrix, ``"private"`` protects *which* entries are not zero like the values, yet keeps the
+        value as a sparse matrix (regressions read it as such; other models turn it into a dense one). Bounds must
+        then hold 0.
+    **cvxpy_attributes : ``nonneg``, ``bounds=[lo, hi]`` (entrywise magnitude; values are clipped to it; for a
+        matrix (n, p), vectors of length p hold one bound per column),
         ``symmetric``, ``PSD``, ``diag``, ``sparsity`` and the other attributes of CVXPY.
 
     Notes
     -----
     A scipy sparse value without ``sparsity=`` makes the *positions* of its stored entries public (only
     their values are protected) and a ``PublicPatternWarning`` says so. Give ``sparsity=`` to say
-    that the positions are public knowledge, or a dense array to protect them too.
+    that the positions are public knowledge, or ``positions="private"`` (or a dense array) to protect them too.
 
     Raises
     ------
@@ -85,6 +92,7 @@ class Private(cp.Parameter):  # type: ignore[misc]
         max_l2: float | None = None,
         max_linf: float | None = None,
         records: Records | None = None,
+        positions: Positions = "public",
         **cvxpy_attributes: Any,
     ) -> None:
         if name is not None and not isinstance(name, str):
@@ -106,8 +114,12 @@ class Private(cp.Parameter):  # type: ignore[misc]
                     remedy="two private parameters, one for the real and one for the imaginary part",
                 )
         shape = _resolve_shape(value, shape, where)
-        if sp.issparse(value) and "sparsity" not in cvxpy_attributes and len(shape) == 2:
+        self._hides_positions = _hides_positions(positions, shape, cvxpy_attributes, where)
+        if sp.issparse(value) and not self._hides_positions and "sparsity" not in cvxpy_attributes and len(shape) == 2:
             cvxpy_attributes["sparsity"] = _public_pattern(value, where)
+        told, per_column = column_bounds(cvxpy_attributes.get("bounds"), shape, where)
+        if told is not None:
+            cvxpy_attributes["bounds"] = told
         try:
             super().__init__(shape, name=name, **cvxpy_attributes)
         except (ValueError, TypeError) as error:
@@ -134,16 +146,21 @@ class Private(cp.Parameter):  # type: ignore[misc]
             for key, given in (("max_l1", max_l1), ("max_l2", max_l2), ("max_linf", max_linf))
         }
         refuse_contradictions(self._magnitude, where)
-        self._entry_clips = self._declared_range(where)
-        self._lower, self._upper = self._entry_bounds()
+        self._entry_clips = declared_range(self.bounds, per_column, self, self._layout, self._magnitude, where)
+        if self._hides_positions and not holds_zero(self._entry_clips):
+            raise SpecificationError(
+                f"{where}: positions='private' with bounds that exclude 0",
+                why="entries that are not stored are zero, and clipping would fill them all in",
+                remedy="bounds with 0 inside, or a dense value",
+            )
+        self._range = within_norms(self._entry_clips, self._magnitude)
         # An absent unit is zero, so add-remove moves a unit by its size only. An aggregate is owned by nobody:
         # taking one record away moves it between any two values that its magnitude allows.
         owned = self._records.neighbors == "add-remove" and unit != "all"
         # With a declared change (counts, say) or bounds without zero, a unit may move without coming or going.
-        zero_fits = bool((self._lower <= 0).all() and (self._upper >= 0).all())
-        self._vanishes = owned and zero_fits and not any(map(math.isfinite, change.values()))
+        self._vanishes = owned and holds_zero(self._range) and not any(map(math.isfinite, change.values()))
         self._caps, self._ball, self._change = change_bounds(
-            change, self._magnitude, (self._lower, self._upper), self._layout, absent_is_zero=owned
+            change, self._magnitude, self._range, self._layout, absent_is_zero=owned
         )
         reach = self._change.linf
         if math.isfinite(reach) and not (reach == 0 or _LEAST_CHANGE <= reach <= _MOST_CHANGE):
@@ -207,12 +224,22 @@ class Private(cp.Parameter):  # type: ignore[misc]
     @property
     def entry_caps(self) -> Floats:
         """(size,) largest change of each free entry, from ``linf`` and the entry's own bounds."""
-        return self._caps
+        return spread(self._caps, self._layout)
 
     @property
     def entry_range(self) -> tuple[Floats, Floats]:
         """(size,), (size,): public lower and upper bounds of the free entries (may be infinite)."""
-        return self._lower, self._upper
+        return spread(self._range[0], self._layout), spread(self._range[1], self._layout)
+
+    @property
+    def column_range(self) -> tuple[Floats, Floats]:
+        """(p,), (p,): public lower and upper bounds of each matrix column; (1,), (1,) for what is no matrix."""
+        return range_of_columns(self._range, self._layout, self.shape[1] if len(self.shape) == 2 else 1)
+
+    @property
+    def positions(self) -> Positions:
+        """Whether the positions of a sparse value are protected like its entries."""
+        return "private" if self._hides_positions else "public"
 
     @property
     def magnitude(self) -> Mapping[str, float]:
@@ -239,7 +266,14 @@ class Private(cp.Parameter):  # type: ignore[misc]
         if value is None:
             vault.seal(self, None)
             return
-        vault.seal(self, self._clip(self._checked(value)), source=value)
+        if self._hides_positions:
+            rows = checked_rows(self, value, self._where)
+            limit_rows(rows, self._entry_clips, self._layout, self._magnitude)
+            vault.seal(self, rows, source=value)
+            return
+        entries = checked_entries(self, value, self._where)
+        limit_entries(entries, self._entry_clips, self._layout, self._magnitude)
+        vault.seal(self, entries, source=value)
 
     @property
     def value_sparse(self) -> None:
@@ -275,130 +309,6 @@ class Private(cp.Parameter):  # type: ignore[misc]
         )
         state = "value sealed" if self.has_value else "no value"
         return f"Private({self.name()!r}, shape={self.shape}, unit={self._unit!r}, {bounds or 'unbounded'}, {state})"
-
-    # ------------------------------------------------------------------ checks
-    def _checked(self, value: Any) -> Floats:
-        if isinstance(value, cp.Expression):
-            raise SpecificationError(f"{self._where}: value is a CVXPY expression", remedy="a number or an array")
-        try:
-            dense = canonical(value) if sp.issparse(value) else np.asarray(value)
-            kind = dense.dtype.kind
-            wide = kind == "f" and dense.dtype.itemsize > 8
-        except (TypeError, ValueError):
-            kind, wide = "O", False
-        if kind not in "biuf":
-            raise SpecificationError(
-                f"{self._where}: value is not a real numeric array",
-                why="noise is added to real numbers",
-                remedy="convert to float (and encode categories) first",
-            )
-        dense = dense.astype(np.float64)
-        if tuple(dense.shape) != tuple(self.shape):
-            raise SpecificationError(
-                f"{self._where}: value has shape {tuple(dense.shape)}, declared {tuple(self.shape)}",
-                why="shapes are public and fixed when the model is written",
-                remedy=f"a value of shape {tuple(self.shape)}",
-            )
-        entries = free_entries(self, dense)
-        stored: Any = dense.data if sp.issparse(dense) else dense
-        if wide or (kind in "iu" and stored.size and np.abs(stored).max() >= _EXACT_INTEGERS):
-            raise SpecificationError(
-                f"{self._where}: value has {'extended precision' if wide else 'integers beyond 2^53'}",
-                why="as double-precision numbers they would be rounded, which can enlarge a record's change",
-                remedy="float64 numbers: count in larger units, or clip before the value is given",
-            )
-        if not (np.isfinite(entries).all() and np.isfinite(stored).all()):
-            raise SpecificationError(
-                f"{self._where}: value has NaN or infinite entries",
-                why="they have no bounded sensitivity",
-                remedy="impute or drop them before the value is given",
-            )
-        self._refuse_structure(dense, entries)
-        return entries
-
-    def _refuse_structure(self, value: Any, entries: Floats) -> None:
-        """Attributes must hold (bounds are clipped instead): without them the model would be another."""
-        attributes = self.attributes
-        broken = ""
-        if (attributes["nonneg"] or attributes["pos"]) and entries.size and entries.min() < 0:
-            broken = "nonneg"
-        elif (attributes["nonpos"] or attributes["neg"]) and entries.size and entries.max() > 0:
-            broken = "nonpos"
-        elif self.sparse_idx is not None and self.shape:
-            inside = np.count_nonzero(entries)
-            total = np.count_nonzero(value.data if sp.issparse(value) else value)
-            broken = "sparsity" if total != inside else ""
-        elif attributes["diag"] or any(attributes[k] for k in ("symmetric", "PSD", "NSD")):
-            full = value.toarray() if sp.issparse(value) else value
-            if attributes["diag"]:
-                broken = "diag" if np.count_nonzero(full) != np.count_nonzero(np.diag(full)) else ""
-            elif not np.allclose(full, full.T, rtol=1e-9, atol=1e-9):
-                broken = "symmetric"
-            elif attributes["PSD"] or attributes["NSD"]:
-                eigenvalues = np.linalg.eigvalsh(full if attributes["PSD"] else -full)
-                broken = "definite" if eigenvalues[0] < -1e-8 * max(1.0, abs(eigenvalues[-1])) else ""
-        elif (attributes["boolean"] or attributes["integer"]) and not np.allclose(
-            np.asarray(self.project(value)).ravel(), value.ravel(), atol=1e-9
-        ):
-            broken = "integer"
-        if broken:
-            raise SpecificationError(
-                f"{self._where}: value contradicts its attributes ({broken})",
-                why="attributes are public promises about the parameter",
-                remedy="drop the attribute, or repair the data before the value is given",
-            )
-
-    def _clip(self, entries: Floats) -> Floats:
-        return scale_units(np.clip(entries, *self._entry_clips), self._layout, self._magnitude)
-
-    # ------------------------------------------------------------------ bounds
-    def _declared_range(self, where: str) -> tuple[Floats, Floats]:
-        """What entries are clipped to: ``bounds``, the sign attributes and ``max_linf``."""
-        size = self._layout.size
-        lower, upper = np.full(size, -np.inf), np.full(size, np.inf)
-        if self.bounds is not None:
-            lower = np.maximum(lower, self._free_bound(self.bounds[0]))
-            upper = np.minimum(upper, self._free_bound(self.bounds[1]))
-        attributes = self.attributes
-        if attributes["nonneg"] or attributes["pos"] or attributes["boolean"] is True:
-            lower = np.maximum(lower, 0.0)
-        if attributes["nonpos"] or attributes["neg"]:
-            upper = np.minimum(upper, 0.0)
-        if attributes["boolean"] is True:
-            upper = np.minimum(upper, 1.0)
-        limit = self._magnitude["max_linf"]
-        lower, upper = np.maximum(lower, -limit), np.minimum(upper, limit)
-        if (lower > upper).any():
-            raise SpecificationError(
-                f"{where}: no value satisfies bounds, sign attributes and max_linf at once",
-                why="their ranges do not meet",
-                remedy="bounds inside [-max_linf, max_linf] and of the declared sign",
-            )
-        if min(self._magnitude["max_l1"], self._magnitude["max_l2"]) < math.inf and (
-            (lower > 0).any() or (upper < 0).any()
-        ):
-            raise SpecificationError(
-                f"{where}: bounds that exclude 0 together with max_l1 or max_l2",
-                why="scaling a unit to its largest norm would take its entries out of the bounds",
-                remedy="bounds with 0 inside, or max_linf",
-            )
-        return lower, upper
-
-    def _entry_bounds(self) -> tuple[Floats, Floats]:
-        """Public range of the free entries: what they are clipped to, and no entry above its unit's norm."""
-        lower, upper = self._entry_clips
-        limit = min(self._magnitude.values())
-        return np.maximum(lower, -limit), np.minimum(upper, limit)
-
-    def _free_bound(self, bound: Any) -> Floats:
-        if sp.issparse(bound):
-            coo = sp.coo_array(bound)
-            coo.sum_duplicates()
-            return np.asarray(coo.data, dtype=np.float64)
-        array = np.asarray(bound, dtype=np.float64)
-        if array.size == 1:
-            return np.full(self._layout.size, float(array.reshape(())))
-        return free_entries(self, array)
 
 
 def _resolve_shape(value: Any, shape: int | tuple[int, ...] | None, where: str) -> tuple[int, ...]:
@@ -443,9 +353,27 @@ def _public_pattern(value: Any, where: str) -> tuple[npt.NDArray[Any], ...]:
         )
     warnings.warn(
         f"{where}: the positions of the {pattern.nnz} stored entries are taken as public; only their values "
-        "are protected. Pass sparsity= to say so, or a dense array to protect the positions as well.",
+        "are protected. Pass sparsity= to say so, or positions='private' to protect the positions as well.",
         PublicPatternWarning,
         stacklevel=3,
     )
     coords: tuple[npt.NDArray[Any], ...] = pattern.coords
     return coords
+
+
+def _hides_positions(positions: Any, shape: tuple[int, ...], attributes: Mapping[str, Any], where: str) -> bool:
+    if not isinstance(positions, str) or positions not in ("public", "private"):
+        raise SpecificationError(
+            f"{where}: positions={positions!r}" if isinstance(positions, str) else f"{where}: positions is not a word",
+            remedy="positions='public' or positions='private'",
+        )
+    if positions == "public":
+        return False
+    refused = [key for key in ("sparsity", "diag", "symmetric", "PSD", "NSD") if attributes.get(key)]
+    if refused or len(shape) != 2:
+        raise SpecificationError(
+            f"{where}: positions='private' on {f'a parameter with {refused[0]}=' if refused else f'shape {shape}'}",
+            why=f"{refused[0]} makes positions public" if refused else "it keeps a matrix sparse",
+            remedy="a matrix without that attribute, or leave positions out",
+        )
+    return True

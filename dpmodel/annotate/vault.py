@@ -7,20 +7,24 @@ the parameter vector inside a mechanism's ``run``) reads from here.
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
+import scipy.sparse as sp
 
-_values: dict[int, npt.NDArray[np.float64]] = {}
+# Free entries, or the CSR matrix of a parameter whose positions are private too.
+Sealed: TypeAlias = Any
+
+_values: dict[int, Sealed] = {}
 _sources: dict[int, weakref.ref[Any]] = {}
 
 
-def seal(parameter: Any, entries: npt.NDArray[np.float64] | None, source: Any = None) -> None:
-    """Keep ``entries`` (the free entries, 1-D) as the private value of ``parameter``.
+def seal(parameter: Any, entries: Sealed | None, source: Any = None) -> None:
+    """Keep ``entries`` (the free entries, 1-D, or a CSR matrix) as the private value of ``parameter``.
 
-    ``source`` is the array the user passed; only a weak reference is kept, to notice when the same
-    memory reaches a model as a plain constant.
+    They are not copied but made read-only: nobody else may hold memory that can still write to them. ``source`` is
+    the array the user passed; only a weak reference is kept, to notice when the same memory reaches a model as a
+    plain constant.
     """
     key = id(parameter)
     if key not in _values:
@@ -28,16 +32,19 @@ def seal(parameter: Any, entries: npt.NDArray[np.float64] | None, source: Any = 
     if entries is None:
         _forget(key)
         return
-    entries = np.array(entries, dtype=np.float64, copy=True)
-    entries.setflags(write=False)
+    for array in (entries.data, entries.indices, entries.indptr) if sp.issparse(entries) else (entries,):
+        array.setflags(write=False)
     _values[key] = entries
     _sources.pop(key, None)
     if isinstance(source, np.ndarray):
         _sources[key] = weakref.ref(source)
 
 
-def unseal(parameter: Any) -> npt.NDArray[np.float64] | None:
-    """The private entries, or None. To be called inside a mechanism's ``run`` only."""
+def unseal(parameter: Any) -> Sealed | None:
+    """The private entries, or the CSR matrix of a parameter with ``positions="private"``, or None.
+
+    To be called inside a mechanism's ``run`` only.
+    """
     return _values.get(id(parameter))
 
 

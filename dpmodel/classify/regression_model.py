@@ -1,6 +1,266 @@
-"""Stub by the lead so that the package imports: its owner overwrites this file."""
+"""From a recognised regression to the model that mechanisms see: bounds on rows and labels, and the cell."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+import scipy.sparse as sp
 
-def private_regression(recognised: Any, clip: float = float("inf")) -> Any:
-    raise NotImplementedError
+from dpmodel.annotate.private import Private
+from dpmodel.annotate.records import DEFAULT_RECORDS
+from dpmodel.classify.classifier import Cell, Classification, record_words
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.compile.affine_map import Floats, ThetaBlock
+from dpmodel.compile.domain import Domain
+from dpmodel.compile.domain_of import domain_of
+from dpmodel.compile.regression import Recognised
+from dpmodel.compile.regression_rows import reader
+from dpmodel.compile.row_bounds import RowBounds
+from dpmodel.errors import SpecificationError
+
+_NORMS = (1.0, 2.0, math.inf)
+_KEYS = ("l1", "l2", "linf")
+
+
+def private_regression(recognised: Recognised, clip: float = math.inf) -> PrivateRegression:
+    """The model of ``recognised``, with slopes of the loss cut to [-clip, clip].
+
+    Needs no private values. Public parameters of the constraints are read now.
+
+    Raises
+    ------
+    SpecificationError
+        For rows or labels without a bound, labels outside the range of their loss, parameters of different Records,
+        and parameters of which a record owns no single row or entry.
+    InfeasibleError, MissingValueError
+        For public constraints without a common point, and public parameters without a value.
+    """
+    _refuse_unpaired(recognised)
+    row = row_bounds(recognised)
+    domain = domain_of(recognised.public)
+    weights, offset = recognised.weights, recognised.offset
+    largest = 1.0 if weights is None else float(weights.max())
+    return PrivateRegression(
+        loss=replace(recognised.loss, clip=clip),
+        count=recognised.count,
+        scale=recognised.scale,
+        row=row,
+        domain=domain,
+        penalty=recognised.penalty,
+        classification=_classification(recognised, row, domain, largest),
+        read=reader(recognised),
+        public=recognised.public,
+        total=float(recognised.count if weights is None else weights.sum()),
+        largest_weight=largest,
+        offset_bound=0.0 if offset is None else float(np.abs(offset).max()),
+        private=recognised.private,
+    )
+
+
+# ------------------------------------------------------------------ whose rows they are
+def _refuse_unpaired(recognised: Recognised) -> None:
+    """One record must own row i of every private matrix and entry i of every private vector, for one i."""
+    parameters = recognised.private
+    first = parameters[0]
+    for parameter in parameters:
+        vector = parameter.ndim == 1 or parameter.shape[1] == 1
+        if parameter.unit not in (("entry", "row") if vector else ("row",)):
+            raise SpecificationError(
+                f"{parameter.name()}: unit={parameter.unit!r} in a private regression",
+                why="a record must own one row of the features and one entry of the labels",
+                remedy="unit='entry'" if parameter.ndim == 1 else "unit='row'",
+            )
+        if parameter.records is not first.records:
+            raise SpecificationError(
+                f"{first.name()} belongs to {first.records.name}, {parameter.name()} to {parameter.records.name}",
+                why="row i of the features and label i must be data of the same record",
+                remedy="the same records=Records(...) for both",
+            )
+        if len(parameters) > 1 and not parameter.layout.paired:
+            raise SpecificationError(
+                f"{parameter.name()}: unit='entry' on shape {tuple(parameter.shape)}",
+                why="entries of a matrix are not numbered like the rows of another",
+                remedy="unit='row'",
+            )
+    table = any(parameter.ndim == 2 for parameter in parameters)
+    if len(parameters) > 1 and not table and first.records is DEFAULT_RECORDS:
+        raise SpecificationError(
+            f"{first.name()} and {parameters[1].name()}: nothing says that their entries are of the same records",
+            why="two vectors may be tables of counts, in which one record sits in different places",
+            remedy="records=Records('people') for both",
+        )
+
+
+# ------------------------------------------------------------------ bounds
+def row_bounds(recognised: Recognised) -> RowBounds:
+    """Bounds on a row of all features and on its label, from the declarations and the public numbers.
+
+    Under add-remove a missing record is a zero row with label 0 if all its private parameters vanish (no declared
+    change, ranges that hold zero) and the public features are constant columns, which stay. Otherwise the bounds are
+    those of replace-one: both databases' rows lie within them (values are clipped), so they hold, and are larger.
+
+    Raises
+    ------
+    SpecificationError
+        For private features or labels without a bound, and labels outside the range of the loss.
+    """
+    size, constant = recognised.size, recognised.constant
+    lower, upper = np.zeros(size), np.zeros(size)
+    sizes: list[tuple[float, float, float]] = []
+    for features, start in recognised.blocks:
+        if isinstance(features, Private):
+            low, high = features.column_range
+            norms = _declared_norms(features)
+        else:
+            low, high = _column_ends(features)
+            norms = _public_norms(features, ~constant[start : start + features.shape[1]])
+        lower[start : start + low.size], upper[start : start + low.size] = low, high
+        sizes.append(norms)
+    parameters = recognised.private
+    stays = any(not isinstance(f, Private) and not constant[s : s + f.shape[1]].all() for f, s in recognised.blocks)
+    vanishes = all(p.records.neighbors == "add-remove" and p.vanishes for p in parameters)
+    l1, l2, linf = (list(norms) for norms in zip(*sizes, strict=True))
+    # Norms of one record's blocks add up; each block's worst row counts, as if one record had them all.
+    return RowBounds.of(
+        lower,
+        upper,
+        constant,
+        l1=sum(l1),
+        l2=math.hypot(*l2),
+        linf=max(linf),
+        label=_label_range(recognised),
+        absent=vanishes and not stays,
+    )
+
+
+def _declared_norms(features: Private) -> tuple[float, float, float]:
+    """Largest norms of one record's part of ``features``.
+
+    Raises
+    ------
+    SpecificationError
+        When neither columns nor norms are bounded.
+    """
+    magnitude = features.magnitude
+    low, high = features.column_range
+    reach = np.maximum(np.abs(low), np.abs(high))
+    l1, l2, linf = (magnitude[f"max_{key}"] for key in _KEYS)
+    bounds = (min(l1, float(reach.sum())), min(l2, float(np.linalg.norm(reach))), min(linf, float(reach.max())))
+    if not math.isfinite(min(*bounds)):
+        free = int(np.argmax(~np.isfinite(reach)))
+        place = f" (column {free}, for one)" if np.isfinite(reach).any() else ""
+        raise SpecificationError(
+            f"{features.name()}: no bound on a row{place}",
+            why="the noise is set by how large one record's features may be, which must be public",
+            remedy="max_l2= or max_linf= for rows, or bounds=[lo, hi] with numbers or one vector of columns each",
+        )
+    k = reach.size
+    l1, l2, linf = bounds
+    linf = min(linf, l2, l1)
+    l2 = min(l2, l1, math.sqrt(k) * linf)
+    return min(l1, math.sqrt(k) * l2, k * linf), l2, linf
+
+
+def _public_norms(features: Any, moving: np.ndarray) -> tuple[float, float, float]:
+    """Largest norms of the rows of public features, constant columns left out."""
+    if not moving.any():
+        return 0.0, 0.0, 0.0
+    part = features[:, np.flatnonzero(moving)]
+    if sp.issparse(part):
+        size = abs(sp.csr_array(part))
+        l1, l2 = size.sum(axis=1).max(), math.sqrt((size * size).sum(axis=1).max())
+        return float(l1), float(l2), float(size.max())
+    size = np.abs(part)
+    return float(size.sum(axis=1).max()), float(np.sqrt((size * size).sum(axis=1).max())), float(size.max())
+
+
+def _column_ends(features: Any) -> tuple[Floats, Floats]:
+    if sp.issparse(features):
+        return features.min(axis=0).toarray().ravel(), features.max(axis=0).toarray().ravel()
+    return features.min(axis=0), features.max(axis=0)
+
+
+def _label_range(recognised: Recognised) -> tuple[float, float]:
+    label, loss = recognised.label, recognised.loss
+    if label is None:
+        return 1.0, 1.0
+    if not isinstance(label, Private):
+        return float(label.min()), float(label.max())
+    lower, upper = label.column_range
+    low, high = float(lower.min()), float(upper.max())
+    wanted = {"sign": (-1.0, 1.0), "binary": (0.0, 1.0)}.get(loss.labels)
+    if wanted is not None and not (wanted[0] <= low and high <= wanted[1]):
+        words = "-1 and 1" if loss.labels == "sign" else "0 and 1"
+        raise SpecificationError(
+            f"{label.name()}: labels of a {loss.name.replace('_', ' ')} loss must be declared within "
+            f"[{wanted[0]:g}, {wanted[1]:g}]",
+            why=f"its labels are {words}, and the declared range sets how steep a record's loss can be",
+            remedy=f"bounds=[{wanted[0]:g}, {wanted[1]:g}] (values beyond are clipped), or labels coded as {words}",
+        )
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise SpecificationError(
+            f"{label.name()}: no bound on a label",
+            why="how large one record's label may be must be public",
+            remedy="bounds=[lo, hi] or max_linf= (values beyond are clipped)",
+        )
+    return low, high
+
+
+# ------------------------------------------------------------------ the cell
+_SETS = {
+    "free": "without constraints on them",
+    "l1": "over an l1 ball",
+    "l2": "over an l2 ball",
+    "linf": "over an linf ball",
+    "box": "over a box",
+    "simplex": "over a simplex",
+    "polyhedron": "over a polyhedron",
+    "product": "over a product of sets",
+}
+
+
+def _classification(recognised: Recognised, row: RowBounds, domain: Domain, largest: float) -> Classification:
+    per_slope = recognised.scale * largest
+    change = {key: per_slope * row.change(1.0, order) for key, order in zip(_KEYS, _NORMS, strict=True)}
+    reason = (
+        f"recognised as {_words(recognised)} {_SETS.get(domain.kind, 'over a convex set')}: "
+        "each record owns one term of the objective"
+    )
+    cells = []
+    for parameter in recognised.private:
+        block = ThetaBlock(parameter, 0, int(parameter.size), True)
+        cells.append(
+            Cell(
+                part="objective",
+                level="low",
+                parameter=block.name,
+                reason=reason,
+                theorem="TTZ15, AMU20",
+                change=MappingProxyType(change),
+                solvable=True,
+                relaxed=False,
+                where=("the objective",),
+                record=record_words(block),
+                single_entry=False,
+            )
+        )
+    return Classification(tuple(cells))
+
+
+def _words(recognised: Recognised) -> str:
+    """For example "the mean squared loss of 200 records with 5 coefficients and an intercept"."""
+    n = recognised.count
+    whole = recognised.scale * n
+    how = "mean" if math.isclose(whole, 1.0, rel_tol=1e-9) else "summed" if recognised.scale == 1 else "scaled"
+    if recognised.weights is not None:
+        how = "weighted"
+    free = int((~recognised.constant).sum())
+    constants = int(recognised.constant.sum())
+    plural = "" if free == 1 else "s"
+    also = {0: "", 1: " and an intercept"}.get(constants, f" and {constants} constant columns")
+    loss = recognised.loss.name.replace("_", " ")
+    return f"the {how} {loss} loss of {n} records with {free} coefficient{plural}{also}"

@@ -15,24 +15,29 @@ from typing import Any, TypeVar
 
 import cvxpy as cp
 import numpy as np
-import scipy.sparse as sp
 
 from dpmodel.annotate.private import Private
 from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.cone_program import SolverFailure
 from dpmodel.compile.domain import no_minimum
+from dpmodel.compile.public_twin import Lifted, Twin, lifted
 from dpmodel.errors import InfeasibleError, MissingValueError, UnsupportedModelError
+
+__all__ = ["SOLVER_SLACK", "PublicPart", "Twin"]
 
 T = TypeVar("T")
 
 # Solvers stop near the optimum; bounds are widened by this to stay bounds, and by more where they say "inaccurate".
-_SOLVER_SLACK = 1e-6
+SOLVER_SLACK = 1e-6
 _INACCURATE_SLACK = 1e-3
 # Bounds on single coefficients take two solver runs each; beyond this many they are not looked for.
-_MOST_LINEAR, _MOST_CONIC = 150, 40
-_TIGHT = {"tol_gap_abs": 1e-9, "tol_gap_rel": 1e-9, "tol_feas": 1e-9}
+_MOST_LINEAR, _MOST_CONIC = 400, 40
+_TIGHT: dict[str, dict[str, Any]] = {
+    cp.CLARABEL: {"tol_gap_abs": 1e-9, "tol_gap_rel": 1e-9, "tol_feas": 1e-9},
+    cp.OSQP: {"eps_abs": 1e-9, "eps_rel": 1e-9, "max_iter": 50_000},
+    cp.SCS: {"eps": 1e-8, "max_iters": 50_000},
+}
 _NOT_CONVEX = ("boolean", "integer", "complex", "imag", "hermitian")
-_TIED = ("symmetric", "diag", "PSD", "NSD", "sparsity")
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +78,7 @@ class PublicPart:
     @cached_property
     def twin(self) -> Twin:
         """The same tree over variables of its own."""
-        return Twin.of(self)
+        return Twin.of(self.coefficients, self.constraints, self.penalty)
 
     @cached_property
     def linear(self) -> bool:
@@ -87,21 +92,30 @@ class PublicPart:
 
     # ------------------------------------------------------------------ points
     def project(self, w: Floats) -> Floats:
-        """(p,) the nearest point of the set."""
-        if self.free or self.twin.violation(w) == 0:
-            return np.asarray(w, dtype=np.float64)
-        return self._nearest(w)
+        """(p,) the nearest point of the set, to about 1e-5 of the distance; ``w`` itself where that can be checked."""
+        w = np.asarray(w, dtype=np.float64)
+        self.require_values()
+        return w if self.free or self.twin.violation(w) == 0 else self._nearest(w)
 
     def _nearest(self, w: Floats) -> Floats:
-        problem, target = self._projection
-        target.value = np.asarray(w, dtype=np.float64)
-        self._solve(problem)
-        return self.twin.point()
+        problem, root, slope, _ = self._projection
+        scale = max(1.0, 2 * float(np.abs(w).max(initial=0.0)))
+        root.value, slope.value = scale**-0.5, 2 * w / scale
+        return self._solve(problem)
 
     @cached_property
-    def _projection(self) -> tuple[cp.Problem, cp.Parameter]:
-        target = cp.Parameter(self.size)
-        return cp.Problem(cp.Minimize(cp.sum_squares(self.twin.w - target)), self.twin.constraints), target
+    def _projection(self) -> Any:
+        return self._near(None)
+
+    def _near(self, penalty: cp.Expression | None) -> tuple[cp.Problem, cp.Parameter, cp.Parameter, cp.Parameter]:
+        """``||root w||^2 - <slope, w> + weight penalty(w)``. The caller scales it so that no number is large: solvers
+        take a target far from the set, in a square, for an infeasible problem. The root multiplies inside, as DPP
+        wants, and a penalty with parameters of its own gets no weight."""
+        root, slope, weight = cp.Parameter(nonneg=True), cp.Parameter(self.size), cp.Parameter(nonneg=True)
+        goal = cp.sum_squares(root * self.twin.w) - slope @ self.twin.w
+        if penalty is not None:
+            goal = goal + (penalty if penalty.parameters() else weight * penalty)
+        return cp.Problem(cp.Minimize(goal), self.twin.constraints), root, slope, weight
 
     def minimise(self, g: Floats) -> Floats:
         """(p,) a point of the set where <g, w> is least: an extreme point where the constraints are linear.
@@ -111,12 +125,27 @@ class PublicPart:
         UnsupportedModelError
             When there is no minimum.
         """
-        problem, slope = self._linear_program
         g = np.asarray(g, dtype=np.float64)
+        body = self._polyhedron()
+        if body is not None:
+            cost = np.zeros(body.polyhedron.size)
+            cost[body.columns] = g
+            try:
+                x = body.polyhedron.minimise(cost)
+            except SolverFailure:
+                x = cost  # the solvers below say what is wrong
+            if x is None:
+                raise no_minimum()
+            if x is not cost:
+                return x[body.columns]
+        problem, slope = self._linear_program
         largest = float(np.abs(g).max(initial=0.0))
         slope.value = g / largest if largest > 0 else np.zeros(self.size)  # tolerances are absolute
-        self._solve(problem)
-        return self.twin.point()
+        return self._solve(problem)
+
+    def _polyhedron(self) -> Lifted | None:
+        """The set lowered, when it is linear: its linear programs are warm-started."""
+        return self._remember("polyhedron", lambda: lifted(self.twin) if self.linear and not self.free else None)
 
     @cached_property
     def _linear_program(self) -> tuple[cp.Problem, cp.Parameter]:
@@ -144,37 +173,41 @@ class PublicPart:
         goal = cp.quad_form(self.twin.w, cp.psd_wrap(P / scale)) - (2 * q / scale) @ self.twin.w
         if penalty is not None:
             goal = goal + penalty / scale
-        self._solve(cp.Problem(cp.Minimize(goal), self.twin.constraints))
-        return self.twin.point()
+        return self._solve(cp.Problem(cp.Minimize(goal), self.twin.constraints))
 
     def proximal(self, w: Floats, step: float) -> Floats:
         """(p,) the point v of the set where ``||v - w||^2 / (2 step) + penalty(v)`` is least."""
         if self.twin.penalty is None or step == 0:
             return self.project(w)
-        problem, root, target = self._proximal_problem
-        root.value = math.sqrt(0.5 / step)
-        target.value = root.value * np.asarray(w, dtype=np.float64)
-        self._solve(problem)
-        return self.twin.point()
+        w = np.asarray(w, dtype=np.float64)
+        problem, root, slope, weight = self._proximal_problem
+        scale = max(1.0, 0.5 / step, float(np.abs(w).max(initial=0.0)) / step)
+        scale = 1.0 if self.twin.penalty.parameters() else scale
+        root.value, slope.value, weight.value = (0.5 / step / scale) ** 0.5, w / step / scale, 1 / scale
+        return self._solve(problem)
 
     @cached_property
-    def _proximal_problem(self) -> tuple[cp.Problem, cp.Parameter, cp.Parameter]:
-        # The root of the weight multiplies inside the square: products of parameters would not be DPP.
-        root, target = cp.Parameter(nonneg=True), cp.Parameter(self.size)
-        goal = cp.sum_squares(root * self.twin.w - target) + self.twin.penalty
-        return cp.Problem(cp.Minimize(goal), self.twin.constraints), root, target
+    def _proximal_problem(self) -> Any:
+        return self._near(self.twin.penalty)
 
     def complete(self, w: Floats) -> dict[cp.Variable, Any]:
         """Values for all the user's variables: exactly ``w`` (p,) in those that the coefficients stack, and for the
-        others the values that the constraints leave at (the nearest point to) w, with the least penalty."""
+        others the values that the constraints leave at (the nearest point to) w, with the least penalty. Others that no
+        solver finds are left out."""
         w, twin = np.asarray(w, dtype=np.float64), self.twin
-        if not (twin.plain and not twin.auxiliary):
-            at = self._nearest(w)
-            if twin.penalty is not None and twin.auxiliary:
-                self._least_penalty(w if twin.plain else at)
+        left_out: frozenset[int] = frozenset()
+        if not twin.plain or twin.auxiliary:
+            try:
+                at = self._nearest(w)
+                if twin.penalty is not None and twin.auxiliary:
+                    self._least_penalty(w if twin.plain else at)
+            except SolverFailure:
+                if not twin.plain:
+                    raise
+                left_out = frozenset(copy.id for _, copy in twin.pairs) - twin.coefficient_ids
         if twin.plain:
             twin.assign(w)
-        return {user: np.array(copy.value, dtype=np.float64) for user, copy in twin.pairs}
+        return {user: np.array(copy.value, dtype=np.float64) for user, copy in twin.pairs if copy.id not in left_out}
 
     def _least_penalty(self, w: Floats) -> None:
         before = [copy.value for _, copy in self.twin.pairs]
@@ -187,6 +220,11 @@ class PublicPart:
                 copy.save_value(value)
 
     # ------------------------------------------------------------------ facts
+    def require_values(self) -> None:
+        """Raise MissingValueError if a public parameter has no value."""
+        for parameter in self.twin.parameters:
+            _value(parameter)
+
     def feasible(self) -> bool:
         """Whether the constraints have a common point."""
         return self._remember("feasible", self._find_feasible)
@@ -226,7 +264,7 @@ class PublicPart:
         except UnsupportedModelError:
             return math.inf
         inaccurate = "inaccurate" in str(self._linear_program[0].status)
-        return value + (_INACCURATE_SLACK if inaccurate else _SOLVER_SLACK) * (1 + abs(value))
+        return value + (_INACCURATE_SLACK if inaccurate else SOLVER_SLACK) * (1 + abs(value))
 
     def norm(self, order: float) -> float:
         """Upper bound on ``max ||w||_order`` (1, 2 or inf) over the set; inf where none is found.
@@ -261,153 +299,29 @@ class PublicPart:
         out: T = self._memo[key, values]
         return out
 
-    def _solve(self, problem: cp.Problem) -> None:
-        for parameter in self.twin.parameters:
-            _value(parameter)
-        solver = self.solver or (cp.HIGHS if self.linear and problem.objective.expr.is_affine() else cp.CLARABEL)
-        try:
+    def _solve(self, problem: cp.Problem) -> Floats:
+        """Solve over the twin: (p,) its coefficients. A solver that says "infeasible" of a set known to have points, or
+        that stops early, is followed by the next one."""
+        self.require_values()
+        linear_goal = problem.objective.expr.is_affine()
+        solvers = [cp.CLARABEL, cp.OSQP, cp.SCS] if self.linear else [cp.CLARABEL, cp.SCS]
+        if self.linear and linear_goal:
+            solvers = [cp.HIGHS, cp.CLARABEL]
+        solvers = [s for s in solvers if s in cp.installed_solvers()]
+        status = ""
+        for solver in [self.solver, *solvers] if self.solver else solvers:
             status = _attempt(problem, solver)
-            if status == "infeasible_or_unbounded":
-                status = _attempt(problem, cp.CLARABEL)
-        except cp.SolverError as error:
-            raise SolverFailure(
-                f"solver {solver} failed on the public constraints",
-                why=str(error).split("\n")[0][:200],
-                remedy="simpler public constraints, better scaled",
-            ) from None
-        if status.startswith("infeasible"):
-            raise _infeasible()
-        if status.startswith("unbounded"):
+            if status.startswith("optimal"):
+                return self.twin.point()
+            if status == "unbounded":
+                raise no_minimum()
+            if status == "infeasible" and (problem is self._linear_program[0] or not self.feasible()):
+                raise _infeasible()
+        if status == "unbounded_inaccurate":
             raise no_minimum()
-        if any(copy.value is None for _, copy in self.twin.pairs if copy.id in self.twin.coefficient_ids):
-            raise SolverFailure(
-                f"solver {solver} stopped without a point of the public set", why=status, remedy="rescale it"
-            )
-
-
-@dataclass(frozen=True, eq=False)
-class Twin:
-    """A copy of the public tree over fresh variables.
-
-    ``pairs`` : (user's variable, its copy). ``attributes`` : the constraints that the copies' attributes stand for.
-    """
-
-    pairs: tuple[tuple[cp.Variable, cp.Variable], ...]
-    w: cp.Expression
-    constraints: list[Any]
-    penalty: cp.Expression | None
-    attributes: list[Any]
-    parameters: list[cp.Parameter]
-
-    @staticmethod
-    def of(public: PublicPart) -> Twin:
-        pairs = tuple((v, cp.Variable(v.shape, **v.attributes)) for v in public.variables)
-        swap = {id(user): copy for user, copy in pairs}
-        w = public.coefficients.tree_copy(swap)
-        parameters = {p.id: p for part in public._parts for p in part.parameters()}
-        attributes = [c for _, copy in pairs for c in copy.domain]
-        sides = [side for _, copy in pairs for side in copy.attributes["bounds"] or ()]
-        parameters.update({p.id: p for side in sides if isinstance(side, cp.Expression) for p in side.parameters()})
-        return Twin(
-            pairs=pairs,
-            w=cp.reshape(w, (public.size,), order="F") if w.ndim != 1 else w,
-            constraints=[c.tree_copy(swap) for c in public.constraints],
-            penalty=None if public.penalty is None else public.penalty.tree_copy(swap),
-            attributes=attributes,
-            parameters=list(parameters.values()),
+        raise SolverFailure(
+            "no solver found a point of the public set", why=status, remedy="simpler public constraints, better scaled"
         )
-
-    @cached_property
-    def coefficient_ids(self) -> frozenset[int]:
-        return frozenset(v.id for v in self.w.variables())
-
-    @property
-    def auxiliary(self) -> bool:
-        """Whether there are variables outside the coefficients."""
-        return any(copy.id not in self.coefficient_ids for _, copy in self.pairs)
-
-    @cached_property
-    def places(self) -> tuple[tuple[cp.Variable, Any], ...] | None:
-        """Where every entry of every coefficient variable stands in w: (variable, (size,) in Fortran order), -1 for
-        entries that do not; None when w is not made of plain entries, each once."""
-        if self.w.parameters():
-            return None
-        self.clear()
-        maps = self.w.grad
-        if np.asarray(self.w.value).any():
-            return None
-        out, taken = [], np.zeros(self.w.size, dtype=np.int64)
-        for variable in self.w.variables():
-            jacobian = sp.coo_array(maps[variable])  # (variable's size, p)
-            jacobian.eliminate_zeros()
-            if (jacobian.data != 1).any() or np.unique(jacobian.row).size != jacobian.row.size:
-                return None
-            place = np.full(variable.size, -1, dtype=np.int64)
-            place[jacobian.row] = jacobian.col
-            np.add.at(taken, jacobian.col, 1)
-            out.append((variable, place))
-        return tuple(out) if (taken == 1).all() else None
-
-    @property
-    def plain(self) -> bool:
-        """Whether the coefficients are variables, stacked: every entry of theirs once, none tied to another."""
-        if any(copy.attributes[name] for _, copy in self.pairs for name in _TIED):
-            return False
-        return self.places is not None and all((place >= 0).all() for _, place in self.places)
-
-    def clear(self) -> None:
-        for _, copy in self.pairs:
-            copy.save_value(np.zeros(copy.shape))
-
-    def assign(self, w: Floats) -> None:
-        """Give the coefficient variables the values of ``w``; only where they are plain."""
-        for variable, place in self.places or ():
-            variable.save_value(w[place].reshape(variable.shape, order="F"))
-
-    def point(self) -> Floats:
-        out: Floats = np.asarray(self.w.value, dtype=np.float64).ravel(order="F")
-        return out
-
-    def violation(self, w: Floats) -> float:
-        """Largest amount by which ``w`` misses a constraint; inf where that takes a solver to say."""
-        if not self.plain or self.auxiliary:
-            return math.inf
-        self.assign(w)
-        return max((largest_violation(c) for c in [*self.constraints, *self.attributes]), default=0.0)
-
-    def quadratic_penalty(self) -> tuple[Floats, Floats] | None:
-        """``H`` ((p,) if diagonal, else (p, p)) and ``h`` (p,) with penalty ``w'Hw + h'w + constant``; else None."""
-        if self.penalty is None or not self.penalty.is_quadratic() or not self.plain or self.auxiliary:
-            return None
-        p = self.w.size
-        zero, probe = np.zeros(p), np.cos(1.0 + np.arange(p))
-        h = self.penalty_slope(zero)
-        diagonal = (self.penalty_slope(np.ones(p)) - h) / 2
-        wanted = self.penalty_slope(probe) - h
-        if np.allclose(2 * diagonal * probe, wanted, rtol=1e-9, atol=1e-12 * float(np.abs(wanted).max(initial=0.0))):
-            return diagonal, h
-        if p > 200:
-            return None
-        H = np.stack([self.penalty_slope(unit) - h for unit in np.eye(p)]) / 2
-        close = np.allclose(2 * H @ probe, wanted, rtol=1e-8, atol=1e-10 * float(np.abs(wanted).max(initial=0.0)))
-        return ((H + H.T) / 2, h) if close else None
-
-    def penalty_slope(self, w: Floats) -> Floats:
-        """(p,) gradient (a subgradient, as CVXPY gives it) of the penalty at ``w``; only where w is plain."""
-        assert self.penalty is not None
-        self.assign(w)
-        slopes = self.penalty.grad
-        out = np.zeros(self.w.size)
-        for variable, place in self.places or ():
-            slope = slopes.get(variable)
-            if slope is not None:
-                out[place] = np.asarray(slope.todense() if sp.issparse(slope) else slope).ravel()
-        return out
-
-
-def largest_violation(constraint: Any) -> float:
-    """Largest entry of a CVXPY constraint's violation at its variables' values."""
-    return float(np.abs(np.asarray(constraint.violation())).max(initial=0.0))
 
 
 def positive_part(P: Floats) -> Floats:
@@ -433,10 +347,13 @@ def _solve_normal_equations(P: Floats, q: Floats) -> Floats:
 
 
 def _attempt(problem: cp.Problem, solver: str) -> str:
-    options: dict[str, Any] = dict(_TIGHT) if solver == cp.CLARABEL else {}
+    """The status, or the solver's complaint."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # inaccuracy is reported by the status
-        problem.solve(solver=solver, **options)
+        try:
+            problem.solve(solver=solver, **_TIGHT.get(solver, {}))
+        except cp.SolverError as error:
+            return str(error).split("\n")[0][:200]
     return str(problem.status)
 
 

@@ -134,7 +134,8 @@ def make_plan(
         if best is None:
             raise _nothing_applies(model, request, candidates)
         chosen = best
-    return Plan(candidates, chosen, request, forced is not None, floors, forced)
+    own = None if isinstance(mechanism, str) else forced  # with settings that its name does not tell
+    return Plan(candidates, chosen, request, forced is not None, floors, own)
 
 
 def refuse_impossible(model: PrivateLP, request: Request) -> None:

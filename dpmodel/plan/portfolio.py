@@ -17,7 +17,17 @@ from dpmodel.mechanisms.lp.strict_truncated_laplace import STRICT_TRUNCATED_LAPL
 from dpmodel.mechanisms.lp.theorem_34 import THEOREM_34
 from dpmodel.mechanisms.lp.vertex_selection import VERTEX_EXPONENTIAL
 from dpmodel.mechanisms.mechanism import Mechanism
+from dpmodel.mechanisms.regression.frank_wolfe import FRANK_WOLFE
+from dpmodel.mechanisms.regression.frank_wolfe_published import FRANK_WOLFE_PUBLISHED
+from dpmodel.mechanisms.regression.gaussian_frank_wolfe import GAUSSIAN_FRANK_WOLFE
+from dpmodel.mechanisms.regression.mirror_descent import MIRROR_DESCENT
+from dpmodel.mechanisms.regression.noisy_descent import NOISY_DESCENT
+from dpmodel.mechanisms.regression.objective_perturbation import OBJECTIVE_PERTURBATION
 from dpmodel.mechanisms.regression.protocol import RegressionMechanism
+from dpmodel.mechanisms.regression.statistics_adassp import ADASSP_PUBLISHED
+from dpmodel.mechanisms.regression.stochastic_mirror_descent import STOCHASTIC_MIRROR_DESCENT
+from dpmodel.mechanisms.regression.subsampled_descent import SUBSAMPLED_DESCENT
+from dpmodel.mechanisms.regression.sufficient_statistics import SUFFICIENT_STATISTICS
 
 PORTFOLIO: tuple[Mechanism, ...] = (
     MEASURE_AND_FIT,
@@ -41,7 +51,19 @@ PORTFOLIO: tuple[Mechanism, ...] = (
 )
 
 
-REGRESSIONS: tuple[RegressionMechanism, ...] = ()
+REGRESSIONS: tuple[RegressionMechanism, ...] = (
+    SUFFICIENT_STATISTICS,
+    FRANK_WOLFE,
+    NOISY_DESCENT,
+    MIRROR_DESCENT,
+    OBJECTIVE_PERTURBATION,
+    SUBSAMPLED_DESCENT,
+    GAUSSIAN_FRANK_WOLFE,
+    # As published, for study and as yardsticks.
+    ADASSP_PUBLISHED,
+    FRANK_WOLFE_PUBLISHED,
+    STOCHASTIC_MIRROR_DESCENT,
+)
 
 AnyMechanism = Mechanism | RegressionMechanism
 

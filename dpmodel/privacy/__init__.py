@@ -30,6 +30,7 @@ from dpmodel.privacy.noise import (
     NoiseSource,
     NotPrivateWarning,
     OpenDPSource,
+    PublicGenerator,
     SeededSource,
     SelectionKind,
     noise_source,
@@ -45,8 +46,10 @@ from dpmodel.privacy.selection import (
     report_noisy_max,
     report_noisy_max_error,
 )
+from dpmodel.privacy.subsampling import LEAST_DELTA, poisson_sample, subsampled_epsilon, subsampled_multiplier
 
 __all__ = [
+    "LEAST_DELTA",
     "AboveThreshold",
     "Budget",
     "Charge",
@@ -60,6 +63,7 @@ __all__ = [
     "OpenDPSource",
     "PerStep",
     "PrivacyLoss",
+    "PublicGenerator",
     "SeededSource",
     "SelectionKind",
     "StepKind",
@@ -76,11 +80,14 @@ __all__ = [
     "per_step",
     "permute_and_flip",
     "permute_and_flip_error",
+    "poisson_sample",
     "public_generator",
     "pure_composition_delta",
     "pure_rho",
     "report_noisy_max",
     "report_noisy_max_error",
+    "subsampled_epsilon",
+    "subsampled_multiplier",
     "truncated_laplace_half_width",
     "validate_privacy",
     "zcdp_epsilon",

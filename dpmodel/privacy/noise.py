@@ -34,6 +34,7 @@ __all__ = [
     "NoiseSource",
     "NotPrivateWarning",
     "OpenDPSource",
+    "PublicGenerator",
     "SeededSource",
     "SelectionKind",
     "TruncatedLaplace",
@@ -296,6 +297,10 @@ def noise_source(rng: int | np.random.Generator | NoiseSource | None = None) -> 
     )
 
 
-def public_generator(seed: int) -> np.random.Generator:
+# What forecasts draw made-up data and noise from.
+PublicGenerator = np.random.Generator
+
+
+def public_generator(seed: int) -> PublicGenerator:
     """A generator for simulations on public facts (forecasts). Never for noise on private numbers."""
     return np.random.default_rng(seed)

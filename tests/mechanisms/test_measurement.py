@@ -19,6 +19,8 @@ from dpmodel.annotate import DEFAULT_RECORDS, Private, Records
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats, LinearMap
 from dpmodel.compile.footprint import Change
+from dpmodel.compile.public_set import PublicSet
+from dpmodel.compile.standard_form import standard_form
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.lp.measurement import Measurement, best_measurement, exact_rows, measurements
 
@@ -40,7 +42,10 @@ def opened(model: Model) -> tuple[PrivateLP, list[Private], Declared]:
         return parameter
 
     problem = model.write(make, public)
-    return dpm.Problem(problem.objective, problem.constraints)._model(None), made, declared
+    # Lowered also where it is a regression, which would not be.
+    lowered, _, cells = dpm.Problem(problem.objective, problem.constraints)._compiled()
+    form = standard_form(lowered.affine)
+    return PrivateLP(form, cells, PublicSet(form, None)), made, declared
 
 
 LOW = [m for m in MODELS if "high" not in m.name]

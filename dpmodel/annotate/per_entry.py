@@ -1,0 +1,44 @@
+"""Public numbers, one per free entry, kept as short as they were declared.
+
+A range or cap is an array of shape () (the same for all entries), (1, columns) (one per matrix column) or (size,) (one
+per free entry, in the order of the layout). The first two broadcast against the matrix without taking its memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dpmodel.annotate.layout import Floats, Layout
+
+
+def spread(numbers: Floats, layout: Layout) -> Floats:
+    """(size,) the number of each free entry, read-only; without memory of its own where all are the same."""
+    if numbers.ndim == 2:
+        full = np.repeat(numbers[0], layout.height)
+        full.setflags(write=False)
+        return full
+    return np.broadcast_to(numbers, (layout.size,))
+
+
+def at(numbers: Floats, layout: Layout, rows: Any, columns: Any) -> Floats:
+    """The numbers of the entries in these ``rows`` and ``columns`` of a layout that holds all entries."""
+    if numbers.ndim == 0:
+        return numbers
+    return np.asarray(numbers[0, columns] if numbers.ndim == 2 else numbers[rows + layout.height * columns])
+
+
+def largest_sum(numbers: Floats, layout: Layout) -> float:
+    """Largest sum of non-negative ``numbers`` over one unit."""
+    if not layout.size:
+        return 0.0
+    if numbers.ndim == 0:
+        return layout.unit_size * float(numbers)
+    if numbers.ndim == 2:
+        total, most = float(numbers.sum()), float(numbers.max())
+        return {"all": layout.height * total, "row": total, "column": layout.height * most, "entry": most}[layout.unit]
+    units = layout.by_unit(numbers)
+    if units is not None:
+        return float(units.sum(axis=1).max())
+    return float(np.bincount(layout.units, weights=numbers, minlength=layout.unit_count).max(initial=0.0))

@@ -1,0 +1,167 @@
+"""A private value on its way in: checked, copied once, clipped and scaled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel.annotate.entry_ranges import Range
+from dpmodel.annotate.layout import Floats, Layout, canonical, free_entries
+from dpmodel.annotate.magnitude import scale_listed, scale_units
+from dpmodel.annotate.per_entry import at
+from dpmodel.errors import SpecificationError
+
+_EXACT_INTEGERS = 2.0**53
+_BLOCK = 1 << 16
+
+
+def checked_entries(parameter: Any, value: Any, where: str) -> Floats:
+    """(size,) the free entries of ``value``, in memory of their own.
+
+    Raises
+    ------
+    SpecificationError
+        For what is no real numeric array of the declared shape, NaN and infinite entries, integers beyond 2^53,
+        extended precision, and values that contradict the attributes.
+    """
+    array = _numbers(parameter, value, where)
+    attributes = parameter.attributes
+    halves = attributes["diag"] or any(attributes[key] for key in ("symmetric", "PSD", "NSD"))
+    if parameter.sparse_idx is None and not halves and not sp.issparse(array):
+        entries = _columns_copied(array)
+        _refuse_infinite(entries, where)
+        _refuse_structure(parameter, array, entries, where)
+        return entries
+    dense = array.astype(np.float64)
+    entries = np.array(free_entries(parameter, dense), dtype=np.float64)
+    _refuse_infinite(entries, where)
+    _refuse_infinite(dense.data if sp.issparse(dense) else dense, where)
+    _refuse_structure(parameter, dense, entries, where)
+    return entries
+
+
+def checked_rows(parameter: Any, value: Any, where: str) -> sp.csr_array:
+    """(n, p) ``value`` as a CSR matrix of its own memory, duplicates added up. Errors as ``checked_entries``."""
+    array = _numbers(parameter, value, where)
+    rows = sp.csr_array(array, dtype=np.float64, copy=True)
+    rows.sum_duplicates()
+    _refuse_infinite(rows.data, where)
+    _refuse_structure(parameter, rows, rows.data, where)
+    return rows
+
+
+def limit_entries(entries: Floats, clips: Range, layout: Layout, magnitude: Mapping[str, float]) -> None:
+    """Clip ``entries`` (size,) to their range and scale their units, in place."""
+    lower, upper = clips
+    if lower.ndim == upper.ndim == 2:
+        view = entries.reshape((layout.height, layout.width), order="F")
+        np.clip(view, lower, upper, out=view)
+    elif np.isfinite(lower).any() or np.isfinite(upper).any():
+        np.clip(entries, lower, upper, out=entries)
+    scale_units(entries, layout, magnitude)
+
+
+def limit_rows(rows: sp.csr_array, clips: Range, layout: Layout, magnitude: Mapping[str, float]) -> None:
+    """The same for a CSR matrix whose ranges all hold zero: entries that are not stored stay zero."""
+    owner = np.repeat(np.arange(rows.shape[0], dtype=np.int64), np.diff(rows.indptr))
+    lower, upper = (at(end, layout, owner, rows.indices) for end in clips)
+    np.clip(rows.data, lower, upper, out=rows.data)
+    units = {
+        "row": owner,
+        "column": rows.indices,
+        "all": np.zeros_like(owner),
+        "entry": np.arange(rows.nnz, dtype=np.int64),
+    }[layout.unit]
+    scale_listed(rows.data, units, rows.nnz if layout.unit == "entry" else layout.unit_count, magnitude)
+    rows.eliminate_zeros()
+
+
+def _numbers(parameter: Any, value: Any, where: str) -> Any:
+    """``value`` as an array or canonical sparse coordinates: real numbers in the declared shape."""
+    if isinstance(value, cp.Expression):
+        raise SpecificationError(f"{where}: value is a CVXPY expression", remedy="a number or an array")
+    try:
+        array = canonical(value) if sp.issparse(value) else np.asarray(value)
+        kind = array.dtype.kind
+        wide = kind == "f" and array.dtype.itemsize > 8
+    except (TypeError, ValueError):
+        kind, wide = "O", False
+    if kind not in "biuf":
+        raise SpecificationError(
+            f"{where}: value is not a real numeric array",
+            why="noise is added to real numbers",
+            remedy="convert to float (and encode categories) first",
+        )
+    if tuple(array.shape) != tuple(parameter.shape):
+        raise SpecificationError(
+            f"{where}: value has shape {tuple(array.shape)}, declared {tuple(parameter.shape)}",
+            why="shapes are public and fixed when the model is written",
+            remedy=f"a value of shape {tuple(parameter.shape)}",
+        )
+    stored: Any = array.data if sp.issparse(array) else array
+    beyond = kind in "iu" and stored.size and max(-int(stored.min()), int(stored.max())) >= _EXACT_INTEGERS
+    if wide or beyond:
+        raise SpecificationError(
+            f"{where}: value has {'extended precision' if wide else 'integers beyond 2^53'}",
+            why="as double-precision numbers they would be rounded, which can enlarge a record's change",
+            remedy="float64 numbers: count in larger units, or clip before the value is given",
+        )
+    return array
+
+
+def _columns_copied(array: Any) -> Floats:
+    """(size,) a copy in Fortran order; row by row in blocks that fit into a cache, because it turns the matrix."""
+    if array.ndim != 2 or array.flags.f_contiguous:
+        return np.array(array.ravel(order="F"), dtype=np.float64)
+    out = np.empty(array.shape, dtype=np.float64, order="F")
+    step = max(1, _BLOCK // array.shape[1])
+    for start in range(0, array.shape[0], step):
+        out[start : start + step] = array[start : start + step]
+    return out.reshape(-1, order="F")
+
+
+def _refuse_infinite(entries: Any, where: str) -> None:
+    # NaN passes through minima and maxima, and neither needs memory.
+    if entries.size and not (np.isfinite(entries.min()) and np.isfinite(entries.max())):
+        raise SpecificationError(
+            f"{where}: value has NaN or infinite entries",
+            why="they have no bounded sensitivity",
+            remedy="impute or drop them before the value is given",
+        )
+
+
+def _refuse_structure(parameter: Any, value: Any, entries: Floats, where: str) -> None:
+    """Attributes must hold (bounds are clipped instead): without them the model would be another."""
+    attributes = parameter.attributes
+    broken = ""
+    if (attributes["nonneg"] or attributes["pos"]) and entries.size and entries.min() < 0:
+        broken = "nonneg"
+    elif (attributes["nonpos"] or attributes["neg"]) and entries.size and entries.max() > 0:
+        broken = "nonpos"
+    elif parameter.sparse_idx is not None and parameter.shape:
+        inside = np.count_nonzero(entries)
+        total = np.count_nonzero(value.data if sp.issparse(value) else value)
+        broken = "sparsity" if total != inside else ""
+    elif attributes["diag"] or any(attributes[k] for k in ("symmetric", "PSD", "NSD")):
+        full = value.toarray() if sp.issparse(value) else value
+        if attributes["diag"]:
+            broken = "diag" if np.count_nonzero(full) != np.count_nonzero(np.diag(full)) else ""
+        elif not np.allclose(full, full.T, rtol=1e-9, atol=1e-9):
+            broken = "symmetric"
+        elif attributes["PSD"] or attributes["NSD"]:
+            eigenvalues = np.linalg.eigvalsh(full if attributes["PSD"] else -full)
+            broken = "definite" if eigenvalues[0] < -1e-8 * max(1.0, abs(eigenvalues[-1])) else ""
+    elif attributes["boolean"] or attributes["integer"]:
+        full = np.asarray(value.toarray() if sp.issparse(value) else value, dtype=np.float64)
+        if not np.allclose(np.asarray(parameter.project(full)).ravel(), full.ravel(), atol=1e-9):
+            broken = "integer"
+    if broken:
+        raise SpecificationError(
+            f"{where}: value contradicts its attributes ({broken})",
+            why="attributes are public promises about the parameter",
+            remedy="drop the attribute, or repair the data before the value is given",
+        )

@@ -1,0 +1,188 @@
+"""The declared bounds of the features, and the public map that turns columns into comparable units."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from dpmodel.annotate import Private, Records
+from dpmodel.errors import SpecificationError
+
+Floats = npt.NDArray[np.float64]
+
+_BLOCK = 1 << 18  # entries that are mapped at once
+
+
+@dataclass(frozen=True)
+class Features:
+    """Rows ``a`` of p features become ``(a - middle) / half``, by public numbers, before anything else sees them.
+
+    ``lower``, ``upper`` : (p,) range of the mapped columns. ``middle``, ``half`` : (p,). ``max_l2`` : largest norm of
+    a row (inf without one; the map is the identity with one). ``unit`` : what a coefficient of the mapped features is
+    multiplied by so that it belongs to features of size 1.
+    """
+
+    lower: Floats
+    upper: Floats
+    middle: Floats
+    half: Floats
+    max_l2: float
+
+    @property
+    def unit(self) -> float:
+        return self.max_l2 if math.isfinite(self.max_l2) else 1.0
+
+    def private(self, X: Any, records: Records) -> Private:
+        """The mapped rows of ``X`` (n, p), dense or CSR, as a private parameter; values beyond the bounds are clipped,
+        rows beyond ``max_l2`` scaled."""
+        given: dict[str, Any] = {"name": "X", "unit": "row", "records": records}
+        if np.isfinite(self.lower).any() or np.isfinite(self.upper).any():
+            given["bounds"] = [self.lower, self.upper]
+        if math.isfinite(self.max_l2):
+            given["max_l2"] = self.max_l2
+        else:
+            X = self._mapped(X)
+        return Private(X, positions="private" if sp.issparse(X) else "public", **given)
+
+    def back(self, w: Floats) -> tuple[Floats, float]:
+        """(p,) coefficients of the features as given, and what they add to the intercept."""
+        coefficients = w / self.half
+        return coefficients, -float(coefficients @ self.middle)
+
+    def _mapped(self, X: Any) -> Any:
+        low, high = self.middle + self.half * self.lower, self.middle + self.half * self.upper
+        if sp.issparse(X):
+            columns = X.indices
+            data = np.clip(X.data, low[columns], high[columns]) / self.half[columns]
+            return sp.csr_array((data, columns, X.indptr), shape=X.shape)
+        out = np.empty(X.shape, dtype=np.float64, order="F")
+        step = max(1, _BLOCK // X.shape[1])
+        for start in range(0, X.shape[0], step):
+            # Clipped first: numbers far beyond the bounds could overflow.
+            block = np.clip(X[start : start + step], low, high)
+            block -= self.middle
+            block /= self.half
+            out[start : start + step] = block
+        return out
+
+
+def features_of(bounds: Any, max_l2: Any, names: Any, count: int, *, centre: bool, where: str) -> Features:
+    """Check what was declared for ``count`` columns.
+
+    Parameters
+    ----------
+    bounds : one pair (lo, hi) for all columns, a list or array of such pairs (p, 2), a mapping from column names to
+        pairs, or None. ``max_l2`` : largest 2-norm of a row, or None. ``names`` : (p,) column names or None.
+    centre : whether an intercept can take up a shift: then columns are mapped to [-1, 1], otherwise divided by their
+        largest size.
+
+    Raises
+    ------
+    SpecificationError
+        When neither is given; for pairs that are not finite or not increasing; for columns without bounds.
+    """
+    if bounds is None and max_l2 is None:
+        raise SpecificationError(
+            f"{where} has neither bounds nor max_l2",
+            why="how far one record moves the fit must be known without looking at the data",
+            remedy="bounds=(lo, hi) for all columns, one such pair per column, {name: (lo, hi)}, or max_l2= per row",
+        )
+    norm = _norm(max_l2, where)
+    if bounds is None:
+        free = np.full(count, np.inf)
+        return Features(-free, free, np.zeros(count), np.ones(count), norm)
+    pairs = _pairs(bounds, names, count, where)
+    lower, upper = pairs[:, 0].copy(), pairs[:, 1].copy()
+    if math.isfinite(norm):
+        return Features(lower, upper, np.zeros(count), np.ones(count), norm)
+    if centre:
+        middle, half = lower / 2 + upper / 2, upper / 2 - lower / 2
+        return Features(-np.ones(count), np.ones(count), middle, half, norm)
+    half = np.maximum(np.abs(lower), np.abs(upper))
+    return Features(lower / half, upper / half, np.zeros(count), half, norm)
+
+
+def pair_of(value: Any, name: str, where: str) -> tuple[float, float]:
+    """(lo, hi), finite and increasing."""
+    found = _as_pairs(value, name, where)
+    if found.shape != (2,):
+        raise SpecificationError(f"{where}: {name} is not a pair", remedy=f"{name}=(lo, hi)")
+    _refuse_crossed(found[None, :], name, where)
+    return float(found[0]), float(found[1])
+
+
+def _norm(max_l2: Any, where: str) -> float:
+    if max_l2 is None:
+        return math.inf
+    number = isinstance(max_l2, numbers.Real) and not isinstance(max_l2, bool)
+    if not number or not 0 < float(max_l2) < math.inf:
+        raise SpecificationError(
+            f"{where}: max_l2 is not a positive number", why="it is the largest 2-norm of a row", remedy="max_l2=1.0"
+        )
+    return float(max_l2)
+
+
+def _pairs(bounds: Any, names: Any, count: int, where: str) -> Floats:
+    if isinstance(bounds, Mapping):
+        return _named_pairs(bounds, names, where)
+    pairs = _as_pairs(bounds, "bounds", where)
+    if pairs.shape == (2,):
+        pairs = np.tile(pairs, (count, 1))
+    if pairs.shape != (count, 2):
+        raise SpecificationError(
+            f"{where}: bounds of shape {pairs.shape} for {count} columns",
+            why="every column needs its lowest and its highest value",
+            remedy=f"one pair (lo, hi), or {count} of them: an array of shape ({count}, 2)",
+        )
+    _refuse_crossed(pairs, "bounds", where)
+    return pairs
+
+
+def _named_pairs(bounds: Mapping[Any, Any], names: Any, where: str) -> Floats:
+    if names is None:
+        raise SpecificationError(
+            f"{where}: bounds by column name for data without column names",
+            remedy="a pandas or polars frame, or bounds as one pair per column",
+        )
+    missing = [str(name) for name in names if name not in bounds]
+    unknown = [str(name) for name in bounds if name not in set(names)]
+    if missing or unknown:
+        raise SpecificationError(
+            f"{where}: bounds are "
+            + " and ".join(
+                f"{what} {', '.join(some[:5])}{' and others' if len(some) > 5 else ''}"
+                for what, some in (("missing for", missing), ("given for unknown columns", unknown))
+                if some
+            ),
+            why="every column needs its lowest and its highest value",
+            remedy="one pair (lo, hi) for every column of X, and for no other",
+        )
+    return np.array([pair_of(bounds[name], f"bounds of column {name}", where) for name in names])
+
+
+def _as_pairs(value: Any, name: str, where: str) -> Floats:
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind in "iuf":
+            return array.astype(np.float64)
+    except (TypeError, ValueError):
+        pass
+    raise SpecificationError(f"{where}: {name} does not hold numbers", remedy="pairs of numbers (lo, hi)")
+
+
+def _refuse_crossed(pairs: Floats, name: str, where: str) -> None:
+    wrong = np.flatnonzero(~(np.isfinite(pairs).all(axis=1) & (pairs[:, 0] < pairs[:, 1])))
+    if wrong.size:
+        which = f" in column {wrong[0]}" if len(pairs) > 1 else ""
+        raise SpecificationError(
+            f"{where}: {name}{which} are not finite with lo < hi",
+            why="a column of one public value says nothing about a record, and one without bounds cannot be hidden",
+            remedy="leave constant columns out (an intercept is fitted), and bound all others",
+        )

@@ -1,0 +1,138 @@
+"""What all estimators share: the model in CVXPY, the solve, and the fitted attributes."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from abc import abstractmethod
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from dpmodel.annotate import Private, Records
+from dpmodel.errors import SpecificationError
+from dpmodel.learn.data import checked
+from dpmodel.learn.features import Features, Floats, features_of
+from dpmodel.problem import Problem
+
+
+class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
+    """A linear model fitted under differential privacy. The parameters that all estimators have:
+
+    Parameters
+    ----------
+    epsilon, delta : the budget of one ``fit``. The default is delta = 0, pure differential privacy: a positive delta
+        must be small against 1/n, so no number would be right for every data set. Where a small delta (1e-6, say) is
+        acceptable, Gaussian noise usually makes better models.
+    bounds : range of the features, which is public and must not be looked up in the data: one pair (lo, hi) for all
+        columns, one pair per column (p, 2), or {column name: (lo, hi)} for frames. Values beyond are clipped.
+    max_l2 : largest 2-norm of a row; longer rows are scaled to it. Alone or together with ``bounds`` (which must then
+        hold 0). One of the two is required.
+    neighbors : "replace-one" (one record is replaced by another) or "add-remove" (one record's row is blank, which
+        means every column and the label in the middle of their bounds, or zero where nothing is centred). The number of
+        rows is public in both.
+    budget : a ``Budget`` that every ``fit`` charges before it reads the data. Copies of the estimator
+        (``sklearn.base.clone``, cross-validation in this process) charge the same one; every fit of a search over
+        parameters is a charge of its own.
+    fit_intercept : whether to fit an intercept.
+    mechanism : "auto" for the plan's choice, or a mechanism's name.
+    random_state : None for secure noise. A number makes the noise repeatable: for tests, and NOT private (a warning
+        and the guarantee say so).
+
+    Attributes
+    ----------
+    coef_, intercept_ : coefficients of the features as given.
+    n_features_in_, feature_names_in_ : as in scikit-learn.
+    guarantee_, release_ : the privacy of the fit, and all that it released. ``plan_`` : the mechanisms compared.
+
+    Notes
+    -----
+    Columns with bounds are mapped to [-1, 1] first (divided by their largest size where there is no intercept, and for
+    sparse X), so penalties and radii speak of coefficients in these units whatever units a column has; with
+    ``max_l2``, of rows of norm 1. ``coef_`` is mapped back. Whether a column is constant in the data is private and
+    not looked at. A sparse X stays sparse, and which of its entries are not zero is protected too.
+
+    ``sample_weight`` is not supported: weights would come from the records, and a weight without a public bound lets
+    one record move the fit arbitrarily far. Public weights can be written in CVXPY with ``dpmodel.Problem``.
+
+    Raises
+    ------
+    SpecificationError
+        By ``fit``, before anything is spent: missing or impossible bounds, NaN, wrong shapes, unusable labels.
+    BudgetExceededError, UnsupportedModelError
+        By ``fit``, before anything is spent, as by ``Problem.solve``.
+    """
+
+    def _fit(self, X: Any, sealed: Any, labels: tuple[float, float]) -> tuple[Floats, float]:
+        """Solve for checked rows X (n, p) and mapped labels ``sealed`` (n,) in the public range ``labels``.
+
+        Returns the coefficients of the features as given and the intercept, both in units of the mapped labels.
+        """
+        features = self._features(X)
+        records = Records("rows of X", neighbors=self.neighbors)
+        rows = features.private(X, records)
+        y = Private(sealed, name="y", unit="entry", bounds=list(labels), records=records)
+        w = cp.Variable(rows.shape[1], name="w")
+        b: Any = cp.Variable(name="b") if self.fit_intercept else None
+        z = rows @ w if b is None else rows @ w + b
+        losses, penalty, constraints = self._model(z, y, w, b, features.unit)
+        objective = cp.sum(losses) / rows.shape[0]
+        problem = Problem(
+            cp.Minimize(objective if penalty is None else objective + penalty / rows.shape[0]), constraints
+        )
+        asked = {"epsilon": self.epsilon, "delta": self.delta, "mechanism": self.mechanism}
+        plan = problem.plan(**asked)
+        problem.solve(**asked, budget=self.budget, rng=_rng(self.random_state))
+        self.plan_, self.release_ = plan, problem.release
+        assert self.release_ is not None
+        self.guarantee_ = self.release_.guarantee
+        coefficients, shift = features.back(np.asarray(w.value, dtype=np.float64).reshape(-1))
+        return coefficients, 0.0 if b is None else float(b.value) + shift
+
+    @abstractmethod
+    def _model(self, z: Any, y: Private, w: Any, b: Any, unit: float) -> tuple[Any, Any, list[Any]]:
+        """Losses (n,) of predictions z and labels y, a penalty on their sum (or None), and constraints.
+
+        ``b`` : the intercept, or None. ``unit`` times w are the coefficients of features of size 1.
+        """
+
+    def _features(self, X: Any) -> Features:
+        centre = bool(self.fit_intercept) and not sp.issparse(X)
+        names = getattr(self, "feature_names_in_", None)
+        where = type(self).__name__
+        return features_of(self.bounds, self.max_l2, names, X.shape[1], centre=centre, where=where)
+
+    def _linear(self, X: Any) -> Floats:
+        check_is_fitted(self, "coef_")
+        X = checked(self, X, fitting=False)
+        return np.asarray(X @ np.ravel(self.coef_) + np.ravel(self.intercept_)[0], dtype=np.float64)
+
+    def _require_bounds(self) -> None:
+        """Before the data is looked at."""
+        if self.bounds is None and self.max_l2 is None:
+            features_of(None, None, None, 1, centre=False, where=type(self).__name__)
+
+    def _number(self, name: str, *, least: float = 0.0, strict: bool = False) -> float:
+        """A public parameter that must be a finite number of at least (or above) ``least``."""
+        value = getattr(self, name)
+        number = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(float(value))
+        if not number or float(value) < least or (strict and float(value) == least):
+            raise SpecificationError(
+                f"{type(self).__name__}: {name} is not a number {'above' if strict else 'of at least'} {least:g}",
+                remedy=f"{name}=1.0",
+            )
+        return float(value)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _rng(random_state: Any) -> Any:
+    """None, or a seed: also drawn from a numpy RandomState, as scikit-learn allows."""
+    return int(random_state.randint(2**31 - 1)) if hasattr(random_state, "randint") else random_state

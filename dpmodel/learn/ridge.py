@@ -1,0 +1,55 @@
+"""Least squares with a squared penalty."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cvxpy as cp
+
+from dpmodel.annotate import Private
+from dpmodel.annotate.records import Neighbors
+from dpmodel.learn.regressor import PrivateRegressor
+from dpmodel.privacy import Budget
+
+
+class PrivateRidge(PrivateRegressor):
+    """Least squares with a squared penalty: minimise ``sum_i (x_i' w + b - y_i)^2 + alpha ||w||^2``.
+
+    Parameters
+    ----------
+    alpha : as in ``sklearn.linear_model.Ridge``, for features mapped to [-1, 1]; the intercept is free.
+    others : see ``PrivateLinearModel`` and ``PrivateRegressor``.
+    """
+
+    def __init__(
+        self,
+        *,
+        alpha: float = 1.0,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        bounds: Any = None,
+        max_l2: float | None = None,
+        label_bounds: Any = None,
+        neighbors: Neighbors = "replace-one",
+        budget: Budget | None = None,
+        fit_intercept: bool = True,
+        mechanism: str = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.alpha = alpha
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.max_l2 = max_l2
+        self.label_bounds = label_bounds
+        self.neighbors = neighbors
+        self.budget = budget
+        self.fit_intercept = fit_intercept
+        self.mechanism = mechanism
+        self.random_state = random_state
+
+    def _check(self) -> None:
+        self._number("alpha")
+
+    def _model(self, z: Any, y: Private, w: Any, b: Any, unit: float) -> tuple[Any, Any, list[Any]]:
+        return cp.square(z - y), self._number("alpha") * unit**2 * cp.sum_squares(w), []

@@ -1,0 +1,50 @@
+"""The forecast of a regression in one form: what is predicted, what is proved, and when neither says anything."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dpmodel._text import number
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.mechanisms.mechanism import Forecast, Request, says_nothing
+from dpmodel.mechanisms.regression.simulated import simulated_risks
+
+
+def excess_forecast(
+    model: PrivateRegression,
+    request: Request,
+    *,
+    predicted: float,
+    at_most: float | None = None,
+    work: str,
+    noise: Mapping[str, Any] | None = None,
+    caveats: tuple[str, ...] = (),
+) -> Forecast:
+    """``predicted`` : mean excess risk on the simulated populations; ``at_most`` : a bound that a theorem gives for
+    any data, exceeded with probability at most ``request.beta``, or None. ``work`` : its cost in words.
+
+    A prediction that is no better than the best point that needs no data says nothing.
+    """
+    proved = at_most is not None and math.isfinite(at_most)
+    nothing = float(np.mean([risk.nothing for risk in simulated_risks(model)]))
+    words = f"excess risk about {number(predicted)} on data drawn from the public bounds"
+    if proved:
+        words += f"; at most {number(at_most)} on any data with probability {number(1 - request.beta)}"
+    vacuous = not predicted < nothing
+    return Forecast(
+        statement=says_nothing(words) if vacuous else words,
+        epsilon=request.epsilon,
+        delta=request.delta,
+        beta=request.beta,
+        objective_alpha=at_most if proved and at_most is not None else predicted,
+        proved=proved,
+        vacuous=vacuous,
+        predicted=predicted,
+        work=work,
+        noise=dict(noise or {}),
+        caveats=caveats,
+    )

@@ -1,0 +1,85 @@
+"""What a step of private Frank-Wolfe costs, in passes over the rows.
+
+``python tests/benchmarks/frank_wolfe_speed.py`` from the repository (tests/ and the package on the path), about 1 GB.
+
+One pass is one evaluation of the gradient from scratch, ``X'(slope(Xw, y))``: one product with X and one with its
+transpose, w dense. Shown beside it: a product ``X @ w`` alone. A step's time is the difference of two fits of different
+lengths over the difference of their lengths, noise and selection included; with OpenDP's noise, or a seeded source.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from regressions import regression
+
+from dpmodel.compile.domain import L1Ball
+from dpmodel.mechanisms.mechanism import Request
+from dpmodel.mechanisms.regression.frank_wolfe import FrankWolfe
+from dpmodel.privacy import OpenDPSource, SeededSource
+
+
+def timed(work: Callable[[], object], repeats: int) -> tuple[float, float, float]:
+    """Median, least and largest seconds."""
+    work()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return float(np.median(times)), min(times), max(times)
+
+
+def one(name: str, X: Any, repeats: int, steps: int) -> None:
+    n, p = X.shape
+    rng = np.random.default_rng(1)
+    y = rng.choice([-1.0, 1.0], size=n)
+    model = regression(X, y, domain=L1Ball(p, 1.0), lower=-1, upper=1)
+    rows, w = model.read_rows(), rng.normal(size=p) / p
+    single = timed(lambda: rows.predict(w), repeats)
+    gradient = timed(lambda: rows.combine(model.loss.slope(rows.predict(w), y)), repeats)
+    print(f"{name}: X w {1e3 * single[0]:.1f} ms, gradient (one pass) {1e3 * gradient[0]:.1f} ms")
+    for source in (SeededSource(0), OpenDPSource()):
+        found = []
+        for _ in range(repeats):
+            spent = []
+            for count in (1, 1 + steps):
+                mechanism = FrankWolfe(steps=count, rate=0.0, clip=1.0)
+                start = time.perf_counter()
+                mechanism.run(model, Request(1.0, 1e-6), source)
+                spent.append(time.perf_counter() - start)
+            found.append((spent[1] - spent[0]) / steps)
+        step = float(np.median(found))
+        print(
+            f"  {type(source).__name__}: step {1e3 * step:.1f} ms ({1e3 * min(found):.1f} to {1e3 * max(found):.1f}); "
+            f"{step / gradient[0]:.2f} passes, {step / single[0]:.2f} products X w",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=10)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    rng = np.random.default_rng(0)
+    one("dense 100,000 x 1,000", rng.choice([-1.0, 1.0], size=(100_000, 1000)), arguments.repeats, arguments.steps)
+    sparse = sp.random_array((10_000, 100_000), density=0.002, format="csr", rng=rng)
+    sparse.data = np.where(sparse.data < 0.5, -1.0, 1.0)
+    one("CSR 10,000 x 100,000, 0.2 % non-zeros", sparse, arguments.repeats, arguments.steps)
+
+
+if __name__ == "__main__":
+    main()

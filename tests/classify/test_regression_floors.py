@@ -1,0 +1,95 @@
+"""Floors of regressions: the rates of the theorems, how they scale, and what is said about them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from regressions import regression
+
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.classify.regression_floors import floors_of, lasso_floor, lipschitz_floor, regression_floors
+from dpmodel.compile.domain import FreeSpace, L1Ball, L2Ball
+from dpmodel.compile.losses import Loss
+
+
+def lasso(n: int = 1000, p: int = 200, *, bound: float = 1.0, radius: float = 1.0, **how: Any) -> PrivateRegression:
+    return regression(
+        np.zeros((n, p)), np.zeros(n), "squared", lower=-bound, upper=bound, domain=L1Ball(p, radius), **how
+    )
+
+
+def ball(n: int = 1000, p: int = 9, loss: str = "hinge", radius: float = 2.0, **how: Any) -> PrivateRegression:
+    return regression(np.zeros((n, p)), np.zeros(n), loss, l2=3.0, domain=L2Ball(p, radius), **how)
+
+
+def test_lasso_rate() -> None:
+    floor = lasso_floor(lasso(), 0.1, 1e-7)
+    assert floor is not None and floor.applies
+    assert floor.private == pytest.approx((1000 * math.log(1000)) ** (-2 / 3))
+    assert floor.statistical == 0 and floor.value == floor.private
+
+
+@pytest.mark.parametrize(("bound", "radius", "factor"), [(2.0, 0.5, 1.0), (0.5, 1.0, 0.25), (3.0, 5.0, 1.0)])
+def test_lasso_scales_with_predictions(bound: float, radius: float, factor: float) -> None:
+    """c = min(A r, Y): rows and radius trade against each other, and labels cap it."""
+    floor, one = lasso_floor(lasso(bound=bound, radius=radius), 0.1, 1e-7), lasso_floor(lasso(), 0.1, 1e-7)
+    assert floor is not None and one is not None
+    assert floor.private == pytest.approx(factor * one.private)
+    summed = lasso_floor(lasso(mean=False), 0.1, 1e-7)
+    assert summed is not None and summed.private == pytest.approx(1000 * one.private)
+
+
+@pytest.mark.parametrize(
+    ("model", "epsilon", "delta", "unmet"),
+    [
+        (lasso(), 1.0, 1e-7, "epsilon <= 0.1"),
+        (lasso(), 0.1, 1e-5, "delta"),
+        (lasso(p=50), 0.1, 1e-7, "columns of the order"),
+        (lasso(label=(0.0, 1.0)), 0.1, 1e-7, "both signs"),
+        (lasso(l2=2.0), 0.1, 1e-7, "entry by entry"),
+    ],
+)
+def test_lasso_says_what_is_missing(model: PrivateRegression, epsilon: float, delta: float, unmet: str) -> None:
+    floor = lasso_floor(model, epsilon, delta)
+    assert floor is not None and not floor.applies
+    assert any(unmet in each for each in floor.unmet)
+    assert "not proved here" in str(floor)
+
+
+def test_lipschitz_terms() -> None:
+    floor = lipschitz_floor(ball(), 1.0, 1e-6)
+    assert floor is not None and floor.applies
+    assert floor.statistical == pytest.approx(3 * 2 / math.sqrt(1000))
+    assert floor.private == pytest.approx(3 * 2 * 3 / 1000)
+    pure = lipschitz_floor(ball(), 1.0, 0.0)
+    assert pure is not None and pure.private == pytest.approx(3 * 2 * 9 / 1000)
+    capped = lipschitz_floor(ball(), 1e-6, 1e-6)
+    assert capped is not None and capped.private == pytest.approx(6)
+    summed = lipschitz_floor(ball(mean=False), 1.0, 1e-6)
+    assert summed is not None and summed.private == pytest.approx(18)
+    loose = lipschitz_floor(ball(), 1.0, 0.1)
+    assert loose is not None and not loose.applies
+
+
+def test_none_where_no_theorem_is_about_it() -> None:
+    free = regression(np.zeros((10, 2)), np.zeros(10), "hinge", l2=1.0, domain=FreeSpace(2))
+    assert regression_floors(free, 1.0, 1e-6) == ()
+    clipped = regression(
+        np.zeros((10, 2)), np.zeros(10), Loss("squared", clip=1.0), lower=-1, upper=1, domain=L1Ball(2, 1.0)
+    )
+    assert regression_floors(clipped, 1.0, 1e-6) == ()
+    unbounded = regression(np.zeros((10, 2)), np.zeros(10), "hinge", domain=L2Ball(2, 1.0))
+    assert regression_floors(unbounded, 1.0, 1e-6) == ()
+
+
+def test_lines_are_honest() -> None:
+    (line,) = regression_floors(ball(), 1.0, 1e-6)
+    for word in ("constant 1 for an unknown one", "on the rows given", "on the population (privacy or not)", "class"):
+        assert word in line
+    (line,) = regression_floors(lasso(), 0.1, 1e-7)
+    assert "(n ln n)^(-2/3)" in line and "constant 1 for an unknown one" in line and "population" not in line
+    (data,) = (floor.to_dict() for floor in floors_of(lasso(), 0.1, 1e-7))
+    assert data["unmet"] == [] and isinstance(data["value"], float) and data["conditions"]

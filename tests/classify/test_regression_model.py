@@ -1,0 +1,342 @@
+"""From recognised regressions to models: bounds against brute force, cells, the reader, and what is refused."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from dpmodel.annotate import Private, Records
+from dpmodel.annotate.private import PublicPatternWarning
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.classify.regression_model import private_regression
+from dpmodel.compile.regression import recognise
+from dpmodel.errors import InfeasibleError, MissingValueError, SpecificationError
+
+N = 6
+PUBLIC = np.linspace(-1, 2, 2 * N).reshape(N, 2)
+
+
+def model_of(objective: Any, *constraints: Any, clip: float = math.inf) -> PrivateRegression:
+    found = recognise(cp.Problem(cp.Minimize(objective), list(constraints)))
+    assert found is not None
+    return private_regression(found, clip)
+
+
+def rows_of(people: Records | None = None, **declared: Any) -> Private:
+    return Private(shape=(N, 3), name="X", unit="row", records=people, **(declared or {"max_l2": 1}))
+
+
+def labels_of(people: Records | None = None, **declared: Any) -> Private:
+    return Private(shape=N, name="y", unit="entry", records=people, **(declared or {"bounds": [-1, 1]}))
+
+
+# ------------------------------------------------------------------------------------ bounds
+@pytest.mark.parametrize(
+    ("declared", "l1", "l2", "linf"),
+    [
+        ({"max_l2": 1}, math.sqrt(3), 1, 1),
+        ({"max_l1": 2}, 2, 2, 2),
+        ({"max_linf": 2}, 6, 2 * math.sqrt(3), 2),
+        ({"bounds": [-1, 3]}, 9, 3 * math.sqrt(3), 3),
+        ({"bounds": [np.array([0.0, -1, -5]), np.array([3.0, 1, 4])]}, 9, math.sqrt(9 + 1 + 25), 5),
+        ({"bounds": [-3, 3], "max_l2": 2}, 2 * math.sqrt(3), 2, 2),
+        ({"max_l1": 2, "max_linf": 1}, 2, math.sqrt(3), 1),
+        ({"bounds": [0, 1], "max_l1": 1, "linf": 0.5}, 1, 1, 1),
+    ],
+)
+def test_row_bounds_follow_the_declarations(declared: dict[str, Any], l1: float, l2: float, linf: float) -> None:
+    row = model_of(cp.norm1(rows_of(**declared) @ cp.Variable(3) - labels_of())).row
+    assert (row.l1, row.l2, row.linf) == pytest.approx((l1, l2, linf))
+    assert row.label == (-1, 1) and not row.absent
+
+
+def test_columns_keep_their_own_bounds() -> None:
+    low, high = np.array([18.0, 0, -2]), np.array([90.0, 20, -1])
+    row = model_of(cp.norm1(rows_of(bounds=[low, high]) @ cp.Variable(3) + cp.Variable() - labels_of())).row
+    assert row.lower.tolist() == [18, 0, -2, 1] and row.upper.tolist() == [90, 20, -1, 1]
+    assert row.constant.tolist() == [False, False, False, True]
+    entrywise = np.arange(3.0 * N).reshape(N, 3)
+    row = model_of(cp.norm1(rows_of(bounds=[-entrywise, entrywise + 1]) @ cp.Variable(3) - labels_of())).row
+    assert row.upper.tolist() == [16, 17, 18] and row.lower.tolist() == [-15, -16, -17]
+
+
+def test_blocks_of_a_row_are_added_up() -> None:
+    people = Records("people")
+    X, Z = rows_of(people), Private(shape=(N, 2), name="Z", unit="row", max_l1=3, records=people)
+    x, y = Private(shape=N, name="x", unit="entry", bounds=[-1, 4], records=people), labels_of(people)
+    w, v, u, s, b = cp.Variable(3), cp.Variable(2), cp.Variable(2), cp.Variable(), cp.Variable()
+    row = model_of(cp.sum_squares(X @ w + Z @ v + PUBLIC @ u + x * s + b - y)).row
+    l1 = float(np.abs(PUBLIC).sum(axis=1).max())
+    l2 = float(np.linalg.norm(PUBLIC, axis=1).max())
+    assert row.l1 == pytest.approx(math.sqrt(3) + 3 + 4 + l1)
+    assert row.l2 == pytest.approx(math.hypot(1, 3, 4, l2))
+    assert row.linf == 4
+    assert row.constant.tolist() == [False] * 8 + [True]
+
+
+@pytest.mark.parametrize(
+    ("declared", "label"),
+    [({"bounds": [-2, 5]}, (-2, 5)), ({"max_linf": 3}, (-3, 3)), ({"max_l2": 2, "nonneg": True}, (0, 2))],
+)
+def test_label_ranges(declared: dict[str, Any], label: tuple[float, float]) -> None:
+    assert model_of(cp.norm1(rows_of() @ cp.Variable(3) - labels_of(**declared))).row.label == label
+
+
+def test_public_labels_and_folded_ones() -> None:
+    w = cp.Variable(3)
+    assert model_of(cp.sum_squares(rows_of() @ w - np.arange(N))).row.label == (0, N - 1)
+    assert model_of(cp.sum(cp.pos(1 - rows_of() @ w))).row.label == (1, 1)
+
+
+# ------------------------------------------------------------------------------------ brute force
+def _linear(people: Records) -> tuple[Any, list[Private]]:
+    X, y = rows_of(people), labels_of(people)
+    return cp.sum_squares(X @ cp.Variable(3) + cp.Variable() - y), [X, y]
+
+
+def _columns(people: Records) -> tuple[Any, list[Private]]:
+    X = rows_of(people, bounds=[np.array([-1.0, 0, -2]), np.array([1.0, 3, 0])])
+    y = labels_of(people)
+    return cp.sum(cp.logistic(-cp.multiply(y, X @ cp.Variable(3)))) / N, [X, y]
+
+
+def _weighted(people: Records) -> tuple[Any, list[Private]]:
+    X, y = rows_of(people, max_l1=2, max_linf=1), labels_of(people)
+    return np.arange(1.0, N + 1) @ cp.abs(X @ cp.Variable(3) - y), [X, y]
+
+
+def _label_privacy(people: Records) -> tuple[Any, list[Private]]:
+    y = labels_of(people)
+    return cp.sum_squares(PUBLIC @ cp.Variable(2) + cp.Variable() - y), [y]
+
+
+def _beside_public(people: Records) -> tuple[Any, list[Private]]:
+    X = rows_of(people)
+    return cp.sum(cp.huber(X @ cp.Variable(3) + PUBLIC @ cp.Variable(2) - np.ones(N))), [X]
+
+
+def _without_zero(people: Records) -> tuple[Any, list[Private]]:
+    X, y = rows_of(people, bounds=[1, 2]), labels_of(people)
+    return cp.sum_squares(X @ cp.Variable(3) - y), [X, y]
+
+
+def _changes_too(people: Records) -> tuple[Any, list[Private]]:
+    X, y = rows_of(people, max_l2=1, l2=0.5), labels_of(people)
+    return cp.sum_squares(X @ cp.Variable(3) - y), [X, y]
+
+
+GAMES: list[Callable[[Records], tuple[Any, list[Private]]]] = [
+    _linear,
+    _columns,
+    _weighted,
+    _label_privacy,
+    _beside_public,
+    _without_zero,
+    _changes_too,
+]
+
+
+@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("game", GAMES, ids=lambda g: g.__name__)
+def test_no_record_moves_the_gradient_further(game: Any, neighbors: Any) -> None:
+    """Slopes of either sign that depend on the record alone; wild values, so that clipping is at work.
+
+    The largest move found must come near the bound, or the bound would be idle.
+    """
+    objective, private = game(Records("people", neighbors=neighbors))
+    model = model_of(objective)
+    rng = np.random.default_rng(3)
+    moved = dict.fromkeys((1.0, 2.0, math.inf), 0.0)
+    for _ in range(200):
+        values = [rng.choice([-9.0, 0.0, 9.0], size=p.shape) * rng.random(p.shape) ** rng.integers(3) for p in private]
+        victim, slopes = int(rng.integers(N)), rng.uniform(-1, 1, size=N)
+        gradients = []
+        for slope in rng.permutation([-1.0, 1.0]):
+            slopes[victim] = slope
+            for parameter, value in zip(private, values, strict=True):
+                parameter.value = value
+            gradients.append(model.scale * model.read_rows().combine(slopes))
+            for value in values:  # the neighbour: another record, or none
+                other = rng.choice([-9.0, 9.0], size=value[victim].shape)
+                value[victim] = other if neighbors == "replace-one" else 0
+        for order in moved:
+            moved[order] = max(moved[order], float(np.linalg.norm(gradients[1] - gradients[0], ord=order)))
+    for order, furthest in moved.items():
+        bound = model.scale * model.gradient_change(order, 1.0)
+        cell = model.classification.cells[0].change
+        assert furthest <= bound
+        assert cell[{1.0: "l1", 2.0: "l2", math.inf: "linf"}[order]] == pytest.approx(bound)
+        assert furthest >= 0.4 * bound
+    expected = neighbors == "add-remove" and game in (_linear, _columns, _weighted)
+    assert model.row.absent == expected
+
+
+@pytest.mark.parametrize("game", GAMES, ids=lambda g: g.__name__)
+def test_rows_lie_within_their_bounds(game: Any) -> None:
+    objective, private = game(Records("people"))
+    model = model_of(objective)
+    rng = np.random.default_rng(4)
+    for parameter in private:
+        parameter.value = 10 * rng.normal(size=parameter.shape)
+    rows = model.read_rows()
+    full = np.zeros((N, model.size))
+    for matrix, start in rows.blocks:
+        full[:, start : start + matrix.shape[1]] = matrix
+    slack = 1 + 1e-12
+    assert (full <= model.row.upper + 1e-12).all() and (full >= model.row.lower - 1e-12).all()
+    moving = full[:, ~model.row.constant]
+    for order in (1.0, 2.0, math.inf):
+        assert np.linalg.norm(moving, ord=order, axis=1).max() <= model.row.moving(order) * slack
+    assert model.row.label[0] <= rows.labels.min() and rows.labels.max() <= model.row.label[1]
+
+
+# ------------------------------------------------------------------------------------ the model
+def test_the_model_holds_what_the_objective_says() -> None:
+    people = Records("people")
+    X, y, w = rows_of(people), labels_of(people), cp.Variable(3)
+    offset = np.linspace(-2, 1, N)
+    model = model_of(cp.sum_squares(X @ w + offset - y) / N + cp.norm1(w), cp.norm1(w) <= 2, clip=0.5)
+    assert (model.count, model.scale, model.total, model.weight) == pytest.approx((N, 1 / N, N, 1))
+    assert model.loss.clip == 0.5 and model.slope_bound == 0.5
+    assert model.domain.kind == "l1" and model.domain.norm(1.0) == pytest.approx(2)
+    assert model.offset_bound == 2 and model.prediction_bound == pytest.approx(4)
+    assert model.private == (X, y) and model.public is not None
+    assert model.penalty.l1.tolist() == [1, 1, 1]
+    weighted = model_of(np.arange(1.0, N + 1) @ cp.abs(X @ w - y))
+    assert weighted.largest_weight * weighted.scale == pytest.approx(N)
+    assert weighted.weight == pytest.approx(N * (N + 1) / 2)
+
+
+def test_the_cell_says_what_was_recognised() -> None:
+    people = Records("people")
+    X, y, w, b = rows_of(people), labels_of(people), cp.Variable(3), cp.Variable()
+    cells = model_of(cp.sum_squares(X @ w + b - y) / N, cp.norm1(w) <= 1).classification.cells
+    assert [cell.parameter for cell in cells] == ["X", "y"]
+    for cell in cells:
+        assert (cell.part, cell.level, cell.solvable, cell.relaxed) == ("objective", "low", True, False)
+        assert cell.theorem == "TTZ15, AMU20"
+        assert "the mean squared loss of 6 records with 3 coefficients and an intercept" in cell.reason
+        assert "each record owns one term of the objective" in cell.reason
+        assert cell.floor(1, 1e-6, 0.05) is None
+        assert cell.to_dict()["change"]["l2"] == pytest.approx(2 * math.sqrt(2) / N)
+    assert cells[0].record == "a record of people owns one row of X (which one is public)"
+    ball = model_of(cp.norm1(X @ w - y), cp.norm1(w) <= 1).classification
+    assert "the summed absolute loss of 6 records with 3 coefficients over an l1 ball" in str(ball.cells[0])
+    assert ball.solvable
+    assert "weighted hinge" in str(model_of(np.arange(N) @ cp.pos(1 - X @ w)).classification.cells[0])
+
+
+def test_planning_needs_no_values_and_reading_does() -> None:
+    people = Records("people")
+    X, y = rows_of(people), labels_of(people)
+    model = model_of(cp.norm1(X @ cp.Variable(3) - y))
+    with pytest.raises(MissingValueError, match="private parameters X, y without a value"):
+        model.read_rows()
+    X.value = np.ones((N, 3))
+    with pytest.raises(MissingValueError, match="private parameter y without a value"):
+        model.read_rows()
+    y.value = np.ones(N)
+    assert model.read_rows().count == N
+
+
+def test_dense_rows_are_views_of_what_is_sealed() -> None:
+    X = rows_of(bounds=[-1, 1])
+    X.value = np.random.default_rng(0).uniform(-1, 1, size=(N, 3))
+    model = model_of(cp.sum(cp.pos(1 - X @ cp.Variable(3))))
+    first, second = (model.read_rows().blocks[0][0] for _ in range(2))
+    assert np.shares_memory(first, second)
+    assert not first.flags.writeable
+
+
+@pytest.mark.parametrize("positions", ["public", "private"])
+def test_sparse_rows_stay_sparse(positions: Any) -> None:
+    rng = np.random.default_rng(1)
+    value = sp.random_array((50, 20), density=0.1, rng=rng, format="csr")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PublicPatternWarning)
+        X = Private(value, name="X", unit="row", max_linf=1, positions=positions)
+    w = cp.Variable(20)
+    model = model_of(cp.sum_squares(X @ w - np.ones(50)))
+    matrix = model.read_rows().blocks[0][0]
+    assert sp.issparse(matrix) and matrix.format == "csr" and matrix.nnz == value.nnz
+    np.testing.assert_allclose(matrix.toarray(), value.toarray())
+
+
+def test_a_column_of_labels_and_a_sparse_public_block() -> None:
+    people = Records("people")
+    Y = Private(np.arange(N).reshape(N, 1) / N, name="Y", unit="row", bounds=[0, 1], records=people)
+    X = Private(np.ones((N, 3)), name="X", unit="row", bounds=[0, 1], records=people)
+    public = sp.csr_array(np.eye(N)[:, :2])
+    model = model_of(cp.sum_squares(X @ cp.Variable((3, 1)) + public @ cp.Variable((2, 1)) - Y))
+    rows = model.read_rows()
+    np.testing.assert_allclose(rows.labels, np.arange(N) / N)
+    assert sp.issparse(rows.blocks[1][0])
+    np.testing.assert_allclose(rows.predict(np.ones(5)), 3 + np.eye(N)[:, :2].sum(axis=1))
+
+
+# ------------------------------------------------------------------------------------ refusals
+def refused(objective: Any, *words: str) -> None:
+    with pytest.raises(SpecificationError) as caught:
+        model_of(objective)
+    for word in words:
+        assert word in str(caught.value), str(caught.value)
+    assert caught.value.why and caught.value.remedy
+
+
+def test_missing_bounds_are_asked_for() -> None:
+    w, people = cp.Variable(3), Records("people")
+    free = Private(shape=(N, 3), name="X", unit="row", records=people)
+    refused(cp.norm1(free @ w - labels_of(people)), "X: no bound on a row", "max_l2=", "bounds=")
+    half = rows_of(people, bounds=[np.array([0, -np.inf, 0]), np.array([1, np.inf, 1])])
+    refused(cp.norm1(half @ w - labels_of(people)), "no bound on a row (column 1, for one)")
+    y = Private(shape=N, name="y", unit="entry", records=people)
+    refused(cp.norm1(rows_of(people) @ w - y), "y: no bound on a label", "max_linf=")
+    moved = Private(shape=N, name="y", unit="entry", linf=1, records=people)
+    refused(cp.norm1(rows_of(people) @ w - moved), "y: no bound on a label")
+
+
+def test_labels_must_be_declared_in_the_range_of_their_loss() -> None:
+    people = Records("people")
+    z = rows_of(people) @ cp.Variable(3)
+    wide, free = labels_of(people, bounds=[-2, 2]), Private(shape=N, name="y", unit="entry", records=people)
+    for y in (wide, free):
+        refused(cp.sum(cp.logistic(-cp.multiply(y, z))), "y: labels of a logistic loss", "[-1, 1]", "bounds=[-1, 1]")
+        refused(cp.sum(cp.pos(1 - cp.multiply(y, z))), "y: labels of a hinge loss", "-1 and 1")
+    signs = labels_of(people)
+    refused(cp.sum(cp.logistic(z) - cp.multiply(signs, z)), "binary logistic", "[0, 1]", "0 and 1")
+    inside = labels_of(people, bounds=[0, 1])
+    assert model_of(cp.sum(cp.logistic(z) - cp.multiply(inside, z))).row.label == (0, 1)
+
+
+def test_rows_and_labels_must_be_of_the_same_people() -> None:
+    w = cp.Variable(3)
+    refused(cp.norm1(rows_of(Records("one")) @ w - labels_of(Records("two"))), "one", "two", "same records=")
+    refused(cp.norm1(rows_of(Records("one")) @ w - labels_of()), "records=Records")
+    model_of(cp.norm1(rows_of() @ w - labels_of()))  # a table pairs with a vector where nobody named the records
+    x, y = (Private(shape=N, name=name, unit="entry", bounds=[0, 1]) for name in "xy")
+    refused(cp.norm1(x * cp.Variable() - y), "x and y", "tables of counts")
+
+
+def test_a_record_must_own_a_row_or_an_entry() -> None:
+    people = Records("people")
+    X, w = rows_of(people), cp.Variable(3)
+    for unit in ("all", "entry", "column"):
+        Z = Private(shape=(N, 2), name="Z", unit=unit, max_linf=1, records=people)
+        refused(cp.norm1(X @ w + Z @ cp.Variable(2)), f"Z: unit={unit!r}", "unit='row'")
+    y = Private(shape=N, name="y", unit="all", max_linf=1, records=people)
+    refused(cp.norm1(X @ w - y), "y: unit='all'", "unit='entry'")
+    Y = Private(shape=(N, 1), name="Y", unit="entry", max_linf=1, records=people)
+    refused(cp.norm1(X @ cp.Variable((3, 1)) - Y), "Y: unit='entry' on shape (6, 1)", "unit='row'")
+
+
+def test_an_empty_public_set_is_told() -> None:
+    w = cp.Variable(3)
+    with pytest.raises(InfeasibleError):
+        model_of(cp.norm1(rows_of() @ w - labels_of()), cp.norm1(w) <= 1, cp.sum(w) >= 5)

@@ -1,0 +1,46 @@
+"""scikit-learn's own checks of the estimators.
+
+Instances are constructed with public bounds, because the classes refuse to fit without any; scikit-learn's checks then
+clone them. They set ``random_state``, so the noise is repeatable here (and not private).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from dpmodel.learn import (
+    PrivateHuberRegressor,
+    PrivateLasso,
+    PrivateLinearRegression,
+    PrivateLinearSVC,
+    PrivateLogisticRegression,
+    PrivateQuantileRegressor,
+    PrivateRidge,
+)
+
+REGRESSION: dict[str, Any] = {"bounds": (-10, 10), "label_bounds": (-5, 5), "epsilon": 10.0}
+CLASSIFICATION: dict[str, Any] = {"bounds": (-10, 10), "classes": "public", "epsilon": 10.0}
+
+# Nothing is expected to fail. What scikit-learn skips, it skips for what the tags say: binary classifiers only.
+FIRST = [PrivateRidge(**REGRESSION), PrivateLinearSVC(**CLASSIFICATION)]
+OTHERS = [
+    PrivateLasso(**REGRESSION),
+    PrivateLinearRegression(**REGRESSION),
+    PrivateQuantileRegressor(**REGRESSION),
+    PrivateHuberRegressor(**REGRESSION),
+    PrivateLogisticRegression(**CLASSIFICATION),
+]
+
+
+@parametrize_with_checks(FIRST)
+def test_two_estimators_pass_scikit_learns_checks(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(OTHERS)
+def test_all_others_pass_scikit_learns_checks(estimator: Any, check: Any) -> None:
+    check(estimator)

@@ -1,0 +1,536 @@
+"""Private Frank-Wolfe: ranges by brute force, scales asked, exact laws of all paths with broken twins, what it says."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from regressions import objective, regression
+from scipy.stats import binom
+
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.compile.domain import Box, FreeSpace, L1Ball, L2Ball, Product, Simplex
+from dpmodel.compile.losses import Loss
+from dpmodel.compile.penalty import Penalty
+from dpmodel.mechanisms.mechanism import Request
+from dpmodel.mechanisms.regression import frank_wolfe
+from dpmodel.mechanisms.regression.frank_wolfe import FRANK_WOLFE, FrankWolfe, selection_epsilon, walk
+from dpmodel.mechanisms.regression.frank_wolfe_crowd import Crowd
+from dpmodel.mechanisms.regression.frank_wolfe_published import FRANK_WOLFE_PUBLISHED, FrankWolfePublished
+from dpmodel.mechanisms.regression.frank_wolfe_steps import Steps, excess_bound
+from dpmodel.mechanisms.regression.protocol import RegressionMechanism
+from dpmodel.mechanisms.regression.simulated import simulated_risks
+from dpmodel.privacy import SeededSource, pure_composition_delta, zcdp_rho
+
+CLOSE = 4e-3  # rounding allowances enlarge ranges by less than this share
+FALSE_ALARM = 1e-7
+pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
+
+
+class Scripted(SeededSource):
+    """Keeps (scores, scale, kind) of every selection and answers with the script, then with the last vertex."""
+
+    def __init__(self, script: Sequence[int] = ()) -> None:
+        super().__init__(0)
+        self.script = list(script)
+        self.asked: list[tuple[np.ndarray, float, str]] = []
+
+    def noisy_max(self, scores: object, scale: float, *, kind: Any) -> int:
+        values = np.array(scores, dtype=float)
+        self.asked.append((values, scale, kind))
+        step = len(self.asked) - 1
+        return self.script[step] if step < len(self.script) else values.size - 1
+
+
+# ------------------------------------------------------------------------------------- brute-force sensitivity
+def plain(rng: np.random.Generator, n: int, p: int) -> tuple[np.ndarray, np.ndarray]:
+    return rng.choice([-1.0, 1.0], size=(n, p)), rng.choice([-1.0, 1.0], size=n)
+
+
+Make = Callable[[np.ndarray, np.ndarray], PrivateRegression]
+CASES: dict[str, tuple[int, Any, Any, Make]] = {
+    # p, lower, upper, model of X and y; labels in [-1, 1]
+    "plain": (3, -1.0, 1.0, lambda X, y: regression(X, y, domain=L1Ball(3, 0.7), lower=-1, upper=1)),
+    "sum, weights": (
+        3,
+        -1.0,
+        1.0,
+        lambda X, y: regression(
+            X, y, domain=L1Ball(3, 0.7), lower=-1, upper=1, mean=False, weights=np.array([3.0, 1.0, 1.0, 0.5])
+        ),
+    ),
+    "intervals": (
+        3,
+        np.array([0.0, -1.0, 2.0]),
+        np.array([100.0, 1.0, 3.0]),
+        lambda X, y: regression(X, y, domain=L1Ball(3, 0.7), lower=[0, -1, 2], upper=[100, 1, 3]),
+    ),
+    "absent": (3, -1.0, 1.0, lambda X, y: regression(X, y, domain=L1Ball(3, 0.7), lower=-1, upper=1, absent=True)),
+    "intercept": (
+        2,
+        0.0,
+        0.5,
+        lambda X, y: regression(
+            X,
+            y,
+            domain=Product(((L1Ball(2, 0.7), 0), (Box(np.array([-0.5]), np.array([0.5])), 2))),
+            lower=0,
+            upper=0.5,
+            intercept=True,
+        ),
+    ),
+    "intercept, absent": (
+        2,
+        0.0,
+        3.0,
+        lambda X, y: regression(
+            X,
+            y,
+            domain=Product(((L1Ball(2, 0.7), 0), (Box(np.array([-0.5]), np.array([0.5])), 2))),
+            lower=0,
+            upper=3,
+            intercept=True,
+            absent=True,
+        ),
+    ),
+    "simplex": (3, -1.0, 1.0, lambda X, y: regression(X, y, domain=Simplex(3, 2.0), lower=-1, upper=1)),
+    "logistic": (3, -1.0, 1.0, lambda X, y: regression(X, y, "logistic", domain=L1Ball(3, 3.0), lower=-1, upper=1)),
+}
+
+
+def neighbours(name: str, rng: np.random.Generator) -> tuple[PrivateRegression, PrivateRegression]:
+    p, low, high, make = CASES[name]
+    low, high = np.broadcast_to(low, p), np.broadcast_to(high, p)
+
+    def rows(count: int) -> tuple[np.ndarray, np.ndarray]:
+        ends = rng.random((count, p)) < 0.5
+        X = np.where(
+            rng.random((count, 1)) < 0.7, np.where(ends, low, high), low + (high - low) * rng.random((count, p))
+        )
+        return X, rng.choice([-1.0, 1.0], size=count)
+
+    X, y = rows(4)
+    other, label = X.copy(), y.copy()
+    if "absent" in name:
+        other[0], label[0] = 0.0, 0.0
+    else:
+        new, newer = rows(1)
+        other[0], label[0] = new[0], newer[0]
+    return make(X, y), make(other, label)
+
+
+def spent(one: Any, two: Any, factor: float = 1.0) -> float:
+    """Largest epsilon of one selection, from the scores and scales of two runs with the same answers."""
+    worst = 0.0
+    assert len(one.asked) == len(two.asked)
+    for (a, scale, kind), (b, same, other) in zip(one.asked, two.asked, strict=True):
+        assert scale == same and kind == other
+        worst = max(worst, float(np.ptp(a - b)) / (scale * factor))
+    return worst
+
+
+def runs(name: str, draws: int, delta: float, clip: float | None) -> tuple[float, float]:
+    """Largest epsilon found for a selection, and the one of the accounting."""
+    rng, request, count = np.random.default_rng(5), Request(0.8, delta), 3
+    mechanism = FrankWolfe(steps=count, rate=0.0, clip=clip)
+    worst = 0.0
+    for _ in range(draws):
+        one, two = neighbours(name, rng)
+        script = rng.integers(0, one.domain.vertices or 0, size=count).tolist()
+        sources = Scripted(script), Scripted(script)
+        for model, source in zip((one, two), sources, strict=True):
+            mechanism.run(model, request, source)
+        assert len(sources[0].asked) == count
+        worst = max(worst, spent(*sources))
+    return worst, selection_epsilon(request, count)
+
+
+# At the start, labels of both signs and rows at the ends reach the whole range, unless columns are of one sign only.
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("plain", 0.99),
+        ("sum, weights", 0.99),
+        ("intervals", 0.5),
+        ("absent", 0.99),
+        ("intercept", 0.3),
+        ("intercept, absent", 0.3),
+        ("simplex", 0.7),
+        ("logistic", 0.99),
+    ],
+)
+def test_no_neighbour_moves_scores_further_than_the_noise_allows(name: str, least: float) -> None:
+    for clip in (math.inf, 0.2):
+        found, epsilon = runs(name, 150, 1e-6, clip)
+        assert found <= epsilon * (1 + 1e-9)
+        assert found >= least * epsilon
+        if least > 0.9:
+            assert 2 * found > epsilon * 1.9  # with half of the noise the first check fails
+
+
+def test_the_scales_asked_of_the_source() -> None:
+    """Against formulas written out: range 4 C reach / n, and a composition of T selections."""
+    rng = np.random.default_rng(0)
+    n, C = 50, 0.7
+    X, y = plain(rng, n, 3)
+    model = regression(X, y, domain=L1Ball(3, C), lower=-1, upper=1)
+    for delta, count in ((1e-6, 1), (1e-6, 40), (0.0, 7)):
+        source = Scripted([0] * count)
+        FrankWolfe(steps=count, rate=0.0, clip=math.inf).run(model, Request(0.9, delta), source)
+        assert len(source.asked) == count
+        first = 4 * C * 2 / n  # w = 0: slopes of at most 2
+        later = 4 * C * 2 * (1 + C) / n  # at a vertex
+        for step, (_, scale, kind) in enumerate(source.asked):
+            each = (first if step == 0 else later) / scale
+            if delta == 0:
+                assert kind == "permute_and_flip" and each <= 0.9 / count * (1 + 1e-9)
+            else:
+                assert kind == "exponential"
+                pure = pure_composition_delta(each, count, 0.9) <= delta or each * count <= 0.9
+                assert pure or count * each * each / 8 <= zcdp_rho(0.9, delta) * (1 + 1e-9)
+            assert each * (1 + CLOSE) >= selection_epsilon(Request(0.9, delta), count)
+
+
+def test_the_published_scales() -> None:
+    rng = np.random.default_rng(0)
+    n, C, epsilon, delta = 4000, 1.0, 0.9, 1e-6
+    X, y = plain(rng, n, 3)
+    model = regression(X, y, domain=L1Ball(3, C), lower=-1, upper=1)
+    source, request = Scripted(), Request(epsilon, delta)
+    FRANK_WOLFE_PUBLISHED.run(model, request, source)
+    T = round((8 * C * C * epsilon / (2 * (1 + C) * C / n)) ** (2 / 3))
+    assert len(source.asked) == T
+    step = epsilon / math.sqrt(8 * T * math.log(1 / delta))
+    assert source.asked[-1][1] == pytest.approx(4 * C * 2 * (1 + C) / n / step, rel=CLOSE)
+    assert pure_composition_delta(step, T, epsilon) <= delta
+    # The noise as printed, with epsilon put in, is a quarter of it.
+    printed = 2 * (1 + C) * C * math.sqrt(8 * T * math.log(1 / delta)) / (n * epsilon)
+    assert source.asked[-1][1] == pytest.approx(4 * printed, rel=CLOSE)
+
+
+def test_published_neighbours() -> None:
+    rng, request, worst = np.random.default_rng(6), Request(0.8, 1e-6), 0.0
+    mechanism = FrankWolfePublished(steps=3)
+    for _ in range(150):
+        one, two = neighbours("plain", rng)
+        script = rng.integers(0, 6, size=3).tolist()
+        sources = Scripted(script), Scripted(script)
+        for model, source in zip((one, two), sources, strict=True):
+            mechanism.run(model, request, source)
+        worst = max(worst, spent(*sources))
+    step = 0.8 / math.sqrt(8 * 3 * math.log(1e6))
+    assert 0.99 * step <= worst <= step * (1 + 1e-9)
+
+
+# ------------------------------------------------------------------------------- exact laws of all paths, and twins
+Run = Callable[[PrivateRegression, Request, Any], None]
+
+
+def law_of(scores: np.ndarray, scale: float, kind: str) -> np.ndarray:
+    accept = np.exp((scores - scores.max()) / scale)
+    if kind == "exponential":
+        return np.asarray(accept / accept.sum())
+    law = np.zeros(scores.size)
+    orders = list(itertools.permutations(range(scores.size)))
+    for order in orders:
+        left = 1.0
+        for i in order:
+            law[i] += left * accept[i] / len(orders)
+            left *= 1 - accept[i]
+    return law
+
+
+def paths(run: Run, model: PrivateRegression, request: Request, count: int) -> dict[tuple[int, ...], float]:
+    """Probability of every sequence of answers."""
+    out: dict[tuple[int, ...], float] = {}
+    for script in itertools.product(range(model.domain.vertices or 0), repeat=count):
+        source = Scripted(script)
+        run(model, request, source)
+        answers = script[: len(source.asked)]
+        laws = [law_of(*asked) for asked in source.asked]
+        out[answers] = math.prod(float(law[i]) for law, i in zip(laws, answers, strict=True))
+    assert sum(out.values()) == pytest.approx(1.0)
+    return out
+
+
+def tight_pair() -> tuple[PrivateRegression, PrivateRegression]:
+    """The first record turns its row about; the others answer each other."""
+    models = []
+    for sign in (1.0, -1.0):
+        X = np.array([[sign, sign], [1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, -1.0]])
+        y = np.array([1.0, 1.0, -1.0, 1.0, 1.0])
+        models.append(regression(X, y, domain=L1Ball(2, 0.5), lower=-1, upper=1))
+    return models[0], models[1]
+
+
+def excess_delta(run: Run, request: Request, count: int) -> tuple[float, float]:
+    """Least delta for the request's epsilon, and the largest log ratio, over all events of paths on the tight pair."""
+    p, q = (paths(run, model, request, count) for model in tight_pair())
+    deltas, loss = [], 0.0
+    for a, b in ((p, q), (q, p)):
+        deltas.append(sum(max(mass - math.exp(request.epsilon) * b.get(path, 0.0), 0.0) for path, mass in a.items()))
+        ratios = [mass / b[path] if b.get(path, 0.0) > 0 else math.inf for path, mass in a.items() if mass > 0]
+        loss = max(loss, math.log(max(ratios)))
+    return max(deltas), loss
+
+
+def honest(steps: int) -> Run:
+    mechanism = FrankWolfe(steps=steps, rate=0.0, clip=0.4)
+
+    def run(model: PrivateRegression, request: Request, source: Any) -> None:
+        mechanism.run(model, request, source)
+
+    return run
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.0), (2.0, 0.0), (0.5, 0.01), (1.0, 1e-6)])
+def test_all_paths_keep_the_budget(epsilon: float, delta: float) -> None:
+    found, loss = excess_delta(honest(2), Request(epsilon, delta), 2)
+    assert found <= delta + 1e-12
+    if delta == 0:
+        assert 0.6 * epsilon <= loss <= epsilon * (1 + 1e-9)
+
+
+def halved(steps: int) -> Run:
+    def run(model: PrivateRegression, request: Request, source: Any) -> None:
+        epsilon = 2 * selection_epsilon(request, steps)
+        walk(model, Steps(steps, clip=0.4), epsilon, request.delta == 0, source)
+
+    return run
+
+
+def stops_early(model: PrivateRegression, request: Request, source: Any) -> None:
+    """Stops when labels are met, which depends on the data."""
+    rows = model.read_rows()
+    happy = float(rows.combine(np.ones(rows.count)) @ np.ones(2)) > 0
+    honest(1 if happy else 2)(model, request, source)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.0), (2.0, 0.0)])
+def test_broken_twins_are_caught(epsilon: float, delta: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = Request(epsilon, delta)
+    assert excess_delta(halved(2), request, 2)[0] > delta + 1e-4
+    assert excess_delta(stops_early, request, 2)[0] > delta + 1e-4
+    true = frank_wolfe.score_range
+    monkeypatch.setattr(frank_wolfe, "score_range", lambda *asked: true(*asked) / 2)  # replaced means two rows move
+    assert excess_delta(honest(2), request, 2)[0] > delta + 1e-4
+
+
+def test_slopes_are_cut_whatever_the_rows_are() -> None:
+    """Rows beyond their bounds (a fault elsewhere) still do not reach further than the clip."""
+    X = np.array([[1.0, 1.0], [-1.0, 1.0]])
+    models = [
+        regression(X, y, domain=L1Ball(2, 1.0), lower=-1, upper=1) for y in (np.array([1e9, 0]), np.array([-1e9, 0]))
+    ]
+    sources = Scripted([0, 1]), Scripted([0, 1])
+    request = Request(1.0, 1e-6)
+    for model, source in zip(models, sources, strict=True):
+        FrankWolfe(steps=2, rate=0.0, clip=0.3).run(model, request, source)
+    assert 0 < spent(*sources) <= selection_epsilon(request, 2) * (1 + 1e-9)
+
+
+def test_signs_drawn_apart_have_the_law_of_one_choice() -> None:
+    slopes, apart, epsilon = np.array([0.3, -2.0, 0.0, 700.0, -701.0]), 4.0, 0.9
+    found = np.zeros(10)
+    for j, sign in itertools.product(range(5), range(2)):
+        source = Scripted([j, sign])
+        assert frank_wolfe.select_signed(slopes, apart, epsilon, source) == j + 5 * sign
+        first, second = (law_of(*asked) for asked in source.asked)
+        found[j + 5 * sign] = first[j] * second[sign]
+    np.testing.assert_allclose(
+        found, law_of(np.concatenate([-slopes, slopes]), apart / epsilon, "exponential"), rtol=1e-9
+    )
+
+
+# ---------------------------------------------------------------------------------------------- what it says and does
+def sparse_truth(n: int, p: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.choice([-1.0, 1.0], size=(n, p))
+    truth = np.zeros(p)
+    truth[:10] = 0.1
+    return X, X @ truth + 0.1 * rng.normal(size=n), truth
+
+
+def test_the_yardstick() -> None:
+    """n = 20,000, p = 500, epsilon = 1: a mean squared error of .01 with the truth, .11 without data."""
+    X, y, truth = sparse_truth(20_000, 500)
+    model = regression(X, np.clip(y, -1.5, 1.5), domain=L1Ball(500, 1.0), lower=-1, upper=1, label=(-1.5, 1.5))
+    request = Request(1.0, 1e-6)
+    w = FRANK_WOLFE.run(model, request, SeededSource(1)).x
+    assert w is not None and np.abs(w).sum() <= 1 + 1e-9
+    assert float(((w - truth) ** 2).sum()) + 0.01 <= 0.013
+    forecast = FRANK_WOLFE.forecast(model, request)
+    assert not forecast.vacuous and not forecast.proved and "cut" in forecast.caveats[0]
+
+
+def test_the_proved_statement_holds() -> None:
+    X, y, _ = sparse_truth(3000, 20)
+    model = regression(X, np.clip(y, -1, 1), domain=L1Ball(20, 1.0), lower=-1, upper=1)
+    request, mechanism = Request(1.0, 1e-6, beta=0.2), FrankWolfe(clip=math.inf)
+    forecast = mechanism.forecast(model, request)
+    assert forecast.proved and "proved" in forecast.statement
+    best = np.linalg.lstsq(X, y, rcond=None)[0]
+    floor = objective(model, model.domain.project(best))
+    excess = []
+    for seed in range(40):
+        x = mechanism.run(model, request, SeededSource(seed)).x
+        assert x is not None
+        excess.append(objective(model, x) - floor)
+    above = int((np.array(excess) > forecast.alpha).sum())
+    assert binom.sf(above - 1, 40, 0.2) > FALSE_ALARM
+    twin = float(np.median(excess)) / 2  # a statement that does not hold is found out
+    assert binom.sf(int((np.array(excess) > twin).sum()) - 1, 40, 0.2) < FALSE_ALARM
+
+
+def test_the_bound_is_the_theorem() -> None:
+    """Without noise: 2 Gamma / (T + 2) for sizes 2 / (t + 2) and the last iterate; noise adds at least R ln k / eps."""
+    model = regression(np.ones((4, 3)), np.ones(4), domain=L1Ball(3, 1.0), lower=-1, upper=1)
+    for count in (1, 5, 50):
+        steps = Steps(count, average=0.0)
+        plain_part = excess_bound(model, steps, 0.0, 6, 0.05)
+        assert plain_part <= 2 * 8 / (count + 2) * (1 + 1e-9)
+        assert steps.pulls.sum() == pytest.approx(1.0)  # the first step has size 1
+        assert excess_bound(model, steps, 0.1, 6, 0.05) >= plain_part + 0.1 * math.log(6)
+    even = Steps(7, rate=2.0, average=0.5)
+    w, out = 1.0, 0.0
+    for size, share in zip(even.sizes, even.shares, strict=True):
+        w *= 1 - size
+        out += share * w
+    assert even.pulls.sum() == pytest.approx(1 - out) and even.shares.sum() == pytest.approx(1.0)
+
+
+def test_predictions_are_what_happens() -> None:
+    """Rows drawn from a made-up population: the excess predicted for it is the one that comes."""
+    n, p = 4000, 30
+    blank = regression(np.zeros((n, p)), np.zeros(n), domain=L1Ball(p, 1.0), lower=-1, upper=1, label=(-2.0, 2.0))
+    risk, request = simulated_risks(blank)[0], Request(1.0, 1e-6)
+    mechanism = FrankWolfe(steps=32, rate=0.0, clip=0.5)
+    steps = mechanism._steps(blank, request)
+    crowd, epsilon = Crowd.of([risk]), selection_epsilon(request, 32)
+    foreseen = np.mean(
+        [risk.excess(crowd.walk(steps, [frank_wolfe.simulated_pick(blank, epsilon, run)])[0]) for run in range(12)]
+    )
+    found, rng = [], np.random.default_rng(0)
+    for seed in range(12):
+        X = rng.uniform(-1, 1, size=(n, p))
+        y = X @ risk.truth + risk.noise * rng.normal(size=n)
+        model = regression(X, np.clip(y, -2, 2), domain=L1Ball(p, 1.0), lower=-1, upper=1, label=(-2.0, 2.0))
+        x = mechanism.run(model, request, SeededSource(seed)).x
+        assert x is not None
+        found.append(risk.excess(x))
+    assert risk.nothing > 3 * foreseen > 0
+    assert 0.6 < np.mean(found) / foreseen < 1.6
+
+
+def test_gradients_of_the_crowd_are_those_of_its_members() -> None:
+    model = regression(np.zeros((9, 12)), np.zeros(9), "logistic", domain=L1Ball(12, 3.0), lower=0, upper=1)
+    risks = simulated_risks(model)
+    rng, crowd = np.random.default_rng(0), Crowd.of(risks)
+    w = rng.normal(size=(len(risks), 12)) * 0.3
+    np.testing.assert_allclose(crowd.excess(w), [r.excess(x) for r, x in zip(risks, w, strict=True)], rtol=1e-9)
+    for one, risk, x in zip(crowd.gradients(w, math.inf), risks, w, strict=True):
+        assert np.linalg.norm(one - risk.gradient(x)) <= 0.1 * np.linalg.norm(risk.gradient(x))
+
+
+def test_sparse_rows_give_the_same_point_and_every_step_is_one_pass() -> None:
+    rng = np.random.default_rng(3)
+    X = np.where(rng.random((400, 30)) < 0.1, rng.choice([-1.0, 1.0], size=(400, 30)), 0.0)
+    y = np.clip(X[:, 0] - X[:, 1] + 0.1 * rng.normal(size=400), -1, 1)
+    mechanism, passes, points = FrankWolfe(steps=9, rate=0.0, clip=0.5), [], []
+    for matrix in (X, sp.csr_array(X)):
+        model = regression(matrix, y, domain=L1Ball(30, 1.0), lower=-1, upper=1, intercept=False)
+        rows = model.read_rows()
+
+        class Counting(type(rows)):  # type: ignore[misc]
+            def combine(self, coefficients: np.ndarray) -> Any:
+                passes.append(coefficients.size)
+                return super().combine(coefficients)
+
+        counted = Counting(rows.blocks, rows.labels, rows.size)
+        model = replace(model, read=lambda counted=counted: counted)
+        points.append(mechanism.run(model, Request(50.0, 1e-6), SeededSource(4)).x)
+    np.testing.assert_allclose(*points, atol=1e-9)
+    assert passes == [400] * 18
+
+
+def test_many_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Signs are drawn apart there; the same accounting, and the same signal is found."""
+    monkeypatch.setattr(frank_wolfe, "_MANY", 20)
+    X, y, truth = sparse_truth(20_000, 50)
+    model = regression(X, np.clip(y, -1.5, 1.5), domain=L1Ball(50, 1.0), lower=-1, upper=1, label=(-1.5, 1.5))
+    mechanism, request, source = FrankWolfe(steps=64, rate=0.0, clip=0.3), Request(1.0, 1e-6), Scripted([0, 0] * 64)
+    mechanism.run(model, request, source)
+    assert [values.size for values, *_ in source.asked] == [50, 2] * 64
+    assert all(0.3 * 4 / 20_000 / scale <= selection_epsilon(request, 64) for _, scale, _ in source.asked)
+    x = mechanism.run(model, request, SeededSource(0)).x
+    assert x is not None and float(((x - truth) ** 2).sum()) < 0.002
+
+
+def test_predictions_along_the_path() -> None:
+    """With an intercept, an offset and weights, moved predictions are those made anew."""
+    rng = np.random.default_rng(1)
+    X, y = plain(rng, 50, 40)
+    for matrix in (X, sp.csr_array(X)):
+        rows = regression(matrix, y, domain=FreeSpace(41), lower=-1, upper=1, intercept=True).read_rows()
+        rows = replace(rows, offset=rng.normal(size=50))
+        path = frank_wolfe.Path(rows, np.zeros(41))
+        w, v = np.zeros(41), np.zeros(41)
+        v[[3, 40]] = 1.0, -2.0
+        for size, point in ((0.3, v), (0.5, rng.normal(size=41)), (1.0, v)):
+            path.move(size, point)
+            w = w + size * (point - w)
+            np.testing.assert_allclose(path.predictions, rows.predict(w), atol=1e-12)
+
+
+def test_penalties_are_public() -> None:
+    """A strong linear term decides without moving the scales by more than rounding."""
+    X, y, _ = sparse_truth(200, 12)
+    model = regression(X, np.clip(y, -1, 1), domain=L1Ball(12, 1.0), lower=-1, upper=1)
+    linear = np.zeros(12)
+    linear[7] = 50.0
+    pulled = replace(model, penalty=Penalty(np.full(12, 0.1), np.zeros(12), linear))
+    sources = Scripted([0]), Scripted([0])
+    mechanism = FrankWolfe(steps=1, rate=0.0, clip=0.5)
+    mechanism.run(model, Request(1.0, 1e-6), sources[0])
+    mechanism.run(pulled, Request(1.0, 1e-6), sources[1])
+    assert sources[0].asked[0][1] == pytest.approx(sources[1].asked[0][1], rel=1e-9)
+    x = FrankWolfe(steps=20, rate=0.0, clip=0.5).run(pulled, Request(1.0, 1e-6), SeededSource(0)).x
+    assert x is not None and x[7] == pytest.approx(-1.0)
+
+
+def test_what_it_serves() -> None:
+    X, y, _ = sparse_truth(20, 12)
+    ball = regression(X, y, domain=L1Ball(12, 1.0), lower=-1, upper=1)
+    request = Request(1.0, 1e-6)
+    for mechanism in (FRANK_WOLFE, FRANK_WOLFE_PUBLISHED):
+        assert isinstance(mechanism, RegressionMechanism)
+        assert mechanism.eligible(ball, request).eligible
+        round_set = replace(ball, domain=L2Ball(12, 1.0))
+        assert "vertices" in mechanism.eligible(round_set, request).reason
+        assert "vertices" in mechanism.eligible(replace(ball, domain=FreeSpace(12)), request).reason
+        lasso = replace(ball, penalty=Penalty(np.zeros(12), np.ones(12), np.zeros(12)))
+        assert "penalty" in mechanism.eligible(lasso, request).reason
+        wide = regression(X, y, domain=L1Ball(12, 1.0))
+        assert "bounds on the features" in mechanism.eligible(wide, request).reason
+        endless = regression(X, y, domain=L1Ball(12, 1.0), lower=-1, upper=1, label=(-math.inf, math.inf))
+        assert "bounds on the labels" in mechanism.eligible(endless, request).reason
+    clipped = replace(endless, loss=Loss("squared", clip=1.0))
+    assert FRANK_WOLFE.eligible(clipped, request).eligible
+    assert FRANK_WOLFE.forecast(clipped, request).proved is (FRANK_WOLFE._steps(clipped, request).clip >= 1.0)
+    assert "delta" in FRANK_WOLFE_PUBLISHED.eligible(ball, Request(1.0, 0.0)).reason
+    kinked = regression(X, y, "absolute", domain=L1Ball(12, 1.0), lower=-1, upper=1)
+    assert "curvature" in FRANK_WOLFE_PUBLISHED.eligible(kinked, request).reason
+    assert not FRANK_WOLFE.forecast(kinked, request).proved
+
+
+def test_few_rows_are_said_to_be_useless() -> None:
+    X, y, _ = sparse_truth(20, 12)
+    model = regression(X, np.clip(y, -1, 1), domain=L1Ball(12, 1.0), lower=-1, upper=1)
+    forecast = FRANK_WOLFE_PUBLISHED.forecast(model, Request(0.1, 1e-6))
+    assert forecast.vacuous and "says nothing" in forecast.statement

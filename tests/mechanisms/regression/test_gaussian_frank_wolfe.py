@@ -1,0 +1,223 @@
+"""Frank-Wolfe with a noisy gradient: what it asks of the noise against neighbours, what it promises, broken twins."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from auditing import epsilon_lower_bound
+from regressions import objective, regression
+from scipy.stats import binom
+
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.compile.domain import Box, FreeSpace, L1Ball, L2Ball
+from dpmodel.mechanisms.mechanism import Request
+from dpmodel.mechanisms.regression.gaussian_frank_wolfe import GAUSSIAN_FRANK_WOLFE, GaussianFrankWolfe
+from dpmodel.mechanisms.regression.protocol import RegressionMechanism
+from dpmodel.privacy import SeededSource, gaussian_delta, gaussian_mu
+
+FALSE_ALARM = 1e-7
+CLOSE = 4e-3
+pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
+
+
+class Replayed(SeededSource):
+    """Keeps (law, values, scale) of everything asked; answers as another run was answered, or with its own noise."""
+
+    def __init__(self, answers: list[np.ndarray] | None = None) -> None:
+        super().__init__(3)
+        self.answers, self.given = answers, list[np.ndarray]()
+        self.asked: list[tuple[str, np.ndarray, float]] = []
+
+    def _answer(self, law: str, values: object, scale: float, noisy: Any) -> Any:
+        self.asked.append((law, np.array(values, dtype=float), scale))
+        self.given.append(noisy if self.answers is None else self.answers[len(self.given)])
+        return self.given[-1]
+
+    def gaussian(self, values: object, scale: float) -> Any:
+        return self._answer("gaussian", values, scale, super().gaussian(values, scale))
+
+    def laplace(self, values: object, scale: float) -> Any:
+        return self._answer("laplace", values, scale, super().laplace(values, scale))
+
+
+def pair(name: str, rng: np.random.Generator) -> tuple[PrivateRegression, PrivateRegression]:
+    """Neighbours with rows at the ends of their bounds."""
+    X, y = rng.choice([-1.0, 1.0], size=(5, 3)), rng.choice([-1.0, 1.0], size=5)
+    other, label = X.copy(), y.copy()
+    other[0], label[0] = rng.choice([-1.0, 1.0], size=3), rng.choice([-1.0, 1.0])
+    if rng.random() < 0.5:
+        other[0], label[0] = X[0], -y[0]
+    if name == "absent":
+        other[0], label[0] = 0.0, 0.0
+    made: Callable[..., PrivateRegression] = regression
+    how: dict[str, Any] = {"lower": -1, "upper": 1, "absent": name == "absent"}
+    match name:
+        case "l2 rows":
+            X, other, how = X / math.sqrt(3), other / math.sqrt(3), {"l2": 1.0}
+        case "intercept":
+            how |= {"intercept": True}
+        case "intervals":
+            scale = np.array([100.0, 1.0, 0.5])
+            X, other, how = X * scale, other * scale, {"lower": -scale, "upper": scale}
+    loss = "logistic" if name == "logistic" else "squared"
+    size = 3 + (name == "intercept")
+    return (
+        made(X, y, loss, domain=L2Ball(size, 0.8), **how),
+        made(other, label, loss, domain=L2Ball(size, 0.8), **how),
+    )
+
+
+def spent(name: str, mechanism: GaussianFrankWolfe, delta: float, draws: int = 60) -> tuple[float, set[str], int]:
+    """Largest Gaussian mu (delta = 0: epsilon) of a whole run over random neighbours, laws asked, releases."""
+    rng, request, most, laws, count = np.random.default_rng(2), Request(0.7, delta), 0.0, set(), 0
+    for _ in range(draws):
+        one, two = pair(name, rng)
+        first = Replayed()
+        mechanism.run(one, request, first)
+        second = Replayed(first.given)
+        mechanism.run(two, request, second)
+        total, count = 0.0, len(first.asked)
+        assert count == len(second.asked)
+        for (law, a, scale), (_, b, same) in zip(first.asked, second.asked, strict=True):
+            assert scale == same
+            laws.add(law)
+            move = np.abs(a - b).sum() if law == "laplace" else float(((a - b) ** 2).sum())
+            total += float(move) / (scale if law == "laplace" else scale**2)
+        most = max(most, total if delta == 0 else math.sqrt(total))
+    return most, laws, count
+
+
+NAMES = ["plain", "l2 rows", "absent", "intercept", "intervals", "logistic"]
+
+
+@pytest.mark.parametrize("middle", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_spends_no_more_than_the_budget(name: str, middle: bool) -> None:
+    for delta in (1e-5, 0.0):
+        mechanism = GaussianFrankWolfe(steps=3, rate=0.0, clip=math.inf if middle else 0.3, memory=0.5, middle=middle)
+        found, laws, count = spent(name, mechanism, delta)
+        allowed = 0.7 if delta == 0 else gaussian_mu(0.7, delta)
+        assert laws == {"laplace" if delta == 0 else "gaussian"} and count == 3  # at w = 0 the rest is 0
+        assert found <= allowed * (1 + 1e-9)
+        if not middle and name in ("plain", "l2 rows", "absent", "logistic"):
+            assert found >= 0.9 * allowed  # so half of the noise would be found out
+        if delta > 0:
+            assert gaussian_delta(found, 0.7) <= delta
+
+
+def test_published_noise_is_the_printed_one_where_that_is_enough() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.choice([-1.0, 1.0], size=(400, 3)), rng.choice([-1.0, 1.0], size=400)
+    model = regression(X, y, domain=L2Ball(3, 0.8), lower=-1, upper=1)
+    mechanism, source = GaussianFrankWolfe(published=True, steps=4), Replayed()
+    mechanism.run(model, Request(0.7, 1e-6), source)
+    lipschitz = 2 * (0.8 * math.sqrt(3) + 1) * math.sqrt(3)
+    printed = lipschitz * math.sqrt(32 * 4) * math.log(400 / 1e-6) / 0.7
+    assert [scale for *_, scale in source.asked] == pytest.approx([printed] * 4, rel=CLOSE)
+    assert "delta" in mechanism.eligible(model, Request(1.0, 0.0)).reason
+    # A large delta: the printed deviation would be too little.
+    source = Replayed()
+    mechanism.run(model, Request(30.0, 0.5), source)
+    change = [2 * lipschitz / scale for *_, scale in source.asked]
+    assert math.sqrt(sum(c * c for c in change)) <= gaussian_mu(30.0, 0.5) * (1 + 1e-9)
+
+
+def audit(model_pair: tuple[PrivateRegression, PrivateRegression], epsilon: float, factor: float) -> float:
+    """Lower bound on epsilon from the released points of one record's two labels; ``factor`` scales the noise."""
+
+    class Weaker(SeededSource):
+        def gaussian(self, values: object, scale: float) -> Any:
+            return super().gaussian(values, scale * factor)
+
+    mechanism = GaussianFrankWolfe(steps=1, rate=0.5, clip=0.3, memory=1.0, middle=False)
+    request = Request(epsilon, 1e-5)
+    samples = []
+    for number, model in enumerate(model_pair):
+        source = Weaker(number)
+        samples.append(np.array([mechanism.run(model, request, source).x for _ in range(3000)])[:, 0])
+    return epsilon_lower_bound(*samples, delta=1e-5)
+
+
+def test_an_audit_from_outside() -> None:
+    """One column, so that the released point is the sign of the noisy sum."""
+    models = tuple(
+        regression(np.array([[1.0]]), np.array([y]), domain=Box(np.array([-1.0]), np.array([1.0])), lower=-1, upper=1)
+        for y in (1.0, -1.0)
+    )
+    assert audit(models, 1.0, 1.0) <= 1.0  # type: ignore[arg-type]
+    assert audit(models, 1.0, 0.1) > 1.0  # type: ignore[arg-type]
+
+
+def noisy_line(n: int, p: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, p))
+    X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0)
+    truth = rng.normal(size=p)
+    truth *= 1.5 / np.linalg.norm(truth)
+    return X, np.clip(X @ truth + 0.1 * rng.normal(size=n), -1, 1), truth
+
+
+def test_it_learns_and_says_how_well() -> None:
+    X, y, _ = noisy_line(20_000, 8)
+    model = regression(X, y, domain=L2Ball(8, 2.0), l2=1.0)
+    request = Request(1.0, 1e-6)
+    forecast = GAUSSIAN_FRANK_WOLFE.forecast(model, request)
+    x = GAUSSIAN_FRANK_WOLFE.run(model, request, SeededSource(0)).x
+    assert x is not None and np.linalg.norm(x) <= 2 + 1e-9
+    best = objective(model, np.linalg.lstsq(X, y, rcond=None)[0])
+    assert objective(model, x) - best < 0.1 * (objective(model, np.zeros(8)) - best)
+    assert not forecast.vacuous and forecast.predicted > 0
+    logistic = regression(X, np.sign(y), "logistic", domain=L2Ball(8, 4.0), l2=1.0)
+    x = GAUSSIAN_FRANK_WOLFE.run(logistic, request, SeededSource(0)).x
+    assert x is not None and objective(logistic, x) < 0.8 * math.log(2)
+
+
+@pytest.mark.parametrize("middle", [False, True])
+def test_the_proved_statement_holds(middle: bool) -> None:
+    X, y, _ = noisy_line(2000, 4)
+    model = regression(X, y, domain=L2Ball(4, 1.0), l2=1.0)
+    mechanism = GaussianFrankWolfe(steps=16, rate=0.0, clip=math.inf, memory=1.0, middle=middle)
+    for delta in (1e-6, 0.0):
+        request = Request(1.0, delta, beta=0.2)
+        forecast = mechanism.forecast(model, request)
+        assert forecast.proved and "proved" in forecast.statement
+        floor = objective(model, model.domain.project(np.linalg.lstsq(X, y, rcond=None)[0]))
+        points = [mechanism.run(model, request, SeededSource(seed)).x for seed in range(40)]
+        excess = np.array([objective(model, x) - floor for x in points if x is not None])
+        assert binom.sf(int((excess > forecast.alpha).sum()) - 1, 40, 0.2) > FALSE_ALARM
+        assert binom.sf(int((excess > np.median(excess) / 2).sum()) - 1, 40, 0.2) < FALSE_ALARM
+
+
+def test_sparse_rows_give_the_same_point() -> None:
+    rng = np.random.default_rng(3)
+    X = np.where(rng.random((300, 20)) < 0.1, rng.choice([-1.0, 1.0], size=(300, 20)), 0.0)
+    y = rng.choice([-1.0, 1.0], size=300)
+    mechanism = GaussianFrankWolfe(steps=5, rate=0.0, clip=0.5, memory=0.3, middle=False)
+    points = [
+        mechanism.run(
+            regression(matrix, y, domain=L1Ball(20, 1.0), lower=-1, upper=1), Request(9.0, 1e-6), SeededSource(4)
+        ).x
+        for matrix in (X, sp.csr_array(X))
+    ]
+    np.testing.assert_allclose(points[0], points[1], atol=1e-9)
+
+
+def test_what_it_serves() -> None:
+    X, y, _ = noisy_line(30, 4)
+    ball = regression(X, y, domain=L2Ball(4, 1.0), l2=1.0)
+    request = Request(1.0, 1e-6)
+    assert isinstance(GAUSSIAN_FRANK_WOLFE, RegressionMechanism)
+    assert GAUSSIAN_FRANK_WOLFE.eligible(ball, request).eligible
+    assert "not bounded" in GAUSSIAN_FRANK_WOLFE.eligible(replace(ball, domain=FreeSpace(4)), request).reason
+    wide = regression(X, y, domain=L2Ball(4, 1.0))
+    assert "norm of a row" in GAUSSIAN_FRANK_WOLFE.eligible(wide, request).reason
+    endless = regression(X, y, domain=L2Ball(4, 1.0), l2=1.0, label=(-math.inf, math.inf))
+    assert "labels" in GAUSSIAN_FRANK_WOLFE.eligible(endless, request).reason
+    few = GaussianFrankWolfe(published=True).forecast(ball, Request(0.1, 1e-6))
+    assert few.vacuous and few.proved

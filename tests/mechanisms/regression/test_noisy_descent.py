@@ -1,0 +1,287 @@
+"""Noisy descent: sensitivities, composition, settings, utility, and what an attacker sees."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from auditing import epsilon_lower_bound
+from descents import CASES, Replay, model_of, neighbour, seeded
+from regressions import objective, regression
+from scipy.optimize import minimize
+from scipy.stats import binom
+
+from dpmodel.compile.domain import Box, L2Ball
+from dpmodel.compile.losses import Loss
+from dpmodel.mechanisms.mechanism import Request
+from dpmodel.mechanisms.regression import descent_steps
+from dpmodel.mechanisms.regression.descent_metric import descent_metric
+from dpmodel.mechanisms.regression.descent_steps import Settings, StepNoise, descend, private_gradient
+from dpmodel.mechanisms.regression.noisy_descent import NOISY_DESCENT, NoisyDescent
+from dpmodel.mechanisms.regression.protocol import RegressionMechanism
+from dpmodel.mechanisms.spend import Spend
+from dpmodel.privacy import gaussian_mu
+
+REQUEST = Request(1.0, 1e-6)
+PURE = Request(1.0, 0.0)
+
+
+def test_it_is_a_mechanism() -> None:
+    assert isinstance(NOISY_DESCENT, RegressionMechanism)
+
+
+# ---------------------------------------------------------------------- sensitivity
+@pytest.mark.parametrize("order", [1.0, 2.0])
+@pytest.mark.parametrize("name", CASES)
+def test_no_neighbour_moves_the_sums_further_than_the_change(name: str, order: float) -> None:
+    rng = np.random.default_rng(1)
+    model = model_of(name)
+    metric, loss, largest = descent_metric(model), model.loss, 0.0
+    for _ in range(300):
+        other = neighbour(name, model, rng)
+        w = metric.coefficients(rng.standard_normal(model.size) * 10 ** rng.uniform(-2, 1))
+        z, y = model.row.reach(w), model.row.label_bound
+        for part, bound in (("whole", loss.slope_bound(z, y)), ("rest", loss.rest_bound(z, y)), ("middle", 0.0)):
+            if part == "middle":
+                bound = loss.middle_bound(y)
+            sums = []
+            for one in (model, other):
+                rows = one.read_rows()
+                middle = loss.middle(rows.labels)
+                slopes = loss.slope(rows.predict(w), rows.labels)
+                slopes = {"whole": slopes, "rest": slopes - middle, "middle": middle}[part]
+                assert np.abs(slopes).max() <= bound * (1 + 1e-9) + 1e-12
+                sums.append(metric.sums(rows.combine(slopes)))
+            moved = float(np.linalg.norm(sums[0] - sums[1], ord=order))
+            change = metric.change(model, bound, order)
+            assert moved <= change
+            largest = max(largest, moved / max(change, 1e-300))
+    # The bound is not idle either (norms of four random columns are below what l2 allows in the 1-norm).
+    assert largest > 0.25
+
+
+def test_metric_transposes_and_inverts() -> None:
+    rng = np.random.default_rng(0)
+    for name in CASES:
+        model = model_of(name)
+        metric = descent_metric(model)
+        g, v = rng.standard_normal(model.size), rng.standard_normal(model.size)
+        assert metric.sums(g) @ v == pytest.approx(g @ metric.coefficients(v))
+        assert np.allclose(metric.coordinates(metric.coefficients(v)), v)
+        rows = model.read_rows().blocks[0][0]
+        for a in rows[:10]:
+            full = np.concatenate([a, np.ones(model.size - a.size)])
+            moved = metric.sums(full)
+            assert np.linalg.norm(moved) <= metric.row.norm(2) * (1 + 1e-12)
+    assert descent_metric(model_of("columns, intercept")).exchange == 3
+    assert descent_metric(model_of("absent")).exchange is None  # an absent row is no centred row
+
+
+# ---------------------------------------------------------------------- composition
+def _spent(name: str, request: Request, mechanism: NoisyDescent, seed: int, extreme: bool = True) -> float:
+    """What a run on two neighbours with the same answers costs: mu^2 (or epsilon, pure) of the values released."""
+    rng = np.random.default_rng(seed)
+    model = model_of(name)
+    first = Replay(seeded(seed))
+    mechanism.run(model, request, first)
+    other = neighbour(name, model, rng, extreme)
+    second = Replay(seeded(seed), answers=first.given)
+    mechanism.run(other, request, second)
+    assert first.scales == second.scales  # scales depend on released numbers only
+    assert set(first.kinds) == {"laplace" if request.delta == 0 else "gaussian"}
+    pairs = zip(first.values, second.values, first.scales, strict=True)
+    if request.delta == 0:
+        return sum(float(np.abs(a - b).sum()) / scale for a, b, scale in pairs)
+    return sum(float(((a - b) ** 2).sum()) / scale**2 for a, b, scale in pairs)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_all_steps_together_stay_within_the_budget(name: str) -> None:
+    mu = gaussian_mu(1.0, 1e-6)
+    for seed in range(4):
+        assert _spent(name, REQUEST, NoisyDescent(steps=6), seed) <= mu**2 * (1 + 1e-9)
+        assert _spent(name, PURE, NoisyDescent(steps=4), seed) <= 1.0 + 1e-9
+
+
+def test_the_budget_is_used_and_a_forgotten_share_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    mu = gaussian_mu(1.0, 1e-6)
+    settings = Settings(8, 1e-6, 0.0, 0.5, "last")
+
+    def cost() -> float:
+        spent = 0.0
+        model = model_of("unit rows, hinge")
+        rows = model.read_rows()
+        for seed in range(12):
+            other = neighbour("unit rows, hinge", model, np.random.default_rng(seed))
+            noise = StepNoise(model, descent_metric(model), Spend.of(1.0, 1e-6, gaussian_only=True), 8, 0.5)
+            first = Replay(seeded(seed))
+            descend(model, noise.metric, settings, private_gradient(noise, rows, first))
+            second = Replay(seeded(seed), answers=first.given)
+            descend(model, noise.metric, settings, private_gradient(noise, other.read_rows(), second))
+            pairs = zip(first.values, second.values, first.scales, strict=True)
+            spent = max(spent, sum(float(((a - b) ** 2).sum()) / s**2 for a, b, s in pairs))
+        return spent
+
+    honest = cost()
+    assert 0.1 * mu**2 < honest <= mu**2 * (1 + 1e-9)
+    # Opposite labels on one row of full norm use it all.
+    monkeypatch.setattr(Spend, "part", lambda self, share: self)  # the middles forgotten in the budget
+    assert cost() == pytest.approx(2 * honest)
+
+
+# ---------------------------------------------------------------------- audit
+def _releases(label: float, noise: StepNoise, runs: int, seed: int) -> np.ndarray:
+    """(runs,) sums of what one record of full norm releases, each part weighted as its likelihood ratio is.
+
+    With steps this short every point is far from the hinge's kinks, so that all runs have the same sums and scales:
+    they are captured once and the noise is drawn many times.
+    """
+    source, seen = seeded(seed), Replay(seeded(seed))
+    rows = regression(np.ones((1, 1)), np.array([label]), "hinge", l2=1.0).read_rows()
+    settings = Settings(noise.steps, 1e-9, 0.0, noise.share, "last")
+    descend(noise.model, noise.metric, settings, private_gradient(noise, rows, seen))
+    parts = zip(seen.values, seen.scales, strict=True)
+    return np.sum([source.gaussian(np.full(runs, value[0]), s) / s**2 for value, s in parts], axis=0)
+
+
+def test_audit_of_the_composition_and_of_broken_twins(monkeypatch: pytest.MonkeyPatch) -> None:
+    epsilon, delta, runs = 1.0, 2e-2, 400_000
+    model = regression(np.ones((1, 1)), np.ones(1), "hinge", l2=1.0)
+    noise = StepNoise(model, descent_metric(model), Spend.of(epsilon, delta, gaussian_only=True), 3, 0.5)
+
+    def bound() -> float:
+        return epsilon_lower_bound(
+            _releases(-1.0, noise, runs, 1), _releases(1.0, noise, runs, 2), delta=delta, confidence=1 - 1e-7
+        )
+
+    assert 0.5 < bound() <= epsilon
+    scale = StepNoise._scale
+    monkeypatch.setattr(StepNoise, "_scale", lambda self, *given: scale(self, *given) / 2)  # noise halved
+    assert bound() > epsilon
+    monkeypatch.undo()
+    monkeypatch.setattr(Spend, "part", lambda self, share: self)  # the middles forgotten in the budget
+    assert bound() > epsilon
+    monkeypatch.undo()
+    change = StepNoise.change
+    monkeypatch.setattr(StepNoise, "change", lambda self, reach: change(self, reach) / 2)  # one record's norm only
+    assert bound() > epsilon
+
+
+# ---------------------------------------------------------------------- settings, forecasts
+def test_forecasts_read_no_rows_and_repeat() -> None:
+    def closed() -> Any:
+        raise AssertionError("a forecast read rows")
+
+    for name in ("unit rows, hinge", "absent", "squared, ball"):
+        for request in (REQUEST, PURE):
+            forecasts = [
+                NoisyDescent(steps=4).forecast(replace(model_of(name, seed), read=closed, _memo={}), request)
+                for seed in range(2)
+            ]
+            assert forecasts[0] == forecasts[1]
+            assert math.isfinite(forecasts[0].predicted)
+
+
+def test_refusals() -> None:
+    loose = regression(np.ones((5, 2)), np.ones(5), "logistic")
+    assert not NOISY_DESCENT.eligible(loose, REQUEST).eligible
+    unlabelled = regression(np.ones((5, 2)), np.ones(5), "squared", l2=1.0, label=(-math.inf, math.inf))
+    assert not NOISY_DESCENT.eligible(unlabelled, REQUEST).eligible
+    assert NOISY_DESCENT.eligible(replace(unlabelled, loss=Loss("squared", clip=1.0)), REQUEST).eligible
+    absolute = regression(np.ones((5, 2)), np.ones(5), "absolute", l2=1.0, label=(-math.inf, math.inf))
+    assert NOISY_DESCENT.eligible(absolute, REQUEST).eligible
+
+
+def test_units_do_not_matter() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(0, 1, (400, 3)), rng.choice([-1.0, 1.0], 400)
+    scale, shift = np.array([100.0, 1.0, 1e-3]), np.array([7.0, 0.0, -3.0])
+    plain = regression(X, y, "logistic", lower=0.0, upper=1.0, intercept=True)
+    moved = regression(X * scale + shift, y, "logistic", lower=shift, upper=scale + shift, intercept=True)
+    request = Request(5.0, 1e-6)
+    mechanism = NoisyDescent(steps=20)
+    for model in (plain, moved):  # one choice of settings for both, so that the same noise must give the same answer
+        model.remember(("descent plan", 5.0, 1e-6, (20, True, None, True)), lambda: mechanism.plan(plain, request))
+    a, b = (mechanism.run(model, request, seeded(3)).x for model in (plain, moved))
+    assert a is not None and b is not None
+    assert np.allclose(plain.read_rows().predict(a), moved.read_rows().predict(b), rtol=1e-6, atol=1e-6)
+
+
+def test_sparse_equals_dense() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(0, 0.5, (300, 6)) * (rng.random((300, 6)) < 0.3), rng.choice([-1.0, 1.0], 300)
+    options: dict[str, Any] = {"lower": 0.0, "upper": 0.5, "intercept": True}
+    dense, sparse = regression(X, y, "hinge", **options), regression(sp.csr_array(X), y, "hinge", **options)
+    a, b = (NOISY_DESCENT.run(model, REQUEST, seeded(1)).x for model in (dense, sparse))
+    assert a is not None and b is not None and np.allclose(a, b)
+
+
+# ---------------------------------------------------------------------- utility
+def _logistic(n: int, p: int, seed: int) -> Any:
+    rng = np.random.default_rng(seed)
+    X = rng.choice([-1.0, 1.0], (n, p)) / math.sqrt(p)
+    v = 2 * rng.choice([-1.0, 1.0], p)
+    y = np.where(rng.random(n) < 1 / (1 + np.exp(-X @ v)), 1.0, -1.0)
+    return regression(X, y, "logistic", l2=1.0)
+
+
+def _best(model: Any) -> float:
+    return float(minimize(lambda w: objective(model, w), np.zeros(model.size), method="BFGS").fun)
+
+
+def test_it_learns_about_as_well_as_forecast() -> None:
+    model = _logistic(20_000, 8, 0)
+    forecast = NOISY_DESCENT.forecast(model, REQUEST)
+    best = _best(model)
+    excess = [objective(model, NOISY_DESCENT.run(model, REQUEST, seeded(k)).x) - best for k in range(5)]
+    nothing = objective(model, np.zeros(8)) - best
+    assert np.mean(excess) < 0.15 * nothing
+    assert np.mean(excess) < 5 * max(forecast.predicted, 0.002)
+    assert not forecast.vacuous
+
+
+def test_the_theorem_holds() -> None:
+    model = _logistic(3000, 4, 1)
+    model = replace(model, domain=L2Ball(4, 3.0), _memo={})
+    mechanism = NoisyDescent(steps=20, momentum=False, averaging="all")
+    request = Request(1.0, 1e-6, beta=0.1)
+    forecast = mechanism.forecast(model, request)
+    assert forecast.proved and "theorem" in forecast.statement
+    best = _best(model)  # the free minimum is no larger than that of the ball
+    runs = 60
+    late = sum(
+        objective(model, mechanism.run(model, request, seeded(k)).x) - best > forecast.objective_alpha
+        for k in range(runs)
+    )
+    assert late <= binom.isf(1e-7, runs, 0.1)
+    assert not NoisyDescent(steps=20).forecast(model, request).proved
+
+
+def test_more_budget_is_forecast_to_be_better() -> None:
+    model = _logistic(5000, 20, 2)
+    predicted = [NOISY_DESCENT.forecast(model, Request(e, 1e-6)).predicted for e in (0.1, 1.0, 10.0)]
+    assert predicted[0] > predicted[1] > predicted[2]
+
+
+def test_constraints_and_penalties_hold() -> None:
+    model = _logistic(2000, 5, 3)
+    boxed = replace(model, domain=Box(np.zeros(5), np.full(5, 0.5)), _memo={})
+    x = NOISY_DESCENT.run(boxed, REQUEST, seeded(0)).x
+    assert x is not None and (x >= 0).all() and (x <= 0.5).all()
+    sparse = replace(model, penalty=replace(model.penalty, l1=np.full(5, 10.0)), _memo={})
+    x = NoisyDescent(averaging="last").run(sparse, Request(50.0, 1e-6), seeded(0)).x
+    assert x is not None and np.abs(x).max() < 1e-6  # a large l1 penalty shrinks all coefficients to 0
+
+
+def test_first_step_of_the_middles_is_free_at_zero() -> None:
+    model = model_of("unit rows")
+    noise = StepNoise(model, descent_metric(model), Spend.of(1.0, 1e-6, gaussian_only=True), 4, 0.5)
+    assert noise.reach(np.zeros(model.size)) == 0.0 and noise.scale(0.0) == 0.0
+    seen = Replay(seeded(0))
+    private_gradient(noise, model.read_rows(), seen)(np.zeros(model.size))
+    assert len(seen.values) == 1  # the middles alone: the rest of every slope is 0 at w = 0
+    assert descent_steps.curvature(model, noise.metric) == pytest.approx(0.25)

@@ -1,0 +1,291 @@
+"""Noisy mirror descent as published: its range, what one record moves, the shuffled guarantee, the release."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from auditing import epsilon_lower_bound
+from regressions import objective, regression
+from scipy.special import ndtr
+
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.compile.domain import L1Ball, L2Ball
+from dpmodel.compile.losses import Loss
+from dpmodel.mechanisms.mechanism import Request
+from dpmodel.mechanisms.regression.simulated import simulated_risks
+from dpmodel.mechanisms.regression.stochastic_mirror_descent import (
+    STOCHASTIC_MIRROR_DESCENT,
+    Descent,
+    applicable_rows,
+    fresh_pattern,
+    largest_epsilon,
+    plan_descent,
+    printed_epsilon,
+    record_gradient,
+    shuffled_epsilon,
+    whole_epsilon,
+)
+from dpmodel.privacy import SeededSource, gaussian_delta
+
+FALSE_ALARM = 1e-7
+DELTA = 1e-3
+
+
+def hinge(n: int = 300, p: int = 3, seed: int = 0, **how: Any) -> PrivateRegression:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, p))
+    X /= np.linalg.norm(X, axis=1)[:, None]
+    return regression(X, np.sign(X[:, 0]), "hinge", **({"l2": 1.0, "domain": L2Ball(p, 2.0)} | how))
+
+
+class Script(SeededSource):
+    """Releases the same numbers whatever the data; remembers the values and scales that it was given."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.values: list[np.ndarray] = []
+        self.scales: list[float] = []
+
+    def gaussian(self, values: Any, scale: float) -> Any:
+        self.values.append(np.array(values))
+        self.scales.append(scale)
+        return self._rng.normal(size=np.shape(values)) * scale
+
+
+# ---------------------------------------------------------------------- the range
+def test_numbers_of_the_paper() -> None:
+    """The printed epsilon at its largest step, and that epsilon = 1 is out of reach (notes on AMU20)."""
+    assert printed_epsilon(0.5, 10_000, 1e-6) == pytest.approx(0.114, abs=5e-4)
+    assert printed_epsilon(0.5, 1_000_000, 1e-6) == pytest.approx(0.0114, abs=5e-5)
+    reach = largest_epsilon(10_000, 2e-6)
+    assert reach is not None and reach == pytest.approx(0.114, abs=5e-4)
+    assert largest_epsilon(100, 1e-6) is None
+    assert applicable_rows(1.0, 1e-6) == 0
+
+
+def test_refuses_what_the_theorem_does_not_cover() -> None:
+    model = hinge(10_000)
+    verdict = STOCHASTIC_MIRROR_DESCENT.eligible(model, Request(1.0, 2e-6))
+    assert not verdict.eligible
+    assert "epsilon <= 1/(2 sqrt n)" in verdict.reason and "0.114" in verdict.reason
+    assert STOCHASTIC_MIRROR_DESCENT.eligible(model, Request(0.114, 2e-6)).eligible
+    rows = applicable_rows(0.3, 2e-6)
+    assert f"at most {rows} rows" in STOCHASTIC_MIRROR_DESCENT.eligible(model, Request(0.3, 2e-6)).reason
+    assert STOCHASTIC_MIRROR_DESCENT.eligible(hinge(rows), Request(0.3, 2e-6)).eligible
+    assert not STOCHASTIC_MIRROR_DESCENT.eligible(hinge(rows + 1), Request(0.3, 2e-6)).eligible
+
+
+@pytest.mark.parametrize(
+    ("how", "delta", "reason"),
+    [
+        ({}, 0.0, "delta > 0"),
+        ({"domain": None}, DELTA, "not bounded"),
+        ({"l2": math.inf}, DELTA, "gradients"),
+        ({"weights": np.linspace(0.5, 1, 300)}, DELTA, "weights"),
+    ],
+)
+def test_refusals(how: dict[str, Any], delta: float, reason: str) -> None:
+    verdict = STOCHASTIC_MIRROR_DESCENT.eligible(hinge(**how), Request(0.1, delta))
+    assert not verdict.eligible and reason in verdict.reason
+
+
+# ---------------------------------------------------------------------- one record
+@pytest.mark.parametrize("absent", [False, True])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("loss", ["hinge", "absolute", "quantile", "logistic", "squared"])
+def test_one_record_moves_one_step(loss: str, intercept: bool, absent: bool) -> None:
+    rng = np.random.default_rng(3)
+    p = 3 + intercept
+    moved = 0.0
+    for _ in range(150):
+        X = rng.normal(size=(2, 3))
+        X /= np.linalg.norm(X, axis=1)[:, None]
+        X[1] = -X[0] if rng.random() < 0.3 else X[1]
+        y = np.array([1.0, -1.0]) if loss in ("hinge", "logistic") else rng.uniform(-1, 1, 2)
+        if absent:
+            X[1], y[1] = 0.0, 0.0
+        how = {"l2": 1.0, "intercept": intercept, "absent": absent, "domain": L2Ball(p, 2.0)}
+        model = regression(X, y, Loss(loss, 0.3), **how)  # type: ignore[arg-type]
+        rows, w = model.read_rows(), model.domain.project(rng.normal(size=p) * 3)
+        change = np.linalg.norm(record_gradient(model, rows, 0, w) - record_gradient(model, rows, 1, w))
+        limit = model.row.change(model.slope_bound, 2.0) * (1 + 1e-9)
+        assert change <= limit
+        moved = max(moved, float(change) / limit)
+    assert moved > 0.45
+
+
+def test_transcripts_of_neighbours() -> None:
+    """Given the same releases, only the step that reads the record differs, and each record is read once at most."""
+    model = hinge(500, absent=False)
+    request = Request(0.3, DELTA)
+    plan = plan_descent(model, request.epsilon, request.delta)
+    seen = 0
+    for record in range(6):
+        rows = model.read_rows()
+        X = np.array(rows.blocks[0][0])
+        X[record] = -X[record]
+        other = replace(model, read=lambda X=X, rows=rows: replace(rows, blocks=((X, 0),)))
+        scripts = [Script(7), Script(7)]
+        for each, script in zip((model, other), scripts, strict=True):
+            STOCHASTIC_MIRROR_DESCENT.run(each, request, script)
+        first, second = scripts
+        assert first.scales == second.scales and set(first.scales[2:]) == {plan.deviation}
+        differ = [
+            k for k, (a, b) in enumerate(zip(first.values, second.values, strict=True)) if not np.array_equal(a, b)
+        ]
+        assert len(differ) <= 1
+        for k in differ:
+            seen += 1
+            assert np.linalg.norm(first.values[k] - second.values[k]) <= model.row.change(model.slope_bound, 2.0)
+    assert seen >= 1
+
+
+@pytest.mark.parametrize(("n", "epsilon", "delta"), [(500, 0.3, 1e-3), (10_000, 0.1, 1e-6), (10_000, 0.01, 1e-6)])
+def test_noise_keeps_both_theorems(n: int, epsilon: float, delta: float) -> None:
+    model = hinge(n)
+    plan = plan_descent(model, epsilon, delta)
+    e0, d0 = plan.step_epsilon, plan.step_delta
+    assert e0 <= 0.5
+    assert max(shuffled_epsilon(e0, n, delta / 2), printed_epsilon(e0, n, delta / 2)) <= epsilon * (1 + 1e-9)
+    assert plan.deviation >= 8 * math.sqrt(math.log(1 / d0)) / e0  # as printed, L = 1
+    assert gaussian_delta(2.0 / plan.deviation, e0) <= d0
+    assert delta / 2 + (math.exp(epsilon) + 1) * (1 + math.exp(-e0) / 2) * n * d0 <= delta * (1 + 1e-9)
+    # A twin with a quarter of the noise would not: the printed constant has that much room and no more.
+    assert gaussian_delta(8.0 / plan.deviation, e0) > d0
+    diameter = 4.0
+    assert plan.rate == pytest.approx(diameter / (math.sqrt(n) * (1 + plan.deviation * math.sqrt(3))))
+
+
+def test_shuffled_epsilon_is_the_published_formula() -> None:
+    n, delta, e0 = 10_000, 5e-7, 0.5
+    inside = 8 * math.sqrt(math.exp(e0) * math.log(4 / delta)) / math.sqrt(n) + 8 * math.exp(e0) / n
+    assert shuffled_epsilon(e0, n, delta) == pytest.approx(
+        math.log(1 + (math.exp(e0) - 1) / (math.exp(e0) + 1) * inside), rel=1e-12
+    )
+    assert math.isinf(shuffled_epsilon(4.0, n, delta))  # beyond ln(n / (16 ln(2/delta)))
+    assert whole_epsilon(0.2, n, 1e-6) < whole_epsilon(0.4, n, 1e-6)
+
+
+def test_pattern_of_fresh_steps() -> None:
+    """Half of the records, in about n ln 2 steps, and no data in it."""
+    n = 2000
+    plan = plan_descent(hinge(n), 0.05, DELTA)
+    lengths = []
+    for seed in range(20):
+        pattern = fresh_pattern(n, plan, SeededSource(seed))
+        assert pattern.sum() == n // 2 and pattern[0] and pattern.size <= 2 * n
+        lengths.append(pattern.size)
+    # Variance of the number of draws: sum (k/n) / (1 - k/n)^2 = about 0.307 n; 20 runs, six deviations.
+    assert abs(np.mean(lengths) - n * math.log(2)) < 6 * math.sqrt(0.307 * n / 20)
+
+
+# ---------------------------------------------------------------------- audit of the whole
+N = 250
+REQUEST = Request(0.6, DELTA)
+
+
+def releases(value: float, plan: Descent, runs: int, seed: int) -> np.ndarray:
+    """(runs,) what ``run`` releases in one dimension (hinge, |w| <= 1) if the first record is (value, 1) and all
+    others are 0: all runs at once."""
+    source = SeededSource(seed)
+    rng = np.random.default_rng(seed)
+    where = rng.integers(0, N, runs)  # place of the first record in the order
+    seen = np.zeros(runs, dtype=int)
+    live = np.ones(runs, dtype=bool)
+    w, total = np.zeros(runs), np.zeros(runs)
+    for _ in range(plan.steps):
+        fresh = live & (ndtr(source.gaussian(np.zeros(runs), 1.0)) < 1 - seen / N)
+        total += fresh * w
+        g = np.where(fresh & (seen == where) & (value * w < 1), -value, 0.0)
+        seen += fresh
+        w = np.where(live, np.clip(w - plan.rate * source.gaussian(g, plan.deviation), -1, 1), w)
+        live = live & (seen < plan.fresh)
+        if not live.any():
+            break
+    return np.clip(total / plan.fresh, -1, 1)
+
+
+def audited() -> Descent:
+    model = regression(np.zeros((N, 1)), np.ones(N), "hinge", l2=1.0, domain=L2Ball(1, 1.0))
+    return plan_descent(model, REQUEST.epsilon, REQUEST.delta)
+
+
+@pytest.mark.parametrize("twin", ["", "noise forgotten"])
+def test_audit(twin: str) -> None:
+    plan = audited()
+    if twin:
+        plan = replace(plan, deviation=plan.deviation * 1e-3, rate=2.0 / math.sqrt(N))
+    one, two = releases(1.0, plan, 20_000, 1), releases(-1.0, plan, 20_000, 2)
+    found = epsilon_lower_bound(one, two, delta=DELTA, confidence=1 - FALSE_ALARM)
+    assert found > REQUEST.epsilon if twin else found <= REQUEST.epsilon
+
+
+@pytest.mark.parametrize("divided", [1.0, 10.0])
+def test_audit_of_one_step(divided: float) -> None:
+    """What the step that reads the record releases, with the record turned round; and with a tenth of the noise."""
+    plan = audited()
+    values = []
+    for k, sign in enumerate((1.0, -1.0)):
+        X = np.zeros((N, 1))
+        X[0] = sign
+        model = regression(X, np.ones(N), "hinge", l2=1.0, domain=L2Ball(1, 1.0))
+        g = record_gradient(model, model.read_rows(), 0, np.zeros(1))
+        values.append(SeededSource(k).gaussian(np.full(200_000, g[0]), plan.deviation / divided))
+    found = epsilon_lower_bound(*values, delta=plan.step_delta, confidence=1 - FALSE_ALARM)
+    assert found > plan.step_epsilon if divided > 1 else found <= plan.step_epsilon
+
+
+def test_run_is_what_was_audited() -> None:
+    """The mean and spread of ``run`` and of the audit's shorthand agree."""
+    X = np.zeros((N, 1))
+    X[0] = 1.0
+    model = regression(X, np.ones(N), "hinge", l2=1.0, domain=L2Ball(1, 1.0))
+    ours = np.array([float(STOCHASTIC_MIRROR_DESCENT.run(model, REQUEST, SeededSource(k)).x[0]) for k in range(100)])  # type: ignore[index]
+    many = releases(1.0, audited(), 20_000, 5)
+    assert abs(ours.mean() - many.mean()) < 6 * many.std() / math.sqrt(100)
+    assert ours.std() == pytest.approx(many.std(), rel=0.5)
+
+
+# ---------------------------------------------------------------------- forecast
+def test_forecast_against_measured() -> None:
+    """On data drawn as the forecast draws them, within a factor of 3."""
+    rng = np.random.default_rng(0)
+    n, request = 10_000, Request(0.1, 1e-6)
+    shape = regression(np.zeros((n, 2)), np.zeros(n), "hinge", lower=-0.7, upper=0.7, domain=L2Ball(2, 3.0))
+    forecast = STOCHASTIC_MIRROR_DESCENT.forecast(shape, request)
+    assert not forecast.proved and "Theorem 4" in forecast.statement
+    excess = []
+    for k, risk in enumerate(simulated_risks(shape)):
+        X = risk.mean + (rng.random((n, 2)) - 0.5) * np.sqrt(12 * risk.variance)
+        y = np.where(rng.random(n) < 1 / (1 + np.exp(-X @ risk.truth)), 1.0, -1.0)
+        model = regression(X, y, "hinge", lower=-0.7, upper=0.7, domain=L2Ball(2, 3.0))
+        for j in range(2):
+            x = STOCHASTIC_MIRROR_DESCENT.run(model, request, SeededSource(10 * k + j)).x
+            assert x is not None
+            excess.append(objective(model, x) - objective(model, risk.truth))
+    assert forecast.predicted / 3 <= np.mean(excess) <= 3 * forecast.predicted
+
+
+def test_sparse_rows_and_offsets() -> None:
+    import scipy.sparse as sp
+
+    dense = hinge(60)
+    rows = dense.read_rows()
+    offset = np.linspace(-1, 1, 60)
+    sparse = replace(rows, blocks=((sp.csr_array(rows.blocks[0][0]), 0),), offset=offset)
+    w = np.array([0.3, -0.2, 0.1])
+    for i in (0, 7, 59):
+        each = record_gradient(dense, sparse, i, w)
+        a = rows.blocks[0][0][i]
+        expected = dense.loss.slope(np.array([a @ w + offset[i]]), rows.labels[i : i + 1])[0] * a
+        assert np.allclose(each, expected)
+
+
+def test_other_sets() -> None:
+    model = hinge(500, domain=L1Ball(3, 1.0))
+    x = STOCHASTIC_MIRROR_DESCENT.run(model, Request(0.3, DELTA), SeededSource(0)).x
+    assert x is not None and np.abs(x).sum() <= 1 + 1e-9

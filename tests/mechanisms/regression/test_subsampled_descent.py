@@ -1,0 +1,159 @@
+"""Descent on samples: what a record can add, what noise it gets, and an audit with the rate forgotten."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from auditing import epsilon_lower_bound
+from descents import CASES, Replay, model_of, neighbour, seeded
+from regressions import objective, regression
+
+from dpmodel.compile.rows import Rows
+from dpmodel.mechanisms.mechanism import Request
+from dpmodel.mechanisms.regression import subsampled_descent
+from dpmodel.mechanisms.regression.descent_metric import descent_metric
+from dpmodel.mechanisms.regression.protocol import RegressionMechanism
+from dpmodel.mechanisms.regression.subsampled_descent import (
+    SUBSAMPLED_DESCENT,
+    SampledNoise,
+    SubsampledDescent,
+    sampled_gradient,
+    select,
+)
+from dpmodel.mechanisms.spend import Spend
+from dpmodel.privacy import poisson_sample, subsampled_epsilon, subsampled_multiplier
+
+REQUEST = Request(1.0, 1e-6)
+
+
+def _noise(model: Any, rate: float = 0.5, multiplier: float = 3.0) -> SampledNoise:
+    return SampledNoise(model, descent_metric(model), Spend(1.0, 1.0), 4, 0.0, rate, multiplier)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_record_adds_more_than_its_size(name: str) -> None:
+    rng = np.random.default_rng(1)
+    model = model_of(name)
+    noise, largest = _noise(model), 0.0
+    for _ in range(40):
+        model = neighbour(name, model, rng)
+        w = noise.metric.coefficients(rng.standard_normal(model.size) * 10 ** rng.uniform(-2, 1))
+        reach = model.loss.slope_bound(model.row.reach(w), model.row.label_bound)
+        rows = model.read_rows()
+        for i in range(0, rows.count, 7):
+            one = select(rows, np.array([i]))
+            added = noise.metric.sums(one.combine(model.loss.slope(one.predict(w), one.labels)))
+            assert np.linalg.norm(added) <= noise.size(reach)
+            largest = max(largest, float(np.linalg.norm(added)) / max(noise.size(reach), 1e-300))
+    assert largest > 0.3
+    assert noise.scale(1.0) == pytest.approx(3.0 * noise.size(1.0))
+
+
+@pytest.mark.parametrize("name", ["unit rows", "columns, intercept", "absent"])
+def test_neighbours_differ_in_one_vector_and_scales_are_public(name: str) -> None:
+    mechanism = SubsampledDescent(steps=5, rate=0.5)
+    model = model_of(name)
+    plan = mechanism.plan(model, REQUEST)
+    assert plan.multiplier == subsampled_multiplier(1.0, 1e-6, 0.5, 5, replace=True)
+    for seed in range(4):
+        other = neighbour(name, model, np.random.default_rng(seed))
+        seen = []
+        for one in (model, other):
+            source = Replay(seeded(seed), answers=None if not seen else _steps(seen[0].given))
+            seen.append(source)
+            _run(mechanism, one, source, seed)
+        first, second = seen
+        assert _steps(first.scales) == second.scales or first.scales == second.scales
+        for a, b, scale in zip(_steps(first.values), second.values, _steps(first.scales), strict=True):
+            assert np.linalg.norm(a - b) <= 2 * scale / plan.multiplier * (1 + 1e-9)
+
+
+def _steps(given: list[Any]) -> list[Any]:
+    return list(given)
+
+
+def _run(mechanism: SubsampledDescent, model: Any, source: Replay, seed: int) -> None:
+    """A run with coins from a generator of its own, so that the source sees the sums alone."""
+    coins = np.random.default_rng(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subsampled_descent, "poisson_sample", lambda _, count, rate: coins.random(count) < rate)
+        mechanism.run(model, REQUEST, source)
+
+
+def test_absent_records_without_constants_are_accounted_as_such() -> None:
+    model = regression(np.zeros((300, 2)), np.ones(300), "hinge", l2=1.0, absent=True)
+    plan = SubsampledDescent(steps=5, rate=0.5).plan(model, REQUEST)
+    assert plan.multiplier == subsampled_multiplier(1.0, 1e-6, 0.5, 5, replace=False)
+
+
+# ---------------------------------------------------------------------- audit
+def _scores(x: float, scale: float, rate: float, steps: int, runs: int, seed: int) -> np.ndarray:
+    """(runs,) log likelihood ratios of opposite records, each run with coins and noise of its own."""
+    source, out = seeded(seed), np.zeros(runs)
+    for _ in range(steps):
+        seen = source.gaussian(x * poisson_sample(source, runs, rate), scale)
+        ratio = [
+            np.log1p(rate * np.expm1((2 * seen * s - 1) / (2 * scale**2))) for s in (1.0, -1.0)
+        ]  # of (1 - q) N(0) + q N(s) over N(0)
+        out += ratio[0] - ratio[1]
+    return out
+
+
+def test_audit_and_the_rate_forgotten() -> None:
+    epsilon, delta, rate, steps, runs = 1.0, 1e-3, 0.3, 4, 200_000
+    multiplier = subsampled_multiplier(epsilon, delta, rate, steps, replace=True)
+
+    def bound(scale: float, drawn: float) -> float:
+        pair = [_scores(x, scale, drawn, steps, runs, seed) for x, seed in ((1.0, 1), (-1.0, 2))]
+        return epsilon_lower_bound(*pair, delta=delta, confidence=1 - 1e-7)
+
+    assert 0.5 < bound(multiplier, rate) <= epsilon
+    assert bound(multiplier, 1.0) > epsilon  # every record used, accounted as if sampled
+    assert bound(multiplier / 2, rate) > epsilon  # noise halved
+    add_remove = subsampled_multiplier(epsilon, delta, rate, steps, replace=False)
+    assert bound(add_remove, rate) > epsilon  # a record replaced, accounted as absent
+
+
+# ---------------------------------------------------------------------- utility, refusals
+def _logistic(n: int, sparse: bool = False) -> Any:
+    rng = np.random.default_rng(0)
+    X = rng.choice([-1.0, 1.0], (n, 8)) / math.sqrt(8)
+    y = np.where(rng.random(n) < 1 / (1 + np.exp(-X @ (2 * np.ones(8)))), 1.0, -1.0)
+    return regression(sp.csr_array(X) if sparse else X, y, "logistic", l2=1.0)
+
+
+def test_it_learns_and_sparse_equals_dense() -> None:
+    dense, sparse = _logistic(30_000), _logistic(30_000, sparse=True)
+    a, b = (SUBSAMPLED_DESCENT.run(model, REQUEST, seeded(1)).x for model in (dense, sparse))
+    assert a is not None and b is not None and np.allclose(a, b)
+    best, nothing = objective(dense, 2 * np.ones(8)), objective(dense, np.zeros(8))
+    assert objective(dense, a) - best < 0.2 * (nothing - best)
+    forecast = SUBSAMPLED_DESCENT.forecast(dense, REQUEST)
+    assert "passes" in forecast.work and not forecast.proved
+    plan = SUBSAMPLED_DESCENT.plan(dense, REQUEST)
+    steps = plan.descent.settings.steps
+    assert subsampled_epsilon(plan.multiplier, plan.rate, steps, 1e-6, replace=True) <= 1.0
+
+
+def test_refusals() -> None:
+    assert isinstance(SUBSAMPLED_DESCENT, RegressionMechanism)
+    model = _logistic(30_000)
+    assert SUBSAMPLED_DESCENT.eligible(model, REQUEST).eligible
+    assert not SUBSAMPLED_DESCENT.eligible(model, Request(1.0, 0.0)).eligible
+    assert not SUBSAMPLED_DESCENT.eligible(replace(model, count=50), REQUEST).eligible
+    loose = regression(np.ones((30_000, 1)), np.ones(30_000), "logistic")
+    assert not SUBSAMPLED_DESCENT.eligible(loose, REQUEST).eligible
+
+
+def test_select() -> None:
+    rows = Rows(((np.arange(6.0)[:, None], 0),), np.arange(6.0), 1, offset=np.ones(6), weights=np.full(6, 2.0))
+    some = select(rows, np.array([1, 4]))
+    assert some.count == 2 and some.predict(np.ones(1)).tolist() == [2.0, 5.0]
+    assert some.combine(np.ones(2)).tolist() == [10.0]
+    gradient = sampled_gradient(_noise(model_of("unit rows")), model_of("unit rows").read_rows(), seeded(0))
+    assert gradient(np.zeros(4)).shape == (4,)

@@ -1,0 +1,549 @@
+"""Sufficient statistics of least squares: sensitivity, noise, the shrinking rule, post-processing and forecasts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from auditing import epsilon_lower_bound
+from regressions import objective, regression
+
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.compile.domain import L1Ball, L2Ball
+from dpmodel.compile.public_part import PublicPart
+from dpmodel.compile.rows import Rows
+from dpmodel.mechanisms.mechanism import Request
+from dpmodel.mechanisms.regression import statistics_forecast
+from dpmodel.mechanisms.regression.protocol import RegressionMechanism
+from dpmodel.mechanisms.regression.simulated import simulated_risks
+from dpmodel.mechanisms.regression.statistics_adassp import ADASSP_PUBLISHED
+from dpmodel.mechanisms.regression.statistics_forecast import noise_bounds, reach_of
+from dpmodel.mechanisms.regression.statistics_layout import Layout, change_l1, change_l2, layout_of
+from dpmodel.mechanisms.regression.statistics_measure import Spread, Statistics, from_vector, summed, to_vector
+from dpmodel.mechanisms.regression.statistics_rule import normal_equations, quadratic, shrunk
+from dpmodel.mechanisms.regression.statistics_solve import accelerated
+from dpmodel.mechanisms.regression.sufficient_statistics import MOST_COLUMNS, SUFFICIENT_STATISTICS, spread_of
+from dpmodel.privacy import SeededSource, gaussian_mu
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
+
+# Bounds of the models of one row that sensitivities are searched over: arguments of ``regression``.
+BOUNDS: dict[str, dict[str, Any]] = {
+    "norm": {"l2": 2.0},
+    "norm and intercept": {"l2": 2.0, "intercept": True, "label": (0.0, 3.0)},
+    "non-negative norm": {"l2": 1.0, "lower": 0.0, "intercept": True},
+    "symmetric columns": {"lower": -3.0, "upper": 3.0},
+    "columns": {"lower": 0.0, "upper": np.array([100.0, 1.0, 5.0])},
+    "columns and intercept": {"lower": np.array([0.0, -1.0, 20.0]), "upper": 100.0, "intercept": True, "label": (2, 9)},
+    "absent norm": {"l2": 2.0, "absent": True},
+    "absent norm and intercept": {"l2": 2.0, "absent": True, "intercept": True, "label": (1.0, 3.0)},
+    "absent columns": {"lower": 20.0, "upper": 100.0, "absent": True, "intercept": True, "label": (2.0, 9.0)},
+    "absent symmetric columns": {"lower": -3.0, "upper": 3.0, "absent": True},
+    "weights": {"l2": 2.0, "weights": np.array([2.5])},
+}
+
+
+def one_row(x: np.ndarray, y: float, bounds: dict[str, Any]) -> PrivateRegression:
+    return regression(x[None, :], np.array([y]), mean=False, **bounds)
+
+
+def allowed(generator: np.random.Generator, bounds: dict[str, Any]) -> tuple[np.ndarray, float]:
+    """A row and label inside the bounds, at their corners more often than not."""
+    low, high = np.broadcast_to(bounds.get("lower", -10.0), 3), np.broadcast_to(bounds.get("upper", 10.0), 3)
+    share = generator.random(3)
+    share = np.round(share) if generator.random() < 0.7 else share
+    x = low + (high - low) * share
+    if "l2" in bounds:
+        x = generator.standard_normal(3) * generator.integers(0, 2, 3)
+        x = np.abs(x) if "lower" in bounds else x
+        length = bounds["l2"] if generator.random() < 0.8 else bounds["l2"] * generator.random()
+        x = x * length / max(float(np.linalg.norm(x)), 1e-9)
+    first, last = bounds.get("label", (-1.0, 1.0))
+    return x, first + (last - first) * (round(generator.random()) if generator.random() < 0.8 else generator.random())
+
+
+def measured(model: PrivateRegression, layout: Layout) -> np.ndarray:
+    return to_vector(layout, summed(layout, model.read_rows()))
+
+
+def neighbours(bounds: dict[str, Any], tries: int) -> Any:
+    """Pairs of models of one row that are neighbours."""
+    generator = np.random.default_rng(5)
+    for _ in range(tries):
+        a = one_row(*allowed(generator, bounds), bounds)
+        other = (np.zeros(3), 0.0) if bounds.get("absent") else allowed(generator, bounds)
+        yield a, one_row(*other, bounds)
+
+
+def farthest(bounds: dict[str, Any], order: int, tries: int = 800) -> tuple[float, Layout]:
+    layout = layout_of(one_row(np.zeros(3), 0.0, bounds), order == 1)
+    assert layout is not None
+    found = (measured(a, layout) - measured(b, layout) for a, b in neighbours(bounds, tries))
+    return max(float(np.linalg.norm(d, ord=order)) for d in found), layout
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize("order", [1, 2])
+def test_no_record_moves_the_measured_vector_by_more_than_stated(name: str, order: int) -> None:
+    moved, layout = farthest(BOUNDS[name], order)
+    assert moved <= layout.change * (1 + 1e-12)
+    assert moved >= (0.45 if order == 1 else 0.7) * layout.change  # and not by far less
+
+
+def test_centred_columns_need_far_less_noise() -> None:
+    """(0, 100) columns cost about what (-50, 50) ones do, in units of the width."""
+    one = layout_of(regression(np.zeros((9, 5)), np.zeros(9), lower=0.0, upper=100.0, intercept=True), False)
+    two = layout_of(regression(np.zeros((9, 5)), np.zeros(9), lower=-50.0, upper=50.0, intercept=True), False)
+    assert one is not None and two is not None
+    assert one.change == pytest.approx(two.change)
+    np.testing.assert_allclose(one.width, two.width)
+
+
+@pytest.mark.parametrize("acute", [False, True])
+def test_the_stated_largest_change_is_the_largest(acute: bool) -> None:
+    """Against a search over the plane of two vectors of the ball, and attained there."""
+    generator = np.random.default_rng(1)
+    for alpha, beta, gamma in [(0, 1.1, 0), (1, 1, 0.5), (0.3, 2.5, 1), (2, 0.4, 0.1), (0, 1.7, 0)]:
+        angle = np.abs(generator.random(60_000)) * math.pi * (0.5 if acute else 1.0)
+        one, two = (np.maximum(generator.random(60_000), (generator.random(60_000) < 0.8)) for _ in range(2))
+        r, q = (np.sign(generator.standard_normal(60_000)) for _ in range(2))
+        k = one * two * np.cos(angle)
+        moved = one**4 + two**4 - 2 * k**2 + alpha**2 * (one**2 + two**2 - 2 * k)
+        moved += beta**2 * (one**2 + two**2 - 2 * r * q * k) + gamma**2 * (r - q) ** 2
+        stated = change_l2(acute=acute)(alpha, beta, gamma)
+        assert 0.999 * stated <= math.sqrt(moved.max()) <= stated * (1 + 1e-12)
+
+
+def test_boxed_one_norm_change_bounds_a_search_over_corners() -> None:
+    generator = np.random.default_rng(2)
+    k = 4
+    upper = np.triu_indices(k)
+    U, V = (generator.integers(-1, 2, (40_000, k)) / math.sqrt(k) for _ in range(2))
+    r, q = (generator.integers(0, 2, 40_000) * 2 - 1 for _ in range(2))
+    squares = np.einsum("ni,nj->nij", U, U) - np.einsum("ni,nj->nij", V, V)
+    for alpha, beta, gamma in [(0, 1.1, 0), (1, 1, 0.5), (0.3, 2.5, 1)]:
+        moved = np.abs(squares[:, upper[0], upper[1]]).sum(1) + alpha * np.abs(U - V).sum(1)
+        moved = moved + beta * np.abs(r[:, None] * U - q[:, None] * V).sum(1) + gamma * np.abs(r - q)
+        stated = change_l1(k, 2.0, True)(alpha, beta, gamma)
+        assert 0.85 * stated <= moved.max() <= stated * (1 + 1e-12)
+
+
+# -------------------------------------------------------------------------- what is released
+
+
+class Captured(SeededSource):
+    """Keeps what noise was asked for."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.asked: list[tuple[str, int, float]] = []
+
+    def gaussian(self, values: object, scale: float) -> Any:
+        self.asked.append(("gaussian", np.size(values), scale))  # type: ignore[arg-type]
+        return super().gaussian(values, scale)
+
+    def laplace(self, values: object, scale: float) -> Any:
+        self.asked.append(("laplace", np.size(values), scale))  # type: ignore[arg-type]
+        return super().laplace(values, scale)
+
+
+def made(n: int = 400, p: int = 4, seed: int = 0, **options: Any) -> PrivateRegression:
+    generator = np.random.default_rng(seed)
+    X = generator.uniform(-1, 1, (n, p))
+    y = np.clip(X @ np.linspace(0.5, -0.3, p) + 0.1 * generator.standard_normal(n), -1, 1)
+    return regression(X, y, **{"lower": -1.0, "upper": 1.0, **options})
+
+
+def test_one_release_at_the_stated_scale() -> None:
+    model = made(intercept=True)
+    for delta, kind in [(1e-6, "gaussian"), (0.0, "laplace")]:
+        layout = layout_of(model, delta == 0)
+        assert layout is not None
+        source = Captured(0)
+        SUFFICIENT_STATISTICS.run(model, Request(0.7, delta), source)
+        budget = gaussian_mu(0.7, delta) if delta else 0.7
+        assert source.asked == [(kind, layout.entries, pytest.approx(layout.change / budget))]
+        assert layout.entries == 4 * 5 // 2 + 4 + 4 + 1
+
+
+def worst_pair() -> tuple[np.ndarray, np.ndarray, Layout]:
+    """The two neighbouring measured vectors that are farthest from each other, rows of norm 1 in the plane."""
+    bounds = {"l2": 1.0}
+    layout = layout_of(regression(np.zeros((1, 2)), np.zeros(1), **bounds), False)
+    assert layout is not None
+    k = layout.beta**2 / 2  # <u, v> with labels 1 and -1: the parabola's top
+    u, v = np.array([1.0, 0.0]), np.array([k, math.sqrt(1 - k * k)])
+    models = [regression(w[None, :], np.array([y]), **bounds) for w, y in ((u, 1.0), (v, -1.0))]
+    one, two = (measured(m, layout) for m in models)
+    assert np.linalg.norm(one - two) == pytest.approx(layout.change, rel=1e-6)
+    return one, two, layout
+
+
+@pytest.mark.parametrize(("twin", "honest"), [("", True), ("noise halved", False), ("cross term forgotten", False)])
+def test_audit(twin: str, honest: bool) -> None:
+    epsilon, delta, runs = 1.0, 1e-3, 200_000
+    one, two, layout = worst_pair()
+    scale = layout.change / gaussian_mu(epsilon, delta)
+    if twin == "noise halved":
+        scale /= 2
+    if twin == "cross term forgotten":
+        scale *= math.sqrt(2) / layout.change  # what the Gram matrix alone would need
+    away = (one - two) / np.linalg.norm(one - two)
+    samples = [
+        SeededSource(seed).gaussian(np.tile(vector, (runs, 1)), scale) @ away for seed, vector in enumerate((one, two))
+    ]
+    found = epsilon_lower_bound(*samples, delta=delta)
+    assert (found <= epsilon) == honest
+    assert found > 0.5  # the audit sees something
+
+
+# -------------------------------------------------------------------------- the sums themselves
+
+
+def test_statistics_survive_the_vector() -> None:
+    model = made(intercept=True)
+    for pure in (False, True):
+        layout = layout_of(model, pure)
+        assert layout is not None
+        s = summed(layout, model.read_rows())
+        again = from_vector(layout, to_vector(layout, s), s.total)
+        for name in ("gram", "first", "cross", "labels"):
+            np.testing.assert_allclose(getattr(again, name), getattr(s, name), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("bounds", [{"lower": -1.0, "upper": 1.0}, {"lower": 0.0}, {"lower": 0.3}, {"l2": 2.0}])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("absent", [False, True])
+def test_without_noise_the_quadratic_is_the_objective(bounds: dict[str, Any], intercept: bool, absent: bool) -> None:
+    """Weights, offsets, intercepts, centred columns: value differences equal those of the true objective."""
+    generator = np.random.default_rng(3)
+    X, y = generator.uniform(0.4, 1, (5000, 3)), generator.uniform(0, 1, 5000)
+    weights, offset = generator.uniform(0.5, 2, 5000), generator.uniform(-0.1, 0.1, 5000)
+    label = (0.0, 1.0)
+    if absent:  # some records are
+        y, label = y + 1, (1.0, 2.0)
+        X[::7], y[::7] = 0, 0
+    options: dict[str, Any] = {"upper": 1.0, **bounds, "absent": absent, "intercept": intercept}
+    model = regression(X, y, weights=weights, label=label, mean=False, **options)
+    rows = replace(model.read_rows(), offset=offset)
+    model = replace(model, read=lambda: rows, offset_bound=0.1)
+    layout = layout_of(model, False)
+    assert layout is not None
+    s = summed(layout, rows)
+    got = quadratic(layout, s, np.zeros((3, 3)))
+    points = generator.standard_normal((4, model.size))
+    true = np.array([objective(model, w) for w in points])
+    mine = np.array([w @ got.P @ w - 2 * got.q @ w for w in points])
+    np.testing.assert_allclose(mine - mine[0], true - true[0], rtol=1e-9, atol=1e-7)
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(-1.0, 1.0), (0.0, 1.0), (-1000.0, 1.0)])
+def test_sparse_equals_dense(lower: float, upper: float) -> None:
+    """Columns of the last kind need centring before the sums: 1,000 lies far from all values."""
+    generator = np.random.default_rng(4)
+    X = np.where(generator.random((5000, 6)) < 0.2, generator.random((5000, 6)), 0.0)
+    y = generator.uniform(-1, 1, 5000)
+    request = Request(1.0, 1e-6)
+    for intercept in (False, True):
+        one, two = (
+            SUFFICIENT_STATISTICS.run(
+                regression(x, y, lower=lower, upper=upper, intercept=intercept), request, SeededSource(0)
+            ).x
+            for x in (X, sp.csr_array(X))
+        )
+        np.testing.assert_allclose(one, two, rtol=1e-7, atol=1e-9)
+
+
+# -------------------------------------------------------------------------- what is made of it
+
+
+def test_units_do_not_matter() -> None:
+    """Columns measured in other units, and shifted where there is an intercept: the same predictions."""
+    generator = np.random.default_rng(6)
+    X = generator.random((500, 3))
+    y = np.clip(X @ [0.5, -0.5, 0.2], -1, 1)
+    unit, request = np.array([1e4, 1.0, 1e-3]), Request(1.0, 1e-6)
+    one = SUFFICIENT_STATISTICS.run(regression(X, y, lower=0.0, upper=1.0, intercept=True), request, SeededSource(1)).x
+    moved = X * unit + 7 * unit
+    two = SUFFICIENT_STATISTICS.run(
+        regression(moved, y, lower=7 * unit, upper=8 * unit, intercept=True), request, SeededSource(1)
+    ).x
+    assert one is not None and two is not None
+    np.testing.assert_allclose(moved @ two[:3] + two[3], X @ one[:3] + one[3], rtol=1e-5, atol=1e-7)
+
+
+def test_little_noise_gives_least_squares() -> None:
+    generator = np.random.default_rng(7)
+    X = generator.uniform(0, 100, (4000, 3))
+    y = np.clip(X @ [0.004, -0.003, 0.002] + 0.1 + 0.05 * generator.standard_normal(4000), -1, 1)
+    A = np.column_stack([X, np.ones(4000)])
+    plain = np.linalg.lstsq(A, y, rcond=None)[0]
+    model = regression(X, y, lower=0.0, upper=100.0, intercept=True)
+    x = SUFFICIENT_STATISTICS.run(model, Request(5000.0, 1e-6), SeededSource(0)).x
+    np.testing.assert_allclose(A @ x, A @ plain, atol=1e-3)
+    ridged = regression(X, y, lower=0.0, upper=100.0, intercept=True, ridge=300.0)
+    x = SUFFICIENT_STATISTICS.run(ridged, Request(5000.0, 1e-6), SeededSource(0)).x
+    exact = np.linalg.solve(A.T @ A / 4000 + np.diag([300.0] * 3 + [0.0]), A.T @ y / 4000)
+    np.testing.assert_allclose(A @ x, A @ exact, atol=2e-3)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_the_released_program_is_convex_whatever_the_noise(intercept: bool) -> None:
+    for seed in range(20):
+        generator = np.random.default_rng(seed)
+        model = made(n=20, p=5, lower=-1.0 if intercept else -0.5, intercept=intercept, ridge=0.01 * (seed % 3))
+        layout = layout_of(model, False)
+        assert layout is not None
+        s = from_vector(layout, 30 * generator.standard_normal(layout.entries), 20.0)
+        spread = Spread.of(layout, 30.0)
+        added = shrunk(layout, s, spread, np.full(5, 0.2 * (seed % 3)))
+        got = quadratic(layout, s, added)
+        assert np.linalg.eigvalsh(got.P)[0] >= -1e-6 * np.abs(got.P).max()
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_the_rule_works_on_the_normal_equations(intercept: bool) -> None:
+    """Labels that are an exact function of the columns: its coefficients solve them."""
+    generator = np.random.default_rng(10)
+    X, w = generator.random((300, 3)), np.array([0.3, 0.5, 0.1])
+    model = regression(X, X @ w + 0.05 * intercept, lower=0.0, upper=1.0, label=(0.0, 1.0), intercept=intercept)
+    layout = layout_of(model, False)
+    assert layout is not None and layout.label_middle == 0.5
+    S, z, _, _ = normal_equations(layout, summed(layout, model.read_rows()))
+    np.testing.assert_allclose(S @ (w * layout.width / layout.label_width), z, rtol=1e-9)
+
+
+@pytest.mark.parametrize("pure", [False, True])
+def test_the_rule_is_told_the_true_deviations(pure: bool) -> None:
+    layout = layout_of(made(intercept=True), pure)
+    assert layout is not None
+    source, scale = SeededSource(0), 2.0
+    draws = [
+        from_vector(layout, (source.laplace if pure else source.gaussian)(np.zeros(layout.entries), scale), 1e9)
+        for _ in range(8000)
+    ]
+    told = spread_of(layout, scale)
+    pairs = {
+        "pair": [s.gram[0, 1] for s in draws],
+        "own": [s.gram[1, 1] for s in draws],
+        "first": [s.first[0] for s in draws],
+        "cross": [s.cross[0] for s in draws],
+        "labels": [s.labels for s in draws],
+    }
+    for name, values in pairs.items():
+        assert np.std(values) == pytest.approx(getattr(told, name), rel=0.06)
+
+
+def test_shrinking_vanishes_with_the_noise_and_holds_when_it_drowns_everything() -> None:
+    layout = layout_of(made(), False)
+    assert layout is not None
+    s = Statistics(100 * np.eye(4), np.zeros(4), np.array([30.0, -10, 5, 1]), 0.0, 400.0)
+    none = shrunk(layout, s, Spread.of(layout, 1e-6), np.zeros(4))
+    assert np.abs(none).max() < 1e-6
+    much = shrunk(layout, s, Spread.of(layout, 1e5), np.zeros(4))
+    assert np.linalg.norm(np.linalg.solve(s.gram + much, s.cross)) < 0.02
+
+
+def with_public(model: PrivateRegression, radius: float | None) -> PrivateRegression:
+    w = cp.Variable(model.size)
+    return replace(model, public=PublicPart(w, () if radius is None else (cp.norm1(w) <= radius,)), _memo={})
+
+
+def test_solvers_agree() -> None:
+    """Closed form, accelerated steps and CVXPY on the same released quadratic."""
+    generator = np.random.default_rng(8)
+    A = generator.standard_normal((30, 6))
+    P, q = A.T @ A, A.T @ generator.standard_normal(30)
+    free = with_public(made(p=6), None)
+    assert free.public is not None
+    np.testing.assert_allclose(free.public.minimise_quadratic(P, q), np.linalg.solve(P, q), rtol=1e-7)
+    ball = L1Ball(6, 0.3)
+    model = with_public(made(p=6, domain=ball), 0.3)
+    assert model.public is not None
+    np.testing.assert_allclose(model.public.minimise_quadratic(P, q), accelerated(ball, model.penalty, P, q), atol=2e-5)
+
+
+def test_constrained_solutions_stay_in_the_set() -> None:
+    model = made(p=6, domain=L1Ball(6, 0.3))
+    one = SUFFICIENT_STATISTICS.run(model, Request(1.0, 1e-6), SeededSource(0)).x
+    two = SUFFICIENT_STATISTICS.run(with_public(model, 0.3), Request(1.0, 1e-6), SeededSource(0)).x
+    assert one is not None and np.abs(one).sum() <= 0.3 + 1e-9
+    np.testing.assert_allclose(one, two, atol=1e-4)
+
+
+# -------------------------------------------------------------------------- forecasts
+
+
+def drawn(risk: Any, n: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and labels of a made-up population."""
+    model = risk.model
+    moving = ~model.row.constant
+    X = risk.mean[moving] + np.sqrt(12 * risk.variance[moving]) * (generator.random((n, int(moving.sum()))) - 0.5)
+    z = X @ risk.truth[moving] + float(model.row.lower[~moving] @ risk.truth[~moving])
+    return X, np.clip(z + risk.noise * generator.standard_normal(n), *model.row.label)
+
+
+FORECASTS: dict[str, tuple[int, int, float, dict[str, Any]]] = {
+    "free": (20_000, 30, 1e-6, {"lower": -1.0, "upper": 1.0}),
+    "drowned": (2000, 50, 1e-6, {"lower": -1.0, "upper": 1.0}),
+    "pure": (20_000, 20, 0.0, {"lower": -1.0, "upper": 1.0}),
+    "columns": (20_000, 20, 1e-6, {"lower": 0.0, "upper": 100.0, "intercept": True}),
+    "l1": (20_000, 50, 1e-6, {"lower": -1.0, "upper": 1.0, "domain": L1Ball(50, 1.0)}),
+    "fewer columns simulated": (8000, 600, 1e-6, {"lower": -1.0, "upper": 1.0, "domain": L2Ball(600, 1.0)}),
+}
+
+
+@pytest.mark.parametrize("name", FORECASTS)
+@pytest.mark.parametrize("mechanism", [SUFFICIENT_STATISTICS, ADASSP_PUBLISHED], ids=lambda m: m.name)
+def test_forecasts_are_within_a_factor_of_what_happens(name: str, mechanism: RegressionMechanism) -> None:
+    n, p, delta, options = FORECASTS[name]
+    request = Request(1.0, delta)
+    base = regression(np.zeros((n, p)), np.zeros(n), **options)
+    if not mechanism.eligible(base, request).eligible:
+        assert delta == 0
+        return
+    predicted = mechanism.forecast(base, request).predicted
+    generator, found = np.random.default_rng(9), []
+    for risk in simulated_risks(base):
+        model = regression(*drawn(risk, n, generator), **options)
+        for seed in range(1 if p > 100 else 4):
+            found.append(risk.excess(mechanism.run(model, request, SeededSource(seed)).x))
+    assert predicted / 1.5 <= np.mean(found) <= predicted * 1.5
+
+
+def test_the_proved_bound_holds_on_any_data() -> None:
+    """No failure in 300 runs at beta = .05 (a union bound, loose); falling in n."""
+    model = made(n=2000, p=3, domain=L2Ball(3, 1.0))
+    request = Request(2.0, 1e-5)
+    forecast = SUFFICIENT_STATISTICS.forecast(model, request)
+    assert forecast.proved and math.isfinite(forecast.objective_alpha)
+    best = objective(model, accelerated(model.domain, model.penalty, *_moments(model)))
+    losses = [
+        objective(model, SUFFICIENT_STATISTICS.run(model, request, SeededSource(seed)).x) - best  # type: ignore[arg-type]
+        for seed in range(300)
+    ]
+    assert max(losses) <= forecast.objective_alpha
+    larger = made(n=2_000, p=3, domain=L2Ball(3, 1.0))
+    larger = replace(larger, count=10**6, total=1e6, scale=1e-6, _memo={})
+    alpha = SUFFICIENT_STATISTICS.forecast(larger, request).objective_alpha
+    assert alpha < 0.05 < forecast.objective_alpha
+    assert not SUFFICIENT_STATISTICS.forecast(made(), request).proved
+
+
+def _moments(model: PrivateRegression) -> tuple[np.ndarray, np.ndarray]:
+    rows: Rows = model.read_rows()
+    return model.scale * rows.gram(), model.scale * rows.combine(rows.labels)
+
+
+@pytest.mark.parametrize("pure", [False, True])
+@pytest.mark.parametrize("lower", [-1.0, 0.0])
+def test_bounds_on_the_noise_hold_and_are_not_wild(pure: bool, lower: float) -> None:
+    """sup |E| from below, at the vectors that the noise itself points to: none of 400 draws is beyond the bound of
+    beta = .05, which is at most 10 times (40 for Laplace noise) the median."""
+    model = made(p=8, domain=L2Ball(8, 1.0), lower=lower)
+    layout = layout_of(model, pure)
+    assert layout is not None
+    source, reach, spread = SeededSource(0), reach_of(model, layout), spread_of(layout, 1.0)
+    bound, off = noise_bounds(model, layout, spread, 0.05)
+    found, norms = [], []
+    for _ in range(400):
+        draw = (source.laplace if pure else source.gaussian)(np.zeros(layout.entries), 1.0)
+        s = from_vector(layout, draw, model.total)
+        values, vectors = np.linalg.eigh(s.gram)
+        norms.append(np.abs(values).max())
+        ways = [*vectors.T, s.cross / np.linalg.norm(s.cross), *(-vectors.T)]
+        sizes = []
+        for v in (reach.two * way for way in ways):
+            linear = v @ s.gram @ v - 2 * s.cross @ v
+            sizes += [abs(linear + 2 * v0 * (s.first @ v - s.labels)) for v0 in (-reach.base, reach.base)]
+        found.append(max(sizes))
+    assert max(found) <= bound <= (40 if pure else 10) * np.median(found)
+    assert max(norms) <= off
+
+
+def test_fewer_columns_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forecasts from 64 of 256 columns against those from all, where noise drowns half or little of the signal."""
+    for n, domain in [(100_000, None), (400_000, None), (100_000, L2Ball(256, 1.0)), (200_000, L1Ball(256, 1.0))]:
+        base = regression(np.zeros((1, 256)), np.zeros(1), lower=-1.0, upper=1.0, domain=domain)
+        found = []
+        for most in (256, 64):
+            monkeypatch.setattr(statistics_forecast, "MOST_SIMULATED", most)
+            model = replace(base, count=n, total=float(n), scale=1 / n, _memo={})
+            found.append(SUFFICIENT_STATISTICS.forecast(model, Request(1.0, 1e-6)).predicted)
+        assert 0.7 <= found[1] / found[0] <= 1.6
+
+
+def test_too_few_rows_are_said_to_be_vacuous_or_nearly() -> None:
+    model = made(n=50, p=40)
+    forecast = SUFFICIENT_STATISTICS.forecast(model, Request(0.1, 1e-6))
+    nothing = np.mean([risk.nothing for risk in simulated_risks(model)])
+    assert forecast.predicted >= 0.95 * nothing
+
+
+@pytest.mark.parametrize("mechanism", [SUFFICIENT_STATISTICS, ADASSP_PUBLISHED], ids=lambda m: m.name)
+def test_eligibility(mechanism: RegressionMechanism) -> None:
+    assert isinstance(mechanism, RegressionMechanism)
+    request = Request(1.0, 1e-6)
+    assert mechanism.eligible(made(), request).eligible
+    refused = [
+        (made(loss="absolute"), request, "loss"),
+        (made(lower=-math.inf), request, "rows"),
+        (made(label=(-math.inf, 1.0)), request, "labels"),
+        (made(), Request(1.0, 1e-6, clip=1.0), "clip"),
+        (replace(made(), offset_bound=math.inf), request, "offsets"),
+        (regression(np.zeros((1, MOST_COLUMNS + 1)), np.zeros(1), l2=1.0), request, "coefficients"),
+    ]
+    for model, asked, word in refused:
+        verdict = mechanism.eligible(model, asked)
+        assert not verdict.eligible and word in verdict.reason
+    assert mechanism.eligible(made(), Request(1.0, 0.0)).eligible == (mechanism is SUFFICIENT_STATISTICS)
+
+
+# -------------------------------------------------------------------------- AdaSSP
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_adassp_scales_cover_every_record(name: str) -> None:
+    bounds = BOUNDS[name]
+    model, request = one_row(np.zeros(3), 0.0, bounds), Request(1.0, 1e-6)
+    scales = ADASSP_PUBLISHED.scales(model, request)
+    upper = np.triu_indices(model.size)
+    for a, b in neighbours(bounds, 400):
+        one, two = a.read_rows(), b.read_rows()
+        P, Q = one.gram(), two.gram()
+        assert np.linalg.norm((P - Q)[upper]) * scales.unit <= scales.matrix
+        assert np.linalg.norm(one.combine(one.labels) - two.combine(two.labels)) * scales.unit <= scales.vector
+        # The least eigenvalue moves by no more than the 2-norm of the change, whatever the other rows are.
+        assert np.abs(np.linalg.eigvalsh(P - Q)).max() * scales.unit <= scales.eigenvalue
+
+
+def test_adassp_is_the_published_one_where_that_is_private_and_enlarged_elsewhere() -> None:
+    model = regression(np.zeros((10, 3)), np.zeros(10), l2=1.0, absent=True)
+    scales = ADASSP_PUBLISHED.scales(model, Request(1.0, 1e-6))
+    printed = 3 * math.sqrt(math.log(6e6))
+    assert scales.unit == printed
+    assert [scales.eigenvalue, scales.matrix, scales.vector] == pytest.approx([printed] * 3)
+    enlarged = 0
+    for epsilon in (0.01, 1.0, 30.0):
+        for delta in (1e-8, 1e-2, 0.3):
+            scales = ADASSP_PUBLISHED.scales(model, Request(epsilon, delta))
+            assert math.sqrt(3) / scales.unit <= gaussian_mu(epsilon, delta) * (1 + 1e-12)
+            enlarged += scales.unit > 3 * math.sqrt(math.log(6 / delta)) / epsilon * (1 + 1e-9)
+    assert enlarged
+
+
+def test_the_tightened_rule_beats_the_published_one() -> None:
+    request, request_two = Request(1.0, 1e-6), Request(0.2, 1e-6)
+    for absent in (False, True):
+        model = made(n=1000, p=8, absent=absent)
+        for asked in (request, request_two):
+            mine, theirs = (
+                np.mean([objective(model, m.run(model, asked, SeededSource(s)).x) for s in range(40)])  # type: ignore[arg-type]
+                for m in (SUFFICIENT_STATISTICS, ADASSP_PUBLISHED)
+            )
+            assert mine < theirs
