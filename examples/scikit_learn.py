@@ -24,7 +24,9 @@ def main(seed: int | None = None) -> None:
     ).fit(X, y)
     print(f"ridge: R2 {ridge.score(X, y):.3f}; {ridge.guarantee_}")
 
-    classifier = PrivateLogisticRegression(bounds=bounds, epsilon=1, delta=1e-6, budget=budget, random_state=seed)
+    classifier = PrivateLogisticRegression(
+        bounds=bounds, classes=(False, True), epsilon=1, delta=1e-6, budget=budget, random_state=seed
+    )
     classifier.fit(X, y > y.mean())
     print(f"logistic: accuracy {classifier.score(X, y > y.mean()):.3f}; mechanism {classifier.release_.mechanism}")
     print(f"spent: {budget.spent}")

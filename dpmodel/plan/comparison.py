@@ -39,7 +39,7 @@ class Candidate:
 class Plan:
     """The mechanisms compared and the one ``chosen`` (a ``Candidate``).
 
-    ``algorithm`` : the mechanism, when an object was given and no name. ``floors`` : what no mechanism can beat, per cell, in
+    ``algorithm`` : the mechanism, when an object was given and no name. ``floors`` : what no mechanism can beat, in
     words (empty where no theorem says anything).
     """
 

@@ -151,8 +151,10 @@ class Search:
         settings = Settings(_LONG, self.longest, 1 - 6 / _LONG, 0.0, "last")
 
         def build() -> tuple[float, ...]:
-            out = []
-            for risk in choosing_risks(self.model):
+            risks, out = choosing_risks(self.model), []
+            if self.model.loss.name in ("logistic", "binary_logistic"):
+                return (0.0,) * len(risks)  # labels are drawn from this very loss
+            for risk in risks:
                 points = descend(self.model, self.metric, settings, self._exact(risk))
                 out.append(min(0.0, *(risk.excess(w) for w in points.values())))
             return tuple(out)

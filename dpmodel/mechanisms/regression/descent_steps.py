@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -15,6 +15,17 @@ from dpmodel.compile.rows import Rows
 from dpmodel.mechanisms.regression.descent_metric import SEPARABLE, Metric
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NoiseSource
+
+_FARTHEST = 1e3  # times the slope's bound at predictions of the labels' size
+
+
+class Generator(Protocol):
+    """The draws that simulations need (of ``public_generator``)."""
+
+    def standard_normal(self, size: int) -> Floats: ...
+
+    def laplace(self, loc: float, scale: float, size: int) -> Floats: ...
+
 
 Averaging = Literal["last", "half", "all"]
 AVERAGINGS: tuple[Averaging, ...] = ("last", "half", "all")
@@ -68,7 +79,9 @@ class StepNoise:
         else:  # sharper, as the constant column has taken the columns' middles
             z = self.metric.row.reach(self.metric.coordinates(w)) + model.offset_bound
         # Predictions are computed with rounding: a little room, so that clipping cuts nothing.
-        return bound(z * (1 + 1e-9), y)
+        reach = bound(z * (1 + 1e-9), y)
+        # Slopes may be cut anywhere public: coefficients that noise drove far away must not drive noise to infinity.
+        return min(reach, _FARTHEST * bound(max(y, 1.0), y)) if math.isfinite(y) else reach
 
     def change(self, reach: float) -> float:
         return self.metric.change(self.model, reach, self.order)
@@ -94,7 +107,7 @@ class StepNoise:
             return np.zeros_like(sums)
         return source.laplace(sums, scale) if self.order == 1 else source.gaussian(sums, scale)
 
-    def imagine(self, generator: np.random.Generator, scale: float) -> Floats:
+    def imagine(self, generator: Generator, scale: float) -> Floats:
         """(p,) the same noise for simulated rows."""
         if self.order == 1:
             return generator.laplace(0.0, scale, self.model.size)
@@ -122,7 +135,7 @@ def private_gradient(noise: StepNoise, rows: Rows, source: NoiseSource) -> Gradi
     return gradient
 
 
-def imagined_gradient(noise: StepNoise, gradient: Gradient, generator: np.random.Generator) -> Gradient:
+def imagined_gradient(noise: StepNoise, gradient: Gradient, generator: Generator) -> Gradient:
     """The same for a simulated population: ``gradient`` of its data part at w, and noise of the same scale."""
     model, metric = noise.model, noise.metric
     fixed = noise.imagine(generator, noise.middle_scale) if noise.share > 0 else np.zeros(model.size)

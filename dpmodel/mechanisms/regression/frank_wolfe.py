@@ -190,7 +190,7 @@ def simulated_pick(model: PrivateRegression, epsilon: float, run: int) -> Pick:
             return domain.vertex(int(np.argmax(scores)))
         scores *= epsilon / (unit * reach)
         total = np.cumsum(np.exp(scores, out=scores))
-        return domain.vertex(int(np.searchsorted(total, generator.random() * total[-1])))
+        return domain.vertex(int(np.searchsorted(total, generator.uniform() * total[-1])))
 
     return pick
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr
@@ -30,7 +31,7 @@ _MATTERS = 0.05  # populations with less to be gained than this share of another
 # (factor of the columns' variance, noise in deviations of the signal, its law): a column of two values at the ends of
 # its bounds has 3 times the variance of a uniform one. One tuple for each of two populations.
 _VARIANTS = (((3.0, 0.3, "normal"), (1.0, 1.0, "skewed")), ((3.0, 1.0, "normal"), (1.0, 0.3, "skewed")))
-# Labels at the ends of their bounds, a quarter of them high: clipped slopes then miss the mean. Where columns have means.
+# Labels at the ends of their bounds, a quarter of them high, where columns have means: clipped slopes miss those.
 _TWO_VALUED = (3.0, 1.0, "ends")
 
 
@@ -58,7 +59,7 @@ class Crowd:
             [(mean * truth).sum(axis=1), np.sqrt(np.maximum((variance * truth * truth).sum(axis=1), 1e-300))], axis=1
         )
         points = np.stack([risk.points for risk in risks])
-        given = np.stack([risk._labelled[1] for risk in risks] if labels is None else labels)
+        given = np.stack([risk.labelled[1] for risk in risks] if labels is None else labels)
         return Crowd(risks[0].model, mean, variance, truth, points[:, :, 0], points[:, :, 1], given, law)
 
     def predictions(self, w: Floats) -> tuple[Floats, Floats, Floats]:
@@ -93,8 +94,14 @@ class Crowd:
         return out
 
     def excess(self, w: Floats) -> Floats:
-        """(B,) values above those of the true coefficients."""
-        return self.values(w) - self.values(self.truth)
+        """(B,) values above the least along the ray of the true coefficients."""
+        return self.values(w) - self._best
+
+    @cached_property
+    def _best(self) -> Floats:
+        project = self.model.domain.project
+        ray = (np.stack([project(t * v) for v in self.truth]) for t in (1.0, *np.geomspace(0.01, 10, 41)))
+        return np.asarray(np.min([self.values(w) for w in ray], axis=0))
 
     @property
     def nothing(self) -> Floats:
@@ -204,12 +211,12 @@ def _choosers(model: PrivateRegression) -> tuple[Crowd, Floats]:
     the units (B,) in which their excesses are added up."""
     weakest: dict[bytes, SimulatedRisk] = {}  # of those with the same coefficients: variants make stronger ones
     for risk in simulated_risks(model):
-        known = weakest.setdefault(risk.truth.tobytes(), risk)
-        if risk.variance.sum() < known.variance.sum():
+        weak = weakest.setdefault(risk.truth.tobytes(), risk)
+        if risk.variance.sum() < weak.variance.sum():
             weakest[risk.truth.tobytes()] = risk
     risks = sorted(weakest.values(), key=lambda risk: -risk.nothing)
     most = max(risks[0].nothing, 1e-300)
-    crowd, labels, shares = list[SimulatedRisk](), list[Floats](), list[float]()
+    members, labels, shares = list[SimulatedRisk](), list[Floats](), list[float]()
     for number, (risk, variants) in enumerate(zip(risks, _VARIANTS, strict=False)):
         if number and risk.nothing < _MATTERS * most:
             continue
@@ -217,17 +224,17 @@ def _choosers(model: PrivateRegression) -> tuple[Crowd, Floats]:
         for variance, noise, law in (*variants, _TWO_VALUED) if levels else variants:
             if model.loss.labels != "number":
                 other = _variant(risk, variance, noise, 0.0)
-                known = other._labelled[1]
+                known = other.labelled[1]
             else:
                 low, high = model.row.label
                 part = {"ends": 0.25}.get(law, 0.5)
                 level = low + part * (high - low) if math.isfinite(high - low) else 0.0
                 other = _variant(risk, variance, noise, level)
                 known = _labels(other, law)
-            crowd.append(other)
+            members.append(other)
             labels.append(known)
             shares.append(risk.nothing / most if number else 1.0)
-    found = Crowd.of(crowd, labels)
+    found = Crowd.of(members, labels)
     return found, np.maximum(found.nothing, 1e-300) / np.array(shares)
 
 
@@ -259,7 +266,7 @@ def _variant(risk: SimulatedRisk, variance: float, noise: float, level: float) -
 def _labels(risk: SimulatedRisk, law: str) -> Floats:
     """(k,) labels whose noise has no correlation with the plane on this grid, so that least squares find the truth."""
     low, high = risk.model.row.label
-    star = risk._labelled[0]
+    star = risk.labelled[0]
     if law == "ends":
         noise = np.where(ndtr(risk.coins) * (high - low) < star - low, high, low) - star
     elif law == "skewed":

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.rows import Rows
+from dpmodel.errors import SpecificationError
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,14 @@ class Steps:
     rate: float = 0.0
     average: float = 0.5
     clip: float = math.inf
+
+    def __post_init__(self) -> None:
+        if not (self.count >= 1 and self.rate >= 0 and 0 <= self.average <= 1 and self.clip > 0):
+            raise SpecificationError(
+                f"Frank-Wolfe with steps={self.count}, rate={self.rate}, average={self.average}, clip={self.clip}",
+                why="it takes at least one step, of a size that is not negative, and slopes of some size",
+                remedy="steps >= 1, rate >= 0, average in [0, 1], clip > 0, or None for those that are to be chosen",
+            )
 
     @cached_property
     def sizes(self) -> Floats:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -23,13 +24,14 @@ from dpmodel.compile.affine_map import Floats, Integers
 from dpmodel.privacy import public_generator
 
 _POINTS = 2048
-# Shares of the spectrum of features: flat, and falling like 1/k, as real tables do.
-_DECAYS = (0.0, 1.0)
 # How many coefficients carry the signal: few or all.
 _SUPPORTS = (10, 10_000_000)
-_SIGNAL = 2.0  # deviation of the log-odds of binary labels under the true coefficients
+_SIGNAL = 2.0  # deviation of the log-odds of binary labels under the true coefficients, and their mean
+_BALANCE = -1.0
 _SHARE = 1 / 3  # deviation of a numeric label's signal, as a share of the label's bound
-_NOISE = 1.0  # deviation of what features do not explain, in deviations of the signal
+# Deviation of what features do not explain, in deviations of the signal: little where columns lie at the ends of their
+# bounds with a flat spectrum, much where they are uniform and the spectrum falls like 1/k, as in real tables.
+_LITTLE, _MUCH = 0.3, 1.0
 
 
 @dataclass(frozen=True)
@@ -57,17 +59,28 @@ class SimulatedRisk:
         return float(self.mean @ self.truth), math.sqrt(max(float(self.variance @ self.truth**2), 1e-300))
 
     @cached_property
-    def _labelled(self) -> tuple[Floats, Floats]:
-        """(k,) predictions of the true coefficients and (k,) labels on the grid."""
+    def labelled(self) -> tuple[Floats, Floats]:
+        """(k,) predictions of the true coefficients and (k,) one draw of labels on the grid."""
         middle, spread = self._truth_law
         star = middle + spread * self.points[:, 0]
         low, high = self.model.row.label
         if self.model.loss.labels == "number":
             return star, np.clip(star + self.noise * self.coins, low, high)
-        sigmoid: Floats = 0.5 * (1 + np.tanh(0.5 * star))
-        hit = _normal_cdf(self.coins) < sigmoid
-        labels: Floats = np.where(hit, 1.0, -1.0 if self.model.loss.labels == "sign" else 0.0)
+        labels: Floats = np.where(_normal_cdf(self.coins) < _sigmoid(star), 1.0, self._no)
         return star, labels
+
+    @property
+    def _no(self) -> float:
+        return -1.0 if self.model.loss.labels == "sign" else 0.0
+
+    @cached_property
+    def _mixture(self) -> tuple[Floats, tuple[tuple[Any, Any], ...]]:
+        """(k,) predictions of the true coefficients, and labels with their weights: both kinds, where there are two."""
+        star, drawn = self.labelled
+        if self.model.loss.labels == "number":
+            return star, ((1.0, drawn),)
+        yes, ones = _sigmoid(star), np.ones_like(star)
+        return star, ((yes, ones), (1 - yes, self._no * ones))
 
     def _plane(self, w: Floats) -> tuple[Floats, float, float, float]:
         """(k,) predictions of w on the grid, its mean, and its covariances with the truth and with itself."""
@@ -81,14 +94,14 @@ class SimulatedRisk:
     def value(self, w: Floats) -> float:
         """Data part plus penalty at w."""
         z, *_ = self._plane(w)
-        _, y = self._labelled
-        return self.weight * float(self.model.loss.value(z, y).mean()) + self.model.penalty.value(w)
+        mean = sum(float((share * self.model.loss.value(z, y)).mean()) for share, y in self._mixture[1])
+        return self.weight * mean + self.model.penalty.value(w)
 
     def gradient(self, w: Floats) -> Floats:
         """(p,) gradient of the data part at w."""
         z, middle, _, own = self._plane(w)
-        star, y = self._labelled
-        slope = self.model.loss.slope(z, y)
+        star, labels = self._mixture
+        slope: Floats = sum((share * self.model.loss.slope(z, y) for share, y in labels), np.zeros_like(z))
         center, spread = self._truth_law
         both = float(self.variance @ (w * self.truth))
         # Least squares of phi' on (z, z*): Stein's identity in a form that needs no derivative of phi'.
@@ -99,14 +112,27 @@ class SimulatedRisk:
         return out
 
     def excess(self, w: Floats) -> float:
-        """Value above the least along the ray of the true coefficients."""
+        """Value above the least in the plane of the true coefficients and a shift of all predictions."""
         return self.value(w) - self._best
 
     @cached_property
     def _best(self) -> float:
-        # The truth is not the minimiser of every loss (margins grow on, medians move), but nearly along its ray.
-        ray = (self.model.domain.project(t * self.truth) for t in (1.0, *np.geomspace(0.01, 10, 41)))
-        return min(self.value(w) for w in ray)
+        # The truth is not the minimiser of every loss (margins grow on, medians and clipped labels move), but nearly
+        # up to its length and a shift.
+        from scipy.optimize import minimize
+
+        shift = _shift(self.model, self.mean)
+        project, values = self.model.domain.project, [self.value(self.truth), self.value(self.model.domain.center())]
+
+        def at(x: Floats) -> float:
+            values.append(self.value(project(x[0] * self.truth + x[1] * shift)))
+            return values[-1]
+
+        scale = max(self.noise, self._truth_law[1])
+        start = np.array([[1.0, 0.0], [1.5, 0.0], [1.0, 0.5 * scale]])
+        most = 120 if self.model.domain.kind not in ("polyhedron", "general") else 20  # those project by a solver
+        minimize(at, start[0], method="Nelder-Mead", options={"maxfev": most, "initial_simplex": start})
+        return min(values)
 
     @cached_property
     def nothing(self) -> float:
@@ -124,49 +150,64 @@ def _draw(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
     half = generator.standard_normal((_POINTS // 2, 3))
     grid = np.concatenate([half, -half])  # odd moments vanish
     risks = []
-    for decay in _DECAYS:
+    for decay, share in ((0.0, _LITTLE), (1.0, _MUCH)):
         mean, variance = _row_law(model, decay)
         for support in _SUPPORTS:
             truth = _truth(model, mean, variance, support, generator.permutation(model.size))
             signal = math.sqrt(float(variance @ truth**2))
-            risks.append(SimulatedRisk(model, mean, variance, truth, grid[:, :2], grid[:, 2], _NOISE * signal))
+            risks.append(SimulatedRisk(model, mean, variance, truth, grid[:, :2], grid[:, 2], share * signal))
     return tuple(risks)
 
 
 def _row_law(model: PrivateRegression, decay: float) -> tuple[Floats, Floats]:
-    """Mean and variance of the columns: uniform between their bounds, within the declared norms, and with a
-    spectrum that falls like k^-decay."""
+    """Mean and variance of the columns: at the ends of their bounds (no decay) or uniform between them, with a
+    spectrum that falls like k^-decay; where the 2-norm does not allow that, mostly zero."""
     row = model.row
     low, high = np.where(np.isfinite(row.lower), row.lower, -1.0), np.where(np.isfinite(row.upper), row.upper, 1.0)
-    mean, variance = (low + high) / 2, (high - low) ** 2 / 12
+    mean, variance = (low + high) / 2, (high - low) ** 2 / (4 if decay == 0 else 12)
     moving = ~row.constant
-    order = np.cumsum(moving)
-    variance = variance * np.where(moving, np.maximum(order, 1.0) ** -decay, 0.0)
-    second = float((mean[moving] ** 2 + variance[moving]).sum())
-    if math.isfinite(row.l2) and second > row.l2**2:
-        shrink = row.l2 / math.sqrt(second)
-        mean, variance = np.where(moving, mean * shrink, mean), variance * shrink**2
-    return mean, variance
+    fall = np.where(moving, np.maximum(np.cumsum(moving), 1.0) ** -decay, 0.0)
+    square = mean**2 + variance
+    if not math.isfinite(row.l2) or float(square[moving].sum()) <= row.l2**2:
+        return mean, variance * fall
+    # Rows as short as that are sparse, as one-hot rows are: column k is zero except with probability f_k.
+    f = np.minimum(fall * row.l2**2 / float((square * fall)[moving].sum()), 1.0)
+    return np.where(moving, mean * f, mean), np.where(moving, square * f - (mean * f) ** 2, 0.0)
 
 
 def _truth(model: PrivateRegression, mean: Floats, variance: Floats, support: int, order: Integers) -> Floats:
-    """Coefficients of equal effect on ``support`` columns, as large as labels (or the set) leave room for."""
+    """Coefficients of equal effect on ``support`` columns, as large as labels (or the set) leave room for, and an
+    intercept (or coefficients along the columns' means) that puts the labels in their middle, or off balance."""
     moving = np.flatnonzero(variance > 0)
     chosen = moving[np.argsort(order[moving])[:support]]
     v = np.zeros(model.size)
     v[chosen] = np.where(order[chosen] % 2 == 0, 1.0, -1.0)
-    # An intercept takes the mean of the signal away; without one it is part of the signal.
+    constant = _intercept(model)
+    numbers, (low, high) = model.loss.labels == "number", model.row.label
+    half = (high - low) / 2 if constant is not None else model.row.label_bound
+    wanted = (_SHARE * half if math.isfinite(half) else 1.0) if numbers else _SIGNAL
+    # Without an intercept the mean of a numeric signal is a part of it.
+    level = float(mean @ v) if numbers and constant is None else 0.0
+    v = _inside(model, v * wanted / math.sqrt(max(float(variance @ v**2) + level**2, 1e-300)))
+    aim = _BALANCE if not numbers else (low + high) / 2 if math.isfinite(low + high) else 0.0
+    if not numbers or constant is not None:
+        v = v + _shift(model, mean) * (aim - float(mean @ v))
+    return model.domain.project(v)
+
+
+def _intercept(model: PrivateRegression) -> int | None:
     constant = np.flatnonzero(model.row.constant & (model.row.lower != 0))
-    if constant.size:
-        v[constant[0]] = -float(mean @ v) / model.row.lower[constant[0]]
-    spread = math.sqrt(max(float(variance @ v**2) + float(mean @ v) ** 2, 1e-300))
-    if model.loss.labels == "number":
-        bound = model.row.label_bound
-        wanted = _SHARE * bound if math.isfinite(bound) else 1.0
-    else:
-        wanted = _SIGNAL
-    v *= wanted / spread
-    return model.domain.project(_inside(model, v))
+    return int(constant[0]) if constant.size else None
+
+
+def _shift(model: PrivateRegression, mean: Floats) -> Floats:
+    """(p,) what adds 1 to the mean prediction: the intercept, or else coefficients along the columns' means."""
+    constant, out = _intercept(model), np.zeros(model.size)
+    if constant is not None:
+        out[constant] = 1.0 / model.row.lower[constant]
+    elif mean.any():
+        out = mean / float(mean @ mean)
+    return out
 
 
 def _inside(model: PrivateRegression, v: Floats) -> Floats:
@@ -177,6 +218,10 @@ def _inside(model: PrivateRegression, v: Floats) -> Floats:
         if math.isfinite(limit) and size > limit:
             factor = min(factor, limit / size)
     return v * factor
+
+
+def _sigmoid(t: Floats) -> Floats:
+    return 0.5 * (1 + np.tanh(0.5 * t))
 
 
 def _normal_cdf(t: Floats) -> Floats:

@@ -14,7 +14,7 @@ from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Reque
 from dpmodel.mechanisms.regression.descent_metric import descent_metric
 from dpmodel.mechanisms.regression.descent_plan import DescentPlan, Search
 from dpmodel.mechanisms.regression.descent_search import clipped
-from dpmodel.mechanisms.regression.descent_steps import Gradient, Settings, StepNoise, descend
+from dpmodel.mechanisms.regression.descent_steps import Generator, Gradient, Settings, StepNoise, descend
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import LEAST_DELTA, NoiseSource, poisson_sample, subsampled_multiplier
 
@@ -45,7 +45,7 @@ class SampledNoise(StepNoise):
         """Deviation of the noise on each sum over the sample."""
         return self.multiplier * self.size(reach)
 
-    def imagine(self, generator: np.random.Generator, scale: float) -> Floats:
+    def imagine(self, generator: Generator, scale: float) -> Floats:
         """(p,) what privacy and sampling add to the sums over all rows, for slopes of half their reach."""
         model, reach = self.model, scale / (self.multiplier * self.size(1.0))
         sampled = model.total * model.largest_weight * (1 - self.rate) / self.rate

@@ -18,6 +18,7 @@ from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.domain import Box, FreeSpace, L1Ball, L2Ball, Product, Simplex
 from dpmodel.compile.losses import Loss
 from dpmodel.compile.penalty import Penalty
+from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.mechanism import Request
 from dpmodel.mechanisms.regression import frank_wolfe
 from dpmodel.mechanisms.regression.frank_wolfe import FRANK_WOLFE, FrankWolfe, selection_epsilon, walk
@@ -369,6 +370,20 @@ def test_the_yardstick() -> None:
     assert not forecast.vacuous and not forecast.proved and "cut" in forecast.caveats[0]
 
 
+def test_labels_of_two_values_with_an_intercept() -> None:
+    """Clipped slopes would find their median; the clip is chosen so that the mean is found."""
+    rng, n, p = np.random.default_rng(0), 20_000, 20
+    X, truth = rng.uniform(-1, 1, size=(n, p)), np.zeros(p)
+    truth[:5] = 0.1, -0.1, 0.1, 0.05, -0.05
+    y = (rng.random(n) < 0.2 + X @ truth) * 1.0
+    domain = Product(((L1Ball(p, 1.0), 0), (Box(np.array([-1.0]), np.array([1.0])), p)))
+    model = regression(X, y, domain=domain, lower=-1, upper=1, label=(0.0, 1.0), intercept=True)
+    best = objective(model, np.linalg.lstsq(np.column_stack([X, np.ones(n)]), y, rcond=None)[0])
+    only_mean = objective(model, np.append(np.zeros(p), y.mean())) - best
+    x = FRANK_WOLFE.run(model, Request(1.0, 1e-6), SeededSource(0)).x
+    assert x is not None and objective(model, x) - best < only_mean / 2
+
+
 def test_the_proved_statement_holds() -> None:
     X, y, _ = sparse_truth(3000, 20)
     model = regression(X, np.clip(y, -1, 1), domain=L1Ball(20, 1.0), lower=-1, upper=1)
@@ -433,7 +448,8 @@ def test_gradients_of_the_crowd_are_those_of_its_members() -> None:
     risks = simulated_risks(model)
     rng, crowd = np.random.default_rng(0), Crowd.of(risks)
     w = rng.normal(size=(len(risks), 12)) * 0.3
-    np.testing.assert_allclose(crowd.excess(w), [r.excess(x) for r, x in zip(risks, w, strict=True)], rtol=1e-9)
+    np.testing.assert_allclose(crowd.values(w), [r.value(x) for r, x in zip(risks, w, strict=True)], rtol=1e-9)
+    assert (crowd.excess(crowd.truth) >= 0).all()
     for one, risk, x in zip(crowd.gradients(w, math.inf), risks, w, strict=True):
         assert np.linalg.norm(one - risk.gradient(x)) <= 0.1 * np.linalg.norm(risk.gradient(x))
 
@@ -527,6 +543,12 @@ def test_what_it_serves() -> None:
     kinked = regression(X, y, "absolute", domain=L1Ball(12, 1.0), lower=-1, upper=1)
     assert "curvature" in FRANK_WOLFE_PUBLISHED.eligible(kinked, request).reason
     assert not FRANK_WOLFE.forecast(kinked, request).proved
+
+
+@pytest.mark.parametrize("wrong", [{"count": 0}, {"rate": -1.0}, {"average": 2.0}, {"clip": 0.0}])
+def test_settings_without_sense_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(SpecificationError, match="steps >= 1"):
+        Steps(**({"count": 3} | wrong))
 
 
 def test_few_rows_are_said_to_be_useless() -> None:

@@ -285,3 +285,12 @@ def test_first_step_of_the_middles_is_free_at_zero() -> None:
     private_gradient(noise, model.read_rows(), seen)(np.zeros(model.size))
     assert len(seen.values) == 1  # the middles alone: the rest of every slope is 0 at w = 0
     assert descent_steps.curvature(model, noise.metric) == pytest.approx(0.25)
+
+
+def test_noise_that_drives_coefficients_away_stays_finite() -> None:
+    model = regression(np.full((20, 3), 0.5), np.ones(20), "squared", l2=1.0)
+    for share in (0.0, 0.5):
+        noise = StepNoise(model, descent_metric(model), Spend.of(0.01, 1e-6, gaussian_only=True), 128, share)
+        gradient = private_gradient(noise, model.read_rows(), seeded(0))
+        points = descend(model, noise.metric, Settings(128, 0.5, 0.97, share, "last"), gradient)
+        assert all(np.isfinite(w).all() for w in points.values())

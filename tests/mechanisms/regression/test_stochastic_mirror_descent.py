@@ -257,7 +257,7 @@ def test_forecast_against_measured() -> None:
     n, request = 10_000, Request(0.1, 1e-6)
     shape = regression(np.zeros((n, 2)), np.zeros(n), "hinge", lower=-0.7, upper=0.7, domain=L2Ball(2, 3.0))
     forecast = STOCHASTIC_MIRROR_DESCENT.forecast(shape, request)
-    assert not forecast.proved and "Theorem 4" in forecast.statement
+    assert not forecast.proved and "Theorem 4" in forecast.caveats[0]
     excess = []
     for k, risk in enumerate(simulated_risks(shape)):
         X = risk.mean + (rng.random((n, 2)) - 0.5) * np.sqrt(12 * risk.variance)
