@@ -264,7 +264,9 @@ def test_private_values_enter_in_run_only():
             if isinstance(node, ast.FunctionDef) and node.name in ("eligible", "forecast", "__str__", "__repr__"):
                 called = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
                 called |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-                assert not called & {"read_private", "released_parts", "private_theta", "unseal", "read_rows"}, path.name
+                assert not called & {"read_private", "released_parts", "private_theta", "unseal", "read_rows"}, (
+                    path.name
+                )
 
 
 # ------------------------------------------------------------------ what importing costs

@@ -67,6 +67,13 @@ def _refuse_unpaired(recognised: Recognised) -> None:
     parameters = recognised.private
     first = parameters[0]
     for parameter in parameters:
+        if parameter.shape[0] != recognised.count:  # a transposed or reshaped one: a record would own several entries
+            raise SpecificationError(
+                f"{parameter.name()}: shape {tuple(parameter.shape)} in a private regression of "
+                f"{recognised.count} records",
+                why="row i of the features and entry i of the labels must be what one record owns",
+                remedy=f"shape ({recognised.count},) for labels, ({recognised.count}, p) for features",
+            )
         vector = parameter.ndim == 1 or parameter.shape[1] == 1
         if parameter.unit not in (("entry", "row") if vector else ("row",)):
             raise SpecificationError(

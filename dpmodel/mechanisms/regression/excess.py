@@ -31,7 +31,9 @@ def excess_forecast(
     """
     proved = at_most is not None and math.isfinite(at_most)
     nothing = float(np.mean([risk.nothing for risk in simulated_risks(model)]))
-    words = f"excess risk about {number(predicted)} on data drawn from the public bounds"
+    words = (
+        f"excess risk about {number(predicted)} on data drawn from the public bounds ({number(nothing)} without data)"
+    )
     if proved:
         words += f"; at most {number(at_most)} on any data with probability {number(1 - request.beta)}"
     vacuous = not predicted < nothing
@@ -47,4 +49,15 @@ def excess_forecast(
         work=work,
         noise=dict(noise or {}),
         caveats=caveats,
+    )
+
+
+def clip_note(model: PrivateRegression, clip: float) -> tuple[str, ...]:
+    """What a mechanism says that cuts slopes by its own choice (to ``clip``, a public number)."""
+    if clip >= model.slope_bound:
+        return ()
+    bound = f"they may reach {number(model.slope_bound)}" if math.isfinite(model.slope_bound) else "they have no bound"
+    return (
+        f"slopes of the loss were cut to {number(clip)} (a public choice; {bound}): labels far from the prediction "
+        "pull no harder than that",
     )

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpmodel._text import number
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.domain import L1Ball
-from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, says_nothing
+from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.regression.excess import clip_note, excess_forecast
 from dpmodel.mechanisms.regression.frank_wolfe_crowd import Pick, chosen_steps, predicted
 from dpmodel.mechanisms.regression.frank_wolfe_steps import (
     Path,
@@ -76,7 +76,7 @@ class FrankWolfe:
     ) -> Outcome:
         steps = self._steps(model, request)
         w = walk(model, steps, selection_epsilon(request, steps.count), request.delta == 0, noise, progress)
-        return Outcome("optimal", w, None, None, notes=clip_notes(model, steps))
+        return Outcome("optimal", w, None, None, notes=clip_note(model, steps.clip))
 
     def _steps(self, model: PrivateRegression, request: Request) -> Steps:
         key = ("frank-wolfe steps", self, request.epsilon, request.delta)
@@ -201,39 +201,21 @@ def forecast_of(model: PrivateRegression, request: Request, steps: Steps, epsilo
     def build() -> tuple[float, float]:
         return predicted(model, steps, lambda _, run: simulated_pick(model, epsilon, run))
 
-    mean, nothing = model.remember(("frank-wolfe predicted", steps, epsilon), build)
+    mean, _ = model.remember(("frank-wolfe predicted", steps, epsilon), build)
     start = np.asarray(model.domain.center())
     reach = min(model.slope_bound, steps.clip)
     apart = score_range(model, start, reach)
     proved = steps.clip >= model.slope_bound and math.isfinite(model.loss.smoothness)
     vertices = model.domain.vertices or 0
-    alpha = mean
-    words = f"mean excess risk {number(mean)} on data made up from the public bounds ({number(nothing)} without data)"
-    if proved:
-        alpha = excess_bound(model, steps, apart / epsilon, vertices, request.beta)
-        words += f"; at most {number(alpha)} with probability {number(1 - request.beta)} (proved)"
-    vacuous = mean >= nothing
-    return Forecast(
-        statement=says_nothing(words) if vacuous else words,
-        epsilon=request.epsilon,
-        delta=request.delta,
-        beta=request.beta,
-        objective_alpha=alpha,
-        proved=proved,
-        vacuous=vacuous,
+    at_most = excess_bound(model, steps, apart / epsilon, vertices, request.beta) if proved else None
+    return excess_forecast(
+        model,
+        request,
         predicted=mean,
+        at_most=at_most,
         work=f"{steps.count} steps of one pass over the rows",
         noise={**steps.to_dict(), "range": apart, "selection_epsilon": epsilon, "candidates": vertices},
-        caveats=clip_notes(model, steps),
-    )
-
-
-def clip_notes(model: PrivateRegression, steps: Steps) -> tuple[str, ...]:
-    if steps.clip >= model.slope_bound:
-        return ()
-    return (
-        f"slopes of the loss were cut to {number(steps.clip)} (a public choice; they may reach "
-        f"{number(model.slope_bound)}): labels far from the prediction pull no harder than that",
+        caveats=clip_note(model, steps.clip),
     )
 
 

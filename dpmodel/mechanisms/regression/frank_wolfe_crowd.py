@@ -28,8 +28,8 @@ _CLIPS = (1.0, 1 / 4, 1 / 16, 1 / 64)  # shares of the slopes' bound
 _FLOOR = 0.1
 _COARSE = 512  # points of the plane on which settings are compared
 _MATTERS = 0.05  # populations with less to be gained than this share of another's do not choose
-# (factor of the columns' variance, noise in deviations of the signal, its law): a column of two values at the ends of
-# its bounds has 3 times the variance of a uniform one. One tuple for each of two populations.
+# (variance of the columns in that of uniform ones, noise in deviations of the signal, its law): one of two values at the
+# ends of their bounds has 3 times the variance of a uniform one. One tuple for each of two populations.
 _VARIANTS = (((3.0, 0.3, "normal"), (1.0, 1.0, "skewed")), ((3.0, 1.0, "normal"), (1.0, 0.3, "skewed")))
 # Labels at the ends of their bounds, a quarter of them high, where columns have means: clipped slopes miss those.
 _TWO_VALUED = (3.0, 1.0, "ends")
@@ -244,9 +244,10 @@ def _variant(risk: SimulatedRisk, variance: float, noise: float, level: float) -
     half = risk.points.shape[0] // 2
     part = np.r_[0 : _COARSE // 2, half : half + _COARSE // 2]
     used, row, domain = float(risk.variance.sum()), risk.model.row, risk.model.domain
-    if math.isfinite(row.l2) and used > 0:  # rows stay within their norm
-        moving = risk.mean[~row.constant]
-        variance = min(variance, max((row.l2**2 - float(moving @ moving)) / used, 1.0))
+    variance *= risk.room / 3  # from a share of the most that a column can have to one of what it has
+    moving = risk.mean[~row.constant]
+    if math.isfinite(row.l2) and 1.01 * (used + float(moving @ moving)) >= row.l2**2:
+        variance = 1.0  # rows are as long as they may be
     truth, intercepts = risk.truth, np.flatnonzero(row.constant & (row.lower != 0))
     if intercepts.size:
         truth = truth.copy()

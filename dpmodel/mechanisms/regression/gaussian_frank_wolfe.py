@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpmodel._text import number
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.affine_map import Floats
-from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, says_nothing
-from dpmodel.mechanisms.regression.frank_wolfe import clip_notes
+from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.regression.excess import clip_note, excess_forecast
 from dpmodel.mechanisms.regression.frank_wolfe_crowd import MOST_STEPS, Pick, chosen_steps, predicted, settings_loss
 from dpmodel.mechanisms.regression.frank_wolfe_steps import (
     Path,
@@ -20,7 +19,6 @@ from dpmodel.mechanisms.regression.frank_wolfe_steps import (
     plain_bound,
     reach_of,
     slopes_of,
-    start_gap,
 )
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NoiseSource, public_generator
@@ -106,27 +104,17 @@ class GaussianFrankWolfe:
         proved = plan.memory == 1 and steps.clip >= model.slope_bound and math.isfinite(model.loss.smoothness)
         alpha = _bound(model, request, plan) if proved else math.nan
         if model.domain.kind in _CHEAP:
-            mean, nothing = model.remember(
+            mean, _ = model.remember(
                 ("gaussian-frank-wolfe predicted", plan, request.epsilon, request.delta),
                 lambda: predicted(model, steps, lambda asked, run: _simulated_pick(model, request, plan, run)),
             )
         else:
-            mean, nothing = alpha, start_gap(model)
-        words = (
-            f"mean excess risk {number(mean)} on data made up from the public bounds ({number(nothing)} without data)"
-        )
-        if proved:
-            words += f"; at most {number(alpha)} with probability {number(1 - request.beta)} (proved)"
-        vacuous = mean >= nothing
-        return Forecast(
-            statement=says_nothing(words) if vacuous else words,
-            epsilon=request.epsilon,
-            delta=request.delta,
-            beta=request.beta,
-            objective_alpha=alpha if proved else mean,
-            proved=proved,
-            vacuous=vacuous,
+            mean = alpha
+        return excess_forecast(
+            model,
+            request,
             predicted=mean,
+            at_most=alpha if proved else None,
             work=f"{steps.count} steps of one pass over the rows",
             noise={
                 **steps.to_dict(),
@@ -134,7 +122,7 @@ class GaussianFrankWolfe:
                 "middle": plan.middle,
                 "scale": _scale(model, request, plan, min(model.slope_bound, steps.clip)),
             },
-            caveats=clip_notes(model, steps),
+            caveats=clip_note(model, steps.clip),
         )
 
     def run(
@@ -165,7 +153,7 @@ class GaussianFrankWolfe:
             out += share * w
             if t + 1 < steps.count:
                 path.move(float(size), v)
-        return Outcome("optimal", out, None, None, notes=clip_notes(model, steps))
+        return Outcome("optimal", out, None, None, notes=clip_note(model, steps.clip))
 
     def _plan(self, model: PrivateRegression, request: Request) -> GaussianSteps:
         key = ("gaussian-frank-wolfe plan", self, request.epsilon, request.delta)

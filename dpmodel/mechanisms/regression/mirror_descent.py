@@ -9,7 +9,7 @@ import numpy as np
 
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.affine_map import Floats
-from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, says_nothing
+from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
 from dpmodel.mechanisms.regression.descent_metric import plain_metric
 from dpmodel.mechanisms.regression.descent_search import choosing_risks, clipped, clips, extreme_risks, line_search
 from dpmodel.mechanisms.regression.descent_steps import (
@@ -21,6 +21,7 @@ from dpmodel.mechanisms.regression.descent_steps import (
     imagined_gradient,
     private_gradient,
 )
+from dpmodel.mechanisms.regression.excess import clip_note, excess_forecast
 from dpmodel.mechanisms.regression.mirror_maps import MirrorMap, mirror_maps
 from dpmodel.mechanisms.regression.simulated import SimulatedRisk, simulated_risks
 from dpmodel.mechanisms.spend import Spend
@@ -95,19 +96,11 @@ class MirrorDescent:
         plan = self.plan(model, request)
         noise = _noise(model, request, plan.settings)
         proved = _proved(noise, mirror_maps(model.domain)[plan.map], plan.settings, request.beta)
-        words = f"mean excess risk {plan.predicted:.3g} on simulated data"
-        if proved is not None:
-            words += f"; at most {proved:.3g} w.p. {1 - request.beta:g} (theorem)"
-        vacuous = not plan.predicted < plan.nothing
-        return Forecast(
-            statement=says_nothing(words) if vacuous else words,
-            epsilon=request.epsilon,
-            delta=request.delta,
-            beta=request.beta,
-            objective_alpha=plan.predicted if proved is None else proved,
-            proved=proved is not None,
+        return excess_forecast(
+            model,
+            request,
             predicted=plan.predicted,
-            vacuous=vacuous,
+            at_most=proved,
             work=f"{plan.settings.steps} passes over the data, noise on {model.size} sums each",
             noise={
                 "kind": "laplace" if noise.order == 1 else "gaussian",
@@ -118,7 +111,7 @@ class MirrorDescent:
                 "slopes clipped to": plan.settings.clip,
                 "scale of each sum in the first step": noise.scale(noise.reach(model.domain.center())),
             },
-            caveats=("the prediction is for data like the simulated ones, not a theorem",),
+            caveats=clip_note(model, plan.settings.clip),
         )
 
     def run(
@@ -129,7 +122,9 @@ class MirrorDescent:
         gradient = private_gradient(steps, model.read_rows(), noise)
         progress(f"mirror descent, {plan.settings.steps} steps", 0.0)
         points = mirror_descend(model, mirror_maps(model.domain)[plan.map], plan.settings, gradient)
-        return Outcome("solved", points[plan.settings.averaging], None, None)
+        return Outcome(
+            "optimal", points[plan.settings.averaging], None, None, notes=clip_note(model, plan.settings.clip)
+        )
 
     def _choose(self, model: PrivateRegression, spend: Spend) -> MirrorPlan:
         maps = mirror_maps(model.domain)

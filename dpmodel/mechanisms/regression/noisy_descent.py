@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, says_nothing
+from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
 from dpmodel.mechanisms.regression.descent_metric import descent_metric
 from dpmodel.mechanisms.regression.descent_plan import DescentPlan, plan_descent
 from dpmodel.mechanisms.regression.descent_search import clipped
 from dpmodel.mechanisms.regression.descent_steps import Averaging, StepNoise, descend, private_gradient
 from dpmodel.mechanisms.regression.descent_theorem import averaged_excess
+from dpmodel.mechanisms.regression.excess import clip_note, excess_forecast
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NoiseSource
 
@@ -70,22 +71,12 @@ class NoisyDescent:
     def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
         plan, noise = self._noise(model, request)
         settings = plan.settings
-        proved = averaged_excess(noise, settings, request.beta)
-        alpha = plan.predicted if proved is None else proved
-        words = f"mean excess risk {plan.predicted:.3g} on simulated data"
-        if proved is not None:
-            words += f"; at most {proved:.3g} w.p. {1 - request.beta:g} (theorem)"
-        vacuous = not plan.predicted < plan.nothing
         reach = noise.reach(model.domain.center())
-        return Forecast(
-            statement=says_nothing(words) if vacuous else words,
-            epsilon=request.epsilon,
-            delta=request.delta,
-            beta=request.beta,
-            objective_alpha=alpha,
-            proved=proved is not None,
+        return excess_forecast(
+            model,
+            request,
             predicted=plan.predicted,
-            vacuous=vacuous,
+            at_most=averaged_excess(noise, settings, request.beta),
             work=f"{settings.steps} passes over the data, noise on {model.size} sums each",
             noise={
                 "kind": "laplace" if noise.order == 1 else "gaussian",
@@ -99,7 +90,7 @@ class NoisyDescent:
                 "scale of the middles": noise.middle_scale,
                 "coordinates": "centred" if noise.metric.exchange is not None else "scaled columns",
             },
-            caveats=("the prediction is for data like the simulated ones, not a theorem",),
+            caveats=clip_note(model, settings.clip),
         )
 
     def run(
@@ -117,7 +108,9 @@ class NoisyDescent:
             return gradient(w)
 
         points = descend(steps.model, steps.metric, plan.settings, told)
-        return Outcome("solved", points[plan.settings.averaging], None, None)
+        return Outcome(
+            "optimal", points[plan.settings.averaging], None, None, notes=clip_note(model, plan.settings.clip)
+        )
 
     def _noise(self, model: PrivateRegression, request: Request) -> tuple[DescentPlan, StepNoise]:
         plan = self.plan(model, request)

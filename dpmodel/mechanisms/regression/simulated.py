@@ -39,7 +39,9 @@ class SimulatedRisk:
     """The mean loss of one made-up population, times ``weight``: what the objective's data part would be.
 
     ``mean``, ``variance`` : (p,) of a row's columns; ``truth`` : (p,) the coefficients labels were made from.
-    ``z``, ``labels`` : the plane's standard normal points (k, 2) and a label maker.
+    ``points`` : (k, 2) standard normal, the plane of the predictions of the truth and of w; ``coins`` : (k,) standard
+    normal, for labels; ``noise`` : deviation of a numeric label's noise; ``room`` : how many times larger the variance
+    of a column could be within its bounds.
     """
 
     model: PrivateRegression
@@ -49,6 +51,7 @@ class SimulatedRisk:
     points: Floats
     coins: Floats
     noise: float
+    room: float = 1.0
 
     @property
     def weight(self) -> float:
@@ -152,10 +155,11 @@ def _draw(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
     risks = []
     for decay, share in ((0.0, _LITTLE), (1.0, _MUCH)):
         mean, variance = _row_law(model, decay)
+        room = 3.0 if decay else 1.0  # of a uniform column, up to one at the ends of its bounds
         for support in _SUPPORTS:
             truth = _truth(model, mean, variance, support, generator.permutation(model.size))
             signal = math.sqrt(float(variance @ truth**2))
-            risks.append(SimulatedRisk(model, mean, variance, truth, grid[:, :2], grid[:, 2], share * signal))
+            risks.append(SimulatedRisk(model, mean, variance, truth, grid[:, :2], grid[:, 2], share * signal, room))
     return tuple(risks)
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpmodel._text import number
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.affine_map import Floats
 from dpmodel.mechanisms.mechanism import Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.regression.excess import excess_forecast
 from dpmodel.mechanisms.regression.statistics_forecast import Normals, Population, mean_excess, quick_minimise
 from dpmodel.mechanisms.regression.statistics_measure import summed_raw
 from dpmodel.mechanisms.regression.statistics_solve import minimise
@@ -113,16 +113,11 @@ class AdaSSP:
             scale = population.model.scale
             return quick_minimise(population.model, scale * P, scale * q)
 
-        predicted, nothing = mean_excess(model, simulate)
-        return Forecast(
-            statement=f"excess risk about {number(predicted)} on data drawn from the bounds",
-            epsilon=request.epsilon,
-            delta=request.delta,
-            beta=request.beta,
-            objective_alpha=predicted,
-            proved=False,
+        predicted, _ = mean_excess(model, simulate)
+        return excess_forecast(
+            model,
+            request,
             predicted=predicted,
-            vacuous=predicted >= nothing,
             work=f"one pass over X, {model.size * (model.size + 3) // 2 + 1} numbers measured once, one program",
             noise={
                 "law": "gaussian",

@@ -10,11 +10,12 @@ import numpy as np
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.rows import Rows
-from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, says_nothing
+from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
 from dpmodel.mechanisms.regression.descent_metric import descent_metric
 from dpmodel.mechanisms.regression.descent_plan import DescentPlan, Search
 from dpmodel.mechanisms.regression.descent_search import clipped
 from dpmodel.mechanisms.regression.descent_steps import Generator, Gradient, Settings, StepNoise, descend
+from dpmodel.mechanisms.regression.excess import clip_note, excess_forecast
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import LEAST_DELTA, NoiseSource, poisson_sample, subsampled_multiplier
 
@@ -135,17 +136,10 @@ class SubsampledDescent:
     def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
         plan = self.plan(model, request)
         settings, noise = plan.descent.settings, _noise(model, plan)
-        words = f"mean excess risk {plan.descent.predicted:.3g} on simulated data"
-        vacuous = not plan.descent.predicted < plan.descent.nothing
-        return Forecast(
-            statement=says_nothing(words) if vacuous else words,
-            epsilon=request.epsilon,
-            delta=request.delta,
-            beta=request.beta,
-            objective_alpha=plan.descent.predicted,
-            proved=False,
+        return excess_forecast(
+            model,
+            request,
             predicted=plan.descent.predicted,
-            vacuous=vacuous,
             work=f"{settings.steps * plan.rate:.3g} passes over the data in {settings.steps} steps, "
             f"noise on {model.size} sums each",
             noise={
@@ -159,7 +153,7 @@ class SubsampledDescent:
                 "slopes clipped to": settings.clip,
                 "scale of each sum in the first step": noise.scale(noise.reach(model.domain.center())),
             },
-            caveats=("the prediction is for data like the simulated ones, not a theorem",),
+            caveats=clip_note(model, settings.clip),
         )
 
     def run(
@@ -170,7 +164,7 @@ class SubsampledDescent:
         progress(f"gradient descent on samples, {settings.steps} steps", 0.0)
         gradient = sampled_gradient(steps, model.read_rows(), noise)
         points = descend(steps.model, steps.metric, settings, gradient)
-        return Outcome("solved", points[settings.averaging], None, None)
+        return Outcome("optimal", points[settings.averaging], None, None, notes=clip_note(model, settings.clip))
 
 
 def sampled_gradient(noise: SampledNoise, rows: Rows, source: NoiseSource) -> Gradient:

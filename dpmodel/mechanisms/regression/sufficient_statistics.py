@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpmodel._text import number
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.affine_map import Floats
 from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.regression.excess import excess_forecast
 from dpmodel.mechanisms.regression.statistics_forecast import (
     Normals,
     Population,
@@ -97,21 +97,15 @@ class SufficientStatistics:
             got = _program(population.model, small, s, own, cap * factor)
             return quick_minimise(population.model, got.P, got.q)
 
-        predicted, nothing = mean_excess(model, simulate)
+        predicted, _ = mean_excess(model, simulate)
         bound = proved_loss(model, layout, spread, request.beta)
         if model.penalty.absent and math.isfinite(model.prediction_bound):
             bound = min(bound, model.weight * (model.prediction_bound + model.row.label_bound) ** 2)
-        proved = math.isfinite(bound)
-        known = f"; at most {number(bound)} on any data" if proved else ""
-        return Forecast(
-            statement=f"excess risk about {number(predicted)} on data drawn from the bounds{known}",
-            epsilon=request.epsilon,
-            delta=request.delta,
-            beta=request.beta,
-            objective_alpha=bound if proved else predicted,
-            proved=proved,
+        return excess_forecast(
+            model,
+            request,
             predicted=predicted,
-            vacuous=predicted >= nothing,
+            at_most=bound,
             work=f"one pass over X, {layout.entries} numbers measured once, one program of {model.size} coefficients",
             noise={
                 "law": "laplace" if layout.pure else "gaussian",

@@ -186,7 +186,7 @@ def test_the_proved_statement_holds(middle: bool) -> None:
     for delta in (1e-6, 0.0):
         request = Request(1.0, delta, beta=0.2)
         forecast = mechanism.forecast(model, request)
-        assert forecast.proved and "proved" in forecast.statement
+        assert forecast.proved and "at most" in forecast.statement
         floor = objective(model, model.domain.project(np.linalg.lstsq(X, y, rcond=None)[0]))
         points = [mechanism.run(model, request, SeededSource(seed)).x for seed in range(40)]
         excess = np.array([objective(model, x) - floor for x in points if x is not None])
