@@ -119,16 +119,17 @@ class Problem(cp.Problem):  # type: ignore[misc]
         target: float | None = None,
         penalty: float | None = None,
         clip: float | None = None,
+        compare: bool = True,
     ) -> Plan:
         """Compare the mechanisms by forecast error. Needs no private values, spends nothing.
 
-        Parameters and errors are those of ``solve``.
+        Parameters and errors are those of ``solve``; without ``compare`` a forced mechanism is planned alone.
         """
         model = self._model(solver, clip)
         asked = Asked(slack_rows, alpha, goal, target, penalty)
         if isinstance(model, PrivateRegression):
             request = make_regression_request(epsilon, delta, beta, feasibility, vertices, solver, {}, asked, clip)
-            return make_plan(model, request, mechanism)
+            return make_plan(model, request, mechanism, compare=compare)
         request = make_request(self, model, epsilon, delta, beta, feasibility, vertices, solver, {}, asked)
         if not model.private_parts():
             raise SpecificationError(
@@ -136,7 +137,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
                 why="a plan compares private mechanisms",
                 remedy="mark private data with Private(...), or solve() as it is, which spends nothing",
             )
-        return make_plan(model, request, mechanism)
+        return make_plan(model, request, mechanism, compare=compare)
 
     def explain(self) -> Explanation:
         """What the problem is, cell by cell, in words: the model's analyser."""

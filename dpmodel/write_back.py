@@ -58,6 +58,7 @@ def write_regression(
     if outcome.x is not None:
         assert model.public is not None
         write_values(problem, model.public.complete(outcome.x), outcome.status)
+        model.public.forget()
     clipped = [p.name() for p in model.private if _clips(p)]
     if clipped:
         notes.append(f"values of {', '.join(clipped)} beyond the declared bounds were clipped (how many is private)")

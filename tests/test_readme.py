@@ -34,9 +34,9 @@ def test_set_up_commands() -> None:
 
 
 def test_every_mechanism_and_doc_named_in_the_readme_exists() -> None:
-    from dpmodel.plan import PORTFOLIO
+    from dpmodel.plan.portfolio import PORTFOLIO, REGRESSIONS
 
-    for mechanism in PORTFOLIO:
+    for mechanism in (*PORTFOLIO, *REGRESSIONS):
         assert f"`{mechanism.name}`" in README
     if not (ROOT / "docs").exists():
         pytest.skip("docs are not shipped with this copy")

@@ -19,7 +19,7 @@ from dpmodel.compile.domain import Domain
 from dpmodel.compile.domain_of import domain_of
 from dpmodel.compile.regression import Recognised
 from dpmodel.compile.regression_rows import reader
-from dpmodel.compile.row_bounds import RowBounds
+from dpmodel.compile.row_bounds import RowBounds, length
 from dpmodel.errors import SpecificationError
 
 _NORMS = (1.0, 2.0, math.inf)
@@ -67,7 +67,8 @@ def _refuse_unpaired(recognised: Recognised) -> None:
     parameters = recognised.private
     first = parameters[0]
     for parameter in parameters:
-        if parameter.shape[0] != recognised.count:  # a transposed or reshaped one: a record would own several entries
+        # Reshaped, a record would own several labels.
+        if tuple(parameter.shape[:1]) != (recognised.count,):
             raise SpecificationError(
                 f"{parameter.name()}: shape {tuple(parameter.shape)} in a private regression of "
                 f"{recognised.count} records",
@@ -156,7 +157,7 @@ def _declared_norms(features: Private) -> tuple[float, float, float]:
     low, high = features.column_range
     reach = np.maximum(np.abs(low), np.abs(high))
     l1, l2, linf = (magnitude[f"max_{key}"] for key in _KEYS)
-    bounds = (min(l1, float(reach.sum())), min(l2, float(np.linalg.norm(reach))), min(linf, float(reach.max())))
+    bounds = (min(l1, float(reach.sum())), min(l2, length(reach)), min(linf, float(reach.max())))
     if not math.isfinite(min(*bounds)):
         free = int(np.argmax(~np.isfinite(reach)))
         place = f" (column {free}, for one)" if np.isfinite(reach).any() else ""
@@ -179,10 +180,13 @@ def _public_norms(features: Any, moving: np.ndarray) -> tuple[float, float, floa
     part = features[:, np.flatnonzero(moving)]
     if sp.issparse(part):
         size = abs(sp.csr_array(part))
-        l1, l2 = size.sum(axis=1).max(), math.sqrt((size * size).sum(axis=1).max())
-        return float(l1), float(l2), float(size.max())
-    size = np.abs(part)
-    return float(size.sum(axis=1).max()), float(np.sqrt((size * size).sum(axis=1).max())), float(size.max())
+    else:
+        size = np.abs(part)
+    largest = float(size.max())
+    if largest == 0:
+        return 0.0, 0.0, 0.0
+    unit = size / largest  # so that squares neither overflow nor vanish
+    return float(size.sum(axis=1).max()), largest * math.sqrt((unit * unit).sum(axis=1).max()), largest
 
 
 def _column_ends(features: Any) -> tuple[Floats, Floats]:

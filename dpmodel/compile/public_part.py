@@ -19,6 +19,7 @@ import numpy as np
 from dpmodel.annotate.private import Private
 from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.cone_program import SolverFailure
+from dpmodel.compile.cvxpy_bridge import forget_solution
 from dpmodel.compile.domain import no_minimum
 from dpmodel.compile.public_twin import Lifted, Twin, lifted
 from dpmodel.errors import InfeasibleError, MissingValueError, UnsupportedModelError
@@ -218,6 +219,14 @@ class PublicPart:
             # w sits on the boundary and misses by rounding: the values of the nearest point do.
             for (_, copy), value in zip(self.twin.pairs, before, strict=True):
                 copy.save_value(value)
+
+    def forget(self) -> None:
+        """Drop what earlier solves left in the twin: iterates of a mechanism are nobody's business after it."""
+        for name in ("_projection", "_linear_program", "_proximal_problem"):
+            self.__dict__.pop(name, None)
+        forget_solution(cp.Problem(cp.Minimize(0), self.twin.constraints))
+        for _, copy in self.twin.pairs:
+            copy.save_value(None)
 
     # ------------------------------------------------------------------ facts
     def require_values(self) -> None:

@@ -171,6 +171,12 @@ def form_of(expression: Any, count: int) -> Form:
     if isinstance(expression, Private):
         if expression.size == 1 and count > 1:
             unfit(expression, "one private number that all records share is no label", "one entry per record")
+        if expression.shape[:1] != (count,):  # reshaped: a row of it, which a record may own, would be several labels
+            unfit(
+                expression,
+                f"it has shape {tuple(expression.shape)}, in which entries are not numbered like the records",
+                f"a Private of shape ({count},) with unit='entry'",
+            )
         return (Monomial(_ONE, (expression,)),)
     if not is_private(expression) and expression.size == 1:
         return (Monomial(_ONE, expression=_flat(expression)),)

@@ -52,7 +52,7 @@ class RowBounds:
         for _ in range(3):
             linf = min(linf, l2, l1, largest)
             l1 = min(l1, float(size.sum()), math.sqrt(p) * l2, p * linf)
-            l2 = min(l2, l1, float(np.linalg.norm(size)), math.sqrt(p) * linf)
+            l2 = min(l2, l1, length(size), math.sqrt(p) * linf)
         lower, upper = (
             np.where(constant, lower, np.maximum(lower, -linf)),
             np.where(constant, upper, np.minimum(upper, linf)),
@@ -80,6 +80,8 @@ class RowBounds:
     def fixed(self, order: float) -> float:
         """Norm of the constant columns."""
         values = self.lower[self.constant]
+        if float(order) == 2.0:
+            return length(values)
         return float(np.linalg.norm(values, ord=order)) if values.size else 0.0
 
     def norm(self, order: float) -> float:
@@ -119,6 +121,14 @@ class RowBounds:
         """Largest |<a, w>| for w of these norms (each may be inf)."""
         pairs = ((math.inf, w1), (2.0, w2), (1.0, winf))
         return min(_product(self.norm(order), size) for order, size in pairs)
+
+
+def length(values: Floats) -> float:
+    """2-norm of the values. Their squares neither overflow nor vanish: a norm that is too small is too little noise."""
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest == 0 or math.isinf(largest):
+        return largest
+    return largest * float(np.linalg.norm(values / largest))
 
 
 def _product(a: float, b: float) -> float:

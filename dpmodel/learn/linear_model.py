@@ -85,7 +85,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             cp.Minimize(objective if penalty is None else objective + penalty / rows.shape[0]), constraints
         )
         asked = {"epsilon": self.epsilon, "delta": self.delta, "mechanism": self.mechanism}
-        plan = problem.plan(**asked)
+        plan = problem.plan(**asked, compare=False)
         problem.solve(**asked, budget=self.budget, rng=_rng(self.random_state))
         self.plan_, self.release_ = plan, problem.release
         assert self.release_ is not None

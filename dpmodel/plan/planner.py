@@ -53,6 +53,23 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     nothing private                   no mechanism: solved as it is
     ================================  ===================================================================
 
+    Regressions compare by ``Forecast.predicted``, the excess risk on data drawn from the public bounds (n records, p
+    coefficients, e = epsilon):
+
+    ================================  ===================================================================
+    regression                        usual winner
+    ================================  ===================================================================
+    squared loss, p far below         sufficient-statistics: everything measured once, then solved under any
+    sqrt(n e)                         public constraints
+    l1 ball or simplex, large p       frank-wolfe: error grows with ln p; mirror-descent close behind,
+                                      gaussian-frank-wolfe over sets whose vertices cannot be listed
+    any loss, small or medium p       noisy-descent (also without constraints, where slopes are bounded)
+    smooth losses                     objective-perturbation, with noisy-descent close by
+    large n, where time counts        subsampled-descent: fewer passes, a little more noise
+    ================================  ===================================================================
+
+    As published: adassp-published, frank-wolfe-published, stochastic-mirror-descent.
+
     The published algorithms (theorem-34, algorithm-2, algorithm-4, algorithm-5, algorithm-6) are compared as well and
     lose by their constants.
     """

@@ -5,9 +5,10 @@ Prints one JSON line per data set, model and epsilon: medians and quartiles of a
 (each with its own 80/20 split and noise), of seconds, and of the share that failed.
 
 Data
-    Adult (``adult_fairml.csv.gz``): every column one-hot, numbers in bins with fixed edges (below), then each row
-    divided by the root of the number of columns, so that its 2-norm is 1. Mushrooms (``agaricus_train.npz``,
-    ``agaricus_test.npz``, stacked): one-hot rows divided by the public root of the largest count of ones.
+    Adult (``adult_pgm.csv.gz``, ``adult-domain.json``): every column one-hot over its domain, each row divided by the
+    root of the number of columns, so that its 2-norm is 1. Mushrooms (``agaricus_train.npz``, ``agaricus_test.npz``,
+    stacked): one-hot rows divided by the public root of the largest count of ones. Rows and splits are those of
+    ``logistic.py`` and ``regression_planner.py``.
 Models
     LogisticRegression(epsilon, data_norm=1, C): C from ``--C``, the best in hindsight marked by ``best`` (a choice that
     nobody pays for, in the peer's favour). LinearRegression(epsilon, bounds_X=(0, 1/root), bounds_y=(-1, 1)) on labels
@@ -37,24 +38,17 @@ from diffprivlib.models import LinearRegression, LogisticRegression
 from sklearn.linear_model import LogisticRegression as Plain
 from sklearn.metrics import roc_auc_score
 
-# Bins for Adult's numbers: fixed in advance, nothing is taken from the table.
-EDGES = {
-    "age": [20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70],
-    "education_num": list(np.arange(1.5, 16, 1.0)),
-    "capital_gain": [0.001, 3, 5, 7, 10, 15],
-    "capital_loss": [0.001, 1.5, 1.8, 2.0, 2.3],
-    "hours_per_week": [20, 30, 35, 39.5, 40.5, 45, 50, 60],
-}
-
 
 def adult(folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    """(n, p) one-hot rows of 2-norm 1, and labels 0/1."""
-    table = pd.read_csv(folder / "adult_fairml.csv.gz")
-    y = (table.pop("income").str.strip() == ">50K").to_numpy().astype(int)
-    for name, edges in EDGES.items():
-        table[name] = np.digitize(table[name], edges)
-    blocks = pd.get_dummies(table.astype("category")).to_numpy(dtype=float)
-    return blocks / np.sqrt(table.shape[1]), y
+    """(n, p) one-hot rows of 2-norm 1, and labels 0/1: those of ``logistic.py``."""
+    table = pd.read_csv(folder / "adult_pgm.csv.gz")
+    domain = json.loads((folder / "adult-domain.json").read_text())
+    y = (table.pop("income>50K") > 0).to_numpy().astype(int)
+    starts = np.concatenate([[0], np.cumsum([domain[name] for name in table])])
+    n, k = table.shape
+    X = np.zeros((n, starts[-1]))
+    X[np.repeat(np.arange(n), k), (table.to_numpy(dtype=np.int64) + starts[:-1]).ravel()] = 1 / np.sqrt(k)
+    return X, y
 
 
 def mushrooms(folder: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -136,11 +130,12 @@ def show_defect() -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--adult", type=Path, help="folder with adult_fairml.csv.gz")
+    parser.add_argument("--adult", type=Path, help="folder with adult_pgm.csv.gz and adult-domain.json")
     parser.add_argument("--mushrooms", type=Path, help="folder with agaricus_train.npz and agaricus_test.npz")
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--epsilons", type=float, nargs="+", default=[0.1, 1.0, 10.0])
     parser.add_argument("--C", type=float, nargs="+", default=[0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0])
+    parser.add_argument("--linear", action="store_true", help="also LinearRegression")
     parser.add_argument("--trivial", action="store_true", help="also the majority class and a fit without privacy")
     parser.add_argument("--defect", action="store_true", help="also the sums of squares that are released exactly")
     args = parser.parse_args()
@@ -164,6 +159,8 @@ def main() -> None:
             best = max(lines, key=lambda line: line["accuracy"]["median"])
             for line in lines:
                 print(json.dumps(line | {"best": line is best}), flush=True)
+            if not args.linear:
+                continue
             line = measure("LinearRegression", linear, X, y, args.repeats, epsilon, top)
             print(json.dumps({"data": name, "epsilon": epsilon} | line), flush=True)
 

@@ -42,14 +42,20 @@ OTHERS = (
 )
 
 
-def trial(n: int, p: int, label: float, seed: int = 0) -> tuple[PrivateRegression, np.ndarray]:
+def rows_of(n: int, p: int, truth: np.ndarray, noise: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """(n, p) rows of +-1 and (n,) labels ``X truth`` plus noise."""
     rng = np.random.default_rng(seed)
     X = np.empty((n, p))
     for start in range(0, n, 10_000):
         X[start : start + 10_000] = 2.0 * rng.integers(0, 2, size=X[start : start + 10_000].shape) - 1
+    used = np.flatnonzero(truth)
+    return X, X[:, used] @ truth[used] + noise * rng.normal(size=n)
+
+
+def trial(n: int, p: int, label: float, seed: int = 0) -> tuple[PrivateRegression, np.ndarray]:
     truth = np.zeros(p)
     truth[:10] = 0.1
-    y = X[:, :10] @ truth[:10] + 0.1 * rng.normal(size=n)
+    X, y = rows_of(n, p, truth, 0.1, seed)
     bounds = {"domain": L1Ball(p, 1.0), "lower": -1, "upper": 1, "label": (-label, label)}
     return regression(X, np.clip(y, -label, label), **bounds), truth
 

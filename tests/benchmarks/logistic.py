@@ -138,20 +138,26 @@ def classify(name: str, X: Any, y: np.ndarray, loss: str, options: Any) -> dict[
     return medians
 
 
+def numeric_set(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]:
+    """Clipped columns and labels, bounds of the columns, and half the width of the labels' bounds."""
+    file, label, bounds, columns = NUMERIC[name]
+    path = folder / "05_reg_rdatasets" / file
+    with gzip.open(path) if file.endswith(".gz") else path.open("rb") as stream:
+        data = pd.read_csv(stream)
+    low, high = (np.array(ends, dtype=float) for ends in zip(*columns.values(), strict=True))
+    X = np.clip(data[list(columns)].to_numpy(dtype=float), low, high)
+    # Labels from the middle of their range: a public shift, absorbed by the intercept.
+    half = (bounds[1] - bounds[0]) / 2
+    return X, np.clip(data[label].to_numpy(dtype=float), *bounds) - bounds[0] - half, low, high, half
+
+
 def numeric(folder: Path, options: Any) -> list[tuple[str, str, float, float, float]]:
     table = Table(
         ("data", 10), ("n", 6), ("loss", 14), ("epsilon", 8), ("noisy-descent", 24), ("constant", 9), ("no privacy", 10)
     )
     out = []
-    for name, (file, label, bounds, columns) in NUMERIC.items():
-        path = folder / "05_reg_rdatasets" / file
-        with gzip.open(path) if file.endswith(".gz") else path.open("rb") as stream:
-            data = pd.read_csv(stream)
-        low, high = (np.array(ends, dtype=float) for ends in zip(*columns.values(), strict=True))
-        X = np.clip(data[list(columns)].to_numpy(dtype=float), low, high)
-        # Labels from the middle of their range: a public shift, absorbed by the intercept.
-        half = (bounds[1] - bounds[0]) / 2
-        y = np.clip(data[label].to_numpy(dtype=float), *bounds) - bounds[0] - half
+    for name in NUMERIC:
+        X, y, low, high, half = numeric_set(folder, name)
         for tau in (0.5, 0.9):
             loss = Loss("absolute") if tau == 0.5 else Loss("quantile", tau)
             peer = QuantileRegressor(quantile=tau, alpha=0.0).fit(X, y)

@@ -26,8 +26,8 @@ from dpmodel.mechanisms.lp.dense_multiplicative_weights import ALGORITHM_2, DENS
 from dpmodel.mechanisms.lp.matrix_multiplicative_weights import ALGORITHM_5, ALGORITHM_6
 from dpmodel.mechanisms.lp.private_rows import private_rows
 from dpmodel.mechanisms.lp.scalar_multiplicative_weights import ALGORITHM_4
-from dpmodel.mechanisms.spend import valid_step
 from dpmodel.mechanisms.mechanism import Request, no_progress
+from dpmodel.mechanisms.spend import valid_step
 from dpmodel.privacy import SeededSource, pure_composition_delta, zcdp_rho
 
 # Rounding allowances enlarge scales by less than this share.

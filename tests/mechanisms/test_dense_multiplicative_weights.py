@@ -21,8 +21,8 @@ from dpmodel.mechanisms.lp.dense_multiplicative_weights import ALGORITHM_2, DENS
 from dpmodel.mechanisms.lp.feasibility import Task
 from dpmodel.mechanisms.lp.linear_oracles import ListedSelection, NoisyMinimisation, ProductSelection, oracles
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
-from dpmodel.mechanisms.spend import Spend
 from dpmodel.mechanisms.mechanism import Request, no_progress
+from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import SeededSource, pure_composition_delta, zcdp_rho
 from dpmodel.problem import PossibleLeakWarning
 

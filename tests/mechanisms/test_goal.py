@@ -17,8 +17,8 @@ from dpmodel.mechanisms.lp.feasibility import Point, Promise, Task
 from dpmodel.mechanisms.lp.goal import EngineMechanism
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
 from dpmodel.mechanisms.lp.routes import TEST_SHARE, noise_of_tests
-from dpmodel.mechanisms.spend import Spend
 from dpmodel.mechanisms.mechanism import YES, Outcome, Request
+from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import Gaussian, Laplace, SeededSource, zcdp_rho
 
 COST = np.array([1.0, 2.0, 4.0])

@@ -20,8 +20,8 @@ from dpmodel.mechanisms.lp.hinge_forecast import DescentPlan, centre, sum_sensit
 from dpmodel.mechanisms.lp.noisy_hinge_descent import NOISY_HINGE_DESCENT as ENGINE
 from dpmodel.mechanisms.lp.noisy_hinge_descent import say
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
-from dpmodel.mechanisms.spend import Spend
 from dpmodel.mechanisms.mechanism import no_progress
+from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import SeededSource, gaussian_mu
 
 FALSE_ALARM = 1e-7

@@ -18,8 +18,8 @@ from dpmodel.mechanisms.lp.feasibility import Task
 from dpmodel.mechanisms.lp.point_selection import POINT_EXPONENTIAL as ENGINE
 from dpmodel.mechanisms.lp.point_selection import _range, violated
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
-from dpmodel.mechanisms.spend import Spend
 from dpmodel.mechanisms.mechanism import Request, no_progress
+from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import SeededSource
 
 FALSE_ALARM = 1e-7

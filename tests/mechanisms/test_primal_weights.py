@@ -30,8 +30,8 @@ from dpmodel.mechanisms.lp.primal_weights import (
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
 from dpmodel.mechanisms.lp.scalar_multiplicative_weights import MULTIPLICATIVE_WEIGHTS
 from dpmodel.mechanisms.lp.simplex_form import SimplexForm, simplex_form
-from dpmodel.mechanisms.spend import valid_step
 from dpmodel.mechanisms.mechanism import no_progress
+from dpmodel.mechanisms.spend import valid_step
 from dpmodel.privacy import SeededSource, pure_composition_delta
 
 

@@ -17,6 +17,9 @@ from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NoiseSource
 
 _FARTHEST = 1e3  # times the slope's bound at predictions of the labels' size
+# Coordinates end here. Public terms whose slopes grow fast can throw points to infinity, where 0 times infinity tells
+# a row with a zero from others (by an error or a warning); within this every prediction is a finite number.
+_EDGE = 1e100
 
 
 class Generator(Protocol):
@@ -172,6 +175,7 @@ def descend(
         new = u - settings.step * (gradient(w) + metric.sums(public))
         if shrinks:
             new = np.sign(new) * np.maximum(np.abs(new) - threshold, 0.0)
+        new = np.clip(np.where(np.isnan(new), v, new), -_EDGE, _EDGE)
         if projects:
             new = metric.coordinates(domain.project(metric.coefficients(new)))
         asked += u

@@ -28,8 +28,8 @@ _CLIPS = (1.0, 1 / 4, 1 / 16, 1 / 64)  # shares of the slopes' bound
 _FLOOR = 0.1
 _COARSE = 512  # points of the plane on which settings are compared
 _MATTERS = 0.05  # populations with less to be gained than this share of another's do not choose
-# (variance of the columns in that of uniform ones, noise in deviations of the signal, its law): one of two values at the
-# ends of their bounds has 3 times the variance of a uniform one. One tuple for each of two populations.
+# (variance of the columns in that of uniform ones, noise in deviations of the signal, its law): one of two values at
+# the ends of the bounds has 3 times the variance of a uniform one. One tuple for each of two populations.
 _VARIANTS = (((3.0, 0.3, "normal"), (1.0, 1.0, "skewed")), ((3.0, 1.0, "normal"), (1.0, 0.3, "skewed")))
 # Labels at the ends of their bounds, a quarter of them high, where columns have means: clipped slopes miss those.
 _TWO_VALUED = (3.0, 1.0, "ends")

@@ -111,36 +111,39 @@ class PNorm(MirrorMap):
     def point(self, g: Floats) -> Floats:
         """Stationarity: w is the gradient of the conjugate ``||s||_q^2 / 2`` at ``s = soft(-g, t)`` (ball) or
         ``s = (-g - t)_+`` (simplices), t >= 0 unless the sum is fixed; its 1-norm falls in t, which Brent's method
-        sets to the radius."""
+        sets to the radius. Sizes and t are measured from the largest size, so that large gradients round nothing away.
+        """
         u = np.asarray(-g, dtype=np.float64)
+        signs, sizes = (np.sign(u), np.abs(u)) if self.shape == "ball" else (1.0, u)
+        top = float(sizes.max())
+        # At t = -radius the largest entry of s is the radius, and sum |w| >= ||s||_q >= radius; a little more, so that
+        # rounding does not undercut it.
+        low = -self.radius * (1 + 1e-9)
         if self.shape != "simplex":
-            w = self._cut(u, 0.0)
-            if float(np.abs(w).sum()) <= self.radius:
-                return w
-            low, high = 0.0, float(np.abs(u).max())
-        else:
-            # At t = max(u) - radius the largest entry of s is the radius, and sum w >= ||s||_q >= radius.
-            low, high = float(u.max()) - self.radius, float(u.max())
-        t = brentq(lambda t: float(np.abs(self._cut(u, t)).sum()) - self.radius, low, high, xtol=1e-300, rtol=1e-14)
-        w = self._cut(u, t)
-        size = float(np.abs(w).sum())
-        if size == 0:  # rounding at the upper end: all weight on the largest entries
-            w, size = self._cut(u, low + (high - low) * (1 - 1e-12)), self.radius
-        return np.asarray(w * (self.radius / size))
+            w = self._conjugate_slope(np.maximum(sizes, 0.0))
+            if float(w.sum()) <= self.radius:
+                return np.asarray(signs * w)
+            low = max(low, -top)
+        down = sizes - top
 
-    def _cut(self, u: Floats, t: float) -> Floats:
-        s = np.sign(u) * np.maximum(np.abs(u) - t, 0.0) if self.shape == "ball" else np.maximum(u - t, 0.0)
-        return self._conjugate_slope(s)
+        def spare(t: float) -> float:
+            return float(self._cut(down, t).sum()) - self.radius
+
+        t = brentq(spare, low, 0.0, xtol=1e-300, rtol=1e-14) if spare(low) > 0 else low
+        w = self._cut(down, t)
+        return np.asarray(signs * w * (self.radius / float(w.sum())))
+
+    def _cut(self, sizes: Floats, t: float) -> Floats:
+        return self._conjugate_slope(np.maximum(sizes - t, 0.0))
 
     def _conjugate_slope(self, s: Floats) -> Floats:
-        """(p,) ``||s||_q^(2-q) sign(s) |s|^(q-1)``."""
-        size = np.abs(s)
-        top = float(size.max(initial=0.0))
+        """(p,) ``||s||_q^(2-q) s^(q-1)`` for s >= 0."""
+        top = float(s.max(initial=0.0))
         if top == 0:
             return np.zeros_like(s)
-        scaled, q = size / top, self.dual
+        scaled, q = s / top, self.dual
         norm = float((scaled**q).sum()) ** (1 / q)
-        return np.asarray(top * norm ** (2 - q) * np.sign(s) * scaled ** (q - 1))
+        return np.asarray(top * norm ** (2 - q) * scaled ** (q - 1))
 
 
 def mirror_maps(domain: Domain) -> dict[str, MirrorMap]:

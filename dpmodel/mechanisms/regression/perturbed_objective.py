@@ -7,26 +7,36 @@ over a public set, f with slopes cut to [-reach, reach].
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import scipy.linalg
+import scipy.sparse as sp
 
 from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.domain import Domain
 from dpmodel.compile.losses import Loss
 from dpmodel.compile.penalty import Penalty
 from dpmodel.compile.rows import Rows
+from dpmodel.mechanisms.regression.quadratic_model import SimplePart, minimise_quadratic, solve_positive
 
 ULP = 2.0**-53
-NEWTON_STEPS = 10
-_COARSE = 6  # of them with the Hessian of every k-th row
-_SAMPLE = 20_000  # rows, or 20 per column, that suffice for it
+NEWTON_STEPS = 10  # on all rows, where there are few
+_SAMPLE = 5000  # rows, or 10 per column, on which the first steps are made where there are more than twice as many
+_SAMPLE_STEPS = 15
+_MORE = 15  # pairs of further steps where these did not suffice
 _DENSE = 1200  # columns up to which the Hessian is formed
-_INNER = 300  # steps of the quadratic subproblem, which touch no rows
+CONJUGATE = 100  # steps of conjugate gradients in its place
+_GUESSED = 1000  # accelerated steps with a guessed length
+_POWERS = 20
+_CHECK = 50  # accelerated steps between certificates
+_CHUNK = 1 << 14  # rows of a Hessian at a time
+_ROUGH, _FINE = 1e-3, 1e-10  # accuracy of the step for a given Hessian
 _BISECTIONS = 12
+
+# (p,) the Newton step at w with this gradient, to this accuracy.
+Curve = Callable[[Floats, Floats, float], Floats]
 
 
 @dataclass(frozen=True)
@@ -57,6 +67,21 @@ class Facts:
         """Rows per partial sum: rounding errors grow like the square root of n instead of n."""
         return max(256, math.isqrt(self.count))
 
+    @property
+    def stride(self) -> int:
+        """Every so many-th row makes the sample for the first steps; 1: no sample."""
+        return max(1, self.count // max(_SAMPLE, 10 * self.columns))
+
+    @property
+    def dense(self) -> bool:
+        """Whether the solver forms Hessians."""
+        return self.columns <= _DENSE
+
+    @property
+    def newton(self) -> bool:
+        """Whether the solver has Newton steps."""
+        return self.dense or self.exact
+
     def rounding(self, size: float, linear: float) -> float:
         """Error (2-norm) of a certificate's gradients in double precision at ||w|| = size, ||linear|| = linear.
 
@@ -85,6 +110,21 @@ class Facts:
         gap += self.strong * (2 * self.size) ** 2 / 2
         value = self.strong / 2 * (tolerance / (4 * self.smooth)) ** 2
         return math.ceil(max(math.log(gap / value), 1.0) / -math.log1p(-math.sqrt(self.strong / self.smooth) * 0.999))
+
+    def passes(self, tolerance: float, linear: float) -> tuple[int, int]:
+        """Passes over all rows that ``minimise`` makes where its first steps suffice (with many columns: the fewest,
+        with a tenth of the steps of conjugate gradients), and the largest number it can make. Hessians, about p/2
+        passes each, and the sample are not counted."""
+        check = 2 if self.exact else 4
+        inner = 0 if self.dense else 2 * CONJUGATE
+        limit = self.steps(tolerance, linear)
+        proved = 2 * limit + check * (limit // _CHECK + 1)
+        if not self.newton:
+            first = 2 * _CHECK + 2 * check
+            return first, (2 * _GUESSED + check * (_GUESSED // _CHECK + 1) + 2 * _POWERS) + proved
+        steps = NEWTON_STEPS if self.stride == 1 else 4
+        usual = 1 + steps * (2 + inner // 10) + check
+        return usual, 1 + steps * (2 + inner) + check + _MORE * (1 + 2 * (2 + inner) + check) + proved
 
 
 @dataclass(frozen=True)
@@ -153,19 +193,24 @@ class PerturbedObjective:
     def minimise(self, start: Floats, radius: float, linear: float) -> tuple[Floats, bool]:
         """(p,) a point within ``radius`` of the minimiser, and whether that was certified.
 
-        Newton's method first, a fixed number of steps whatever the data. If that was not enough, accelerated gradient
-        steps until the certificate holds, at most as many as ``Facts.steps`` proves to be enough (half the radius: the
-        other half is left to rounding). ``linear`` bounds the 2-norm of the linear and l1 terms.
+        Newton's method on a part of the rows, then a fixed number of steps on all of them. If that was not enough, up
+        to ``2 _MORE`` steps, then accelerated gradient steps until the certificate holds, at most as many as
+        ``Facts.steps`` proves to be enough (half the radius: the other half is left to rounding). ``linear`` bounds
+        the 2-norm of the linear and l1 terms. With a set and many columns accelerated steps with a step length guessed
+        from the rows take the place of Newton's method.
         """
-        w = start
-        dense = self.rows.size <= _DENSE
-        if dense or self.facts.exact:
-            coarse = max(1, self.rows.count // max(_SAMPLE, 20 * self.rows.size))
-            for k in range(NEWTON_STEPS):
-                w = self._newton_step(w, dense, coarse if k < _COARSE else 1)
-        w, found = self.certify(w)
-        if found <= radius:
-            return w, True
+        point, found, more = start, math.inf, 0
+        if self.facts.newton and NEWTON_STEPS:
+            w, more = self._approach(start), _MORE
+        else:
+            w = self._guessed(start, radius)
+        for k in range(more + 1):
+            point, found = self.certify(w)
+            if found <= radius:
+                return point, True
+            if k < more:
+                w, _ = self._newton(point if np.isfinite(point).all() else start, (True, False), _FINE)
+        w = point
         if not float(np.linalg.norm(w)) <= self.facts.size * (1 + 1e-9):
             w = start
         q = math.sqrt(self.facts.strong / self.facts.smooth)
@@ -174,35 +219,68 @@ class PerturbedObjective:
         for k in range(limit):
             after = self.shrink(ahead - step * self.gradient(ahead), step)
             ahead, w = after + momentum * (after - w), after
-            if k % 50 == 49:
+            if k % _CHECK == _CHECK - 1:
                 point, found = self.certify(w)
                 if found <= radius:
                     return point, True
         point, found = self.certify(w)
         return point, found <= radius
 
-    def _newton_step(self, w: Floats, dense: bool, stride: int) -> Floats:
+    def _sample(self) -> PerturbedObjective:
+        """Every k-th row, with k times its weight: near this objective where rows are in no order."""
+        stride = self.facts.stride
+        part = _slice(self.rows, 0, self.rows.count, stride)
+        weights = np.full(part.count, 1.0) if part.weights is None else part.weights
+        blocks = tuple((np.ascontiguousarray(m) if isinstance(m, np.ndarray) else m, first) for m, first in part.blocks)
+        return replace(self, rows=replace(part, blocks=blocks, weights=weights * stride))
+
+    def _approach(self, w: Floats) -> Floats:
+        """Newton's method: on a sample until its minimiser hardly moves; then one step with its Hessian, two with the
+        own, one with the last again (near the minimiser the Hessian hardly changes: a step costs two passes, a
+        Hessian p/2 more)."""
+        if self.facts.stride == 1:
+            return self._newton(w, (True,) * NEWTON_STEPS, _FINE)[0]
+        w, curve = self._sample()._newton(w, (True,) * _SAMPLE_STEPS, _ROUGH, enough=_ROUGH)
+        return self._newton(w, (False, True, True, False), _FINE, curve)[0]
+
+    def _newton(
+        self, w: Floats, fresh: Sequence[bool], share: float, curve: Curve | None = None, enough: float = 0.0
+    ) -> tuple[Floats, Curve | None]:
+        """(p,) after steps with a Hessian of their own, or that of the step before (two passes each, and one), and the
+        last Hessian. Ends where a whole step is at most ``enough`` of w."""
         z = self.rows.predict(w)
-        gradient = self.rows.combine(self.slopes(z, self.rows)) + self.h * w + self.linear
+        for own in fresh:
+            gradient = self.rows.combine(self.slopes(z, self.rows)) + self.h * w + self.linear
+            if curve is None or own:
+                curve = self._curve(z)
+            move = curve(w, gradient, share)
+            if not np.isfinite(move).all():
+                break
+            along = self._still.predict(move)
+            length = self._length(w, z, move, along)
+            w, z = w + length * move, z + length * along
+            if length == 1 and np.linalg.norm(move) < enough * np.linalg.norm(w):
+                break
+        return w, curve
+
+    def _curve(self, z: Floats) -> Curve:
+        """Solves for the Newton step from any point and gradient, with the Hessian at predictions z."""
         second = curvature(self.loss, z, self.rows.labels, self.facts.reach)
-        if dense:
-            weights = second if self.rows.weights is None else second * self.rows.weights
-            part = _slice(replace(self.rows, weights=weights * stride), 0, self.rows.count, stride)
-            hessian = part.gram()
-            hessian[np.diag_indices_from(hessian)] += self.h
-            if self.facts.exact:
-                move = _solve(hessian, -gradient)
-            else:
-                move = self._quadratic(w, gradient, hessian) - w
-        else:
-            weighted = self._still
+        if not self.facts.dense:
 
             def product(v: Floats) -> Floats:
-                return weighted.combine(second * weighted.predict(v)) + self.h * v
+                return self._still.combine(second * self._still.predict(v)) + self.h * v
 
-            move = _conjugate_gradients(product, -gradient, 100)
-        along = self._still.predict(move)
-        return w + self._length(w, z, move, along) * move
+            return lambda w, gradient, share: _conjugate_gradients(product, -gradient, CONJUGATE, share)
+        hessian = np.diag(self.h)
+        weights = second if self.rows.weights is None else second * self.rows.weights
+        weighted = replace(self.rows, weights=np.sqrt(weights))
+        for first in range(0, self.rows.count, _CHUNK):
+            hessian += _weighed(_slice(weighted, first, first + _CHUNK)).gram()
+        if self.facts.exact:
+            return lambda w, gradient, share: solve_positive(hessian, -gradient)
+        part = SimplePart(self.domain, self.penalty.l1 / self.scale)
+        return lambda w, gradient, share: minimise_quadratic(hessian, gradient, w, part, share) - w
 
     def _length(self, w: Floats, z: Floats, move: Floats, along: Floats) -> float:
         """Where the derivative along the move vanishes in [0, 1], by bisection; 1 where that already halves it."""
@@ -213,25 +291,43 @@ class PerturbedObjective:
             smooth = float((weights * s) @ along) + float((self.h * (w + t * move) + self.linear) @ move)
             return smooth + float(self.penalty.l1 @ (np.sign(w + t * move) * move)) / self.scale
 
-        low, high, first = 0.0, 1.0, derivative(0.0)
-        if derivative(1.0) <= 0.5 * abs(first):
-            low = 1.0
+        if derivative(1.0) <= 0.5 * abs(derivative(0.0)):
+            return 1.0
+        low, high = 0.0, 1.0
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
             low, high = (middle, high) if derivative(middle) <= 0 else (low, middle)
         return high if low == 0 else low
 
-    def _quadratic(self, w: Floats, gradient: Floats, hessian: Floats) -> Floats:
-        """(p,) near the minimiser of the second-order model over the set: accelerated steps with restarts."""
-        smooth = float(np.linalg.eigvalsh(hessian)[-1])
-        v, ahead, t = w, w, 1.0
-        for _ in range(_INNER):
-            after = self.shrink(ahead - (gradient + hessian @ (ahead - w)) / smooth, 1 / smooth)
-            if float((ahead - after) @ (after - v)) > 0:
+    def _guessed(self, start: Floats, radius: float) -> Floats:
+        """(p,) after accelerated steps with restarts (O'Donoghue and Candes 2015), until the certificate holds or
+        ``_GUESSED`` of them. Their length is 1/L for a guess of L by power iteration; no result rests on it."""
+        few = self._sample() if self.facts.stride > 1 else self
+        still = few._still
+        v = np.ones(self.rows.size) / math.sqrt(self.rows.size)
+        for _ in range(_POWERS):
+            image = still.combine(still.predict(v))
+            smooth = float(np.linalg.norm(image))
+            v = image / smooth if smooth > 0 else v
+        smooth = min(1.2 * self.facts.curvature * smooth + self.facts.ridge, self.facts.smooth)
+        w = ahead = start
+        t, last = 1.0, math.inf
+        for k in range(_GUESSED):
+            after = self.shrink(ahead - self.gradient(ahead) / smooth, 1 / smooth)
+            if float((ahead - after) @ (after - w)) > 0:
                 t = 1.0
             then = (1 + math.sqrt(1 + 4 * t * t)) / 2
-            ahead, v, t = after + (t - 1) / then * (after - v), after, then
-        return v
+            ahead, w, t = after + (t - 1) / then * (after - w), after, then
+            if k % _CHECK == _CHECK - 1:
+                point, found = self.certify(w)
+                if found <= radius:
+                    return point
+                if not found <= 4 * last:  # the guess was too small
+                    smooth = min(4 * smooth, self.facts.smooth)
+                    w = ahead = w if np.isfinite(w).all() else start
+                    t = 1.0
+                last = found
+        return w
 
 
 def curvature(loss: Loss, z: Floats, y: Floats, reach: float) -> Floats:
@@ -255,21 +351,14 @@ def _bell(t: Floats) -> Floats:
     return np.asarray(0.25 / np.cosh(np.clip(t, -700, 700) / 2) ** 2, dtype=np.float64)
 
 
-def _solve(hessian: Floats, right: Floats) -> Floats:
-    """(p,) by Cholesky; 0 where rounding leaves no positive definite matrix (then accelerated steps have to do)."""
-    try:
-        factor = scipy.linalg.cho_factor(hessian, lower=True)
-    except np.linalg.LinAlgError:
-        return np.zeros_like(right)
-    return np.asarray(scipy.linalg.cho_solve(factor, right), dtype=np.float64)
-
-
-def _conjugate_gradients(product: Callable[[Floats], Floats], right: Floats, steps: int) -> Floats:
+def _conjugate_gradients(product: Callable[[Floats], Floats], right: Floats, steps: int, share: float) -> Floats:
+    """(p,) until the residual is ``share`` of the right side, at most so many steps."""
     x: Floats = np.zeros_like(right)
     residual = direction = right
     size = float(residual @ residual)
+    enough = share**2 * size
     for _ in range(steps):
-        if size == 0:
+        if size <= enough:
             break
         image = product(direction)
         length = size / float(direction @ image)
@@ -278,6 +367,14 @@ def _conjugate_gradients(product: Callable[[Floats], Floats], right: Floats, ste
         size, before = float(residual @ residual), size
         direction = residual + size / before * direction
     return x
+
+
+def _weighed(rows: Rows) -> Rows:
+    """Each row times its weight: the product of a dense block with itself is then one symmetric update in BLAS."""
+    assert rows.weights is not None
+    scale = sp.diags_array(rows.weights)
+    blocks = ((scale @ m if sp.issparse(m) else m * rows.weights[:, None], first) for m, first in rows.blocks)
+    return replace(rows, blocks=tuple(blocks), weights=None)
 
 
 def _slice(rows: Rows, start: int, end: int, stride: int = 1) -> Rows:

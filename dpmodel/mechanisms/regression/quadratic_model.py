@@ -6,6 +6,7 @@ privacy (what is found is certified elsewhere).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,7 +87,8 @@ def minimise_quadratic(hessian: Floats, gradient: Floats, start: Floats, part: S
     ``u = multiplier / rho``, every round minimises over v the smooth convex ``quadratic(v) + min_z (I(z) + rho
     ||x - z||^2 / 2)``, whose gradient is ``quadratic' + rho (x - prox(x))`` and whose Hessian ``hessian + rho (1 -
     prox')``, and puts ``u = x - prox(x)``. A round shrinks the multiplier's error by ``1 + rho / |hessian|`` at least
-    where the prox is piecewise linear. Ends where the step is below ``share`` of its size, or of double precision.
+    where the prox is piecewise linear. Ends where what is left is below ``share`` of the way from ``start``, or
+    ``share^2`` of v.
 
     Errors
         The last iterate where steps run out or rounding leaves no positive definite matrix.
@@ -100,6 +102,7 @@ def minimise_quadratic(hessian: Floats, gradient: Floats, start: Floats, part: S
         z = part.prox(x, 1 / rho)
         return float(gradient @ move + move @ (hessian @ move) / 2 + rho * (x - z) @ (x - z) / 2) + part.value(z)
 
+    least, gap = max(share**2, 1e-17), math.inf
     z, scale = start, float(np.linalg.norm(gradient)) + 1e-300
     for k in range(_ROUNDS):
         best = value(v)
@@ -119,13 +122,15 @@ def minimise_quadratic(hessian: Floats, gradient: Floats, start: Floats, part: S
                     break
                 length /= 2
             v, best = v + length * move, now
-            # What is left: the step itself, and the gradient where the prox is linear along it.
-            if np.abs(move).max() <= 1e-2 * share * (1e-300 + np.abs(v - start).max()) + 1e-16 * np.abs(v).max():
+            # Quadratic convergence: after so short a step what is left is rounding.
+            if np.abs(move).max() <= 1e-2 * share * np.abs(v - start).max() + max(1e-11, least) * np.abs(v).max():
                 break
         x = v + u
         z = part.prox(x, 1 / rho)
-        u, gap = x - z, float(np.abs(v - z).max())
-        if gap <= share * float(np.abs(z - start).max()) + 1e-16 * float(np.abs(z).max()) or rho * gap <= 1e-17 * scale:
+        u, gap, before = x - z, float(np.abs(v - z).max()), gap
+        if gap <= share * float(np.abs(z - start).max()) + least * float(np.abs(z).max()) or rho * gap <= 1e-17 * scale:
+            break
+        if before / 2 < gap <= 1e-12 * float(np.abs(z).max()):  # rounding
             break
         if k < _SOFT:
             rho, u = rho * _GROWTH, u / _GROWTH

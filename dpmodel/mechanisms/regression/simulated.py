@@ -108,10 +108,17 @@ class SimulatedRisk:
         center, spread = self._truth_law
         both = float(self.variance @ (w * self.truth))
         # Least squares of phi' on (z, z*): Stein's identity in a form that needs no derivative of phi'.
-        target = np.array([float((slope * (z - middle)).mean()), float((slope * (star - center)).mean())])
-        matrix = np.array([[own, both], [both, spread * spread]])
-        alpha, beta = np.linalg.pinv(matrix, rcond=1e-9) @ target
-        out: Floats = self.weight * (self.mean * float(slope.mean()) + self.variance * (alpha * w + beta * self.truth))
+        size = slope.size
+        with_z, with_star = float(slope @ z) / size, float(slope @ star) / size
+        level = float(slope.sum()) / size
+        with_z, with_star = with_z - level * middle, with_star - level * center
+        whole = own * spread * spread - both * both
+        if whole > 1e-9 * own * spread * spread:
+            alpha = (with_z * spread * spread - with_star * both) / whole
+            beta = (own * with_star - both * with_z) / whole
+        else:  # w along the truth, or zero
+            alpha, beta = 0.0, with_star / (spread * spread)
+        out: Floats = self.weight * (self.mean * level + self.variance * (alpha * w + beta * self.truth))
         return out
 
     def excess(self, w: Floats) -> float:

@@ -1,13 +1,14 @@
-"""The perturbed objective's solver: certificates hold, the proved number of steps is enough, work is fixed."""
+"""The perturbed objective's solver: certificates hold, the proved number of steps is enough, work is as forecast."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from regressions import regression
 from test_objective_perturbation import DELTA, EPSILON, LOSSES, Capture, labels, problem, rows_of
 
 from dpmodel.classify.private_regression import PrivateRegression
@@ -19,11 +20,11 @@ from dpmodel.mechanisms.regression import objective_perturbation as module
 from dpmodel.mechanisms.regression import perturbed_objective
 from dpmodel.mechanisms.regression.objective_perturbation import (
     OBJECTIVE_PERTURBATION,
-    ObjectivePerturbation,
+    Design,
     design,
     perturbed,
+    ridge_for,
 )
-from dpmodel.privacy import SeededSource
 
 SETS = {
     "free": FreeSpace(5),
@@ -96,44 +97,98 @@ def test_without_certificate_the_centre_is_released(monkeypatch: pytest.MonkeyPa
     assert len(source.asked) == 2 and not source.asked[1][0].any()
 
 
-def test_work_does_not_depend_on_data() -> None:
+class Counted(np.ndarray):
+    """Features that count the products with one vector, in passes over all rows."""
+
+    passes: ClassVar[list[float]] = [0.0]
+    whole: ClassVar[int] = 1
+
+    def __matmul__(self, other: Any) -> Any:
+        if np.ndim(other) == 1:
+            Counted.passes[0] += max(self.shape) / Counted.whole
+        return np.asarray(self) @ np.asarray(other)
+
+
+def counted(model: PrivateRegression, plan: Design, b: np.ndarray) -> tuple[bool, float]:
+    """Whether a run of the solver was certified, and its passes over the rows."""
+    each = perturbed(model, plan, b)
+    (features, first), *rest = each.rows.blocks
+    Counted.passes[0], Counted.whole = 0.0, model.count
+    each = replace(each, rows=replace(each.rows, blocks=((features.view(Counted), first), *rest)))
+    _, found = each.minimise(model.domain.center(), plan.radius, plan.linear + module._penalty_size(model))
+    return found, Counted.passes[0]
+
+
+def test_work_on_few_rows() -> None:
     """Passes over the rows, for easy and for separable data."""
     counts = []
     for seed in range(4):
         rng = np.random.default_rng(seed)
         X, y = rows_of(rng, 200, 4), labels(Loss("logistic"), 200, rng)
         model = problem(Loss("logistic"), X, np.sign(X[:, 0]) if seed % 2 else y)
-        rows = model.read_rows()
-        passes = [0]
+        plan = design(model, 1.0, 1e-6, 2.0)
+        assert plan is not None
+        found, passes = counted(model, plan, rng.normal(size=4) * plan.deviation)
+        assert found
+        counts.append(passes)
+    assert set(counts) == {plan.facts.passes(1e-3, plan.linear)[0]} == {23}
 
-        class Counted:
-            def __init__(self, matrix: np.ndarray, passes: list[int]) -> None:
-                self.matrix, self.passes, self.shape = matrix, passes, matrix.shape
 
-            def __matmul__(self, w: np.ndarray) -> np.ndarray:
-                self.passes[0] += 1
-                return self.matrix @ w
+SIZES = {
+    "free": FreeSpace(8),
+    "l1": L1Ball(8, 3.0),
+    "l2": L2Ball(8, 1.0),
+    "box": Box(np.full(8, -1.0), np.full(8, 2.0)),
+}
 
-            def __getattr__(self, name: str) -> Any:
-                return getattr(self.matrix, name)
 
-            def __getitem__(self, key: Any) -> Any:
-                return Counted(self.matrix[key], self.passes)
+@pytest.mark.parametrize("rows", ["even", "scaled", "separable", "shares"])
+@pytest.mark.parametrize(("kind", "l1"), [*((kind, 0.0) for kind in SIZES), ("free", 30.0)])
+def test_work_on_many_rows(kind: str, l1: float, rows: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """About as many passes as the forecast says, and never the accelerated steps; for badly scaled columns too."""
+    monkeypatch.setattr(perturbed_objective.Facts, "steps", lambda self, *args: 0)
+    rng = np.random.default_rng(3)
+    n, p = 40_000, 8
+    X = rng.uniform(-1, 1, (n, p))
+    if rows == "scaled":
+        X *= np.logspace(0, -4, p)
+    if rows == "shares":
+        X = rng.dirichlet(0.3 * np.ones(p), n)
+    X /= np.maximum(np.linalg.norm(X, axis=1), 1)[:, None]
+    z = X @ rng.normal(size=p) * (1000 if rows == "separable" else 3)
+    y = np.where(rng.random(n) < 1 / (1 + np.exp(-np.clip(z, -500, 500))), 1.0, -1.0)
+    model = problem(Loss("logistic"), X, y, domain=SIZES[kind])
+    model = replace(model, penalty=Penalty(np.zeros(p), np.full(p, l1), np.zeros(p)), _memo={})
+    plan = design(model, 3.0, 1e-6, ridge_for(model, 0.05))
+    assert plan is not None
+    usual, most = plan.facts.passes(1.0, plan.linear)
+    assert most < 300
+    found, passes = counted(model, plan, rng.normal(size=p) * plan.deviation)
+    assert found and passes <= usual + 15  # the sample's steps, and a pair of further ones
 
-            def __mul__(self, other: Any) -> Any:
-                return self.matrix * other
 
-            def __rmatmul__(self, other: Any) -> Any:
-                return other @ self.matrix
+@pytest.mark.parametrize("kind", ["free", "l1"])
+def test_many_columns(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Conjugate gradients, or accelerated steps with a guessed length, in place of Hessians."""
+    monkeypatch.setattr(perturbed_objective, "_DENSE", 3)
+    monkeypatch.setattr(perturbed_objective.Facts, "steps", lambda self, *args: 0)
+    rng = np.random.default_rng(3)
+    model = problem(
+        Loss("logistic"), rows_of(rng, 12_000, 8), labels(Loss("logistic"), 12_000, rng), domain=SIZES[kind]
+    )
+    plan = design(model, 3.0, 1e-6, ridge_for(model, 0.05))
+    assert plan is not None
+    found, passes = counted(model, plan, rng.normal(size=8) * plan.deviation)
+    assert found and passes <= plan.facts.passes(1.0, plan.linear)[1]
 
-            __array_ufunc__ = None
 
-        counted = replace(rows, blocks=((Counted(rows.blocks[0][0], passes), 0),))
-        ObjectivePerturbation(ridge=2.0).run(
-            replace(model, read=lambda counted=counted: counted), Request(1.0, 1e-6), SeededSource(seed)
-        )
-        counts.append(passes[0])
-    assert len(set(counts)) == 1
+def test_forecast_tells_the_work() -> None:
+    model = regression(np.zeros((100_000, 5)), np.zeros(100_000), "logistic", l2=1.0)
+    request = Request(1.0, 1e-6)
+    work = OBJECTIVE_PERTURBATION.forecast(model, request).work
+    plan, _ = OBJECTIVE_PERTURBATION._choose(model, request)
+    most = 2 * plan.facts.steps(plan.radius * plan.facts.strong / 2, plan.linear)
+    assert work.startswith("about 11 passes") and int(work.split("most ")[1].split()[0].replace(",", "")) > most
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
