@@ -55,8 +55,8 @@ _NOTE = (
     "floors, for a change of one entry by 1: n = number of private entries; alive: beta < (1 - delta)/(1 + "
     "exp(epsilon)); c = c(epsilon, delta, beta), c2 = c(2 epsilon, delta (1 + exp(epsilon)), beta), where "
     "c(e, d, b) = 1/2 - (exp(e) + d)/(2 (1 + exp(e))(1 - b)). dpmodel.classify.impossibility.floor gives the numbers.",
-    "regressions (a sum or mean of one convex loss per record, written in CVXPY) are objectives of low sensitivity beyond "
-    f"the paper's linear ones (TTZ15, AMU20): {', '.join(REGRESSION_MECHANISMS)}.",
+    "regressions (a sum or mean of one convex loss per record, written in CVXPY) are objectives of low sensitivity "
+    f"beyond the paper's linear ones (TTZ15, AMU20): {', '.join(REGRESSION_MECHANISMS)}.",
 )
 
 

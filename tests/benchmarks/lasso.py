@@ -34,7 +34,7 @@ from dpmodel.privacy import SeededSource
 
 REQUEST = Request(1.0, 1e-6)
 MOST = 1.2e8  # entries of X
-MOST_WORK = 3e10  # entries read by one fit
+MOST_WORK = 1e10  # entries read by one fit
 OTHERS = (
     ("sufficient_statistics", "SUFFICIENT_STATISTICS"),
     ("noisy_descent", "NOISY_DESCENT"),

@@ -222,7 +222,8 @@ def _middle_scale(model: PrivateRegression, request: Request) -> float:
 
 def _noisy(add: object, values: Floats, scale: float) -> Floats:
     assert callable(add)
-    return np.asarray(add(values, scale)) if scale > 0 else values  # 0: no record can move it
+    # 0: the sums are 0 for all rows, or too small for the scale to be a number.
+    return np.asarray(add(values, scale)) if scale > 0 else np.zeros_like(values)
 
 
 def _published_count(model: PrivateRegression, request: Request) -> int:

@@ -64,10 +64,10 @@ class StochasticMirrorDescent:
         is new given k read has probability 1 - k/n and does not depend on data: the pattern of fresh steps may be
         public. Given the pattern, the records read are the first n/2 of a uniformly random order, and each step is a
         function of what was released before and of one record, (step_epsilon, step_delta)-DP for replacing that record
-        (Gaussian noise, sensitivity ``change`` = how far s a moves, |s| <= slope bound). Steps on noise alone are
-        functions of released numbers. That is a sequence of adaptive local randomisers on shuffled records (those
-        after n/2 are not released), so by Feldman, McMillan and Talwar 2021, Theorems 3.1 and 3.8, for ``e0 =
-        step_epsilon <= ln(n / (16 ln(2/delta')))`` it is (epsilon, delta)-DP with
+        (Gaussian noise, sensitivity 2 L, L = slope bound times the largest 2-norm of a row, also for absent records).
+        Steps on noise alone are functions of released numbers. That is a sequence of adaptive local randomisers on
+        shuffled records (those after n/2 are not released), so by Feldman, McMillan and Talwar 2021, Theorems 3.1 and
+        3.8, for ``e0 = step_epsilon <= ln(n / (16 ln(2/delta')))`` it is (epsilon, delta)-DP with
 
             epsilon = ln(1 + (e^e0 - 1)/(e^e0 + 1) (8 sqrt(e^e0 ln(4/delta')) / sqrt n + 8 e^e0 / n)),
             delta = delta' + (e^epsilon + 1) (1 + e^-e0 / 2) n step_delta.
@@ -249,8 +249,9 @@ def plan_descent(model: PrivateRegression, epsilon: float, delta: float) -> Desc
     step = low
     step_delta = delta / 2 / (n * (math.exp(epsilon) + 1) * (1 + math.exp(-step) / 2))
     lipschitz = gradient_size(model)
+    # Amplification compares any two records that may stand in a place, also where neighbours differ by an absent one.
     # Products of one row, each off by an ulp: far below this allowance.
-    change = model.row.change(model.slope_bound, 2.0) * (1 + 1e-9)
+    change = 2 * lipschitz * (1 + 1e-9)
     deviation = max(change / gaussian_mu(step, step_delta), 8 * lipschitz * math.sqrt(math.log(1 / step_delta)) / step)
     diameter = model.domain.diameter(2.0)
     steep = lipschitz + float(np.linalg.norm(model.penalty.subgradient(model.domain.center()))) / model.weight
