@@ -21,14 +21,16 @@ def main(seed: int | None = None) -> None:
 
     # Bounds are public policy: what is beyond them is clipped, and they set the noise.
     census = dpm.Records("people")
-    X = dpm.Private(table, name="table", unit="row", bounds=[np.array([18.0, 0.0]), np.array([90.0, 20.0])], records=census)
+    X = dpm.Private(
+        table, name="table", unit="row", bounds=[np.array([18.0, 0.0]), np.array([90.0, 20.0])], records=census
+    )
     money = dpm.Private(income, name="income", unit="entry", bounds=[0, 100], records=census)
     home = dpm.Private(owns, name="home", unit="entry", bounds=[-1, 1], records=census)
     w, b = cp.Variable(2, name="w"), cp.Variable(name="b")
     budget = dpm.Budget(3, 1e-5)
 
     residual = money - (X @ w + b)
-    median = dpm.Problem(cp.Minimize(cp.norm1(residual) / people), [cp.norm_inf(w) <= 5, b >= -50, b <= 100])
+    median = dpm.Problem(cp.Minimize(cp.norm1(residual) / people))  # no set needed: its slopes are bounded
     median.solve(epsilon=1, delta=1e-6, budget=budget, rng=seed)
     print(median.release, end="\n\n")
     print("median income at 40 with 12 years:", float(np.array([40, 12]) @ w.value + b.value), end="\n\n")

@@ -78,6 +78,27 @@ SHOWN = {
         r"In the file: spent epsilon 0\.9, remaining epsilon 0\.1",
         r"( *epsilon 0\.3, delta 0: solve by .*\n){3}",
     ],
+    "lasso.py": [
+        r"answers +objective, low +yes",
+        r"-> +(frank-wolfe|mirror-descent|noisy-descent)",
+        r"floor as a rate",
+        r"Private release by",
+        r"excess risk about 0\.\d+ on data drawn",
+        r"true ones: 0\.00\d+ \(all zeros: 0\.2250\)",
+    ],
+    "private_regressions.py": [
+        r"mean absolute loss of 30000 records with 2 coefficients and an intercept",
+        r"were clipped \(how many is private\)|beyond\s+the declared bounds",
+        r"median income at 40 with 12 years: 4[5-9]\.",
+        r"logistic: \S+, 7\d\.\d%",
+        r"hinge: \S+, 7\d\.\d%",
+        r"epsilon=3\.0",
+    ],
+    "scikit_learn.py": [
+        r"ridge: R2 0\.8\d+; differential privacy with epsilon = 1",
+        r"logistic: accuracy 0\.9\d+; mechanism",
+        r"epsilon=2\.0",
+    ],
     "own_lp_file.py": [
         r"wyndor\.mps: b private",
         r"-> +laplace-once",

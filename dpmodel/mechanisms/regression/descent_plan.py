@@ -121,13 +121,16 @@ class Search:
             logs: dict[Averaging, list[float]] = {kind: [] for kind in self.averagings}
             for risk, floor in zip(choosing_risks(self.model), self._floors(), strict=True):
                 nothing = max(risk.nothing - floor, 1e-300)
-                for seed in range(_DRAWS if steps <= _FIRST_STEPS else 1):
+                for seed in range(self._draws(steps)):
                     for kind, excess in self._excess(settings, risk, seed).items():
                         logs[kind].append(math.log(_FLOOR + max(excess - floor, 0.0) / nothing))
             means = {kind: float(np.mean(values)) for kind, values in logs.items()}
             kind = min(means, key=lambda k: means[k])
             self._seen[key] = means[kind], replace(settings, averaging=kind)
         return self._seen[key]
+
+    def _draws(self, steps: int) -> int:
+        return _DRAWS if steps <= _FIRST_STEPS and _projects_at_once(self.model.domain) else 1
 
     def settings(self, steps: int, tau: float, share: float) -> Settings:
         """Steps no longer than the curvature allows; what is missing to tau by momentum."""

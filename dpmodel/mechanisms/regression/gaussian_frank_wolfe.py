@@ -24,7 +24,7 @@ from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NoiseSource, public_generator
 
 # Sets over which a linear function is least in closed form: simulation costs next to nothing there.
-_CHEAP = ("l1", "l2", "linf", "box", "simplex", "product")
+_CHEAP = ("l1", "l2", "linf", "box", "simplex", "product", "polyhedron")
 _MEMORIES = (1.0, 0.2)
 _MIDDLE_SHARE = 0.5
 

@@ -28,6 +28,8 @@ _POINTS = 2048
 _SUPPORTS = (10, 10_000_000)
 _SIGNAL = 2.0  # deviation of the log-odds of binary labels under the true coefficients, and their mean
 _BALANCE = -1.0
+# Where numeric labels lie on average, as a share of their range: settings tuned to one level would miss others.
+_LEVELS = (0.35, 0.6, 0.5, 0.4)
 _SHARE = 1 / 3  # deviation of a numeric label's signal, as a share of the label's bound
 # Deviation of what features do not explain, in deviations of the signal: little where columns lie at the ends of their
 # bounds with a flat spectrum, much where they are uniform and the spectrum falls like 1/k, as in real tables.
@@ -159,12 +161,13 @@ def _draw(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
     generator = public_generator(0)
     half = generator.standard_normal((_POINTS // 2, 3))
     grid = np.concatenate([half, -half])  # odd moments vanish
-    risks = []
+    risks: list[SimulatedRisk] = []
     for decay, share in ((0.0, _LITTLE), (1.0, _MUCH)):
         mean, variance = _row_law(model, decay)
         room = 3.0 if decay else 1.0  # of a uniform column, up to one at the ends of its bounds
         for support in _SUPPORTS:
-            truth = _truth(model, mean, variance, support, generator.permutation(model.size))
+            level = _LEVELS[len(risks)]
+            truth = _truth(model, mean, variance, support, generator.permutation(model.size), level)
             signal = math.sqrt(float(variance @ truth**2))
             risks.append(SimulatedRisk(model, mean, variance, truth, grid[:, :2], grid[:, 2], share * signal, room))
     return tuple(risks)
@@ -186,9 +189,11 @@ def _row_law(model: PrivateRegression, decay: float) -> tuple[Floats, Floats]:
     return np.where(moving, mean * f, mean), np.where(moving, square * f - (mean * f) ** 2, 0.0)
 
 
-def _truth(model: PrivateRegression, mean: Floats, variance: Floats, support: int, order: Integers) -> Floats:
+def _truth(
+    model: PrivateRegression, mean: Floats, variance: Floats, support: int, order: Integers, level: float
+) -> Floats:
     """Coefficients of equal effect on ``support`` columns, as large as labels (or the set) leave room for, and an
-    intercept (or coefficients along the columns' means) that puts the labels in their middle, or off balance."""
+    intercept (or coefficients along the columns' means) that puts numbers at ``level`` of their range on average."""
     moving = np.flatnonzero(variance > 0)
     chosen = moving[np.argsort(order[moving])[:support]]
     v = np.zeros(model.size)
@@ -198,9 +203,9 @@ def _truth(model: PrivateRegression, mean: Floats, variance: Floats, support: in
     half = (high - low) / 2 if constant is not None else model.row.label_bound
     wanted = (_SHARE * half if math.isfinite(half) else 1.0) if numbers else _SIGNAL
     # Without an intercept the mean of a numeric signal is a part of it.
-    level = float(mean @ v) if numbers and constant is None else 0.0
-    v = _inside(model, v * wanted / math.sqrt(max(float(variance @ v**2) + level**2, 1e-300)))
-    aim = _BALANCE if not numbers else (low + high) / 2 if math.isfinite(low + high) else 0.0
+    part = float(mean @ v) if numbers and constant is None else 0.0
+    v = _inside(model, v * wanted / math.sqrt(max(float(variance @ v**2) + part**2, 1e-300)))
+    aim = _BALANCE if not numbers else low + level * (high - low) if math.isfinite(high - low) else 0.0
     if not numbers or constant is not None:
         v = v + _shift(model, mean) * (aim - float(mean @ v))
     return model.domain.project(v)

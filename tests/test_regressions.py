@@ -1,0 +1,291 @@
+"""Regressions from end to end: written in CVXPY, planned, solved, released; and the wrong inputs people really make."""
+
+from __future__ import annotations
+
+import json
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from regressions import objective as true_objective
+
+import dpmodel as dpm
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.mechanisms.regression.frank_wolfe import FrankWolfe
+from dpmodel.plan.portfolio import PORTFOLIO, REGRESSIONS
+
+N, P = 4000, 6
+RNG = np.random.default_rng(0)
+FEATURES = RNG.choice([-1.0, 1.0], (N, P))
+TRUTH = np.array([0.5, -0.3, 0.0, 0.0, 0.0, 0.1])
+SCORES = FEATURES @ TRUTH + 0.1 * RNG.normal(size=N)
+SIGNS = np.where(SCORES + 0.2 * RNG.normal(size=N) > 0, 1.0, -1.0)
+
+
+class Written:
+    """A regression with everything within reach; ``features`` and ``labels`` are options of their Privates."""
+
+    def __init__(self, features=None, labels=None, values=SCORES, X=FEATURES, neighbors="replace-one"):
+        self.records = dpm.Records("people", neighbors=neighbors)
+        features = {"bounds": [-1, 1]} if features is None else features
+        labels = {"bounds": [-1, 1]} if labels is None else labels
+        self.X = dpm.Private(X, name="X", unit="row", records=self.records, **features)
+        self.y = dpm.Private(values, name="y", unit="entry", records=self.records, **labels)
+        self.w = cp.Variable(X.shape[1], name="w")
+
+    def squared(self):
+        return cp.sum_squares(self.X @ self.w - self.y) / N
+
+    def problem(self, *constraints, objective=None):
+        return dpm.Problem(cp.Minimize(self.squared() if objective is None else objective), list(constraints))
+
+
+LOSSES = {
+    "squared": lambda m: cp.sum_squares(m.X @ m.w - m.y) / N,
+    "absolute": lambda m: cp.norm1(m.X @ m.w - m.y) / N,
+    "huber": lambda m: cp.sum(cp.huber(m.X @ m.w - m.y, 0.3)) / N,
+    "quantile": lambda m: cp.sum(cp.maximum(0.3 * (m.y - m.X @ m.w), -0.7 * (m.y - m.X @ m.w))) / N,
+    "logistic": lambda m: cp.sum(cp.logistic(-cp.multiply(m.y, m.X @ m.w))) / N,
+    "hinge": lambda m: cp.sum(cp.pos(1 - cp.multiply(m.y, m.X @ m.w))) / N,
+    "squared_hinge": lambda m: cp.sum(cp.square(cp.pos(1 - cp.multiply(m.y, m.X @ m.w)))) / N,
+}
+
+
+@pytest.mark.parametrize("ball", [cp.norm1, cp.norm, cp.norm_inf], ids=["l1", "l2", "linf"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_every_loss_over_every_ball_is_released_near_its_minimum(loss, ball):
+    written = Written(values=SIGNS if loss in ("logistic", "hinge", "squared_hinge") else SCORES)
+    problem = written.problem(ball(written.w) <= 1, objective=LOSSES[loss](written))
+    assert problem.is_dp()
+    problem.solve(epsilon=2, delta=1e-6, rng=3)
+    model = problem._model(None)
+    assert isinstance(model, PrivateRegression) and model.loss.name == loss
+    best = cp.Variable(P)
+    plain = Written.__new__(Written)
+    plain.X, plain.y, plain.w = FEATURES, SIGNS if model.loss.labels == "sign" else np.clip(SCORES, -1, 1), best
+    minimum = cp.Problem(cp.Minimize(LOSSES[loss](plain)), [ball(best) <= 1]).solve()
+    released = np.asarray(problem.release.variables["w"])
+    assert ball(cp.Constant(released)).value <= 1 + 1e-6
+    excess = true_objective(model, released) - minimum
+    nothing = true_objective(model, np.zeros(P)) - minimum
+    assert -1e-6 <= excess <= 0.2 * nothing
+    assert problem.release.mechanism in {m.name for m in REGRESSIONS}
+    assert problem.release.value is None and problem.value is None  # it would speak of private rows
+    assert "clipped" in " ".join(problem.release.notes)
+    json.dumps(problem.release.to_dict())
+
+
+def test_plan_and_explanation_speak_of_excess_risk_and_need_no_values():
+    written = Written()
+    written.X.value = written.y.value = None
+    problem = written.problem(cp.norm1(written.w) <= 1)
+    plan = problem.plan(epsilon=1, delta=1e-6)
+    assert [c.mechanism for c in plan.candidates] == [m.name for m in REGRESSIONS]
+    best = min(c.forecast.predicted for c in plan.candidates if c.eligible and not c.forecast.vacuous)
+    assert plan.chosen.forecast.predicted == best
+    assert "excess risk" in str(plan) and "floor" in str(plan) and "excess risk" in plan._repr_html_()
+    assert "squared loss" in str(problem.explain()) and "l1 set" in str(problem.explain())
+    cells = problem.classify().cells
+    assert {(c.part, c.level, c.parameter) for c in cells} == {("objective", "low", "X"), ("objective", "low", "y")}
+    json.dumps([plan.to_dict(), problem.explain().to_dict(), problem.classify().to_dict()])
+
+
+def test_a_mechanism_with_settings_of_its_own():
+    written = Written()
+    problem = written.problem(cp.norm1(written.w) <= 1)
+    mine = FrankWolfe(steps=3)
+    problem.solve(epsilon=1, delta=1e-6, mechanism=mine, rng=0)
+    chosen = next(c for c in problem.release.plan["candidates"] if c["mechanism"] == "frank-wolfe")
+    assert chosen["forecast"]["noise"]["steps"] == 3
+    assert problem.plan(epsilon=1, delta=1e-6, mechanism=mine).chosen.mechanism == "frank-wolfe"
+
+
+def test_mechanisms_of_the_other_kind_say_so():
+    written = Written()
+    problem = written.problem(cp.norm1(written.w) <= 1)
+    with pytest.raises(dpm.UnsupportedModelError, match="linear and cone programs"):
+        problem.solve(epsilon=1, delta=1e-6, mechanism="laplace-once")
+    c = dpm.Private(np.ones(3), name="c", l1=1)
+    x = cp.Variable(3, nonneg=True)
+    linear = dpm.Problem(cp.Minimize(c @ x), [cp.sum(x) == 1])
+    with pytest.raises(dpm.UnsupportedModelError, match="serves regressions"):
+        linear.solve(epsilon=1, delta=1e-6, mechanism="noisy-descent")
+    assert len({m.name for m in (*PORTFOLIO, *REGRESSIONS)}) == len(PORTFOLIO) + len(REGRESSIONS)
+
+
+def test_a_public_parameter_may_change_between_solves():
+    written, weight = Written(), cp.Parameter(nonneg=True, name="weight", value=0.1)
+    problem = written.problem(
+        cp.norm1(written.w) <= 1, objective=written.squared() + weight * cp.sum_squares(written.w)
+    )
+    assert problem._model(None).penalty.ridge[0] == pytest.approx(0.1)
+    weight.value = 5.0
+    assert problem._model(None).penalty.ridge[0] == pytest.approx(5.0)
+    problem.solve(epsilon=5, delta=1e-6, rng=0)
+    assert np.abs(written.w.value).max() < 0.2  # pulled to zero
+
+
+def test_a_budget_is_charged_once_and_before_anything_is_read():
+    written, budget = Written(), dpm.Budget(1, 1e-6)
+    problem = written.problem(cp.norm1(written.w) <= 1)
+    problem.solve(epsilon=1, delta=1e-6, budget=budget, rng=0)
+    assert tuple(budget.spent) == (1, 1e-6)
+    with pytest.raises(dpm.BudgetExceededError):
+        problem.solve(epsilon=0.1, delta=1e-7, budget=budget, rng=0)
+    assert problem.release.spent == (1, 1e-6)
+
+
+def test_several_variables_and_auxiliary_ones_come_back():
+    written = Written()
+    b, t = cp.Variable(name="b"), cp.Variable(P, name="t")
+    loss = cp.sum_squares(written.X @ written.w + b - written.y) / N
+    problem = written.problem(cp.abs(written.w) <= t, cp.sum(t) <= 1, cp.abs(b) <= 1, objective=loss)
+    problem.solve(epsilon=2, delta=1e-6, rng=0)
+    assert set(problem.release.variables) == {"w", "b", "t"}
+    assert (np.abs(written.w.value) <= t.value + 1e-5).all() and t.value.sum() <= 1 + 1e-5
+    assert np.abs(written.w.value - TRUTH).max() < 0.3 and abs(b.value) < 0.3
+
+
+# ------------------------------------------------------------------ wrong inputs
+def refused(call, kind, *words, budget):
+    with pytest.raises(kind) as caught:
+        call()
+    text = str(caught.value)
+    assert all(word in text for word in words), text
+    assert "why" in text and "try" in text, text
+    assert budget.history == ()
+    return text
+
+
+@pytest.fixture
+def budget():
+    return dpm.Budget(10, 1e-3)
+
+
+def test_rows_without_bounds(budget):
+    written = Written(features={})
+    problem = written.problem(cp.norm1(written.w) <= 1)
+    refused(lambda: problem.solve(1, 1e-6, budget=budget), dpm.SpecificationError, "X", "max_l2", budget=budget)
+
+
+def test_labels_without_bounds(budget):
+    written = Written(labels={})
+    problem = written.problem(cp.norm1(written.w) <= 1)
+    refused(lambda: problem.solve(1, 1e-6, budget=budget), dpm.SpecificationError, "y", "bounds", budget=budget)
+
+
+def test_labels_declared_too_wide_for_signs(budget):
+    written = Written(values=SIGNS, labels={"bounds": [0, 2]})
+    problem = written.problem(objective=LOSSES["logistic"](written))
+    refused(lambda: problem.plan(1, 1e-6), dpm.SpecificationError, "y", "[-1, 1]", budget=budget)
+
+
+def test_missing_labels(budget):
+    written = Written()
+    written.y.value = None
+    problem = written.problem(cp.norm1(written.w) <= 1)
+    refused(lambda: problem.solve(1, 1e-6, budget=budget), dpm.errors.MissingValueError, "y", budget=budget)
+
+
+@pytest.mark.parametrize("bad", [0, -1.0, np.nan, "much", [1.0]])
+def test_a_clip_that_is_none(bad, budget):
+    written = Written()
+    problem = written.problem(cp.norm1(written.w) <= 1)
+    refused(lambda: problem.solve(1, 1e-6, clip=bad, budget=budget), dpm.SpecificationError, "clip", budget=budget)
+
+
+def test_a_clip_where_there_is_no_regression(budget):
+    c = dpm.Private(np.ones(3), name="c", l1=1)
+    x = cp.Variable(3, nonneg=True)
+    problem = dpm.Problem(cp.Minimize(c @ x), [cp.sum(x) == 1])
+    refused(lambda: problem.solve(1, clip=1.0, budget=budget), dpm.SpecificationError, "regression", budget=budget)
+
+
+@pytest.mark.parametrize("given", [{"slack_rows": 3}, {"alpha": 0.1}, {"target": 1.0}, {"vertices": [[0.0] * P]}])
+def test_options_of_linear_programs(given, budget):
+    written = Written()
+    problem = written.problem(cp.norm1(written.w) <= 1)
+    call = lambda: problem.solve(1, 1e-6, budget=budget, **given)  # noqa: E731
+    refused(call, dpm.SpecificationError, next(iter(given)), budget=budget)
+
+
+def test_unbounded_coefficients_where_the_mechanism_needs_a_set(budget):
+    written = Written()
+    problem = written.problem()
+    call = lambda: problem.solve(1, 1e-6, mechanism="frank-wolfe", budget=budget)  # noqa: E731
+    refused(call, dpm.UnsupportedModelError, "vertices", "sufficient-statistics", budget=budget)
+    problem.solve(1, 1e-6, budget=budget, rng=0)  # others need none
+    assert np.abs(written.w.value - TRUTH).max() < 0.2
+
+
+def test_a_free_intercept_beside_an_l1_ball(budget):
+    """The ball does not cover the intercept: what needs a bounded set says so, the others serve."""
+    written, b = Written(), cp.Variable(name="b")
+    loss = cp.sum_squares(written.X @ written.w + b - written.y) / N
+    problem = written.problem(cp.norm1(written.w) <= 1, objective=loss)
+    plan = problem.plan(1, 1e-6)
+    reasons = {c.mechanism: c.reason for c in plan.candidates if not c.eligible}
+    assert "frank-wolfe" in reasons and "gaussian-frank-wolfe" in reasons
+    assert plan.chosen.eligible
+
+
+def test_an_infeasible_set(budget):
+    written = Written()
+    problem = written.problem(cp.norm1(written.w) <= 1, cp.sum(written.w) >= 3)
+    with pytest.raises(dpm.InfeasibleError):
+        problem.solve(1, 1e-6, budget=budget)
+    assert budget.history == ()
+
+
+def test_too_few_rows_are_told():
+    written = Written(X=FEATURES[:30], values=SCORES[:30])
+    problem = written.problem(
+        cp.norm1(written.w) <= 1, objective=cp.sum_squares(written.X @ written.w - written.y) / 30
+    )
+    plan = problem.plan(epsilon=0.01, delta=1e-6)
+    assert plan.chosen.forecast.vacuous and "no guarantee at this size and budget" in str(plan)
+
+
+def test_constant_and_empty_columns_are_ordinary():
+    X = FEATURES.copy()
+    X[:, 2], X[:, 3] = 1.0, 0.0
+    written = Written(X=X)
+    problem = written.problem(cp.norm1(written.w) <= 1)
+    problem.solve(epsilon=2, delta=1e-6, rng=0)
+    assert np.isfinite(written.w.value).all() and abs(written.w.value[0] - 0.5) < 0.2
+
+
+def test_rows_beyond_the_bounds_are_clipped_and_not_counted():
+    wild = FEATURES.copy()
+    wild[0], wild[1] = 1e9, -1e9
+    releases = []
+    for X in (wild, np.clip(wild, -1, 1)):
+        written = Written(X=X)
+        written.problem(cp.norm1(written.w) <= 1).solve(epsilon=1, delta=1e-6, rng=0)
+        releases.append(written.w.value)
+    np.testing.assert_array_equal(*releases)
+
+
+def test_a_private_value_in_a_constant_is_noticed():
+    written = Written()
+    problem = written.problem(cp.norm1(written.w) <= 1, objective=written.squared() + cp.sum_squares(SCORES - 1) * 0)
+    with pytest.warns(dpm.problem.PossibleLeakWarning):
+        problem.plan(epsilon=1, delta=1e-6)
+
+
+def test_a_term_that_does_not_fit_is_named():
+    written = Written()
+    problem = written.problem(objective=written.squared() + cp.sum(cp.exp(written.X @ written.w)))
+    text = ""
+    with pytest.raises(dpm.UnsupportedModelError) as caught:
+        problem.classify()
+    text = str(caught.value)
+    assert "exp" in text and not problem.is_dp()
+
+
+def test_add_remove_says_so():
+    written = Written(neighbors="add-remove")
+    problem = written.problem(cp.norm1(written.w) <= 1)
+    problem.solve(epsilon=1, delta=1e-6, rng=0)
+    assert problem.release.guarantee.neighbors == "add-remove"
+    assert problem._model(None).row.absent
