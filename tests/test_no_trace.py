@@ -177,11 +177,11 @@ def margins(values):
     return dpm.Problem(cp.Minimize(cp.sum(cp.pos(1 - X @ w)) / 10_000), [(cp.norm(w) <= 1).set_label("ball")])
 
 
-def huber_over_a_polyhedron(values):
+def huber_over_a_general_set(values):
     """A regression whose set is known to CVXPY only, with an intercept."""
     X, y, w, b = _rows_of(values, 300)
     loss = cp.sum(cp.huber(X @ w + b - y, 100)) / 300
-    rows = [(w[0] + w[1] <= 1).set_label("one"), (w >= -1).set_label("two"), (cp.abs(b) <= 10).set_label("three")]
+    rows = [(cp.norm(w) <= 1).set_label("one"), (w >= -0.5).set_label("two"), (cp.abs(b) <= 10).set_label("three")]
     return dpm.Problem(cp.Minimize(loss + cp.sum_squares(w)), rows)
 
 
@@ -192,7 +192,7 @@ CASES = [
     (large_least_squares, "subsampled-descent", {}),
     (least_squares, "frank-wolfe-published", {}),
     (margins, "stochastic-mirror-descent", {"epsilon": 0.1}),
-    (huber_over_a_polyhedron, "gaussian-frank-wolfe", {}),
+    (huber_over_a_general_set, "gaussian-frank-wolfe", {}),
     *[(people, name, {}) for name in ("noisy-hinge-descent", "dense-multiplicative-weights", "point-exponential")],
     *[(people, name, {}) for name in ("noisy-multiplicative-weights", "algorithm-2", "algorithm-5", "algorithm-6")],
     (people_with_costs, "noisy-hinge-descent", {"goal": "search"}),

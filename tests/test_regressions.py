@@ -140,7 +140,7 @@ def test_several_variables_and_auxiliary_ones_come_back():
     b, t = cp.Variable(name="b"), cp.Variable(P, name="t")
     loss = cp.sum_squares(written.X @ written.w + b - written.y) / N
     problem = written.problem(cp.abs(written.w) <= t, cp.sum(t) <= 1, cp.abs(b) <= 1, objective=loss)
-    problem.solve(epsilon=2, delta=1e-6, rng=0)
+    problem.solve(epsilon=2, delta=1e-6, mechanism="sufficient-statistics", rng=0)
     assert set(problem.release.variables) == {"w", "b", "t"}
     assert (np.abs(written.w.value) <= t.value + 1e-5).all() and t.value.sum() <= 1 + 1e-5
     assert np.abs(written.w.value - TRUTH).max() < 0.3 and abs(b.value) < 0.3
