@@ -373,10 +373,7 @@ def test_twins_with_other_private_values_are_the_same_all_over(build, mechanism,
     assert len(stub.outcomes) == 2
     if mechanism not in MAY_AGREE and build is not maximised_integers:
         assert not np.allclose(stub.outcomes[0].x, stub.outcomes[1].x), "the data had no say at all"
-    one, two = (
-        [t, t.release, t.classify(), planned(t, mechanism, options), t.explain()]
-        for t in twins
-    )
+    one, two = ([t, t.release, t.classify(), planned(t, mechanism, options), t.explain()] for t in twins)
     assert differences(one, two) == []
 
 

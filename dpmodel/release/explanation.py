@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpmodel._text import html_table, number, table
+from dpmodel.annotate.private import Private
+from dpmodel.annotate.records import DEFAULT_RECORDS
 from dpmodel.classify.classifier import Classification, all_record_words
 from dpmodel.classify.impossibility import remedies
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.affine_map import AffineMap, ThetaBlock
+from dpmodel.compile.affine_map import AffineMap
 from dpmodel.compile.footprint import Footprint
 from dpmodel.mechanisms.mechanism import Outcome
 from dpmodel.plan.comparison import Plan
@@ -139,15 +141,24 @@ def explain_regression(model: PrivateRegression, release: Release | None) -> Exp
     return Explanation(size, parameters, tuple(changes), model.classification, (), last)
 
 
+def _row_words(parameters: Sequence[Private]) -> str:
+    """What a record of a regression owns: the same row of everything."""
+    records = parameters[0].records
+    whose = "" if records is DEFAULT_RECORDS else f" of {records.name}"
+    owned = " and ".join(f"one {parameter.unit} of {parameter.name()}" for parameter in parameters)
+    known = " (which one is public)" if records.neighbors == "replace-one" else ""
+    return f"a record{whose} owns {owned}{known}"
+
+
 def guarantee_of(model: PrivateLP | PrivateRegression, epsilon: float, delta: float) -> Guarantee:
     """The guarantee, with what a record is and what besides the release is public."""
     if isinstance(model, PrivateRegression):
-        blocks: Sequence[ThetaBlock] = [ThetaBlock(p, 0, int(p.size), True) for p in model.private]
+        parameters, record = model.private, _row_words(model.private)
     else:
-        blocks = model.affine.private_blocks
-    neighbors = sorted({block.parameter.records.neighbors for block in blocks})
-    record = "; ".join(all_record_words(blocks))
-    patterns = [block.name for block in blocks if block.parameter.sparse_idx is not None]
+        parameters = tuple(block.parameter for block in model.affine.private_blocks)
+        record = "; ".join(all_record_words(model.affine.private_blocks))
+    neighbors = sorted({parameter.records.neighbors for parameter in parameters})
+    patterns = list(dict.fromkeys(p.name() for p in parameters if p.sparse_idx is not None))
     if patterns:
         record += f"; the positions of the entries of {', '.join(patterns)} are public"
     return Guarantee(epsilon, delta, " and ".join(neighbors), record)
