@@ -4,6 +4,8 @@ Write the model in CVXPY, mark what is private with ``Private``, and let ``Probl
 problem it is, whether it can be solved, by which mechanism and how well, and solve it.
 """
 
+from typing import Any
+
 from dpmodel.annotate import Private, PublicPatternWarning, Records
 from dpmodel.classify import taxonomy
 from dpmodel.errors import (
@@ -46,3 +48,12 @@ __all__ = [
     "select_mechanism",
     "taxonomy",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """``dpmodel.learn``, when it is first asked for: it needs scikit-learn, which is an extra."""
+    if name == "learn":
+        from importlib import import_module
+
+        return import_module("dpmodel.learn")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -169,6 +169,6 @@ def test_missing_scikit_learn_names_the_extra() -> None:
 
 
 def test_the_package_does_not_import_scikit_learn() -> None:
-    code = "import dpmodel, sys; print('sklearn' in sys.modules)"
+    code = "import dpmodel, sys; print('sklearn' in sys.modules, dpmodel.learn.PrivateRidge.__name__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    assert done.stdout.strip() == "False PrivateRidge"
