@@ -361,7 +361,10 @@ def _conjugate_gradients(product: Callable[[Floats], Floats], right: Floats, ste
         if size <= enough:
             break
         image = product(direction)
-        length = size / float(direction @ image)
+        curve = float(direction @ image)
+        if not curve > 0:  # tiny features underflow: an error here would tell of them; the certificate decides
+            break
+        length = size / curve
         x = x + length * direction
         residual = residual - length * image
         size, before = float(residual @ residual), size

@@ -199,3 +199,9 @@ def test_curvature_is_the_derivative_of_the_slope(loss: Loss) -> None:
     numeric = (loss.slope(z + step, y) - loss.slope(z - step, y)) / (2 * step)
     assert np.quantile(np.abs(found - numeric), 0.98) < 1e-4  # all but points within a step of a kink
     assert (found <= loss.smoothness).all()
+
+
+def test_conjugate_gradients_stop_where_curvature_underflows() -> None:
+    from dpmodel.mechanisms.regression.perturbed_objective import _conjugate_gradients
+
+    assert not _conjugate_gradients(lambda v: 0.0 * v, np.ones(3), 5, 1e-3).any()
