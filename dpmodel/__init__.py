@@ -7,7 +7,10 @@ problem it is, whether it can be solved, by which mechanism and how well, and so
 from typing import Any
 
 from dpmodel.annotate import Private, PublicPatternWarning, Records
+from dpmodel.annotate.noise_laws import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
+from dpmodel.annotate.noisy import Noisy
 from dpmodel.classify import taxonomy
+from dpmodel.compile.likelihood import neg_log_likelihood
 from dpmodel.errors import (
     BudgetExceededError,
     DPModelError,
@@ -30,10 +33,15 @@ __all__ = [
     "Budget",
     "BudgetExceededError",
     "DPModelError",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "Gaussian",
     "ImpossibilityError",
     "InfeasibleError",
+    "Laplace",
     "MissingExtraError",
     "MissingValueError",
+    "Noisy",
     "NotPrivateWarning",
     "PossibleLeakWarning",
     "Private",
@@ -44,6 +52,7 @@ __all__ = [
     "SpecificationError",
     "UnsupportedModelError",
     "gadgets",
+    "neg_log_likelihood",
     "query_release",
     "select_mechanism",
     "taxonomy",

@@ -19,6 +19,8 @@ from dpmodel.classify.regression_model import private_regression
 from dpmodel.compile.cone_program import SolverFailure, probe_solver, solve_cone_program
 from dpmodel.compile.cvxpy_bridge import Lowered, forget_cached_forms, forget_solution, has_name, lower
 from dpmodel.compile.footprint import Footprint, footprint
+from dpmodel.compile.likelihood import recognise_postprocessing
+from dpmodel.compile.postprocessing import Postprocessing
 from dpmodel.compile.public_set import PublicSet, base_program
 from dpmodel.compile.refusals import where_used
 from dpmodel.compile.regression import Recognised, recognise
@@ -29,10 +31,12 @@ from dpmodel.plan.asked import Asked, checked_clip
 from dpmodel.plan.comparison import Plan
 from dpmodel.plan.planner import make_plan
 from dpmodel.plan.portfolio import AnyMechanism, by_name
-from dpmodel.plan.request import make_regression_request, make_request
+from dpmodel.plan.postprocess_plan import plan_postprocessing
+from dpmodel.plan.request import make_postprocess_request, make_regression_request, make_request
 from dpmodel.privacy import Budget, NoiseSource, noise_source
+from dpmodel.problem_postprocess import classify_postprocessing, solve_problem
 from dpmodel.progress import Report, reporter
-from dpmodel.release.explanation import Explanation, explain, explain_regression
+from dpmodel.release.explanation import Explanation, explain, explain_postprocessing, explain_regression
 from dpmodel.release.release import Accuracy, Guarantee, Release
 from dpmodel.write_back import values_of, write_lp, write_regression
 
@@ -67,6 +71,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         self._lowered: tuple[Lowered, Footprint, Classification] | None = None
         # None: not looked at yet. Regressions are recognised on the tree and never lowered.
         self._recognised: tuple[bytes | None, Recognised | None] | None = None
+        self._published: tuple[bytes | None, Postprocessing | None] | None = None
         # Public facts are computed once per set of public parameter values.
         self._last_model: tuple[tuple[Any, ...], PrivateLP | PrivateRegression] | None = None
         self._release: Release | None = None
@@ -92,20 +97,26 @@ class Problem(cp.Problem):  # type: ignore[misc]
         """The cells of the taxonomy that the problem falls into. Needs no private values, spends nothing.
 
         A regression (a sum or mean of one recognised loss per record) is an objective of low sensitivity, whatever
-        rows its data would have in a standard form.
+        rows its data would have in a standard form. A likelihood of published numbers (``neg_log_likelihood``) under
+        public constraints is post-processing: it is in no cell and costs nothing.
 
         Raises
         ------
         UnsupportedModelError
             For problems that are not convex or not DPP, and regressions with a term that is not recognised.
         """
+        published = self._postprocessing()
+        if published is not None:
+            return classify_postprocessing(published)
         if self._regression() is not None:
-            return self._model(None).classification
+            model = self._model(None)
+            assert not isinstance(model, Postprocessing)
+            return model.classification
         return self._compiled()[2]
 
     def plan(
         self,
-        epsilon: float,
+        epsilon: float | None = None,
         delta: float = 0.0,
         beta: float = 0.05,
         *,
@@ -127,6 +138,9 @@ class Problem(cp.Problem):  # type: ignore[misc]
         """
         model = self._model(solver, clip)
         asked = Asked(slack_rows, alpha, goal, target, penalty)
+        if isinstance(model, Postprocessing):
+            request = make_postprocess_request(epsilon, delta, beta, feasibility, vertices, solver, {}, asked)
+            return plan_postprocessing(model, mechanism, request=request, compare=compare)
         if isinstance(model, PrivateRegression):
             request = make_regression_request(epsilon, delta, beta, feasibility, vertices, solver, {}, asked, clip)
             return make_plan(model, request, mechanism, compare=compare)
@@ -141,6 +155,9 @@ class Problem(cp.Problem):  # type: ignore[misc]
 
     def explain(self) -> Explanation:
         """What the problem is, cell by cell, in words: the model's analyser."""
+        published = self._postprocessing()
+        if published is not None:
+            return explain_postprocessing(published, classify_postprocessing(published), self._release)
         if self._regression() is not None:
             model = self._model(None)
             assert isinstance(model, PrivateRegression)
@@ -172,6 +189,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
         clip: float | None = None,
     ) -> float | None:
         """Solve under (epsilon, delta)-differential privacy and keep the release.
+
+        A post-processing of published numbers needs no epsilon and spends nothing, whatever is given.
 
         Parameters
         ----------
@@ -210,6 +229,12 @@ class Problem(cp.Problem):  # type: ignore[misc]
         model = self._model(solver, clip)
         compiled = time.perf_counter()
         asked, options = Asked(slack_rows, alpha, goal, target, penalty), solver_options or {}
+        if isinstance(model, Postprocessing):
+            request = make_postprocess_request(epsilon, delta, beta, feasibility, vertices, solver, options, asked)
+            _check_budget(budget)
+            self._forget()
+            self._release = solve_problem(self, model, mechanism, request, verbose, progress, compiled - started)
+            return self._release.value
         if isinstance(model, PrivateRegression):
             request = make_regression_request(epsilon, delta, beta, feasibility, vertices, solver, options, asked, clip)
         elif not model.private_parts():
@@ -291,10 +316,20 @@ class Problem(cp.Problem):  # type: ignore[misc]
             self._lowered = lowered, change, classify(lowered.affine, change, places)
         return self._lowered
 
-    def _regression(self) -> Recognised | None:
+    def _public_key(self) -> bytes | None:
+        """Losses and penalties hold the numbers of public parameters; without them it is refused later, if it
+        matters."""
         public = [parameter for parameter in self.parameters() if not isinstance(parameter, Private)]
-        # Losses and penalties hold the numbers of public parameters. Without them it is refused below, if it matters.
-        key = None if any(each.value is None for each in public) else public_values(public)
+        return None if any(each.value is None for each in public) else public_values(public)
+
+    def _postprocessing(self) -> Postprocessing | None:
+        key = self._public_key()
+        if self._published is None or self._published[0] != key:
+            self._published = (key, recognise_postprocessing(self))
+        return self._published[1]
+
+    def _regression(self) -> Recognised | None:
+        key = self._public_key()
         if self._recognised is None or self._recognised[0] != key:
             self._warn_of_constants()
             self._recognised = (key, recognise(self))
@@ -303,8 +338,9 @@ class Problem(cp.Problem):  # type: ignore[misc]
     def _private(self) -> list[Private]:
         return [parameter for parameter in self.parameters() if isinstance(parameter, Private)]
 
-    def _model(self, solver: str | None, clip: float | None = None) -> PrivateLP | PrivateRegression:
-        recognised = self._regression()
+    def _model(self, solver: str | None, clip: float | None = None) -> PrivateLP | PrivateRegression | Postprocessing:
+        published = self._postprocessing()
+        recognised = None if published is not None else self._regression()
         key: tuple[Any, ...]
         if recognised is not None:
             key = (clip, public_values(self.parameters()))
@@ -317,6 +353,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
                 why="only the losses of a regression have slopes to cut, and this problem is not a regression",
                 remedy="leave it out",
             )
+        if published is not None:
+            return published
         lowered, _, classification = self._compiled()
         key = (solver, public_theta(lowered.affine).tobytes())
         if self._last_model is None or self._last_model[0] != key:
@@ -370,7 +408,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
         # Compiled facts speak of this object's leaves: copies and pickles compile anew.
-        state["_lowered"] = state["_last_model"] = state["_recognised"] = None
+        state["_lowered"] = state["_last_model"] = state["_recognised"] = state["_published"] = None
         state.pop("__deepcopy__", None)  # the guard that CVXPY leaves behind would switch deepcopy off
         return state
 

@@ -26,6 +26,7 @@ LEVEL = {
     "linalg": 90,
     "problem": 80,
     "write_back": 75,
+    "problem_postprocess": 78,
     "release.explanation": 70,
     "plan": 60,
     "mechanisms": 50,

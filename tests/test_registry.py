@@ -13,17 +13,19 @@ import dpmodel as dpm
 from dpmodel.classify.taxonomy import cell as taxonomy_cell
 from dpmodel.mechanisms.mechanism import Mechanism, Request
 from dpmodel.plan import PORTFOLIO, by_name
-from dpmodel.plan.portfolio import REGRESSIONS
+from dpmodel.plan.portfolio import POSTPROCESSING, REGRESSIONS
 
 
 def test_taxonomy_names_exactly_the_registered_mechanisms() -> None:
     named = {name for cell in dpm.taxonomy() for name in cell.mechanisms}
     assert named == {mechanism.name for mechanism in PORTFOLIO}
     assert dpm.taxonomy().to_dict()["regressions"] == [mechanism.name for mechanism in REGRESSIONS]
-    assert all(mechanism.name in str(dpm.taxonomy()).replace("\n", " ") for mechanism in REGRESSIONS)
+    assert dpm.taxonomy().to_dict()["postprocessing"] == [mechanism.name for mechanism in POSTPROCESSING]
+    beyond = (*REGRESSIONS, *POSTPROCESSING)
+    assert all(mechanism.name in str(dpm.taxonomy()).replace("\n", " ") for mechanism in beyond)
 
 
-@pytest.mark.parametrize("mechanism", (*PORTFOLIO, *REGRESSIONS), ids=lambda m: m.name)
+@pytest.mark.parametrize("mechanism", (*PORTFOLIO, *REGRESSIONS, *POSTPROCESSING), ids=lambda m: m.name)
 def test_every_mechanism_states_source_privacy_utility_and_cost(mechanism: Mechanism) -> None:
     assert isinstance(mechanism, Mechanism)
     text = inspect.getdoc(type(getattr(mechanism, "engine", mechanism))) or ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from types import MappingProxyType
 from typing import Any
 
@@ -88,9 +89,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class Classification:
-    """The cells of a problem; empty when nothing is private."""
+    """The cells of a problem; empty when nothing is private.
+
+    ``words`` : what it is when it is in no cell, such as a post-processing of published numbers.
+    """
 
     cells: tuple[Cell, ...]
+    words: str = ""
 
     @property
     def solvable(self) -> bool:
@@ -102,7 +107,7 @@ class Classification:
         return tuple(dict.fromkeys(cell.part for cell in self.cells))
 
     def to_dict(self) -> dict[str, Any]:
-        return {"solvable": self.solvable, "cells": [cell.to_dict() for cell in self.cells]}
+        return {"solvable": self.solvable, "cells": [cell.to_dict() for cell in self.cells], "words": self.words}
 
     def _rows(self) -> list[tuple[str, ...]]:
         rows: list[tuple[str, ...]] = []
@@ -116,10 +121,12 @@ class Classification:
 
     def __str__(self) -> str:
         if not self.cells:
-            return "Nothing is private: the problem is solved as it is."
+            return self.words or "Nothing is private: the problem is solved as it is."
         return table(_COLUMNS, self._rows(), title="Classification (HRRU14, Table 1)", width=120)
 
     def _repr_html_(self) -> str:
+        if not self.cells:
+            return f"<p>{escape(str(self))}</p>"
         return html_table(_COLUMNS, self._rows(), title="Classification (HRRU14, Table 1)")
 
 

@@ -41,6 +41,18 @@ REGRESSION_MECHANISMS = (
     "frank-wolfe-published",
     "stochastic-mirror-descent",
 )
+# Published numbers under public constraints: no cell, because nothing private is read.
+POSTPROCESS_MECHANISMS = (
+    "exact-tree",
+    "least-squares-tree",
+    "projection",
+    "admm-tree",
+    "admm-tables",
+    "admm-strategy",
+    "admm",
+    "general-solver",
+    "admm-published",
+)
 _NOISY_ROWS = ("noisy-multiplicative-weights", "algorithm-5", "algorithm-6")
 _LABEL = {
     "objective": "objective c",
@@ -57,6 +69,8 @@ _NOTE = (
     "c(e, d, b) = 1/2 - (exp(e) + d)/(2 (1 + exp(e))(1 - b)). dpmodel.classify.impossibility.floor gives the numbers.",
     "regressions (a sum or mean of one convex loss per record, written in CVXPY) are objectives of low sensitivity "
     f"beyond the paper's linear ones (TTZ15, AMU20): {', '.join(REGRESSION_MECHANISMS)}.",
+    "post-processing (a likelihood of published noisy numbers under public constraints) reads nothing private and "
+    f"costs nothing (LWK15): {', '.join(POSTPROCESS_MECHANISMS)}.",
 )
 
 
@@ -144,9 +158,13 @@ class Taxonomy(Sequence[TaxonomyCell]):
         return html_table(_COLUMNS, self._rows(), title="Private linear programs (HRRU14, Table 1)", footer=_NOTE)
 
     def to_dict(self) -> dict[str, object]:
-        """Return ``{"source": ..., "cells": [...], "regressions": [...]}``, JSON-serialisable."""
-        cells = [item.to_dict() for item in self]
-        return {"source": "HRRU14, Table 1", "cells": cells, "regressions": list(REGRESSION_MECHANISMS)}
+        """Plain data: ``source``, ``cells``, and the names in ``regressions`` and ``postprocessing``."""
+        return {
+            "source": "HRRU14, Table 1",
+            "cells": [item.to_dict() for item in self],
+            "regressions": list(REGRESSION_MECHANISMS),
+            "postprocessing": list(POSTPROCESS_MECHANISMS),
+        }
 
     def _rows(self) -> list[tuple[str, ...]]:
         return [

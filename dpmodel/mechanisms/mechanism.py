@@ -78,7 +78,8 @@ class Forecast:
     statement leaves out. ``slack_rows`` : private constraints that ``alpha`` leaves out, of ``private_rows``;
     ``width`` : how far any of them can be violated, ``span`` : how far the objective can vary, both public.
     ``vacuous`` : it says no more than is known without any data. ``predicted`` : regressions: the mean excess risk on
-    data simulated from the public bounds, by which their plans choose; nan elsewhere.
+    data simulated from the public bounds, by which their plans choose; nan elsewhere. ``seconds`` : post-processing:
+    about how long the solver takes, by which those plans choose; nan elsewhere.
     """
 
     statement: str
@@ -94,6 +95,7 @@ class Forecast:
     span: float = math.nan
     vacuous: bool = False
     predicted: float = math.nan
+    seconds: float = math.nan
     work: str = "one solve"
     noise: Mapping[str, Any] = field(default_factory=dict)
     caveats: tuple[str, ...] = ()
@@ -130,6 +132,7 @@ class Forecast:
             "span": None if math.isnan(self.span) else self.span,
             "vacuous": self.vacuous,
             "predicted": None if math.isnan(self.predicted) else self.predicted,
+            "seconds": None if math.isnan(self.seconds) else self.seconds,
             "work": self.work,
             "noise": dict(self.noise),
             "caveats": list(self.caveats),

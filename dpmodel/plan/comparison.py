@@ -13,6 +13,8 @@ from dpmodel.mechanisms.mechanism import Forecast, Request
 _COLUMNS = ("", "mechanism", "objective within", "violation within", "spends", "statement, or why not")
 # Regressions violate nothing: what they may lose is excess risk, forecast and (where a theorem says so) at most.
 _RISKS = ("", "mechanism", "excess risk", "at most", "spends", "statement, or why not")
+# Solvers of post-processing problems reach the same optimum; they differ in time.
+_SOLVERS = ("", "mechanism", "objective within", "seconds, about", "spends", "statement, or why not")
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,13 @@ class Plan:
         return self.chosen.forecast is not None and not math.isnan(self.chosen.forecast.predicted)
 
     @property
+    def _is_postprocessing(self) -> bool:
+        return self.chosen.forecast is not None and not math.isnan(self.chosen.forecast.seconds)
+
+    @property
     def _columns(self) -> tuple[str, ...]:
+        if self._is_postprocessing:
+            return _SOLVERS
         return _RISKS if self._is_regression else _COLUMNS
 
     def to_dict(self) -> dict[str, Any]:
@@ -81,12 +89,17 @@ class Plan:
             spends = f"epsilon {number(forecast.epsilon)}, delta {number(forecast.delta)}"
             words = f"{forecast.statement}; {forecast.work}"
             errors = number(forecast.objective_alpha), number(forecast.violation_alpha)
+            if self._is_postprocessing:
+                errors = number(forecast.objective_alpha), number(float(f"{forecast.seconds:.1g}"))
+                spends = "nothing"
             if self._is_regression:
                 errors = number(forecast.predicted), number(forecast.objective_alpha) if forecast.proved else "-"
             rows.append((mark, candidate.mechanism, *errors, spends, words))
         return rows
 
     def _title(self) -> str:
+        if self._is_postprocessing:
+            return "Plan of a post-processing: it costs no privacy"
         request = self.request
         return f"Plan for epsilon {number(request.epsilon)}, delta {number(request.delta)}"
 

@@ -12,12 +12,13 @@ from dpmodel.classify.impossibility import impossibility_error
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.classify.regression_floors import regression_floors
+from dpmodel.compile.postprocessing import Postprocessing
 from dpmodel.errors import InfeasibleError, UnsupportedModelError
 from dpmodel.mechanisms.lp.private_rows import private_rows
 from dpmodel.mechanisms.lp.routes import span_of
 from dpmodel.mechanisms.mechanism import Forecast, Request, says_nothing
 from dpmodel.plan.comparison import Candidate, Plan
-from dpmodel.plan.portfolio import PORTFOLIO, REGRESSIONS, AnyMechanism, named
+from dpmodel.plan.portfolio import KINDS, PORTFOLIO, AnyMechanism, named
 
 __all__ = ["PORTFOLIO", "Candidate", "Plan", "make_plan", "refuse_impossible", "select_mechanism"]
 
@@ -70,6 +71,23 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
 
     As published: adassp-published, frank-wolfe-published, stochastic-mirror-descent.
 
+    Post-processing costs no privacy and its solvers reach the same optimum, so those that reach it (to 1e-4 of the
+    objective) compare by the time they are expected to take, ``Forecast.seconds``:
+
+    ================================  ===================================================================
+    post-processing                   usual winner
+    ================================  ===================================================================
+    tree, Laplace noise               exact-tree: linear in the nodes
+    tree, Gaussian noise, no bounds   least-squares-tree: two passes; with bounds that bind, admm-tree
+    one total, a chain, cells alone   projection: closed forms and isotonic regression
+    table under public marginals      projection (squares, no bounds), else admm-tables
+    answers of a strategy matrix      admm-strategy
+    other linear constraints          general-solver (HiGHS, Clarabel) while small, else admm
+    anything else that is convex      general-solver, as CVXPY solves it
+    ================================  ===================================================================
+
+    As published, for study: admm-published.
+
     The published algorithms (theorem-34, algorithm-2, algorithm-4, algorithm-5, algorithm-6) are compared as well and
     lose by their constants.
     """
@@ -85,6 +103,8 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
 def _key(forecast: Forecast, request: Request | None) -> tuple[bool, bool, bool, float, float]:
     """Says nothing or something, keeps what was asked or not, predicted or proved, then the error; where x is unbounded
     (error infinite) the size of the noise itself. Predictions may be far too good, so they come after theorems."""
+    if not math.isnan(forecast.seconds):  # post-processing: the same optimum, as far as the solver goes
+        return forecast.vacuous, forecast.objective_alpha > _SAME_OPTIMUM, False, forecast.seconds, 0.0
     if not math.isnan(forecast.predicted):  # regressions: all promise the same thing, and all are simulated alike
         return forecast.vacuous, False, False, float(f"{forecast.predicted:.6g}"), 0.0
     kept, error, then = True, forecast.rank, 0.0
@@ -102,12 +122,18 @@ def _key(forecast: Forecast, request: Request | None) -> tuple[bool, bool, bool,
     return forecast.vacuous, not kept, not forecast.proved, float(f"{error:.6g}"), then
 
 
+# Relative error of the objective up to which two solutions count as the same.
+_SAME_OPTIMUM = 1e-4
+
+AnyModel = PrivateLP | PrivateRegression | Postprocessing
+
+
 def _is_noise(part: object) -> bool:
     return isinstance(part, Mapping) and "largest_noise" in part
 
 
 def make_plan(
-    model: PrivateLP | PrivateRegression,
+    model: AnyModel,
     request: Request,
     mechanism: str | AnyMechanism = "auto",
     *,
@@ -124,13 +150,16 @@ def make_plan(
         For an unknown name; when the forced mechanism, or none at all, is eligible.
     """
     forced = None if mechanism == "auto" else named(mechanism)
-    portfolio: Sequence[AnyMechanism] = REGRESSIONS if isinstance(model, PrivateRegression) else PORTFOLIO
+    portfolio = KINDS[type(model)].mechanisms
     compared = portfolio if compare or forced is None else (forced,)
     if forced is not None and forced not in compared:  # of the other kind, or with settings of its own
         compared = (*(each for each in compared if each.name != forced.name), forced)
     if isinstance(model, PrivateRegression):
         candidates = tuple(_candidate(each, model, request) for each in compared)
         floors = regression_floors(model, request.epsilon, request.delta)
+    elif isinstance(model, Postprocessing):
+        candidates = tuple(_candidate(each, model, request) for each in compared)
+        floors = ()
     else:
         refuse_impossible(model, request)
         candidates = _with_widths(model, [_candidate(each, model, request) for each in compared])
@@ -165,11 +194,10 @@ def refuse_impossible(model: PrivateLP, request: Request) -> None:
             )
 
 
-def _candidate(mechanism: AnyMechanism, model: PrivateLP | PrivateRegression, request: Request) -> Candidate:
-    regression = isinstance(model, PrivateRegression)
-    if any(type(mechanism) is type(each) for each in (PORTFOLIO if regression else REGRESSIONS)):
-        kind = "linear and cone programs" if regression else "regressions"
-        return Candidate(mechanism.name, mechanism.source, False, f"it serves {kind}", None)
+def _candidate(mechanism: AnyMechanism, model: AnyModel, request: Request) -> Candidate:
+    for kind, (mechanisms, words) in KINDS.items():
+        if kind is not type(model) and any(type(mechanism) is type(each) for each in mechanisms):
+            return Candidate(mechanism.name, mechanism.source, False, f"it serves {words}", None)
     method: Any = mechanism  # the kind of model it serves was checked
     verdict = method.eligible(model, request)
     forecast = method.forecast(model, request) if verdict.eligible else None
@@ -196,8 +224,11 @@ def _with_widths(model: PrivateLP, candidates: Sequence[Candidate]) -> tuple[Can
 
 
 def _nothing_applies(
-    model: PrivateLP | PrivateRegression, request: Request, candidates: Sequence[Candidate]
+    model: AnyModel, request: Request, candidates: Sequence[Candidate]
 ) -> UnsupportedModelError | InfeasibleError:
+    if isinstance(model, Postprocessing):
+        remedy = "a convex likelihood under convex constraints, without whole-number variables"
+        return UnsupportedModelError("no solver serves this post-processing", why=_reasons(candidates), remedy=remedy)
     if isinstance(model, PrivateRegression):
         return UnsupportedModelError(
             "no mechanism serves this regression", why=_reasons(candidates), remedy=_REGRESSION_REMEDY

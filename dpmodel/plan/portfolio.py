@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.compile.postprocessing import Postprocessing
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.lp.cheapest_point import CHEAPEST_POINT
 from dpmodel.mechanisms.lp.dense_multiplicative_weights import ALGORITHM_2, DENSE_MULTIPLICATIVE_WEIGHTS
@@ -17,6 +22,7 @@ from dpmodel.mechanisms.lp.strict_truncated_laplace import STRICT_TRUNCATED_LAPL
 from dpmodel.mechanisms.lp.theorem_34 import THEOREM_34
 from dpmodel.mechanisms.lp.vertex_selection import VERTEX_EXPONENTIAL
 from dpmodel.mechanisms.mechanism import Mechanism
+from dpmodel.mechanisms.postprocess.protocol import PostprocessMechanism
 from dpmodel.mechanisms.regression.frank_wolfe import FRANK_WOLFE
 from dpmodel.mechanisms.regression.frank_wolfe_published import FRANK_WOLFE_PUBLISHED
 from dpmodel.mechanisms.regression.gaussian_frank_wolfe import GAUSSIAN_FRANK_WOLFE
@@ -65,7 +71,23 @@ REGRESSIONS: tuple[RegressionMechanism, ...] = (
     STOCHASTIC_MIRROR_DESCENT,
 )
 
-AnyMechanism = Mechanism | RegressionMechanism
+POSTPROCESSING: tuple[PostprocessMechanism, ...] = ()
+
+AnyMechanism = Mechanism | RegressionMechanism | PostprocessMechanism
+
+
+class Kind(NamedTuple):
+    """The mechanisms of one kind of model, and what they serve in words."""
+
+    mechanisms: tuple[AnyMechanism, ...]
+    words: str
+
+
+KINDS: dict[type, Kind] = {
+    PrivateLP: Kind(PORTFOLIO, "linear and cone programs with private parameters"),
+    PrivateRegression: Kind(REGRESSIONS, "regressions"),
+    Postprocessing: Kind(POSTPROCESSING, "post-processing of published numbers"),
+}
 
 
 def by_name(name: str) -> AnyMechanism:
@@ -76,7 +98,7 @@ def by_name(name: str) -> AnyMechanism:
     SpecificationError
         For an unknown name, with the names that would do.
     """
-    everything: tuple[AnyMechanism, ...] = (*PORTFOLIO, *REGRESSIONS)
+    everything = [mechanism for kind in KINDS.values() for mechanism in kind.mechanisms]
     for mechanism in everything:
         if mechanism.name == name:
             return mechanism

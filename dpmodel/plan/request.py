@@ -83,6 +83,7 @@ def make_regression_request(
     options: Mapping[str, Any],
     asked: Asked = Asked(),  # noqa: B008 (frozen)
     clip: float | None = None,
+    what: str = "regression",
 ) -> Request:
     """The same for a regression, whose constraints are all public: nothing gives way, and nothing can be traded.
 
@@ -96,11 +97,35 @@ def make_regression_request(
     given += ["vertices"] if vertices is not None else []
     if given:
         raise SpecificationError(
-            f"{given[0]} given for a regression",
+            f"{given[0]} given for a {what}",
             why="it is for programs with private constraints or a private linear objective",
-            remedy="leave it out; the constraints of a regression are public and always hold",
+            remedy=f"leave it out; the constraints of a {what} are public and always hold",
         )
     return replace(request, clip=clip)
+
+
+def make_postprocess_request(
+    epsilon: Any,
+    delta: Any,
+    beta: Any,
+    feasibility: Any,
+    vertices: Any,
+    solver: str | None,
+    options: Mapping[str, Any],
+    asked: Asked = Asked(),  # noqa: B008 (frozen)
+) -> Request:
+    """The same for a post-processing: a budget may be given, is checked, and nothing of it is spent.
+
+    Raises
+    ------
+    SpecificationError
+        As ``make_regression_request``.
+    """
+    given = 1.0 if epsilon is None else epsilon
+    request = make_regression_request(
+        given, delta, beta, feasibility, vertices, solver, options, asked, what="post-processing"
+    )
+    return replace(request, epsilon=0.0, delta=0.0)
 
 
 @cache

@@ -16,6 +16,7 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.affine_map import AffineMap
 from dpmodel.compile.footprint import Footprint
+from dpmodel.compile.postprocessing import Postprocessing
 from dpmodel.mechanisms.mechanism import Outcome
 from dpmodel.plan.comparison import Plan
 from dpmodel.release.release import Accuracy, Guarantee, Release
@@ -49,7 +50,8 @@ class Explanation:
         changes = [tuple(str(v) for v in row.values()) for row in self.changes]
         tables = []
         if declared:
-            tables.append(("Private parameters", tuple(self.parameters[0]), declared))
+            title = "Private parameters" if "name" in self.parameters[0] else "Published numbers"
+            tables.append((title, tuple(self.parameters[0]), declared))
         if changes:
             tables.append(("What one record does to the standard form", tuple(self.changes[0]), changes))
         return tables
@@ -139,6 +141,29 @@ def explain_regression(model: PrivateRegression, release: Release | None) -> Exp
     )
     last = "Not solved yet." if release is None else str(release)
     return Explanation(size, parameters, tuple(changes), model.classification, (), last)
+
+
+def explain_postprocessing(
+    model: Postprocessing, classification: Classification, release: Release | None
+) -> Explanation:
+    """The same for a post-processing: how large it is, and which published numbers it speaks of."""
+    size = "Likelihood of published numbers, solved as CVXPY solves it."
+    if model.form is not None:
+        form = model.form
+        rows = form.equality.shape[0] + form.inequality.shape[0]
+        size = f"Likelihood of {form.value.size} published numbers: {form.size} variables, {rows} rows."
+    parameters = tuple(
+        {
+            "published": noisy.name or f"number {place + 1}",
+            "shape": str(noisy.shape),
+            "law": noisy.noise.name,
+            "largest scale": number(float(noisy.scale.max())),
+            "its cost": "not declared" if noisy.epsilon is None else f"epsilon {number(noisy.epsilon)}",
+        }
+        for place, noisy in enumerate(model.measurements)
+    )
+    last = "Not solved yet." if release is None else str(release)
+    return Explanation(size, parameters, (), classification, (), last)
 
 
 def _row_words(parameters: Sequence[Private]) -> str:

@@ -52,7 +52,8 @@ class Guarantee:
 
     def __str__(self) -> str:
         if self.epsilon == 0 and self.delta == 0:
-            return "no private data was read (epsilon = 0, delta = 0)"
+            about = f": {self.record}" if self.record else ""
+            return f"no private data was read (epsilon = 0, delta = 0){about}"
         amount = f"epsilon = {number(self.epsilon)}"
         if self.delta > 0:
             amount += f", delta = {number(self.delta)}"
@@ -186,7 +187,10 @@ class Release:
             rows.append(("cell", f"... and {len(self.classification) - _MOST_CELLS} more in to_dict()"))
         rows += [("seconds: " + name, number(item)) for name, item in self.timings.items()]
         rows += [("note", line) for line in self.notes]
-        title = "Solved without noise" if self.mechanism == "none" else f"Private release by {self.mechanism}"
+        title = f"Private release by {self.mechanism}"
+        if self.guarantee.epsilon == self.guarantee.delta == 0:
+            free = f"Post-processing by {self.mechanism}"
+            title = "Solved without noise" if self.mechanism == "none" else free
         return table(("", ""), rows, title=title)
 
     def _repr_html_(self) -> str:

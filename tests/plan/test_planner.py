@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
+from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.mechanism import Forecast, Mechanism, Request, Verdict
 from dpmodel.plan import PORTFOLIO, Candidate, by_name, planner, select_mechanism
 
@@ -181,7 +182,8 @@ class Perfect:
 
 
 def test_a_line_in_the_registry_is_all_it_takes(monkeypatch):
-    monkeypatch.setattr(planner, "PORTFOLIO", (*PORTFOLIO, Perfect()))
+    programs = planner.KINDS[PrivateLP]
+    monkeypatch.setitem(planner.KINDS, PrivateLP, programs._replace(mechanisms=(*PORTFOLIO, Perfect())))
     plan = scalar_problem().plan(epsilon=1)
     assert plan.chosen.mechanism == "perfect"
     assert "no error" in str(plan)
