@@ -7,10 +7,10 @@ problem it is, whether it can be solved, by which mechanism and how well, and so
 from typing import Any
 
 from dpmodel.annotate import Private, PublicPatternWarning, Records
-from dpmodel.annotate.noise_laws import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
+from dpmodel.annotate.noise_laws import DiscreteGaussian, DiscreteLaplace, Gaussian, Geometric, Laplace
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.classify import taxonomy
-from dpmodel.compile.likelihood import neg_log_likelihood
+from dpmodel.compile.likelihood import neg_log_likelihood, published
 from dpmodel.errors import (
     BudgetExceededError,
     DPModelError,
@@ -25,6 +25,11 @@ from dpmodel.plan import select_mechanism
 from dpmodel.privacy import Budget, NotPrivateWarning
 from dpmodel.problem import PossibleLeakWarning, Problem
 from dpmodel.queries import QueryRelease, query_release
+from dpmodel.queries.hierarchy import hierarchy
+from dpmodel.queries.measure import measure
+from dpmodel.queries.tables_fit import consistent_table, marginal_query
+from dpmodel.queries.tree_query import tree_query
+from dpmodel.queries.uncertainty import intervals, standard_errors
 from dpmodel.teach import gadgets
 
 __version__ = "0.1.0"
@@ -36,6 +41,7 @@ __all__ = [
     "DiscreteGaussian",
     "DiscreteLaplace",
     "Gaussian",
+    "Geometric",
     "ImpossibilityError",
     "InfeasibleError",
     "Laplace",
@@ -51,11 +57,19 @@ __all__ = [
     "Records",
     "SpecificationError",
     "UnsupportedModelError",
+    "consistent_table",
     "gadgets",
+    "hierarchy",
+    "intervals",
+    "marginal_query",
+    "measure",
     "neg_log_likelihood",
+    "published",
     "query_release",
     "select_mechanism",
+    "standard_errors",
     "taxonomy",
+    "tree_query",
 ]
 
 

@@ -14,8 +14,8 @@ from dpmodel._text import number
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.classify.classifier import Classification
 from dpmodel.compile.cvxpy_bridge import evaluate_objective, write_values
+from dpmodel.compile.likelihood_feasible import contradiction, require_consistent
 from dpmodel.compile.postprocessing import Postprocessing
-from dpmodel.errors import InfeasibleError
 from dpmodel.mechanisms.mechanism import Outcome, Request
 from dpmodel.plan.comparison import Plan
 from dpmodel.plan.portfolio import AnyMechanism, by_name
@@ -44,16 +44,13 @@ def solve_postprocessing(
     InfeasibleError
         When no point satisfies the public constraints.
     """
+    require_consistent(model)
     plan = plan_postprocessing(model, mechanism, request=request, compare=False)
     algorithm: Any = plan.algorithm or by_name(plan.chosen.mechanism)
     report: Report = reporter(progress, False)
     outcome: Outcome = algorithm.run(model, request, OpenDPSource(), report)
     if outcome.status == "infeasible":
-        raise InfeasibleError(
-            "no point satisfies the constraints",
-            why="all of them are public; the published numbers play no part in that",
-            remedy="known totals that agree with each other and can be met within the bounds",
-        )
+        raise contradiction(model)
     return plan, outcome
 
 
@@ -108,7 +105,8 @@ def published(measurements: Sequence[Noisy]) -> list[str]:
 
 def classify_postprocessing(model: Postprocessing) -> Classification:
     """No cell of the taxonomy: nothing private is read, so nothing is spent."""
-    return Classification((), f"{model.words}. No private data is read: it costs epsilon = 0, delta = 0 (LWK15).")
+    what = model.words[:1].upper() + model.words[1:]
+    return Classification((), f"{what}. No private data is read: it costs epsilon = 0, delta = 0 (LWK15).")
 
 
 def solve_problem(

@@ -95,7 +95,8 @@ def least_squares_table() -> dpm.Problem:
     true = table().reshape(4, 2)
     x = cp.Variable((4, 2), name="table")
     likelihood = dpm.neg_log_likelihood(x, noisy(true, scale=2.0), form="least-squares")
-    return dpm.Problem(cp.Minimize(likelihood), [cp.sum(x, axis=0) == true.sum(axis=0)])
+    margins = [cp.sum(x, axis=axis) == true.sum(axis=axis) for axis in range(2)]
+    return dpm.Problem(cp.Minimize(likelihood), margins)
 
 
 @model

@@ -2,21 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dpmodel.compile.likelihood_recognise import recognise_postprocessing
+from dpmodel.compile.likelihood_terms import Published, neg_log_likelihood, published
 
-import cvxpy as cp
-
-from dpmodel.annotate.noisy import Noisy
-from dpmodel.compile.postprocessing import Postprocessing
-
-
-def published(noisy: Noisy) -> Any:
-    raise NotImplementedError
-
-
-def neg_log_likelihood(x: Any, noisy: Noisy, *, alpha: float = 1.0, form: str = "likelihood") -> cp.Expression:
-    raise NotImplementedError
-
-
-def recognise_postprocessing(problem: cp.Problem) -> Postprocessing | None:
-    return None
+__all__ = ["Published", "neg_log_likelihood", "published", "recognise_postprocessing"]

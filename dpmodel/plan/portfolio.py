@@ -22,6 +22,12 @@ from dpmodel.mechanisms.lp.strict_truncated_laplace import STRICT_TRUNCATED_LAPL
 from dpmodel.mechanisms.lp.theorem_34 import THEOREM_34
 from dpmodel.mechanisms.lp.vertex_selection import VERTEX_EXPONENTIAL
 from dpmodel.mechanisms.mechanism import Mechanism
+from dpmodel.mechanisms.postprocess.admm_mechanisms import ADMM, ADMM_STRATEGY, ADMM_TABLES, ADMM_TREE
+from dpmodel.mechanisms.postprocess.admm_published import ADMM_PUBLISHED
+from dpmodel.mechanisms.postprocess.exact_tree import EXACT_TREE
+from dpmodel.mechanisms.postprocess.general_solver import GENERAL_SOLVER
+from dpmodel.mechanisms.postprocess.least_squares_tree import LEAST_SQUARES_TREE
+from dpmodel.mechanisms.postprocess.projection import PROJECTION
 from dpmodel.mechanisms.postprocess.protocol import PostprocessMechanism
 from dpmodel.mechanisms.regression.frank_wolfe import FRANK_WOLFE
 from dpmodel.mechanisms.regression.frank_wolfe_published import FRANK_WOLFE_PUBLISHED
@@ -71,7 +77,18 @@ REGRESSIONS: tuple[RegressionMechanism, ...] = (
     STOCHASTIC_MIRROR_DESCENT,
 )
 
-POSTPROCESSING: tuple[PostprocessMechanism, ...] = ()
+POSTPROCESSING: tuple[PostprocessMechanism, ...] = (
+    EXACT_TREE,
+    LEAST_SQUARES_TREE,
+    PROJECTION,
+    ADMM_TREE,
+    ADMM_TABLES,
+    ADMM_STRATEGY,
+    ADMM,
+    GENERAL_SOLVER,
+    # As published, for study and as a yardstick.
+    ADMM_PUBLISHED,
+)
 
 AnyMechanism = Mechanism | RegressionMechanism | PostprocessMechanism
 

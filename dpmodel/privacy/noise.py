@@ -19,15 +19,23 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy._checks import FloatArray, count_of, finite_array, score_vector
+from dpmodel.privacy.discrete import (
+    IntArray,
+    check_discrete_scale,
+    discrete_normal,
+    two_sided_geometric,
+    whole_array,
+)
 from dpmodel.privacy.laws import Gaussian, Laplace, NoiseLaw, TruncatedLaplace, check_half_width, check_scale
 
 __all__ = [
+    "DiscreteNoiseSource",
     "Gaussian",
     "Laplace",
     "NoiseLaw",
@@ -43,6 +51,7 @@ __all__ = [
 ]
 
 SelectionKind = Literal["exponential", "permute_and_flip"]
+_Array = TypeVar("_Array", FloatArray, IntArray)
 
 _GRID_BITS = 80  # grid = scale * 2^-80 or finer: see OpenDPSource
 # Entries per OpenDP call: at most so many, which bounds its memory, and at least so many, below which a thread
@@ -73,6 +82,17 @@ class NoiseSource(Protocol):
 
     def noisy_max(self, scores: object, scale: float, *, kind: SelectionKind) -> int:
         """Index drawn by the exponential mechanism, ~ exp(score/scale), or by permute-and-flip."""
+
+
+@runtime_checkable
+class DiscreteNoiseSource(Protocol):
+    """A source that can also add whole-number noise. Entries must be whole, at most 2^53 in size; results are int64."""
+
+    def discrete_laplace(self, values: object, scale: float) -> IntArray:
+        """``values`` plus independent noise of P(k) ~ exp(-|k| / scale): D1/scale-DP for whole changes of size D1."""
+
+    def discrete_gaussian(self, values: object, scale: float) -> IntArray:
+        """``values`` plus independent noise of P(k) ~ exp(-k^2 / (2 scale^2)): rho = D2^2 / (2 scale^2) in zCDP."""
 
 
 @lru_cache(maxsize=1)
@@ -126,6 +146,16 @@ class OpenDPSource:
         scale = check_scale(scale)
         return self._additive(finite_array(values, "values"), lambda v: _gaussian_chunk(v, scale))
 
+    def discrete_laplace(self, values: object, scale: float) -> IntArray:
+        """See `DiscreteNoiseSource.discrete_laplace`. Cost: linear in the entries, a quarter of ``laplace``."""
+        scale = check_discrete_scale(scale)
+        return self._additive(whole_array(values), lambda v: _discrete_laplace_chunk(v, scale))
+
+    def discrete_gaussian(self, values: object, scale: float) -> IntArray:
+        """See `DiscreteNoiseSource.discrete_gaussian`. Cost: linear in the entries."""
+        scale = check_discrete_scale(scale)
+        return self._additive(whole_array(values), lambda v: _discrete_gaussian_chunk(v, scale))
+
     def truncated_laplace(self, values: object, scale: float, half_width: float) -> FloatArray:
         """See `NoiseSource.truncated_laplace`.
 
@@ -159,10 +189,10 @@ class OpenDPSource:
         return int(_noisy_max(_kind(kind) == "exponential", scale, threading.get_ident())(vector))
 
     @staticmethod
-    def _additive(array: FloatArray, draw: Callable[[FloatArray], FloatArray]) -> FloatArray:
+    def _additive(array: _Array, draw: Callable[[_Array], _Array]) -> _Array:
         flat = array.ravel()
         if flat.size == 0:
-            return np.empty(array.shape)
+            return array.copy()
         cores = min(os.cpu_count() or 1, 8)
         size = min(_CHUNK, max(_LEAST, -(-flat.size // cores)))
         chunks = [flat[start : start + size] for start in range(0, flat.size, size)]
@@ -200,6 +230,24 @@ def _gaussian_chunk(values: FloatArray, scale: float) -> FloatArray:
         odp.l2_distance(T=float),
     )
     return _draw(lambda k: space >> odp.m.then_gaussian(scale=scale, k=k), values, scale, lambda t: t * t / 2)
+
+
+def _discrete_laplace_chunk(values: IntArray, scale: float) -> IntArray:
+    odp = _opendp()
+    space = odp.vector_domain(odp.atom_domain(T="i64"), size=values.size), odp.l1_distance(T="i64")
+    measurement = space >> odp.m.then_laplace(scale=scale)
+    for distance in (1, max(1, int(scale))):
+        _require_map(float(measurement.map(distance)), distance / scale)
+    return np.asarray(measurement(values), dtype=np.int64)
+
+
+def _discrete_gaussian_chunk(values: IntArray, scale: float) -> IntArray:
+    odp = _opendp()
+    space = odp.vector_domain(odp.atom_domain(T="i64"), size=values.size), odp.l2_distance(T=float)
+    measurement = space >> odp.m.then_gaussian(scale=scale)
+    for distance in (1.0, scale):
+        _require_map(float(measurement.map(distance)), (distance / scale) ** 2 / 2.0)
+    return np.asarray(measurement(values), dtype=np.int64)
 
 
 def _draw(
@@ -256,6 +304,16 @@ class SeededSource:
         """See `NoiseSource.gaussian`."""
         array, scale = finite_array(values, "values"), check_scale(scale)
         return array + self._rng.normal(scale=scale, size=array.shape)
+
+    def discrete_laplace(self, values: object, scale: float) -> IntArray:
+        """See `DiscreteNoiseSource.discrete_laplace`."""
+        array, scale = whole_array(values), check_discrete_scale(scale)
+        return array + two_sided_geometric(scale, array.shape, self._rng)
+
+    def discrete_gaussian(self, values: object, scale: float) -> IntArray:
+        """See `DiscreteNoiseSource.discrete_gaussian`."""
+        array, scale = whole_array(values), check_discrete_scale(scale)
+        return array + discrete_normal(scale, array.shape, self._rng)
 
     def truncated_laplace(self, values: object, scale: float, half_width: float) -> FloatArray:
         """See `NoiseSource.truncated_laplace`."""

@@ -165,7 +165,13 @@ def choice_logits(scores: Floats, epsilon: float) -> Floats:
 
 
 def mwem(
-    x: Floats, queries: Floats, epsilon: float, rounds: int, repetitions: int, rng: np.random.Generator, sweeps: int = 50
+    x: Floats,
+    queries: Floats,
+    epsilon: float,
+    rounds: int,
+    repetitions: int,
+    rng: np.random.Generator,
+    sweeps: int = 50,
 ) -> Floats:
     """(repetitions, cells) mean of the rounds' distributions times the public number of people; queries 0/1."""
     people, part = float(x.sum()), epsilon / (2 * rounds)
@@ -234,16 +240,14 @@ def check() -> Expectations:
         wrong = np.abs(tree.answers(tree.levels(x), low, high) - running[high] + running[low]).max()
         expected.expect(wrong < 1e-9, f"ranges from nodes, {bins} bins, branching {k}: off by {wrong:.1e}")
         noisy = tree.noisy(x, 1.0, rng)
-        M = np.hstack([level for level in tree.levels(np.eye(k ** (tree.height - 1)))]).T if bins == k ** (
-            tree.height - 1
-        ) else None
-        if M is not None:
+        if bins == k ** (tree.height - 1):
+            M = np.hstack(tree.levels(np.eye(bins))).T
             direct = np.linalg.lstsq(M, np.concatenate(noisy), rcond=None)[0]
             off = np.abs(direct - tree.least_squares(noisy)).max()
             expected.expect(off < 1e-8, f"HTree with {bins} bins, branching {k}: off least squares by {off:.1e}")
     for shape in ((64,), (50,), (2, 2, 2), (3, 4, 2)):
         wavelet, cells = Privlet(shape), int(np.prod(shape))
-        transform = lambda unit, w=wavelet, s=shape: w.transform(unit.reshape(s))  # type: ignore[misc]  # noqa: E731
+        transform = lambda unit, w=wavelet, s=shape: w.transform(unit.reshape(s))  # noqa: E731
         cost = worst_cost(transform, cells, wavelet.sensitivity / epsilon)
         expected.expect(abs(cost - epsilon) < 1e-12, f"Privlet {shape}: costs {cost:.12g} of {epsilon}")
         x = rng.normal(size=(2, *shape))

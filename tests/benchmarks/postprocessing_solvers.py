@@ -9,7 +9,7 @@ import multiprocessing
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,12 @@ import scipy.sparse as sp
 from measuring import ROOT  # noqa: F401  (puts the checkout on the path)
 
 from dpmodel.compile.postprocessing import LikelihoodForm
+from dpmodel.compile.tree import TreeProblem
+from dpmodel.mechanisms.postprocess.admm import prepare_tables, prepare_tree, solve_admm
+from dpmodel.mechanisms.postprocess.exact_tree import Ties, solve_exact_tree
 
 Floats = npt.NDArray[np.float64]
-INFEASIBLE = 1e-4  # largest violation accepted, in units of the largest published number
+INFEASIBLE = 1e-2  # largest violation accepted, in units of the smallest noise scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,7 +236,7 @@ def capped(solver: Solver, form: LikelihoodForm, tolerance: float, cap: float) -
 
 def laddered(name: str, form: LikelihoodForm, best: float, cap: float, relative: float = 1e-4) -> Timed:
     """The loosest tolerance whose point has the objective ``best`` to ``relative`` and keeps the constraints."""
-    scale = max(1.0, float(np.abs(form.value).max(initial=0.0)))
+    scale = 1 / float(form.absolute.max()) if form.absolute.any() else 1.0
     last = Timed(note="nothing tried")
     for tolerance in LADDER[name]:
         last = capped(GENERAL[name], form, tolerance, cap)
@@ -242,3 +245,54 @@ def laddered(name: str, form: LikelihoodForm, best: float, cap: float, relative:
         if abs(last.objective - best) <= relative * abs(best) and last.violation <= INFEASIBLE * scale:
             return last
     return Timed(last.own, last.wall, last.objective, last.violation, f"not to {relative:g} at {LADDER[name][-1]:g}")
+
+
+def solve(form: LikelihoodForm) -> Floats:
+    """A solution by the package's ADMM."""
+    x, status, info = solve_admm(form)
+    if status != "optimal":
+        raise RuntimeError(f"ADMM ended {status} after {info.steps} steps, gap {info.gap:.1e}")
+    return x
+
+
+TIES: tuple[Ties, ...] = get_args(Ties)
+
+
+def tree_form(problem: TreeProblem) -> LikelihoodForm:
+    """Over all nodes, consistency as equalities."""
+    k, n = problem.node.size, problem.tree.size
+    M = sp.csr_array((np.ones(k), (np.arange(k), problem.node)), shape=(k, n))
+    return LikelihoodForm.of(
+        M,
+        problem.value,
+        absolute=problem.absolute,
+        square=problem.square,
+        equality=problem.tree.consistency,
+        lower=problem.lower,
+        upper=problem.upper,
+    )
+
+
+def exact_tree(problem: TreeProblem, ties: Ties | None = None) -> Floats:
+    """All nodes by the exact solver; ``ties`` None: its default."""
+    return solve_exact_tree(problem) if ties is None else solve_exact_tree(problem, ties)
+
+
+def admm_tree(problem: TreeProblem) -> Floats:
+    """All nodes by ADMM with the tree's projection: any mixture of absolute errors and squares."""
+    return solve_admm(tree_form(problem), prepared=prepare_tree(problem))[0]
+
+
+def admm_table(form: LikelihoodForm, shape: tuple[int, ...]) -> Floats:
+    """By ADMM with the projection onto complete margins of a table of ``shape``."""
+    return solve_admm(form, prepared=prepare_tables(form, shape))[0]
+
+
+def timed(solver: Callable[[], Floats], runs: int) -> tuple[list[float], Floats]:
+    """(seconds of every run, the last answer)."""
+    seconds, x = [], np.zeros(0)
+    for _ in range(runs):
+        start = time.perf_counter()
+        x = solver()
+        seconds.append(time.perf_counter() - start)
+    return seconds, x

@@ -13,6 +13,8 @@ from dpmodel.compile.postprocessing import LikelihoodForm
 from dpmodel.compile.tree import TreeProblem
 
 SMALL_PENALTY = 1e-4  # relative penalty of entries that nothing is known of: a proximal term only
+NEAR = 20.0  # noise scales
+UNMEASURED = 0.1  # penalty of a bounded entry that is not measured by itself, relative to what the rows say of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +27,7 @@ class Splits:
     (9) and (10) are one update and two splits become one. Everything else (rows of a strategy, a second measurement
     of the same variable, inequalities G x <= g) is a row of B.
 
-    ``weight`` : (m,) p > 0, fixed: the penalty of split i is rho p_i, so that x-updates do not depend on rho. With
+    ``scale`` : (m,) noise scales of measured splits, about that of x_i of others. ``weight`` : (m,) p > 0, fixed: the penalty of split i is rho p_i, so that x-updates do not depend on rho. With
     p_i = absolute_i^2 + 2 square_i the scaled residuals are numbers of noise scales and units do not matter.
     """
 
@@ -36,6 +38,7 @@ class Splits:
     linear: Floats
     lower: Floats
     upper: Floats
+    scale: Floats
     weight: Floats
 
     @property
@@ -74,7 +77,11 @@ class Splits:
         found = self._memory.get(rho)
         if found is None:
             penalty = rho * self.weight
-            found = (self.absolute / penalty, penalty / (penalty + 2 * self.square), self.centre + self.linear / penalty)
+            found = (
+                self.absolute / penalty,
+                penalty / (penalty + 2 * self.square),
+                self.centre + self.linear / penalty,
+            )
             self._memory.clear()
             self._memory[rho] = found
         return found
@@ -83,60 +90,53 @@ class Splits:
     def _memory(self) -> dict[float, tuple[Floats, Floats, Floats]]:
         return {}
 
-    @cached_property
-    def slopes(self) -> tuple[Floats, Floats]:
-        """(m,), (m,): least and largest slope of h_i, infinite where a bound or a square makes it so."""
-        curved = self.square > 0
-        low = np.where(curved | np.isfinite(self.lower), -np.inf, self.linear - self.absolute)
-        high = np.where(curved | np.isfinite(self.upper), np.inf, self.linear + self.absolute)
-        return low, high
+    def total(self, w: Floats) -> float:
+        """Sum of the sizes of the objective's terms: what errors are relative to."""
+        r = w - self.centre
+        return float(self.absolute @ np.abs(r) + self.square @ (r * r) + np.abs(self.linear @ w))
 
-    def conjugate(self, y: Floats, centre: Floats, radius: float) -> float:
-        """sum of sup_w y_i w - h_i(w); where the supremum is infinite (a slope that h_i does not have), over
-        |w - centre_i| <= radius only."""
-        low, high = self.slopes
-        lower = np.where(y < low, np.minimum(centre - radius, self.centre), self.lower)
-        upper = np.where(y > high, np.maximum(centre + radius, self.centre), self.upper)
+    @cached_property
+    def precision(self) -> Floats:
+        """(m,) 1/scale of measured splits, 0 of others."""
+        found: Floats = np.sqrt(self.absolute**2 + 2 * self.square)
+        return found
+
+    def separates(self, d: Floats, image: Floats) -> bool:
+        """Whether d, with A'd in the range of E', looks like a proof of infeasibility: ``d'A x`` is the same for all x
+        that keep the equalities, and larger than any w within the bounds allows."""
+        allowed = np.where(np.isfinite(self.upper), d, np.minimum(d, 0))
+        allowed = np.where(np.isfinite(self.lower), allowed, np.maximum(allowed, 0))
+        top = np.where(allowed > 0, self.upper, np.where(allowed < 0, self.lower, 0.0))
+        margin = float(d @ image - allowed @ top)
+        return margin > 0 and float(np.abs(d - allowed) @ (np.abs(image) + NEAR * self.scale)) < 0.1 * margin
+
+    def dual_bound(self, y: Floats, image: Floats) -> float:
+        """A lower bound on the loss of every feasible x' with ``|A x' - A x| <= NEAR scale + |A x - centre|`` entry by
+        entry, from ``image`` = A x with E x = e and any y with A'y in the range of E'.
+
+        ``y'A x' = y'A x``, as x' - x is in the kernel of E, so ``h(A x') >= y'A x - sup_w (y'w - h(w))``, the supremum
+        over the w in that box and within the bounds. Over all w it would be infinite as soon as one slope in y exceeds
+        those of h by a rounding error. If a feasible x' outside of the box has a loss lower than f(x) by d, then by
+        convexity the point where the way from x to x' leaves the box is lower than f(x) by d times the part of the way
+        that lies in the box: the bound speaks of such points too, only more weakly. NEAR noise scales beyond the
+        measured value are further than an optimum is from its data.
+        """
+        reach = NEAR * self.scale + np.abs(image - self.centre)
+        lower = np.clip(image - reach, self.lower, self.upper)
+        upper = np.clip(image + reach, self.lower, self.upper)
         slope = y - self.linear
-        excess = np.sign(slope) * np.maximum(np.abs(slope) - self.absolute, 0)
+        excess = slope - np.clip(slope, -self.absolute, self.absolute)
         with np.errstate(divide="ignore", invalid="ignore"):
             step = np.where(excess == 0, 0.0, excess / (2 * self.square))
         w = np.clip(self.centre + step, lower, upper)
         r = w - self.centre
-        return float(np.sum(slope * w - self.absolute * np.abs(r) - self.square * (r * r)))
-
-    def dual_bound(self, y: Floats, image: Floats, radius: float) -> float:
-        """A lower bound on the least loss among the points with ``|w - image| <= radius``, from y with A'y in the
-        range of E' and ``image`` = A x for an x with E x = e.
-
-        For feasible x', ``h(A x') >= y'A x' - h*(y)`` and ``y'A x' = y'A x``, as x' - x is in the kernel of E. If no
-        point within the radius is better than the bound, then by convexity none outside of it is better by more than
-        its distance times as much. Where slopes exceed those of h a little, y is also tried scaled back.
-        """
-        bound = float(y @ image) - self.conjugate(y, image, radius)
-        low, high = self.slopes
-        with np.errstate(divide="ignore", invalid="ignore"):
-            over = np.where((y > high) & (high > 0), y / high, 1.0)
-            under = np.where((y < low) & (low < 0), y / low, 1.0)
-        largest = float(max(over.max(initial=1.0), under.max(initial=1.0)))
-        if 1 < largest < 2:
-            scaled = y / largest
-            bound = max(bound, float(scaled @ image) - self.conjugate(scaled, image, radius))
-        return bound
+        supremum = slope @ w - self.absolute @ np.abs(r) - self.square @ (r * r)
+        return float(y @ image - supremum)
 
 
 def weights(absolute: Floats, square: Floats) -> Floats:
     """Penalty weights 1/scale^2 of measured entries, 0 of others."""
     return absolute**2 + 2 * square
-
-
-def _filled(weight: Floats, bounded: np.ndarray, diagonal: Floats) -> Floats:
-    """``weight`` with entries that are not measured given what the rows B say of them (``diagonal``), or the middle."""
-    known = weight[weight > 0]
-    seen = diagonal[diagonal > 0]
-    middle = float(np.median(known)) if known.size else float(np.median(seen)) if seen.size else 1.0
-    usual = np.where(diagonal > 0, diagonal, middle)
-    return np.where(weight > 0, weight, np.where(bounded, usual, SMALL_PENALTY * usual))
 
 
 def splits_of(form: LikelihoodForm) -> Splits:
@@ -188,16 +188,17 @@ def _assembled(
     B: sp.csr_array, entries: tuple[Floats, ...], measured: tuple[Floats, Floats, Floats], caps: Floats
 ) -> Splits:
     centre, absolute, square, linear, lower, upper = entries
-    k, q = measured[0].size, caps.size
+    n, k, q = centre.size, measured[0].size, caps.size
     squares = sp.csr_array(B.power(2))
-    row_weight = weights(measured[1], measured[2])
-    diagonal = np.asarray(squares[:k].T @ row_weight)
-    # A measured entry has its own weight; what rows say of it is in K anyway.
-    weight = _filled(weights(absolute, square), np.isfinite(lower) | np.isfinite(upper) | (linear != 0), diagonal)
-    norms = np.asarray(squares[k:].sum(axis=1)).ravel() if q else np.zeros(0)
-    cap_weight = np.median(weight) / np.where(norms > 0, norms, 1.0) if weight.size else np.ones(q)
+    own, row_weight = weights(absolute, square), weights(measured[1], measured[2])
+    informed = own + np.asarray(squares[:k].T @ row_weight)
+    known = informed[informed > 0]
+    informed = np.where(informed > 0, informed, float(np.median(known)) if known.size else 1.0)
+    held = np.isfinite(lower) | np.isfinite(upper) | (linear != 0)
+    weight = np.where(own > 0, own, np.where(held, UNMEASURED, SMALL_PENALTY) * informed)
+    norms = np.asarray(squares[k:].sum(axis=1)).ravel()
+    cap_weight = (np.median(informed) if n else 1.0) / np.where(norms > 0, norms, 1.0)
     none = np.zeros(q)
-    # A feasible point for the centre of a cap: it has no slope, so any number will do.
     return Splits(
         B,
         np.concatenate([centre, measured[0], caps]),
@@ -206,5 +207,6 @@ def _assembled(
         np.concatenate([linear, np.zeros(k + q)]),
         np.concatenate([lower, np.full(k + q, -np.inf)]),
         np.concatenate([upper, np.full(k, np.inf), caps]),
+        1 / np.sqrt(np.concatenate([np.where(own > 0, own, informed), row_weight, cap_weight])),
         np.concatenate([weight, row_weight, cap_weight]),
     )

@@ -146,7 +146,7 @@ def _groups(shape: tuple[int, ...]) -> list[tuple[int, Floats]]:
         own: Floats = np.eye(d) - np.outer(w, w)
         if out and out[-1][1].ndim == 2 and out[-1][0] * d <= _DENSE:
             cells, matrix = out.pop()
-            both: Floats = np.kron(matrix, own)
+            both = np.asarray(np.kron(matrix, own), dtype=np.float64)
             out.append((cells * d, both))
         else:
             out.append((d, own))

@@ -1,0 +1,191 @@
+"""Negative log-likelihoods of published numbers as CVXPY expressions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+
+from dpmodel.annotate.noisy import Noisy
+from dpmodel.annotate.private import Private
+from dpmodel.errors import SpecificationError
+
+_FORMS = ("likelihood", "least-squares")
+
+
+class Published(cp.Constant):  # type: ignore[misc]
+    """A constant leaf that remembers which published data its numbers are: ``noisy``.
+
+    However the tree around it is rearranged, the leaf stays, and with it the knowledge that the numbers are public.
+    It prints as the published data's name.
+    """
+
+    def __init__(self, noisy: Noisy) -> None:
+        super().__init__(noisy.value, name=noisy.name or f"published{list(noisy.shape) or ''}")
+        self.noisy = noisy
+
+
+def published(noisy: Noisy) -> Published:
+    """The published numbers as a constant for losses written by hand: ``cp.norm1(x - published(noisy))``.
+
+    Raises
+    ------
+    SpecificationError
+        For anything but a ``Noisy``: numbers alone do not say which noise they bear.
+    """
+    return Published(_require_noisy(noisy))
+
+
+def neg_log_likelihood(x: Any, noisy: Noisy, *, alpha: float = 1.0, form: str = "likelihood") -> cp.Expression:
+    """-log P(noisy | truth = x) up to a constant, convex in ``x``. Add the terms of independent measurements.
+
+    With residuals r = x - noisy.value and scales s (one per entry, or one for all):
+
+    ===================================  ==========================================================
+    Laplace(s), DiscreteLaplace(s)       ``sum |r| / s``
+    Gaussian(s), DiscreteGaussian(s)     ``sum r^2 / (2 s^2)``
+    the former two with alpha < 1        ``alpha sum |r| / s + (1 - alpha) sum (r / s)^2``
+    form="least-squares", any law        ``sum r^2 / (2 d^2)``, d the standard deviation of the noise
+    ===================================  ==========================================================
+
+    What is dropped is the logarithm of the normalising constant, which does not depend on x. The discrete laws have
+    mass on whole residuals only; between them this is the convex extension, equal to theirs at whole x.
+
+    Parameters
+    ----------
+    x : affine CVXPY expression of the shape of ``noisy``.
+    alpha : in (0, 1], Laplace laws only: mixes in squares, which makes the optimum unique (elastic net).
+    form : "likelihood", or "least-squares" for the least squares estimate weighted by the noise's variances, whatever
+        its law.
+
+    Raises
+    ------
+    SpecificationError
+        For shapes that differ, an ``x`` that is not affine or is private data itself, an alpha outside (0, 1] or with
+        a law or form that has no use for it, and data without a noise law.
+
+    Notes
+    -----
+    Source: J. Lee, Y. Wang, D. Kifer, "Maximum Likelihood Postprocessing for Differential Privacy under Consistency
+    Constraints", sections 4.1, 4.5 (elastic) and 4.6 (least squares). The paper has one scale for all and writes
+    ``|r|`` for ``|r| / s``: with scales that differ, only the weighted sum is the likelihood.
+
+    Examples
+    --------
+    >>> import cvxpy as cp
+    >>> from dpmodel.annotate.noisy import Noisy
+    >>> from dpmodel.annotate.noise_laws import Laplace
+    >>> x = cp.Variable(2, nonneg=True, name="x")
+    >>> counts = Noisy([3.2, -1.4], noise=Laplace(2.0), name="counts")
+    >>> print(neg_log_likelihood(x, counts))
+    Sum(abs(x + -counts), None, False) / 2.0
+    """
+    noisy, x = _require_noisy(noisy), _checked(x, noisy)
+    law = noisy.noise
+    alpha = _checked_alpha(alpha, noisy, form)
+    residual = x - Published(noisy)
+    if form == "least-squares":
+        return _squares(residual, _weights(0.5 / np.square(law.standard_deviation), noisy))
+    absolute, square = _weights(law.absolute, noisy), _weights(law.square, noisy)
+    if alpha < 1:
+        return _absolutes(residual, alpha * absolute) + _squares(residual, (1.0 - alpha) * absolute**2)
+    terms = []
+    if np.any(absolute):
+        terms.append(_absolutes(residual, absolute))
+    if np.any(square):
+        terms.append(_squares(residual, square))
+    return terms[0] if len(terms) == 1 else sum(terms[1:], terms[0])
+
+
+def _weights(weights: Any, noisy: Noisy) -> Any:
+    """One number, or an array of the value's shape."""
+    weights = np.asarray(weights, dtype=np.float64)
+    if weights.ndim == 0 or (weights == weights.flat[0]).all():
+        return float(weights.flat[0]) if weights.size else 1.0
+    return np.broadcast_to(weights, noisy.shape)
+
+
+def _absolutes(residual: Any, weights: Any) -> Any:
+    return _weighted(cp.abs(residual), weights)
+
+
+def _squares(residual: Any, weights: Any) -> Any:
+    if isinstance(weights, float):
+        return _scaled(cp.sum_squares(residual), weights)
+    return _weighted(cp.square(residual), weights)
+
+
+def _weighted(terms: Any, weights: Any) -> Any:
+    if isinstance(weights, float):
+        return _scaled(cp.sum(terms), weights)
+    return cp.sum(cp.multiply(np.asarray(weights), terms))
+
+
+def _scaled(term: Any, weight: float) -> Any:
+    """Divided where that reads better: sum |r| / 2 rather than 0.5 sum |r|."""
+    if weight == 1.0:
+        return term
+    divisor = round(1.0 / weight, 9) if weight < 1.0 else 0.0
+    return term / divisor if divisor and abs(weight * divisor - 1.0) <= 4e-16 else weight * term
+
+
+# ------------------------------------------------------------------ checks
+def _require_noisy(noisy: Any) -> Noisy:
+    if isinstance(noisy, Noisy):
+        return noisy
+    raise SpecificationError(
+        f"published data given as {type(noisy).__name__}",
+        why="the likelihood is that of the noise, whose law the numbers alone do not tell",
+        remedy="Noisy(value, noise=Laplace(scale)), or Gaussian(scale), ...",
+    )
+
+
+def _checked(x: Any, noisy: Noisy) -> Any:
+    if isinstance(x, Noisy):
+        raise SpecificationError(
+            "x is published data itself",
+            why="the likelihood is a function of what is looked for",
+            remedy="neg_log_likelihood(cp.Variable(...), noisy)",
+        )
+    x = cp.Constant(x) if not isinstance(x, cp.Expression) else x
+    if not x.variables() and any(isinstance(parameter, Private) for parameter in x.parameters()):
+        raise SpecificationError(
+            "x is private data",
+            why="how likely published numbers are under the private ones is itself a private number",
+            remedy="measure it first: measure(private, epsilon, delta) gives published data",
+        )
+    if tuple(x.shape) != noisy.shape:
+        raise SpecificationError(
+            f"x has shape {tuple(x.shape)}, the published data {noisy.name or ''} has shape {noisy.shape}".replace(
+                "  ", " "
+            ),
+            why="every published number is that of one entry",
+            remedy="x[...], cp.reshape(...), or A @ x with one row per published number",
+        )
+    if not x.is_affine() or x.is_complex():
+        raise SpecificationError(
+            "x is not an affine real expression of the variables",
+            why="only of those is the negative log-likelihood convex",
+            remedy="a variable for it, tied to the others by constraints",
+        )
+    return x
+
+
+def _checked_alpha(alpha: Any, noisy: Noisy, form: str) -> float:
+    if form not in _FORMS:
+        raise SpecificationError(f"form={form!r}", remedy=" or ".join(map(repr, _FORMS)))
+    number = isinstance(alpha, int | float | np.integer | np.floating) and not isinstance(alpha, bool)
+    if not number or not 0 < alpha <= 1:
+        raise SpecificationError(
+            f"alpha={alpha!r}" if number else f"alpha={type(alpha).__name__}",
+            why="the share of the absolute errors is in (0, 1]",
+            remedy='form="least-squares" for squares alone',
+        )
+    if alpha < 1 and (form == "least-squares" or np.any(noisy.noise.square)):
+        raise SpecificationError(
+            f"alpha={alpha!r} with squared errors",
+            why="squares are mixed in to make the optimum of absolute errors unique; squares alone need none",
+            remedy="alpha=1",
+        )
+    return float(alpha)

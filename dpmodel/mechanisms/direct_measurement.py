@@ -1,0 +1,235 @@
+"""Measuring an affine expression of private parameters: independent noise of one known scale on every entry.
+
+Unlike the measurements behind a solve (``lp/measurement.py``), nothing is rescaled, merged or rebuilt: proportional
+entries get draws of their own, so that the law that is published with the numbers is the law they have.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel.annotate.noise_laws import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Law
+from dpmodel.compile.affine_map import AffineMap, Floats, LinearMap, ThetaBlock
+from dpmodel.compile.footprint import change_of, largest, most_touched
+from dpmodel.compile.standard_form import private_theta, public_theta
+from dpmodel.errors import SpecificationError
+from dpmodel.mechanisms.lp.measurement import CLAMP, ROUNDING, exact_rows
+from dpmodel.privacy import NoiseSource, gaussian_mu, zcdp_rho
+from dpmodel.privacy.discrete import IntArray
+from dpmodel.privacy.noise import DiscreteNoiseSource
+
+Kind = Literal["auto", "laplace", "gaussian", "discrete-laplace", "discrete-gaussian"]
+KINDS: tuple[Kind, ...] = ("auto", "laplace", "gaussian", "discrete-laplace", "discrete-gaussian")
+
+# Room for the sums behind a bound, where the numbers themselves are not rounded.
+_SUMS = 2.0**-26
+# Whole numbers: released ones are clamped to what floats hold exactly with the noise on top.
+_WHOLE_LIMIT = 2**52
+_LARGEST_ROW = 2**31
+
+
+@dataclass(frozen=True)
+class DirectMeasurement:
+    """k numbers ``queries theta + constant``, released with independent noise of one law.
+
+    Source
+        Laplace mechanism (Dwork, McSherry, Nissim, Smith 2006); Gaussian mechanism with its exact privacy (Balle and
+        Wang 2018); discrete Laplace and discrete Gaussian (Canonne, Kamath and Steinke 2020).
+    Privacy
+        The only reading of private values is f = ``queries theta`` in ``run``; ``constant`` is public and is added to
+        what was released. One record changes theta inside the declared bounds. ``footprint.change_of`` bounds the
+        1-norm and the 2-norm of the change of ``queries theta`` by D1 and D2, the largest over Records (one record
+        belongs to one). Clamping moves no two values apart, so clamped numbers keep these bounds.
+
+        *Continuous.* Every number is an exact dot product rounded once, at most 2^-53 of its size, and clamped at
+        L = 2^40 min(largest change, D1 / t, D2 / sqrt(t)), where at most t numbers depend on one record: between two
+        neighbours rounding adds at most t 2^-52 L <= 2^-12 D1 to the 1-norm, sqrt(t) 2^-52 L <= 2^-12 D2 to the 2-norm.
+        ``l1`` and ``l2`` hold an allowance of 2^-10 (2^-26, for the sums behind the bounds, where every number is one
+        private entry times a power of two and nothing is rounded). Laplace noise of scale l1 / epsilon is epsilon-DP;
+        Gaussian noise of deviation l2 / mu with mu = ``gaussian_mu(epsilon, delta)`` is (epsilon, delta)-DP.
+
+        *Whole.* Where parameters are declared whole and coefficients are whole, theta is rounded to whole numbers
+        (which moves a value that keeps the declaration by at most 1e-9), clamped at B = 2^62 / (largest row sum), and
+        f is computed in 64-bit integers without rounding, then clamped at 2^52. Both databases are whole, so the
+        change of f is: a whole 1-norm of at most D1 (1 + 2e-9) is at most ``floor(D1 (1 + 2^-26))``, and the same
+        for the square of the 2-norm. Discrete Laplace noise of scale l1 / epsilon is epsilon-DP: the log ratio of
+        masses is at most |change|_1 / scale. Discrete Gaussian noise costs rho = l2^2 / (2 scale^2) in zCDP for whole
+        shifts, in any number of coordinates, and scale = l2 / sqrt(2 ``zcdp_rho(epsilon, delta)``).
+
+        The law, its scale and all errors before the charge depend on public facts only.
+    Utility
+        Unbiased, with the law stated, for private numbers up to the clamp in size.
+    Cost
+        One draw per entry (docs/measurements.md has the times); dot products linear in the coefficients.
+
+    Parameters
+    ----------
+    affine : of the problem ``expression == t`` with one scalar variable t. ``queries`` : (k, P). ``constant`` : (k,).
+    l1, l2 : change of the k numbers by one record, allowance included. ``limit`` : where they are clamped under
+    continuous noise. ``whole_l1, whole_l2`` : change of whole numbers, or nan; ``not_whole`` says why.
+    """
+
+    affine: AffineMap
+    queries: LinearMap
+    constant: Floats
+    l1: float
+    l2: float
+    limit: float
+    whole_l1: float
+    whole_l2: float
+    not_whole: str
+
+    @staticmethod
+    def of(affine: AffineMap) -> DirectMeasurement:
+        """Public facts of ``expression == t``; row i of the form is entry i of the expression, column by column."""
+        # b_i - A_i t = 0 with A_i = 1 or -1: the entry is b_i / A_i.
+        sign = np.zeros(affine.rows)
+        sign[affine.matrix.row] = affine.matrix.coefficient
+        scalar = affine.scalar
+        entries = LinearMap(scalar.row, scalar.column, scalar.coefficient * sign[scalar.row], scalar.height)
+        private = affine.private_columns[entries.column]
+        queries = entries.select(private)
+        constant = entries.select(~private).apply(public_theta(affine))
+        change = largest(change_of(affine, queries).values())
+        allowance = _SUMS if _never_rounded(queries) else ROUNDING
+        touched = max(most_touched(affine, queries.row, queries.column), 1)
+        limit = CLAMP * min(change.linf, change.l1 / touched, change.l2 / math.sqrt(touched))
+        if allowance == _SUMS:
+            limit = CLAMP * change.linf
+        reason = _why_not_whole(affine, queries, constant)
+        l1 = l2 = math.nan
+        if not reason and change.finite:
+            l1 = float(math.floor(change.l1 * (1 + _SUMS)))
+            l2 = math.sqrt(math.floor(change.l2**2 * (1 + _SUMS)))
+        changed = change.scaled_for_rounding(allowance)
+        return DirectMeasurement(affine, queries, constant, changed.l1, changed.l2, limit, l1, l2, reason)
+
+    @property
+    def bounded(self) -> bool:
+        return math.isfinite(self.l1)
+
+    @property
+    def moves(self) -> bool:
+        """Whether some record can change some number."""
+        return self.l1 > 0 and self.whole_l1 != 0
+
+    def law(self, epsilon: float, delta: float, kind: Kind) -> tuple[Law, float]:
+        """The law to release under, and the delta that it spends.
+
+        Raises
+        ------
+        SpecificationError
+            When ``kind`` cannot be had with this delta or these numbers.
+        """
+        if kind.startswith("discrete") and self.not_whole:
+            raise SpecificationError(
+                f"law={kind!r} for numbers that are not declared whole",
+                why=self.not_whole,
+                remedy=f"law={kind.removeprefix('discrete-')!r}, or Private(..., integer=True) and whole constants",
+            )
+        if kind.endswith("gaussian") and delta == 0:
+            raise SpecificationError(
+                f"law={kind!r} with delta = 0",
+                why="Gaussian noise has no pure guarantee",
+                remedy=f"delta=1e-6, or law={kind.replace('gaussian', 'laplace')!r}",
+            )
+        if kind == "auto":
+            return self._least(epsilon, delta)
+        return self._one(kind, epsilon, delta)
+
+    def _least(self, epsilon: float, delta: float) -> tuple[Law, float]:
+        """Least standard deviation; Laplace, which spends no delta, where they are equal."""
+        kinds: list[Kind] = ["laplace", "gaussian"]
+        if not self.not_whole:
+            kinds = ["discrete-laplace", "discrete-gaussian"]
+        laws = [self._one(kind, epsilon, delta) for kind in kinds if delta > 0 or "gaussian" not in kind]
+        return min(laws, key=lambda pair: float(pair[0].standard_deviation))
+
+    def _one(self, kind: Kind, epsilon: float, delta: float) -> tuple[Law, float]:
+        if kind == "laplace":
+            return Laplace(self.l1 / epsilon), 0.0
+        if kind == "gaussian":
+            return Gaussian(self.l2 / gaussian_mu(epsilon, delta)), delta
+        if kind == "discrete-laplace":
+            scale = self.whole_l1 / epsilon
+            if Fraction(scale) * Fraction(epsilon) < Fraction(self.whole_l1):  # rounded down
+                scale = math.nextafter(scale, math.inf)
+            return DiscreteLaplace(scale), 0.0
+        return DiscreteGaussian(self.whole_l2 / math.sqrt(2 * zcdp_rho(epsilon, delta)) * (1 + 1e-14)), delta
+
+    def check_source(self, law: Law, source: NoiseSource) -> None:
+        """Raise SpecificationError unless ``source`` can draw ``law``."""
+        if law.discrete and not isinstance(source, DiscreteNoiseSource):
+            raise SpecificationError(
+                f"rng of type {type(source).__name__} cannot draw {law.name} noise",
+                why="it has no discrete_laplace and discrete_gaussian",
+                remedy="law='laplace' or 'gaussian', or rng=None",
+            )
+
+    def run(self, law: Law, source: NoiseSource) -> Floats:
+        """(k,) released numbers. The only method that reads private values; the charge comes before it."""
+        theta = private_theta(self.affine)
+        released: Floats
+        if law.discrete:
+            assert isinstance(source, DiscreteNoiseSource)
+            draw = source.discrete_gaussian if isinstance(law, Gaussian) else source.discrete_laplace
+            released = draw(self._whole_values(theta), law.scale).astype(np.float64)
+        else:
+            add = source.gaussian if isinstance(law, Gaussian) else source.laplace
+            released = add(self._values(theta), law.scale)
+        return released + self.constant
+
+    def _values(self, theta: Floats) -> Floats:
+        return np.clip(exact_rows(self.queries, theta), -self.limit, self.limit)
+
+    def _whole_values(self, theta: Floats) -> IntArray:
+        coefficients = self.queries.tocsr(self.affine.theta_size).astype(np.int64)
+        bound = float(2**62 // max(_row_sum(self.queries), 1))
+        whole = np.clip(np.rint(theta), -bound, bound).astype(np.int64)
+        return np.asarray(np.clip(sp.csr_array(coefficients) @ whole, -_WHOLE_LIMIT, _WHOLE_LIMIT), dtype=np.int64)
+
+
+def _never_rounded(queries: LinearMap) -> bool:
+    """Whether every number is one private entry times a power of two."""
+    single = queries.nnz == 0 or int(np.bincount(queries.row).max()) == 1
+    return single and bool((np.abs(np.frexp(queries.coefficient)[0]) == 0.5).all())
+
+
+def _row_sum(queries: LinearMap) -> int:
+    """Largest sum of absolute coefficients of a row (whole ones)."""
+    return int(np.bincount(queries.row, weights=np.abs(queries.coefficient)).max(initial=0.0))
+
+
+def _why_not_whole(affine: AffineMap, queries: LinearMap, constant: Floats) -> str:
+    """Why the numbers are not whole by public declaration; "" if they are."""
+    used = np.zeros(affine.theta_size, dtype=bool)
+    used[queries.column] = True
+    for block in affine.private_blocks:
+        if used[block.columns].any() and not _declared_whole(block):
+            return f"{block.name} is not declared whole (integer=True, with whole bounds and no max_l1 or max_l2)"
+    for what, values in (("coefficient", queries.coefficient), ("constant", constant)):
+        if (values != np.rint(values)).any():
+            return f"the expression has a {what} that is not whole"
+        if np.abs(values).max(initial=0.0) > _LARGEST_ROW:
+            return f"the expression has a {what} above {_LARGEST_ROW} in size"
+    if queries.nnz and _row_sum(queries) > _LARGEST_ROW:
+        return f"the coefficients of an entry add up to more than {_LARGEST_ROW} in size"
+    return ""
+
+
+def _declared_whole(block: ThetaBlock) -> bool:
+    """Whether every value that the parameter can hold is whole, after its own clipping; public."""
+    parameter = block.parameter
+    if parameter.attributes["integer"] is not True and parameter.attributes["boolean"] is not True:
+        return False
+    magnitude = parameter.magnitude
+    scaled = math.isfinite(magnitude["max_l1"]) or math.isfinite(magnitude["max_l2"])
+    ends = np.concatenate(parameter.entry_range)  # bounds and max_linf
+    ends = ends[np.isfinite(ends)]
+    return not scaled and bool((ends == np.rint(ends)).all())

@@ -1,0 +1,299 @@
+"""What every helper that makes published numbers consistent hands back: model, plan, solve, release, problem."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import numbers
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel.annotate.noisy import Noisy
+from dpmodel.compile.affine_map import Floats
+from dpmodel.compile.likelihood import neg_log_likelihood
+from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
+from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.plan.comparison import Plan
+from dpmodel.plan.portfolio import AnyMechanism
+from dpmodel.plan.postprocess_plan import plan_postprocessing
+from dpmodel.problem import Problem
+from dpmodel.problem_postprocess import release_of, solve_postprocessing
+from dpmodel.release.release import Release
+
+Round = Literal["unbiased", "controlled", "nearest"]
+FORMS = ("likelihood", "least-squares")
+ROUNDINGS = ("unbiased", "controlled", "nearest")
+# Sums of known numbers may differ by this share of their size before they count as contradicting.
+SLACK = 1e-9
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How the likelihood is spelled: ``alpha`` and ``form`` as in ``neg_log_likelihood``. Among several measurements,
+    alpha concerns those with absolute errors only."""
+
+    alpha: float = 1.0
+    form: str = "likelihood"
+
+    def __post_init__(self) -> None:
+        if self.form not in FORMS:
+            raise SpecificationError(f"form={self.form!r}", remedy=" or ".join(map(repr, FORMS)))
+        alpha = self.alpha
+        if not isinstance(alpha, numbers.Real) or isinstance(alpha, bool) or not 0 < float(alpha) <= 1:
+            raise SpecificationError(f"alpha={alpha!r}", why="the share of the absolute errors is in (0, 1]")
+        if self.form == "least-squares" and alpha < 1:
+            raise SpecificationError(f"alpha={alpha!r} with squared errors", remedy="alpha=1")
+
+    def alpha_for(self, noisy: Noisy) -> float:
+        return 1.0 if np.any(noisy.noise.square) else float(self.alpha)
+
+
+@dataclass
+class _Solved:
+    release: Release | None = None
+    x: Floats | None = None
+    mechanism: str | AnyMechanism = "auto"
+
+
+@dataclass(frozen=True, eq=False)
+class Consistent:
+    """Published numbers made consistent: a maximum-likelihood problem that costs no privacy.
+
+    ``model`` : the problem in arrays. Nothing in it is private. ``setting`` : how its likelihood is spelled.
+    """
+
+    model: Postprocessing
+    setting: Setting
+    _solved: _Solved = field(default_factory=_Solved, repr=False)
+
+    def plan(self, mechanism: str | AnyMechanism = "auto") -> Plan:
+        """The solvers that apply, compared by the time that they are expected to take."""
+        return plan_postprocessing(self.model, mechanism)
+
+    def solve(
+        self,
+        mechanism: str | AnyMechanism = "auto",
+        *,
+        round: Round | None = None,
+        seed: int | None = None,
+        progress: Callable[[str, float], None] | bool | None = None,
+    ) -> Release:
+        """Solve, and keep and return the release; epsilon = delta = 0.
+
+        Parameters
+        ----------
+        mechanism : "auto", a name from the plan, or an object with settings of its own.
+        round : whole numbers that keep every sum: "unbiased" (at random; the mean of each is the solution),
+            "controlled" (every entry and sum at its floor or ceiling where that can be), "nearest" (the least moved).
+            None: as solved.
+        seed : of random rounding (None: 0), so that results repeat.
+        progress : True, or a function (stage, share).
+
+        Raises
+        ------
+        InfeasibleError
+            When no point satisfies the constraints. An earlier release is kept when the call fails.
+        """
+        if round is not None and round not in ROUNDINGS:
+            raise SpecificationError(f"round={round!r}", remedy="None, 'unbiased', 'controlled' or 'nearest'")
+        plan, outcome = solve_postprocessing(self.model, mechanism, progress=progress)
+        notes: tuple[str, ...] = ()
+        if round is not None and outcome.x is not None:
+            whole = self._rounded(np.asarray(outcome.x, dtype=np.float64), round, seed or 0)
+            outcome = replace(outcome, x=whole, value=self._form.objective(whole))
+            notes = (f"rounded to whole numbers ({round})",)
+        variables = {} if outcome.x is None else self._variables(outcome.x)
+        release = release_of(self.model, plan, outcome, variables, notes=notes)
+        self._solved.release, self._solved.x, self._solved.mechanism = release, outcome.x, mechanism
+        return release
+
+    @property
+    def release(self) -> Release | None:
+        """The last release, or None before ``solve``."""
+        return self._solved.release
+
+    @property
+    def mechanism(self) -> str | AnyMechanism:
+        """What the last ``solve`` was asked for, or the name that it chose."""
+        asked = self._solved.mechanism
+        return self._solved.release.mechanism if asked == "auto" and self._solved.release is not None else asked
+
+    @property
+    def x(self) -> Floats:
+        """(n,) the solution, in the order of ``model.form``.
+
+        Raises
+        ------
+        SpecificationError
+            Before ``solve``.
+        """
+        if self._solved.x is None:
+            raise SpecificationError("nothing was solved yet", remedy="solve() first")
+        return self._solved.x
+
+    def problem(self) -> Problem:
+        """The same as a ``dpm.Problem`` in CVXPY, to add constraints to.
+
+        Its variable ``problem.var_dict["x"]`` is (n,), in the order of ``model.form``.
+        """
+        form = self._form
+        x = cp.Variable(form.size, name="x")
+        loss = sum(
+            neg_log_likelihood(
+                form.matrix[rows] @ x, noisy, alpha=self.setting.alpha_for(noisy), form=self.setting.form
+            )
+            for noisy, rows in zip(self.model.measurements, self.model.rows, strict=True)
+        )
+        constraints = []
+        if form.equality.shape[0]:
+            constraints.append((form.equality @ x == form.equality_value).set_label("sums"))
+        fixed = form.lower == form.upper
+        low, high = np.isfinite(form.lower) & ~fixed, np.isfinite(form.upper) & ~fixed
+        if fixed.any():
+            constraints.append((_pick(x, fixed) == form.lower[fixed]).set_label("known"))
+        if low.any():
+            constraints.append((_pick(x, low) >= form.lower[low]).set_label("at least"))
+        if high.any():
+            constraints.append((_pick(x, high) <= form.upper[high]).set_label("at most"))
+        return Problem(cp.Minimize(loss), constraints)
+
+    @property
+    def _form(self) -> LikelihoodForm:
+        assert self.model.form is not None
+        return self.model.form
+
+    def _variables(self, x: Floats) -> Mapping[str, Any]:
+        raise NotImplementedError
+
+    def _rounded(self, x: Floats, round: Round, seed: int) -> Floats:
+        raise NotImplementedError
+
+
+def _pick(x: cp.Variable, mask: Any) -> Any:
+    return x if mask.all() else x[np.flatnonzero(mask)]
+
+
+# ------------------------------------------------------------------ measurements
+def checked_noisy(noisy: Any, what: str) -> Noisy:
+    if not isinstance(noisy, Noisy):
+        raise SpecificationError(
+            f"{what} is a {type(noisy).__name__}",
+            why="a likelihood needs the law of the noise that the numbers were published with",
+            remedy="Noisy(values, noise=Laplace(scale)), or what measure(...) returned",
+        )
+    return noisy
+
+
+def flattened(noisy: Noisy, order: Any = None, name: str = "") -> Noisy:
+    """The measurement as a vector, its entries (and their scales) in the order ``order`` of the flat value."""
+    value, scale = noisy.value.ravel(), np.asarray(noisy.noise.scale, dtype=np.float64)
+    if scale.ndim:
+        scale = np.broadcast_to(scale, noisy.shape).ravel()
+    if order is not None:
+        value, scale = value[order], scale[order] if scale.ndim else scale
+    law = replace(noisy.noise, scale=scale if scale.ndim else float(scale))
+    return replace(noisy, value=value, noise=law, name=noisy.name or name, labels=())
+
+
+def weights(noisy: Noisy, setting: Setting) -> tuple[Floats, Floats]:
+    """(k,) weights of ``|z|`` and ``z^2`` for a flat measurement, as ``neg_log_likelihood`` has them."""
+    law = noisy.noise
+    if setting.form == "least-squares":
+        absolute, square = np.zeros(()), 0.5 / np.square(law.standard_deviation)
+    else:
+        absolute, square = np.asarray(law.absolute), np.asarray(law.square)
+        if setting.alpha_for(noisy) < 1:
+            absolute, square = setting.alpha * absolute, (1 - setting.alpha) * np.square(absolute)
+    return np.broadcast_to(absolute, noisy.shape), np.broadcast_to(square, noisy.shape)
+
+
+def assembled(
+    parts: Sequence[tuple[Noisy, sp.csr_array]], setting: Setting, size: int, **constraints: Any
+) -> tuple[LikelihoodForm, tuple[Noisy, ...], tuple[slice, ...]]:
+    """The form of flat measurements, each with the (k, n) matrix of what it measured; and the rows of each."""
+    if not parts:
+        raise SpecificationError("nothing was measured", remedy="at least one Noisy")
+    weight = [weights(noisy, setting) for noisy, _ in parts]
+    form = LikelihoodForm.of(
+        sp.vstack([matrix for _, matrix in parts], format="csr") if len(parts) > 1 else parts[0][1],
+        np.concatenate([noisy.value for noisy, _ in parts]),
+        absolute=np.concatenate([a for a, _ in weight]),
+        square=np.concatenate([s for _, s in weight]),
+        **constraints,
+    )
+    assert form.size == size
+    ends = np.cumsum([0, *(noisy.size for noisy, _ in parts)])
+    rows = tuple(slice(a, b) for a, b in itertools.pairwise(ends.tolist()))
+    return form, tuple(noisy for noisy, _ in parts), rows
+
+
+def picks(columns: Any, size: int) -> sp.csr_array:
+    """(k, size) matrix that picks entries."""
+    columns = np.asarray(columns, dtype=np.int64)
+    k = columns.size
+    return sp.csr_array((np.ones(k), columns, np.arange(k + 1)), shape=(k, size))
+
+
+# ------------------------------------------------------------------ public facts
+def box(size: int, nonneg: bool, bounds: Any) -> tuple[Floats, Floats]:
+    """(size,) lower and upper bounds.
+
+    Raises
+    ------
+    SpecificationError
+        For bounds that are no pair of numbers or arrays of this size.
+    InfeasibleError
+        Where no number lies between them.
+    """
+    low, high = np.full(size, 0.0 if nonneg else -np.inf), np.full(size, np.inf)
+    if bounds is not None:
+        try:
+            given = [np.broadcast_to(np.asarray(b, dtype=np.float64).ravel(), (size,)) for b in bounds]
+            first, second = given
+        except (TypeError, ValueError):
+            raise SpecificationError(
+                "bounds is not a pair", remedy=f"bounds=(low, high): numbers, or arrays of {size} entries"
+            ) from None
+        if np.isnan(first).any() or np.isnan(second).any():
+            raise SpecificationError("bounds hold NaN", remedy="numbers, -inf or inf")
+        low, high = np.maximum(low, first), np.minimum(high, second)
+    if (low > high).any():
+        at = int(np.argmax(low > high))
+        raise InfeasibleError(
+            f"bounds: entry {at} is at least {low[at]:g} and at most {high[at]:g}",
+            why="no number lies between them" + (" (nonneg=True makes the lower one at least 0)" if nonneg else ""),
+        )
+    return low, high
+
+
+def finite(value: Any, what: str) -> float:
+    good = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(float(value))
+    if not good:
+        raise SpecificationError(f"{what} is not a finite number", remedy="a public number")
+    return float(value)
+
+
+def slack(*sizes: float) -> float:
+    return SLACK * max(1.0, *(abs(s) for s in sizes if math.isfinite(s)))
+
+
+def refuse_contradiction(what: str, value: float, other: str, low: float, high: float) -> None:
+    """Unless ``value`` lies between ``low`` and ``high``."""
+    if low - slack(low, value) <= value <= high + slack(high, value):
+        return
+    if high - low <= slack(low, high):
+        said = f"{low:.12g}"
+    elif value < low:
+        said = f"at least {low:.12g}"
+    else:
+        said = f"at most {high:.12g}"
+    raise InfeasibleError(
+        f"{what} is known to be {value:.12g}, but {other} {said}",
+        why="no numbers satisfy both; the published noisy ones play no part in that",
+        remedy="known numbers that agree with each other, with the bounds and with the structural zeros",
+    )

@@ -1,0 +1,280 @@
+"""Hierarchies such as nation, state, county: from a parent column or nested columns to a tree with names."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel.annotate.noisy import Noisy
+from dpmodel.compile.affine_map import Floats, Integers
+from dpmodel.compile.tree import Tree
+from dpmodel.errors import SpecificationError
+from dpmodel.queries.consistent import Consistent, Round, Setting, assembled, box, checked_noisy, flattened, picks
+from dpmodel.queries.hierarchy_columns import from_columns, from_parents
+from dpmodel.queries.tree_model import known_nodes, rounded_tree, tree_postprocessing
+
+
+@dataclass(frozen=True, eq=False)
+class Hierarchy:
+    """A tree (or forest) of named nodes, each the sum of its children.
+
+    ``names`` : (nodes,) in breadth-first order: the order of all arrays over nodes. ``levels`` : names of the levels,
+    top first. ``tree`` : the same in arrays.
+    """
+
+    names: tuple[Hashable, ...]
+    levels: tuple[Hashable, ...]
+    tree: Tree
+
+    @property
+    def size(self) -> int:
+        """Number of nodes."""
+        return self.tree.size
+
+    @cached_property
+    def leaves(self) -> tuple[Hashable, ...]:
+        """Names of the nodes without children, in the order of the columns of ``matrix``."""
+        return tuple(self.names[i] for i in np.flatnonzero(self.tree.is_leaf))
+
+    @cached_property
+    def matrix(self) -> sp.csr_array:
+        """(nodes, leaves) 0/1 matrix: nodes as sums of leaves."""
+        leaves = np.flatnonzero(self.tree.is_leaf)
+        at, column, rows, columns = leaves, np.arange(leaves.size), [], []
+        while at.size:
+            rows.append(at)
+            columns.append(column)
+            up = self.tree.parent[at]
+            at, column = up[up >= 0], column[up >= 0]
+        row, col = np.concatenate(rows), np.concatenate(columns)
+        return sp.csr_array((np.ones(row.size), (row, col)), shape=(self.size, leaves.size))
+
+    @property
+    def sensitivity(self) -> int:
+        """How far one record in one leaf moves all nodes in the 1-norm (add-remove): the number of levels."""
+        return len(self.levels)
+
+    def level(self, level: Hashable) -> tuple[Hashable, ...]:
+        """Names of the nodes of a level, in the order in which its numbers are expected and read."""
+        return self.names[self._span(level)]
+
+    def index(self, name: Hashable) -> int:
+        """Number of a node. A path (top, ..., name) where the name alone is not unique.
+
+        Raises
+        ------
+        SpecificationError
+            For unknown names, and names of several nodes.
+        """
+        found = self._numbers.get(name) if isinstance(name, Hashable) else None
+        if found is None:
+            found = self._short.get(name) if isinstance(name, Hashable) else None
+        if found is None:
+            raise SpecificationError(f"no node is called {name!r}", remedy="a name in hierarchy.names")
+        if found < 0:
+            paths = [n for n in self.names if isinstance(n, tuple) and n[-1] == name]
+            raise SpecificationError(
+                f"{len(paths)} nodes are called {name!r}", remedy="their paths: " + ", ".join(map(repr, paths[:3]))
+            )
+        return found
+
+    def answers(self, leaf_values: Any) -> Floats:
+        """(nodes,) sums of public leaf values: (leaves,) in the order of ``leaves``, or {name: value}."""
+        if isinstance(leaf_values, Mapping):
+            missing = [name for name in self.leaves if name not in leaf_values]
+            if missing:
+                raise SpecificationError(f"no value for {missing[0]!r}")
+            leaf_values = [leaf_values[name] for name in self.leaves]
+        values = np.asarray(leaf_values, dtype=np.float64).ravel()
+        if values.size != len(self.leaves):
+            raise SpecificationError(f"{values.size} values for {len(self.leaves)} leaves")
+        return self.tree.sums(values)
+
+    def query(self, leaf_values: Any) -> cp.Expression:
+        """The affine expression (nodes,) of Private leaf counts (in the order of ``leaves``), for ``measure``."""
+        if tuple(leaf_values.shape) != (len(self.leaves),):
+            raise SpecificationError(
+                f"leaf counts of shape {tuple(leaf_values.shape)}", remedy=f"shape ({len(self.leaves)},)"
+            )
+        return cp.Constant(self.matrix, name="sums of the hierarchy") @ leaf_values
+
+    def fit(
+        self,
+        noisy: Noisy | Mapping[Hashable, Noisy | Sequence[Noisy]],
+        *,
+        known: Mapping[Hashable, Any] | None = None,
+        structural_zeros: Iterable[Hashable] = (),
+        nonneg: bool = True,
+        bounds: Any = None,
+        alpha: float = 1.0,
+        form: str = "likelihood",
+    ) -> FittedHierarchy:
+        """The most likely consistent numbers behind noisy ones.
+
+        Parameters
+        ----------
+        noisy : all nodes in the order of ``names``; or {level or node: Noisy}, and several for one as a list. Labelled
+            ones (a pandas Series indexed by node) are matched by name and may leave nodes out.
+        known : {level or node: number(s)}, public: they hold exactly.
+        structural_zeros : nodes that are 0, with all below them.
+        nonneg : leaves are at least 0. bounds : (low, high) of the leaves, numbers or (leaves,) arrays.
+        alpha, form : as in ``neg_log_likelihood``.
+
+        Raises
+        ------
+        SpecificationError
+            For unknown names, measurements of the wrong size or without a law.
+        InfeasibleError
+            For known numbers that contradict each other, the bounds or the structural zeros.
+        """
+        if not isinstance(noisy, Mapping):
+            noisy = {None: noisy}
+        parts = []
+        for key, given in noisy.items():
+            for each in given if isinstance(given, list | tuple) else [given]:
+                parts.append(self._measured(key, each))
+        leaves = np.flatnonzero(self.tree.is_leaf)
+        low, high = np.full(self.size, -np.inf), np.full(self.size, np.inf)
+        low[leaves], high[leaves] = box(leaves.size, nonneg, bounds)
+        zeros = np.array([self.index(name) for name in structural_zeros], dtype=np.int64)
+        fixed: dict[int, float] = {}
+        for key, value in (known or {}).items():
+            nodes = self._nodes(key)
+            values = np.asarray(value, dtype=np.float64).ravel()
+            if values.size != nodes.size:
+                raise SpecificationError(f"known[{key!r}]: {values.size} numbers for {nodes.size} nodes")
+            if not np.isfinite(values).all():
+                raise SpecificationError(f"known[{key!r}] is not finite", remedy="public numbers")
+            for node, number in zip(nodes.tolist(), values.tolist(), strict=True):
+                if fixed.setdefault(node, number) != number:
+                    raise SpecificationError(
+                        f"{self.names[node]!r} is known to be {fixed[node]:.12g} and {number:.12g}",
+                        remedy="one of them",
+                    )
+        low, high = known_nodes(self.tree, low, high, zeros, fixed, self.names)
+        setting = Setting(alpha, form)
+        arrays = assembled(parts, setting, self.size, equality=self.tree.consistency, lower=low, upper=high)
+        words = f"post-processing: a hierarchy of {self.size} nodes, {len(self.levels)} levels; it costs no privacy"
+        return FittedHierarchy(tree_postprocessing(self.tree, arrays, words), setting, hierarchy=self)
+
+    def _measured(self, key: Hashable, noisy: Any) -> tuple[Noisy, sp.csr_array]:
+        what = "noisy" if key is None else f"noisy[{key!r}]"
+        noisy = checked_noisy(noisy, what)
+        nodes = np.arange(self.size) if key is None else self._nodes(key)
+        name = "hierarchy" if key is None else str(key)
+        labels = noisy.labels[0][1] if len(noisy.labels) == 1 else ()
+        # pandas numbers rows that nobody named.
+        if labels and (labels != tuple(range(len(labels))) or 0 in self._numbers):
+            said = [self.index(label) for label in labels]
+            outside = sorted(set(said) - set(nodes.tolist()))
+            if outside:
+                raise SpecificationError(f"{what} has {self.names[outside[0]]!r}, which is not in {key!r}")
+            if len(set(said)) != len(said):
+                raise SpecificationError(f"{what} names a node twice", remedy="a list of two measurements")
+            nodes = np.array(said, dtype=np.int64)
+        if noisy.size != nodes.size:
+            raise SpecificationError(
+                f"{what}: {noisy.size} noisy numbers for {nodes.size} nodes", remedy="in the order of hierarchy.level()"
+            )
+        return flattened(noisy, name=name), picks(nodes, self.size)
+
+    def _nodes(self, key: Hashable) -> Integers:
+        """Node numbers of a level or of one node."""
+        if key in self.levels:
+            return np.arange(self.size, dtype=np.int64)[self._span(key)]
+        return np.array([self.index(key)], dtype=np.int64)
+
+    def _span(self, level: Hashable) -> slice:
+        if level not in self.levels:
+            raise SpecificationError(f"no level is called {level!r}", remedy=", ".join(map(repr, self.levels)))
+        return self.tree.levels[self.levels.index(level)]
+
+    @cached_property
+    def _numbers(self) -> dict[Hashable, int]:
+        return {name: i for i, name in enumerate(self.names)}
+
+    @cached_property
+    def _short(self) -> dict[Hashable, int]:
+        """Last names of paths; -1 where several nodes have one."""
+        out: dict[Hashable, int] = {}
+        for i, name in enumerate(self.names):
+            if isinstance(name, tuple):
+                out[name[-1]] = -1 if name[-1] in out else i
+        return out
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FittedHierarchy(Consistent):
+    """Consistent numbers of a hierarchy: ``solve()``, then read them by name."""
+
+    hierarchy: Hierarchy
+
+    def read(self, name: Hashable) -> float:
+        """The number of one node."""
+        return float(self.x[self.hierarchy.index(name)])
+
+    def level(self, level: Hashable) -> Floats:
+        """The numbers of a level, in the order of ``hierarchy.level``."""
+        return self.x[self.hierarchy._span(level)]
+
+    def to_dict(self) -> dict[Hashable, float]:
+        """{name: number} of all nodes."""
+        return dict(zip(self.hierarchy.names, self.x.tolist(), strict=True))
+
+    def _variables(self, x: Floats) -> Mapping[str, Any]:
+        return {str(level): x[self.hierarchy._span(level)] for level in self.hierarchy.levels}
+
+    def _rounded(self, x: Floats, round: Round, seed: int) -> Floats:
+        return rounded_tree(self.model, self.hierarchy.tree, x, round, seed)
+
+
+def hierarchy(
+    table: Any,
+    parents: Any = None,
+    *,
+    columns: Sequence[str] | None = None,
+    name: str = "name",
+    parent: str = "parent",
+    levels: Sequence[Hashable] | None = None,
+) -> Hierarchy:
+    """A hierarchy from public names.
+
+    Parameters
+    ----------
+    table : one of: {child: parent} (None for a root); a table with a column of names and one of their parents, called
+        ``name`` and ``parent``; names, with ``parents`` as a second array; or with ``columns`` a table whose rows are
+        the leaves, such as counties with their state and nation. Tables are mappings of columns or data frames.
+    columns : names of the nested columns, top first. Cells missing at the end of a row make a leaf higher up. Names
+        that repeat in different places make every node be called by its path.
+    levels : names of the levels, top first; default: ``columns``, or 0, 1, 2 ...
+
+    Raises
+    ------
+    SpecificationError
+        For a cycle, a parent that is not a name, names given twice, and columns that are missing.
+
+    Examples
+    --------
+    >>> import dpmodel as dpm
+    >>> places = dpm.hierarchy({"country": None, "north": "country", "south": "country", "port": "south"})
+    >>> places.level(1)
+    ('north', 'south')
+    >>> places.answers({"north": 2, "port": 3})
+    array([5., 2., 3., 3.])
+    """
+    if columns is not None:
+        names, tree = from_columns(table, tuple(columns))
+        default: Sequence[Hashable] = tuple(columns)[: len(tree.levels)]
+    else:
+        names, tree = from_parents(table, parents, name, parent)
+        default = range(len(tree.levels))
+    chosen = tuple(default if levels is None else levels)
+    if len(chosen) != len(tree.levels) or len(set(chosen)) != len(chosen):
+        raise SpecificationError(f"{len(chosen)} names of levels for {len(tree.levels)} levels", remedy="one for each")
+    return Hierarchy(names, chosen, tree)

@@ -1,0 +1,140 @@
+"""Names and a tree from a parent column or from nested columns."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dpmodel.compile.affine_map import Integers
+from dpmodel.compile.tree import Tree
+from dpmodel.errors import SpecificationError
+
+Names = tuple[Hashable, ...]
+
+
+def from_parents(table: Any, parents: Any, name: str, parent: str) -> tuple[Names, Tree]:
+    """Names in breadth-first order and their tree."""
+    if parents is not None:
+        names, above = _listed(table), _listed(parents)
+    elif _has_columns(table, (name, parent)):
+        names, above = _listed(table[name]), _listed(table[parent])
+    elif isinstance(table, Mapping):
+        names, above = list(table.keys()), list(table.values())
+    else:
+        raise SpecificationError(
+            f"a {type(table).__name__} without columns {name!r} and {parent!r}",
+            remedy="{child: parent}, name= and parent= of the columns, or columns= of nested ones",
+        )
+    if len(names) != len(above):
+        raise SpecificationError(f"{len(names)} names and {len(above)} parents", remedy="one parent per name")
+    number = _numbered(names)
+    up = np.full(len(names), -1, dtype=np.int64)
+    for i, each in enumerate(above):
+        if missing(each):
+            continue
+        if not isinstance(each, Hashable) or each not in number:
+            raise SpecificationError(
+                f"{names[i]!r} has the parent {each!r}, which is not a name",
+                remedy="every parent in the list of names; None (or NaN) as the parent of a root",
+            )
+        up[i] = number[each]
+    order, tree = _tree(up, names)
+    return tuple(names[i] for i in order.tolist()), tree
+
+
+def from_columns(table: Any, columns: tuple[str, ...]) -> tuple[Names, Tree]:
+    """Names (or paths, where names repeat) in breadth-first order and their tree."""
+    if not columns or not _has_columns(table, columns):
+        raise SpecificationError(f"the table has not all of the columns {columns}", remedy="nested columns, top first")
+    rows = list(zip(*(_listed(table[column]) for column in columns), strict=True))
+    paths: dict[tuple[Any, ...], int] = {}
+    up: list[int] = []
+    leaves: set[tuple[Any, ...]] = set()
+    for row in rows:
+        depth = next((i for i, each in enumerate(row) if missing(each)), len(row))
+        if not depth or any(not missing(each) for each in row[depth:]):
+            raise SpecificationError(f"row {row!r} has a gap", remedy="values missing at the end of a row only")
+        if row[:depth] in leaves:
+            raise SpecificationError(f"{row[:depth]!r} is listed twice", remedy="one row per leaf")
+        leaves.add(row[:depth])
+        above = -1
+        for end in range(1, depth + 1):
+            found = paths.get(row[:end])
+            if found is None:
+                found = paths[row[:end]] = len(up)
+                up.append(above)
+            above = found
+    listed = list(paths)
+    order, tree = _tree(np.array(up, dtype=np.int64), listed)
+    inner = next((listed[i] for i, child in zip(order.tolist(), tree.children.tolist(), strict=True)
+                  if child and listed[i] in leaves), None)  # fmt: skip
+    if inner is not None:
+        raise SpecificationError(f"{inner!r} is a leaf in one row and has parts in another", remedy="name the rest")
+    unique = len({path[-1] for path in listed}) == len(listed)
+    names: Sequence[Hashable] = [path[-1] for path in listed] if unique else listed
+    return tuple(names[i] for i in order.tolist()), tree
+
+
+def _tree(up: Integers, names: Sequence[Hashable]) -> tuple[Integers, Tree]:
+    """Order (breadth first) and tree of parent numbers, -1 for roots; children keep their order."""
+    count = up.size
+    if not count:
+        raise SpecificationError("a hierarchy without nodes")
+    grouped = np.argsort(up, kind="stable")
+    first = np.searchsorted(up[grouped], np.arange(-1, count + 1))
+    frontier, order, bounds = grouped[: first[1]], [], [0]
+    place = np.full(count, -1, dtype=np.int64)
+    while frontier.size:
+        place[frontier] = bounds[-1] + np.arange(frontier.size)
+        order.append(frontier)
+        bounds.append(bounds[-1] + int(frontier.size))
+        start, stop = first[frontier + 1], first[frontier + 2]
+        size = stop - start
+        run = np.repeat(start - np.concatenate([[0], np.cumsum(size)[:-1]]), size) + np.arange(size.sum())
+        frontier = grouped[run]
+    if bounds[-1] < count:
+        raise SpecificationError(
+            f"a cycle: {_cycle(up, place, names)}", why="nobody is part of themselves", remedy="a root without a parent"
+        )
+    ranks = np.concatenate(order)
+    parent = np.where(up[ranks] < 0, -1, place[up[ranks]])
+    return ranks, Tree(parent, tuple(bounds))
+
+
+def _cycle(up: Integers, place: Integers, names: Sequence[Hashable]) -> str:
+    at = int(np.argmax(place < 0))
+    seen: dict[int, int] = {}
+    while at not in seen:
+        seen[at] = len(seen)
+        at = int(up[at])
+    ring = [i for i, turn in seen.items() if turn >= seen[at]]
+    shown = [repr(names[i]) for i in (*ring[:5], *([] if len(ring) > 5 else [at]))]
+    return " -> ".join(shown) + (" -> ..." if len(ring) > 5 else "")
+
+
+def _numbered(names: Sequence[Any]) -> dict[Hashable, int]:
+    number: dict[Hashable, int] = {}
+    for i, each in enumerate(names):
+        if not isinstance(each, Hashable) or missing(each):
+            raise SpecificationError(f"name number {i} is {each!r}", remedy="text or numbers")
+        if number.setdefault(each, i) != i:
+            raise SpecificationError(f"{each!r} is listed twice", remedy="one row per node, and different names")
+    return number
+
+
+def missing(value: Any) -> bool:
+    return value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and value != value)
+
+
+def _has_columns(table: Any, columns: Sequence[str]) -> bool:
+    if isinstance(table, Mapping):
+        return all(c in table and not isinstance(table[c], str) and hasattr(table[c], "__len__") for c in columns)
+    return hasattr(table, "columns") and all(c in list(table.columns) for c in columns)
+
+
+def _listed(values: Any) -> list[Any]:
+    if hasattr(values, "tolist"):
+        return list(values.tolist())
+    return list(values)

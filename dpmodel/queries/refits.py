@@ -1,0 +1,95 @@
+"""Simulated fits: the fit as the truth, noise from the declared laws, everything fitted again."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dpmodel.compile.affine_map import Floats
+from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
+from dpmodel.compile.tree import TreeProblem, tree_problem
+from dpmodel.errors import UnsupportedModelError
+from dpmodel.plan.portfolio import AnyMechanism
+from dpmodel.privacy import public_generator
+from dpmodel.problem_postprocess import solve_postprocessing
+
+# What models remember that does not depend on the published numbers.
+_OF_THE_CONSTRAINTS = ("exact tree plan", "consistent", "origins")
+
+
+def refits(model: Postprocessing, x: Floats, count: int, seed: int, mechanism: str | AnyMechanism) -> Iterator[Floats]:
+    """``count`` solutions (n,) of the model with new noise around x.
+
+    Raises
+    ------
+    UnsupportedModelError
+        For a model without a form.
+    """
+    form = model.form
+    if form is None:
+        raise UnsupportedModelError("a problem with terms outside the likelihood form", remedy="linear constraints")
+    generator = public_generator(seed)
+    truth = form.matrix @ x
+    if _is_separable(form):
+        # One measurement per entry and bounds alone: the loss falls up to the measured value and rises from there.
+        column, sign = form.matrix.indices, form.matrix.data
+        for _ in range(count):
+            again = np.empty(form.size)
+            again[column] = sign * (truth + noise_of(model, generator))
+            yield np.clip(again, form.lower, form.upper)
+        return
+    known = tree_problem(model)
+    same = known is not None and np.array_equal(known.value, form.value)
+    for _ in range(count):
+        value = truth + noise_of(model, generator)
+        fresh = with_values(model, value)
+        if known is not None and not same:
+            fresh._memory.clear()  # recognised in another order: everything is looked for again
+        else:
+            _tell(fresh, None if known is None else replace(known, value=value))
+        _, outcome = solve_postprocessing(fresh, mechanism)
+        assert outcome.x is not None
+        yield np.asarray(outcome.x, dtype=np.float64)
+
+
+def with_values(model: Postprocessing, value: Floats) -> Postprocessing:
+    """The model with other published numbers; what it remembers of constraints and weights alone is kept."""
+    assert model.form is not None
+    kept: dict[Hashable, Any] = {key: found for key, found in model._memory.items() if key in _OF_THE_CONSTRAINTS}
+    return replace(model, form=replace(model.form, value=value), problem=None, _memory=kept)
+
+
+def noise_of(model: Postprocessing, generator: Any) -> Floats:
+    """(rows of the form,) one draw of the noise of every measurement."""
+    assert model.form is not None
+    out = np.zeros(model.form.value.size)
+    for noisy, rows in zip(model.measurements, model.rows, strict=True):
+        drawn = noisy.noise.sample(noisy.shape, generator)
+        # A user's matrix may have been flattened either way; scales have to meet their own rows.
+        flat = drawn.ravel()
+        if noisy.value.ndim > 1 and not np.array_equal(model.form.value[rows], noisy.value.ravel()):
+            flat = drawn.ravel(order="F")
+        out[rows] = flat
+    return out
+
+
+def _tell(model: Postprocessing, problem: TreeProblem | None) -> None:
+    """What the model is as a tree, so that nobody looks for one."""
+    model.remember("tree problem", lambda: problem)
+
+
+def _is_separable(form: LikelihoodForm) -> bool:
+    M = form.matrix
+    return (
+        form.equality.shape[0] == form.inequality.shape[0] == 0
+        and M.shape[0] == M.shape[1] == M.nnz
+        and bool((np.diff(M.indptr) == 1).all())
+        and bool((np.abs(M.data) == 1).all())
+        and np.unique(M.indices).size == form.size
+        and not form.linear.any()
+        and not form.integer.any()
+        and bool((form.absolute + form.square > 0).all())
+    )

@@ -1,0 +1,313 @@
+"""Consistent tables: noisy marginals that overlap, known margins and structural zeros, fitted together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel.annotate.noise_laws import Laplace
+from dpmodel.annotate.noisy import Noisy
+from dpmodel.compile.affine_map import Floats
+from dpmodel.compile.postprocessing import Postprocessing
+from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.queries.consistent import (
+    Consistent,
+    Round,
+    Setting,
+    assembled,
+    box,
+    checked_noisy,
+    flattened,
+    refuse_contradiction,
+)
+from dpmodel.queries.domain import Domain, Integers
+from dpmodel.queries.marginal_input import listed, marginal_named, placed
+from dpmodel.queries.query_release import MOST_CELLS, MarginalAnswer, Over
+from dpmodel.queries.structural_zeros import zero_cells
+from dpmodel.queries.table_rounding import rounded_table
+from dpmodel.queries.workload import Marginal, Tables, sums
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FittedTable(Consistent):
+    """Consistent tables fitted to noisy marginals: ``solve()``, then read any marginal of them.
+
+    ``over`` : "domain" when x is one table over all cells, "marginals" when it is one table per measured or known
+    marginal (and per set of columns that two of them share), which agree with each other.
+    """
+
+    domain: Domain
+    over: str
+    tables: Tables
+
+    def marginal(self, columns: Iterable[str] | str) -> MarginalAnswer:
+        """A marginal with its names and categories; ``()`` is the total.
+
+        Raises
+        ------
+        SpecificationError
+            Before ``solve``, for unknown columns, and for columns that no fitted table holds together.
+        """
+        marginal = marginal_named(self.domain, columns, "marginal")
+        x = self.x
+        self._require_held(marginal)
+        at = [self.domain.columns.index(c) for c in marginal]
+        labels = tuple(self.domain.categories[i] or tuple(range(self.domain.sizes[i])) for i in at)
+        return MarginalAnswer(marginal, self.tables.table(x, marginal), labels)
+
+    @property
+    def table(self) -> MarginalAnswer:
+        """The table over all columns."""
+        return self.marginal(self.domain.columns)
+
+    def marginal_matrix(self, columns: Iterable[str] | str) -> sp.csr_array:
+        """(cells of the marginal, n) matrix that sums x, for ``of=`` of ``standard_errors`` and ``intervals``."""
+        marginal = marginal_named(self.domain, columns, "marginal")
+        self._require_held(marginal)
+        return self.tables.incidence(marginal)
+
+    def to_series(self, columns: Iterable[str] | str | None = None) -> Any:
+        """A marginal (the whole table by default) as a pandas Series with one index level per column."""
+        try:
+            pd = import_module("pandas")
+        except ImportError:
+            raise SpecificationError("pandas is not installed", remedy="marginal(...), which needs none") from None
+        answer = self.table if columns is None else self.marginal(columns)
+        if not answer.columns:
+            return pd.Series([float(answer.values)], name="total")
+        index = pd.MultiIndex.from_product(answer.categories, names=answer.columns)
+        if len(answer.columns) == 1:
+            index = pd.Index(list(answer.categories[0]), name=answer.columns[0])
+        return pd.Series(answer.values.ravel(), index=index)
+
+    def _require_held(self, marginal: Marginal) -> None:
+        if self.tables.holding(marginal) is None:
+            raise SpecificationError(
+                f"no fitted table has the columns {', '.join(marginal)} together",
+                why="over the marginals there is one table for each that was measured or known",
+                remedy="over='domain' where the domain is small enough, or a marginal that was measured",
+            )
+
+    def _variables(self, x: Floats) -> Mapping[str, Any]:
+        shape = self.domain.shape
+        return {" x ".join(t) or "total": x[self.tables.span(t)].reshape(shape(t)) for t in self.tables.offset}
+
+    def _rounded(self, x: Floats, round: Round, seed: int) -> Floats:
+        return rounded_table(self.model, x, round, seed)
+
+
+def consistent_table(
+    measured: Mapping[Any, Any] | Iterable[Noisy],
+    *,
+    domain: Any,
+    known: Mapping[Any, Any] | None = None,
+    structural_zeros: Any = None,
+    nonneg: bool = True,
+    bounds: Any = None,
+    alpha: float = 1.0,
+    form: str = "likelihood",
+    over: Over = "auto",
+) -> FittedTable:
+    """The most likely table behind noisy marginals of it, whatever overlaps.
+
+    Parameters
+    ----------
+    measured : {columns: Noisy}, or a list of Noisy for columns that were measured more than once; scales and laws may
+        differ. Axes follow the key's order; values may be flat. Labelled ones (a pandas Series whose index levels are
+        named, an xarray array) may come as a plain list: their names and categories say what they are.
+    domain : {column: number of values, or list of categories}.
+    known : {columns: numbers}, public margins that hold exactly; ``()`` is the total.
+    structural_zeros : cells that are 0 for a public reason: a boolean array of the domain's shape, or a list of
+        {column: value} that rule out every cell with these values together.
+    nonneg : cells are at least 0. bounds : (low, high) of the cells, numbers or arrays of the domain's shape.
+    alpha, form : as in ``neg_log_likelihood``.
+    over : "domain" fits one table over all cells, "marginals" one table per marginal, which agree pairwise on the
+        columns they share; where these form no cycle that is the same, otherwise a single table with these marginals
+        need not exist. "auto" takes the domain up to ``MOST_CELLS`` cells.
+
+    Raises
+    ------
+    SpecificationError
+        For columns outside the domain, sizes that do not fit, missing noise laws.
+    InfeasibleError
+        For known numbers that contradict each other, the bounds or the structural zeros.
+    """
+    public = Domain.of(domain)
+    parts = _parts(measured, public)
+    if not parts:
+        raise SpecificationError("nothing was measured", remedy="{('age', 'sex'): Noisy(...)}")
+    margins = _margins(known or {}, public)
+    wide = _over(over, public)
+    wanted = [m for m, *_ in parts] + list(margins)
+    tables = Tables.whole(public) if wide == "domain" else Tables.local(public, wanted)
+    _refuse_too_many(tables)
+    low, high = _cells(tables, wide, nonneg, bounds)
+    zero = zero_cells(structural_zeros, tables, wide)
+    _fix_zeros(low, high, zero)
+    setting = Setting(alpha, form)
+    equality, value = _equalities(tables, wide, margins, low, high)
+    arrays = assembled(
+        [(noisy, _rows(tables, marginal, cells)) for marginal, cells, noisy in parts],
+        setting,
+        tables.size,
+        equality=equality,
+        equality_value=value,
+        lower=low,
+        upper=high,
+    )
+    words = f"post-processing: {len(parts)} noisy marginals over {tables.size} cells; it costs no privacy"
+    shape = public.sizes if wide == "domain" else None
+    form_, measurements, rows = arrays
+    model = Postprocessing(form_, measurements, rows, shape=shape, words=words)
+    return FittedTable(model, setting, domain=public, over=wide, tables=tables)
+
+
+def marginal_query(table: Any, columns: Iterable[str] | str, *, domain: Any) -> cp.Expression:
+    """The cells of a marginal as an affine expression (flat, in the order of the domain) of a Private table over the
+    whole domain (flat, or of the domain's shape), for ``measure``. One record is in one cell of it."""
+    public = Domain.of(domain)
+    marginal = marginal_named(public, columns, "columns")
+    shape = tuple(table.shape)
+    if shape not in ((public.cells,), public.sizes):
+        raise SpecificationError(f"a table of shape {shape}", remedy=f"shape {public.sizes} or ({public.cells},)")
+    flat = table if shape == (public.cells,) else cp.vec(table, order="C")
+    name = "cells of " + (" x ".join(marginal) or "the total")
+    return cp.Constant(Tables.whole(public).incidence(marginal), name=name) @ flat
+
+
+# ------------------------------------------------------------------ what was given
+def _parts(measured: Any, domain: Domain) -> list[tuple[Marginal, Integers, Noisy]]:
+    """Marginals, the cells of them that were measured, and the flat numbers."""
+    out = []
+    for key, noisy in listed(measured):
+        noisy = checked_noisy(noisy, "measured" if key is None else f"measured[{key!r}]")
+        marginal = marginal_named(domain, key, "measured")
+        order, cells = placed(noisy, key, marginal, domain)
+        out.append((marginal, cells, flattened(noisy, order, name=_name(marginal))))
+    return out
+
+
+def _margins(known: Mapping[Any, Any], domain: Domain) -> dict[Marginal, tuple[Integers, Floats]]:
+    """Known margins: cells and their numbers."""
+    out: dict[Marginal, tuple[Integers, Floats]] = {}
+    for key, value in known.items():
+        marginal = marginal_named(domain, key, "known")
+        if marginal in out:
+            raise SpecificationError(f"known[{key!r}] is given twice")
+        if isinstance(value, Noisy):
+            raise SpecificationError(f"known[{key!r}] is Noisy", remedy="measured=, or exact public numbers")
+        given = Noisy(value, noise=Laplace(1.0))  # for its labels: known numbers bear no noise
+        order, cells = placed(given, key, marginal, domain)
+        out[marginal] = cells, given.value.ravel()[order]
+    return out
+
+
+def _over(over: Any, domain: Domain) -> str:
+    if over not in ("auto", "domain", "marginals"):
+        raise SpecificationError(f"over={over!r}", remedy="'auto', 'domain' or 'marginals'")
+    small = domain.cells <= MOST_CELLS
+    if over == "domain" and not small:
+        raise SpecificationError(
+            f"over='domain' with {domain.cells} cells",
+            why=f"x would have one entry per cell; served are {MOST_CELLS}",
+            remedy="over='marginals' (tables that agree pairwise), or coarser columns",
+        )
+    return str(over) if over != "auto" else ("domain" if small else "marginals")
+
+
+def _refuse_too_many(tables: Tables) -> None:
+    most = 10 * MOST_CELLS
+    if tables.size > most:
+        raise SpecificationError(
+            f"marginals of {tables.size} cells", why=f"served are {most}", remedy="smaller marginals or coarser columns"
+        )
+
+
+def _cells(tables: Tables, over: str, nonneg: bool, bounds: Any) -> tuple[Floats, Floats]:
+    if over == "domain" or bounds is None:
+        return box(tables.size, nonneg, bounds)
+    raise SpecificationError(
+        "bounds over the marginals",
+        why="they concern the cells of the whole domain, which has no table here",
+        remedy="over='domain', or constraints added to problem()",
+    )
+
+
+def _fix_zeros(low: Floats, high: Floats, zero: Any) -> None:
+    wrong = zero & ((low > 0) | (high < 0))
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise InfeasibleError(
+            f"cell {at} is a structural zero, and between {low[at]:g} and {high[at]:g} by its bounds",
+            why="no number satisfies both",
+        )
+    low[zero] = high[zero] = 0.0
+
+
+def _equalities(
+    tables: Tables, over: str, margins: Mapping[Marginal, tuple[Integers, Floats]], low: Floats, high: Floats
+) -> tuple[sp.csr_array | None, Floats]:
+    """Sums of tables, and known margins: in the bounds where a table is the margin itself, else as rows."""
+    _refuse_disagreement(tables.domain, margins)
+    blocks, values = [], []
+    if over == "marginals":
+        agree = tables.consistency()
+        blocks.append(agree)
+        values.append(np.zeros(agree.shape[0]))
+    for marginal, (cells, known) in margins.items():
+        rows = _rows(tables, marginal, cells)
+        # The rows hold ones only: sums of bounds.
+        least, most = rows @ low, rows @ high
+        at = int(np.argmax(np.maximum(least - known, known - most)))
+        said = _cell(tables.domain, marginal, int(cells[at]))
+        refuse_contradiction(said, float(known[at]), "its cells can sum to", float(least[at]), float(most[at]))
+        if tables.holding(marginal) == marginal:
+            place = tables.span(marginal).start + cells
+            low[place] = high[place] = known
+        else:
+            blocks.append(rows)
+            values.append(known)
+    if not blocks:
+        return None, np.zeros(0)
+    return sp.csr_array(sp.vstack(blocks, format="csr")), np.concatenate(values)
+
+
+def _refuse_disagreement(domain: Domain, margins: Mapping[Marginal, tuple[Integers, Floats]]) -> None:
+    """Two known margins, each known as a whole, have to agree on the columns that they share."""
+    whole = [(m, known) for m, (cells, known) in margins.items() if cells.size == domain.size(m)]
+    for place, (first, one) in enumerate(whole):
+        for second, two in whole[place + 1 :]:
+            shared = domain.ordered(set(first) & set(second))
+            k = domain.size(shared)
+            a = np.bincount(sums(domain, first, shared), weights=one, minlength=k)
+            b = np.bincount(sums(domain, second, shared), weights=two, minlength=k)
+            at = int(np.argmax(np.abs(a - b)))
+            said = f"{_cell(domain, shared, at)} (margin {_name(first)})"
+            other = float(b[at])
+            refuse_contradiction(said, float(a[at]), f"by {_name(second)} it is", other, other)
+
+
+def _rows(tables: Tables, marginal: Marginal, cells: Integers) -> sp.csr_array:
+    rows = tables.incidence(marginal)
+    return rows if cells.size == rows.shape[0] else rows[cells]
+
+
+def _name(marginal: Sequence[str]) -> str:
+    return " x ".join(marginal) or "total"
+
+
+def _cell(domain: Domain, marginal: Marginal, at: int) -> str:
+    if not marginal:
+        return "the total"
+    codes = np.unravel_index(at, domain.shape(marginal))
+    said = []
+    for column, code in zip(marginal, codes, strict=True):
+        listed = domain.categories[domain.columns.index(column)]
+        said.append(f"{column}={listed[int(code)] if listed else int(code)}")
+    return ", ".join(said)

@@ -1,0 +1,309 @@
+"""The tree of sums over a histogram: what to measure for ranges, and how to read them back."""
+
+from __future__ import annotations
+
+import itertools
+import numbers
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from dpmodel.annotate.noisy import Noisy
+from dpmodel.annotate.private import Private
+from dpmodel.compile.affine_map import Floats, Integers
+from dpmodel.compile.tree import Tree
+from dpmodel.errors import SpecificationError
+from dpmodel.queries.consistent import (
+    Consistent,
+    Round,
+    Setting,
+    assembled,
+    box,
+    checked_noisy,
+    finite,
+    flattened,
+    picks,
+    refuse_contradiction,
+)
+from dpmodel.queries.tree_model import rounded_tree, tree_postprocessing
+
+
+@dataclass(frozen=True, eq=False)
+class TreeQuery:
+    """Sums over consecutive blocks of bins, blocks of blocks, up to the whole: a node is the sum of its children.
+
+    Nodes are numbered breadth first: 0 is the total, the last ``bins`` are the histogram. The last block of a level
+    may be smaller where the sizes do not divide.
+
+    ``sensitivity`` : one record that sits in one bin moves every level by one, so the answers by ``height`` in the
+    1-norm and sqrt(height) in the 2-norm (add-remove; replace-one: twice and sqrt(2) times that).
+    """
+
+    bins: int
+    branching: int = 2
+
+    @cached_property
+    def tree(self) -> Tree:
+        return Tree.complete(self.bins, self.branching)
+
+    @property
+    def size(self) -> int:
+        """Number of nodes."""
+        return self.tree.size
+
+    @property
+    def height(self) -> int:
+        """Number of levels, leaves and root included."""
+        return len(self.tree.bounds) - 1
+
+    @property
+    def sensitivity(self) -> int:
+        return self.height
+
+    @cached_property
+    def matrix(self) -> sp.csr_array:
+        """(nodes, bins) 0/1 matrix of the tree query."""
+        ends = []
+        for level in range(self.height):
+            width = self.branching ** (self.height - 1 - level)
+            count = self.tree.bounds[level + 1] - self.tree.bounds[level]
+            ends.append(level * self.bins + np.minimum(width * np.arange(1, count + 1), self.bins))
+        columns = np.tile(np.arange(self.bins), self.height)
+        pointer = np.concatenate([[0], *ends])
+        return sp.csr_array((np.ones(columns.size), columns, pointer), shape=(self.size, self.bins))
+
+    def answers(self, histogram: Any) -> Floats:
+        """(nodes,) the sums of a public histogram."""
+        if isinstance(histogram, Private):
+            raise SpecificationError(
+                "answers of a Private histogram", why="they are private", remedy="measure(tree.query(histogram), ...)"
+            )
+        values = np.asarray(histogram, dtype=np.float64).ravel()
+        if values.size != self.bins:
+            raise SpecificationError(f"a histogram of {values.size} bins", remedy=f"{self.bins} bins, as declared")
+        return self.tree.sums(values)
+
+    def query(self, histogram: Any) -> cp.Expression:
+        """The affine expression (nodes,) of a Private histogram (or of a CVXPY vector), for ``measure``."""
+        if tuple(histogram.shape) != (self.bins,):
+            raise SpecificationError(f"a histogram of shape {tuple(histogram.shape)}", remedy=f"shape ({self.bins},)")
+        return cp.Constant(self.matrix, name="tree of sums") @ histogram
+
+    def by_level(self, values: Any) -> Floats:
+        """(nodes,) from one number per level, top first: such as scales."""
+        each = np.asarray(values, dtype=np.float64).ravel()
+        if each.size != self.height:
+            raise SpecificationError(f"{each.size} numbers for {self.height} levels", remedy="one per level, top first")
+        return np.repeat(each, np.diff(self.tree.bounds))
+
+    # ------------------------------------------------------------------ ranges of the noisy tree
+    def covering(self, start: int, stop: int) -> Integers:
+        """The nodes, one level after the other, whose sum is the range ``start:stop``."""
+        first, last = self._checked(start, stop)
+        out = [np.arange(a[0], b[0]) for a, b in self._pieces(first, last)]
+        return np.concatenate(out) if out else np.zeros(0, dtype=np.int64)
+
+    def read_raw(self, noisy: Noisy, start: Any, stop: Any) -> Any:
+        """Ranges ``start:stop`` as sums of noisy nodes, at most 2 (branching - 1) of each level: unbiased, and without
+        any fit. Numbers, or arrays of them."""
+        return self._summed(checked_noisy(noisy, "noisy").value, start, stop)
+
+    def raw_deviation(self, noisy: Noisy, start: Any, stop: Any) -> Any:
+        """Standard deviations of ``read_raw``."""
+        return np.sqrt(self._summed(np.square(checked_noisy(noisy, "noisy").standard_deviation), start, stop))
+
+    def _summed(self, values: Floats, start: Any, stop: Any) -> Any:
+        if values.size != self.size:
+            raise SpecificationError(f"{values.size} noisy numbers for a tree of {self.size} nodes")
+        first, last = self._checked(start, stop)
+        before = np.concatenate([[0.0], np.cumsum(values.ravel())])
+        total = np.zeros(first.size)
+        for a, b in self._pieces(first, last):
+            total += before[b] - before[a]
+        return float(total[0]) if np.ndim(start) == 0 and np.ndim(stop) == 0 else total
+
+    def _checked(self, start: Any, stop: Any) -> tuple[Integers, Integers]:
+        return checked_ranges(start, stop, self.bins)
+
+    def _pieces(self, start: Integers, stop: Integers) -> list[tuple[Integers, Integers]]:
+        """Runs of nodes: what a level gives on the left and on the right, for all ranges at once."""
+        pieces, k = [], self.branching
+        live = start < stop
+        for level in range(self.height - 1, -1, -1):
+            offset, size = self.tree.bounds[level], self.tree.bounds[level + 1] - self.tree.bounds[level]
+            # A smaller last block is whole when the range reaches the end of the level.
+            up_start, up_stop = -(-start // k), np.where(stop == size, -(-size // k), stop // k)
+            climbs = live & (up_start < up_stop) & (level > 0)
+            left = np.where(climbs, np.minimum(up_start * k, stop), np.where(live, stop, start))
+            right = np.where(climbs, np.minimum(up_stop * k, stop), stop)
+            pieces.append((offset + start, offset + left))
+            pieces.append((offset + right, offset + np.where(climbs, stop, right)))
+            start, stop, live = np.where(climbs, up_start, 0), np.where(climbs, up_stop, 0), climbs
+        return pieces
+
+    # ------------------------------------------------------------------ fitting
+    def fit(
+        self,
+        noisy: Noisy | Mapping[int, Noisy],
+        *,
+        nonneg: bool = True,
+        total: float | None = None,
+        bounds: Any = None,
+        alpha: float = 1.0,
+        form: str = "likelihood",
+    ) -> FittedTree:
+        """The most likely consistent tree behind noisy node sums.
+
+        Parameters
+        ----------
+        noisy : all nodes, breadth first; or {level: Noisy} (0 is the top, -1 the leaves) where only some were measured.
+        nonneg : bins are at least 0. bounds : (low, high) of the bins, numbers or (bins,) arrays.
+        total : the sum of all bins, where it is public.
+        alpha, form : as in ``neg_log_likelihood``.
+
+        Raises
+        ------
+        SpecificationError
+            For measurements of the wrong size or without a law.
+        InfeasibleError
+            For a total that the bounds cannot meet.
+        """
+        parts = [(flat, picks(nodes, self.size)) for flat, nodes in self._measured(noisy)]
+        leaves = slice(self.tree.bounds[-2], self.size)
+        low, high = np.full(self.size, -np.inf), np.full(self.size, np.inf)
+        low[leaves], high[leaves] = box(self.bins, nonneg, bounds)
+        if total is not None:
+            known = finite(total, "total")
+            refuse_contradiction(
+                "the total", known, "the bins can sum to", float(low[leaves].sum()), float(high[leaves].sum())
+            )
+            low[0], high[0] = (max(low[0], known), min(high[0], known)) if self.size == 1 else (known, known)
+        setting = Setting(alpha, form)
+        arrays = assembled(parts, setting, self.size, equality=self.tree.consistency, lower=low, upper=high)
+        words = f"post-processing: a tree of {self.bins} bins, {self.height} levels; it costs no privacy"
+        return FittedTree(tree_postprocessing(self.tree, arrays, words), setting, query=self)
+
+    def _measured(self, noisy: Any) -> list[tuple[Noisy, Integers]]:
+        bounds = self.tree.bounds
+        if not isinstance(noisy, Mapping):
+            flat = flattened(checked_noisy(noisy, "noisy"), name="tree")
+            if flat.size != self.size:
+                raise SpecificationError(
+                    f"{flat.size} noisy numbers for a tree of {self.size} nodes",
+                    remedy=f"all nodes breadth first, or {{level: Noisy}} (levels of {_sizes(bounds)} nodes)",
+                )
+            return [(flat, np.arange(self.size))]
+        out = []
+        for level, each in noisy.items():
+            if not isinstance(level, numbers.Integral) or not -self.height <= int(level) < self.height:
+                raise SpecificationError(f"level {level!r}", remedy=f"0 (the top) to {self.height - 1} (the bins)")
+            place = int(level) % self.height
+            flat = flattened(checked_noisy(each, f"level {level}"), name=f"level {place}")
+            nodes = np.arange(bounds[place], bounds[place + 1])
+            if flat.size != nodes.size:
+                raise SpecificationError(f"{flat.size} noisy numbers for the {nodes.size} nodes of level {place}")
+            out.append((flat, nodes))
+        return out
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FittedTree(Consistent):
+    """A tree of sums fitted to noisy ones: ``solve()``, then read the histogram and ranges."""
+
+    query: TreeQuery
+
+    @property
+    def nodes(self) -> Floats:
+        """(nodes,) breadth first."""
+        return self.x
+
+    @property
+    def histogram(self) -> Floats:
+        """(bins,)"""
+        return self.x[self.query.tree.bounds[-2] :]
+
+    def range(self, start: int, stop: int) -> float:
+        """The sum of bins ``start:stop``."""
+        return float(self.ranges([start], [stop])[0])
+
+    def ranges(self, starts: Any, stops: Any) -> Floats:
+        """(k,) sums of many ranges of bins, by running sums."""
+        first, last = checked_ranges(starts, stops, self.query.bins)
+        before = np.concatenate([[0.0], np.cumsum(self.histogram)])
+        return np.asarray(before[last] - before[first])
+
+    def ranges_matrix(self, starts: Any, stops: Any) -> sp.csr_array:
+        """(k, nodes) matrix of ranges as sums of few nodes, for ``of=`` of ``standard_errors`` and ``intervals``."""
+        first, last = checked_ranges(starts, stops, self.query.bins)
+        nodes = [self.query.covering(int(a), int(b)) for a, b in zip(first, last, strict=True)]
+        rows = np.repeat(np.arange(len(nodes)), [n.size for n in nodes])
+        columns = np.concatenate([*nodes, np.zeros(0, dtype=np.int64)])
+        return sp.csr_array((np.ones(columns.size), (rows, columns)), shape=(len(nodes), self.query.size))
+
+    def _variables(self, x: Floats) -> Mapping[str, Any]:
+        return {"histogram": x[self.query.tree.bounds[-2] :], "nodes": x}
+
+    def _rounded(self, x: Floats, round: Round, seed: int) -> Floats:
+        return rounded_tree(self.model, self.query.tree, x, round, seed)
+
+
+def tree_query(bins: Any, branching: int = 2) -> TreeQuery:
+    """The tree of sums over a histogram.
+
+    Parameters
+    ----------
+    bins : their number, or a histogram (a vector, a Private or an expression), of which only the length is read.
+    branching : children of a node, 2 or more. Wide trees are lower: fewer levels share the budget.
+
+    Examples
+    --------
+    >>> import numpy as np, dpmodel as dpm
+    >>> tree = dpm.tree_query(8)
+    >>> tree.answers(np.arange(8.0))[:3]
+    array([28.,  6., 22.])
+    >>> tree.sensitivity
+    4
+    """
+    if isinstance(bins, numbers.Integral) and not isinstance(bins, bool):
+        count = int(bins)
+    else:
+        shape = tuple(bins.shape) if hasattr(bins, "shape") else np.shape(bins)
+        if len(shape) != 1:
+            raise SpecificationError(f"bins of shape {shape}", remedy="the number of bins, or a vector")
+        count = int(shape[0])
+    if count < 1:
+        raise SpecificationError(f"bins={count}", remedy="at least one bin")
+    if not isinstance(branching, numbers.Integral) or isinstance(branching, bool) or int(branching) < 2:
+        raise SpecificationError(f"branching={branching!r}", remedy="a whole number of 2 or more")
+    return TreeQuery(count, int(branching))
+
+
+def checked_ranges(start: Any, stop: Any, bins: int) -> tuple[Integers, Integers]:
+    """Ranges as two arrays of equal length.
+
+    Raises
+    ------
+    SpecificationError
+        For ranges outside 0 to ``bins``, and those that stop before they start.
+    """
+    given = np.broadcast_arrays(np.atleast_1d(start), np.atleast_1d(stop))
+    if any(g.dtype.kind not in "iu" and g.size for g in given):
+        raise SpecificationError("ranges of bins are given by whole numbers", remedy="0 <= start <= stop <= bins")
+    first, last = (np.asarray(g, dtype=np.int64) for g in given)
+    wrong: npt.NDArray[np.bool_] = (first < 0) | (last > bins) | (first > last)
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise SpecificationError(
+            f"range {first[at]}:{last[at]} of {bins} bins", remedy="0 <= start <= stop <= bins, as in Python"
+        )
+    return first, last
+
+
+def _sizes(bounds: tuple[int, ...]) -> str:
+    return ", ".join(str(b - a) for a, b in itertools.pairwise(bounds))

@@ -1,0 +1,262 @@
+"""How far a fit may be from the truth: standard errors and intervals, from the declared laws of the noise alone."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel.compile.affine_map import Floats
+from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
+from dpmodel.errors import SpecificationError, UnsupportedModelError
+from dpmodel.privacy import public_generator
+from dpmodel.problem import Problem
+from dpmodel.progress import reporter
+from dpmodel.queries.consistent import Consistent, picks
+from dpmodel.queries.linear_estimator import linear_errors
+from dpmodel.queries.refits import refits
+
+Method = Literal["noise", "percentile", "basic"]
+METHODS = ("noise", "percentile", "basic")
+# Numbers of simulated fits that are kept for quantiles.
+MOST_KEPT = 100_000_000
+ProgressArgument = Callable[[str, float], None] | bool | None
+
+
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """(k,) ends ``low`` and ``high``; unpacks as a pair. Each holds its truth with probability ``level``, one at a
+    time. They cost no privacy."""
+
+    low: Floats
+    high: Floats
+    level: float
+    method: str
+
+    def __iter__(self) -> Iterator[Floats]:
+        return iter((self.low, self.high))
+
+    def __str__(self) -> str:
+        width = float(np.median(self.high - self.low)) if self.low.size else math.nan
+        return (
+            f"{self.low.size} intervals at level {self.level:g} ({self.method}), median width {width:.4g}; "
+            "simulated from the published numbers and their noise laws: it costs no privacy"
+        )
+
+
+def standard_errors(
+    fit: Any,
+    of: Any = None,
+    *,
+    repetitions: int = 200,
+    seed: int = 0,
+    mechanism: Any = None,
+    progress: ProgressArgument = None,
+) -> Floats:
+    """Standard deviations of the entries of a fit, or of linear functions of them, by parametric bootstrap.
+
+    The fit is taken for the truth; noise is drawn from the declared laws, and everything is fitted again, by the same
+    solver. All of that is post-processing of published numbers: it costs no privacy.
+
+    Parameters
+    ----------
+    fit : what ``tree.fit``, ``hierarchy.fit`` or ``consistent_table`` gave, or a post-processing ``dpm.Problem``;
+        solved.
+    of : (k, n) matrix, sparse or dense, or (n,) vector: functions of x (such as ``fit.ranges_matrix(...)`` or
+        ``fit.marginal_matrix(...)``); or a variable of the problem. None: the entries of x, in the order of the
+        model's form (of a problem: variable after variable, each column by column).
+    repetitions : simulated fits; the result is off by about 1 / sqrt(2 repetitions) of its size.
+    seed : of the simulation. mechanism : another solver for the refits. progress : True, or a function (stage, share).
+
+    Returns
+    -------
+    (k,) standard errors: spread around the mean only. Where bounds bind they leave out the bias, which for totals of
+    many small non-negative cells exceeds the spread; and at 0 they are those of a truth of exactly the fitted size.
+
+    Raises
+    ------
+    SpecificationError
+        Before the fit was solved, and for ``of`` of another size.
+    UnsupportedModelError
+        For problems with terms outside the likelihood form.
+    """
+    model, x, solver = _solved(fit)
+    rows, shape = _functions(of, model, x.size)
+    count = _count(repetitions, 2)
+    center = _apply(rows, x)
+    first, second = np.zeros(center.size), np.zeros(center.size)
+    report = reporter(progress, False)
+    for done, again in enumerate(refits(model, x, count, seed, mechanism or solver), start=1):
+        moved = _apply(rows, again) - center
+        first += moved
+        second += np.square(moved)
+        report("simulated fits", done / count)
+    return _shaped(np.sqrt(np.maximum(second - np.square(first) / count, 0.0) / (count - 1)), shape)
+
+
+def intervals(
+    fit: Any,
+    of: Any = None,
+    level: float = 0.95,
+    *,
+    method: Method = "noise",
+    repetitions: int | None = None,
+    seed: int = 0,
+    mechanism: Any = None,
+    progress: ProgressArgument = None,
+) -> Intervals:
+    """Intervals for the entries behind a fit, or for linear functions of them. They cost no privacy.
+
+    Parameters
+    ----------
+    level : probability, in (0, 1), that an interval holds its truth (each on its own).
+    method : "noise" (default): around the weighted least-squares estimate without bounds, by quantiles of its error,
+        which depends on the noise alone. They hold with probability ``level`` at least, whatever the truth, and are cut
+        to what the bounds allow; they need not hold the fitted number. Infinite where the measurements do not
+        determine a function. "basic": quantiles of refits with the fit taken for the truth, reflected around the fit,
+        which takes its bias off: shorter where bounds bind, not guaranteed. "percentile": these quantiles as they are,
+        which bias spoils. See Notes.
+    repetitions : simulated fits; default 1,000 for "noise", 400 else.
+    fit, of, seed, mechanism, progress : as in ``standard_errors``.
+
+    Raises
+    ------
+    SpecificationError, UnsupportedModelError
+        As ``standard_errors``; and for more functions than simulated fits can be kept of.
+
+    Notes
+    -----
+    "noise": the error of a linear unbiased estimate, drawn anew R times, is exchangeable with its actual error, so
+    the ceil((R + 1) level)-th smallest of the R absolute errors covers the actual one with probability ``level`` or
+    more, for any R and any law.
+
+    Measured shares of truths covered at level 0.9 (binary tree of 32 bins, Laplace noise of scale 6, non-negative most
+    likely fits, 80 data sets, 100 refits; standard error of a share 0.03):
+
+    =====================================  ======  ======  ===========
+    ..                                     noise   basic   percentile
+    =====================================  ======  ======  ===========
+    30 empty bins beside 2 full ones       0.95    0.96    1.00
+    the 2 full bins                        0.91    0.91    0.30
+    the total                              0.89    0.91    0.83
+    32 full bins                           0.89    0.88    0.88
+    mean width at the empty bins           11.6    1.7     4.8
+    =====================================  ======  ======  ===========
+
+    Percentiles fail at full bins among empty ones: non-negativity draws such bins down, and refits are drawn down once
+    more. "basic" relies on the fit being about as sparse as the truth.
+    """
+    model, x, solver = _solved(fit)
+    form = _form(model)
+    rows, shape = _functions(of, model, x.size)
+    if not isinstance(level, numbers.Real) or not 0 < float(level) < 1:
+        raise SpecificationError(f"level={level!r}", remedy="a probability in (0, 1), such as 0.95")
+    if method not in METHODS:
+        raise SpecificationError(f"method={method!r}", remedy=" or ".join(map(repr, METHODS)))
+    least = math.ceil(2 / (1 - level)) if method != "noise" else math.ceil(level / (1 - level))
+    count = _count(max(1000 if method == "noise" else 400, least) if repetitions is None else repetitions, least)
+    size = x.size if rows is None else rows.shape[0]
+    if size * count > MOST_KEPT:
+        raise SpecificationError(
+            f"{count} simulated fits of {size} numbers",
+            why=f"their quantiles need all of them at once; kept are {MOST_KEPT}",
+            remedy="of=, for fewer functions, or fewer repetitions",
+        )
+    report = reporter(progress, False)
+    if method == "noise":
+        center, errors = linear_errors(model, rows, count, public_generator(seed), report)
+        rank = math.ceil((count + 1) * level)
+        half = np.partition(np.abs(errors), rank - 1, axis=0)[rank - 1]
+        low, high = center - half, center + half
+    else:
+        center = _apply(rows, x)
+        kept = np.empty((count, size))
+        for done, again in enumerate(refits(model, x, count, seed, mechanism or solver)):
+            kept[done] = _apply(rows, again)
+            report("simulated fits", (done + 1) / count)
+        low, high = np.quantile(kept, [(1 - level) / 2, (1 + level) / 2], axis=0)
+        if method == "basic":
+            low, high = 2 * center - high, 2 * center - low
+    bottom, top = reach(form, rows)
+    ends = (_shaped(np.clip(end, bottom, top), shape) for end in (low, high))
+    return Intervals(*ends, float(level), method)
+
+
+def reach(form: LikelihoodForm, rows: sp.csr_array | None) -> tuple[Floats, Floats]:
+    """(k,) least and largest value of each function over the box (other constraints left out)."""
+    if rows is None:
+        return form.lower, form.upper
+    up, down = rows.copy(), rows.copy()
+    up.data, down.data = np.maximum(rows.data, 0.0), np.maximum(-rows.data, 0.0)
+    # Stored zeros would meet infinite bounds.
+    up.eliminate_zeros()
+    down.eliminate_zeros()
+    return up @ form.lower - down @ form.upper, up @ form.upper - down @ form.lower
+
+
+# ------------------------------------------------------------------ what was given
+def _solved(fit: Any) -> tuple[Postprocessing, Floats, Any]:
+    """Model, solution and the solver that found it."""
+    if isinstance(fit, Consistent):
+        return fit.model, np.asarray(fit.x, dtype=np.float64), fit.mechanism
+    model = fit._postprocessing() if isinstance(fit, Problem) else None
+    if model is None:
+        raise SpecificationError(
+            f"a {type(fit).__name__} that is no post-processing of published numbers",
+            remedy="tree.fit(...), hierarchy.fit(...), consistent_table(...), or a dpm.Problem of neg_log_likelihood",
+        )
+    if fit.release is None or any(variable.value is None for variable, _ in model.columns):
+        raise SpecificationError("the problem was not solved yet", remedy="solve() first")
+    x = np.zeros(_form(model).size)
+    for variable, where in model.columns:
+        x[where] = np.asarray(variable.value, dtype=np.float64).ravel(order="F")
+    return model, x, fit.release.mechanism
+
+
+def _form(model: Postprocessing) -> LikelihoodForm:
+    if model.form is None:
+        raise UnsupportedModelError(
+            "a problem with terms outside the likelihood form",
+            why="its refits would need the problem itself with other numbers in it",
+            remedy="linear constraints and neg_log_likelihood terms only",
+        )
+    return model.form
+
+
+def _functions(of: Any, model: Postprocessing, size: int) -> tuple[sp.csr_array | None, tuple[int, ...] | None]:
+    """The functions as rows over x, and the shape of the answer where it is a variable's."""
+    if of is None:
+        return None, None
+    if isinstance(of, cp.Variable):
+        where = next((span for variable, span in model.columns if variable is of), None)
+        if where is None:
+            raise SpecificationError(f"variable {of.name()!r} is not one of the problem", remedy="one of its variables")
+        return picks(np.arange(size)[where], size), tuple(of.shape)
+    try:
+        rows = sp.csr_array(of if sp.issparse(of) else np.atleast_2d(np.asarray(of, dtype=np.float64)))
+    except (TypeError, ValueError):
+        raise SpecificationError("of= is not a matrix of numbers", remedy=f"(k, {size}), sparse or dense") from None
+    if rows.shape[1] != size or not np.isfinite(rows.data).all():
+        raise SpecificationError(f"of= of shape {rows.shape}", remedy=f"finite numbers, shape (k, {size})")
+    return rows.astype(np.float64), None
+
+
+def _shaped(values: Floats, shape: tuple[int, ...] | None) -> Floats:
+    return values if shape is None else np.reshape(values, shape, order="F")
+
+
+def _apply(rows: sp.csr_array | None, x: Floats) -> Floats:
+    return x if rows is None else np.asarray(rows @ x)
+
+
+def _count(repetitions: Any, least: int) -> int:
+    good = isinstance(repetitions, numbers.Integral) and not isinstance(repetitions, bool)
+    if not good or int(repetitions) < least:
+        raise SpecificationError(f"repetitions={repetitions!r}", remedy=f"a whole number of {least} or more")
+    return int(repetitions)

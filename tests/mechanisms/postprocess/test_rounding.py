@@ -1,0 +1,247 @@
+"""Rounding keeps sums, stays within one of every entry, and keeps means."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from dpmodel.compile.postprocessing import LikelihoodForm
+from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.mechanisms.postprocess.rounding import round_form, round_table
+
+SEEDS = 60  # the mean of so many draws is within 0.41 at the stated alarm; the many-draws tests are finer
+
+
+def _within_one(x: np.ndarray, y: np.ndarray) -> bool:
+    """y is the floor or ceiling of x, up to rounding of x."""
+    near = np.abs(x - np.rint(x)) < 1e-7
+    low, high = np.where(near, np.rint(x), np.floor(x)), np.where(near, np.rint(x), np.ceil(x))
+    return bool(((y == low) | (y == high)).all())
+
+
+def _mixed_table(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """A table with whole margins of all ways but the last: moves around rectangles leave one-way sums alone."""
+    x = rng.integers(0, 5, shape).astype(float)
+    for _ in range(12):
+        i, j = rng.choice(shape[0], 2, replace=False), rng.choice(shape[1], 2, replace=False)
+        d = rng.random()
+        x[i[0], j[0]] += d
+        x[i[1], j[1]] += d
+        x[i[0], j[1]] -= d
+        x[i[1], j[0]] -= d
+    return x
+
+
+def _assert_unbiased(x: np.ndarray, draws: list[np.ndarray], alarm: float = 1e-7) -> None:
+    """Hoeffding: draws lie in an interval of length one, so the mean of k is off by t with probability at most
+    2 exp(-2 k t^2); a union over entries. False alarm at most ``alarm``."""
+    k = len(draws)
+    allowed = math.sqrt(math.log(2 * x.size / alarm) / (2 * k))
+    assert np.abs(np.mean(draws, axis=0) - x).max() < allowed
+
+
+@pytest.mark.parametrize(
+    "margins", [(), [()], [(0,)], [(1,)], [(0,), (1,)], [(0,), ()], [(0,), (1,), ()], [(0, 1)]], ids=str
+)
+@pytest.mark.parametrize("whole", [True, False])
+def test_unbiased_tables_keep_margins_and_means(margins, whole):
+    rng = np.random.default_rng(3)
+    x = _mixed_table(rng, (4, 5)) if whole else rng.normal(size=(4, 5)) * 3
+    x += rng.normal(size=x.shape) * 1e-10  # what a solver leaves
+    draws = [round_table(x, margins, seed=s) for s in range(SEEDS)]
+    for y in draws:
+        assert _within_one(x, y)
+        for m in margins:
+            out = tuple(a for a in range(2) if a not in m)
+            assert _within_one(x.sum(axis=out), y.sum(axis=out))
+    _assert_unbiased(x, draws)
+
+
+@pytest.mark.parametrize("margins", [[(0,)], [(0,), (1,)]], ids=str)
+def test_means_of_many_draws(margins):
+    """Copies along a third axis with whole margins of their own share no coins: one call makes independent draws."""
+    copies = 4000
+    x = _mixed_table(np.random.default_rng(7), (4, 5))
+    y = round_table(np.repeat(x[:, :, None], copies, axis=2), [(*m, 2) for m in margins], seed=11)
+    _assert_unbiased(x, list(np.moveaxis(y, 2, 0)))
+
+
+@pytest.mark.slow
+def test_means_of_many_draws_with_fractional_margins():
+    x = np.random.default_rng(8).normal(size=(4, 5)) * 2
+    _assert_unbiased(x, [round_table(x, [(0,), (1,)], seed=s) for s in range(3000)])
+
+
+def test_the_unbiasedness_check_can_fail():
+    x = np.full((4, 5), 0.45)
+    with pytest.raises(AssertionError):
+        _assert_unbiased(x, [np.zeros((4, 5))] * SEEDS)
+
+
+def test_margins_of_a_cube_that_share_an_axis():
+    rng = np.random.default_rng(5)
+    x = rng.random((3, 2, 4)) * 3
+    for s in range(30):
+        y = round_table(x, [(0, 1), (1, 2)], seed=s)
+        assert _within_one(x, y) and _within_one(x.sum(2), y.sum(2)) and _within_one(x.sum(0), y.sum(0))
+
+
+def test_a_large_table_is_fast_and_kept():
+    rng = np.random.default_rng(0)
+    x = rng.random((150, 120)) * 3
+    y = round_table(x, [(0,), (1,)], seed=1)
+    assert _within_one(x, y) and _within_one(x.sum(0), y.sum(0)) and _within_one(x.sum(1), y.sum(1))
+
+
+def test_seeds_repeat_and_differ():
+    x = np.full(50, 0.5)
+    assert (round_table(x, [()], seed=1) == round_table(x, [()], seed=1)).all()
+    assert (round_table(x, [()], seed=1) != round_table(x, [()], seed=2)).any()
+    assert round_table(x, [()], seed=1).sum() == 25
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (1, 1), (1, 4)])
+def test_small_shapes(shape):
+    x = np.full(shape, 2.5)
+    for how in ("unbiased", "controlled"):
+        y = round_table(x, [(a,) for a in range(len(shape))][:1], how=how)
+        assert y.shape == shape and _within_one(x, y)
+    assert (round_table(np.full(shape, 3.0), how="unbiased") == 3).all()
+
+
+def test_largest_remainders():
+    y = round_table(np.array([0.7, 0.6, 0.5, 2.2]), [()], how="controlled")
+    assert y.tolist() == [1, 1, 0, 2]
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        x = rng.random((3, 5)) * 4 - 1
+        x[:, -1] += np.rint(x.sum(1)) - x.sum(1)
+        y = round_table(x, [(0,)], how="controlled")
+        np.testing.assert_allclose(y.sum(1), x.sum(1), atol=1e-9)
+        form = LikelihoodForm.of(sp.eye_array(15), 0, equality=np.kron(np.eye(3), np.ones(5)), equality_value=x.sum(1))
+        best = round_form(form, x, how="controlled")
+        assert np.abs(y.ravel() - x.ravel()).sum() == pytest.approx(np.abs(best - x.ravel()).sum(), abs=1e-9)
+
+
+@pytest.mark.parametrize("shape,margins", [((4, 5), [(0,), (1,)]), ((3, 3, 3), list(combinations(range(3), 2)))])
+def test_controlled_keeps_all_margins_and_is_no_further_than_unbiased(shape, margins):
+    rng = np.random.default_rng(2)
+    for _ in range(5):
+        x = _mixed_table(rng, shape)
+        y = round_table(x, margins, how="controlled")
+        assert (y == np.rint(y)).all()
+        for m in margins:
+            out = tuple(a for a in range(len(shape)) if a not in m)
+            assert _within_one(x.sum(axis=out), y.sum(axis=out))
+        if len(margins) == 2:
+            others = [np.abs(round_table(x, margins, seed=s) - x).sum() for s in range(10)]
+            assert np.abs(y - x).sum() <= min(others) + 1e-9
+
+
+def test_three_margins_have_no_unbiased_rounding():
+    x = np.random.default_rng(0).random((3, 3, 3))
+    with pytest.raises(SpecificationError, match="unbiased"):
+        round_table(x, list(combinations(range(3), 2)))
+
+
+def test_forms_unbiased():
+    rng = np.random.default_rng(4)
+    n = 12
+    x = np.sort(rng.random(n) * 4)
+    chain = sp.diags_array([np.ones(n - 1), -np.ones(n - 1)], offsets=[0, 1], shape=(n - 1, n))
+    table = _mixed_table(rng, (3, 4)).ravel()
+    two_way = np.vstack([np.kron(np.eye(3), np.ones(4)), np.kron(np.ones(3), np.eye(4)), np.ones((1, 12))])
+    simplex = rng.dirichlet(np.ones(n)) * 7
+    cases = [
+        (LikelihoodForm.of(sp.eye_array(n), 0, inequality=chain, lower=0, upper=4), x),
+        (LikelihoodForm.of(sp.eye_array(n), 0, equality=two_way, equality_value=two_way @ table), table),
+        (LikelihoodForm.of(sp.eye_array(n), 0, equality=2 * np.ones((1, n)), equality_value=14, lower=0), simplex),
+        (LikelihoodForm.of(sp.eye_array(n), 0, inequality=np.ones((1, n)), inequality_value=7, lower=0), simplex),
+        (LikelihoodForm.of(sp.eye_array(n), 0, inequality=-np.ones((1, n)), inequality_value=-7), simplex),
+        (LikelihoodForm.of(sp.eye_array(n), 0, lower=0), x),
+    ]
+    for form, point in cases:
+        draws = [round_form(form, point, seed=s) for s in range(SEEDS)]
+        assert all(_within_one(point, y) and form.violation(y) < 1e-9 for y in draws)
+        _assert_unbiased(point, draws)
+
+
+def test_forms_without_an_unbiased_way_say_so():
+    eye = sp.eye_array(3)
+    x = np.full(3, 0.5)
+    for form in (
+        LikelihoodForm.of(eye, 0, upper=0.7),
+        LikelihoodForm.of(eye, 0, equality=[[1, 1, 1]], equality_value=1.5),
+        LikelihoodForm.of(eye, 0, equality=[[1, 2, 1]], equality_value=2),
+        LikelihoodForm.of(eye, 0, equality=[[1, 1, 0], [0, 1, 1], [1, 0, 1]], equality_value=1),
+        LikelihoodForm.of(eye, 0, integer=[True, False, False]),
+    ):
+        with pytest.raises(SpecificationError, match=r"floors and ceilings|unbiased"):
+            round_form(form, x)
+
+
+def test_forms_controlled_against_all_whole_points():
+    rng = np.random.default_rng(6)
+    grid = np.array(np.meshgrid(*[np.arange(-1, 4)] * 4)).reshape(4, -1).T
+    found = 0
+    for _ in range(25):
+        a = rng.integers(-1, 3, (2, 4)).astype(float)
+        inner = rng.random(4) * 3
+        b = np.rint(a[0] @ inner)
+        form = LikelihoodForm.of(
+            sp.eye_array(4),
+            0,
+            equality=a[:1],
+            equality_value=b,
+            inequality=a[1:],
+            inequality_value=a[1] @ inner + 1,
+            lower=-1,
+            upper=3,
+        )
+        feasible = grid[[form.violation(p.astype(float)) < 1e-9 for p in grid]]
+        if not feasible.size:
+            with pytest.raises(InfeasibleError):
+                round_form(form, inner, how="controlled")
+            continue
+        y = round_form(form, inner, how="controlled")
+        assert form.violation(y) < 1e-9 and (y == np.rint(y)).all()
+        # Floors and ceilings come first; where some will do, the answer is the best of these.
+        close = feasible[(np.abs(feasible - inner) < 1).all(axis=1)]
+        best = np.abs((close if close.size else feasible) - inner).sum(axis=1).min()
+        assert np.abs(y - inner).sum() == pytest.approx(best, abs=1e-6)
+        found += 1
+    assert found > 10
+
+
+def test_controlled_refuses_what_no_whole_point_meets():
+    form = LikelihoodForm.of(sp.eye_array(2), 0, equality=[[2, 2]], equality_value=3)
+    with pytest.raises(InfeasibleError, match="whole"):
+        round_form(form, np.array([0.75, 0.75]), how="controlled")
+    narrow = LikelihoodForm.of(sp.eye_array(1), 0, lower=0.2, upper=0.8)
+    with pytest.raises(InfeasibleError, match="whole"):
+        round_form(narrow, np.array([0.5]), how="controlled")
+
+
+def test_some_entries_stay_fractional():
+    form = LikelihoodForm.of(sp.eye_array(2), 0, equality=[[1, 1]], equality_value=3.5, integer=[True, False])
+    y = round_form(form, np.array([1.2, 2.3]), how="controlled")
+    np.testing.assert_allclose(y, [1, 2.5])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: round_table([0.5], how="up"),
+        lambda: round_table([np.nan]),
+        lambda: round_table([0.5], [(1,)]),
+        lambda: round_table(np.ones((2, 2)), [(0, 0)]),
+        lambda: round_form(LikelihoodForm.of(sp.eye_array(2), 0), [1.0]),
+    ],
+)
+def test_bad_input(call):
+    with pytest.raises(SpecificationError):
+        call()
