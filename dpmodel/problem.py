@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import warnings
@@ -427,9 +428,9 @@ for _operator in ("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rm
 
 
 def _users_line() -> int:
-    """Stack level, seen from the caller, of the nearest frame outside this module."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_code.co_filename == __file__:
+    """Stack level, seen from the caller, of the nearest frame outside this package."""
+    frame, level, inside = sys._getframe(1), 1, os.path.dirname(__file__) + os.sep
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(inside):
         frame, level = frame.f_back, level + 1
     return level
 

@@ -52,7 +52,7 @@ def main() -> None:
         errors = [np.sqrt(np.mean((each - (before[stop] - before[start])) ** 2)) for each in answers]
         print("ranges of {:4} bins       {:10.1f}{:12.1f}{:13.1f}{:15.1f}".format(width, *errors))
 
-    low, high = dpm.intervals(likely, likely.ranges_matrix([120], [144]))
+    low, high = dpm.intervals(likely, slice(120, 144))
     busy = f"{likely.range(120, 144):.0f}, within {low[0]:.0f} to {high[0]:.0f} (95%)"
     print(f"\nvisits in the first busy time: {busy}; true: {counts[120:144].sum():.0f}")
     likely.solve(round="unbiased", seed=1)

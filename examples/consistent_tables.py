@@ -64,7 +64,7 @@ def main() -> None:
         errors = [np.abs(each - true).mean() for each in (value, fit.marginal(columns).values)]
         print(f"{' x '.join(columns):22}{errors[0]:11.2f}{errors[1]:12.2f}")
 
-    low, high = dpm.intervals(fit, fit.marginal_matrix("works"))
+    low, high = dpm.intervals(fit, "works")
     inside = (low <= people.sum((0, 2))) & (people.sum((0, 2)) <= high)
     print(f"\n95% intervals of who works: {np.c_[low, high].round(0).tolist()}; truth inside: {inside.tolist()}")
 

@@ -41,8 +41,7 @@ def main() -> None:
     release = fit.solve()
     print(f"by {release.mechanism}: {release.guarantee}")
 
-    at = [places.index(state) for state in STATES]
-    low, high = (end[at] for end in dpm.intervals(fit))
+    low, high = dpm.intervals(fit, "state")
     print("\nstate      truth   published   its counties   consistent   95% interval")
     counties = places.level("county")
     for place, state in enumerate(STATES):

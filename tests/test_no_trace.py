@@ -26,7 +26,7 @@ from walking import _CLOSED, _inside, assert_no_trace, numbers_in
 import dpmodel as dpm
 from dpmodel import problem as problem_module
 from dpmodel.plan import by_name
-from dpmodel.plan import planner as planner_module
+from dpmodel.plan.portfolio import PORTFOLIO, REGRESSIONS
 
 COST = np.array([[1.0, 2.0, 3.0], [2.5, 1.5, 2.0]])
 
@@ -241,7 +241,7 @@ def solve(problem, mechanism, options, **more):
 
 def planned(problem, mechanism, options):
     """All mechanisms, except where simulating them takes seconds: those are walked one by one."""
-    regression = mechanism in {m.name for m in planner_module.REGRESSIONS}
+    regression = mechanism in {m.name for m in REGRESSIONS}
     return problem.plan(**BUDGET | options, mechanism=mechanism, compare=not regression)
 
 
@@ -266,7 +266,7 @@ def surroundings(problem, mechanism, options) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("mechanism", [m.name for m in (*planner_module.PORTFOLIO, *planner_module.REGRESSIONS)])
+@pytest.mark.parametrize("mechanism", [m.name for m in (*PORTFOLIO, *REGRESSIONS)])
 def test_every_mechanism_is_walked(mechanism):
     assert mechanism in {name for _, name, _ in CASES}
 

@@ -232,10 +232,10 @@ def test_no_error_class_of_the_package_stands_outside_the_base():
 
 
 def test_select_mechanism_documents_its_decision_table():
-    from dpmodel.plan.portfolio import PORTFOLIO, REGRESSIONS
+    from dpmodel.plan.portfolio import KINDS
 
     doc = dpm.select_mechanism.__doc__
-    for mechanism in (*PORTFOLIO, *REGRESSIONS):
+    for mechanism in (each for kind in KINDS.values() for each in kind.mechanisms):
         assert mechanism.name in doc, mechanism.name
 
 

@@ -17,6 +17,8 @@ from dpmodel.errors import SpecificationError
 
 _EXACT_INTEGERS = 2.0**53
 _BLOCK = 1 << 16
+# How far entries of a parameter declared whole may be from whole numbers.
+_WHOLE = 1e-9
 
 
 def checked_entries(parameter: Any, value: Any, where: str) -> Floats:
@@ -155,13 +157,20 @@ def _refuse_structure(parameter: Any, value: Any, entries: Floats, where: str) -
         elif attributes["PSD"] or attributes["NSD"]:
             eigenvalues = np.linalg.eigvalsh(full if attributes["PSD"] else -full)
             broken = "definite" if eigenvalues[0] < -1e-8 * max(1.0, abs(eigenvalues[-1])) else ""
-    elif attributes["boolean"] or attributes["integer"]:
-        full = np.asarray(value.toarray() if sp.issparse(value) else value, dtype=np.float64)
-        if not np.allclose(np.asarray(parameter.project(full)).ravel(), full.ravel(), atol=1e-9):
-            broken = "integer"
+    if not broken and (attributes["boolean"] or attributes["integer"]) and not _whole(parameter, value, entries):
+        broken = "integer"
     if broken:
         raise SpecificationError(
             f"{where}: value contradicts its attributes ({broken})",
             why="attributes are public promises about the parameter",
             remedy="drop the attribute, or repair the data before the value is given",
         )
+
+
+def _whole(parameter: Any, value: Any, entries: Floats) -> bool:
+    """Whether entries declared whole are so, to 1e-9 whatever their size: discrete noise is calibrated to that."""
+    if parameter.sparse_idx is not None:
+        off = np.abs(entries - np.rint(entries))
+        return bool(off.max(initial=0.0) <= _WHOLE)
+    full = np.asarray(value.toarray() if sp.issparse(value) else value, dtype=np.float64)
+    return bool(np.abs(np.asarray(parameter.project(full)) - full).max(initial=0.0) <= _WHOLE)

@@ -27,6 +27,7 @@ from dpmodel.privacy.budget import Budget
 from dpmodel.privacy.laws import Gaussian, Laplace, NoiseLaw, TruncatedLaplace
 from dpmodel.privacy.ledger import Charge
 from dpmodel.privacy.noise import (
+    DiscreteNoiseSource,
     NoiseSource,
     NotPrivateWarning,
     OpenDPSource,
@@ -55,6 +56,7 @@ __all__ = [
     "Charge",
     "Composition",
     "Cost",
+    "DiscreteNoiseSource",
     "Gaussian",
     "Laplace",
     "NoiseLaw",

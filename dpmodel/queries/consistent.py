@@ -60,7 +60,7 @@ class _Solved:
     mechanism: str | AnyMechanism = "auto"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Consistent:
     """Published numbers made consistent: a maximum-likelihood problem that costs no privacy.
 
@@ -161,6 +161,15 @@ class Consistent:
         if high.any():
             constraints.append((_pick(x, high) <= form.upper[high]).set_label("at most"))
         return Problem(cp.Minimize(loss), constraints)
+
+    def functions(self, of: Any) -> tuple[sp.csr_array, tuple[int, ...]] | None:
+        """What ``of=`` of ``standard_errors`` and ``intervals`` means here: rows over x and the shape of the answer.
+        None: nothing of this kind's own."""
+        return None
+
+    def __repr__(self) -> str:
+        done = "not solved yet" if self.release is None else f"{self.release.status}, by {self.release.mechanism}"
+        return f"<{type(self).__name__}: {self.model.words}; {done}>"
 
     @property
     def _form(self) -> LikelihoodForm:
@@ -269,6 +278,29 @@ def box(size: int, nonneg: bool, bounds: Any) -> tuple[Floats, Floats]:
             why="no number lies between them" + (" (nonneg=True makes the lower one at least 0)" if nonneg else ""),
         )
     return low, high
+
+
+def public_array(value: Any, what: str) -> Floats:
+    """(k,) public numbers.
+
+    Raises
+    ------
+    SpecificationError
+        For private or noisy ones, and what is no array of finite numbers.
+    """
+    if isinstance(value, cp.Expression | Noisy):
+        raise SpecificationError(
+            f"{what} is a {type(value).__name__}",
+            why="these numbers hold exactly, so they must be public",
+            remedy="measure private ones, and fit noisy ones",
+        )
+    try:
+        array = np.asarray(value, dtype=np.float64).ravel()
+    except (TypeError, ValueError):
+        array = np.full(1, np.nan)
+    if not np.isfinite(array).all():
+        raise SpecificationError(f"{what} is not made of finite numbers", remedy="public numbers")
+    return array
 
 
 def finite(value: Any, what: str) -> float:

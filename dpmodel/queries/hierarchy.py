@@ -15,12 +15,22 @@ from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.affine_map import Floats, Integers
 from dpmodel.compile.tree import Tree
 from dpmodel.errors import SpecificationError
-from dpmodel.queries.consistent import Consistent, Round, Setting, assembled, box, checked_noisy, flattened, picks
+from dpmodel.queries.consistent import (
+    Consistent,
+    Round,
+    Setting,
+    assembled,
+    box,
+    checked_noisy,
+    flattened,
+    picks,
+    public_array,
+)
 from dpmodel.queries.hierarchy_columns import from_columns, from_parents
 from dpmodel.queries.tree_model import known_nodes, rounded_tree, tree_postprocessing
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Hierarchy:
     """A tree (or forest) of named nodes, each the sum of its children.
 
@@ -31,6 +41,9 @@ class Hierarchy:
     names: tuple[Hashable, ...]
     levels: tuple[Hashable, ...]
     tree: Tree
+
+    def __repr__(self) -> str:
+        return f"<Hierarchy: {self.size} nodes in the levels {', '.join(map(str, self.levels))}>"
 
     @property
     def size(self) -> int:
@@ -91,7 +104,7 @@ class Hierarchy:
             if missing:
                 raise SpecificationError(f"no value for {missing[0]!r}")
             leaf_values = [leaf_values[name] for name in self.leaves]
-        values = np.asarray(leaf_values, dtype=np.float64).ravel()
+        values = public_array(leaf_values, "leaf_values")
         if values.size != len(self.leaves):
             raise SpecificationError(f"{values.size} values for {len(self.leaves)} leaves")
         return self.tree.sums(values)
@@ -146,11 +159,9 @@ class Hierarchy:
         fixed: dict[int, float] = {}
         for key, value in (known or {}).items():
             nodes = self._nodes(key)
-            values = np.asarray(value, dtype=np.float64).ravel()
+            values = public_array(value, f"known[{key!r}]")
             if values.size != nodes.size:
                 raise SpecificationError(f"known[{key!r}]: {values.size} numbers for {nodes.size} nodes")
-            if not np.isfinite(values).all():
-                raise SpecificationError(f"known[{key!r}] is not finite", remedy="public numbers")
             for node, number in zip(nodes.tolist(), values.tolist(), strict=True):
                 if fixed.setdefault(node, number) != number:
                     raise SpecificationError(
@@ -209,7 +220,7 @@ class Hierarchy:
         return out
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class FittedHierarchy(Consistent):
     """Consistent numbers of a hierarchy: ``solve()``, then read them by name."""
 
@@ -226,6 +237,16 @@ class FittedHierarchy(Consistent):
     def to_dict(self) -> dict[Hashable, float]:
         """{name: number} of all nodes."""
         return dict(zip(self.hierarchy.names, self.x.tolist(), strict=True))
+
+    def functions(self, of: Any) -> tuple[sp.csr_array, tuple[int, ...]] | None:
+        """A level, a name, or a list of names."""
+        if isinstance(of, list) and of and not any(isinstance(each, list | float | int) for each in of):
+            nodes = np.array([self.hierarchy.index(name) for name in of], dtype=np.int64)
+        elif isinstance(of, str | tuple) or (isinstance(of, Hashable) and of in self.hierarchy.levels):
+            nodes = self.hierarchy._nodes(of)
+        else:
+            return None
+        return picks(nodes, self.hierarchy.size), (nodes.size,)
 
     def _variables(self, x: Floats) -> Mapping[str, Any]:
         return {str(level): x[self.hierarchy._span(level)] for level in self.hierarchy.levels}

@@ -24,6 +24,7 @@ from dpmodel.queries.consistent import (
     box,
     checked_noisy,
     flattened,
+    public_array,
     refuse_contradiction,
 )
 from dpmodel.queries.domain import Domain, Integers
@@ -34,7 +35,7 @@ from dpmodel.queries.table_rounding import rounded_table
 from dpmodel.queries.workload import Marginal, Tables, sums
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class FittedTable(Consistent):
     """Consistent tables fitted to noisy marginals: ``solve()``, then read any marginal of them.
 
@@ -71,6 +72,13 @@ class FittedTable(Consistent):
         marginal = marginal_named(self.domain, columns, "marginal")
         self._require_held(marginal)
         return self.tables.incidence(marginal)
+
+    def functions(self, of: Any) -> tuple[sp.csr_array, tuple[int, ...]] | None:
+        """The columns of a marginal."""
+        if not isinstance(of, str | tuple):
+            return None
+        marginal = marginal_named(self.domain, of, "of")
+        return self.marginal_matrix(marginal), self.domain.shape(marginal)
 
     def to_series(self, columns: Iterable[str] | str | None = None) -> Any:
         """A marginal (the whole table by default) as a pandas Series with one index level per column."""
@@ -200,8 +208,7 @@ def _margins(known: Mapping[Any, Any], domain: Domain) -> dict[Marginal, tuple[I
         marginal = marginal_named(domain, key, "known")
         if marginal in out:
             raise SpecificationError(f"known[{key!r}] is given twice")
-        if isinstance(value, Noisy):
-            raise SpecificationError(f"known[{key!r}] is Noisy", remedy="measured=, or exact public numbers")
+        public_array(value, f"known[{key!r}]")
         given = Noisy(value, noise=Laplace(1.0))  # for its labels: known numbers bear no noise
         order, cells = placed(given, key, marginal, domain)
         out[marginal] = cells, given.value.ravel()[order]

@@ -15,7 +15,6 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from dpmodel.annotate.noisy import Noisy
-from dpmodel.annotate.private import Private
 from dpmodel.compile.affine_map import Floats, Integers
 from dpmodel.compile.tree import Tree
 from dpmodel.errors import SpecificationError
@@ -29,6 +28,7 @@ from dpmodel.queries.consistent import (
     finite,
     flattened,
     picks,
+    public_array,
     refuse_contradiction,
 )
 from dpmodel.queries.tree_model import rounded_tree, tree_postprocessing
@@ -80,11 +80,7 @@ class TreeQuery:
 
     def answers(self, histogram: Any) -> Floats:
         """(nodes,) the sums of a public histogram."""
-        if isinstance(histogram, Private):
-            raise SpecificationError(
-                "answers of a Private histogram", why="they are private", remedy="measure(tree.query(histogram), ...)"
-            )
-        values = np.asarray(histogram, dtype=np.float64).ravel()
+        values = public_array(histogram, "histogram")
         if values.size != self.bins:
             raise SpecificationError(f"a histogram of {values.size} bins", remedy=f"{self.bins} bins, as declared")
         return self.tree.sums(values)
@@ -212,7 +208,7 @@ class TreeQuery:
         return out
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class FittedTree(Consistent):
     """A tree of sums fitted to noisy ones: ``solve()``, then read the histogram and ranges."""
 
@@ -245,6 +241,23 @@ class FittedTree(Consistent):
         rows = np.repeat(np.arange(len(nodes)), [n.size for n in nodes])
         columns = np.concatenate([*nodes, np.zeros(0, dtype=np.int64)])
         return sp.csr_array((np.ones(columns.size), (rows, columns)), shape=(len(nodes), self.query.size))
+
+    def functions(self, of: Any) -> tuple[sp.csr_array, tuple[int, ...]] | None:
+        """ "histogram", a slice of bins, or a list of slices."""
+        tree = self.query.tree
+        if isinstance(of, str):
+            if of != "histogram":
+                raise SpecificationError(
+                    f"of={of!r}", remedy="'histogram', a slice of bins, or a matrix over the nodes"
+                )
+            return picks(np.arange(tree.bounds[-2], tree.size), tree.size), (self.query.bins,)
+        ranges = [of] if isinstance(of, slice) else of
+        if not isinstance(ranges, list) or not ranges or not all(isinstance(each, slice) for each in ranges):
+            return None
+        ends = [each.indices(self.query.bins) for each in ranges]
+        if any(step != 1 for *_, step in ends):
+            raise SpecificationError("a slice of bins with steps", remedy="slice(start, stop)")
+        return self.ranges_matrix([a for a, _, _ in ends], [b for _, b, _ in ends]), (len(ends),)
 
     def _variables(self, x: Floats) -> Mapping[str, Any]:
         return {"histogram": x[self.query.tree.bounds[-2] :], "nodes": x}

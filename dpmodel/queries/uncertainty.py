@@ -68,16 +68,18 @@ def standard_errors(
     ----------
     fit : what ``tree.fit``, ``hierarchy.fit`` or ``consistent_table`` gave, or a post-processing ``dpm.Problem``;
         solved.
-    of : (k, n) matrix, sparse or dense, or (n,) vector: functions of x (such as ``fit.ranges_matrix(...)`` or
-        ``fit.marginal_matrix(...)``); or a variable of the problem. None: the entries of x, in the order of the
+    of : which numbers. Of a tree: "histogram", a slice of bins, or a list of slices. Of a hierarchy: a level, a
+        name, or a list of names. Of tables: the columns of a marginal. Of a problem: one of its variables. Of any: a
+        (k, n) matrix, sparse or dense, or (n,) vector of functions of x. None: the entries of x, in the order of the
         model's form (of a problem: variable after variable, each column by column).
     repetitions : simulated fits; the result is off by about 1 / sqrt(2 repetitions) of its size.
     seed : of the simulation. mechanism : another solver for the refits. progress : True, or a function (stage, share).
 
     Returns
     -------
-    (k,) standard errors: spread around the mean only. Where bounds bind they leave out the bias, which for totals of
-    many small non-negative cells exceeds the spread; and at 0 they are those of a truth of exactly the fitted size.
+    (k,) standard errors, of a marginal's or variable's own shape: spread around the mean only. Where bounds bind they
+    leave out the bias, which for totals of many small non-negative cells exceeds the spread; and at 0 they are those
+    of a truth of exactly the fitted size.
 
     Raises
     ------
@@ -87,7 +89,7 @@ def standard_errors(
         For problems with terms outside the likelihood form.
     """
     model, x, solver = _solved(fit)
-    rows, shape = _functions(of, model, x.size)
+    rows, shape = _functions(fit, of, model, x.size)
     count = _count(repetitions, 2)
     center = _apply(rows, x)
     first, second = np.zeros(center.size), np.zeros(center.size)
@@ -154,7 +156,7 @@ def intervals(
     """
     model, x, solver = _solved(fit)
     form = _form(model)
-    rows, shape = _functions(of, model, x.size)
+    rows, shape = _functions(fit, of, model, x.size)
     if not isinstance(level, numbers.Real) or not 0 < float(level) < 1:
         raise SpecificationError(f"level={level!r}", remedy="a probability in (0, 1), such as 0.95")
     if method not in METHODS:
@@ -229,15 +231,21 @@ def _form(model: Postprocessing) -> LikelihoodForm:
     return model.form
 
 
-def _functions(of: Any, model: Postprocessing, size: int) -> tuple[sp.csr_array | None, tuple[int, ...] | None]:
-    """The functions as rows over x, and the shape of the answer where it is a variable's."""
+def _functions(
+    fit: Any, of: Any, model: Postprocessing, size: int
+) -> tuple[sp.csr_array | None, tuple[int, ...] | None]:
+    """The functions as rows over x, in the order of NumPy's flat arrays, and the shape of the answer, if it has one."""
     if of is None:
         return None, None
+    known = fit.functions(of) if isinstance(fit, Consistent) else None
+    if known is not None:
+        return known
     if isinstance(of, cp.Variable):
         where = next((span for variable, span in model.columns if variable is of), None)
         if where is None:
             raise SpecificationError(f"variable {of.name()!r} is not one of the problem", remedy="one of its variables")
-        return picks(np.arange(size)[where], size), tuple(of.shape)
+        order = np.arange(where.start, where.stop).reshape(of.shape, order="F").ravel()
+        return picks(order, size), tuple(of.shape)
     try:
         rows = sp.csr_array(of if sp.issparse(of) else np.atleast_2d(np.asarray(of, dtype=np.float64)))
     except (TypeError, ValueError):
@@ -248,7 +256,7 @@ def _functions(of: Any, model: Postprocessing, size: int) -> tuple[sp.csr_array 
 
 
 def _shaped(values: Floats, shape: tuple[int, ...] | None) -> Floats:
-    return values if shape is None else np.reshape(values, shape, order="F")
+    return values if shape is None else np.reshape(values, shape)
 
 
 def _apply(rows: sp.csr_array | None, x: Floats) -> Floats:

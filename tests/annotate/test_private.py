@@ -449,3 +449,13 @@ def test_records_restored_where_they_are_unknown_are_still_the_same_people() -> 
     gc.collect()
     one, two = map(pickle.loads, data)
     assert one.records is two.records and one.records.neighbors == "add-remove" and one.records.name == "people"
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("value", [100000.4, 3 + 1e-8, 0.5])
+def test_declared_whole_is_whole_at_any_size(value, sparse):
+    """Discrete noise rests on it: rounding 100000.4 could move a value further than was declared."""
+    given = sp.coo_array(([value], ([0], [1])), shape=(2, 2)) if sparse else [value]
+    more = {"sparsity": ([0], [1])} if sparse else {}
+    with pytest.raises(SpecificationError, match="integer"):
+        Private(given, integer=True, unit="entry", linf=0.2, **more)

@@ -83,6 +83,13 @@ def test_chains_in_any_order_and_scale():
     assert found.coupling.order.tolist() == order.tolist() and found.coupling.start.tolist() == [0, 5]
 
 
+def test_of_two_gaps_the_wider_counts():
+    rows, limit = np.vstack([_steps(3).toarray(), _steps(3).toarray()[:1]]), [-2.0, 0.0, -1.0]
+    for order in ([0, 1, 2], [2, 1, 0]):
+        found = recognise(_form(3, inequality=rows[order], inequality_value=np.array(limit)[order]))
+        assert found.coupling.shift.tolist() == [0, 2, 2]
+
+
 def test_pinned_entries_cut_a_chain():
     lower, upper = np.full(5, 0.0), np.full(5, 9.0)
     lower[2] = upper[2] = 4

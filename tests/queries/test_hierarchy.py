@@ -7,6 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
+import dpmodel as dpm
 from dpmodel.annotate.noise_laws import Gaussian, Laplace
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.errors import InfeasibleError, SpecificationError
@@ -151,6 +152,9 @@ WRONG = {
     "known twice": lambda p: p.fit(one(p), known={"nation": 3, "US": 4}),
     "known size": lambda p: p.fit(one(p), known={"state": [1, 2, 3]}),
     "known nan": lambda p: p.fit(one(p), known={"US": np.nan}),
+    "known private": lambda p: p.fit(one(p), known={"US": dpm.Private(3.0, name="p", linf=1)}),
+    "known noisy": lambda p: p.fit(one(p), known={"US": Noisy(3.0, noise=Laplace(1.0))}),
+    "private leaves": lambda p: p.answers(dpm.Private(np.ones(5), name="p", linf=1)),
     "unknown zero": lambda p: p.fit(one(p), structural_zeros=["Mars"]),
     "unknown level": lambda p: p.level("planet"),
     "leaf values": lambda p: p.answers([1, 2]),

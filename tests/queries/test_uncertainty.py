@@ -185,11 +185,36 @@ def test_problems_written_by_hand():
     assert intervals(problem, x).low.shape == (3,)
 
 
+def test_what_is_asked_for_by_name():
+    fit = fitted(SPARSE, Laplace(2.0))
+    everything = intervals(fit).low
+    np.testing.assert_array_equal(intervals(fit, "histogram").low, everything[-16:])
+    two = intervals(fit, [slice(0, 4), slice(8, None)])
+    np.testing.assert_array_equal(two.low, intervals(fit, fit.ranges_matrix([0, 8], [4, 16])).low)
+    assert intervals(fit, slice(3, 5)).low.shape == (1,)
+    places = hierarchy({"r": None, "a": "r", "b": "r"}, levels=("top", "part"))
+    branch = places.fit(Noisy([9.0, 2.0, 6.0], noise=Laplace(1.0)))
+    branch.solve()
+    low = intervals(branch).low
+    np.testing.assert_array_equal(intervals(branch, "part").low, low[1:])
+    np.testing.assert_array_equal(intervals(branch, ["b", "r"]).low, low[[2, 0]])
+    assert standard_errors(branch, "a", repetitions=20).shape == (1,)
+    table = consistent_table({("a", "b"): Noisy(np.ones((2, 3)), noise=Laplace(1.0))}, domain={"a": 2, "b": 3})
+    table.solve()
+    np.testing.assert_array_equal(intervals(table, ("b", "a")).low.ravel(), intervals(table).low)
+    assert standard_errors(table, "b", repetitions=20).shape == (3,)
+    assert standard_errors(table, (), repetitions=20).shape == ()
+    for name in (fit, branch, table, places):
+        assert len(repr(name)) < 200
+
+
 WRONG = {
     "no fit": lambda f: standard_errors(3),
     "no post-processing": lambda f: standard_errors(dpm.Problem(cp.Minimize(cp.Variable(nonneg=True)))),
     "size": lambda f: standard_errors(f, np.ones((2, 3))),
-    "text": lambda f: standard_errors(f, "histogram"),
+    "text": lambda f: standard_errors(f, "leaves"),
+    "steps": lambda f: intervals(f, slice(0, 9, 2)),
+    "no list": lambda f: intervals(f, [slice(0, 2), 3]),
     "once": lambda f: standard_errors(f, repetitions=1),
     "level": lambda f: intervals(f, level=95),
     "method": lambda f: intervals(f, method="bca"),

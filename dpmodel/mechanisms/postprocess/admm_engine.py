@@ -135,7 +135,7 @@ def minimise(
             judge.look(x, image, y)
         if refactor is not None and judge.gap > tolerance and step >= (next_polish if close else 2 * next_polish):
             next_polish = step + max(POLISH, step // 3)
-            at, at_y = polish(splits, refactor, w, (rho * p) * u, x)
+            at, at_y = polish(splits, refactor, w, (rho * p) * u, x, rho)
             judge.look(at, splits.apply(at), at_y)
         if judge.gap <= tolerance:
             status = "optimal"

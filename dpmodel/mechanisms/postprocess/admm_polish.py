@@ -10,28 +10,32 @@ from dpmodel.compile.affine_map import Floats
 from dpmodel.mechanisms.postprocess.admm_linear import XUpdate
 from dpmodel.mechanisms.postprocess.admm_splits import Splits
 
-FREE = 1e-7  # penalty of splits that are not held, relative to their own
-ROUNDS = 3  # each takes the effect of FREE away by as much again
+HELD, FREE = 1e3, 1e-4  # penalties of splits that are held and of straight ones that are not, relative to rho p
+ROUNDS = 6
 
 
 def polish(
-    splits: Splits, refactor: Callable[[Floats], XUpdate], w: Floats, y: Floats, x: Floats
+    splits: Splits, refactor: Callable[[Floats], XUpdate], w: Floats, y: Floats, x: Floats, rho: float
 ) -> tuple[Floats, Floats]:
-    """(x, y): x near the given one with (A x)_i = w_i wherever w_i is at the kink of h_i or at a bound, and multipliers
-    with A'y in the range of E' that differ from the given ones there only; both up to FREE^ROUNDS, where that can be.
+    """(x, y): the optimum of the problem in which w_i stays where it is at the kink of h_i or at a bound, and every other
+    h_i is continued from the side on which w_i is, as a line or parabola.
 
-    If these splits are those that hold at an optimum where they determine x and y, the result is that optimum. Both are
-    the x-update's least-squares problem with the penalties of the other splits made negligible: for x with targets w
-    there and A x elsewhere, for y with the residual of A'y as its right-hand side.
+    If these are the pieces that meet at an optimum, that is it. Solved by the proximal method of multipliers from the
+    given x, (n,), and multipliers y, (m,): each round is one x-update with penalties that stay the same, and its error
+    shrinks by about FREE / HELD per round where the held splits determine x and y. A'y is in the range of E'.
     """
     kink = (splits.absolute > 0) & (w == splits.centre)
     held = kink | (w == splits.lower) | (w == splits.upper)
-    p = np.where(held, splits.weight, FREE * splits.weight)
+    curve = 2 * splits.square
+    flat = ~held & (curve == 0)
+    p = np.where(held, HELD * rho * splits.weight, np.where(flat, FREE * rho * splits.weight, curve))
+    slope = np.sign(w - splits.centre) * splits.absolute + splits.linear
+    multiplier = np.where(held, y, slope)
+    centre = np.where(held, w, splits.centre)
     update = refactor(p)
-    zero = update.solve(np.zeros(splits.size))
     for _ in range(ROUNDS):
-        target = np.where(held, w, splits.apply(x))
-        x = update.solve(splits.adjoint(p * target))
-    for _ in range(ROUNDS):
-        y = y + p * splits.apply(update.solve(-splits.adjoint(y)) - zero)
-    return x, y
+        centre = np.where(flat, splits.apply(x), centre)
+        x = update.solve(splits.adjoint(p * centre - multiplier))
+        now = multiplier + p * (splits.apply(x) - centre)
+        multiplier = np.where(held, now, slope)
+    return x, now

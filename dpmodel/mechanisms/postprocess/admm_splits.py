@@ -12,6 +12,7 @@ from dpmodel.compile.affine_map import Floats, Integers
 from dpmodel.compile.postprocessing import LikelihoodForm
 from dpmodel.compile.tree import TreeProblem
 
+EVEN = 1 / 3  # power of 1/scale^2, about their geometric mean: 0 is one penalty for all
 SMALL_PENALTY = 1e-4  # relative penalty of entries that nothing is known of: a proximal term only
 NEAR = 20.0  # noise scales
 UNMEASURED = 0.1  # penalty of a bounded entry that is not measured by itself, relative to what the rows say of it
@@ -27,8 +28,10 @@ class Splits:
     (9) and (10) are one update and two splits become one. Everything else (rows of a strategy, a second measurement
     of the same variable, inequalities G x <= g) is a row of B.
 
-    ``scale`` : (m,) noise scales of measured splits, about that of x_i of others. ``weight`` : (m,) p > 0, fixed: the penalty of split i is rho p_i, so that x-updates do not depend on rho. With
-    p_i = absolute_i^2 + 2 square_i the scaled residuals are numbers of noise scales and units do not matter.
+    ``scale`` : (m,) noise scales of measured splits, about those of x_i of others. ``weight`` : (m,) p > 0, fixed: the
+    penalty of split i is rho p_i, so that x-updates do not depend on rho. p is 1/scale^2, so that units do not matter,
+    drawn together towards its geometric mean (power EVEN): with scales that differ by e^3 this took a tenth of the
+    steps that powers 1 or 0 took.
     """
 
     rows: sp.csr_array
@@ -195,9 +198,12 @@ def _assembled(
     known = informed[informed > 0]
     informed = np.where(informed > 0, informed, float(np.median(known)) if known.size else 1.0)
     held = np.isfinite(lower) | np.isfinite(upper) | (linear != 0)
-    weight = np.where(own > 0, own, np.where(held, UNMEASURED, SMALL_PENALTY) * informed)
+    part = np.where(own > 0, 1.0, np.where(held, UNMEASURED, SMALL_PENALTY))
     norms = np.asarray(squares[k:].sum(axis=1)).ravel()
     cap_weight = (np.median(informed) if n else 1.0) / np.where(norms > 0, norms, 1.0)
+    precise = np.concatenate([np.where(own > 0, own, informed), row_weight, cap_weight])
+    middle = float(np.exp(np.mean(np.log(precise)))) if precise.size else 1.0
+    penalty = precise**EVEN * middle ** (1 - EVEN)
     none = np.zeros(q)
     return Splits(
         B,
@@ -207,6 +213,6 @@ def _assembled(
         np.concatenate([linear, np.zeros(k + q)]),
         np.concatenate([lower, np.full(k + q, -np.inf)]),
         np.concatenate([upper, np.full(k, np.inf), caps]),
-        1 / np.sqrt(np.concatenate([np.where(own > 0, own, informed), row_weight, cap_weight])),
-        np.concatenate([weight, row_weight, cap_weight]),
+        1 / np.sqrt(precise),
+        np.concatenate([part, np.ones(k + q)]) * penalty,
     )

@@ -23,7 +23,7 @@ from dpmodel.privacy import NoiseSource
 
 Ties = Literal["nearest", "middle", "lower", "upper"]
 _SHARED = (1.5e-3, 1.2e-7, 1.5e-8)  # seconds: once, per node, per number in the tables
-_LISTS = (5e-4, 1.8e-7)  # per level, and per level and node or measurement
+_LISTS = (5e-4, 1.5e-7)  # per level, and per level and node or measurement
 
 
 def solve_exact_tree(
@@ -145,8 +145,8 @@ class ExactTree:
         all stretches are then whole, since segment ends are sums of values and bounds).
     Cost
         Time and memory in proportion to nodes times slopes: with equal weights a node of height h has h + 2 segments,
-        so a complete binary tree has 4 numbers per node. Weights whose sums along paths take very many values need lists
-        of segments instead (``exact_tree_sparse.py``): some N log N per level.
+        so a complete binary tree has 4 numbers per node. Weights whose sums along paths take very many values need
+        lists of segments instead (``exact_tree_sparse.py``): some N log N per level.
     """
 
     name: str = "exact-tree"

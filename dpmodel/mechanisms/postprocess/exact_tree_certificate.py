@@ -9,29 +9,29 @@ from dpmodel.compile.tree import TreeProblem
 from dpmodel.mechanisms.postprocess.exact_tree_plan import TreePlan, tree_plan
 from dpmodel.mechanisms.postprocess.exact_tree_sparse import exact_messages
 
-_NEAR = 1e-9  # relative: x this near to a kink counts as on it
 
-
-def tree_prices(problem: TreeProblem, x: Floats, *, plan: TreePlan | None = None) -> Integers:
+def tree_prices(problem: TreeProblem, x: Floats, *, plan: TreePlan | None = None, near: float = 1e-11) -> Integers:
     """(N,) for each inner node the price of "node = sum of children" that supports x (0 at leaves), in units of the
     plan; with these ``tree_bound`` equals the objective when x is optimal."""
     plan = _fitting(problem, plan)
     tree, units = problem.tree, plan.units
     found = exact_messages(plan, problem.value)
-    near = _NEAR * (1.0 + np.abs(x))
+    about = near * (1.0 + np.abs(x))
     apart = x[problem.node] - problem.value
-    side = np.where(apart > near[problem.node], 1, np.where(apart < -near[problem.node], -1, 0))
+    side = np.where(apart > about[problem.node], 1, np.where(apart < -about[problem.node], -1, 0))
     low = _at_nodes(problem, np.where(side > 0, units, -units))
     high = _at_nodes(problem, np.where(side < 0, -units, units))
-    low[x <= plan.lower + near] = -np.inf  # a bound that holds x may add any price
-    high[x >= plan.upper - near] = np.inf
+    low[x <= plan.lower + about] = -np.inf  # a bound that holds x may add any price
+    high[x >= plan.upper - about] = np.inf
     price = np.zeros(tree.size)
     for number, level in enumerate(plan.levels):
         if level.family is None:
             continue
         inner = np.arange(level.nodes.start, level.nodes.stop)
         inner = inner if level.inner is None else inner[level.inner]
-        least, most = found.slopes(number, x[inner], near[inner])
+        least, most = found.slopes(number, x[inner], about[inner])
+        above = tree.parent[inner]
+        coming = np.where(above >= 0, price[above], 0.0)
         least = np.maximum(least, coming - high[inner])
         most = np.minimum(most, coming - low[inner])
         price[inner] = np.minimum(np.maximum(coming, least), most)

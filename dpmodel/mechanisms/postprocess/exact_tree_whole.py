@@ -21,10 +21,10 @@ def is_whole(problem: TreeProblem) -> bool:
 
 
 def whole_problem(problem: TreeProblem) -> TreeProblem:
-    """A problem with whole values and bounds whose whole optima are those of ``problem`` over whole node values.
+    """A problem with whole values and bounds that is the same at whole points, so has the same optima over these.
 
-    At whole x, with ``f = v - floor(v)``, ``|x - v| = (1 - f) |x - floor(v)| + f |x - ceil(v)| - 2 f (1 - f)``: left
-    of v the slopes add up to -1 on both sides, right of it to 1, and no whole number lies in between.
+    With ``f = v - floor(v)`` and whole x, ``|x - v| = (1 - f) |x - floor(v)| + f |x - ceil(v)|``: both sides are f at
+    floor(v), 1 - f at ceil(v), and have slopes -1 before and 1 beyond.
     """
     if is_whole(problem):
         return problem

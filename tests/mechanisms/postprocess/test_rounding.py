@@ -90,6 +90,30 @@ def test_margins_of_a_cube_that_share_an_axis():
         assert _within_one(x, y) and _within_one(x.sum(2), y.sum(2)) and _within_one(x.sum(0), y.sum(0))
 
 
+def test_a_ring_of_entries_with_what_a_solver_leaves():
+    """One cycle through all rows and columns: the corrections travel along a path of 80 entries."""
+    rng = np.random.default_rng(1)
+    n = 40
+    x = np.zeros((n, n))
+    x[np.arange(n), np.arange(n)] = 0.3
+    x[np.arange(n), (np.arange(n) + 1) % n] = 0.7
+    x[x > 0] += rng.uniform(-1e-9, 1e-9, 2 * n)
+    for s in range(20):
+        y = round_table(x, [(0,), (1,)], seed=s)
+        assert (y.sum(0) == 1).all() and (y.sum(1) == 1).all() and (y[x == 0] == 0).all()
+    with pytest.raises(SpecificationError, match="floors and ceilings"):
+        wrong = x.copy()
+        wrong[0, 0] += 0.1
+        wrong[1, 1] -= 0.1
+        form = LikelihoodForm.of(
+            sp.eye_array(n * n),
+            0,
+            equality=np.vstack([np.kron(np.eye(n), np.ones(n)), np.kron(np.ones(n), np.eye(n))]),
+            equality_value=1,
+        )
+        round_form(form, wrong.ravel())
+
+
 def test_a_large_table_is_fast_and_kept():
     rng = np.random.default_rng(0)
     x = rng.random((150, 120)) * 3
