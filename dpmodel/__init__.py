@@ -30,6 +30,7 @@ from dpmodel.queries.measure import measure
 from dpmodel.queries.tables_fit import consistent_table, marginal_query
 from dpmodel.queries.tree_query import tree_query
 from dpmodel.queries.uncertainty import intervals, standard_errors
+from dpmodel.queries.whole import round_solution
 from dpmodel.teach import gadgets
 
 __version__ = "0.1.0"
@@ -66,6 +67,7 @@ __all__ = [
     "neg_log_likelihood",
     "published",
     "query_release",
+    "round_solution",
     "select_mechanism",
     "standard_errors",
     "taxonomy",

@@ -25,8 +25,8 @@ class LikelihoodForm:
         subject to  E x = e,  G x <= g,  lower <= x <= upper,  x_j whole where integer_j.
 
     ``matrix`` M : (k, n) CSR; ``value, absolute, square`` : (k,), weights >= 0. ``linear`` : (n,).
-    ``equality`` E : (p, n) CSR, ``equality_value`` : (p,); ``inequality`` G : (q, n) CSR, ``inequality_value`` : (q,). ``lower, upper`` :
-    (n,), infinite where free. ``integer`` : (n,) bool.
+    ``equality`` E : (p, n) CSR, ``equality_value`` : (p,); ``inequality`` G : (q, n) CSR, ``inequality_value`` : (q,).
+    ``lower, upper`` : (n,), infinite where free. ``integer`` : (n,) bool.
     """
 
     matrix: sp.csr_array

@@ -12,6 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel.annotate.noisy import Noisy
+from dpmodel.annotate.private import Private
+from dpmodel.annotate.records import Neighbors, Records
 from dpmodel.compile.affine_map import Floats, Integers
 from dpmodel.compile.tree import Tree
 from dpmodel.errors import SpecificationError
@@ -27,6 +29,7 @@ from dpmodel.queries.consistent import (
     public_array,
 )
 from dpmodel.queries.hierarchy_columns import from_columns, from_parents
+from dpmodel.queries.private_sums import private_sums
 from dpmodel.queries.tree_model import known_nodes, rounded_tree, tree_postprocessing
 
 
@@ -116,6 +119,20 @@ class Hierarchy:
                 f"leaf counts of shape {tuple(leaf_values.shape)}", remedy=f"shape ({len(self.leaves)},)"
             )
         return cp.Constant(self.matrix, name="sums of the hierarchy") @ leaf_values
+
+    def private(
+        self, counts: Any, *, neighbors: Neighbors = "add-remove", name: str = "hierarchy", **attributes: Any
+    ) -> Private:
+        """The node sums of private counts, to ``measure``: as ``query`` of a Private vector, without its matrix.
+
+        Parameters
+        ----------
+        counts : (leaves,) array in the order of ``leaves``, each record adding one to one entry; None to plan without
+            data.
+        neighbors : "add-remove", or "replace-one", where the number of records is public.
+        attributes : of ``Private``, such as ``integer=True`` for whole noise.
+        """
+        return private_sums(self.tree, counts, Records(name, neighbors), name, attributes)
 
     def fit(
         self,

@@ -15,6 +15,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from dpmodel.annotate.noisy import Noisy
+from dpmodel.annotate.private import Private
+from dpmodel.annotate.records import Neighbors, Records
 from dpmodel.compile.affine_map import Floats, Integers
 from dpmodel.compile.tree import Tree
 from dpmodel.errors import SpecificationError
@@ -31,6 +33,7 @@ from dpmodel.queries.consistent import (
     public_array,
     refuse_contradiction,
 )
+from dpmodel.queries.private_sums import private_sums
 from dpmodel.queries.tree_model import rounded_tree, tree_postprocessing
 
 
@@ -90,6 +93,19 @@ class TreeQuery:
         if tuple(histogram.shape) != (self.bins,):
             raise SpecificationError(f"a histogram of shape {tuple(histogram.shape)}", remedy=f"shape ({self.bins},)")
         return cp.Constant(self.matrix, name="tree of sums") @ histogram
+
+    def private(
+        self, counts: Any, *, neighbors: Neighbors = "add-remove", name: str = "histogram", **attributes: Any
+    ) -> Private:
+        """The node sums of private counts, to ``measure``: as ``query`` of a Private vector, without its matrix.
+
+        Parameters
+        ----------
+        counts : (bins,) array, each record adding one to one entry; None to plan without data.
+        neighbors : "add-remove", or "replace-one", where the number of records is public.
+        attributes : of ``Private``, such as ``integer=True`` for whole noise.
+        """
+        return private_sums(self.tree, counts, Records(name, neighbors), name, attributes)
 
     def by_level(self, values: Any) -> Floats:
         """(nodes,) from one number per level, top first: such as scales."""

@@ -248,9 +248,9 @@ def laddered(name: str, form: LikelihoodForm, best: float, cap: float, relative:
 
 
 def solve(form: LikelihoodForm) -> Floats:
-    """A solution by the package's ADMM."""
+    """A solution by the package's ADMM, its objective right to 1e-4 or better (its own tolerance is 1e-5)."""
     x, status, info = solve_admm(form)
-    if status != "optimal":
+    if status != "optimal" and not info.gap <= 1e-4:
         raise RuntimeError(f"ADMM ended {status} after {info.steps} steps, gap {info.gap:.1e}")
     return x
 

@@ -108,7 +108,7 @@ def main() -> int:
         means = {rule: np.exp(np.mean(logs[rule], axis=0)) for rule in RULES}
         table.row("geometric mean", "", "", *(" ".join(f"{e:.3g}" for e in means[rule]) for rule in RULES))
         for which, what in enumerate(("leaves", f"{SHORT} leaves", "random ranges")):
-            best = min(RULES, key=lambda rule: means[rule][which])  # noqa: B023
+            best = min(RULES, key=lambda rule: means[rule][which])
             expected.expect(best == "nearest", f"branching {branching}, {what}: least geometric mean error by {best}")
     return expected.close()
 

@@ -127,6 +127,17 @@ def test_rounding_keeps_known_numbers(how):
     assert fit.read("US") == 14
 
 
+@pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
+def test_private_sums_by_brute_force(neighbors):
+    for places in (SPELLINGS["nested"](), hierarchy({"a": None, "b": "a", "c": "b", "d": "a", "e": None, "f": "e"})):
+        private = places.private(None, neighbors=neighbors)
+        one = np.eye(len(places.leaves))
+        moves = one if neighbors == "add-remove" else [a - b for a in one for b in one]
+        changes = np.abs([places.answers(move) for move in moves])
+        assert changes.sum(axis=1).max() <= private.change.l1 <= changes.sum(axis=1).max() + 1
+        assert np.sqrt(np.square(changes).sum(axis=1)).max() <= private.change.l2 + 1e-12
+
+
 def one(places):
     return Noisy(np.ones(places.size), noise=Laplace(1.0))
 

@@ -79,6 +79,34 @@ def test_measure_sees_the_stated_sensitivity():
         assert any("0.5" in note for note in fit.release.notes)
 
 
+@pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
+def test_private_sums_by_brute_force(neighbors):
+    """Every neighbour of a small histogram stays within the declared bounds, and some reach them."""
+    for bins, branching in ((8, 2), (9, 3), (7, 2)):
+        tree = tree_query(bins, branching)
+        private = tree.private(np.ones(bins), neighbors=neighbors)
+        one = np.eye(bins)
+        moves = one if neighbors == "add-remove" else [a - b for a in one for b in one]
+        changes = np.array([tree.answers(move) for move in moves])
+        assert np.abs(changes).sum(axis=1).max() == pytest.approx(private.change.l1)
+        assert np.sqrt(np.square(changes).sum(axis=1)).max() == pytest.approx(private.change.l2)
+        assert np.abs(changes).max() == private.change.linf == 1
+    noisy = measure(tree.private(np.arange(7), integer=True), 1.0, rng=1)
+    assert noisy.noise.discrete
+    assert tree.fit(noisy).solve().guarantee.epsilon == 0
+
+
+def test_private_sums_show_no_counts():
+    tree = tree_query(3)
+    for wrong in ([1, 2], [1, 2, "x31415"], [1, 2, np.nan]):
+        with pytest.raises(SpecificationError) as error:
+            tree.private(wrong)
+        assert "31415" not in str(error.value)
+        assert error.value.__context__ is None
+    with pytest.raises(SpecificationError, match="single node"):
+        tree_query(1).private([3], neighbors="replace-one")
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("total", [None, 30.0])
 def test_fit_reaches_the_optimum_of_scipy(seed, total):

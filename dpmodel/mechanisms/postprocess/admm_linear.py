@@ -17,7 +17,7 @@ DENSE = 2500  # columns (or equalities) up to which a dense factorisation is use
 GRAM = 1500  # equalities up to which their Gram matrix is dense, where K is diagonal
 INCONSISTENT = 1e-7  # relative residual of the equalities above which nothing satisfies them
 RANK = 1e-11  # relative eigenvalue of a Gram matrix below which a row is taken as redundant
-REGULAR = 1e-8  # of the sparse system; removed by refinement
+REGULAR, ROUNDS = 1e-8, 2  # delta of the sparse system, and rounds that remove its effect
 
 
 class InconsistentEqualities(Exception):
@@ -107,19 +107,18 @@ class DenseUpdate:
         return out
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class SparseUpdate:
     """Sparse factors of ``[[K, E'], [E, -delta I]]`` (symmetric ordering, no pivoting: the matrix is quasi-definite).
 
-    The multipliers of the last step enter as a proximal term, so that the effect of delta vanishes as the steps
-    converge; one refinement round does the rest. Redundant rows of E are harmless.
+    Each round after the first is one of the proximal method of multipliers, which takes the effect of delta away: two
+    leave about delta^2 of the multipliers. Redundant rows of E are harmless.
     """
 
     factors: Any
     equality: sp.csr_array
     value: Floats
     scale: float
-    multiplier: Floats
 
     @staticmethod
     def of(K: sp.csr_array, equality: sp.csr_array, value: Floats) -> SparseUpdate:
@@ -131,12 +130,8 @@ class SparseUpdate:
         blocks = [[K / scale, E.T], [E, -REGULAR * sp.eye_array(E.shape[0])]] if E.shape[0] else [[K / scale]]
         system = sp.csc_array(sp.block_array(blocks))
         factors = spla.splu(system, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
-        found = SparseUpdate(factors, E, value / norms, scale, np.zeros(E.shape[0]))
-        x = found.solve(np.zeros(K.shape[0]))
-        for _ in range(5):
-            x = found.solve(np.zeros(K.shape[0]))
-        check_equalities(E, found.value, x)
-        found.multiplier[:] = 0
+        found = SparseUpdate(factors, E, value / norms, scale)
+        check_equalities(E, found.value, found.solve(np.zeros(K.shape[0])))
         return found
 
     def solve(self, q: Floats) -> Floats:
@@ -144,9 +139,10 @@ class SparseUpdate:
         if not self.value.size:
             x: Floats = self.factors.solve(q / self.scale)
             return x
-        for _ in range(2):
-            found = self.factors.solve(np.concatenate([q / self.scale, self.value - REGULAR * self.multiplier]))
-            self.multiplier = found[n:]
+        multiplier = np.zeros(self.value.size)
+        for _ in range(ROUNDS):
+            found = self.factors.solve(np.concatenate([q / self.scale, self.value - REGULAR * multiplier]))
+            multiplier = found[n:]
         out: Floats = found[:n]
         return out
 

@@ -38,4 +38,8 @@ def polish(
         x = update.solve(splits.adjoint(p * centre - multiplier))
         now = multiplier + p * (splits.apply(x) - centre)
         multiplier = np.where(held, now, slope)
+    # Rounding has left a little of A'y outside of the range of E', which the dual bound would multiply by x.
+    zero = update.solve(np.zeros(splits.size))
+    for _ in range(2):
+        now = now + p * splits.apply(update.solve(-splits.adjoint(now)) - zero)
     return x, now

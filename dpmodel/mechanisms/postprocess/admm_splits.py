@@ -13,9 +13,9 @@ from dpmodel.compile.postprocessing import LikelihoodForm
 from dpmodel.compile.tree import TreeProblem
 
 EVEN = 1 / 3  # power of 1/scale^2, about their geometric mean: 0 is one penalty for all
-SMALL_PENALTY = 1e-4  # relative penalty of entries that nothing is known of: a proximal term only
+SMALL_PENALTY = 1e-4  # the same of entries that nothing is known of: a proximal term only
 NEAR = 20.0  # noise scales
-UNMEASURED = 0.1  # penalty of a bounded entry that is not measured by itself, relative to what the rows say of it
+UNMEASURED = 4.0  # penalty of a bounded entry that is not measured by itself, in measured ones of its scale
 
 
 @dataclass(frozen=True, eq=False)

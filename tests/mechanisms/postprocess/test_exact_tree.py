@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -86,6 +87,12 @@ def highs(problem: TreeProblem, whole: bool = False) -> tuple[int, float]:
     return int(found.status), float(found.fun) if found.status == 0 else np.nan
 
 
+@cache
+def solved_by_highs(seed: int) -> tuple[TreeProblem, int, float]:
+    problem = random_problem(np.random.default_rng(seed))
+    return problem, *highs(problem)
+
+
 def violation(problem: TreeProblem, x: np.ndarray) -> float:
     residual = np.abs(problem.tree.consistency @ x).max(initial=0.0)
     return max(float((problem.lower - x).max()), float((x - problem.upper).max()), float(residual))
@@ -120,8 +127,7 @@ def test_optimal_on_random_trees(shared: bool, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(exact_tree_plan, "TABLE_LIMIT", (-1, 0))
     solved = refused = lists = 0
     for seed in range(150):
-        problem = random_problem(np.random.default_rng(seed))
-        status, best = highs(problem)
+        problem, status, best = solved_by_highs(seed)
         try:
             plan = tree_plan(problem)
         except InfeasibleError:
@@ -329,6 +335,36 @@ def test_whole_weights() -> None:
     weights = np.random.default_rng(0).random(50)
     units, unit = whole_weights(weights)
     np.testing.assert_allclose(units * unit, weights, atol=2.0**-44)
+
+
+def test_awkward_shapes() -> None:
+    """A star, a chain and a node measured many times: proved optimal by prices."""
+    g = np.random.default_rng(0)
+    chain = simple([-1, *range(299)], list(range(301)), list(g.laplace(0, 5, 300)))
+    base, extra = histogram(64), 200
+    often = replace(
+        base,
+        node=np.concatenate([base.node, np.zeros(extra, dtype=np.int64)]),
+        value=np.concatenate([base.value, base.value[0] + g.laplace(0, 9, extra)]),
+        absolute=np.concatenate([base.absolute, np.full(extra, base.absolute[0])]),
+        square=np.zeros(base.node.size + extra),
+    )
+    for problem in (histogram(3000, 3000), chain, often):
+        plan = tree_plan(problem)
+        for ties in TIES:
+            x = solve_exact_tree(problem, ties, plan=plan)
+            proof = tree_bound(problem, tree_prices(problem, x, plan=plan), plan=plan)
+            assert problem.objective(x) == pytest.approx(proof, rel=1e-10)
+
+
+def test_weights_of_very_different_size() -> None:
+    """Sums of whole weights do not overflow, and the light measurements still decide what the heavy ones leave open."""
+    weights = np.array([1.0, 1e-9, 1e-9])
+    problem = simple([-1, 0, 0], [0, 1, 3], [10.0, 2.0, 3.0], absolute=weights)
+    x = solve_exact_tree(problem)
+    assert x[0] == pytest.approx(10.0) and x[1] >= 2.0 and x[2] >= 3.0
+    problem = simple([-1, 0, 0], [0, 1, 3], [10.0, 2.0, 3.0], absolute=np.array([np.pi, 1e-9, np.e * 1e-9]))
+    np.testing.assert_allclose(solve_exact_tree(problem), [10.0, 7.0, 3.0])
 
 
 def test_plan_serves_other_values() -> None:

@@ -95,7 +95,7 @@ def test_random_small_problems_against_clarabel(kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["box", "sums", "chains"])
 def test_many_random_problems_against_clarabel(kind):
-    _compare(np.random.default_rng(10), kind, 150)
+    _compare(np.random.default_rng(10), kind, 100)
 
 
 def _compare(rng, kind, times):

@@ -1,0 +1,73 @@
+"""Whole numbers out of a solved post-processing problem, with its constraints kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dpmodel.compile.affine_map import Floats
+from dpmodel.compile.postprocessing import Postprocessing
+from dpmodel.compile.tree import TreeProblem, tree_problem
+from dpmodel.errors import SpecificationError
+from dpmodel.mechanisms.postprocess.rounding import round_form
+from dpmodel.mechanisms.postprocess.tree_rounding import round_tree
+from dpmodel.problem import Problem
+from dpmodel.queries.consistent import ROUNDINGS, Round
+
+# Whole bounds and sums hold exactly, others to this share.
+_KEPT = 1e-9
+
+
+def round_solution(problem: Problem, how: Round = "unbiased", *, seed: int = 0) -> dict[Any, Floats]:
+    """{variable: whole numbers near its value}: they keep the constraints of ``problem``, which stays as it is.
+
+    It reads released values only, so it costs no privacy.
+
+    Parameters
+    ----------
+    problem : solved, a post-processing with linear constraints.
+    how : "unbiased" : at random, every entry its floor or ceiling and its mean over ``seed`` the solution; for trees,
+        chains, one total and two-way tables. "controlled" : every entry (and sum of a tree) at its floor or ceiling
+        where that can be, or the nearest whole point that keeps all constraints. "nearest" : the least moved.
+    seed : of random rounding.
+
+    Raises
+    ------
+    SpecificationError
+        For a problem that is not solved or no such post-processing; where no unbiased rounding is known.
+    InfeasibleError
+        When no whole point keeps the constraints.
+    """
+    if how not in ROUNDINGS:
+        raise SpecificationError(f"how={how!r}", remedy=" or ".join(map(repr, ROUNDINGS)))
+    model = problem._model(None) if isinstance(problem, Problem) else None
+    if not isinstance(model, Postprocessing) or model.form is None:
+        raise SpecificationError(
+            "rounding of what is no post-processing with linear constraints",
+            remedy="a Problem of neg_log_likelihood terms under linear constraints",
+        )
+    if any(variable.value is None for variable, _ in model.columns):
+        raise SpecificationError("nothing was solved yet", remedy="problem.solve() first")
+    x = np.empty(model.form.size)
+    for variable, where in model.columns:
+        x[where] = np.ravel(variable.value, order="F")
+    tree = tree_problem(model)
+    if tree is not None and np.isin(np.flatnonzero(tree.tree.is_leaf), tree.select).all():
+        whole = _whole_tree(tree, x, how, seed)
+    else:
+        whole = round_form(model.form, x, how="unbiased" if how == "unbiased" else "controlled", seed=seed)
+    return {variable: np.reshape(whole[where], variable.shape, order="F") for variable, where in model.columns}
+
+
+def _whole_tree(problem: TreeProblem, x: Floats, how: Round, seed: int) -> Floats:
+    leaves = np.empty(problem.tree.size)
+    leaves[problem.select] = x
+    nodes = round_tree(problem.tree, problem.tree.sums(leaves[problem.tree.is_leaf]), how, seed)
+    if ((nodes < problem.lower - _KEPT) | (nodes > problem.upper + _KEPT)).any():
+        raise SpecificationError(
+            "a bound or known total that is not whole",
+            why="rounding goes to floors and ceilings, which do not keep it",
+            remedy="whole bounds and totals",
+        )
+    return np.asarray(nodes[problem.select])
