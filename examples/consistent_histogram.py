@@ -26,7 +26,7 @@ def main() -> None:
     rng = np.random.default_rng(8)
     counts = visits(rng)
     tree = dpm.tree_query(BINS, branching=4)
-    # Somebody published this: with private data it is what measure(tree.query(counts), epsilon) returns.
+    # Somebody published this: with private data it is what measure(tree.private(counts), EPSILON) returns.
     law = dpm.Laplace(tree.sensitivity / EPSILON)
     noisy = dpm.Noisy(tree.answers(counts) + law.sample((tree.size,), rng), noise=law, name="visits", epsilon=EPSILON)
     print(f"{tree.size} noisy sums in {tree.height} levels; one visitor moves {tree.sensitivity} of them by one")

@@ -17,6 +17,24 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 # Script -> patterns that its output must hold, in this order.
 SHOWN = {
+    "consistent_histogram.py": [
+        r"1365 noisy sums in 6 levels",
+        r"by exact-tree: no private data was read",
+        r"ranges of  256 bins",
+        r"whole numbers that add up: (\d+) = \1",
+    ],
+    "consistent_tables.py": [
+        r"who works, by office A",
+        r"one table, by \S+: no private data was read",
+        r"total \d+, smallest cell -?0\.0",
+        r"95% intervals of who works",
+    ],
+    "geography.py": [
+        r"36 places in the levels nation, state, county",
+        r"by exact-tree",
+        r"Corse",
+        r"states sum to (\d+), the nation has \1",
+    ],
     "transportation.py": [
         r"demand +scalar, low +yes",
         r"-> +laplace-once",

@@ -16,6 +16,8 @@ from dpmodel.compile.extremes import group_ids, max_linear, max_squares
 
 # Up to this side a Gram matrix's largest eigenvalue is computed exactly; beyond, its row sums bound it.
 _DENSE_GRAM = 600
+# Products of coefficients that a Gram matrix may cost.
+_MOST_PRODUCTS = 2e7
 
 
 def block_view(block: tuple[ThetaBlock, ...], part: LinearMap, theta_size: int) -> BlockView | None:
@@ -192,6 +194,14 @@ class BlockView:
         columns, column_count = group_ids(self.part.column[mask])
         rows, row_count = group_ids(self.row_unit[mask])
         matrix = sp.csr_array((self.part.coefficient[mask], (rows, columns)), shape=(row_count, column_count))
+        if (
+            column_count > _DENSE_GRAM < row_count
+            and np.square(np.diff(matrix.indptr), dtype=float).sum() > _MOST_PRODUCTS
+        ):
+            # Where the Gram matrix would fill up, its row sums are had without it: those of |A|'|A| or |A||A|'.
+            size = abs(matrix)
+            sums = size.T @ (size @ np.ones(column_count)), size @ (size.T @ np.ones(row_count))
+            return math.sqrt(min(float(each.max()) for each in sums)) * (1 + 1e-9)
         gram = matrix.T @ matrix if column_count <= row_count else matrix @ matrix.T
         if gram.shape[0] <= _DENSE_GRAM:
             return math.sqrt(float(np.linalg.eigvalsh(gram.toarray())[-1])) * (1 + 1e-9)

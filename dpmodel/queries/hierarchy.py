@@ -172,7 +172,8 @@ class Hierarchy:
         leaves = np.flatnonzero(self.tree.is_leaf)
         low, high = np.full(self.size, -np.inf), np.full(self.size, np.inf)
         low[leaves], high[leaves] = box(leaves.size, nonneg, bounds)
-        zeros = np.array([self.index(name) for name in structural_zeros], dtype=np.int64)
+        zeroed = [structural_zeros] if isinstance(structural_zeros, str) else structural_zeros
+        zeros = np.array([self.index(name) for name in zeroed], dtype=np.int64)
         fixed: dict[int, float] = {}
         for key, value in (known or {}).items():
             nodes = self._nodes(key)

@@ -145,6 +145,16 @@ def consistent_table(
         For columns outside the domain, sizes that do not fit, missing noise laws.
     InfeasibleError
         For known numbers that contradict each other, the bounds or the structural zeros.
+
+    Examples
+    --------
+    >>> import dpmodel as dpm
+    >>> noisy = {"sex": dpm.Noisy([6.0, 3.0], noise=dpm.Laplace(1.0)), (): dpm.Noisy(12.0, noise=dpm.Laplace(10.0))}
+    >>> fit = dpm.consistent_table(noisy, domain={"sex": ["f", "m"]})
+    >>> fit.solve().guarantee.epsilon
+    0.0
+    >>> fit.marginal("sex").values.round(6) + 0.0
+    array([6., 3.])
     """
     public = Domain.of(domain)
     parts = _parts(measured, public)

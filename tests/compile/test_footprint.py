@@ -301,3 +301,22 @@ def test_nothing_depends_on_the_values() -> None:
         lowered = lower(cp.Problem(cp.Minimize(cp.sum(x)), [x >= b])).affine
         assert footprint(lowered)["scalar"].as_mapping() == Change(2.0, 2.0, 2.0).as_mapping()
         np.testing.assert_array_equal(lowered.scalar.coefficient, [-1.0] * 3)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_large_gram_matrix_is_bounded_without_being_formed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never below the spectral norm, and equal to the bound of the Gram matrix where coefficients are not negative."""
+    from dpmodel.compile import block_view
+
+    rng = np.random.default_rng(seed)
+    A = rng.integers(0 if seed % 2 else -2, 3, (7, 5)).astype(float)
+    data = Private(shape=5, name="data", unit="all", l2=1.0)
+    change = footprint(lower(cp.Problem(cp.Minimize(0), [cp.Variable(7) == A @ data])).affine).parts["scalar"].l2
+    monkeypatch.setattr(block_view, "_DENSE_GRAM", 1)
+    formed = footprint(lower(cp.Problem(cp.Minimize(0), [cp.Variable(7) == A @ data])).affine).parts["scalar"].l2
+    monkeypatch.setattr(block_view, "_MOST_PRODUCTS", 0.0)
+    bounded = footprint(lower(cp.Problem(cp.Minimize(0), [cp.Variable(7) == A @ data])).affine).parts["scalar"].l2
+    assert change == pytest.approx(np.linalg.norm(A, 2), rel=1e-6)
+    assert bounded >= change * (1 - 1e-12)
+    if seed % 2:
+        assert bounded <= formed * (1 + 1e-8)

@@ -67,7 +67,7 @@ def test_fit_by_level_with_known_numbers_and_structural_zeros():
             "state": [Noisy([9.0, 12.0], noise=Gaussian(1.0)), Noisy([8.0, 12.5], noise=Laplace(1.0))],
         },
         known={"nation": 20, "TX": 12},
-        structural_zeros=["c"],
+        structural_zeros="c",
     )
     release = fit.solve()
     assert fit.read("US") == pytest.approx(20)

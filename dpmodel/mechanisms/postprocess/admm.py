@@ -1,10 +1,9 @@
-"""ADMM for likelihood forms: which splits, which x-update and which last step a form gets, set up once and used again."""
+"""ADMM for likelihood forms: the splits, x-update and last step that a form gets, set up once and used again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,9 +15,7 @@ from dpmodel.errors import InfeasibleError
 from dpmodel.mechanisms.postprocess.admm_diagnosis import diagnose
 from dpmodel.mechanisms.postprocess.admm_engine import Result, Settings, Start, Status, minimise
 from dpmodel.mechanisms.postprocess.admm_linear import (
-    DiagonalUpdate,
     InconsistentEqualities,
-    SparseUpdate,
     XUpdate,
     diagonal_update,
     x_update,
@@ -49,7 +46,8 @@ KEPT = 1e-8  # how far a repaired point may be from the equalities, relative to 
 class Prepared:
     """What does not depend on the measured values: the x-update's factors and the last step. ``again`` makes the splits
     of another form with the same matrices, weights and constraints, and other values. ``doubt`` : ``diagnose``.
-    ``select`` : the place of each variable of the form among those solved for (nodes of a tree), None where the same."""
+    ``select`` : the place of each variable of the form among those solved for (nodes of a tree), None where the
+    same."""
 
     splits: Splits
     update: XUpdate
@@ -85,8 +83,8 @@ class Prepared:
 
 @dataclass(frozen=True, eq=False)
 class Info:
-    """How a solve went: ``gap`` : relative duality gap; ``residuals`` : primal and dual, in noise scales; ``start`` : for the
-    next solve; ``prepared`` : for the next solve with the same matrices."""
+    """How a solve went: ``gap`` : relative duality gap; ``residuals`` : primal and dual, in noise scales; ``start`` :
+    for the next solve; ``prepared`` : for the next solve with the same matrices."""
 
     steps: int
     gap: float
@@ -275,12 +273,3 @@ def repairer(form: LikelihoodForm) -> Callable[[Floats], Floats | None]:
         return None if found is None else found[:n]
 
     return repair
-
-
-def work_of(update: XUpdate) -> str:
-    """The x-update in words."""
-    if isinstance(update, Projection):
-        return "one closed-form projection per step"
-    if isinstance(update, DiagonalUpdate):
-        return "closed-form steps"
-    return "one sparse factorisation" if isinstance(update, SparseUpdate) else "one dense factorisation"

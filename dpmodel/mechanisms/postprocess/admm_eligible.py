@@ -6,11 +6,11 @@ import numpy as np
 
 from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.mechanisms.mechanism import YES, Verdict
-from dpmodel.mechanisms.postprocess.admm_linear import DENSE, GRAM
+from dpmodel.mechanisms.postprocess.admm_linear import DENSE, gram_is_dense
 
 # Seconds on one core of a 2020s server: of a step whatever its size, per split, per nonzero of a product with its
 # transpose, per entry of a dense symmetric product; per nonzero of a sparse factor's solve.
-STEP, SPLIT, NONZERO, ENTRY, FILL = 1.5e-4, 6e-8, 3e-9, 6e-10, 4e-8
+STEP, SPLIT, NONZERO, ENTRY, FILL = 1.5e-4, 6e-8, 3e-9, 6e-10, 3e-8
 
 
 def relaxed_linear(model: Postprocessing) -> Verdict:
@@ -52,7 +52,7 @@ def seconds_of_step(form: LikelihoodForm) -> float:
     n, k, p, q = form.size, form.matrix.shape[0], form.equality.shape[0], form.inequality.shape[0]
     base = STEP + SPLIT * (n + k + q) + NONZERO * (form.matrix.nnz + form.inequality.nnz)
     diagonal = entrywise(form) and not q
-    if diagonal and p <= GRAM:
+    if diagonal and gram_is_dense(form.equality):
         return base + NONZERO * form.equality.nnz + ENTRY * p * p
     if not diagonal and n <= DENSE and form.matrix.nnz > 20 * n:
         return base + ENTRY * n * n
@@ -63,7 +63,7 @@ def seconds_to_factor(form: LikelihoodForm) -> float:
     """Of the general recipe's factorisation."""
     n, p, q = form.size, form.equality.shape[0], form.inequality.shape[0]
     diagonal = entrywise(form) and not q
-    if diagonal and p <= GRAM:
+    if diagonal and gram_is_dense(form.equality):
         per_column = np.bincount(form.equality.indices, minlength=n).astype(np.float64)
         return 1e-3 + 1.5e-9 * min(float(per_column @ per_column), 0.1 * p * p * n) + 8e-10 * p**3
     if not diagonal and n <= DENSE and form.matrix.nnz > 20 * n:

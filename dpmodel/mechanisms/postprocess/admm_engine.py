@@ -83,11 +83,11 @@ def minimise(
 
     It is a fixed-point iteration in t, which Anderson acceleration shortens (``admm_acceleration``).
 
-    ``y = rho p u`` is a subgradient of h at w, and ``y~ = rho p (A x - w_old + u_old)`` has A'y~ in the range of E'; they
-    agree in the limit. Residuals (22) are ||A x - w|| in the norm of p, relative to ||A x - centre||, and ||y~ - y|| in that
-    of 1/p, relative to ||y||; rho is changed when they are out of balance, more and more rarely. When both are small,
-    ``repair`` makes a feasible point of x and y~ gives a bound (``Splits.dual_bound``); their relative difference ends
-    the loop, not the residuals.
+    ``y = rho p u`` is a subgradient of h at w, and ``y~ = rho p (A x - w_old + u_old)`` has A'y~ in the range of E';
+    they agree in the limit. Residuals (22) are ||A x - w|| in the norm of p, relative to ||A x - centre||, and ||y~ -
+    y|| in that of 1/p, relative to ||y||; rho is changed when they are out of balance, more and more rarely. When both
+    are small, ``repair`` makes a feasible point of x and y~ gives a bound (``Splits.dual_bound``); their relative
+    difference ends the loop, not the residuals.
 
     ``doubt`` is asked once when the multipliers look like a proof of infeasibility, and when the steps run out; it
     returns "infeasible", "unbounded", or None. ``refactor`` : the x-update for other penalty weights, for ``polish``,

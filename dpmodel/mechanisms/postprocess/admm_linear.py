@@ -180,6 +180,12 @@ def x_update(splits: Splits, equality: sp.csr_array, value: Floats, weight: Floa
     return SparseUpdate.of(K, equality, value)
 
 
+def gram_is_dense(equality: sp.csr_array) -> bool:
+    """Whether few rows of many entries (or few rows at all) make the dense Gram matrix the better choice."""
+    rows: int = equality.shape[0]
+    return rows <= min(100, GRAM) or (rows <= GRAM and equality.nnz >= 30 * rows)
+
+
 def diagonal_update(diagonal: Floats, equality: sp.csr_array, value: Floats) -> XUpdate:
     """The cheapest for a diagonal K.
 
@@ -187,7 +193,7 @@ def diagonal_update(diagonal: Floats, equality: sp.csr_array, value: Floats) -> 
     """
     if not value.size:
         return DiagonalUpdate(diagonal)
-    if value.size <= GRAM:
+    if gram_is_dense(equality):
         return GramUpdate.of(diagonal, equality, value)
     return SparseUpdate.of(sp.csr_array(sp.diags_array(diagonal)), equality, value)
 

@@ -20,8 +20,8 @@ class Contradiction(Exception):
 def margins_of(
     equality: sp.csr_array, value: Floats, shape: Sequence[int]
 ) -> tuple[list[tuple[int, ...]], list[Floats]] | None:
-    """The margins (tuples of axes) and their values that E x = e fixes, for x a table of ``shape`` flattened in C order;
-    None unless every row is a constant times the sum of one cell of a margin and every such margin is complete.
+    """The margins (tuples of axes) and their values that E x = e fixes, for x a table of ``shape`` flattened in C
+    order; None unless every row is a constant times the sum of one cell of a margin and every such margin is complete.
 
     A row's smallest and largest index are the corners of its cell if it is one: on each axis the same position, or
     the first and the last. Then its indices are those of a pattern moved by the smallest, which is compared whole.

@@ -33,8 +33,8 @@ from dpmodel.privacy import NoiseSource
 class Admm:
     """Maximum likelihood under any linear constraints by ADMM: Algorithm 1, the general recipe.
 
-    ``penalty`` : rho, None to balance the residuals; ``relaxation`` : in [1, 2); ``tolerance`` : relative duality gap at
-    which it stops; ``steps`` : cap.
+    ``penalty`` : rho, None to balance the residuals; ``relaxation`` : in [1, 2); ``tolerance`` : relative duality gap
+    at which it stops; ``steps`` : cap.
 
     Source
         LWK15, Algorithm 1 and sections 4.1 to 4.6; Boyd et al., "Distributed optimization and statistical learning via
@@ -47,9 +47,9 @@ class Admm:
         Reads published numbers only: post-processing, costs nothing.
     Utility
         "optimal": bounds hold exactly, equalities to 1e-8 of the largest entry, and the objective is within
-        ``tolerance`` of the least, relative to the sum of its terms' sizes, by a dual bound that holds within 20 noise scales of the
-        point and its data (``Splits.dual_bound``). "optimal_inaccurate": the steps ran out before. Infeasible and
-        unbounded problems are recognised with HiGHS when the multipliers grow or the steps run out.
+        ``tolerance`` of the least, relative to the sum of its terms' sizes, by a dual bound that holds within 20 noise
+        scales of the point and its data (``Splits.dual_bound``). "optimal_inaccurate": the steps ran out before.
+        Infeasible and unbounded problems are recognised with HiGHS when the multipliers grow or the steps run out.
     Cost
         One factorisation (and one per polish, a few in all), 20 to 1,000 steps of one solve with it each; poorly
         conditioned strategies take thousands.
@@ -135,9 +135,10 @@ class Admm:
 class AdmmTables(Admm):
     """Algorithm 2: contingency tables under public margins.
 
-    As ``Admm``, with the projection onto the margins as x-update: where they are complete margins of a table whose axes are
-    known, an orthogonal transform (``MarginProjector``), O(cells) whatever their number; else the pseudo-inverse of
-    their Gram matrix, which copes with redundant rows. Margins that contradict each other are "infeasible".
+    As ``Admm``, with the projection onto the margins as x-update: where they are complete margins of a table whose
+    axes are known, an orthogonal transform (``MarginProjector``), O(cells) whatever their number; else the
+    pseudo-inverse of their Gram matrix, which copes with redundant rows. Margins that contradict each other are
+    "infeasible".
 
     Source
         LWK15, Algorithm 2 and section 5.1.
@@ -182,8 +183,8 @@ class AdmmTables(Admm):
 class AdmmTree(Admm):
     """Algorithm 3: histograms with a tree of sums.
 
-    As ``Admm`` over the nodes of the tree, with the two-pass projection onto consistent trees as x-update: any branching,
-    incomplete trees, nodes measured once, several times or not at all, bounds and known values.
+    As ``Admm`` over the nodes of the tree, with the two-pass projection onto consistent trees as x-update: any
+    branching, incomplete trees, nodes measured once, several times or not at all, bounds and known values.
 
     Source
         LWK15, Algorithm 3 and section 5.2; the projection of Hay et al., PVLDB 2010, with weights (``TreeProjector``).

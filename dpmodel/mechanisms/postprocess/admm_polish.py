@@ -17,8 +17,8 @@ ROUNDS = 6
 def polish(
     splits: Splits, refactor: Callable[[Floats], XUpdate], w: Floats, y: Floats, x: Floats, rho: float
 ) -> tuple[Floats, Floats]:
-    """(x, y): the optimum of the problem in which w_i stays where it is at the kink of h_i or at a bound, and every other
-    h_i is continued from the side on which w_i is, as a line or parabola.
+    """(x, y): the optimum of the problem in which w_i stays where it is at the kink of h_i or at a bound, and every
+    other h_i is continued from the side on which w_i is, as a line or parabola.
 
     If these are the pieces that meet at an optimum, that is it. Solved by the proximal method of multipliers from the
     given x, (n,), and multipliers y, (m,): each round is one x-update with penalties that stay the same, and its error

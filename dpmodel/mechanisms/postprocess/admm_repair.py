@@ -28,10 +28,10 @@ class Polytope:
         """The point of the polytope nearest to ``start`` in that norm, and how far it is from the equalities (largest
         entry of its projection's move).
 
-        Semismooth Newton on the dual: the point is z(c) = clip(start + c), with c in W^-1 range(E') such that z(c) keeps
-        the equalities. One step solves Q D d = Q(project(z) - z) by conjugate gradients, D marking entries strictly
-        inside their bounds and Q the projection onto that range, and is shortened until the dual objective rises. From
-        a point that ADMM has nearly finished it takes a few steps.
+        Semismooth Newton on the dual: the point is z(c) = clip(start + c), with c in W^-1 range(E') such that z(c)
+        keeps the equalities. One step solves Q D d = Q(project(z) - z) by conjugate gradients, D marking entries
+        strictly inside their bounds and Q the projection onto that range, and is shortened until the dual objective
+        rises. From a point that ADMM has nearly finished it takes a few steps.
         """
         W, lower, upper = self.weight, self.lower, self.upper
         base = self.project(np.zeros(start.size))

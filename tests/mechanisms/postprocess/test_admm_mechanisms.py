@@ -76,7 +76,7 @@ def strategy(n: int, k: int, seed: int) -> LikelihoodForm:
     return LikelihoodForm.of(A, A @ truth + g.laplace(0, 10, k), absolute=0.1, lower=0.0)
 
 
-def run(mechanism: PostprocessMechanism, model: Postprocessing):  # noqa: ANN201
+def run(mechanism: PostprocessMechanism, model: Postprocessing):
     return mechanism.run(model, REQUEST, noise_source(0))
 
 
