@@ -17,7 +17,7 @@ from dpmodel.mechanisms.postprocess.tree_projector import TreeProjector
 from dpmodel.privacy import PublicGenerator
 from dpmodel.progress import Report
 from dpmodel.queries.consistent import picks
-from dpmodel.queries.refits import noise_of
+from dpmodel.queries.refits import measured_rows, noise_of
 
 # Regularisation of the factorised system, relative to its entries, and what it may leave of an undetermined direction.
 _RIDGE, _UNDETERMINED = 1e-9, 1e-5
@@ -41,12 +41,9 @@ def linear_errors(
     form = model.form
     if form is None:
         raise UnsupportedModelError("a problem with terms outside the likelihood form", remedy="linear constraints")
-    deviation = np.ones(form.value.size)
-    for noisy, at in zip(model.measurements, model.rows, strict=True):
-        spread = noisy.standard_deviation
-        same = np.array_equal(form.value[at], noisy.value.ravel())
-        deviation[at] = spread.ravel() if same else spread.ravel(order="F")
-    weight = 1.0 / np.square(deviation)
+    weight = np.zeros(form.value.size)  # penalties have no say: they would bias the estimate
+    for noisy, at in zip(model.measurements, measured_rows(model), strict=True):
+        weight[at] = 1.0 / np.square(noisy.standard_deviation).ravel(order="F")
     probe = generator.standard_normal(form.size + 1)
     estimate, undetermined = _tree(model, weight, probe) or _sparse(form, weight, probe)
 
@@ -109,7 +106,7 @@ def _sparse(form: LikelihoodForm, weight: Floats, probe: Floats) -> tuple[Estima
             why=f"they take a sparse factorisation, which is tried up to {MOST_UNKNOWNS}",
             remedy="method='percentile' or 'basic'",
         )
-    W = sp.diags_array(weight / np.median(weight))
+    W = sp.diags_array(weight / np.median(weight[weight > 0]))
     ridge = _RIDGE
     normal = M.T @ W @ M
     system = sp.block_array(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpmodel.compile.affine_map import Floats
+from dpmodel.compile.likelihood_blocks import name_of
 from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.compile.tree import TreeProblem, tree_problem
 from dpmodel.errors import UnsupportedModelError
@@ -32,7 +33,9 @@ def refits(model: Postprocessing, x: Floats, count: int, seed: int, mechanism: s
     if form is None:
         raise UnsupportedModelError("a problem with terms outside the likelihood form", remedy="linear constraints")
     generator = public_generator(seed)
-    truth = form.matrix @ x
+    truth = form.value.copy()  # penalties keep what they pull towards
+    for rows in measured_rows(model):
+        truth[rows] = form.matrix[rows] @ x
     if _is_separable(form):
         # One measurement per entry and bounds alone: the loss falls up to the measured value and rises from there.
         column, sign = form.matrix.indices, form.matrix.data
@@ -62,17 +65,30 @@ def with_values(model: Postprocessing, value: Floats) -> Postprocessing:
     return replace(model, form=replace(model.form, value=value), problem=None, _memory=kept)
 
 
+def measured_rows(model: Postprocessing) -> tuple[slice, ...]:
+    """The rows of each measurement, its numbers column by column.
+
+    Raises
+    ------
+    UnsupportedModelError
+        Where published numbers enter in another way than once each in a residual: their noise has no rows.
+    """
+    for noisy, rows in zip(model.measurements, model.rows, strict=True):
+        if rows.stop - rows.start != noisy.size:
+            raise UnsupportedModelError(
+                f"{name_of(noisy)} enters in another way than by its likelihood",
+                why="in constraints, in part or rearranged, what its noise does to the fit cannot be simulated",
+                remedy="neg_log_likelihood(x, noisy); a part of the numbers is noisy[...], a Noisy of its own",
+            )
+    return model.rows
+
+
 def noise_of(model: Postprocessing, generator: Any) -> Floats:
-    """(rows of the form,) one draw of the noise of every measurement."""
+    """(rows of the form,) one draw of the noise of every measurement; nothing where no published numbers stand."""
     assert model.form is not None
     out = np.zeros(model.form.value.size)
-    for noisy, rows in zip(model.measurements, model.rows, strict=True):
-        drawn = noisy.noise.sample(noisy.shape, generator)
-        # A user's matrix may have been flattened either way; scales have to meet their own rows.
-        flat = drawn.ravel()
-        if noisy.value.ndim > 1 and not np.array_equal(model.form.value[rows], noisy.value.ravel()):
-            flat = drawn.ravel(order="F")
-        out[rows] = flat
+    for noisy, rows in zip(model.measurements, measured_rows(model), strict=True):
+        out[rows] = noisy.noise.sample(noisy.shape, generator).ravel(order="F")
     return out
 
 

@@ -49,10 +49,15 @@ class Anderson:
         self.steps += 1
         if self.steps % self.memory or len(self.images) < 3:
             return image
-        changes = np.diff(np.stack(self.residuals), axis=0)
-        gram = changes @ changes.T
+        # All products of residuals first: their differences need no copies then.
+        r = self.residuals
+        size = len(r)
+        products = np.array([[float(r[i] @ r[j]) if j <= i else 0.0 for j in range(size)] for i in range(size)])
+        products += np.tril(products, -1).T
+        differences = np.diff(np.eye(size), axis=0)
+        gram = differences @ products @ differences.T
         gram[np.diag_indices_from(gram)] += REGULAR * np.trace(gram) + np.finfo(float).tiny
-        part = np.linalg.solve(gram, changes @ residual)
+        part = np.linalg.lstsq(gram, differences @ products[:, -1], rcond=None)[0]
         # Weights of the images themselves, so that their differences need no memory of their own.
         weight = np.concatenate([[0.0], -part]) + np.concatenate([part, [0.0]])
         weight[-1] += 1.0

@@ -8,19 +8,21 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
+from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.postprocessing import LikelihoodForm
 
 INFEASIBLE, UNBOUNDED = 2, 3  # statuses of linprog
+SECONDS = 60.0  # for each linear program; after that nothing is said
 
 
 def diagnose(form: LikelihoodForm) -> Literal["infeasible", "unbounded"] | None:
     """By HiGHS: whether E x = e, G x <= g and the bounds contradict each other, or some direction that keeps them
     lowers the objective for ever. Both are linear programs, without the measurements in the first."""
-    if (form.lower > form.upper).any():
+    if (form.lower > form.upper).any() or _out_of_reach(form):
         return "infeasible"
     n = form.size
     pairs = np.stack([form.lower, form.upper], axis=1)
-    feasible = linprog(np.zeros(n), bounds=pairs, method="highs", **_rows(form, 1.0))
+    feasible = linprog(np.zeros(n), bounds=pairs, method="highs", options={"time_limit": SECONDS}, **_rows(form, 1.0))
     if feasible.status == INFEASIBLE:
         return "infeasible"
     if not form.linear.any():
@@ -43,11 +45,35 @@ def diagnose(form: LikelihoodForm) -> Literal["infeasible", "unbounded"] | None:
         b_eq=np.zeros(sum(A.shape[0] for A in equal)) if equal else None,
         bounds=np.concatenate([d, np.tile([0.0, np.inf], (k, 1))]),
         method="highs",
+        options={"time_limit": SECONDS},
         **more,
     )
     if found.status == UNBOUNDED or (found.fun is not None and found.fun < -1e-9 * np.abs(form.linear).max()):
         return "unbounded"
     return None
+
+
+def _out_of_reach(form: LikelihoodForm) -> bool:
+    """Whether the bounds alone keep some row from its value."""
+    for A, low, high in (
+        (form.equality, form.equality_value, form.equality_value),
+        (form.inequality, np.full(form.inequality.shape[0], -np.inf), form.inequality_value),
+    ):
+        up, down = sp.csr_array(A.maximum(0)), sp.csr_array(A.minimum(0))
+        # Rows with an infinite bound reach everything on that side.
+        least = up @ _finite(form.lower) + down @ _finite(form.upper)
+        most = up @ _finite(form.upper) + down @ _finite(form.lower)
+        least[(up @ np.isinf(form.lower) - down @ np.isinf(form.upper)) > 0] = -np.inf
+        most[(up @ np.isinf(form.upper) - down @ np.isinf(form.lower)) > 0] = np.inf
+        with np.errstate(invalid="ignore"):
+            slack = 1e-9 * (1 + np.abs(np.where(np.isfinite(high), high, 0.0)))
+        if (least > high + slack).any() or (most < low - slack).any():
+            return True
+    return False
+
+
+def _finite(bound: Floats) -> Floats:
+    return np.where(np.isfinite(bound), bound, 0.0)
 
 
 def _rows(form: LikelihoodForm, times: float) -> dict[str, object]:

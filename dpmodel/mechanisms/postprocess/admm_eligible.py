@@ -10,7 +10,7 @@ from dpmodel.mechanisms.postprocess.admm_linear import DENSE, gram_is_dense
 
 # Seconds on one core of a 2020s server: of a step whatever its size, per split, per nonzero of a product with its
 # transpose, per entry of a dense symmetric product; per nonzero of a sparse factor's solve.
-STEP, SPLIT, NONZERO, ENTRY, FILL = 1.5e-4, 6e-8, 3e-9, 6e-10, 3e-8
+STEP, SPLIT, NONZERO, ENTRY, FILL = 1.5e-4, 4e-8, 2e-9, 6e-10, 3e-8
 
 
 def relaxed_linear(model: Postprocessing) -> Verdict:

@@ -19,11 +19,10 @@ Status = Literal["optimal", "optimal_inaccurate", "infeasible", "unbounded"]
 EVERY = 5  # steps between residuals
 POLISH = 100  # steps between attempts to solve for the active set
 LOOSE = 10.0  # residuals are looked through below so many times the tolerance of the gap
+MANY = 500_000  # splits above which the acceleration looks back 5 steps at most, for its memory
 BALANCE = 4.0  # ratio of the residuals beyond which the penalty is changed
 FLOOR = 1e-9  # of the size of the data: residuals below it count as nothing
-NAT = (
-    1e-3  # of log-likelihood per measurement: the relative gap of smaller objectives is taken as if they were as large
-)
+NAT = 1e-3  # of log-likelihood per measurement: gaps of smaller objectives are taken relative to this
 PENALTY = 4.0  # first rho: the best of 1, 3, 5, 10 and 20 on most trees and tables under Laplace noise
 
 
@@ -38,8 +37,9 @@ class Start:
 
 @dataclass(frozen=True)
 class Settings:
-    """``penalty`` : rho, None to balance the residuals; ``relaxation`` : in [1, 2); ``tolerance`` : relative duality
-    gap; ``steps`` : cap; ``memory`` : steps that the acceleration looks back, 0 for none."""
+    """``penalty`` : rho, times about 1/scale^2 (``Splits.weight``), None to balance the residuals; ``relaxation`` : in
+    [1, 2); ``tolerance`` : relative duality gap; ``steps`` : cap; ``memory`` : steps that the acceleration looks back,
+    0 for none."""
 
     penalty: float | None = None
     relaxation: float = 1.4
@@ -102,7 +102,7 @@ def minimise(
     w = splits.proximal(t, rho)
     u = t - w
     tolerance, relax = settings.tolerance, settings.relaxation
-    anderson = Anderson(settings.memory, root)
+    anderson = Anderson(settings.memory if p.size <= MANY else min(settings.memory, 5), root)
     size = max(FLOOR * float(np.linalg.norm(measured * splits.centre)), NAT * math.sqrt(np.count_nonzero(measured)))
     judge = _Judge(splits, repair, tolerance)
     status: Status = "optimal_inaccurate"
@@ -112,6 +112,7 @@ def minimise(
     before: Floats | None = None
     asked = False
     x, step = t[:n], 0
+    y = np.zeros(p.size)
     for step in range(1, settings.steps + 1):
         x = update.solve(splits.adjoint(p * (w - u)))
         image = splits.apply(x)
@@ -163,7 +164,7 @@ def minimise(
     if status == "optimal_inaccurate" and doubt is not None and not asked:
         status = doubt() or status
     if judge.best is None and status == "optimal_inaccurate":
-        judge.look(x, splits.apply(x), (rho * p) * u, last=True)
+        judge.look(x, splits.apply(x), y, last=True)
     best = x if judge.best is None else judge.best
     end = Start(best, (rho * p) * u, rho)
     return Result(best, status, step, splits.loss(splits.apply(best)), judge.bound, judge.gap, (primal, dual), end)

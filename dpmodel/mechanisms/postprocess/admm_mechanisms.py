@@ -125,7 +125,7 @@ class Admm:
 
     def _effort(self, model: Postprocessing, form: LikelihoodForm) -> tuple[float, int, str]:
         """(seconds, steps, factorisation in words)."""
-        steps = 300 if entrywise(form) else 1500
+        steps = 300 if entrywise(form) else 1200
         polishes = 0 if entrywise(form) else 5
         seconds = (1 + polishes) * seconds_to_factor(form) + steps * seconds_of_step(form)
         return seconds, steps, "one factorisation"
@@ -174,8 +174,8 @@ class AdmmTables(Admm):
         shape = table_shape(model)
         if shape is None:
             return super()._effort(model, form)
-        steps = 100
-        each = STEP + (SPLIT + 1.2e-8 * len(shape)) * form.size
+        steps = 60
+        each = STEP + (SPLIT + 4e-9 * len(shape)) * form.size
         return 2e-3 + 3e-8 * form.equality.nnz + steps * each, steps, "one closed-form projection per step"
 
 

@@ -147,6 +147,17 @@ def test_margins_that_cannot_be_met() -> None:
             assert run(ADMM_TABLES, model_of(wrong, axes)).status == "infeasible"
 
 
+def test_margins_that_no_table_without_negative_cells_has() -> None:
+    """Three bits that are pairwise always different: each margin is possible, all three are not."""
+    E = margins((2, 2, 2), 2)
+    form = LikelihoodForm.of(
+        np.eye(8), np.full(8, 2.0), absolute=1.0, equality=E, equality_value=np.tile([0.0, 5, 5, 0], 3), lower=0.0
+    )
+    assert run(ADMM_TABLES, model_of(form, (2, 2, 2))).status == "infeasible"
+    free = dataclasses.replace(form, lower=np.full(8, -np.inf))
+    assert run(ADMM_TABLES, model_of(free, (2, 2, 2))).status == "optimal"
+
+
 def test_structural_zeros_and_unequal_scales() -> None:
     form = table((4, 3, 3), 1, 5)
     g = np.random.default_rng(0)
