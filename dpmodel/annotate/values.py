@@ -168,9 +168,22 @@ def _refuse_structure(parameter: Any, value: Any, entries: Floats, where: str) -
 
 
 def _whole(parameter: Any, value: Any, entries: Floats) -> bool:
-    """Whether entries declared whole are so, to 1e-9 whatever their size: discrete noise is calibrated to that."""
-    if parameter.sparse_idx is not None:
-        off = np.abs(entries - np.rint(entries))
-        return bool(off.max(initial=0.0) <= _WHOLE)
-    full = np.asarray(value.toarray() if sp.issparse(value) else value, dtype=np.float64)
-    return bool(np.abs(np.asarray(parameter.project(full)) - full).max(initial=0.0) <= _WHOLE)
+    """Whether entries declared whole are so, to 1e-9 whatever their size: discrete noise is calibrated to that.
+
+    Not by CVXPY's projection, which leaves values as they are where a leaf has two attributes (or bounds).
+    """
+    nearest = np.rint(entries)
+    if parameter.attributes["boolean"] is True:
+        return _near(entries, np.clip(nearest, 0.0, 1.0))
+    if parameter.attributes["integer"] is True:
+        return _near(entries, nearest)
+    # Lists of positions.
+    full = np.atleast_1d(np.asarray(value.toarray() if sp.issparse(value) else value, dtype=np.float64))
+    some, bits = (
+        full[where] if len(where) else np.zeros(0) for where in (parameter.integer_idx, parameter.boolean_idx)
+    )
+    return _near(some, np.rint(some)) and _near(bits, np.clip(np.rint(bits), 0.0, 1.0))
+
+
+def _near(entries: Floats, whole: Floats) -> bool:
+    return bool(np.abs(entries - whole).max(initial=0.0) <= _WHOLE)

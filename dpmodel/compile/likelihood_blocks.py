@@ -15,8 +15,8 @@ from dpmodel.compile.likelihood_objective import Objective, Residual
 from dpmodel.compile.likelihood_terms import Published
 from dpmodel.errors import SpecificationError
 
-# Below this many entries, whole published numbers may well agree by chance.
-_CHANCE = 8
+# Whole published numbers of two measurements may agree by chance: below this probability they count as one.
+_CHANCE = 1e-6
 
 
 @dataclass(eq=False)
@@ -98,7 +98,7 @@ def arranged(blocks: list[Block], measurements: tuple[Noisy, ...]) -> tuple[list
         same = (*print_of_matrix, block.matrix.data.tobytes(), block.value.tobytes())
         key = hash(same), tuple(id(tag) for tag in block.tags)
         for tag in block.tags:
-            _require_one_publication(tag, cells.setdefault(hash(same), []))
+            require_one_publication(tag, cells.setdefault(hash(same), []))
         other = merged.setdefault(key, block)
         if other is not block:
             for name in ("absolute", "square", "absolute_terms", "square_terms"):
@@ -141,12 +141,12 @@ def _gathered(blocks: list[Block], noisy: Noisy) -> list[Block]:
     return [whole, *(block for block in blocks if id(block) not in mine)]
 
 
-def _require_one_publication(noisy: Noisy, others: list[Noisy]) -> None:
+def require_one_publication(noisy: Noisy, others: list[Noisy]) -> None:
     """Two publications of the same cells that agree in every number are one, unless that may be chance."""
     for other in others:
         if other is noisy or not np.array_equal(other.value, noisy.value):
             continue
-        if noisy.size < _CHANCE and (noisy.value == np.rint(noisy.value)).all():
+        if (noisy.value == np.rint(noisy.value)).all() and _agreement(noisy) > _CHANCE:
             continue
         same = type(other.noise) is type(noisy.noise) and np.array_equal(other.scale, noisy.scale)
         if same:
@@ -158,6 +158,14 @@ def _require_one_publication(noisy: Noisy, others: list[Noisy]) -> None:
             remedy="one Noisy with the law that was published",
         )
     others.append(noisy)
+
+
+def _agreement(noisy: Noisy) -> float:
+    """About how likely noise of this law, on whole numbers, is the same in another draw: an entry at most as likely as
+    its likeliest value, tanh(1 / (2 scale)) <= 0.71 / deviation for Laplace laws, near 0.4 / deviation for Gaussian
+    ones."""
+    deviation = np.maximum(noisy.standard_deviation, 0.71)
+    return float(np.exp(np.log(0.71 / deviation).sum()))
 
 
 def _twice(noisy: Noisy) -> SpecificationError:

@@ -12,6 +12,8 @@ from dpmodel.annotate.private import Private
 from dpmodel.errors import SpecificationError
 
 _FORMS = ("likelihood", "least-squares")
+# Of the scale: only discrete laws of scales below 0.2 deviate so little.
+_NO_NOISE = 1e-3
 
 
 class Published(cp.Constant):  # type: ignore[misc]
@@ -82,14 +84,9 @@ def neg_log_likelihood(x: Any, noisy: Noisy, *, alpha: float = 1.0, form: str = 
     Sum(abs(x + -counts), None, False) / 2.0
     """
     noisy, x = _require_noisy(noisy), _checked(x, noisy)
-    law = noisy.noise
     alpha = _checked_alpha(alpha, noisy, form)
     residual = x - Published(noisy)
-    if form == "least-squares":
-        return _squares(residual, _weights(0.5 / np.square(law.standard_deviation), noisy))
-    absolute, square = _weights(law.absolute, noisy), _weights(law.square, noisy)
-    if alpha < 1:
-        return _absolutes(residual, alpha * absolute) + _squares(residual, (1.0 - alpha) * absolute**2)
+    absolute, square = (_spread(weights, noisy) for weights in law_weights(noisy, alpha, form))
     terms = []
     if np.any(absolute):
         terms.append(_absolutes(residual, absolute))
@@ -98,7 +95,31 @@ def neg_log_likelihood(x: Any, noisy: Noisy, *, alpha: float = 1.0, form: str = 
     return terms[0] if len(terms) == 1 else sum(terms[1:], terms[0])
 
 
-def _weights(weights: Any, noisy: Noisy) -> Any:
+def law_weights(noisy: Noisy, alpha: float = 1.0, form: str = "likelihood") -> tuple[Any, Any]:
+    """Weights of |r| and of r^2, one number or one per entry; see ``neg_log_likelihood``.
+
+    Raises
+    ------
+    SpecificationError
+        For least squares where the noise of a discrete law is zero but for one draw in millions.
+    """
+    law = noisy.noise
+    if form == "least-squares":
+        if np.min(law.standard_deviation) < _NO_NOISE * np.min(law.scale):
+            raise SpecificationError(
+                f"{noisy.name or 'published data'}: {law.name} noise of scale {np.min(law.scale):g} is zero in "
+                "practice",
+                why="least squares divide by its variance",
+                remedy="these numbers as a constraint: x == value",
+            )
+        absolute = 0.0 * np.asarray(law.absolute)
+        return absolute, 0.5 / np.square(law.standard_deviation)
+    if alpha < 1:
+        return alpha * law.absolute, (1.0 - alpha) * np.square(law.absolute)
+    return law.absolute, law.square
+
+
+def _spread(weights: Any, noisy: Noisy) -> Any:
     """One number, or an array of the value's shape."""
     weights = np.asarray(weights, dtype=np.float64)
     if weights.ndim == 0 or (weights == weights.flat[0]).all():

@@ -117,7 +117,8 @@ class DirectMeasurement:
     @property
     def moves(self) -> bool:
         """Whether some record can change some number."""
-        return self.l1 > 0 and self.whole_l1 != 0
+        # The 2-norm may rule out whole changes that the 1-norm allows: a whole change is at least 1 in both.
+        return self.l1 > 0 and self.whole_l1 != 0 and self.whole_l2 != 0
 
     def law(self, epsilon: float, delta: float, kind: Kind) -> tuple[Law, float]:
         """The law to release under, and the delta that it spends.

@@ -16,6 +16,8 @@ import scipy.sparse as sp
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.likelihood import neg_log_likelihood
+from dpmodel.compile.likelihood_blocks import require_one_publication
+from dpmodel.compile.likelihood_terms import law_weights
 from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.plan.comparison import Plan
@@ -23,7 +25,7 @@ from dpmodel.plan.portfolio import AnyMechanism
 from dpmodel.plan.postprocess_plan import plan_postprocessing
 from dpmodel.problem import Problem
 from dpmodel.problem_postprocess import release_of, solve_postprocessing
-from dpmodel.release.release import Release
+from dpmodel.release.release import Accuracy, Release
 
 Round = Literal["unbiased", "controlled", "nearest"]
 FORMS = ("likelihood", "least-squares")
@@ -109,6 +111,9 @@ class Consistent:
             notes = (f"rounded to whole numbers ({round})",)
         variables = {} if outcome.x is None else self._variables(outcome.x)
         release = release_of(self.model, plan, outcome, variables, notes=notes)
+        if notes:
+            said = f"whole numbers beside the solution, whose likelihood they may miss ({release.accuracy.statement})"
+            release = replace(release, accuracy=Accuracy(alpha=None, beta=None, proved=False, statement=said))
         self._solved.release, self._solved.x, self._solved.mechanism = release, outcome.x, mechanism
         return release
 
@@ -209,30 +214,27 @@ def flattened(noisy: Noisy, order: Any = None, name: str = "") -> Noisy:
     return replace(noisy, value=value, noise=law, name=noisy.name or name, labels=())
 
 
-def weights(noisy: Noisy, setting: Setting) -> tuple[Floats, Floats]:
-    """(k,) weights of ``|z|`` and ``z^2`` for a flat measurement, as ``neg_log_likelihood`` has them."""
-    law = noisy.noise
-    if setting.form == "least-squares":
-        absolute, square = np.zeros(()), 0.5 / np.square(law.standard_deviation)
-    else:
-        absolute, square = np.asarray(law.absolute), np.asarray(law.square)
-        if setting.alpha_for(noisy) < 1:
-            absolute, square = setting.alpha * absolute, (1 - setting.alpha) * np.square(absolute)
-    return np.broadcast_to(absolute, noisy.shape), np.broadcast_to(square, noisy.shape)
-
-
 def assembled(
     parts: Sequence[tuple[Noisy, sp.csr_array]], setting: Setting, size: int, **constraints: Any
 ) -> tuple[LikelihoodForm, tuple[Noisy, ...], tuple[slice, ...]]:
-    """The form of flat measurements, each with the (k, n) matrix of what it measured; and the rows of each."""
+    """The form of flat measurements, each with the (k, n) matrix of what it measured; and the rows of each.
+
+    Raises
+    ------
+    SpecificationError
+        For no measurement, and for the same published numbers of the same cells given twice or with two laws.
+    """
     if not parts:
         raise SpecificationError("nothing was measured", remedy="at least one Noisy")
-    weight = [weights(noisy, setting) for noisy, _ in parts]
+    cells: dict[Any, list[Noisy]] = {}
+    for noisy, matrix in parts:
+        require_one_publication(noisy, cells.setdefault((matrix.indptr.tobytes(), matrix.indices.tobytes()), []))
+    weight = [law_weights(noisy, setting.alpha_for(noisy), setting.form) for noisy, _ in parts]
     form = LikelihoodForm.of(
         sp.vstack([matrix for _, matrix in parts], format="csr") if len(parts) > 1 else parts[0][1],
         np.concatenate([noisy.value for noisy, _ in parts]),
-        absolute=np.concatenate([a for a, _ in weight]),
-        square=np.concatenate([s for _, s in weight]),
+        absolute=np.concatenate([np.broadcast_to(a, n.shape) for (a, _), (n, _) in zip(weight, parts, strict=True)]),
+        square=np.concatenate([np.broadcast_to(s, n.shape) for (_, s), (n, _) in zip(weight, parts, strict=True)]),
         **constraints,
     )
     assert form.size == size

@@ -92,7 +92,10 @@ class Hierarchy:
         if found is None:
             found = self._short.get(name) if isinstance(name, Hashable) else None
         if found is None:
-            raise SpecificationError(f"no node is called {name!r}", remedy="a name in hierarchy.names")
+            levels = ", ".join(map(repr, self.levels[:9]))
+            raise SpecificationError(
+                f"no node is called {name!r}", remedy=f"a name in hierarchy.names (levels are called {levels})"
+            )
         if found < 0:
             paths = [n for n in self.names if isinstance(n, tuple) and n[-1] == name]
             raise SpecificationError(

@@ -178,6 +178,12 @@ def _refuse_unbounded(plan: DirectMeasurement, epsilon: float, delta: float) -> 
         for block in plan.affine.private_blocks
         if not change[block.parameter.records].finite and not math.isfinite(block.parameter.linf)
     ]
+    if not wild:
+        raise SpecificationError(
+            "measure: coefficients too large",
+            why="how far one record moves the expression is beyond floating point",
+            remedy="other units, such as expression / 1e6",
+        )
     raise impossibility_error(
         "scalar", wild[0], _LABEL, epsilon, delta, _BETA, "no bound is declared on how far one record moves it"
     )

@@ -18,9 +18,11 @@ Arrays = tuple[LikelihoodForm, tuple[Noisy, ...], tuple[slice, ...]]
 
 
 def tree_postprocessing(tree: Tree, arrays: Arrays, words: str) -> Postprocessing:
-    """``arrays`` : form, measurements and rows; every row of the form picks one node."""
+    """``arrays`` : form, measurements and rows; every row of the form picks one node. Contradictions of known numbers
+    have been refused before (``known_nodes``, ``refuse_contradiction``): they are not looked for again."""
     form, measurements, rows = arrays
     model = Postprocessing(form, measurements, rows, words=words)
+    model.remember("consistent", lambda: True)
     model.remember(
         "tree problem",
         lambda: TreeProblem(

@@ -305,7 +305,8 @@ def tree_query(bins: Any, branching: int = 2) -> TreeQuery:
     else:
         shape = tuple(bins.shape) if hasattr(bins, "shape") else np.shape(bins)
         if len(shape) != 1:
-            raise SpecificationError(f"bins of shape {shape}", remedy="the number of bins, or a vector")
+            what = f"shape {shape}" if shape else f"type {type(bins).__name__}"
+            raise SpecificationError(f"bins of {what}", remedy="the number of bins (whole), or a vector")
         count = int(shape[0])
     if count < 1:
         raise SpecificationError(f"bins={count}", remedy="at least one bin")

@@ -124,7 +124,14 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused(case: str) -> None:
-    given = {"value": sp.csr_array(drawn()), "unit": "row", "max_l2": 1, "positions": "private", **REFUSED[case]}
+    given = {
+        "value": sp.csr_array(drawn()),
+        "unit": "row",
+        "max_l2": 1,
+        "positions": "private",
+        "name": "rows",
+        **REFUSED[case],
+    }
     if case == "diagonal":
         given["value"] = None
     with pytest.raises(SpecificationError) as caught:

@@ -12,6 +12,7 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
+from scipy.sparse.linalg import lsmr
 
 from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.cone_program import SolverFailure
@@ -23,6 +24,10 @@ from dpmodel.privacy import NoiseSource
 
 # Solvers in CVXPY that take squares together with whole numbers.
 _MIXED_SQUARES = ("GUROBI", "MOSEK", "SCIP", "CPLEX", "XPRESS", "COPT")
+# Residuals below this share of the largest number are not told from rounding errors.
+_ROUNDING = 1e-6
+# Bounds farther than this many units (the largest residual) from the center may be left out at first.
+_FAR = 100.0
 _LOOSE = ("OSQP", "SCS", "PDLP", "CUOPT")
 _TIGHT: dict[str, dict[str, Any]] = {
     "OSQP": {"eps_abs": 1e-8, "eps_rel": 1e-8, "max_iter": 100_000},
@@ -76,9 +81,10 @@ class GeneralSolver:
         if solver is not None and solver not in installed:
             return Verdict(False, f"solver {solver} is not installed; there are {', '.join(sorted(installed))}")
         form = model.form
-        mixed = solver is None and form is not None and form.integer.any() and form.square.any()
-        if mixed and _mixed_squares() is None:
-            reason = "no installed solver takes squared errors with whole numbers: use absolute errors (Laplace)"
+        mixed = form is not None and form.integer.any() and form.square.any()
+        if mixed and (solver == "HIGHS" or (solver is None and _mixed_squares() is None)):
+            who = "HiGHS does not take" if solver else "no installed solver takes"  # called anyway, it may crash
+            reason = f"{who} squared errors with whole numbers: use absolute errors (Laplace)"
             return Verdict(False, f"{reason}, one of {', '.join(_MIXED_SQUARES)}, or round the solution")
         return YES
 
@@ -106,10 +112,11 @@ class GeneralSolver:
         elif (form.lower > form.upper).any():
             status, x, value = "infeasible", None, None
         else:
-            scaled, unit = _scaled(form)
             linear = solver == "HIGHS" and not form.square.any() and not request.options
-            status, x = _linear_program(scaled) if linear else _by_cvxpy(scaled, solver, request.options)
-            x = None if x is None else _tidy(form, x * unit)
+            center = np.zeros(form.size) if linear or form.integer.any() else _center(form)
+            scaled, unit = _scaled(_moved(form, center))
+            status, x = _linear_program(scaled) if linear else _near_first(scaled, solver, request.options)
+            x = None if x is None else _tidy(form, center + x * unit)
             value = None if x is None else form.objective(x)
         notes = (str(contradiction(model)),) if status == "infeasible" else ()
         progress("solve", 1.0)
@@ -143,13 +150,37 @@ def _mixed_squares() -> str | None:
 
 
 # ------------------------------------------------------------------ in arrays
+def _center(form: LikelihoodForm) -> Floats:
+    """A point near the optimum, by least squares over measurements and equalities, within the bounds. Interior points
+    stop at errors of 1e-9 of the numbers they see: measured from here, these are residuals of the size of the noise,
+    not counts that may be far larger."""
+    rows = sp.csr_array(sp.vstack([form.matrix, form.equality]))
+    near = lsmr(rows, np.concatenate([form.value, form.equality_value]), maxiter=50)[0]
+    return np.asarray(np.clip(near, form.lower, form.upper))
+
+
+def _moved(form: LikelihoodForm, center: Floats) -> LikelihoodForm:
+    """The same problem in ``x - center``, its constant aside."""
+    return replace(
+        form,
+        value=form.value - form.matrix @ center,
+        equality_value=form.equality_value - form.equality @ center,
+        inequality_value=form.inequality_value - form.inequality @ center,
+        lower=form.lower - center,
+        upper=form.upper - center,
+    )
+
+
 def _scaled(form: LikelihoodForm) -> tuple[LikelihoodForm, float]:
     """The same problem in ``x / unit`` with weights of at most one, and the unit: solvers stop at errors near 1e-8,
     whatever the numbers mean. Large numbers are left to them where x is whole, and in linear programs."""
     sides = (form.value, form.equality_value, form.inequality_value, form.lower, form.upper)
+    # Inequalities and bounds count as far as the origin breaks them; what fits exactly leaves rounding errors.
+    broken = (np.minimum(form.inequality_value, 0.0), np.maximum(form.lower, 0.0), np.minimum(form.upper, 0.0))
     sizes = np.abs(np.concatenate(sides))
-    largest = float(sizes[np.isfinite(sizes)].max(initial=0.0))
-    unit = largest if largest > 0 and (largest < 1e-2 or (largest > 1e3 and form.square.any())) else 1.0
+    least = _ROUNDING * float(sizes[np.isfinite(sizes)].max(initial=0.0))
+    largest = max(least, float(np.abs(np.concatenate([*sides[:2], *broken])).max(initial=0.0)))
+    unit = largest if largest > 0 and (largest < 1e-2 or form.square.any()) else 1.0
     unit = 1.0 if form.integer.any() else unit
     absolute, square, linear = form.absolute * unit, form.square * unit**2, form.linear * unit
     weight = max(float(np.abs(each).max(initial=0.0)) for each in (absolute, square, linear)) or 1.0
@@ -213,6 +244,32 @@ def _dense(form: LikelihoodForm) -> bool:
     column); on trees (2 to 3 entries a column) the simplex is twice as fast."""
     entries = form.equality.nnz + form.inequality.nnz + form.matrix.nnz
     return bool(entries > 40_000 and entries > 15 * form.size)
+
+
+def _near_first(form: LikelihoodForm, solver: str | None, options: Mapping[str, Any]) -> tuple[str, Floats | None]:
+    """Interior points lose digits to bounds that are far from where they work, and seldom reached: these are left out
+    as long as the optimum keeps them."""
+    near, below, above = form.inequality_value <= _FAR, form.lower < -_FAR, form.upper > _FAR
+    farthest = max(float(bound[np.isfinite(bound)].max(initial=0.0)) for bound in (-form.lower, form.upper))
+    if form.integer.any() or (near.all() and farthest <= _FAR):
+        return _by_cvxpy(form, solver, options)
+    relaxed = replace(
+        form,
+        lower=np.where(below, -np.inf, form.lower),
+        upper=np.where(above, np.inf, form.upper),
+        inequality=sp.csr_array(form.inequality[np.flatnonzero(near)]),
+        inequality_value=form.inequality_value[near],
+    )
+    status, x = _by_cvxpy(relaxed, solver, options)
+    if status == "infeasible" or (status == "optimal" and x is not None and _keeps_inequalities(form, x)):
+        return status, x
+    return _by_cvxpy(form, solver, options)
+
+
+def _keeps_inequalities(form: LikelihoodForm, x: Floats) -> bool:
+    # Near ones to the solver's tolerance; far ones, whose numbers are larger than x, anyway.
+    excess = (form.lower - x, x - form.upper, form.inequality @ x - form.inequality_value)
+    return all(float(each.max(initial=0.0)) <= 1e-6 for each in excess)
 
 
 def _by_cvxpy(form: LikelihoodForm, solver: str | None, options: Mapping[str, Any]) -> tuple[str, Floats | None]:
