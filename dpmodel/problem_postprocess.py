@@ -98,6 +98,8 @@ def published(measurements: Sequence[Noisy]) -> list[str]:
         cost = "its own cost was not declared"
         if noisy.epsilon is not None:
             cost = f"it cost epsilon {number(noisy.epsilon)}, delta {number(noisy.delta or 0.0)} when it was published"
+        if noisy.record.startswith("NOT PRIVATE"):
+            cost += "; NOT PRIVATE (seeded noise for tests)"
         name = noisy.name or f"published numbers {place + 1}"
         lines.append(f"{name}: {noisy.size} with {noisy.noise.name} noise of scale {size}; {cost}")
     return lines

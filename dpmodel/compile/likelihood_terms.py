@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import Any
 
 import cvxpy as cp
@@ -84,7 +85,9 @@ def neg_log_likelihood(x: Any, noisy: Noisy, *, alpha: float = 1.0, form: str = 
     Sum(abs(x + -counts), None, False) / 2.0
     """
     noisy, x = _require_noisy(noisy), _checked(x, noisy)
-    alpha = _checked_alpha(alpha, noisy, form)
+    alpha = checked_setting(alpha, form)
+    if alpha < 1 and np.any(noisy.noise.square):
+        raise _squares_alone(alpha)
     residual = x - Published(noisy)
     absolute, square = (_spread(weights, noisy) for weights in law_weights(noisy, alpha, form))
     terms = []
@@ -193,20 +196,31 @@ def _checked(x: Any, noisy: Noisy) -> Any:
     return x
 
 
-def _checked_alpha(alpha: Any, noisy: Noisy, form: str) -> float:
+def checked_setting(alpha: Any, form: Any) -> float:
+    """``alpha`` as a float.
+
+    Raises
+    ------
+    SpecificationError
+        For an unknown form, an alpha outside (0, 1], and one below 1 with least squares.
+    """
     if form not in _FORMS:
         raise SpecificationError(f"form={form!r}", remedy=" or ".join(map(repr, _FORMS)))
-    number = isinstance(alpha, int | float | np.integer | np.floating) and not isinstance(alpha, bool)
+    number = isinstance(alpha, numbers.Real) and not isinstance(alpha, bool)
     if not number or not 0 < alpha <= 1:
         raise SpecificationError(
             f"alpha={alpha!r}" if number else f"alpha={type(alpha).__name__}",
             why="the share of the absolute errors is in (0, 1]",
             remedy='form="least-squares" for squares alone',
         )
-    if alpha < 1 and (form == "least-squares" or np.any(noisy.noise.square)):
-        raise SpecificationError(
-            f"alpha={alpha!r} with squared errors",
-            why="squares are mixed in to make the optimum of absolute errors unique; squares alone need none",
-            remedy="alpha=1",
-        )
+    if alpha < 1 and form == "least-squares":
+        raise _squares_alone(alpha)
     return float(alpha)
+
+
+def _squares_alone(alpha: Any) -> SpecificationError:
+    return SpecificationError(
+        f"alpha={alpha!r} with squared errors",
+        why="squares are mixed in to make the optimum of absolute errors unique; squares alone need none",
+        remedy="alpha=1",
+    )

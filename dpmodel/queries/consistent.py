@@ -17,7 +17,7 @@ from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.likelihood import neg_log_likelihood
 from dpmodel.compile.likelihood_blocks import require_one_publication
-from dpmodel.compile.likelihood_terms import law_weights
+from dpmodel.compile.likelihood_terms import checked_setting, law_weights
 from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.plan.comparison import Plan
@@ -28,7 +28,6 @@ from dpmodel.problem_postprocess import release_of, solve_postprocessing
 from dpmodel.release.release import Accuracy, Release
 
 Round = Literal["unbiased", "controlled", "nearest"]
-FORMS = ("likelihood", "least-squares")
 ROUNDINGS = ("unbiased", "controlled", "nearest")
 # Sums of known numbers may differ by this share of their size before they count as contradicting.
 SLACK = 1e-9
@@ -43,13 +42,7 @@ class Setting:
     form: str = "likelihood"
 
     def __post_init__(self) -> None:
-        if self.form not in FORMS:
-            raise SpecificationError(f"form={self.form!r}", remedy=" or ".join(map(repr, FORMS)))
-        alpha = self.alpha
-        if not isinstance(alpha, numbers.Real) or isinstance(alpha, bool) or not 0 < float(alpha) <= 1:
-            raise SpecificationError(f"alpha={alpha!r}", why="the share of the absolute errors is in (0, 1]")
-        if self.form == "least-squares" and alpha < 1:
-            raise SpecificationError(f"alpha={alpha!r} with squared errors", remedy="alpha=1")
+        checked_setting(self.alpha, self.form)
 
     def alpha_for(self, noisy: Noisy) -> float:
         return 1.0 if np.any(noisy.noise.square) else float(self.alpha)

@@ -17,7 +17,7 @@ from dpmodel.mechanisms.postprocess.tree_projector import TreeProjector
 from dpmodel.privacy import PublicGenerator
 from dpmodel.progress import Report
 from dpmodel.queries.consistent import picks
-from dpmodel.queries.refits import measured_rows, noise_of
+from dpmodel.queries.refits import form_of, measured_rows, noise_of
 
 # Regularisation of the factorised system, relative to its entries, and what it may leave of an undetermined direction.
 _RIDGE, _UNDETERMINED = 1e-9, 1e-5
@@ -38,9 +38,7 @@ def linear_errors(
 
     Both are infinite for functions that measurements and equalities do not determine.
     """
-    form = model.form
-    if form is None:
-        raise UnsupportedModelError("a problem with terms outside the likelihood form", remedy="linear constraints")
+    form = form_of(model)
     weight = np.zeros(form.value.size)  # penalties have no say: they would bias the estimate
     for noisy, at in zip(model.measurements, measured_rows(model), strict=True):
         weight[at] = 1.0 / np.square(noisy.standard_deviation).ravel(order="F")
@@ -69,7 +67,7 @@ def linear_errors(
 def _tree(model: Postprocessing, weight: Floats, probe: Floats) -> tuple[Estimate, Undetermined] | None:
     """On a tree: two passes over its levels."""
     problem = tree_problem(model)
-    if problem is None or not np.array_equal(problem.value, _form(model).value):
+    if problem is None or not np.array_equal(problem.value, form_of(model).value):
         return None
     tree, select = problem.tree, problem.select
     total = np.bincount(problem.node, weights=weight, minlength=tree.size)
@@ -142,8 +140,3 @@ def _reads(missed: Floats, size: float) -> Undetermined:
         return lost
 
     return undetermined
-
-
-def _form(model: Postprocessing) -> LikelihoodForm:
-    assert model.form is not None
-    return model.form

@@ -20,14 +20,14 @@ def private_sums(tree: Tree, counts: Any, records: Records, name: str, attribute
     Sensitivity: a record adds one to every node on a path from a leaf to its root, at most ``levels`` nodes. Added or
     removed, it moves that many entries by one: D1 = levels, D2 = sqrt(levels). Replaced, it moves the nodes of one path
     down and those of another up, and leaves what they share: with one root at most 2 (levels - 1) entries move,
-    with several 2 levels; each by one. Counts are rounded to whole numbers and cut where sums of them could not be
-    exact (beyond 2^52 / leaves), which is public policy: a record still adds at most one, and sums have no rounding
-    errors.
+    with several 2 levels; each by one. Counts are whole (rounding others could move two of them by two) and cut where
+    sums of them could not be exact (beyond 2^52 / leaves), which is public policy: a record still adds at most one, and
+    sums have no rounding errors.
 
     Raises
     ------
     SpecificationError
-        For counts of another size; and where replacing a record changes nothing.
+        For counts of another size or not whole; and where replacing a record changes nothing.
     """
     leaves = int(tree.is_leaf.sum())
     array = _numbers(counts)
@@ -36,6 +36,12 @@ def private_sums(tree: Tree, counts: Any, records: Records, name: str, attribute
             raise SpecificationError("counts are no array of numbers", remedy=f"({leaves},) numbers")
         if array.size != leaves:
             raise SpecificationError(f"{array.size} counts for {leaves} leaves", remedy="one per leaf, in their order")
+        if (array != np.rint(array)).any():
+            raise SpecificationError(
+                "counts that are not whole",
+                why="each record adds one to one leaf",
+                remedy="query(Private(values, ...)) for sums of other numbers",
+            )
     levels, several = len(tree.bounds) - 1, tree.bounds[1] > 1
     moved = levels if records.neighbors == "add-remove" else 2 * (levels if several else levels - 1)
     if not moved:
@@ -45,7 +51,7 @@ def private_sums(tree: Tree, counts: Any, records: Records, name: str, attribute
             remedy="use it as it is",
         )
     most = 2.0**52 // leaves
-    value = None if array is None else tree.sums(np.clip(np.rint(array), -most, most))
+    value = None if array is None else tree.sums(np.clip(array, -most, most))
     l1, l2 = float(moved), math.sqrt(moved)
     shape = (tree.size,)
     return Private(value, shape=shape, name=name, unit="all", l1=l1, l2=l2, linf=1, records=records, **attributes)

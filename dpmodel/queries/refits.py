@@ -21,17 +21,32 @@ from dpmodel.problem_postprocess import solve_postprocessing
 _OF_THE_CONSTRAINTS = ("exact tree plan", "consistent", "origins")
 
 
+def form_of(model: Postprocessing) -> LikelihoodForm:
+    """The model in arrays.
+
+    Raises
+    ------
+    UnsupportedModelError
+        Where it has none.
+    """
+    if model.form is None:
+        raise UnsupportedModelError(
+            "a problem with terms outside the likelihood form",
+            why="its refits would need the problem itself with other numbers in it",
+            remedy="linear constraints and neg_log_likelihood terms only",
+        )
+    return model.form
+
+
 def refits(model: Postprocessing, x: Floats, count: int, seed: int, mechanism: str | AnyMechanism) -> Iterator[Floats]:
     """``count`` solutions (n,) of the model with new noise around x.
 
     Raises
     ------
     UnsupportedModelError
-        For a model without a form.
+        For a model without a form, and where published numbers enter in another way than by their likelihood.
     """
-    form = model.form
-    if form is None:
-        raise UnsupportedModelError("a problem with terms outside the likelihood form", remedy="linear constraints")
+    form = form_of(model)
     generator = public_generator(seed)
     truth = form.value.copy()  # penalties keep what they pull towards
     for rows in measured_rows(model):
@@ -60,9 +75,9 @@ def refits(model: Postprocessing, x: Floats, count: int, seed: int, mechanism: s
 
 def with_values(model: Postprocessing, value: Floats) -> Postprocessing:
     """The model with other published numbers; what it remembers of constraints and weights alone is kept."""
-    assert model.form is not None
+    form = form_of(model)
     kept: dict[Hashable, Any] = {key: found for key, found in model._memory.items() if key in _OF_THE_CONSTRAINTS}
-    return replace(model, form=replace(model.form, value=value), problem=None, _memory=kept)
+    return replace(model, form=replace(form, value=value), problem=None, _memory=kept)
 
 
 def measured_rows(model: Postprocessing) -> tuple[slice, ...]:
@@ -85,8 +100,7 @@ def measured_rows(model: Postprocessing) -> tuple[slice, ...]:
 
 def noise_of(model: Postprocessing, generator: Any) -> Floats:
     """(rows of the form,) one draw of the noise of every measurement; nothing where no published numbers stand."""
-    assert model.form is not None
-    out = np.zeros(model.form.value.size)
+    out = np.zeros(form_of(model).value.size)
     for noisy, rows in zip(model.measurements, measured_rows(model), strict=True):
         out[rows] = noisy.noise.sample(noisy.shape, generator).ravel(order="F")
     return out

@@ -14,13 +14,13 @@ import scipy.sparse as sp
 
 from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.errors import SpecificationError, UnsupportedModelError
+from dpmodel.errors import SpecificationError
 from dpmodel.privacy import public_generator
 from dpmodel.problem import Problem
 from dpmodel.progress import reporter
 from dpmodel.queries.consistent import Consistent, picks
 from dpmodel.queries.linear_estimator import linear_errors
-from dpmodel.queries.refits import refits
+from dpmodel.queries.refits import form_of, refits
 
 Method = Literal["noise", "percentile", "basic"]
 METHODS = ("noise", "percentile", "basic")
@@ -86,7 +86,8 @@ def standard_errors(
     SpecificationError
         Before the fit was solved, and for ``of`` of another size.
     UnsupportedModelError
-        For problems with terms outside the likelihood form.
+        For problems with terms outside the likelihood form, and where published numbers enter in another way than by
+        their likelihood (in constraints, in part).
     """
     model, x, solver = _solved(fit)
     rows, shape = _functions(fit, of, model, x.size)
@@ -155,7 +156,7 @@ def intervals(
     more. "basic" relies on the fit being about as sparse as the truth.
     """
     model, x, solver = _solved(fit)
-    form = _form(model)
+    form = form_of(model)
     rows, shape = _functions(fit, of, model, x.size)
     if not isinstance(level, numbers.Real) or not 0 < float(level) < 1:
         raise SpecificationError(f"level={level!r}", remedy="a probability in (0, 1), such as 0.95")
@@ -215,20 +216,10 @@ def _solved(fit: Any) -> tuple[Postprocessing, Floats, Any]:
         )
     if fit.release is None or any(variable.value is None for variable, _ in model.columns):
         raise SpecificationError("the problem was not solved yet", remedy="solve() first")
-    x = np.zeros(_form(model).size)
+    x = np.zeros(form_of(model).size)
     for variable, where in model.columns:
         x[where] = np.asarray(variable.value, dtype=np.float64).ravel(order="F")
     return model, x, fit.release.mechanism
-
-
-def _form(model: Postprocessing) -> LikelihoodForm:
-    if model.form is None:
-        raise UnsupportedModelError(
-            "a problem with terms outside the likelihood form",
-            why="its refits would need the problem itself with other numbers in it",
-            remedy="linear constraints and neg_log_likelihood terms only",
-        )
-    return model.form
 
 
 def _functions(

@@ -558,7 +558,7 @@ def test_a_failure_in_the_middle_tells_nothing() -> None:
     with pytest.raises(KeyboardInterrupt) as stopped:
         measure(secret(), 1.0, rng=Interrupted(0))
     assert stopped.value.__context__ is None
-    names = [frame.f_code.co_name for frame, _ in _frames(caught.value.__traceback__)]
+    names = [frame.f_code.co_name for frame, _ in _frames(stopped.value.__traceback__)]
     assert "run" not in names and "laplace" not in names
 
 

@@ -242,3 +242,9 @@ def test_totals_that_the_bounds_cannot_meet():
         tree.fit(noisy, total=-1)
     with pytest.raises(InfeasibleError, match="entry 2"):
         tree.fit(noisy, bounds=(0, [1, 1, -1, 1, 1, 1]))
+
+
+def test_private_counts_are_whole() -> None:
+    """Rounding 0.5 and 1.5, which one record tells apart, would move a sum by two."""
+    with pytest.raises(dpm.SpecificationError, match="whole"):
+        dpm.tree_query(2).private([0.5, 3.0])
