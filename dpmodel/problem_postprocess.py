@@ -70,6 +70,9 @@ def release_of(
     if model.form is not None and bool((model.form.lower >= 0).any()) and model.form.absolute.any():
         said.append(_BIASED)
     exact = outcome.status == "optimal"
+    statement = forecast.statement if exact else f"the solver stopped early ({outcome.status})"
+    if outcome.x is None:
+        statement = "no solution: the likelihood and the constraints leave the objective without a minimum"
     return Release(
         mechanism=plan.chosen.mechanism,
         guarantee=Guarantee(0.0, 0.0, record="post-processing of published numbers"),
@@ -77,7 +80,7 @@ def release_of(
             alpha=forecast.objective_alpha if exact else None,
             beta=0.0 if exact else None,
             proved=forecast.proved and exact,
-            statement=forecast.statement if exact else f"the solver stopped early ({outcome.status})",
+            statement=statement,
         ),
         status=outcome.status,
         value=None if outcome.x is None else outcome.value,

@@ -230,6 +230,8 @@ MAY_AGREE |= {"cheapest-point", "algorithm-2", "algorithm-5", "algorithm-6"}
 SECRETS = np.array([7321.4375, 5128.8125, 6457.28125, 3983.71875, 4819.59375, 2793.34375])
 OTHERS = np.array([2741.15625, 6919.46875, 3407.65625, 5236.90625, 7143.03125, 4480.21875])
 DIGITS = re.compile("|".join(re.escape(str(v)[:7]) for v in SECRETS))  # the integer part may be hit by a release
+
+
 def _case(build, mechanism, options):
     slow = pytest.mark.slow if mechanism == "gaussian-frank-wolfe" else ()  # a minute over a set only CVXPY knows
     return pytest.param(build, mechanism, options, marks=slow, id=f"{build.__name__}-{mechanism}")

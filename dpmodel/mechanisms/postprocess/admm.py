@@ -217,11 +217,8 @@ def prepare_tree(problem: TreeProblem) -> Prepared:
         and bool((problem.upper[leaves] == np.inf).all() and (problem.upper[inner] == np.inf).all())
         and bool((problem.lower[inner] <= tree.sums(problem.lower[leaves])[inner]).all())
     )
-    if not np.isfinite(problem.lower).any() and not np.isfinite(problem.upper).any():
-
-        def repair(x: Floats) -> Floats | None:
-            return tree.sums(x[leaves])
-    elif simple:
+    repair: Callable[[Floats], Floats | None]
+    if simple or not (np.isfinite(problem.lower).any() or np.isfinite(problem.upper).any()):
 
         def repair(x: Floats) -> Floats | None:
             return tree.sums(np.maximum(x[leaves], problem.lower[leaves]))

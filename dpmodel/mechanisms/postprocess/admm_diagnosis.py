@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -34,7 +34,7 @@ def diagnose(form: LikelihoodForm) -> Literal["infeasible", "unbounded"] | None:
     d = np.stack([np.where(np.isfinite(form.lower), 0.0, -1.0), np.where(np.isfinite(form.upper), 0.0, 1.0)], axis=1)
     split = sp.block_array([[M, -sp.eye_array(k)], [-M, -sp.eye_array(k)]], format="csr")
     rows = _rows(form, 0.0)
-    more = {"A_ub": split, "b_ub": np.zeros(2 * k)}
+    more: dict[str, Any] = {"A_ub": split, "b_ub": np.zeros(2 * k)}
     if rows["A_ub"] is not None:
         widened = sp.hstack([rows["A_ub"], sp.csr_array((rows["A_ub"].shape[0], k))])
         more = {"A_ub": sp.vstack([split, widened]), "b_ub": np.concatenate([more["b_ub"], rows["b_ub"]])}
@@ -76,7 +76,7 @@ def _finite(bound: Floats) -> Floats:
     return np.where(np.isfinite(bound), bound, 0.0)
 
 
-def _rows(form: LikelihoodForm, times: float) -> dict[str, object]:
+def _rows(form: LikelihoodForm, times: float) -> dict[str, Any]:
     E, G = form.equality, form.inequality
     return {
         "A_eq": E if E.shape[0] else None,

@@ -53,10 +53,10 @@ def seconds_of_step(form: LikelihoodForm) -> float:
     base = STEP + SPLIT * (n + k + q) + NONZERO * (form.matrix.nnz + form.inequality.nnz)
     diagonal = entrywise(form) and not q
     if diagonal and gram_is_dense(form.equality):
-        return base + NONZERO * form.equality.nnz + ENTRY * p * p
+        return float(base + NONZERO * form.equality.nnz + ENTRY * p * p)
     if not diagonal and n <= DENSE and form.matrix.nnz > 20 * n:
-        return base + ENTRY * n * n
-    return base + FILL * (form.matrix.nnz + form.equality.nnz + form.inequality.nnz + n)
+        return float(base + ENTRY * n * n)
+    return float(base + FILL * (form.matrix.nnz + form.equality.nnz + form.inequality.nnz + n))
 
 
 def seconds_to_factor(form: LikelihoodForm) -> float:
@@ -65,7 +65,7 @@ def seconds_to_factor(form: LikelihoodForm) -> float:
     diagonal = entrywise(form) and not q
     if diagonal and gram_is_dense(form.equality):
         per_column = np.bincount(form.equality.indices, minlength=n).astype(np.float64)
-        return 1e-3 + 1.5e-9 * min(float(per_column @ per_column), 0.1 * p * p * n) + 8e-10 * p**3
+        return float(1e-3 + 1.5e-9 * min(float(per_column @ per_column), 0.1 * p * p * n) + 8e-10 * p**3)
     if not diagonal and n <= DENSE and form.matrix.nnz > 20 * n:
-        return 1e-3 + 4e-11 * (form.matrix.shape[0] + n) * n * n
-    return 1e-3 + 1e-6 * (form.matrix.nnz + form.equality.nnz + form.inequality.nnz + n)
+        return float(1e-3 + 4e-11 * (form.matrix.shape[0] + n) * n * n)
+    return float(1e-3 + 1e-6 * (form.matrix.nnz + form.equality.nnz + form.inequality.nnz + n))

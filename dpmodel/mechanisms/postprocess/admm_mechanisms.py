@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dpmodel.compile.affine_map import Floats
+from dpmodel.compile.cone_program import SolverFailure
 from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.compile.tree import tree_problem
 from dpmodel.errors import InfeasibleError, SpecificationError
@@ -23,8 +24,8 @@ from dpmodel.mechanisms.postprocess.admm_eligible import (
     seconds_to_factor,
     table_shape,
 )
-from dpmodel.mechanisms.postprocess.admm_engine import Settings
-from dpmodel.mechanisms.postprocess.admm_linear import GRAM
+from dpmodel.mechanisms.postprocess.admm_engine import Settings, Start
+from dpmodel.mechanisms.postprocess.admm_linear import GRAM, InconsistentEqualities
 from dpmodel.mechanisms.postprocess.protocol import free_of_charge
 from dpmodel.privacy import NoiseSource
 
@@ -50,6 +51,8 @@ class Admm:
         ``tolerance`` of the least, relative to the sum of its terms' sizes, by a dual bound that holds within 20 noise
         scales of the point and its data (``Splits.dual_bound``). "optimal_inaccurate": the steps ran out before.
         Infeasible and unbounded problems are recognised with HiGHS when the multipliers grow or the steps run out.
+        Of several optima under absolute errors of sums (strategies) it takes one near the least-squares point, from
+        which it starts (docs/measurements.md, matrix mechanism).
     Cost
         One factorisation (and one per polish, a few in all), 20 to 1,000 steps of one solve with it each; poorly
         conditioned strategies take thousands.
@@ -110,11 +113,28 @@ class Admm:
             ready = model.remember(("admm", type(self).__name__), lambda: self.prepared(model))
         except NO_POINT:
             return said("infeasible", note="no point satisfies the equalities")
-        found = ready.solve(self.settings, progress=lambda done: progress("ADMM", done))
+        try:
+            start = self._least_squares(form)
+            found = ready.solve(self.settings, start=start, progress=lambda done: progress("ADMM", done))
+        except InconsistentEqualities:  # they were consistent before penalties changed
+            raise SolverFailure(
+                f"{self.name} lost the equalities to rounding",
+                why="weights or coefficients differ by too many orders of magnitude",
+                remedy="mechanism='general-solver', or units in which the numbers are of one size",
+            ) from None
         if found.status in ("infeasible", "unbounded"):
             return said(found.status)
         x = np.clip(found.x if ready.select is None else found.x[ready.select], form.lower, form.upper)
         return said(found.status, x, f"{found.steps} steps, relative duality gap {found.gap:.1e}")
+
+    def _least_squares(self, form: LikelihoodForm) -> Start | None:
+        """Where to begin under absolute errors of sums of variables: their optimum is seldom unique, and steps that
+        begin at the least-squares point end at an optimum near it. None where each variable is measured by itself."""
+        if entrywise(form) or form.square.any():
+            return None
+        squares = replace(form, absolute=np.zeros_like(form.absolute), square=np.square(form.absolute) / 4)
+        found = prepare(squares).solve(self.settings)
+        return Start(found.x) if found.status.startswith("optimal") else None
 
     def prepared(self, model: Postprocessing) -> Prepared:
         """Factors and last step for this model, kept with it.
@@ -125,8 +145,8 @@ class Admm:
 
     def _effort(self, model: Postprocessing, form: LikelihoodForm) -> tuple[float, int, str]:
         """(seconds, steps, factorisation in words)."""
-        steps = 300 if entrywise(form) else 1200
-        polishes = 0 if entrywise(form) else 5
+        steps = 300 if entrywise(form) else 1300
+        polishes = 0 if entrywise(form) else 6
         seconds = (1 + polishes) * seconds_to_factor(form) + steps * seconds_of_step(form)
         return seconds, steps, "one factorisation"
 
@@ -198,6 +218,9 @@ class AdmmTree(Admm):
 
     name: str = "admm-tree"
     source: str = "LWK15, Algorithm 3"
+
+    def _least_squares(self, form: LikelihoodForm) -> Start | None:
+        return None  # exact-tree has the better choice among optima
 
     def eligible(self, model: Postprocessing, request: Request) -> Verdict:
         verdict = relaxed_linear(model)
