@@ -78,7 +78,7 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     post-processing                   usual winner
     ================================  ===================================================================
     tree, Laplace noise               exact-tree: linear in the nodes
-    tree, Gaussian noise, no bounds   least-squares-tree: two passes; with bounds that bind, admm-tree
+    tree, Gaussian noise              least-squares-tree: two passes; active sets where bounds bind
     one total, a chain, cells alone   projection: closed forms and isotonic regression
     table under public marginals      projection (squares, no bounds), else admm-tables
     answers of a strategy matrix      admm-strategy
