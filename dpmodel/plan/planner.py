@@ -79,6 +79,7 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     ================================  ===================================================================
     tree, Laplace noise               exact-tree: linear in the nodes
     tree, Gaussian noise              least-squares-tree: two passes; active sets where bounds bind
+    tree, both (elastic, mixed laws)  general-solver while small, else admm-tree
     one total, a chain, cells alone   projection: closed forms and isotonic regression
     table under public marginals      projection (squares, no bounds), else admm-tables
     answers of a strategy matrix      admm-strategy
