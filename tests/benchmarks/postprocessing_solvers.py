@@ -16,10 +16,13 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from measuring import ROOT  # noqa: F401  (puts the checkout on the path)
 
-from dpmodel.compile.postprocessing import LikelihoodForm
+from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.compile.tree import TreeProblem
 from dpmodel.mechanisms.postprocess.admm import prepare_tables, prepare_tree, solve_admm
+from dpmodel.mechanisms.postprocess.admm_mechanisms import ADMM_STRATEGY
 from dpmodel.mechanisms.postprocess.exact_tree import Ties, solve_exact_tree
+from dpmodel.plan.postprocess_plan import FREE
+from dpmodel.privacy import OpenDPSource
 
 Floats = npt.NDArray[np.float64]
 INFEASIBLE = 1e-2  # largest violation accepted, in units of the smallest noise scale
@@ -248,11 +251,12 @@ def laddered(name: str, form: LikelihoodForm, best: float, cap: float, relative:
 
 
 def solve(form: LikelihoodForm) -> Floats:
-    """A solution by the package's ADMM, its objective right to 1e-4 or better (its own tolerance is 1e-5)."""
-    x, status, info = solve_admm(form)
-    if status != "optimal" and not info.gap <= 1e-4:
-        raise RuntimeError(f"ADMM ended {status} after {info.steps} steps, gap {info.gap:.1e}")
-    return x
+    """What the package's admm-strategy returns, its objective right to 1e-4 or better (its own tolerance is 1e-5)."""
+    outcome = ADMM_STRATEGY.run(Postprocessing(form, ()), FREE, OpenDPSource())
+    gap = float(outcome.notes[0].rsplit(" ", 1)[1])
+    if outcome.x is None or not gap <= 1e-4:
+        raise RuntimeError(f"ADMM ended {outcome.status}: {outcome.notes[0]}")
+    return outcome.x
 
 
 TIES: tuple[Ties, ...] = get_args(Ties)
