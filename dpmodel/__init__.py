@@ -21,9 +21,10 @@ from dpmodel.errors import (
     SpecificationError,
     UnsupportedModelError,
 )
+from dpmodel.leak_warning import PossibleLeakWarning
 from dpmodel.plan import select_mechanism
 from dpmodel.privacy import Budget, NotPrivateWarning
-from dpmodel.problem import PossibleLeakWarning, Problem
+from dpmodel.problem import Problem
 from dpmodel.queries import QueryRelease, query_release
 from dpmodel.queries.hierarchy import hierarchy
 from dpmodel.queries.measure import measure

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import cvxpy as cp
-import numpy as np
 
 from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import Classification, classify
@@ -18,7 +14,7 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.classify.regression_model import private_regression
 from dpmodel.compile.cone_program import SolverFailure, probe_solver, solve_cone_program
-from dpmodel.compile.cvxpy_bridge import Lowered, forget_cached_forms, forget_solution, has_name, lower
+from dpmodel.compile.cvxpy_bridge import Lowered, forget_cached_forms, forget_solution, lower
 from dpmodel.compile.footprint import Footprint, footprint
 from dpmodel.compile.likelihood import recognise_postprocessing
 from dpmodel.compile.postprocessing import Postprocessing
@@ -27,6 +23,7 @@ from dpmodel.compile.refusals import where_used
 from dpmodel.compile.regression import Recognised, recognise
 from dpmodel.compile.standard_form import public_theta, public_values, require_private_values, standard_form
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
+from dpmodel.leak_warning import warn_of_constants
 from dpmodel.mechanisms.mechanism import Outcome, Request
 from dpmodel.plan.asked import Asked, checked_clip
 from dpmodel.plan.comparison import Plan
@@ -40,10 +37,6 @@ from dpmodel.progress import Report, reporter
 from dpmodel.release.explanation import Explanation, explain, explain_postprocessing, explain_regression
 from dpmodel.release.release import Accuracy, Guarantee, Release
 from dpmodel.write_back import values_of, write_lp, write_regression
-
-
-class PossibleLeakWarning(UserWarning):
-    """A constant of the model looks like private data."""
 
 
 class RunError(DPModelError):
@@ -364,29 +357,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         return self._last_model[1]
 
     def _warn_of_constants(self) -> None:
-        """Warn of what looks like private data: constants of a private shape, public parameters in the memory of a
-        private value. (CVXPY copies constants, so memory says nothing of them.) Values are not compared."""
-        private = [p for p in self.parameters() if isinstance(p, Private)]
-        for leaf in (*self.constants(), *self.parameters()):
-            if id(leaf) in self._warned or leaf.size < 2 or isinstance(leaf, Private) or leaf.sparse_idx is not None:
-                continue
-            constant, value, shape = isinstance(leaf, cp.Constant), leaf.value, tuple(leaf.shape)
-            same_shape = constant and any(shape == tuple(p.shape) for p in private)
-            suspicious = same_shape and not has_name(leaf) and _varies(value)
-            what = f"a plain constant of shape {shape}" if constant else f"public parameter {leaf.name()!r}"
-            for parameter in private:
-                same_memory = parameter.shares_memory(value)
-                if same_memory or (suspicious and shape == tuple(parameter.shape)):
-                    self._warned.add(id(leaf))
-                    how = "shares the memory of" if same_memory else "has the shape of"
-                    warnings.warn(
-                        f"{what} {how} private parameter {parameter.name()!r}. If it was computed from the same "
-                        "records, it must enter as a Private; if it is public, say so with "
-                        'cp.Constant(..., name="...").',
-                        PossibleLeakWarning,
-                        stacklevel=_users_line(),
-                    )
-                    break
+        warn_of_constants(self, self._warned)
 
     # ------------------------------------------------------------------ CVXPY's own arithmetic keeps the class
     def copy(self, args: list[Any] | None = None, id_objects: dict[int, Any] | None = None) -> Problem:
@@ -425,20 +396,6 @@ for _operator in ("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rm
         return Problem(result.objective, result.constraints) if type(result) is cp.Problem else result
 
     setattr(Problem, _operator, _keeping_class)
-
-
-def _users_line() -> int:
-    """Stack level, seen from the caller, of the nearest frame outside this package."""
-    frame, level, inside = sys._getframe(1), 1, os.path.dirname(__file__) + os.sep
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(inside):
-        frame, level = frame.f_back, level + 1
-    return level
-
-
-def _varies(value: Any) -> bool:
-    """Whether the entries differ: all zeros or all ones hold nobody's data."""
-    data = value.data if hasattr(value, "tocoo") else np.asarray(value)
-    return bool(data.size and np.ptp(data) > 0)
 
 
 def _check_budget(budget: Any) -> None:

@@ -25,6 +25,7 @@ LEVEL = {
     "learn": 90,
     "linalg": 90,
     "problem": 80,
+    "leak_warning": 75,
     "write_back": 75,
     "problem_postprocess": 78,
     "release.explanation": 70,

@@ -269,7 +269,7 @@ def test_rows_beyond_the_bounds_are_clipped_and_not_counted():
 def test_a_private_value_in_a_constant_is_noticed():
     written = Written()
     problem = written.problem(cp.norm1(written.w) <= 1, objective=written.squared() + cp.sum_squares(SCORES - 1) * 0)
-    with pytest.warns(dpm.problem.PossibleLeakWarning):
+    with pytest.warns(dpm.PossibleLeakWarning):
         problem.plan(epsilon=1, delta=1e-6)
 
 

@@ -12,7 +12,6 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from dpmodel.compile.affine_map import Floats, Integers
-from dpmodel.compile.postprocessing import Postprocessing
 from dpmodel.errors import SpecificationError
 
 _STRIDED = 8  # Up to this many children per node, sums column by column beat a reduction along the short axis.
@@ -329,16 +328,3 @@ class TreeProblem:
     def objective(self, x: Floats) -> float:
         r = x[self.node] - self.value
         return float(self.absolute @ np.abs(r) + self.square @ np.square(r))
-
-
-def tree_problem(model: Postprocessing) -> TreeProblem | None:
-    """The model as a tree, or None where it is none; looked for once.
-
-    Raises
-    ------
-    InfeasibleError
-        When the bounds of one node contradict each other.
-    """
-    from dpmodel.compile.tree_of import tree_of
-
-    return model.remember("tree problem", lambda: None if model.form is None else tree_of(model.form))

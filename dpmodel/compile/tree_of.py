@@ -11,13 +11,24 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from dpmodel.compile.affine_map import Floats, Integers
-from dpmodel.compile.postprocessing import LikelihoodForm
+from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.compile.tree import Tree, TreeProblem, ordered
 from dpmodel.errors import InfeasibleError
 
 Mask = npt.NDArray[np.bool_]
 
 _GLANCE = 4096  # Coefficients looked at before anything is built: most models that are no trees fail here.
+
+
+def tree_problem(model: Postprocessing) -> TreeProblem | None:
+    """The model as a tree, or None where it is none; looked for once.
+
+    Raises
+    ------
+    InfeasibleError
+        When the bounds of one node contradict each other.
+    """
+    return model.remember("tree problem", lambda: None if model.form is None else tree_of(model.form))
 
 
 def tree_of(form: LikelihoodForm) -> TreeProblem | None:

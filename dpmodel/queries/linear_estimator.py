@@ -11,7 +11,7 @@ from scipy.sparse.linalg import splu
 
 from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.compile.tree import tree_problem
+from dpmodel.compile.tree_of import tree_problem
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.mechanisms.postprocess.tree_projector import TreeProjector
 from dpmodel.privacy import PublicGenerator

@@ -11,7 +11,8 @@ import numpy as np
 from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.likelihood_blocks import name_of
 from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.compile.tree import TreeProblem, tree_problem
+from dpmodel.compile.tree import TreeProblem
+from dpmodel.compile.tree_of import tree_problem
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.plan.portfolio import AnyMechanism
 from dpmodel.privacy import public_generator

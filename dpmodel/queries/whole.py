@@ -8,7 +8,8 @@ import numpy as np
 
 from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.postprocessing import Postprocessing
-from dpmodel.compile.tree import TreeProblem, tree_problem
+from dpmodel.compile.tree import TreeProblem
+from dpmodel.compile.tree_of import tree_problem
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.postprocess.rounding import round_form
 from dpmodel.mechanisms.postprocess.tree_rounding import round_tree

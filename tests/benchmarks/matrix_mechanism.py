@@ -32,7 +32,7 @@ from postprocessing_baselines import haar
 from postprocessing_solvers import exact_tree, solve
 
 from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.compile.tree import tree_problem
+from dpmodel.compile.tree_of import tree_problem
 
 Floats = npt.NDArray[np.float64]
 STRATEGIES = ("Identity", "H2", "Wavelet", "HB")

@@ -9,8 +9,8 @@ import pytest
 import scipy.sparse as sp
 
 from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.compile.tree import Tree, tree_problem
-from dpmodel.compile.tree_of import tree_of
+from dpmodel.compile.tree import Tree
+from dpmodel.compile.tree_of import tree_of, tree_problem
 from dpmodel.errors import InfeasibleError, SpecificationError
 
 

@@ -22,9 +22,9 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.cone_program import ConeProgram, solve_cone_program
 from dpmodel.compile.public_set import base_program
+from dpmodel.leak_warning import PossibleLeakWarning
 from dpmodel.mechanisms.lp.margins import interior_direction
 from dpmodel.mechanisms.mechanism import Request
-from dpmodel.problem import PossibleLeakWarning
 
 Pair = tuple[dict[str, Any], dict[str, Any]]
 

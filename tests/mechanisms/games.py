@@ -16,12 +16,12 @@ import dpmodel as dpm
 from dpmodel.annotate import Private, Records
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats
+from dpmodel.leak_warning import PossibleLeakWarning
 from dpmodel.mechanisms.lp.feasibility import Engine, Point, Promise, Task
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
 from dpmodel.mechanisms.mechanism import Request, no_progress
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import SeededSource
-from dpmodel.problem import PossibleLeakWarning
 
 
 @dataclass

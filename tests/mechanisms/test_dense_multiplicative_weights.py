@@ -15,6 +15,7 @@ from scipy.special import logsumexp
 from scipy.stats import binom
 
 import dpmodel as dpm
+from dpmodel.leak_warning import PossibleLeakWarning
 from dpmodel.mechanisms.lp import dense_multiplicative_weights as module
 from dpmodel.mechanisms.lp.dense_measure import DenseMeasure
 from dpmodel.mechanisms.lp.dense_multiplicative_weights import ALGORITHM_2, DENSE_MULTIPLICATIVE_WEIGHTS, Plan
@@ -24,7 +25,6 @@ from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
 from dpmodel.mechanisms.mechanism import Request, no_progress
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import SeededSource, pure_composition_delta, zcdp_rho
-from dpmodel.problem import PossibleLeakWarning
 
 ENGINE = DENSE_MULTIPLICATIVE_WEIGHTS
 

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from dpmodel.compile.affine_map import Floats, Integers
 from dpmodel.compile.postprocessing import LikelihoodForm
 from dpmodel.compile.tree import TreeProblem
+from dpmodel.compile.tree_of import tree_of
 from dpmodel.errors import InfeasibleError
 from dpmodel.mechanisms.postprocess.admm_diagnosis import diagnose
 from dpmodel.mechanisms.postprocess.admm_engine import Result, Settings, Start, Status, minimise
@@ -227,8 +228,6 @@ def prepare_tree(problem: TreeProblem) -> Prepared:
         repair = box.repaired(KEPT)
 
     def again(form: LikelihoodForm) -> Splits:
-        from dpmodel.compile.tree_of import tree_of
-
         other = tree_of(form)
         assert other is not None
         return splits_of_tree(other)

@@ -10,7 +10,7 @@ import numpy as np
 from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.cone_program import SolverFailure
 from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.compile.tree import tree_problem
+from dpmodel.compile.tree_of import tree_problem
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
 from dpmodel.mechanisms.postprocess.admm import NO_POINT, Prepared, prepare, prepare_tables, prepare_tree

@@ -10,7 +10,8 @@ import numpy as np
 
 from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.compile.tree import TreeProblem, tree_problem
+from dpmodel.compile.tree import TreeProblem
+from dpmodel.compile.tree_of import tree_problem
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
 from dpmodel.mechanisms.postprocess import exact_tree_division as division

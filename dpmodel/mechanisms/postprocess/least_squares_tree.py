@@ -9,7 +9,8 @@ import numpy as np
 
 from dpmodel.compile.affine_map import Floats, sum_by
 from dpmodel.compile.postprocessing import Postprocessing
-from dpmodel.compile.tree import TreeProblem, tree_problem
+from dpmodel.compile.tree import TreeProblem
+from dpmodel.compile.tree_of import tree_problem
 from dpmodel.errors import InfeasibleError
 from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
 from dpmodel.mechanisms.postprocess.least_squares_tree_bounds import bounded_fit

@@ -10,7 +10,8 @@ import scipy.sparse as sp
 from mechanisms.postprocess.admm_cases import margins, reference, table
 
 from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.compile.tree import Tree, TreeProblem, tree_problem
+from dpmodel.compile.tree import Tree, TreeProblem
+from dpmodel.compile.tree_of import tree_problem
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.mechanism import Request
 from dpmodel.mechanisms.postprocess.admm import Projection, prepare_tables, prepare_tree, solve_admm_tree

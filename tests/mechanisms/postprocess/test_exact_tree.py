@@ -11,7 +11,8 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 
 from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.compile.tree import Tree, TreeProblem, tree_problem
+from dpmodel.compile.tree import Tree, TreeProblem
+from dpmodel.compile.tree_of import tree_problem
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.mechanisms.mechanism import Request
 from dpmodel.mechanisms.postprocess import exact_tree_plan
