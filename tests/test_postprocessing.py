@@ -184,3 +184,14 @@ def test_unbiased_whole_numbers_are_unbiased() -> None:
     draws = np.array([dpm.round_solution(problem, seed=seed)[x] for seed in range(2000)])
     assert (draws.sum(axis=1) == 10).all()
     assert np.abs(draws.mean(axis=0) - x.value).max() <= 6 * 0.5 / np.sqrt(2000)
+
+
+def test_a_solver_that_is_asked_for_is_taken() -> None:
+    problem = BUILD["tree_of_nodes"]()
+    problem.solve(solver="CLARABEL")
+    assert problem.release.mechanism == "general-solver"
+    assert "CLARABEL" in str(problem.release)
+    with pytest.raises(dpm.DPModelError):
+        problem.solve(solver="CLARABEL", solver_options={"nonsense": 1})
+    problem.solve()
+    assert problem.release.mechanism == "exact-tree"

@@ -18,5 +18,10 @@ def plan_postprocessing(
     request: Request = FREE,
     compare: bool = True,
 ) -> Plan:
-    """The solvers that apply, compared by the time they are expected to take; arguments and errors as ``make_plan``."""
+    """The solvers that apply, compared by the time they are expected to take; arguments and errors as ``make_plan``.
+
+    Who asks for one of CVXPY's solvers, or gives it options, gets it: that is what general-solver is for.
+    """
+    if mechanism == "auto" and (request.solver is not None or request.options):
+        mechanism = "general-solver"
     return make_plan(model, request, mechanism, compare=compare)

@@ -130,6 +130,12 @@ class Consistent:
         SpecificationError
             Before ``solve``.
         """
+        if self._solved.release is not None and self._solved.x is None:
+            raise SpecificationError(
+                f"the last solve found no numbers ({self._solved.release.status})",
+                why="the measurements and bounds leave some numbers undetermined",
+                remedy="measure them, or bound them",
+            )
         if self._solved.x is None:
             raise SpecificationError("nothing was solved yet", remedy="solve() first")
         return self._solved.x

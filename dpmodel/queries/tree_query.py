@@ -89,8 +89,8 @@ class TreeQuery:
         return self.tree.sums(values)
 
     def query(self, histogram: Any) -> cp.Expression:
-        """The affine expression (nodes,) of a Private histogram (or of a CVXPY vector), for ``measure`` with some
-        thousand bins; ``private`` has no matrix to go through and no such limit."""
+        """The affine expression (nodes,) of a Private histogram (or of a CVXPY vector), for ``measure``;
+        ``private`` has no matrix to go through."""
         if tuple(histogram.shape) != (self.bins,):
             raise SpecificationError(f"a histogram of shape {tuple(histogram.shape)}", remedy=f"shape ({self.bins},)")
         return cp.Constant(self.matrix, name="tree of sums") @ histogram

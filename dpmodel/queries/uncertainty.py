@@ -139,17 +139,17 @@ def intervals(
     the ceil((R + 1) level)-th smallest of the R absolute errors covers the actual one with probability ``level`` or
     more, for any R and any law.
 
-    Measured shares of truths covered at level 0.9 (binary tree of 32 bins, Laplace noise of scale 6, non-negative most
-    likely fits, 80 data sets, 100 refits; standard error of a share 0.03):
+    Shares of truths covered at level 0.9 (binary tree of 32 bins, Laplace noise of scale 6, non-negative most likely
+    fits, 80 data sets, 100 refits; ``python tests/benchmarks/interval_coverage.py``):
 
     =====================================  ======  ======  ===========
     ..                                     noise   basic   percentile
     =====================================  ======  ======  ===========
     30 empty bins beside 2 full ones       0.95    0.96    1.00
-    the 2 full bins                        0.91    0.88    0.30
-    the total                              0.89    0.88    0.81
-    32 full bins                           0.89    0.88    0.88
-    mean width at the empty bins           11.6    1.7     4.6
+    the 2 full bins                        0.89    0.88    0.27
+    their total                            0.95    0.94    0.72
+    32 full bins                           0.90    0.90    0.89
+    mean width at the empty bins           11.1    0.9     4.0
     =====================================  ======  ======  ===========
 
     Percentiles fail at full bins among empty ones: non-negativity draws such bins down, and refits are drawn down once

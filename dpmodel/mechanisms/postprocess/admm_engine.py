@@ -23,7 +23,7 @@ MANY = 500_000  # splits above which the acceleration looks back 5 steps at most
 BALANCE = 4.0  # ratio of the residuals beyond which the penalty is changed
 FLOOR = 1e-9  # of the size of the data: residuals below it count as nothing
 NAT = 1e-3  # of log-likelihood per measurement: gaps of smaller objectives are taken relative to this
-PENALTY = 4.0  # first rho: the best of 1, 3, 5, 10 and 20 on most trees and tables under Laplace noise
+PENALTY = 4.0  # first rho; residuals move it
 
 
 @dataclass(frozen=True)
