@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import cvxpy as cp
@@ -24,14 +25,16 @@ from dpmodel.compile.regression import Recognised, recognise
 from dpmodel.compile.standard_form import public_theta, public_values, require_private_values, standard_form
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
 from dpmodel.leak_warning import warn_of_constants
-from dpmodel.mechanisms.mechanism import Outcome, Request
+from dpmodel.mechanisms.linalg.systems import PrivateInequalities
+from dpmodel.mechanisms.mechanism import Request
 from dpmodel.plan.asked import Asked, checked_clip
 from dpmodel.plan.comparison import Plan
-from dpmodel.plan.planner import make_plan
+from dpmodel.plan.planner import make_plan, refuse_impossible
 from dpmodel.plan.portfolio import AnyMechanism, by_name
 from dpmodel.plan.postprocess_plan import plan_postprocessing
 from dpmodel.plan.request import make_postprocess_request, make_regression_request, make_request
 from dpmodel.privacy import Budget, NoiseSource, noise_source
+from dpmodel.problem_exact import exact_system, has_private_inequalities, outcome_of, wants_exact
 from dpmodel.problem_postprocess import classify_postprocessing, solve_problem
 from dpmodel.progress import Report, reporter
 from dpmodel.release.explanation import Explanation, explain, explain_postprocessing, explain_regression
@@ -124,6 +127,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
         target: float | None = None,
         penalty: float | None = None,
         clip: float | None = None,
+        satisfy: str = "nearly",
+        margin: float | None = None,
         compare: bool = True,
     ) -> Plan:
         """Compare the mechanisms by forecast error. Needs no private values, spends nothing.
@@ -132,6 +137,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
         """
         model = self._model(solver, clip)
         asked = Asked(slack_rows, alpha, goal, target, penalty)
+        exact = wants_exact(satisfy, margin)
+        _refuse_exact(exact, model)
         if isinstance(model, Postprocessing):
             request = make_postprocess_request(epsilon, delta, beta, feasibility, vertices, solver, {}, asked)
             return plan_postprocessing(model, mechanism, request=request, compare=compare)
@@ -145,6 +152,12 @@ class Problem(cp.Problem):  # type: ignore[misc]
                 why="a plan compares private mechanisms",
                 remedy="mark private data with Private(...), or solve() as it is, which spends nothing",
             )
+        if exact:
+            request = replace(request, satisfy="exact")
+            if has_private_inequalities(model):
+                refuse_impossible(model, request)
+                system = exact_system(model, request, margin, asked)
+                return make_plan(system, request, mechanism, compare=compare)
         return make_plan(model, request, mechanism, compare=compare)
 
     def explain(self) -> Explanation:
@@ -181,6 +194,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
         target: float | None = None,
         penalty: float | None = None,
         clip: float | None = None,
+        satisfy: str = "nearly",
+        margin: float | None = None,
     ) -> float | None:
         """Solve under (epsilon, delta)-differential privacy and keep the release.
 
@@ -207,6 +222,12 @@ class Problem(cp.Problem):  # type: ignore[misc]
             weight ``penalty``, or one chosen from public facts); "auto": the best forecast.
         clip : regressions: cut the slope of every record's loss to [-clip, clip] (residuals, for the squared loss: that
             makes it Huber's), which bounds what a record can do where the loss itself does not.
+        satisfy : "nearly": private constraints hold to within alpha, but for a few. "exact": they hold exactly, but for
+            a few (KMMST24): equalities with whole numbers by sanitised equations, inequalities given a ``margin``, or
+            with whole numbers of declared bounds; an objective then needs a ``target``.
+        margin : with satisfy="exact", a public promise in (0, 1]: with the rows (b_i, -a_i) of ``a_i x <= b_i`` scaled
+            to unit norm, some unit vector y = (x0, x) of the public cone has a product of at least this with each. If
+            it does not hold, more rows may be missed; privacy does not depend on it.
 
         Returns
         -------
@@ -223,9 +244,11 @@ class Problem(cp.Problem):  # type: ignore[misc]
         model = self._model(solver, clip)
         compiled = time.perf_counter()
         asked, options = Asked(slack_rows, alpha, goal, target, penalty), solver_options or {}
+        exact = wants_exact(satisfy, margin)
+        _refuse_exact(exact, model)
         if isinstance(model, Postprocessing):
             request = make_postprocess_request(epsilon, delta, beta, feasibility, vertices, solver, options, asked)
-            _check_budget(budget)
+            check_budget(budget)
             self._forget()
             self._release = solve_problem(self, model, mechanism, request, verbose, progress, compiled - started)
             return self._release.value
@@ -237,10 +260,16 @@ class Problem(cp.Problem):  # type: ignore[misc]
         else:
             request = make_request(self, model, epsilon, delta, beta, feasibility, vertices, solver, options, asked)
             probe_solver(model.affine, solver, request.options)
-        _check_budget(budget)
+        check_budget(budget)
         source = noise_source(rng)
         report = reporter(progress, verbose)
-        plan = make_plan(model, request, mechanism, compare=False)
+        if exact:
+            request = replace(request, satisfy="exact")
+        system: PrivateInequalities | None = None
+        if exact and isinstance(model, PrivateLP) and has_private_inequalities(model):
+            refuse_impossible(model, request)
+            system = exact_system(model, request, margin, asked)
+        plan = make_plan(system or model, request, mechanism, compare=False)
         if model.public is not None:
             model.public.require_feasible()
         require_private_values(self._private())
@@ -253,7 +282,9 @@ class Problem(cp.Problem):  # type: ignore[misc]
         if budget is not None:
             budget.charge(forecast.epsilon, forecast.delta, label=f"solve by {plan.chosen.mechanism}")
         self._forget()  # not before: a refused call must not cost the release that an earlier one paid for
-        outcome = _run(plan, model, request, source, report)
+        outcome = run_guarded(plan, system or model, request, source, report)
+        if system is not None and isinstance(model, PrivateLP):
+            outcome = outcome_of(model, outcome)
         timings = {"compile": compiled - started, "plan": planned - compiled, "solve": outcome.seconds}
         about = {"timings": timings, "private": source.is_private}
         if isinstance(model, PrivateRegression):
@@ -398,16 +429,24 @@ for _operator in ("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rm
     setattr(Problem, _operator, _keeping_class)
 
 
-def _check_budget(budget: Any) -> None:
+def _refuse_exact(exact: bool, model: Any) -> None:
+    if exact and not isinstance(model, PrivateLP):
+        raise SpecificationError(
+            "satisfy='exact' for a problem without private constraints",
+            why="public constraints always hold, and nothing else is to be satisfied",
+            remedy="leave it out",
+        )
+
+
+def check_budget(budget: Any) -> None:
+    """SpecificationError unless ``budget`` is a ``Budget`` or None."""
     if budget is not None and not isinstance(budget, Budget):
         raise SpecificationError(
             f"budget={type(budget).__name__}", why="a budget keeps account", remedy="budget=Budget(epsilon, delta)"
         )
 
 
-def _run(
-    plan: Plan, model: PrivateLP | PrivateRegression, request: Request, source: NoiseSource, report: Report
-) -> Outcome:
+def run_guarded(plan: Plan, model: Any, request: Request, source: NoiseSource, report: Report) -> Any:
     """Run the chosen mechanism; whatever fails in it leaves without the frames that hold private numbers."""
     name = plan.chosen.mechanism
     mine: list[BaseException] = []
@@ -423,8 +462,7 @@ def _run(
     failure: BaseException
     try:
         algorithm: Any = plan.algorithm or by_name(name)
-        outcome: Outcome = algorithm.run(model, request, source, guarded)
-        return outcome
+        return algorithm.run(model, request, source, guarded)
     except SolverFailure as error:
         failure = SolverFailure(error.what, why=f"{error.why}; {spent}", remedy=error.remedy)
     except BaseException as error:

@@ -28,6 +28,7 @@ LEVEL = {
     "leak_warning": 75,
     "write_back": 75,
     "problem_postprocess": 78,
+    "problem_exact": 78,
     "release.explanation": 70,
     "plan": 60,
     "mechanisms": 50,

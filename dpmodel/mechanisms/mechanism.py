@@ -13,6 +13,7 @@ from dpmodel.privacy import NoiseSource
 
 Feasibility = Literal["relaxed", "strict"]
 Goal = Literal["auto", "target", "search", "penalty"]
+Satisfy = Literal["nearly", "exact"]
 Progress = Callable[[str, float], None]
 
 
@@ -33,6 +34,7 @@ class Request:
     feasible points treat the objective: a public ``target`` value (of the minimisation form), a paid "search" for
     one, or a "penalty" with weight ``penalty`` (None: chosen from public facts).
     ``clip`` : regressions: slopes of the loss are cut to this size, or None.
+    ``satisfy`` : "exact" where private constraints must hold exactly, all but a few; "nearly" to within alpha.
     """
 
     epsilon: float
@@ -48,6 +50,7 @@ class Request:
     target: float | None = None
     penalty: float | None = None
     clip: float | None = None
+    satisfy: Satisfy = "nearly"
 
 
 class Verdict(NamedTuple):
@@ -79,7 +82,9 @@ class Forecast:
     ``width`` : how far any of them can be violated, ``span`` : how far the objective can vary, both public.
     ``vacuous`` : it says no more than is known without any data. ``predicted`` : regressions: the mean excess risk on
     data simulated from the public bounds, by which their plans choose; nan elsewhere. ``seconds`` : post-processing:
-    about how long the solver takes, by which those plans choose; nan elsewhere.
+    about how long the solver takes, by which those plans choose; nan elsewhere. ``missed`` : exact linear algebra: rows
+    that the answer misses, except with probability ``beta`` (``proved``) or in simulations, by which those plans
+    choose; nan elsewhere. ``needed`` : records below which the statement says nothing; nan elsewhere.
     """
 
     statement: str
@@ -96,6 +101,8 @@ class Forecast:
     vacuous: bool = False
     predicted: float = math.nan
     seconds: float = math.nan
+    missed: float = math.nan
+    needed: float = math.nan
     work: str = "one solve"
     noise: Mapping[str, Any] = field(default_factory=dict)
     caveats: tuple[str, ...] = ()
@@ -133,6 +140,8 @@ class Forecast:
             "vacuous": self.vacuous,
             "predicted": None if math.isnan(self.predicted) else self.predicted,
             "seconds": None if math.isnan(self.seconds) else self.seconds,
+            "missed": None if math.isnan(self.missed) else self.missed,
+            "needed": None if math.isnan(self.needed) else self.needed,
             "work": self.work,
             "noise": dict(self.noise),
             "caveats": list(self.caveats),

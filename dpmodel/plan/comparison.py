@@ -15,6 +15,8 @@ _COLUMNS = ("", "mechanism", "objective within", "violation within", "spends", "
 _RISKS = ("", "mechanism", "excess risk", "at most", "spends", "statement, or why not")
 # Solvers of post-processing problems reach the same optimum; they differ in time.
 _SOLVERS = ("", "mechanism", "objective within", "seconds, about", "spends", "statement, or why not")
+# Exact systems satisfy a row exactly or miss it.
+_EXACT = ("", "mechanism", "rows missed", "records needed", "spends", "statement, or why not")
 
 
 @dataclass(frozen=True)
@@ -61,9 +63,15 @@ class Plan:
         return self.chosen.forecast is not None and not math.isnan(self.chosen.forecast.seconds)
 
     @property
+    def _is_exact(self) -> bool:
+        return self.chosen.forecast is not None and not math.isnan(self.chosen.forecast.missed)
+
+    @property
     def _columns(self) -> tuple[str, ...]:
         if self._is_postprocessing:
             return _SOLVERS
+        if self._is_exact:
+            return _EXACT
         return _RISKS if self._is_regression else _COLUMNS
 
     def to_dict(self) -> dict[str, Any]:
@@ -92,6 +100,8 @@ class Plan:
             if self._is_postprocessing:
                 errors = number(forecast.objective_alpha), number(float(f"{forecast.seconds:.1g}"))
                 spends = "nothing"
+            if self._is_exact:
+                errors = number(forecast.missed), number(forecast.needed)
             if self._is_regression:
                 errors = number(forecast.predicted), number(forecast.objective_alpha) if forecast.proved else "-"
             rows.append((mark, candidate.mechanism, *errors, spends, words))

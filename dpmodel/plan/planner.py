@@ -14,11 +14,13 @@ from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.classify.regression_floors import regression_floors
 from dpmodel.compile.postprocessing import Postprocessing
 from dpmodel.errors import InfeasibleError, UnsupportedModelError
+from dpmodel.mechanisms.linalg.lower_bounds import system_floors
+from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivatePoints, PrivateSystem, PrivateVectors
 from dpmodel.mechanisms.lp.private_rows import private_rows
 from dpmodel.mechanisms.lp.routes import span_of
-from dpmodel.mechanisms.mechanism import Forecast, Request, says_nothing
+from dpmodel.mechanisms.mechanism import Forecast, Request, Verdict, says_nothing
 from dpmodel.plan.comparison import Candidate, Plan
-from dpmodel.plan.portfolio import KINDS, PORTFOLIO, AnyMechanism, named
+from dpmodel.plan.portfolio import EXACT, KINDS, PORTFOLIO, AnyMechanism, named
 
 __all__ = ["PORTFOLIO", "Candidate", "Plan", "make_plan", "refuse_impossible", "select_mechanism"]
 
@@ -89,6 +91,21 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
 
     As published, for study: admm-published.
 
+    Exact systems (vectors, inequalities or points, one per record, satisfied exactly or not at all) compare by the rows
+    that the answer misses, points by the records needed (``Forecast.missed``):
+
+    ================================  ===================================================================
+    exact system                      usual winner
+    ================================  ===================================================================
+    span, affine span, equations      stable-span
+    inequalities, a public margin     hinge-descent or rescaling-perceptron, whichever misses less in public
+                                      simulation; dense-weights where the number of rows is public
+    inequalities, whole numbers       dp-lp, where equations may hide among them or no margin is known
+    point in a hull                   tukey-depth while its candidates can be listed, else pin-hull
+    ================================  ===================================================================
+
+    As published, for study: stable-span-published, algorithm-10.
+
     The published algorithms (theorem-34, algorithm-2, algorithm-4, algorithm-5, algorithm-6) are compared as well and
     lose by their constants.
     """
@@ -106,6 +123,8 @@ def _key(forecast: Forecast, request: Request | None) -> tuple[bool, bool, bool,
     (error infinite) the size of the noise itself. Predictions may be far too good, so they come after theorems."""
     if not math.isnan(forecast.seconds):  # post-processing: the same optimum, as far as the solver goes
         return forecast.vacuous, forecast.objective_alpha > _SAME_OPTIMUM, False, forecast.seconds, 0.0
+    if not math.isnan(forecast.missed):  # exact systems: rows missed, proved or in the same public simulations
+        return forecast.vacuous, False, False, float(f"{forecast.missed:.6g}"), 0.0
     if not math.isnan(forecast.predicted):  # regressions: all promise the same thing, and all are simulated alike
         return forecast.vacuous, False, False, float(f"{forecast.predicted:.6g}"), 0.0
     kept, error, then = True, forecast.rank, 0.0
@@ -126,7 +145,8 @@ def _key(forecast: Forecast, request: Request | None) -> tuple[bool, bool, bool,
 # Relative error of the objective up to which two solutions count as the same.
 _SAME_OPTIMUM = 1e-4
 
-AnyModel = PrivateLP | PrivateRegression | Postprocessing
+AnyModel = PrivateLP | PrivateRegression | Postprocessing | PrivateSystem
+_SYSTEMS = PrivateVectors, PrivateInequalities, PrivatePoints
 
 
 def _is_noise(part: object) -> bool:
@@ -161,6 +181,11 @@ def make_plan(
     elif isinstance(model, Postprocessing):
         candidates = tuple(_candidate(each, model, request) for each in compared)
         floors = ()
+    elif isinstance(model, _SYSTEMS):
+        candidates = tuple(_candidate(each, model, request) for each in compared)
+        floors = system_floors(model, request.epsilon, request.delta, request.beta)
+        if forced is None and model.records is not None:
+            _refuse_too_few(model, candidates)
     else:
         refuse_impossible(model, request)
         candidates = _with_widths(model, [_candidate(each, model, request) for each in compared])
@@ -185,6 +210,20 @@ def make_plan(
     return Plan(candidates, chosen, request, forced is not None, floors, own)
 
 
+def _refuse_too_few(model: PrivateSystem, candidates: Sequence[Candidate]) -> None:
+    """UnsupportedModelError where the number of records is public and no statement covers it."""
+    forecasts = [c.forecast for c in candidates if c.eligible and c.forecast is not None]
+    if not forecasts or not all(forecast.vacuous for forecast in forecasts):
+        return
+    needed = min((f.needed for f in forecasts if not math.isnan(f.needed)), default=math.inf)
+    at_least = f"at least {math.ceil(needed)} are needed" if math.isfinite(needed) else "no number of them would do"
+    raise UnsupportedModelError(
+        f"too few records for any guarantee: {model.records}, and {at_least}",
+        why="every mechanism that applies may miss all rows at this size and budget",
+        remedy="more records, a larger epsilon or delta, fewer dimensions, or mechanism=... to run one all the same",
+    )
+
+
 def refuse_impossible(model: PrivateLP, request: Request) -> None:
     """Raise the impossibility theorem of the first cell that cannot be solved."""
     for cell in model.classification.cells:
@@ -201,6 +240,8 @@ def _candidate(mechanism: AnyMechanism, model: AnyModel, request: Request) -> Ca
             return Candidate(mechanism.name, mechanism.source, False, f"it serves {words}", None)
     method: Any = mechanism  # the kind of model it serves was checked
     verdict = method.eligible(model, request)
+    if verdict.eligible and request.satisfy == "exact" and isinstance(model, PrivateLP) and mechanism.name not in EXACT:
+        verdict = Verdict(False, "it satisfies constraints nearly, and satisfy='exact' was asked for")
     forecast = method.forecast(model, request) if verdict.eligible else None
     return Candidate(mechanism.name, mechanism.source, verdict.eligible, verdict.reason, forecast)
 
@@ -234,6 +275,8 @@ def _nothing_applies(
         return UnsupportedModelError(
             "no mechanism serves this regression", why=_reasons(candidates), remedy=_REGRESSION_REMEDY
         )
+    if isinstance(model, _SYSTEMS):
+        return UnsupportedModelError("no mechanism serves this system", why=_reasons(candidates), remedy=_SYSTEM_REMEDY)
     model.public.require_feasible()
     if request.feasibility == "strict":
         strict = next(c for c in candidates if c.mechanism == "strict-truncated-laplace")
@@ -252,6 +295,7 @@ def _nothing_applies(
     )
 
 
+_SYSTEM_REMEDY = "delta > 0, and for inequalities a public margin= or a public bound= on whole numbers"
 _REGRESSION_REMEDY = "delta > 0, a bounded set such as cp.norm1(w) <= 1, or clip= for losses whose slope has no bound"
 
 

@@ -8,6 +8,8 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.postprocessing import Postprocessing
 from dpmodel.errors import SpecificationError
+from dpmodel.mechanisms.linalg.protocol import SystemMechanism
+from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivatePoints, PrivateVectors
 from dpmodel.mechanisms.lp.cheapest_point import CHEAPEST_POINT
 from dpmodel.mechanisms.lp.dense_multiplicative_weights import ALGORITHM_2, DENSE_MULTIPLICATIVE_WEIGHTS
 from dpmodel.mechanisms.lp.goal import EngineMechanism
@@ -62,6 +64,8 @@ PORTFOLIO: tuple[Mechanism, ...] = (
     EngineMechanism(ALGORITHM_6),
 )
 
+# Of these, what satisfies private constraints exactly, all but a few.
+EXACT = ("exact-equations",)
 
 REGRESSIONS: tuple[RegressionMechanism, ...] = (
     SUFFICIENT_STATISTICS,
@@ -90,7 +94,13 @@ POSTPROCESSING: tuple[PostprocessMechanism, ...] = (
     ADMM_PUBLISHED,
 )
 
-AnyMechanism = Mechanism | RegressionMechanism | PostprocessMechanism
+VECTORS: tuple[SystemMechanism, ...] = ()
+
+INEQUALITIES: tuple[SystemMechanism, ...] = ()
+
+POINTS: tuple[SystemMechanism, ...] = ()
+
+AnyMechanism = Mechanism | RegressionMechanism | PostprocessMechanism | SystemMechanism
 
 
 class Kind(NamedTuple):
@@ -104,6 +114,9 @@ KINDS: dict[type, Kind] = {
     PrivateLP: Kind(PORTFOLIO, "linear and cone programs with private parameters"),
     PrivateRegression: Kind(REGRESSIONS, "regressions"),
     Postprocessing: Kind(POSTPROCESSING, "post-processing of published numbers"),
+    PrivateVectors: Kind(VECTORS, "spans and equations, one vector per record"),
+    PrivateInequalities: Kind(INEQUALITIES, "inequalities to be satisfied exactly, one per record"),
+    PrivatePoints: Kind(POINTS, "points in a convex hull, one per record"),
 }
 
 

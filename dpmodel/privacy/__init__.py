@@ -47,7 +47,7 @@ from dpmodel.privacy.selection import (
     report_noisy_max,
     report_noisy_max_error,
 )
-from dpmodel.privacy.subsampling import LEAST_DELTA, poisson_sample, subsampled_epsilon, subsampled_multiplier
+from dpmodel.privacy.subsampling import LEAST_DELTA, poisson_sample, random_labels, subsampled_epsilon, subsampled_multiplier
 
 __all__ = [
     "LEAST_DELTA",
@@ -86,6 +86,7 @@ __all__ = [
     "public_generator",
     "pure_composition_delta",
     "pure_rho",
+    "random_labels",
     "report_noisy_max",
     "report_noisy_max_error",
     "subsampled_epsilon",

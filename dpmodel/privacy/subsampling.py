@@ -33,7 +33,7 @@ from dpmodel.privacy._checks import count_of, positive
 from dpmodel.privacy.conversions import gaussian_mu, validate_privacy
 from dpmodel.privacy.noise import NoiseSource
 
-__all__ = ["LEAST_DELTA", "poisson_sample", "subsampled_epsilon", "subsampled_multiplier"]
+__all__ = ["LEAST_DELTA", "poisson_sample", "random_labels", "subsampled_epsilon", "subsampled_multiplier"]
 
 LEAST_DELTA = 1e-10  # below, rounding of the transforms could matter
 _MARGIN, _ROUNDING = 1e-3, 1e-12
@@ -56,6 +56,17 @@ def poisson_sample(source: NoiseSource, count: int, rate: float) -> npt.NDArray[
         return np.asarray(bits < np.uint32(math.floor(rate * 2.0**32)))
     quantile = math.log(2 * rate) if rate < 0.5 else -math.log(2 * (1 - rate))
     return np.asarray(source.laplace(np.zeros(count), 1.0) <= quantile)
+
+
+def random_labels(source: NoiseSource, count: int, labels: int) -> npt.NDArray[np.int64]:
+    """(count,) independent labels 0 .. ``labels`` - 1, uniform to within 2^-40. As secret as ``poisson_sample``."""
+    count, labels = count_of(count, "count", least=0), count_of(labels, "labels")
+    if source.is_private:
+        bits = np.frombuffer(secrets.token_bytes(8 * count), dtype=np.uint64)
+        return np.asarray(bits % np.uint64(labels), dtype=np.int64)
+    draws = source.laplace(np.zeros(count), 1.0)
+    uniform = np.where(draws < 0, np.exp(np.minimum(draws, 0.0)) / 2, 1 - np.exp(-np.maximum(draws, 0.0)) / 2)
+    return np.minimum((uniform * labels).astype(np.int64), labels - 1)
 
 
 def subsampled_epsilon(multiplier: float, rate: float, steps: int, delta: float, *, replace: bool) -> float:

@@ -1,0 +1,64 @@
+"""One private solve of exact linear algebra, from a system to what was found: plan, charge, run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dpmodel.mechanisms.linalg.protocol import Found
+from dpmodel.mechanisms.linalg.systems import PrivateSystem
+from dpmodel.mechanisms.mechanism import Request
+from dpmodel.plan.comparison import Plan
+from dpmodel.plan.planner import make_plan
+from dpmodel.privacy import Budget, noise_source
+from dpmodel.problem import check_budget, run_guarded
+from dpmodel.progress import reporter
+from dpmodel.release.release import Guarantee
+
+ProgressArgument = Callable[[str, float], None] | bool | None
+
+
+@dataclass(frozen=True)
+class Conducted:
+    """``plan``, ``found`` (what the mechanism released) and the ``guarantee``."""
+
+    plan: Plan
+    found: Found
+    guarantee: Guarantee
+
+
+def conduct(
+    model: PrivateSystem,
+    request: Request,
+    *,
+    mechanism: Any = "auto",
+    budget: Budget | None = None,
+    rng: Any = None,
+    progress: ProgressArgument = None,
+    label: str,
+    record: str,
+) -> Conducted:
+    """Plan, charge the budget, run.
+
+    ``label`` : of the charge, such as "linalg.span". ``record`` : what a record is, for the guarantee.
+
+    Raises
+    ------
+    SpecificationError, UnsupportedModelError, BudgetExceededError
+        Before anything is read or spent. UnsupportedModelError also where the number of records is public and too small
+        for any statement, with the number needed (a forced ``mechanism`` runs all the same).
+    """
+    check_budget(budget)
+    source = noise_source(rng)
+    report = reporter(progress, False)
+    plan = make_plan(model, request, mechanism, compare=mechanism == "auto")
+    forecast = plan.chosen.forecast
+    assert forecast is not None
+    if budget is not None:
+        budget.charge(forecast.epsilon, forecast.delta, label=f"{label} by {plan.chosen.mechanism}")
+    found: Found = run_guarded(plan, model, request, source, report)
+    report("done", 1.0)
+    if not source.is_private:
+        record = f"NOT PRIVATE (seeded noise for tests); {record}"
+    return Conducted(plan, found, Guarantee(forecast.epsilon, forecast.delta, model.neighbors, record))

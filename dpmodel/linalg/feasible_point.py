@@ -1,0 +1,210 @@
+"""A point that satisfies nearly all of many inequalities exactly, when each inequality is one person's record."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dpmodel._text import array_text, number, table
+from dpmodel.annotate.records import Neighbors
+from dpmodel.errors import SpecificationError
+from dpmodel.linalg.conduct import Conducted, ProgressArgument, conduct
+from dpmodel.linalg.inequalities_input import inequalities_input, margin_of
+from dpmodel.mechanisms.linalg.systems import Floats
+from dpmodel.mechanisms.mechanism import Request
+from dpmodel.plan.comparison import Plan
+from dpmodel.privacy import Budget, validate_privacy
+from dpmodel.release.release import Accuracy, Guarantee
+
+__all__ = ["FeasiblePoint", "feasible_point", "margin_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class FeasiblePoint:
+    """What ``feasible_point`` released.
+
+    ``found`` : whether there is a point. ``x`` (d,) : the point in floats, read-only, or None. ``exact`` : the same as
+    a tuple of Fractions where the mechanism computes in rationals, else None. ``missed`` : a noisy count of the rows
+    that x misses, where the mechanism paid for one, else None. ``accuracy`` : ``slack_rows`` rows may be missed, except
+    with probability ``beta``; ``alpha`` is 0, as all others hold exactly. ``plan``, ``guarantee``, ``mechanism``,
+    ``notes`` : as in a release.
+    """
+
+    found: bool
+    x: Floats | None
+    exact: tuple[Fraction, ...] | None
+    missed: float | None
+    mechanism: str
+    guarantee: Guarantee
+    accuracy: Accuracy
+    plan: Plan
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        rows: list[tuple[str, object]] = [
+            ("status", "found" if self.found else "nothing found"),
+            ("x", "-" if self.x is None else array_text(self.x)),
+        ]
+        if self.exact is not None:
+            rows.append(("exactly", _shown(self.exact)))
+        if self.missed is not None:
+            rows.append(("rows missed, noisy count", number(self.missed)))
+        rows += [("guarantee", self.guarantee), ("accuracy", self.accuracy)]
+        rows += [("note", note) for note in self.notes]
+        return table(("", ""), rows, title=f"Feasible point by {self.mechanism}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; Fractions as text."""
+        return {
+            "found": self.found,
+            "x": None if self.x is None else self.x.tolist(),
+            "exact": None if self.exact is None else [str(value) for value in self.exact],
+            "missed": self.missed,
+            "mechanism": self.mechanism,
+            "guarantee": self.guarantee.to_dict(),
+            "accuracy": self.accuracy.to_dict(),
+            "plan": self.plan.to_dict(),
+            "notes": list(self.notes),
+        }
+
+
+def feasible_point(
+    A: Any,
+    b: Any = None,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    margin: Any = None,
+    public: Any = None,
+    nonneg: bool = False,
+    bound: int | None = None,
+    neighbors: Neighbors = "add-remove",
+    budget: Budget | None = None,
+    expected: int | None = None,
+    beta: float = 0.05,
+    mechanism: Any = "auto",
+    rng: Any = None,
+    progress: ProgressArgument = None,
+) -> FeasiblePoint:
+    """Find x with ``a_i'x <= b_i`` for nearly all rows, exactly; row i of A and entry i of b are one record.
+
+    No private algorithm can satisfy all rows: about (1/epsilon) ln(1/delta) are at risk, more in many dimensions. The
+    plan says beforehand how many may be missed. All others hold exactly, not up to a tolerance.
+
+    Parameters
+    ----------
+    A : (n, d) array or scipy sparse matrix; whole numbers, Fractions and Decimals are kept exactly, floats are taken
+        for the binary fractions they are.
+    b : (n,) or one number for all rows. None: zeros, and x is a direction: x = 0 is no answer (unless a public
+        right-hand side is not zero).
+    epsilon, delta : the budget.
+    margin : a public promise that the system has room, in one of two forms. A number rho0 in (0, 1]: with rows
+        ``(b_i, -a_i)`` (``-a_i`` without b) scaled to unit norm, some unit vector z, which satisfies the public
+        constraints, has ``row_i z >= rho0`` for all i. Or ``dict(radius=r, within=R)``: all points within r of some
+        point c satisfy the private rows, c satisfies the public ones, and its norm is at most R; that promises
+        rho0 = r / (r + 2 R) (``margin_of``; r / R without b), and the units of x are chosen for it. Where the promise
+        is broken (say, by a few bad rows) more rows may be missed than stated; privacy does not depend on it. Rows of
+        zeros always hold and need no room.
+    public : (G, h), rows ``G x <= h`` that x must satisfy; h may be None for zeros.
+    nonneg : whether x >= 0 (standard form).
+    bound : U, where all private numbers are whole and at most U in size, which is public, and checked. Such systems
+        need no margin (``dp-lp``): equations may hide in them.
+    neighbors : "add-remove" (one row more or less; their number is private) or "replace-one" (their number is public).
+    budget : a ``Budget`` to charge.
+    expected : a public guess of the number of rows, for forecasts under "add-remove"; never taken from A.
+    beta : probability with which the accuracy statement may fail.
+    mechanism : "auto" for the plan's choice, a mechanism's name, or an object with settings of its own.
+    rng : a seed, for tests only and not private. ``progress`` : True, or a function (stage, share done).
+
+    Returns
+    -------
+    FeasiblePoint
+
+    Raises
+    ------
+    SpecificationError
+        Before anything is spent: NaN, wrong shapes, an empty system, neither margin nor bound, a margin outside
+        (0, 1], numbers beyond the bound, a bad epsilon, delta, beta, budget or neighbor relation.
+    InfeasibleError
+        Before anything is spent: the public constraints have no solution.
+    UnsupportedModelError, BudgetExceededError
+        As ``Problem.solve``.
+
+    Notes
+    -----
+    A row ``0'x <= b`` with b < 0 never holds and is one of the missed. KMMST24, Theorem 1 (perceptron) and Theorem D
+    (whole numbers).
+    """
+    loss = validate_privacy(epsilon, delta)
+    request = Request(loss.epsilon, loss.delta, _beta(beta))
+    given = inequalities_input(
+        A, b, margin=margin, public=public, nonneg=nonneg, bound=bound, neighbors=neighbors, expected=expected
+    )
+    sides = "" if given.model.homogeneous else " with its entry of b"
+    conducted = conduct(
+        given.model,
+        request,
+        mechanism=mechanism,
+        budget=budget,
+        rng=rng,
+        progress=progress,
+        label="linalg.feasible_point",
+        record=f"a record is one row of A{sides}",
+    )
+    return _result(conducted, given.scale)
+
+
+def accuracy_of(plan: Plan) -> Accuracy:
+    """The chosen forecast as a statement: how many rows may be missed."""
+    forecast = plan.chosen.forecast
+    assert forecast is not None
+    bounded = math.isfinite(forecast.missed) and not forecast.vacuous
+    slack = math.ceil(forecast.missed) if bounded else None
+    return Accuracy(0.0 if bounded else None, forecast.beta, slack, forecast.proved, forecast.statement)
+
+
+def _result(conducted: Conducted, scale: float) -> FeasiblePoint:
+    plan, found = conducted.plan, conducted.found
+    x, exact = None, None
+    if found.status == "found":
+        answer = np.asarray(found.answer)
+        if answer.dtype.kind == "O":
+            exact = tuple(Fraction(value) * Fraction(scale) for value in answer)
+            answer = np.array([float(value) for value in exact])
+        else:
+            answer = answer.astype(np.float64) * scale
+        answer.setflags(write=False)
+        x = answer
+    assert plan.chosen.forecast is not None
+    return FeasiblePoint(
+        found=x is not None,
+        x=x,
+        exact=exact,
+        missed=found.missed,
+        mechanism=plan.chosen.mechanism,
+        guarantee=conducted.guarantee,
+        accuracy=accuracy_of(plan),
+        plan=plan,
+        notes=(*found.notes, *plan.chosen.forecast.caveats),
+    )
+
+
+def _beta(beta: Any) -> float:
+    if isinstance(beta, bool) or not isinstance(beta, numbers.Real) or not 0 < float(beta) < 1:
+        raise SpecificationError(
+            "beta is not a number between 0 and 1",
+            why="beta is the probability that the accuracy statement fails",
+            remedy="beta=0.05",
+        )
+    return float(beta)
+
+
+def _shown(values: tuple[Fraction, ...], most: int = 6, longest: int = 24) -> str:
+    parts = [str(value) for value in values[:most]]
+    parts = [part if len(part) <= longest else f"({len(part)} characters)" for part in parts]
+    return f"[{', '.join(parts)}{', ...' if len(values) > most else ''}]"

@@ -1,0 +1,371 @@
+"""Inequalities as given by the user -> ``PrivateInequalities``: checked numbers, public rows, the promised margin.
+
+Everything is checked before any budget is spent, and no message shows an entry.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import numbers
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import linprog
+
+from dpmodel.annotate.records import NEIGHBORS, Neighbors
+from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.mechanisms.linalg.systems import Floats, PrivateInequalities
+from dpmodel.privacy import public_generator
+
+# Larger numbers could overflow when they are scaled; users have other units.
+LARGEST = 1e150
+# A public guess of the number of rows where that number is private and nothing was said.
+EXPECTED = 10_000
+_MARGIN_REMEDY = (
+    "margin=rho0, a public promise in (0, 1], or margin=dict(radius=r, within=R): the rows leave a ball of "
+    "radius r around a point of norm at most R; or bound=U where all numbers are whole, of at most U in size"
+)
+
+
+@dataclass(frozen=True)
+class Input:
+    """``model`` speaks of ``x / scale``; ``scale`` is a public power of two."""
+
+    model: PrivateInequalities
+    scale: float
+
+
+def inequalities_input(
+    A: Any,
+    b: Any,
+    *,
+    margin: Any,
+    public: Any,
+    nonneg: bool,
+    bound: Any,
+    neighbors: Neighbors,
+    expected: Any,
+    where: str = "feasible_point",
+) -> Input:
+    """See ``feasible_point`` for the arguments.
+
+    Raises
+    ------
+    SpecificationError, InfeasibleError
+        As ``feasible_point``.
+    """
+    if neighbors not in NEIGHBORS:
+        raise SpecificationError(
+            f"{where}: neighbors is neither 'add-remove' nor 'replace-one'",
+            why="it decides what one record may change",
+            remedy="neighbors='add-remove' or neighbors='replace-one'",
+        )
+    largest = _bound(bound, where)
+    A = _matrix(A, where)
+    n, d = A.shape
+    if d == 0 or (n == 0 and neighbors == "replace-one"):
+        raise SpecificationError(f"{where}: an empty system, A has shape ({n}, {d})", remedy="one row per record")
+    b_given = b is not None
+    b = _sides(b, n, where)
+    if largest is not None:
+        A, b = _whole(A, largest, where), _whole(b, largest, where)
+    rows, sides = _public(public, nonneg, d, where)
+    homogeneous = not b_given and not sides.any()
+    if margin is None and largest is None:
+        raise SpecificationError(
+            f"{where}: neither margin nor bound",
+            why="on a continuum no number of records is enough without a public promise (interior points; Bun, Nissim, "
+            "Stemmer and Vadhan 2015)",
+            remedy=_MARGIN_REMEDY,
+        )
+    rho, scale = _margin(margin, homogeneous, scalable=largest is None and not homogeneous, where=where)
+    _require_feasible(rows, sides, homogeneous, where)
+    records = n if neighbors == "replace-one" else None
+    guess = _expected(expected, records, where)
+
+    def read() -> tuple[Any, Any]:
+        return (A if scale == 1.0 else _times(A, scale)), b
+
+    model = PrivateInequalities(
+        variables=d,
+        homogeneous=homogeneous,
+        public_rows=rows * scale,
+        public_sides=sides,
+        margin=rho,
+        largest=largest,
+        neighbors=neighbors,
+        records=records,
+        expected=guess,
+        _rows=read,
+    )
+    return Input(model, scale)
+
+
+# ------------------------------------------------------------------ the promised margin
+def margin_of(radius: float, within: float, *, homogeneous: bool = False) -> float:
+    """The margin rho0 that a ball of feasible points promises.
+
+    ``radius`` : r > 0, ``within`` : R > 0. The promise: all points within distance r of some point c satisfy every
+    private row, c satisfies the public ones, and ``||c|| <= R``.
+
+    Returns
+    -------
+    float
+        r / (r + 2 R) in the best units of x; r / R for homogeneous systems.
+
+    Notes
+    -----
+    *Proof.* Homogeneous: the ball satisfies ``a'x <= 0``, so ``-a'c >= r ||a||``, and z = c / ||c|| has
+    ``-a'z / ||a|| >= r / R``. Otherwise the slack ``t = (b - a'c) / ||a||`` is at least r, and
+    ``|b| / ||a|| <= t + R``. With x in units of s the homogeneous row is (b, -s a) and z ~ (1, c / s), so the row's
+    value at the unit vector is at least ``t s / (sqrt((t + R)^2 + s^2) sqrt(s^2 + R^2))``, which grows with t:
+    t = r is the worst. At ``s^2 = R (R + r)`` it is r / (r + 2 R), and no s gives more. Rows with a = 0 and b > 0
+    have more than that.
+    """
+    return radius / within if homogeneous else radius / (radius + 2 * within)
+
+
+def _margin(margin: Any, homogeneous: bool, *, scalable: bool, where: str) -> tuple[float | None, float]:
+    """rho0 and the units of x. A power of two near the best unit keeps floats exact and costs at most 6 % of rho0."""
+    if margin is None:
+        return None, 1.0
+    if not isinstance(margin, Mapping):
+        if not _is_real(margin) or not 0 < float(margin) <= 1:
+            raise SpecificationError(
+                f"{where}: margin is not a number in (0, 1]",
+                why="rows and the point that keeps the distance are unit vectors",
+                remedy=_MARGIN_REMEDY,
+            )
+        return float(margin), 1.0
+    if set(margin) != {"radius", "within"} or not all(_is_real(v) and 0 < float(v) < LARGEST for v in margin.values()):
+        raise SpecificationError(
+            f"{where}: margin is not dict(radius=r, within=R) with positive numbers", remedy=_MARGIN_REMEDY
+        )
+    radius, within = float(margin["radius"]), float(margin["within"])
+    if homogeneous:
+        if radius > within:
+            raise SpecificationError(
+                f"{where}: a ball of radius {radius:g} around a point within {within:g} holds 0 in its interior",
+                why="then every row would be zero",
+                remedy="radius of at most within",
+            )
+        return margin_of(radius, within, homogeneous=True), 1.0
+    scale = 2.0 ** round(math.log2(within * (within + radius)) / 2) if scalable else 1.0
+    rho = radius * scale / (math.hypot(radius + within, scale) * math.hypot(scale, within))
+    if not rho > 0:
+        raise SpecificationError(f"{where}: the margin of this ball is zero in floating point", remedy=_MARGIN_REMEDY)
+    return min(rho, 1.0), scale
+
+
+# ------------------------------------------------------------------ private numbers
+def _matrix(A: Any, where: str) -> Any:
+    """(n, d): CSR, or a dense array of int64, float64 or Python numbers."""
+    if sp.issparse(A):
+        if A.ndim != 2 or A.dtype.kind not in "biuf":
+            raise _not_numbers("A", where)
+        A = sp.csr_array(A, copy=True)
+        A.data = _numbers(A.data, "A", where)
+        return A
+    A = _numbers(A, "A", where)
+    if A.ndim != 2:
+        raise SpecificationError(
+            f"{where}: A has {A.ndim} dimensions", why="its rows are the records", remedy="an array of shape (n, d)"
+        )
+    return A
+
+
+def _sides(b: Any, n: int, where: str) -> Any:
+    if b is None:
+        return np.zeros(n, dtype=np.int64)
+    b = _numbers(b, "b", where)
+    if b.ndim == 0:
+        return np.full(n, b[()], dtype=b.dtype)
+    if b.shape != (n,):
+        raise SpecificationError(
+            f"{where}: b has another shape than the rows of A", why="entry i belongs to row i", remedy="b of shape (n,)"
+        )
+    return b
+
+
+def _numbers(given: Any, name: str, where: str) -> Any:
+    """An array of int64, float64 or, where neither is exact, Python integers and Fractions."""
+    array: Any = None
+    with contextlib.suppress(TypeError, ValueError):
+        array = np.asarray(given)
+    if array is None or array.dtype.kind not in "biufO":
+        raise _not_numbers(name, where)
+    if array.dtype.kind == "O":
+        array = _python_numbers(array, name, where)
+    if array.dtype.kind == "f":
+        array = array.astype(np.float64)
+        if not np.isfinite(array).all():
+            raise _not_finite(name, where)
+    elif array.dtype.kind != "O":
+        fits = array.dtype.kind != "u" or not array.size or int(array.max()) < 2**63
+        array = array.astype(np.int64 if fits else object)
+    if _size(array) > LARGEST:
+        raise SpecificationError(f"{where}: {name} holds numbers above {LARGEST:g}", remedy="other units")
+    return array
+
+
+def _size(array: Any) -> Any:
+    """Largest absolute value, 0 without entries; in Python numbers, which do not overflow."""
+    if array.dtype.kind == "O" or not array.size:
+        return max((abs(value) for value in array.flat), default=0)
+    return max(array.max().item(), -array.min().item())
+
+
+def _not_finite(name: str, where: str) -> SpecificationError:
+    return SpecificationError(
+        f"{where}: {name} holds NaN or infinite entries",
+        why="every entry must be a number (the entries are not shown)",
+        remedy="drop or fill these rows by a public rule",
+    )
+
+
+def _python_numbers(array: Any, name: str, where: str) -> Any:
+    exact, floats = [], False
+    for value in array.ravel().tolist():
+        number: Any = value
+        if isinstance(value, Decimal) and value.is_finite():
+            number = Fraction(value)
+        elif isinstance(value, numbers.Rational) and not isinstance(value, bool):
+            number = Fraction(int(value.numerator), int(value.denominator))
+        elif isinstance(value, numbers.Real) and not isinstance(value, bool):
+            floats, number = True, float(value)
+        else:
+            raise _not_numbers(name, where)
+        exact.append(int(number) if isinstance(number, Fraction) and number.denominator == 1 else number)
+    if floats:  # floats are checked as floats, and taken for what they are: exact binary fractions
+        if not all(math.isfinite(value) for value in exact if isinstance(value, float)):
+            raise _not_finite(name, where)
+        exact = [Fraction(value) if isinstance(value, float) else value for value in exact]
+    whole = all(isinstance(value, int) and abs(value) < 2**62 for value in exact)
+    out = np.empty(len(exact), dtype=np.int64 if whole else object)
+    out[:] = exact
+    return out.reshape(array.shape)
+
+
+def _whole(array: Any, largest: int, where: str) -> Any:
+    """The same as int64 or, beyond 2^62, Python integers."""
+    data = array.data if sp.issparse(array) else array
+    rounded = data
+    if data.dtype.kind == "f":
+        whole = bool((data == np.floor(data)).all())
+        if whole:
+            entries = data if _size(data) < 2.0**62 else np.vectorize(int, otypes=[object])(data)
+            rounded = entries.astype(np.int64) if entries is data else entries
+    else:
+        whole = data.dtype.kind == "i" or all(isinstance(value, int) for value in data.flat)
+    if not whole or _size(rounded) > largest:
+        raise SpecificationError(
+            f"{where}: with bound={largest}, not all numbers are whole and of at most that size",
+            why="the bound is a public promise that is checked on entry (the entries are not shown)",
+            remedy="multiply rows by a public denominator, a larger bound, or margin= without bound",
+        )
+    if not sp.issparse(array):
+        return rounded
+    if rounded.dtype.kind == "O":
+        raise SpecificationError(f"{where}: sparse rows hold numbers above 2^62", remedy="a dense A")
+    return sp.csr_array((rounded, array.indices, array.indptr), shape=array.shape)
+
+
+def _times(A: Any, scale: float) -> Any:
+    """A times a power of two, in floats: exact."""
+    return A.astype(np.float64) * scale
+
+
+def _not_numbers(name: str, where: str) -> SpecificationError:
+    return SpecificationError(
+        f"{where}: {name} is not an array of real numbers",
+        why="its rows are inequalities (the entries that do not fit are not shown)",
+        remedy="whole numbers, fractions.Fraction, decimal.Decimal or floats; dense, or a scipy sparse matrix",
+    )
+
+
+# ------------------------------------------------------------------ public facts
+def _public(public: Any, nonneg: Any, d: int, where: str) -> tuple[Floats, Floats]:
+    rows, sides = np.zeros((0, d)), np.zeros(0)
+    if public is not None:
+        if not isinstance(public, Sequence) or len(public) != 2:
+            raise SpecificationError(f"{where}: public is not a pair (G, h)", remedy="public=(G, h) for G x <= h")
+        G, h = public
+        read = False
+        with contextlib.suppress(TypeError, ValueError):
+            rows = np.asarray(G.toarray() if sp.issparse(G) else G, dtype=np.float64)
+            sides = np.asarray(0.0 if h is None else h, dtype=np.float64)
+            sides = np.full(len(rows), sides) if sides.ndim == 0 else sides
+            read = True
+        if not read:
+            raise SpecificationError(f"{where}: public does not hold numbers", remedy="public=(G, h)")
+        if rows.ndim != 2 or rows.shape[1] != d or sides.shape != (len(rows),):
+            raise SpecificationError(
+                f"{where}: public rows of shape {rows.shape} with sides of shape {sides.shape}",
+                why=f"A has {d} columns",
+                remedy=f"G of shape (k, {d}) and h of shape (k,)",
+            )
+        if not np.isfinite(rows).all() or not np.isfinite(sides).all():
+            raise SpecificationError(f"{where}: public holds NaN or infinite entries", remedy="leave such rows out")
+    if not isinstance(nonneg, bool):
+        raise SpecificationError(f"{where}: nonneg is not True or False", remedy="nonneg=True for x >= 0")
+    if nonneg:
+        rows, sides = np.vstack([rows, -np.eye(d)]), np.concatenate([sides, np.zeros(d)])
+    return rows, sides
+
+
+def _require_feasible(rows: Floats, sides: Floats, homogeneous: bool, where: str) -> None:
+    """InfeasibleError where the public rows alone leave no point (homogeneous: none but 0)."""
+    if not len(rows):
+        return
+    d = rows.shape[1]
+    if not homogeneous:
+        if linprog(np.zeros(d), A_ub=rows, b_ub=sides, bounds=(None, None), method="highs").status == 2:
+            raise InfeasibleError(
+                f"{where}: the public constraints have no solution",
+                why="found without the private rows",
+                remedy="fewer or wider public constraints",
+            )
+        return
+    # A cone that is more than {0} has a point off any generic hyperplane.
+    direction = public_generator(0).normal(size=d)
+    found = [linprog(sign * direction, A_ub=rows, b_ub=sides, bounds=(-1, 1), method="highs") for sign in (1, -1)]
+    if all(result.status == 0 and result.fun > -1e-9 for result in found):
+        raise InfeasibleError(
+            f"{where}: the public constraints allow x = 0 only",
+            why="in a system without right-hand sides x = 0 is no answer",
+            remedy="fewer public constraints",
+        )
+
+
+def _bound(bound: Any, where: str) -> int | None:
+    if bound is None:
+        return None
+    if isinstance(bound, bool) or not _is_real(bound) or float(bound) != int(bound) or not 1 <= int(bound) <= LARGEST:
+        raise SpecificationError(
+            f"{where}: bound is not a whole number of at least 1",
+            why="it is the largest size of the private whole numbers, and public",
+            remedy="bound=100",
+        )
+    return int(bound)
+
+
+def _expected(expected: Any, records: int | None, where: str) -> int:
+    if expected is None:
+        return EXPECTED if records is None else records
+    if isinstance(expected, bool) or not isinstance(expected, numbers.Integral) or expected < 1:
+        raise SpecificationError(
+            f"{where}: expected is not a whole number of at least 1",
+            why="it is a public guess of the number of rows, by which mechanisms are compared",
+            remedy=f"expected={EXPECTED}",
+        )
+    return int(expected) if records is None else records
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(float(value))

@@ -1,0 +1,1 @@
+"""Exact private linear algebra: vectors, inequalities and points, one record each."""

@@ -1,0 +1,126 @@
+"""Subspaces in canonical form: the reduced row echelon form, which depends on the subspace alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from dpmodel.mechanisms.linalg.fields import Field
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """The canonical basis of a subspace (KMMST24, Remark 3): the same for whatever vectors spanned it.
+
+    ``rows`` : (r, d) elements of the field in reduced row echelon form: Fractions in an object array (QQ) or int64
+    (GF). ``pivots`` : the r columns with the leading ones, ascending.
+    """
+
+    field: Field
+    rows: Array
+    pivots: tuple[int, ...]
+
+    @property
+    def dimension(self) -> int:
+        """r, the dimension of the subspace."""
+        return len(self.pivots)
+
+    @property
+    def ambient(self) -> int:
+        """d, the number of entries of its vectors."""
+        return int(self.rows.shape[1])
+
+    def contains(self, rows: Any) -> npt.NDArray[np.bool_]:
+        """(n,) exactly which rows lie in the subspace; ``rows`` (n, d) as ``field.exact_rows`` returns them."""
+        return self.field.vanish(np.asarray(rows), self._normals())
+
+    def null_space(self) -> Basis:
+        """Canonical basis of the (d - r)-dimensional space of x with ``row @ x == 0`` for all rows of the subspace."""
+        return self.field.echelon(_scaled(self.field, self._normals()))
+
+    def _normals(self) -> Array:
+        """(d - r, d) elements: x_free = 1, x_pivots = - the column of the free variable."""
+        d, r = self.ambient, self.dimension
+        pivots = np.array(self.pivots, dtype=np.intp)
+        free = np.setdiff1d(np.arange(d), pivots)
+        out = self.field.elements(np.zeros((d - r, d), dtype=np.int64))
+        one = self.field.elements(np.ones((1, 1), dtype=np.int64))[0, 0]
+        out[np.arange(d - r), free] = one
+        if r and d > r:
+            block = self.rows[:, free]
+            out[:, pivots] = self.field.subtract(self.field.elements(np.zeros(block.shape, dtype=np.int64)), block).T
+        return out
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Basis):
+            return NotImplemented
+        return (
+            self.field == other.field
+            and self.pivots == other.pivots
+            and self.rows.shape == other.rows.shape
+            and bool((self.rows == other.rows).all())
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.field, self.pivots, self.rows.shape, tuple(self.rows.ravel().tolist())))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: Fractions as strings, elements of GF(q) as integers."""
+        shown = [[x if isinstance(x, int) else str(x) for x in row] for row in self.rows.tolist()]
+        return {"field": self.field.name, "ambient": self.ambient, "pivots": list(self.pivots), "rows": shown}
+
+    def __str__(self) -> str:
+        head = f"subspace of {self.field.name}^{self.ambient} of dimension {self.dimension}"
+        if self.dimension == 0:
+            return head
+        most = 12
+        cells = [[self.field.show(x) for x in row[:most]] for row in self.rows[:most]]
+        widths = [max(len(row[j]) for row in cells) for j in range(len(cells[0]))]
+        tail = "  ..." if self.ambient > most else ""
+        lines = ["  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) + tail for row in cells]
+        if self.dimension > most:
+            lines.append(f"... {self.dimension - most} more rows")
+        return "\n".join([head, *lines])
+
+    def __repr__(self) -> str:
+        return f"Basis({self.field.name}, dimension {self.dimension} of {self.ambient})"
+
+
+def _scaled(field: Field, elements: Array) -> Array:
+    """Elements as exact rows of the field: over QQ integers, row by row."""
+    return field.exact_rows(elements) if field.order is None else elements
+
+
+def spanning_basis(field: Field, rows: Array) -> Basis:
+    """Canonical basis of the span of many rows: echelon forms of at most 2 d rows, and filters by membership."""
+    n, d = rows.shape
+    basis = Basis(field, field.elements(np.zeros((0, d), dtype=np.int64)), ())
+    left = np.asarray(rows)[(rows != 0).any(axis=1)] if n else rows
+    while len(left):
+        batch = left[: 2 * d]
+        stacked = np.vstack([_scaled(field, basis.rows), batch]) if basis.dimension else batch
+        reduced, pivots = field.rref(stacked)
+        basis = Basis(field, reduced, pivots)
+        if basis.dimension == d:
+            break
+        left = left[2 * d :]
+        left = left[~basis.contains(left)]
+    return basis
+
+
+def particular_solution(field: Field, system: Array) -> Array | None:
+    """(k,) x with ``system @ (x, -1) == 0`` and free variables zero, or None; ``system`` (m, k + 1) exact rows."""
+    k = system.shape[1] - 1
+    basis = field.echelon(system)
+    if k in basis.pivots:
+        return None
+    x = field.elements(np.zeros((1, k), dtype=np.int64))[0]
+    if basis.dimension:
+        x[list(basis.pivots)] = basis.rows[:, k]
+    return x

@@ -1,0 +1,131 @@
+"""Reads the shapes in which people keep exact vectors; no message shows a value."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from dpmodel.errors import SpecificationError
+
+Array = npt.NDArray[Any]
+
+
+def matrix(data: Any, what: str) -> Array:
+    """(n, d) array of ``data``: integers or floats as they are, everything else in an object or string array.
+
+    Lists are read entry by entry where NumPy would unite their types (``[2**63, -1]``, ``["1/3", 0.5]``).
+    """
+    if sp.issparse(data):
+        array = data.toarray()
+    elif isinstance(data, np.ndarray):
+        array = data
+    elif hasattr(data, "dtypes") or hasattr(data, "__array__"):
+        array = np.asarray(data)
+    else:
+        array = _from_list(data, what)
+    if array.ndim != 2:
+        raise SpecificationError(
+            f"{what} must be a matrix, one row per record; got {array.ndim} dimension" + "s" * (array.ndim != 1),
+            why="all rows need the same number of entries",
+            remedy="give a list of rows of equal length; one row: [[...]]",
+        )
+    if array.shape[1] == 0:
+        raise SpecificationError(f"{what} have no entries", remedy="give at least one column")
+    if array.dtype.kind == "c":
+        raise refused(what, "complex numbers are in no field that is served here")
+    if array.dtype.kind not in "biufOUS":
+        raise refused(what, f"entries of type {array.dtype} are no numbers")
+    return array
+
+
+def _from_list(data: Any, what: str) -> Array:
+    try:
+        array = np.asarray(data)
+        if array.dtype.kind in "biu":
+            return array
+    except (ValueError, TypeError, OverflowError):
+        pass  # ragged, or mixed
+    try:
+        return np.array(data, dtype=object)
+    except (ValueError, TypeError):
+        raise SpecificationError(
+            f"{what} must be a matrix, one row per record",
+            why="all rows need the same number of entries",
+            remedy="give a list of rows of equal length",
+        ) from None
+
+
+def refused(what: str, why: str, remedy: str = "") -> SpecificationError:
+    """The error for entries that are no elements."""
+    return SpecificationError(f"{what}: some entry is not an element of the field", why=why, remedy=remedy)
+
+
+def no_floats(what: str) -> SpecificationError:
+    """The error for floats without a grid."""
+    return SpecificationError(
+        f"{what} hold floating-point numbers",
+        why="privacy rests on exact arithmetic: a rank that is decided by a tolerance breaks the stability of the count",
+        remedy="give integers, fractions, decimals or strings, or grid=: floats are then rounded to its multiples",
+    )
+
+
+def integers(array: Array) -> Array:
+    """Integer array in the smallest form: int64, or object where some entry has 63 bits or more."""
+    if array.dtype.kind in "bi" or (array.dtype.kind == "u" and array.dtype.itemsize < 8):
+        result = array.astype(np.int64)
+        low = np.iinfo(np.int64).min
+        return result.astype(object) if array.dtype == np.int64 and bool((result == low).any()) else result
+    if array.size and max(abs(int(array.max())), abs(int(array.min()))) >= 2**63:
+        return array.astype(object)
+    return array.astype(np.int64)
+
+
+def rational(value: Any, what: str) -> Fraction:
+    """The exact number: int, Fraction, Decimal, "1/3", "0.25", or an integer or rational of python-flint."""
+    if isinstance(value, Fraction):
+        return value
+    if isinstance(value, int | np.integer | np.bool_):
+        return Fraction(int(value))
+    if isinstance(value, float | np.floating):
+        raise no_floats(what)
+    try:
+        if isinstance(value, str | bytes):
+            return Fraction(value.decode() if isinstance(value, bytes) else value.strip())
+        if isinstance(value, Decimal):
+            return Fraction(value)
+        if type(value).__name__ in ("fmpz", "fmpq"):
+            return Fraction(str(value))
+    except (ValueError, OverflowError, ZeroDivisionError):
+        raise refused(what, "text must be an integer, a fraction or a decimal number, and finite") from None
+    raise refused(what, f"entries of type {type(value).__name__} are no rational numbers")
+
+
+def grid_step(grid: Any) -> Fraction:
+    """The positive rational step; floats are refused, since 0.1 is not a tenth."""
+    if isinstance(grid, float | np.floating):
+        raise SpecificationError(
+            "grid must be exact", why="0.1 as a float is not a tenth", remedy='grid="0.1", Fraction(1, 10) or Decimal("0.1")'
+        )
+    step = rational(grid, "grid")
+    if step <= 0:
+        raise SpecificationError("grid must be positive", remedy='grid="0.01"')
+    return step
+
+
+def on_grid(values: npt.NDArray[np.floating[Any]], step: Fraction, what: str) -> Array:
+    """Integers i with ``i * step`` nearest to the floats (one float rounding may decide a near tie)."""
+    wide = values.astype(np.float64)
+    if not bool(np.isfinite(wide).all()):
+        raise refused(what, "NaN and infinity are on no grid", "fill or drop missing values first")
+    with np.errstate(over="ignore"):
+        whole = np.rint(wide / float(step)) if step.numerator != 1 else np.rint(wide * float(step.denominator))
+    if not bool(np.isfinite(whole).all()):
+        raise refused(what, "numbers are too large for the grid", "a coarser grid")
+    if whole.size == 0 or float(np.abs(whole).max()) < 2.0**62:
+        return whole.astype(np.int64)
+    return np.array([int(x) for x in whole.ravel()], dtype=object).reshape(whole.shape)

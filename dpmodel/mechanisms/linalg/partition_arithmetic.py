@@ -1,0 +1,188 @@
+"""Arithmetic for the stable partition: one finite field, or several prime fields at once as lanes of one array.
+
+All arrays have a leading axis of lanes: (lanes, rows, columns); entry 0 is the field's zero in every kernel.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from dpmodel.mechanisms.linalg.finite import ExtensionField, PrimeField
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+
+# Doubles up to this size survive the division with remainder of ``PrimeLanes.reduce``.
+_EXACT = 2**50
+
+
+class Kernel(Protocol):
+    """What the partition computes with."""
+
+    @property
+    def lanes(self) -> int: ...
+
+    def load(self, rows: Array) -> Array:
+        """(lanes or 1, n, d) of exact rows (n, d)."""
+        ...
+
+    def identity(self, d: int) -> Array:
+        """(lanes, d, d)."""
+        ...
+
+    def matmul(self, a: Array, b: Array) -> Array:
+        """(lanes, n, m) times (lanes, m, k)."""
+        ...
+
+    def add(self, a: Array, b: Array) -> Array:
+        """Entrywise sum."""
+        ...
+
+    def exchange(self, table: Array, c: Array, r: int) -> None:
+        """In place for every row y of table (lanes, m, d): y_r becomes y_r / c_r, others y_i - c_i y_r / c_r; c (lanes, d)."""
+        ...
+
+    def keep(self, alive: npt.NDArray[np.bool_]) -> Kernel:
+        """The kernel of some of the lanes."""
+        ...
+
+
+class PrimeLanes:
+    """GF(p) for one or several small primes, in doubles: ``d p^2 <= 2^50``, so that sums of d products are exact."""
+
+    def __init__(self, primes: npt.NDArray[np.int64]) -> None:
+        self.primes = primes
+        self._p: Floats = primes.astype(np.float64)[:, None, None]
+        self._inverse = 1.0 / self._p
+
+    @property
+    def lanes(self) -> int:
+        return len(self.primes)
+
+    @staticmethod
+    def most(d: int) -> int:
+        """Largest modulus for d columns."""
+        return int((_EXACT // (d + 2)) ** 0.5)
+
+    def reduce(self, x: Floats) -> Floats:
+        """``x mod p`` in 0 .. p - 1, in place, for integers ``0 <= x <= 2^50``, or above -2^50.
+
+        Exact: (x + 1/2) / p keeps 1 / (2 p) away from every integer, more than the two roundings of relative size 2^-53
+        can bridge for x <= 2^50; so the floor is the true quotient, and x - quotient * p has no rounding.
+        """
+        quotient = x + 0.5
+        quotient *= self._inverse
+        np.floor(quotient, out=quotient)
+        quotient *= self._p
+        x -= quotient
+        return x
+
+    def load(self, rows: Array) -> Array:
+        if rows.dtype != object and rows.size and max(int(rows.max()), -int(rows.min())) < int(self.primes.min()):
+            return rows.astype(np.float64)[None]  # products with residues stay below p^2 in size
+        return np.stack([(rows % int(p)).astype(np.float64) for p in self.primes])
+
+    def identity(self, d: int) -> Array:
+        return np.tile(np.eye(d), (self.lanes, 1, 1))
+
+    def matmul(self, a: Array, b: Array) -> Array:
+        return self.reduce(np.matmul(a, b))
+
+    def add(self, a: Array, b: Array) -> Array:
+        return self.reduce(a + b)
+
+    def exchange(self, table: Array, c: Array, r: int) -> None:
+        inverse = [pow(int(x), -1, int(p)) for x, p in zip(c[:, r], self.primes, strict=True)]
+        column = table[:, :, r, None] * np.array(inverse, dtype=np.float64)[:, None, None]
+        self.reduce(column)
+        table -= column * c[:, None, :]
+        self.reduce(table)
+        table[:, :, r] = column[:, :, 0]
+
+    def keep(self, alive: npt.NDArray[np.bool_]) -> PrimeLanes:
+        return PrimeLanes(self.primes[alive])
+
+
+class LargePrime:
+    """GF(p) with a prime up to 2^31, in int64."""
+
+    lanes = 1
+
+    def __init__(self, field: PrimeField) -> None:
+        self._field = field
+
+    def load(self, rows: Array) -> Array:
+        return np.asarray(rows, dtype=np.int64)[None]
+
+    def identity(self, d: int) -> Array:
+        return np.eye(d, dtype=np.int64)[None]
+
+    def matmul(self, a: Array, b: Array) -> Array:
+        return self._field.matmul(a[0], b[0])[None]
+
+    def add(self, a: Array, b: Array) -> Array:
+        return self._field.add(a, b)
+
+    def exchange(self, table: Array, c: Array, r: int) -> None:
+        p = self._field.order
+        column = table[:, :, r, None] * pow(int(c[0, r]), -1, p) % p
+        table += column * (p - c[:, None, :])  # below 2^62 + 2^31
+        table %= p
+        table[:, :, r] = column[:, :, 0]
+
+    def keep(self, alive: npt.NDArray[np.bool_]) -> LargePrime:
+        raise AssertionError("a finite field has one lane")
+
+
+class Tables:
+    """GF(p^k) by tables of logarithms."""
+
+    lanes = 1
+
+    def __init__(self, field: ExtensionField) -> None:
+        self._field = field
+
+    def load(self, rows: Array) -> Array:
+        return np.asarray(rows, dtype=np.int64)[None]
+
+    def identity(self, d: int) -> Array:
+        return np.eye(d, dtype=np.int64)[None]
+
+    def matmul(self, a: Array, b: Array) -> Array:
+        return self._field.matmul(a[0], b[0])[None]
+
+    def add(self, a: Array, b: Array) -> Array:
+        return self._field.add(a, b)
+
+    def exchange(self, table: Array, c: Array, r: int) -> None:
+        column = self._field.multiply(table[:, :, r, None], self._field.invert(c[0, r]))
+        table[:] = self._field.subtract(table, self._field.multiply(column, c[:, None, :]))
+        table[:, :, r] = column[:, :, 0]
+
+    def keep(self, alive: npt.NDArray[np.bool_]) -> Tables:
+        raise AssertionError("a finite field has one lane")
+
+
+def kernel_of(field: PrimeField | ExtensionField, d: int) -> Kernel:
+    """The fastest kernel of a finite field for d columns."""
+    if isinstance(field, ExtensionField):
+        return Tables(field)
+    if field.order <= PrimeLanes.most(d):
+        return PrimeLanes(np.array([field.order], dtype=np.int64))
+    return LargePrime(field)
+
+
+@lru_cache(maxsize=4)
+def primes_below(limit: int) -> npt.NDArray[np.int64]:
+    """Primes in [limit / 4, limit), the largest first."""
+    sieve = np.ones(limit, dtype=bool)
+    sieve[:2] = False
+    for i in range(2, int(limit**0.5) + 1):
+        if sieve[i]:
+            sieve[i * i :: i] = False
+    found = np.flatnonzero(sieve)[::-1]
+    return found[found >= limit // 4]

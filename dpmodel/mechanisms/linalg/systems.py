@@ -1,0 +1,179 @@
+"""What a mechanism of exact linear algebra may know about its data, and the one way to the data.
+
+Everything but ``read_rows`` is public. ``records`` is the number of records where it is public (replace-one) and None
+where it is not (add-remove); ``expected`` is a public guess of it, used by forecasts only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from fractions import Fraction
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from dpmodel.annotate.records import Neighbors
+from dpmodel.mechanisms.linalg.fields import Field
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+# (n, d): int64, or Python integers in an object array where they are too large for that.
+ExactRows = npt.NDArray[Any]
+VectorTask = Literal["span", "affine span", "equations"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateVectors:
+    """Vectors over a field, one per record; wanted is a subspace that holds nearly all of them, exactly.
+
+    ``field`` : QQ or a finite field. ``dimension`` : d, entries of each vector. ``rank`` : public bound on the
+    dimension of their span, at most d (KMMST24, Remark 1). ``task`` : what the vectors stand for: themselves
+    ("span"), points u as (u, 1) ("affine span"), equations a'x = b as (a, -b) ("equations"). Zero vectors lie in every
+    span and may occur. ``corrupted`` : public guess of the share of vectors outside the subspace that is wanted, or None.
+    """
+
+    field: Field
+    dimension: int
+    task: VectorTask
+    neighbors: Neighbors
+    rank: int
+    records: int | None
+    expected: int
+    _rows: Callable[[], ExactRows] = dataclass_field(repr=False)
+    corrupted: float | None = None
+    _memo: dict[Hashable, Any] = dataclass_field(default_factory=dict, repr=False)
+
+    def read_rows(self) -> ExactRows:
+        """(n, d) private vectors in the fixed order of the records. Only a mechanism's ``run`` may call this."""
+        return self._rows()
+
+    def remember(self, key: Hashable, build: Callable[[], T]) -> T:
+        """Compute a public fact once."""
+        if key not in self._memo:
+            self._memo[key] = build()
+        value: T = self._memo[key]
+        return value
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateInequalities:
+    """Inequalities ``a_i'x <= b_i``, one per record; wanted is a point that satisfies nearly all of them, exactly.
+
+    ``variables`` : d. ``homogeneous`` : all b_i are zero, so are the public right-hand sides, and x = 0 is no answer.
+    ``public_rows`` (k, d), ``public_sides`` (k,) : constraints ``G x <= h`` that the answer must satisfy.
+    ``margin`` : rho0, a public promise: in the cone of ``lifted`` some unit vector z has ``rows z >= rho0`` for all
+    private rows, scaled to unit norm. None: no promise. If it is broken, utility fails and privacy holds.
+    ``largest`` : U where all private numbers are integers of size at most U (publicly known, enforced), else None.
+    ``strict`` : reserved for callers that need ``<``; mechanisms may ignore it.
+    """
+
+    variables: int
+    homogeneous: bool
+    public_rows: Floats
+    public_sides: Floats
+    margin: float | None
+    largest: int | None
+    neighbors: Neighbors
+    records: int | None
+    expected: int
+    _rows: Callable[[], tuple[Any, Any]] = dataclass_field(repr=False)
+    _memo: dict[Hashable, Any] = dataclass_field(default_factory=dict, repr=False)
+
+    @property
+    def cone_dimension(self) -> int:
+        """Variables of the homogeneous form: d, or d + 1 with the leading variable x0 > 0."""
+        return self.variables if self.homogeneous else self.variables + 1
+
+    @property
+    def cone(self) -> Floats:
+        """(k', D) public rows B of the homogeneous form, of unit norm: answers have ``B y >= 0``; y0 >= 0 included."""
+        if self.homogeneous:
+            rows = -self.public_rows
+        else:
+            rows = np.hstack([self.public_sides[:, None], -self.public_rows])
+            rows = np.vstack([np.eye(1, self.cone_dimension), rows])
+        norms = np.linalg.norm(rows, axis=1)
+        unit: Floats = rows[norms > 0] / norms[norms > 0, None]
+        return unit
+
+    def read_rows(self) -> tuple[Any, Any]:
+        """(n, d) A, dense or CSR, and (n,) b, private, as given. Only a mechanism's ``run`` may call this."""
+        return self._rows()
+
+    def lifted(self, A: Any, b: Any) -> Any:
+        """(n, D) rows of the homogeneous form, ``rows y >= 0`` with ``y = (x0, x)``, scaled to unit norm.
+
+        Rows ``0'x <= b`` become ``b x0 >= 0``; rows that are zero altogether stay zero (they always hold). Each row
+        depends on its own record alone. In floating point the norm of a row is at most 1 + 1e-12.
+        """
+        dense = not sp.issparse(A)
+        rows = -np.asarray(A, dtype=np.float64) if dense else -sp.csr_array(A, dtype=np.float64)
+        if not self.homogeneous:
+            side = np.asarray(b, dtype=np.float64)[:, None]
+            rows = np.hstack([side, rows]) if dense else sp.csr_array(sp.hstack([sp.csr_array(side), rows]))
+        largest = np.abs(rows).max(axis=1) if dense else abs(rows).max(axis=1).toarray().ravel()
+        rows = _scaled(rows, largest)  # first, so that squares neither overflow nor vanish
+        norms = np.sqrt((rows * rows).sum(axis=1)) if dense else np.sqrt((rows.multiply(rows)).sum(axis=1))
+        return _scaled(rows, np.asarray(norms).ravel())
+
+    def lowered(self, y: Floats) -> Floats:
+        """(d,) the point x of a cone point y: y itself, or ``y[1:] / y[0]``."""
+        return y if self.homogeneous else y[1:] / y[0]
+
+    def remember(self, key: Hashable, build: Callable[[], T]) -> T:
+        """Compute a public fact once."""
+        if key not in self._memo:
+            self._memo[key] = build()
+        value: T = self._memo[key]
+        return value
+
+
+def _scaled(rows: Any, by: Floats) -> Any:
+    factor = np.divide(1.0, by, out=np.zeros_like(by), where=by > 0)
+    return sp.csr_array(sp.diags_array(factor) @ rows) if sp.issparse(rows) else rows * factor[:, None]
+
+
+@dataclass(frozen=True, eq=False)
+class PrivatePoints:
+    """Points of a public grid, one per record; wanted is a point in their convex hull.
+
+    ``lower`` (d,), ``step`` : coordinate j of a point is ``lower[j] + step * i`` with an integer i in
+    0 .. ``levels[j]`` - 1. ``read_rows`` gives the (n, d) integers i. Points outside the box are moved into it (public
+    policy), so that the hull is that of the moved points.
+    """
+
+    lower: tuple[Fraction, ...]
+    step: Fraction
+    levels: tuple[int, ...]
+    neighbors: Neighbors
+    records: int | None
+    expected: int
+    _rows: Callable[[], Integers] = dataclass_field(repr=False)
+    _memo: dict[Hashable, Any] = dataclass_field(default_factory=dict, repr=False)
+
+    @property
+    def dimension(self) -> int:
+        return len(self.levels)
+
+    def read_rows(self) -> Integers:
+        """(n, d) private grid positions. Only a mechanism's ``run`` may call this."""
+        return self._rows()
+
+    def coordinates(self, position: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
+        """The point at a (fractional) grid position."""
+        return tuple(low + self.step * i for low, i in zip(self.lower, position, strict=True))
+
+    def remember(self, key: Hashable, build: Callable[[], T]) -> T:
+        """Compute a public fact once."""
+        if key not in self._memo:
+            self._memo[key] = build()
+        value: T = self._memo[key]
+        return value
+
+
+PrivateSystem = PrivateVectors | PrivateInequalities | PrivatePoints

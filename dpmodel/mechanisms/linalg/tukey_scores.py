@@ -1,0 +1,185 @@
+"""Exact half-space depths of all points of a small grid, cut at a public cap.
+
+The depth of c is the least number of points in a closed half-space that contains c:
+``depth(c) = min over u != 0 of #{z : <u, z> >= <u, c>}``. It is at least 1 exactly where c lies in the convex hull.
+Everything here is whole numbers (products stay below 2^53), so the scores are exactly those of the definition.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+Integers = npt.NDArray[np.int64]
+_CHUNK = 4_000_000  # entries of a temporary
+
+
+def cut_depths(points: Integers, levels: tuple[int, ...], cap: int) -> Integers:
+    """``min(depth, cap)`` of every grid point.
+
+    Parameters
+    ----------
+    points : (n, d) grid positions, 0 <= points[:, j] < levels[j], d <= 3; n may be 0.
+    levels : grid points per axis.
+    cap : >= 1.
+
+    Returns
+    -------
+    (prod(levels),) in the order of ``numpy.unravel_index``.
+
+    Notes
+    -----
+    *Half-spaces enough.* Let T be a set of data points and c a point outside conv(T). Then some ``u`` with
+    ``<u, c> > max over T of <u, z>``, where the maximum is taken at some z1 in T, is normal to m differences z_i - z1 of
+    points of T and to d - 1 - m axes, for some m (these d - 1 vectors independent). *Proof.* Let L be the space of the
+    differences of T. If c is not in the affine hull, extend a basis of L by axes to one of R^d; c - z1 has a component
+    along an added axis; take u normal to all the others: u is normal to L and not to c - z1, and one of u, -u serves. If
+    c is in it, some facet F of conv(T) within it separates c; F spans a space of dimension dim L - 1; take u normal to F
+    and to axes that complete L to R^d.
+    c has depth < k exactly if it lies outside conv(T) for some T of n - k + 1 or more points (the points that are not in
+    the half-space of the definition). So ``depth(c)`` is the least ``h(u, b) = #{z : <u, z> > b}`` over the half-spaces
+    (u, b = <u, z1>) above with ``<u, c> > b``, or n if there is none; and each such number is an upper bound on the depth.
+    Those with ``h >= cap`` say nothing about the score and are left out.
+
+    Cost: d = 1: n + levels. Otherwise m^(d+1) for m distinct points (d = 2: on the outermost layers), and a pass over the
+    half-spaces for each line of the grid.
+    """
+    if len(levels) == 1:
+        counts = np.bincount(points[:, 0], minlength=levels[0]).astype(np.int64)
+        up_to = np.cumsum(counts)
+        return np.minimum(np.minimum(up_to, len(points) - up_to + counts), cap)
+    if not len(points):
+        return np.zeros(math.prod(levels), dtype=np.int64)
+    distinct, weights = np.unique(points, axis=0, return_counts=True)
+    defining = outer_layers(distinct, cap) if len(levels) == 2 else np.ones(len(distinct), dtype=bool)
+    spaces = _half_spaces(distinct, weights.astype(np.int64), defining, cap)
+    return _scores(spaces, levels, min(cap, len(points)))
+
+
+def outer_layers(distinct: Integers, count: int) -> npt.NDArray[np.bool_]:
+    """Mask of the points that are not inside ``count`` nested polygons of other points (d = 2, exact).
+
+    Each polygon is the hull of what the earlier ones left inside. An open half-plane whose edge goes through a point
+    inside a polygon holds a corner of it; so with ``count`` of them it holds at least that many points, and half-planes
+    of fewer points have only points of the mask on their edges.
+    """
+    inside = np.arange(len(distinct))  # lexicographic order, as np.unique left it
+    outer = np.zeros(len(distinct), dtype=bool)
+    for _ in range(count):
+        if not len(inside):
+            break
+        left = distinct[inside]
+        corners = _corners(left)
+        strictly = np.full(len(left), len(corners) >= 3)
+        for p, q in zip(corners, np.roll(corners, -1, axis=0), strict=True):  # counter-clockwise
+            strictly &= (q[0] - p[0]) * (left[:, 1] - p[1]) > (q[1] - p[1]) * (left[:, 0] - p[0])
+        outer[inside[~strictly]] = True
+        inside = inside[strictly]
+    return outer
+
+
+def _corners(points: Integers) -> Integers:
+    """Corners of the hull of lexicographically sorted points, counter-clockwise (Andrew's chain on column ends)."""
+    first = np.r_[True, points[1:, 0] != points[:-1, 0]]
+    ends = points[first | np.r_[first[1:], True]].tolist()
+    chain: list[list[int]] = []
+    for order in (ends, ends[::-1]):
+        half: list[list[int]] = []
+        for p in order:
+            while len(half) > 1 and _turn(half[-2], half[-1], p) <= 0:
+                half.pop()
+            half.append(p)
+        chain += half[:-1]
+    return np.array(chain if chain else ends[:1], dtype=np.int64)
+
+
+def _turn(o: list[int], a: list[int], b: list[int]) -> int:
+    return (a[0] - o[0]) * (b[1] - o[1]) - (a[1] - o[1]) * (b[0] - o[0])
+
+
+def _half_spaces(distinct: Integers, weights: Integers, defining: npt.NDArray[np.bool_], cap: int) -> Integers:
+    """(k, d + 2) distinct rows (u, b, h): of the points, h < cap have ``<u, z> > b``."""
+    d = distinct.shape[1]
+    corners = distinct[defining]
+    points, mass = distinct.T.astype(np.float64), weights.astype(np.float64)
+    kept = [np.zeros((0, d + 2), dtype=np.int64)]
+    for normals, bases in _normals(corners, max(1, _CHUNK // len(distinct))):
+        at = normals.astype(np.float64) @ points  # whole numbers below 2^53: exact in any order of summation
+        offsets = (normals * bases).sum(axis=1)
+        for sign in (1, -1):
+            above = (sign * at > (sign * offsets)[:, None]) @ mass
+            few = above < cap
+            kept.append(np.column_stack([sign * normals, sign * offsets, above.astype(np.int64)])[few])
+        if len(kept) > 200:
+            kept = [np.unique(np.vstack(kept), axis=0)]
+    return np.unique(np.vstack(kept), axis=0)
+
+
+def _normals(corners: Integers, chunk: int) -> Iterator[tuple[Integers, Integers]]:
+    """Yield (k, d) primitive normals and (k, d) points that their hyperplanes go through; see ``cut_depths``."""
+    m, d = corners.shape
+    axes = np.eye(d, dtype=np.int64)
+    for axis in axes:
+        yield from _pieces(np.tile(axis, (m, 1)), corners, chunk)
+    if m < 2:
+        return
+    i, j = np.triu_indices(m, 1)
+    for start in range(0, len(i), chunk):
+        base, other = corners[i[start : start + chunk]], corners[j[start : start + chunk]]
+        difference = other - base
+        if d == 2:
+            yield from _pieces(np.column_stack([-difference[:, 1], difference[:, 0]]), base, chunk)
+        else:
+            for axis in axes:
+                yield from _pieces(np.cross(difference, axis), base, chunk)
+    if d == 3:
+        for first in range(m - 2):
+            differences = corners[first + 1 :] - corners[first]
+            a, b = np.triu_indices(len(differences), 1)
+            normals = np.cross(differences[a], differences[b])
+            yield from _pieces(normals, np.broadcast_to(corners[first], normals.shape), chunk)
+
+
+def _pieces(normals: Integers, bases: Integers, chunk: int) -> Iterator[tuple[Integers, Integers]]:
+    divisor = np.gcd.reduce(normals, axis=1)
+    real = divisor > 0
+    normals, bases = normals[real] // divisor[real, None], bases[real]
+    for start in range(0, len(normals), chunk):
+        yield normals[start : start + chunk], bases[start : start + chunk]
+
+
+def _scores(spaces: Integers, levels: tuple[int, ...], cap: int) -> Integers:
+    """Grid scores: the least h of the half-spaces that a point is in, at most ``cap``."""
+    lines = np.stack(np.meshgrid(*[np.arange(k) for k in levels[:-1]], indexing="ij"), axis=-1)
+    lines = lines.reshape(-1, len(levels) - 1)
+    low, high = np.zeros(len(lines), dtype=np.int64), np.full(len(lines), levels[-1] - 1)
+    scores = np.zeros((len(lines), levels[-1]), dtype=np.int64)
+    along = np.arange(levels[-1])
+    alive = np.arange(len(lines))
+    for h in range(cap):
+        group = spaces[spaces[:, -1] == h]
+        chunk = max(1, _CHUNK // max(1, len(alive)))
+        for start in range(0, len(group), chunk):
+            low[alive], high[alive] = _cut(group[start : start + chunk], lines[alive], low[alive], high[alive])
+        alive = alive[low[alive] <= high[alive]]
+        if not len(alive):
+            break
+        scores[alive] += (along >= low[alive, None]) & (along <= high[alive, None])
+    return scores.ravel()
+
+
+def _cut(group: Integers, lines: Integers, low: Integers, high: Integers) -> tuple[Integers, Integers]:
+    """Where each line of the grid (all coordinates but the last given) stays outside all the half-spaces."""
+    rest, last, offsets = group[:, :-3], group[:, -3], group[:, -2]
+    room = offsets - lines @ rest.T  # u_last z <= room
+    rising, falling, flat = last > 0, last < 0, last == 0
+    if rising.any():
+        high = np.minimum(high, (room[:, rising] // last[rising]).min(axis=1))
+    if falling.any():
+        low = np.maximum(low, -(room[:, falling] // -last[falling]).min(axis=1))
+    if flat.any():
+        high = np.where((room[:, flat] < 0).any(axis=1), -1, high)
+    return low, high
