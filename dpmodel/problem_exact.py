@@ -104,7 +104,7 @@ def outcome_of(model: PrivateLP, found: Found) -> Outcome:
         more = ", ..." if len(found.answer) > _MOST_TOLD else ""
         notes.append(f"the exact point, of which the values are roundings: ({shown}{more})")
     if found.missed is not None and math.isfinite(found.missed):
-        notes.append(f"a noisy count of the private rows that it misses: {number(found.missed)}")
+        notes.append(f"a noisy count of the private rows that it misses: {number(max(found.missed, 0.0))}")
     return Outcome("optimal", x, None, float(model.form.c0 @ x + model.form.d0), notes=tuple(notes))
 
 

@@ -13,7 +13,9 @@ import dpmodel as dpm
 from dpmodel.classify.taxonomy import cell as taxonomy_cell
 from dpmodel.mechanisms.mechanism import Mechanism, Request
 from dpmodel.plan import PORTFOLIO, by_name
-from dpmodel.plan.portfolio import POSTPROCESSING, REGRESSIONS
+from dpmodel.plan.portfolio import EXACT, INEQUALITIES, POINTS, POSTPROCESSING, REGRESSIONS, VECTORS
+
+SYSTEMS = (*VECTORS, *INEQUALITIES, *POINTS)
 
 
 def test_taxonomy_names_exactly_the_registered_mechanisms() -> None:
@@ -21,11 +23,12 @@ def test_taxonomy_names_exactly_the_registered_mechanisms() -> None:
     assert named == {mechanism.name for mechanism in PORTFOLIO}
     assert dpm.taxonomy().to_dict()["regressions"] == [mechanism.name for mechanism in REGRESSIONS]
     assert dpm.taxonomy().to_dict()["postprocessing"] == [mechanism.name for mechanism in POSTPROCESSING]
-    beyond = (*REGRESSIONS, *POSTPROCESSING)
+    assert set(dpm.taxonomy().to_dict()["systems"]) == {mechanism.name for mechanism in SYSTEMS}
+    beyond = (*REGRESSIONS, *POSTPROCESSING, *SYSTEMS)
     assert all(mechanism.name in str(dpm.taxonomy()).replace("\n", " ") for mechanism in beyond)
 
 
-@pytest.mark.parametrize("mechanism", (*PORTFOLIO, *REGRESSIONS, *POSTPROCESSING), ids=lambda m: m.name)
+@pytest.mark.parametrize("mechanism", (*PORTFOLIO, *REGRESSIONS, *POSTPROCESSING, *SYSTEMS), ids=lambda m: m.name)
 def test_every_mechanism_states_source_privacy_utility_and_cost(mechanism: Mechanism) -> None:
     assert isinstance(mechanism, Mechanism)
     text = inspect.getdoc(type(getattr(mechanism, "engine", mechanism))) or ""
@@ -79,6 +82,17 @@ def row_cell(**bounds: Any) -> dpm.Problem:
     return dpm.Problem(cp.Minimize(0), [cp.sum(x) == 1, A @ x <= 50])
 
 
+def whole_sides() -> dpm.Problem:
+    b = dpm.Private(shape=4, name="b", unit="entry", linf=1, integer=True)
+    return dpm.Problem(cp.Minimize(0), [np.arange(12).reshape(4, 3) @ cp.Variable(3) == b])
+
+
+def exact_cell(**bounds: Any) -> dpm.Problem:
+    A = dpm.Private(shape=(4, 3), name="A", unit="row", integer=True, **bounds)
+    x = cp.Variable(3)
+    return dpm.Problem(cp.Minimize(0), [A @ x == 1])
+
+
 def column_cell() -> dpm.Problem:
     A = dpm.Private(shape=(4, 3), name="A", unit="column", linf=0.1, bounds=[0, 1])
     x = cp.Variable(3, nonneg=True)
@@ -88,9 +102,15 @@ def column_cell() -> dpm.Problem:
 TABLE = np.arange(12.0).reshape(4, 3) / 12
 CELLS: dict[tuple[str, str], list[dpm.Problem]] = {
     ("objective", "low"): [objective_cell()],
-    ("scalar", "low"): [scalar_cell(linf=1, bounds=[40, 90]), equality_cell(), few_binding_cell(), scalar_with_cost()],
-    ("row", "low"): [row_cell(linf=0.1, bounds=[0, 1]), least_rows_cell(linf=0.1, bounds=[0, 1])],
-    ("row", "high"): [row_cell(), least_rows_cell()],
+    ("scalar", "low"): [
+        scalar_cell(linf=1, bounds=[40, 90]),
+        equality_cell(),
+        few_binding_cell(),
+        scalar_with_cost(),
+        whole_sides(),
+    ],
+    ("row", "low"): [row_cell(linf=0.1, bounds=[0, 1]), least_rows_cell(linf=0.1, bounds=[0, 1]), exact_cell(linf=1)],
+    ("row", "high"): [row_cell(), least_rows_cell(), exact_cell()],
     ("column", "low"): [column_cell()],
 }
 
@@ -119,3 +139,10 @@ def test_unknown_name_lists_the_names_that_would_do() -> None:
     with pytest.raises(dpm.SpecificationError) as refused:
         by_name("laplce")
     assert all(mechanism.name in str(refused.value) for mechanism in PORTFOLIO)
+
+
+def test_exact_satisfaction_is_asked_of_those_who_give_it() -> None:
+    names = {mechanism.name for mechanism in PORTFOLIO}
+    assert set(EXACT) <= names
+    plan = exact_cell().plan(1.0, 1e-6, satisfy="exact")
+    assert {c.mechanism for c in plan.candidates if c.eligible} == set(EXACT)

@@ -27,6 +27,7 @@ _MOST_ROWS = (
     "point-exponential",
     "cheapest-point",
     "algorithm-2",
+    "exact-equations",
 )
 # Regressions are objectives of low sensitivity that the paper does not treat: one convex loss per record.
 REGRESSION_MECHANISMS = (
@@ -53,6 +54,20 @@ POSTPROCESS_MECHANISMS = (
     "general-solver",
     "admm-published",
 )
+# Vectors, inequalities or points, one per record, to be satisfied exactly: the cell (row, high) without a tolerance.
+SYSTEM_MECHANISMS = (
+    "stable-span",
+    "block-votes",
+    "stable-span-published",
+    "hinge-descent",
+    "rescaling-perceptron",
+    "dense-weights",
+    "dp-lp",
+    "algorithm-10",
+    "dp-lp-published",
+    "tukey-depth",
+    "pin-hull",
+)
 _NOISY_ROWS = ("noisy-multiplicative-weights", "algorithm-5", "algorithm-6")
 _LABEL = {
     "objective": "objective c",
@@ -71,6 +86,8 @@ _NOTE = (
     f"beyond the paper's linear ones (TTZ15, AMU20): {', '.join(REGRESSION_MECHANISMS)}.",
     "post-processing (a likelihood of published noisy numbers under public constraints) reads nothing private and "
     f"costs nothing (LWK15): {', '.join(POSTPROCESS_MECHANISMS)}.",
+    "exact systems (dpmodel.linalg: vectors, inequalities or points, one per record) are rows of high sensitivity that "
+    f"hold exactly, all but a few (KMMST24): {', '.join(SYSTEM_MECHANISMS)}.",
 )
 
 
@@ -158,12 +175,13 @@ class Taxonomy(Sequence[TaxonomyCell]):
         return html_table(_COLUMNS, self._rows(), title="Private linear programs (HRRU14, Table 1)", footer=_NOTE)
 
     def to_dict(self) -> dict[str, object]:
-        """Plain data: ``source``, ``cells``, and the names in ``regressions`` and ``postprocessing``."""
+        """Plain data: ``source``, ``cells``, and the names in ``regressions``, ``postprocessing`` and ``systems``."""
         return {
             "source": "HRRU14, Table 1",
             "cells": [item.to_dict() for item in self],
             "regressions": list(REGRESSION_MECHANISMS),
             "postprocessing": list(POSTPROCESS_MECHANISMS),
+            "systems": list(SYSTEM_MECHANISMS),
         }
 
     def _rows(self) -> list[tuple[str, ...]]:

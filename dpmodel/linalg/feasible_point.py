@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -12,13 +11,12 @@ import numpy as np
 
 from dpmodel._text import array_text, number, table
 from dpmodel.annotate.records import Neighbors
-from dpmodel.errors import SpecificationError
 from dpmodel.linalg.conduct import Conducted, ProgressArgument, conduct
-from dpmodel.linalg.inequalities_input import inequalities_input, margin_of
+from dpmodel.linalg.inequalities_input import Input, inequalities_input, margin_of
 from dpmodel.mechanisms.linalg.systems import Floats
-from dpmodel.mechanisms.mechanism import Request
 from dpmodel.plan.comparison import Plan
-from dpmodel.privacy import Budget, validate_privacy
+from dpmodel.plan.request import basic_request
+from dpmodel.privacy import Budget
 from dpmodel.release.release import Accuracy, Guarantee
 
 __all__ = ["FeasiblePoint", "feasible_point", "margin_of"]
@@ -31,8 +29,8 @@ class FeasiblePoint:
     ``found`` : whether there is a point. ``x`` (d,) : the point in floats, read-only, or None. ``exact`` : the same as
     a tuple of Fractions where the mechanism computes in rationals, else None. ``missed`` : a noisy count of the rows
     that x misses, where the mechanism paid for one, else None. ``accuracy`` : ``slack_rows`` rows may be missed, except
-    with probability ``beta``; ``alpha`` is 0, as all others hold exactly. ``plan``, ``guarantee``, ``mechanism``,
-    ``notes`` : as in a release.
+    with probability ``beta``; ``alpha`` is 0, as all others hold exactly. ``expected`` : the public number of rows, or
+    guess of it, that forecasts speak of. ``plan``, ``guarantee``, ``mechanism``, ``notes`` : as in a release.
     """
 
     found: bool
@@ -43,6 +41,7 @@ class FeasiblePoint:
     guarantee: Guarantee
     accuracy: Accuracy
     plan: Plan
+    expected: int
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -69,6 +68,7 @@ class FeasiblePoint:
             "guarantee": self.guarantee.to_dict(),
             "accuracy": self.accuracy.to_dict(),
             "plan": self.plan.to_dict(),
+            "expected": self.expected,
             "notes": list(self.notes),
         }
 
@@ -140,8 +140,7 @@ def feasible_point(
     A row ``0'x <= b`` with b < 0 never holds and is one of the missed. KMMST24, Theorem 1 (perceptron) and Theorem D
     (whole numbers).
     """
-    loss = validate_privacy(epsilon, delta)
-    request = Request(loss.epsilon, loss.delta, _beta(beta))
+    request = basic_request(epsilon, delta, beta, options={})
     given = inequalities_input(
         A, b, margin=margin, public=public, nonneg=nonneg, bound=bound, neighbors=neighbors, expected=expected
     )
@@ -156,7 +155,7 @@ def feasible_point(
         label="linalg.feasible_point",
         record=f"a record is one row of A{sides}",
     )
-    return _result(conducted, given.scale)
+    return _result(conducted, given)
 
 
 def accuracy_of(plan: Plan) -> Accuracy:
@@ -168,8 +167,8 @@ def accuracy_of(plan: Plan) -> Accuracy:
     return Accuracy(0.0 if bounded else None, forecast.beta, slack, forecast.proved, forecast.statement)
 
 
-def _result(conducted: Conducted, scale: float) -> FeasiblePoint:
-    plan, found = conducted.plan, conducted.found
+def _result(conducted: Conducted, given: Input) -> FeasiblePoint:
+    plan, found, scale = conducted.plan, conducted.found, given.scale
     x, exact = None, None
     if found.status == "found":
         answer = np.asarray(found.answer)
@@ -190,18 +189,9 @@ def _result(conducted: Conducted, scale: float) -> FeasiblePoint:
         guarantee=conducted.guarantee,
         accuracy=accuracy_of(plan),
         plan=plan,
+        expected=given.model.expected,
         notes=(*found.notes, *plan.chosen.forecast.caveats),
     )
-
-
-def _beta(beta: Any) -> float:
-    if isinstance(beta, bool) or not isinstance(beta, numbers.Real) or not 0 < float(beta) < 1:
-        raise SpecificationError(
-            "beta is not a number between 0 and 1",
-            why="beta is the probability that the accuracy statement fails",
-            remedy="beta=0.05",
-        )
-    return float(beta)
 
 
 def _shown(values: tuple[Fraction, ...], most: int = 6, longest: int = 24) -> str:

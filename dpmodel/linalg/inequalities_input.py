@@ -87,7 +87,7 @@ def inequalities_input(
     rho, scale = _margin(margin, homogeneous, scalable=largest is None and not homogeneous, where=where)
     _require_feasible(rows, sides, homogeneous, where)
     records = n if neighbors == "replace-one" else None
-    guess = _expected(expected, records, where)
+    guess = expected_of(expected, where) if records is None else records
 
     def read() -> tuple[Any, Any]:
         return (A if scale == 1.0 else _times(A, scale)), b
@@ -355,16 +355,17 @@ def _bound(bound: Any, where: str) -> int | None:
     return int(bound)
 
 
-def _expected(expected: Any, records: int | None, where: str) -> int:
+def expected_of(expected: Any, where: str) -> int:
+    """A public guess of the number of records; ``EXPECTED`` where there is none."""
     if expected is None:
-        return EXPECTED if records is None else records
+        return EXPECTED
     if isinstance(expected, bool) or not isinstance(expected, numbers.Integral) or expected < 1:
         raise SpecificationError(
             f"{where}: expected is not a whole number of at least 1",
-            why="it is a public guess of the number of rows, by which mechanisms are compared",
+            why="it is a public guess of the number of records, by which mechanisms are compared",
             remedy=f"expected={EXPECTED}",
         )
-    return int(expected) if records is None else records
+    return int(expected)
 
 
 def _is_real(value: Any) -> bool:

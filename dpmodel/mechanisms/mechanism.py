@@ -84,7 +84,9 @@ class Forecast:
     data simulated from the public bounds, by which their plans choose; nan elsewhere. ``seconds`` : post-processing:
     about how long the solver takes, by which those plans choose; nan elsewhere. ``missed`` : exact linear algebra: rows
     that the answer misses, except with probability ``beta`` (``proved``) or in simulations, by which those plans
-    choose; nan elsewhere. ``needed`` : records below which the statement says nothing; nan elsewhere.
+    choose (nan for points in hulls, and elsewhere). ``needed`` : records below which the statement says nothing, by
+    which plans of points in hulls choose; nan elsewhere. ``exact`` : private constraints hold exactly, all but
+    ``slack_rows``; preferred to small violations of all of them where neither was asked for.
     """
 
     statement: str
@@ -103,6 +105,7 @@ class Forecast:
     seconds: float = math.nan
     missed: float = math.nan
     needed: float = math.nan
+    exact: bool = False
     work: str = "one solve"
     noise: Mapping[str, Any] = field(default_factory=dict)
     caveats: tuple[str, ...] = ()
@@ -142,6 +145,7 @@ class Forecast:
             "seconds": None if math.isnan(self.seconds) else self.seconds,
             "missed": None if math.isnan(self.missed) else self.missed,
             "needed": None if math.isnan(self.needed) else self.needed,
+            "exact": self.exact,
             "work": self.work,
             "noise": dict(self.noise),
             "caveats": list(self.caveats),

@@ -64,7 +64,7 @@ class Plan:
 
     @property
     def _is_exact(self) -> bool:
-        return self.chosen.forecast is not None and not math.isnan(self.chosen.forecast.missed)
+        return self.chosen.forecast is not None and not math.isnan(self.chosen.forecast.needed)
 
     @property
     def _columns(self) -> tuple[str, ...]:

@@ -47,6 +47,8 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     equalities, no objective          measure-and-fit: the same noise, then least squares
     matrix (rows, columns, all)       laplace-once or gaussian-once, times the public bound on x;
                                       noisy-multiplicative-weights when A has very many private entries
+    equations, whole numbers          exact-equations: all but s rows hold exactly (unless alpha or slack
+                                      rows are asked for)
     one record, one constraint        few dimensions or listed points: point-exponential, with an
                                       objective cheapest-point; else noisy-hinge-descent (many rows) or
                                       dense-multiplicative-weights: all but s rows within alpha
@@ -97,14 +99,14 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     ================================  ===================================================================
     exact system                      usual winner
     ================================  ===================================================================
-    span, affine span, equations      stable-span
+    span, affine span, equations      stable-span; block-votes where a share of the vectors is corrupted
     inequalities, a public margin     hinge-descent or rescaling-perceptron, whichever misses less in public
                                       simulation; dense-weights where the number of rows is public
     inequalities, whole numbers       dp-lp, where equations may hide among them or no margin is known
     point in a hull                   tukey-depth while its candidates can be listed, else pin-hull
     ================================  ===================================================================
 
-    As published, for study: stable-span-published, algorithm-10.
+    As published, for study: stable-span-published, algorithm-10, dp-lp-published.
 
     The published algorithms (theorem-34, algorithm-2, algorithm-4, algorithm-5, algorithm-6) are compared as well and
     lose by their constants.
@@ -123,8 +125,9 @@ def _key(forecast: Forecast, request: Request | None) -> tuple[bool, bool, bool,
     (error infinite) the size of the noise itself. Predictions may be far too good, so they come after theorems."""
     if not math.isnan(forecast.seconds):  # post-processing: the same optimum, as far as the solver goes
         return forecast.vacuous, forecast.objective_alpha > _SAME_OPTIMUM, False, forecast.seconds, 0.0
-    if not math.isnan(forecast.missed):  # exact systems: rows missed, proved or in the same public simulations
-        return forecast.vacuous, False, False, float(f"{forecast.missed:.6g}"), 0.0
+    exactly = forecast.needed if math.isnan(forecast.missed) else forecast.missed
+    if not math.isnan(exactly):  # exact systems: proved or in the same public simulations
+        return forecast.vacuous, False, False, float(f"{exactly:.6g}"), 0.0
     if not math.isnan(forecast.predicted):  # regressions: all promise the same thing, and all are simulated alike
         return forecast.vacuous, False, False, float(f"{forecast.predicted:.6g}"), 0.0
     kept, error, then = True, forecast.rank, 0.0
@@ -138,6 +141,9 @@ def _key(forecast: Forecast, request: Request | None) -> tuple[bool, bool, bool,
     if not math.isfinite(error):
         sizes = [part["largest_noise"] for part in forecast.noise.values() if _is_noise(part)]
         then = max(sizes, default=math.inf)
+    asked = request is not None and (request.violation, request.slack_rows) != (None, None)
+    if forecast.exact and not forecast.vacuous and not asked:
+        return False, False, False, -1.0, 0.0
     # Equal up to rounding allowances is equal: then the order of the registry decides.
     return forecast.vacuous, not kept, not forecast.proved, float(f"{error:.6g}"), then
 

@@ -8,10 +8,21 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.postprocessing import Postprocessing
 from dpmodel.errors import SpecificationError
+from dpmodel.mechanisms.linalg.algorithm_10 import ALGORITHM_10
+from dpmodel.mechanisms.linalg.block_votes import BLOCK_VOTES
+from dpmodel.mechanisms.linalg.dense_weights import DENSE_WEIGHTS
+from dpmodel.mechanisms.linalg.dp_lp import DP_LP, DP_LP_PUBLISHED
+from dpmodel.mechanisms.linalg.hinge_descent import HINGE_DESCENT
+from dpmodel.mechanisms.linalg.pin_hull import PIN_HULL
 from dpmodel.mechanisms.linalg.protocol import SystemMechanism
+from dpmodel.mechanisms.linalg.rescaling_perceptron import RESCALING_PERCEPTRON
+from dpmodel.mechanisms.linalg.stable_span import STABLE_SPAN
+from dpmodel.mechanisms.linalg.stable_span_published import STABLE_SPAN_PUBLISHED
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivatePoints, PrivateVectors
+from dpmodel.mechanisms.linalg.tukey_depth import TUKEY_DEPTH
 from dpmodel.mechanisms.lp.cheapest_point import CHEAPEST_POINT
 from dpmodel.mechanisms.lp.dense_multiplicative_weights import ALGORITHM_2, DENSE_MULTIPLICATIVE_WEIGHTS
+from dpmodel.mechanisms.lp.exact_equations import EXACT_EQUATIONS
 from dpmodel.mechanisms.lp.goal import EngineMechanism
 from dpmodel.mechanisms.lp.matrix_multiplicative_weights import ALGORITHM_5, ALGORITHM_6, NOISY_MULTIPLICATIVE_WEIGHTS
 from dpmodel.mechanisms.lp.measure_and_fit import MEASURE_AND_FIT
@@ -55,6 +66,7 @@ PORTFOLIO: tuple[Mechanism, ...] = (
     CHEAPEST_POINT,
     EngineMechanism(MULTIPLICATIVE_WEIGHTS),
     PRIVATE_CUTTING_PLANES,
+    EXACT_EQUATIONS,
     EngineMechanism(NOISY_MULTIPLICATIVE_WEIGHTS),
     # As published, for study and as yardsticks.
     THEOREM_34,
@@ -94,11 +106,27 @@ POSTPROCESSING: tuple[PostprocessMechanism, ...] = (
     ADMM_PUBLISHED,
 )
 
-VECTORS: tuple[SystemMechanism, ...] = ()
+VECTORS: tuple[SystemMechanism, ...] = (
+    STABLE_SPAN,
+    BLOCK_VOTES,
+    # As published, for study and as a yardstick.
+    STABLE_SPAN_PUBLISHED,
+)
 
-INEQUALITIES: tuple[SystemMechanism, ...] = ()
+INEQUALITIES: tuple[SystemMechanism, ...] = (
+    HINGE_DESCENT,
+    RESCALING_PERCEPTRON,
+    DENSE_WEIGHTS,
+    DP_LP,
+    # As published, for study and as yardsticks.
+    ALGORITHM_10,
+    DP_LP_PUBLISHED,
+)
 
-POINTS: tuple[SystemMechanism, ...] = ()
+POINTS: tuple[SystemMechanism, ...] = (
+    TUKEY_DEPTH,
+    PIN_HULL,
+)
 
 AnyMechanism = Mechanism | RegressionMechanism | PostprocessMechanism | SystemMechanism
 

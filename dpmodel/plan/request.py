@@ -41,15 +41,21 @@ def make_request(
         For a missing or invalid epsilon, delta, beta or feasibility, and for points that are not public
         feasible points of the right shape.
     """
-    request = _basic_request(epsilon, delta, beta, feasibility, solver, options)
+    request = basic_request(epsilon, delta, beta, feasibility, solver, options)
     if vertices is not None:
         request = replace(request, vertices=_points(problem, model, vertices))
     return request if asked == Asked() else asked.add_to(request, model)
 
 
-def _basic_request(
-    epsilon: Any, delta: Any, beta: Any, feasibility: Any, solver: str | None, options: Mapping[str, Any]
+def basic_request(
+    epsilon: Any,
+    delta: Any,
+    beta: Any,
+    feasibility: Any = "relaxed",
+    solver: str | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> Request:
+    """A checked request without what belongs to one kind of model. Errors as ``make_request``."""
     if epsilon is None:
         raise SpecificationError(
             "solve() without epsilon",
@@ -70,7 +76,7 @@ def _basic_request(
         )
     if solver is not None and solver not in _installed():
         raise SpecificationError(f"solver={solver!r}", why="not installed", remedy=f"one of {', '.join(_installed())}")
-    return Request(loss.epsilon, loss.delta, float(beta), feasibility, None, solver, options)
+    return Request(loss.epsilon, loss.delta, float(beta), feasibility, None, solver, options or {})
 
 
 def make_regression_request(
@@ -92,7 +98,7 @@ def make_regression_request(
     SpecificationError
         As ``make_request``, and for what makes sense with private constraints or linear objectives only.
     """
-    request = _basic_request(epsilon, delta, beta, feasibility, solver, options)
+    request = basic_request(epsilon, delta, beta, feasibility, solver, options)
     given = [name for name, value in vars(asked).items() if value != getattr(Asked(), name)]
     given += ["vertices"] if vertices is not None else []
     if given:

@@ -10,9 +10,12 @@ dimension of the span (Adult 164 of 175, mushrooms 86 of 127) is one more than t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import clarabel
 import numpy as np
@@ -21,6 +24,7 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 from sklearn.datasets import load_breast_cancer, load_iris
 
+from dpmodel.mechanisms.linalg import partition, stable_span, stable_span_published
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivateVectors
 
 MOST_VALUES = 50
@@ -87,20 +91,19 @@ class HalfSpace:
     def model(self, neighbors: str, share: float = 0.5) -> PrivateInequalities:
         """With ``share`` of the margin promised (none where there is none). The promise is computed from the data,
         which no private release may do: it stands for knowledge from elsewhere."""
+        return self._model(neighbors, share * self.margin if self.margin > 0 else None, 0)
+
+    def offset(self, neighbors: str) -> PrivateInequalities:
+        """The same half-spaces as ``signed w >= 1``, without a promise: what mechanisms of whole numbers serve."""
+        return self._model(neighbors, None, 1)
+
+    def _model(self, neighbors: str, promise: float | None, least: int) -> PrivateInequalities:
         n, d = self.signed.shape
-        rows = -self.signed
+        rows, sides, public = -self.signed, np.full(n, -least), n if neighbors == "replace-one" else None
+        none = np.zeros((0, d)), np.zeros(0)
         return PrivateInequalities(
-            d,
-            True,
-            np.zeros((0, d)),
-            np.zeros(0),
-            share * self.margin if self.margin > 0 else None,
-            self.largest,
-            neighbors,  # type: ignore[arg-type]
-            n if neighbors == "replace-one" else None,
-            n,
-            lambda: (rows, np.zeros(n)),
-        )
+            d, least == 0, *none, promise, self.largest, neighbors, public, n, lambda: (rows, sides)  # type: ignore[arg-type]
+        )  # fmt: skip
 
 
 def max_margin(signed: np.ndarray) -> tuple[float, np.ndarray]:
@@ -143,8 +146,53 @@ def half_space(name: str, folder: Path | None = None) -> HalfSpace:
     return HalfSpace(name, signed, y, *max_margin(signed.astype(float)), largest)
 
 
-def vectors(field: Any, rows: np.ndarray, task: str, neighbors: str) -> PrivateVectors:
+def vectors(
+    field: Any, rows: np.ndarray, task: str = "span", neighbors: str = "add-remove", corrupted: float | None = None
+) -> PrivateVectors:
     """A system of vectors whose number is known to forecasts."""
     n, d = rows.shape
     public = n if neighbors == "replace-one" else None
-    return PrivateVectors(field, d, task, neighbors, d, public, n, lambda: rows)  # type: ignore[arg-type]
+    return PrivateVectors(field, d, task, neighbors, d, public, n, lambda: rows, corrupted)  # type: ignore[arg-type]
+
+
+@contextmanager
+def partitioned_once() -> Iterator[None]:
+    """Within it the rows of one system are partitioned once, however often they are released from."""
+    held: list[tuple[Any, bytes, Any]] = []
+
+    def cached(field: Any, rows: np.ndarray) -> Any:
+        key = rows.tobytes() if rows.dtype != object else repr(rows.tolist()).encode()
+        if not held or held[0][0] is not field or held[0][1] != key:
+            held[:] = [(field, key, partition.stable_partition(field, rows))]
+        return held[0][2]
+
+    here, there = (mock.patch.object(each, "stable_partition", cached) for each in (stable_span, stable_span_published))
+    with here, there:
+        yield
+
+
+@dataclass(frozen=True, eq=False)
+class Planted:
+    """Equations ``a x = b`` of which all but the corrupted hold at ``x``, as rows (a, -b); ``wrong`` of them do not."""
+
+    rows: np.ndarray
+    x: np.ndarray
+    wrong: int
+
+
+def planted(field: Any, d: int, m: int, share: float, seed: int) -> Planted:
+    """m uniform equations in d unknowns; a ``share`` of them, in random places, get a random right-hand side.
+
+    Over QQ: coefficients and x whole numbers in -10 .. 10, random sides in -1000 .. 1000. Over GF(q) all is uniform, so
+    one in q of the random sides is right.
+    """
+    rng = np.random.default_rng(seed)
+    q = field.order
+    low, high = (-10, 11) if q is None else (0, q)
+    A, x = rng.integers(low, high, size=(m, d)), rng.integers(low, high, size=d)
+    b = A @ x if q is None else field.matmul(A, x[:, None])[:, 0]
+    bad = rng.permutation(m)[: round(share * m)]
+    corrupted = b.copy()
+    corrupted[bad] = rng.integers(-1000, 1001, bad.size) if q is None else rng.integers(0, q, bad.size)
+    minus = -corrupted if q is None else field.subtract(np.zeros_like(b), corrupted)
+    return Planted(np.column_stack([A, minus]), x, int(np.sum(corrupted != b)))

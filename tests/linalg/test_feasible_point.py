@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, replace
+import pickle
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -13,56 +14,19 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from scipy.optimize import linprog
+from exact_standins import PlainSystem
 from walking import assert_no_trace
 
 import dpmodel as dpm
 from dpmodel.errors import BudgetExceededError, DPModelError, InfeasibleError, SpecificationError
 from dpmodel.linalg.feasible_point import feasible_point, margin_of
 from dpmodel.linalg.inequalities_input import EXPECTED, LARGEST, inequalities_input
-from dpmodel.mechanisms.linalg.protocol import Found
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
-from dpmodel.mechanisms.mechanism import YES, Forecast
 
 SECRET = 7321.4375
 DEFAULTS: dict[str, Any] = {
     "margin": None, "public": None, "nonneg": False, "bound": None, "neighbors": "add-remove", "expected": None
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Plain:
-    """A stand-in without privacy: the widest point by linear programming, or a fixed answer."""
-
-    answer: Any = None
-    status: str = "found"
-    missed: float = 3.5
-    name: str = "plain-lp"
-    source: str = "for tests"
-
-    def eligible(self, model: Any, request: Any) -> Any:
-        return YES
-
-    def forecast(self, model: Any, request: Any) -> Forecast:
-        return Forecast(
-            "all but 4 rows", request.epsilon, request.delta, request.beta, missed=self.missed, caveats=("a caveat",)
-        )
-
-    def run(self, model: Any, request: Any, noise: Any, progress: Any = None) -> Found:
-        A, b = model.read_rows()
-        if self.answer is not None or self.status != "found":
-            return Found(self.status, self.answer, 2.0, ("a note",))
-        return Found("found", model.lowered(widest(model.lifted(A, b), model.cone)))
-
-
-def widest(rows: Any, cone: np.ndarray) -> np.ndarray:
-    """y in the box with ``cone y >= 0`` and the largest t with ``rows y >= t``."""
-    rows = rows.toarray() if sp.issparse(rows) else rows
-    rows = rows[np.abs(rows).max(axis=1) > 0]
-    n, d = rows.shape
-    A = np.vstack([np.hstack([-rows, np.ones((n, 1))]), np.hstack([-cone, np.zeros((len(cone), 1))])])
-    done = linprog(-np.eye(d + 1)[d], A_ub=A, b_ub=np.zeros(len(A)), bounds=[(-1, 1)] * d + [(None, 1)])
-    return done.x[:d]
 
 
 def system(n: int = 200, d: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -80,20 +44,20 @@ def given(A: Any, b: Any = None, **arguments: Any) -> Any:
 @pytest.mark.parametrize("margin", [0.01, {"radius": 0.4, "within": 20.0}])
 def test_a_point_in_the_units_of_the_data(form: Any, margin: Any) -> None:
     A, b = system()
-    point = feasible_point(form(A), b, epsilon=1, margin=margin, mechanism=Plain(), rng=0)
+    point = feasible_point(form(A), b, epsilon=1, margin=margin, mechanism=PlainSystem(), rng=0)
     assert point.found and point.exact is None and (A @ point.x <= b).all()
     assert not point.x.flags.writeable
     assert point.guarantee.neighbors == "add-remove" and "one row of A with its entry of b" in point.guarantee.record
     assert "NOT PRIVATE" in point.guarantee.record
     assert point.accuracy.slack_rows == 4 and point.accuracy.alpha == 0.0 and point.accuracy.proved
-    assert "all but 4 rows" in str(point) and "plain-lp" in str(point) and "a caveat" in str(point)
+    assert "all but 4 rows" in str(point) and "plain" in str(point) and "a caveat" in str(point)
     json.dumps(point.to_dict(), allow_nan=False)
 
 
 def test_a_direction() -> None:
     A, _ = system()
     A = A * np.sign(A @ [1.0, 2.0, -1.0])[:, None] * -1
-    point = feasible_point(A, epsilon=1, margin=0.001, mechanism=Plain(), rng=0)
+    point = feasible_point(A, epsilon=1, margin=0.001, mechanism=PlainSystem(), rng=0)
     assert (A @ point.x <= 0).all() and np.abs(point.x).max() > 0
     assert point.guarantee.record.endswith("one row of A")
 
@@ -102,48 +66,50 @@ def test_public_rows_and_signs_hold() -> None:
     A, b = system()
     G, h = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]]), np.array([4.95, 4.05])
     kept = {"radius": 0.1, "within": 20.0}
-    point = feasible_point(A, b, epsilon=1, margin=kept, public=(G, h), mechanism=Plain(), rng=0)
+    point = feasible_point(A, b, epsilon=1, margin=kept, public=(G, h), mechanism=PlainSystem(), rng=0)
     assert (G @ point.x <= h + 1e-9).all()
-    point = feasible_point(np.abs(A), 3.0, epsilon=1, margin=0.1, nonneg=True, mechanism=Plain(), rng=0)
+    point = feasible_point(np.abs(A), 3.0, epsilon=1, margin=0.1, nonneg=True, mechanism=PlainSystem(), rng=0)
     assert (point.x >= -1e-9).all() and (np.abs(A) @ point.x <= 3).all()
 
 
 def test_rational_answers_stay_rational() -> None:
     exact = np.array([Fraction(1, 3), Fraction(-5)], dtype=object)
-    point = feasible_point([[1, 2]], [7], epsilon=1, bound=9, mechanism=Plain(exact), rng=0)
+    point = feasible_point([[1, 2]], [7], epsilon=1, bound=9, mechanism=PlainSystem(exact), rng=0)
     assert point.exact == (Fraction(1, 3), Fraction(-5)) and point.x.tolist() == [1 / 3, -5.0]
     assert point.to_dict()["exact"] == ["1/3", "-5"] and "1/3" in str(point) and point.missed == 2.0
     scaled = {"radius": 3, "within": 10.0}
-    point = feasible_point([[1, 2]], [7], epsilon=1, margin=scaled, mechanism=Plain(exact), rng=0)
+    point = feasible_point([[1, 2]], [7], epsilon=1, margin=scaled, mechanism=PlainSystem(exact), rng=0)
     assert point.exact is not None and point.exact[0] / Fraction(1, 3) == given([[1, 2]], [7], margin=scaled).scale
 
 
 def test_nothing_found_is_a_result() -> None:
-    point = feasible_point([[1.0]], [1.0], epsilon=1, margin=0.1, mechanism=Plain(status="nothing"), rng=0)
+    point = feasible_point([[1.0]], [1.0], epsilon=1, margin=0.1, mechanism=PlainSystem(status="nothing"), rng=0)
     assert not point.found and point.x is None and point.exact is None and point.notes == ("a note", "a caveat")
     assert "nothing found" in str(point) and point.to_dict()["x"] is None
 
 
 @pytest.mark.parametrize("missed", [math.inf, math.nan])
 def test_no_statement_claims_nothing(missed: float) -> None:
-    point = feasible_point([[1.0]], [1.0], epsilon=1, margin=0.1, mechanism=Plain(missed=missed), rng=0)
+    point = feasible_point([[1.0]], [1.0], epsilon=1, margin=0.1, mechanism=PlainSystem(missed=missed), rng=0)
     assert point.accuracy.slack_rows is None and point.accuracy.alpha is None
 
 
 def test_a_result_holds_no_private_number() -> None:
     A, b = system()
-    fixed = Plain(np.array([8.25, 3.0, 4.0]))
+    fixed = PlainSystem(np.array([8.25, 3.0, 4.0]))
     point = feasible_point(A, b, epsilon=1, margin=0.01, mechanism=fixed, rng=0)
     assert_no_trace([point], [A[:20], b[:20]])
+    again = pickle.loads(pickle.dumps(point))
+    assert again.to_dict() == point.to_dict() and not any(v.tobytes() in pickle.dumps(point) for v in A.ravel())
 
 
 def test_a_budget_is_charged_once_and_before_the_data_is_read() -> None:
     A, b = system()
     budget = dpm.Budget(1.5)
-    feasible_point(A, b, epsilon=1, margin=0.01, mechanism=Plain(), budget=budget, rng=0)
-    assert budget.spent.epsilon == 1 and "linalg.feasible_point by plain-lp" in budget.history[0].label
+    feasible_point(A, b, epsilon=1, margin=0.01, mechanism=PlainSystem(), budget=budget, rng=0)
+    assert budget.spent.epsilon == 1 and "linalg.feasible_point by plain" in budget.history[0].label
     with pytest.raises(BudgetExceededError):
-        feasible_point(A, b, epsilon=1, margin=0.01, mechanism=Plain(), budget=budget, rng=0)
+        feasible_point(A, b, epsilon=1, margin=0.01, mechanism=PlainSystem(), budget=budget, rng=0)
 
 
 def test_the_number_of_rows_is_public_or_not() -> None:
@@ -296,7 +262,7 @@ REFUSED: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 def test_refused_before_anything_is_spent_and_nothing_is_shown(case: str) -> None:
     A, b, arguments = REFUSED[case]
     budget = dpm.Budget(10, 1e-3)
-    asked: dict[str, Any] = {"epsilon": 1, "margin": 0.1, "budget": budget, "mechanism": Plain(), "rng": 0}
+    asked: dict[str, Any] = {"epsilon": 1, "margin": 0.1, "budget": budget, "mechanism": PlainSystem(), "rng": 0}
     with pytest.raises(SpecificationError) as caught:
         feasible_point(A, b, **{**asked, **arguments})
     assert budget.spent.epsilon == 0 and caught.value.remedy and caught.value.__context__ is None
@@ -320,7 +286,7 @@ def test_without_margin_and_bound_both_ways_out_are_named() -> None:
 def test_public_constraints_without_a_solution(b: Any, public: Any) -> None:
     budget = dpm.Budget(10)
     with pytest.raises(InfeasibleError):
-        feasible_point(A3, b, epsilon=1, margin=0.1, public=public, budget=budget, mechanism=Plain(), rng=0)
+        feasible_point(A3, b, epsilon=1, margin=0.1, public=public, budget=budget, mechanism=PlainSystem(), rng=0)
     assert budget.spent.epsilon == 0
 
 
@@ -337,3 +303,42 @@ def test_the_largest_number_is_the_largest() -> None:
     assert replace(given([[1]], [1], margin=0.1), scale=2.0).scale == 2.0
     with pytest.raises(DPModelError):
         given([[10 * LARGEST]], [1], margin=0.1)
+
+
+# ------------------------------------------------------------------ with the mechanisms of the package
+def roomy(n: int = 3_000, d: int = 4, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Rows that leave a ball of radius 2 around a point of norm at most 20, and cut close to it."""
+    rng = np.random.default_rng(seed)
+    c = rng.normal(size=d)
+    c *= 20 / np.linalg.norm(c)
+    A = rng.normal(size=(n, d)) * rng.lognormal(size=(n, 1))
+    return A, A @ c + np.linalg.norm(A, axis=1) * (2 + rng.exponential(2, size=n))
+
+
+@pytest.mark.parametrize("mechanism", ["hinge-descent", "rescaling-perceptron"])
+def test_a_private_point(mechanism: str) -> None:
+    A, b = roomy()
+    G, h = np.vstack([np.eye(4), -np.eye(4)]), 30.0
+    point = feasible_point(
+        A, b, epsilon=1, delta=1e-6, margin={"radius": 2, "within": 20}, public=(G, h), expected=3_000,
+        mechanism=mechanism, rng=0,
+    )  # fmt: skip
+    assert point.found and point.mechanism == mechanism and (G @ point.x <= h + 1e-9).all()
+    missed = int((A @ point.x > b).sum())
+    assert missed <= point.accuracy.slack_rows <= 1_000
+    assert point.guarantee.epsilon <= 1 and point.guarantee.delta <= 1e-6
+
+
+def test_a_private_point_of_a_whole_system_is_rational() -> None:
+    """x + y = 7 hides in two inequalities of half of the people each; the others leave room."""
+    rng = np.random.default_rng(2)
+    n = 6_000
+    A = np.vstack([np.tile([[1, 1], [-1, -1]], (n // 4, 1)), rng.integers(-5, 6, size=(n // 2, 2))])
+    b = np.concatenate([np.tile([7, -7], n // 4), A[n // 2 :] @ [3, 4] + rng.integers(3, 9, size=n // 2)])
+    box = (np.vstack([np.eye(2), -np.eye(2)]), 20.0)
+    point = feasible_point(A, b, epsilon=2, delta=1e-6, bound=100, public=box, expected=n, mechanism="dp-lp", rng=0)
+    assert point.exact is not None and sum(point.exact) == 7
+    holds = [
+        sum(int(a) * x for a, x in zip(row, point.exact, strict=True)) <= int(s) for row, s in zip(A, b, strict=True)
+    ]
+    assert n - sum(holds) <= point.accuracy.slack_rows

@@ -1,9 +1,9 @@
-"""The inner solver of dp-lp: noisy normalised descent on the hinge of violated rows, inside a flat and its public region."""
+"""The inner solver of dp-lp: noisy normalised descent on violated rows, inside a flat and its public region."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -24,26 +24,43 @@ class Schedule:
     """``steps`` T, first and last step length and first and last target depth as shares of the radius of the region."""
 
     steps: int = 200
-    first: float = 0.2
-    last: float = 1e-4
-    depth: float = 0.5
+    first: float = 0.1
+    last: float = 3e-4
+    depth: float = 0.25
     damping: float = 1.0
+
+    def later(self) -> Schedule:
+        """The schedule of later rounds, which start at a good point."""
+        return replace(self, first=self.first / 4)
 
 
 @dataclass(frozen=True, eq=False)
 class ScaledRows:
     """Private rows in the orthonormal coordinates w of a flat, ``slack = offset + direction'w``, one record each.
 
-    ``directions`` (m, q) of norm at most 1, ``offsets`` (m,) distances; rows that do not move on the flat are left out.
+    ``directions`` (m, q) of norm at most 1, ``offsets`` (m,) distances; rows that do not move on the flat are left out:
+    ``kept`` (n,) says which are in.
     """
 
     directions: Floats
     offsets: Floats
+    kept: npt.NDArray[np.bool_]
+
+    def slack(self, w: Floats) -> Floats:
+        """(m,) slacks at a point of the grid: no sum is rounded."""
+        out: Floats = self.offsets + self.directions @ w
+        return out
+
+    def only(self, mask: npt.NDArray[np.bool_]) -> ScaledRows:
+        """The rows of the mask (m,)."""
+        kept = self.kept.copy()
+        kept[kept] = mask
+        return ScaledRows(self.directions[mask], self.offsets[mask], kept)
 
 
-def reduced_rows(rows: IntegerRows, region: Region) -> IntegerRows:
+def reduced_rows(rows: IntegerRows, region: Region, largest: int) -> IntegerRows:
     """(n, q + 1) integers r with ``r (1, z)`` = slack times the flat's common denominator, exactly, row by row."""
-    return exact_product(rows, region.flat.integer_frame[0])
+    return exact_product(rows, region.flat.integer_frame[0], largest)
 
 
 def scaled_rows(reduced: IntegerRows, region: Region, origin: Floats, radius: float) -> ScaledRows:
@@ -52,7 +69,7 @@ def scaled_rows(reduced: IntegerRows, region: Region, origin: Floats, radius: fl
     Every operation is elementwise along the rows, so the numbers of a row depend on that row alone, to the last bit.
     """
     moving = (reduced[:, 1:] != 0).any(axis=1)
-    r = reduced[moving].astype(np.float64)
+    r = _over(reduced[moving], region.flat.integer_frame[1])
     inverse = np.linalg.inv(region.metric)
     q = inverse.shape[0]
     offset = r[:, 0].copy()
@@ -71,12 +88,26 @@ def scaled_rows(reduced: IntegerRows, region: Region, origin: Floats, radius: fl
     step = point_grid(radius) / unit
     limit = 2.0 ** math.ceil(math.log2(4 * radius))
     offsets = np.clip(np.rint(offset / norm / step) * step, -limit, limit)
-    return ScaledRows(directions, offsets)
+    return ScaledRows(directions, offsets, moving)
+
+
+def _over(whole: IntegerRows, scale: int) -> Floats:
+    """``whole / scale`` in doubles, elementwise, also where both are far beyond them."""
+    if whole.dtype == object:
+        return (whole / scale).astype(np.float64)  # Python's division of integers rounds once
+    return whole.astype(np.float64) / float(scale)
 
 
 def point_grid(radius: float) -> float:
     """Grid of the points w: a power of two, 2^-22 of the radius or finer."""
     return float(2.0 ** (math.ceil(math.log2(radius)) - _POINT_BITS))
+
+
+def on_grid(w: Floats, radius: float) -> Floats:
+    """The nearest grid point, for points within twice the radius (as the region is); others are drawn in."""
+    grid = point_grid(radius)
+    near: Floats = w * min(1.0, 2 * radius / max(float(np.linalg.norm(w)), 1e-300))
+    return np.asarray(np.rint(near / grid) * grid)
 
 
 def descend(
@@ -102,16 +133,15 @@ def descend(
     the end only towards rows that are violated, so that a hidden equality holds to about the last step length.
     """
     q = start.size
-    grid = point_grid(radius)
-    w = np.rint(start / grid) * grid
+    w = on_grid(start, radius)
     ratio = (schedule.last / schedule.first) ** (1 / max(schedule.steps - 1, 1))
     length = schedule.first * radius
     floor = schedule.damping * sigma * math.sqrt(q)
     for _ in range(schedule.steps):
-        below = rows.offsets + rows.directions @ w < schedule.depth * length
+        below = rows.slack(w) < schedule.depth * length
         total = rows.directions.T @ below.astype(np.float64)
         noisy = source.gaussian(total, sigma)
         w = w + length * noisy / max(float(np.linalg.norm(noisy)), floor)
-        w = np.clip(np.rint(nearest(public, w) / grid) * grid, -2 * radius, 2 * radius)
+        w = on_grid(nearest(public, w), radius)
         length *= ratio
     return w

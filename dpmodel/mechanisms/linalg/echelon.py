@@ -97,21 +97,44 @@ def _scaled(field: Field, elements: Array) -> Array:
     return field.exact_rows(elements) if field.order is None else elements
 
 
-def spanning_basis(field: Field, rows: Array) -> Basis:
-    """Canonical basis of the span of many rows: echelon forms of at most 2 d rows, and filters by membership."""
-    n, d = rows.shape
+def integral_rows(field: Field, basis: Basis) -> Array:
+    """The basis as exact rows, each times a positive rational."""
+    return _scaled(field, basis.rows) if basis.dimension else np.zeros((0, basis.ambient), dtype=np.int64)
+
+
+def spanning_basis(field: Field, rows: Array, hint: Field | None = None) -> Basis:
+    """Canonical basis of the span of many rows: the echelon form of few of them that span all the others.
+
+    ``hint`` : a finite field with a homomorphism from the integers, for QQ; what is independent there is independent.
+    Rows that it misses are found by the exact check, and added.
+    """
+    d = rows.shape[1]
     basis = Basis(field, field.elements(np.zeros((0, d), dtype=np.int64)), ())
-    left = np.asarray(rows)[(rows != 0).any(axis=1)] if n else rows
-    while len(left):
-        batch = left[: 2 * d]
-        stacked = np.vstack([_scaled(field, basis.rows), batch]) if basis.dimension else batch
-        reduced, pivots = field.rref(stacked)
+    left = rows[(rows != 0).any(axis=1)] if len(rows) else rows
+    while len(left) and basis.dimension < d:
+        chosen = _independent(field, left) if hint is None else _independent(hint, hint.exact_rows(left))
+        if not len(chosen):
+            chosen = np.arange(1)  # every row is zero in the hint
+        reduced, pivots = field.rref(np.vstack([integral_rows(field, basis), left[chosen]]))
         basis = Basis(field, reduced, pivots)
-        if basis.dimension == d:
-            break
-        left = left[2 * d :]
-        left = left[~basis.contains(left)]
+        left = left[~basis.contains(left)] if hint is not None and basis.dimension < d else left[:0]
     return basis
+
+
+def _independent(field: Field, rows: Array) -> npt.NDArray[np.intp]:
+    """Indices of rows that are a basis of the span of all of them, over a finite field."""
+    d = rows.shape[1]
+    chosen = np.zeros(0, dtype=np.intp)
+    left = np.flatnonzero((rows != 0).any(axis=1))
+    while len(left) and len(chosen) < d:
+        batch = np.concatenate([chosen, left[: 2 * d]])
+        _, pivots = field.rref(np.ascontiguousarray(rows[batch].T))  # independent columns, the first ones first
+        chosen = batch[list(pivots)]
+        left = left[2 * d :]
+        if len(left) and len(chosen) < d:
+            basis = Basis(field, *field.rref(rows[chosen]))
+            left = left[~basis.contains(rows[left])]
+    return chosen
 
 
 def particular_solution(field: Field, system: Array) -> Array | None:
@@ -120,7 +143,7 @@ def particular_solution(field: Field, system: Array) -> Array | None:
     basis = field.echelon(system)
     if k in basis.pivots:
         return None
-    x = field.elements(np.zeros((1, k), dtype=np.int64))[0]
+    x: Array = field.elements(np.zeros((1, k), dtype=np.int64))[0]
     if basis.dimension:
         x[list(basis.pivots)] = basis.rows[:, k]
     return x

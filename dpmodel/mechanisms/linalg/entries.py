@@ -21,7 +21,7 @@ def matrix(data: Any, what: str) -> Array:
     Lists are read entry by entry where NumPy would unite their types (``[2**63, -1]``, ``["1/3", 0.5]``).
     """
     if sp.issparse(data):
-        array = data.toarray()
+        array = np.asarray(data.toarray())
     elif isinstance(data, np.ndarray):
         array = data
     elif hasattr(data, "dtypes") or hasattr(data, "__array__"):
@@ -38,12 +38,15 @@ def matrix(data: Any, what: str) -> Array:
         raise SpecificationError(f"{what} have no entries", remedy="give at least one column")
     if array.dtype.kind == "c":
         raise refused(what, "complex numbers are in no field that is served here")
+    if array.dtype.kind == "T":
+        array = array.astype(object)
     if array.dtype.kind not in "biufOUS":
         raise refused(what, f"entries of type {array.dtype} are no numbers")
     return array
 
 
 def _from_list(data: Any, what: str) -> Array:
+    array = None
     try:
         array = np.asarray(data)
         if array.dtype.kind in "biu":
@@ -51,7 +54,9 @@ def _from_list(data: Any, what: str) -> Array:
     except (ValueError, TypeError, OverflowError):
         pass  # ragged, or mixed
     try:
-        return np.array(data, dtype=object)
+        each = np.array(data, dtype=object)
+        pure = array is not None and array.dtype.kind == "f" and all(isinstance(x, float) for x in each.flat)
+        return array if array is not None and pure else each
     except (ValueError, TypeError):
         raise SpecificationError(
             f"{what} must be a matrix, one row per record",
@@ -69,7 +74,7 @@ def no_floats(what: str) -> SpecificationError:
     """The error for floats without a grid."""
     return SpecificationError(
         f"{what} hold floating-point numbers",
-        why="privacy rests on exact arithmetic: a rank that is decided by a tolerance breaks the stability of the count",
+        why="privacy rests on exact arithmetic: a rank decided by a tolerance breaks the stability of the counts",
         remedy="give integers, fractions, decimals or strings, or grid=: floats are then rounded to its multiples",
     )
 
@@ -109,7 +114,9 @@ def grid_step(grid: Any) -> Fraction:
     """The positive rational step; floats are refused, since 0.1 is not a tenth."""
     if isinstance(grid, float | np.floating):
         raise SpecificationError(
-            "grid must be exact", why="0.1 as a float is not a tenth", remedy='grid="0.1", Fraction(1, 10) or Decimal("0.1")'
+            "grid must be exact",
+            why="0.1 as a float is not a tenth",
+            remedy='grid="0.1", Fraction(1, 10) or Decimal("0.1")',
         )
     step = rational(grid, "grid")
     if step <= 0:
@@ -122,8 +129,11 @@ def on_grid(values: npt.NDArray[np.floating[Any]], step: Fraction, what: str) ->
     wide = values.astype(np.float64)
     if not bool(np.isfinite(wide).all()):
         raise refused(what, "NaN and infinity are on no grid", "fill or drop missing values first")
-    with np.errstate(over="ignore"):
-        whole = np.rint(wide / float(step)) if step.numerator != 1 else np.rint(wide * float(step.denominator))
+    try:
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            whole = np.rint(wide * float(step.denominator) / float(step.numerator))
+    except OverflowError:
+        raise SpecificationError("grid is out of the range of floating-point numbers") from None
     if not bool(np.isfinite(whole).all()):
         raise refused(what, "numbers are too large for the grid", "a coarser grid")
     if whole.size == 0 or float(np.abs(whole).max()) < 2.0**62:

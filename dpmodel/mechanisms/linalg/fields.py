@@ -21,7 +21,7 @@ ExactRows = npt.NDArray[Any]
 
 @runtime_checkable
 class Field(Protocol):
-    """A field. Elements: QQ has ``fractions.Fraction``; GF(q) has integers 0 .. q - 1 (base-p digits of the polynomial).
+    """A field. Elements: QQ has ``fractions.Fraction``; GF(q) has integers 0 .. q - 1 (see ``GF``).
 
     Rows over QQ are kept as integer rows: each is the given one times a positive rational, which changes no span.
     """
@@ -124,7 +124,7 @@ def GF(q: int) -> PrimeField | ExtensionField:
     if size > LARGEST_PRIME:
         raise SpecificationError(
             "GF(q): q is too large",
-            why="elements are machine integers: primes up to 2^31, prime powers up to 2^16",
+            why="elements are machine integers: primes below 2^31, prime powers up to 2^16",
             remedy="a smaller field, or QQ",
         )
     field = _finite(size)
@@ -132,6 +132,6 @@ def GF(q: int) -> PrimeField | ExtensionField:
         raise SpecificationError(
             f"GF({size}) is too large",
             why="arithmetic of prime powers uses tables: up to 2^16 elements",
-            remedy="a prime field up to 2^31, or a smaller power",
+            remedy="a prime field below 2^31, or a smaller power",
         )
     return field

@@ -19,11 +19,21 @@ Integers = npt.NDArray[np.int64]
 LARGEST_PRIME = 2**31
 LARGEST_EXTENSION = 2**16
 
+# Products that a matrix product over GF(p^k) looks up at once: they should stay in the cache.
+_TERMS = 2**15
 
+
+@dataclass(frozen=True, repr=False)
 class _Finite:
     """What both kinds share; elements are int64 in 0 .. q - 1."""
 
-    order: int
+    characteristic: int
+    degree: int
+
+    @property
+    def order(self) -> int:
+        """q, the number of elements."""
+        return int(self.characteristic**self.degree)
 
     @property
     def name(self) -> str:
@@ -91,9 +101,24 @@ class _Finite:
 
     def echelon(self, rows: Array) -> Basis:
         """Reduced row echelon form of the span of the rows."""
-        return spanning_basis(self, rows)  # type: ignore[arg-type]
+        return spanning_basis(self, rows)
+
+    def add(self, a: Any, b: Any) -> Integers:
+        raise NotImplementedError
+
+    def subtract(self, a: Any, b: Any) -> Integers:
+        raise NotImplementedError
+
+    def multiply(self, a: Any, b: Any) -> Integers:
+        raise NotImplementedError
+
+    def invert(self, a: Any) -> Integers:
+        raise NotImplementedError
 
     def matmul(self, a: Any, b: Any) -> Integers:
+        raise NotImplementedError
+
+    def rref(self, rows: Array) -> tuple[Integers, tuple[int, ...]]:
         raise NotImplementedError
 
     def vanish(self, rows: Array, normals: Array) -> npt.NDArray[np.bool_]:
@@ -105,7 +130,7 @@ class _Finite:
     def solve(self, C: Any, d: Any) -> Integers | None:
         """(k,) elements with ``C x = d``, free variables zero, or None. C (m, k) and d (m,) elements."""
         side = np.asarray(d).reshape(-1, 1)
-        return particular_solution(self, self.exact_rows(np.hstack([np.asarray(C), side]), what="equations"))  # type: ignore[arg-type]
+        return particular_solution(self, self.exact_rows(np.hstack([np.asarray(C), side]), what="equations"))
 
 
 def refusal(name: str, what: str, kind: str) -> SpecificationError:
@@ -116,14 +141,10 @@ def refusal(name: str, what: str, kind: str) -> SpecificationError:
 class PrimeField(_Finite):
     """GF(p): integers modulo a prime p < 2^31; any integers are read modulo p."""
 
-    order: int
-
-    @property
-    def characteristic(self) -> int:
-        return self.order
+    degree: int = 1
 
     def _reduced(self, array: Array, what: str) -> Integers:
-        return np.asarray(array % self.order, dtype=np.int64)
+        return np.asarray(entries.integers(array) % self.order, dtype=np.int64)
 
     def _from_flint(self, kind: str, value: Any) -> int | None:
         if kind == "nmod" and int(value.modulus()) == self.order:
@@ -153,8 +174,7 @@ class PrimeField(_Finite):
         total = np.zeros((*left.shape[:-1], right.shape[-1]), dtype=np.int64)
         for shift in reversed(range(0, bits, room)):
             part = ((left >> shift) & ((1 << room) - 1)).astype(np.float64)
-            total = ((total << room) % self.order if room + bits < 63 else total) + (part @ right).astype(np.int64)
-            total %= self.order
+            total = ((total << room) + (part @ right).astype(np.int64)) % self.order
         return total
 
     def rref(self, rows: Array) -> tuple[Integers, tuple[int, ...]]:
@@ -176,12 +196,8 @@ class ExtensionField(_Finite):
     0 .. q - 1: they are names of elements, not multiples of one.
     """
 
-    characteristic: int
-    degree: int
-
-    @property
-    def order(self) -> int:  # type: ignore[override]
-        return int(self.characteristic**self.degree)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ExtensionField, (self.characteristic, self.degree)
 
     @cached_property
     def _context(self) -> Any:
@@ -195,8 +211,8 @@ class ExtensionField(_Finite):
         return tuple(int(c) for c in self._context.modulus().coeffs())
 
     @cached_property
-    def _tables(self) -> tuple[Integers, Integers]:
-        """exp (2q,) with exp[i] = z^i, zeros behind index 2 (q - 1) - 1; log (q,) with log[0] out of the way."""
+    def tables(self) -> tuple[Integers, Integers]:
+        """(exp, log): exp[i] = z^i for i < 2 (q - 1), then zeros; log[0] is such that sums with it point at those."""
         p, k, q = self.characteristic, self.degree, self.order
         exp = np.zeros(4 * q, dtype=np.int64)
         digits = [1] + [0] * (k - 1)
@@ -204,13 +220,20 @@ class ExtensionField(_Finite):
         for i in range(q - 1):
             exp[i] = sum(c * w for c, w in zip(digits, weights, strict=True))
             top = digits[-1]
-            digits = [(c - top * m) % p for c, m in zip([0, *digits[:-1]], self.modulus, strict=False)]
+            digits = [(c - top * m) % p for c, m in zip([0, *digits[:-1]], self.modulus[:k], strict=True)]
         if len(set(exp[: q - 1].tolist())) != q - 1:
             raise ArithmeticError("the modulus is not primitive")
         exp[q - 1 : 2 * (q - 1)] = exp[: q - 1]
-        log = np.full(q, 2 * q - 1, dtype=np.int64)  # sums with it point at the zeros of exp
+        log = np.full(q, 2 * q - 1, dtype=np.int64)
         log[exp[: q - 1]] = np.arange(q - 1)
         return exp, log
+
+    @cached_property
+    def _spread(self) -> tuple[Integers, int, int]:
+        """(exp with digits apart, bits of a digit, terms): so many elements can be added as plain integers."""
+        bits = 62 // self.degree
+        apart = 1 << (bits * np.arange(self.degree, dtype=np.int64))
+        return self._digits(self.tables[0]) @ apart, bits, ((1 << bits) - 1) // (self.characteristic - 1)
 
     def _reduced(self, array: Array, what: str) -> Integers:
         if array.size and (int(array.min()) < 0 or int(array.max()) >= self.order):
@@ -218,12 +241,13 @@ class ExtensionField(_Finite):
         return array.astype(np.int64)
 
     def _from_flint(self, kind: str, value: Any) -> int | None:
-        if kind != "fq_default" or value.ctx != self._context:
+        if kind != "fq_default":
+            return None
+        try:
+            value = self._context.zero() + value
+        except (TypeError, ValueError):  # of another field
             return None
         return int(sum(int(c) * self.characteristic**i for i, c in enumerate(value.to_list())))
-
-    def show(self, value: Any) -> str:
-        return str(int(value))
 
     @cached_property
     def _powers(self) -> Integers:
@@ -232,33 +256,55 @@ class ExtensionField(_Finite):
     def _digits(self, a: Integers) -> Integers:
         return (a[..., None] // self._powers) % self.characteristic
 
-    def _combined(self, a: Any, b: Any, sign: int) -> Integers:
+    @cached_property
+    def _zech(self) -> Integers:
+        """zech[j] with z^zech[j] = 1 + z^(j - (q - 1)), for j in 0 .. 2 (q - 1); characteristic above 2."""
+        exp, log = self.tables
+        one_more = (self._digits(exp[: self.order - 1]) + self._digits(exp[:1])) % self.characteristic @ self._powers
+        once = log[one_more]
+        return np.concatenate([once, once, once[:1]])
+
+    def add(self, a: Any, b: Any) -> Integers:
         left, right = np.asarray(a, dtype=np.int64), np.asarray(b, dtype=np.int64)
         if self.characteristic == 2:
             return left ^ right
-        digits = (self._digits(left) + sign * self._digits(right)) % self.characteristic
-        return np.asarray(digits @ self._powers)
-
-    def add(self, a: Any, b: Any) -> Integers:
-        return self._combined(a, b, 1)
+        exp, log = self.tables  # a + b = a (1 + b / a)
+        low, high = log[left], log[right]
+        apart = np.clip(high - low + self.order - 1, 0, 2 * self.order - 2)
+        total = exp[np.minimum(low, self.order) + self._zech[apart]]
+        return np.where(left == 0, right, np.where(right == 0, left, total))
 
     def subtract(self, a: Any, b: Any) -> Integers:
-        return self._combined(a, b, -1)
+        right = np.asarray(b, dtype=np.int64)
+        if self.characteristic == 2:
+            return np.asarray(a, dtype=np.int64) ^ right
+        exp, log = self.tables  # -1 = z^((q - 1) / 2)
+        return self.add(a, exp[log[right] + (self.order - 1) // 2])
 
     def multiply(self, a: Any, b: Any) -> Integers:
-        exp, log = self._tables
+        exp, log = self.tables
         return np.asarray(exp[log[a] + log[b]])
 
     def invert(self, a: Any) -> Integers:
-        exp, log = self._tables
+        exp, log = self.tables
         return np.asarray(exp[self.order - 1 - log[a]])
 
     def matmul(self, a: Any, b: Any) -> Integers:
-        left, right = np.asarray(a, dtype=np.int64), np.asarray(b, dtype=np.int64)
-        exp, log = self._tables
+        """Exact product, a few terms at a time: sums of logarithms, looked up, and added digit by digit."""
+        exp, log = self.tables
+        left, right = log[np.asarray(a, dtype=np.int64)], log[np.asarray(b, dtype=np.int64)]
         total = np.zeros((left.shape[0], right.shape[1]), dtype=np.int64)
-        for j in range(left.shape[1]):
-            total = self.add(total, exp[log[left[:, j]][:, None] + log[right[j]]])
+        step = max(1, _TERMS // max(total.size, 1))
+        if self.characteristic > 2:
+            exp, bits, most = self._spread
+            step = min(step, most)
+        for j in range(0, left.shape[1], step):
+            terms = exp[left[:, j : j + step, None] + right[None, j : j + step]]
+            if self.characteristic == 2:
+                total ^= np.bitwise_xor.reduce(terms, axis=1)
+            else:
+                digits = terms.sum(axis=1)[..., None] >> (bits * np.arange(self.degree)) & ((1 << bits) - 1)
+                total = self.add(total, digits % self.characteristic @ self._powers)
         return total
 
     def rref(self, rows: Array) -> tuple[Integers, tuple[int, ...]]:

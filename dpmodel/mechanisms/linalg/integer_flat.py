@@ -21,12 +21,14 @@ FractionRows = npt.NDArray[Any]
 class Flat:
     """The points ``x = M (1, z)`` of an affine subspace of Q^d.
 
-    ``frame`` : (d + 1, q + 1) Fractions M, first row (1, 0, .., 0), so that ``(1, x) = M (1, z)``; the free variables
-    are themselves the coordinates z. ``equations`` : (t, d + 1) Fractions, canonical reduced rows (f, -c) of ``c'x = f``.
+    ``frame`` : (d + 1, q + 1) Fractions M, first row (1, 0, .., 0), so that ``(1, x) = M (1, z)``. Some variables are
+    the coordinates z themselves: ``free``, their columns in (1, x). ``equations`` : (t, d + 1) Fractions, canonical
+    reduced rows (f, -c) of ``c'x = f``.
     """
 
     frame: FractionRows
     equations: FractionRows
+    free: tuple[int, ...]
 
     @property
     def variables(self) -> int:
@@ -44,7 +46,9 @@ class Flat:
 
     def point(self, z: Fractions) -> Fractions:
         """The point x with coordinates z."""
-        return tuple(row[0] + sum((m * v for m, v in zip(row[1:], z, strict=True)), Fraction(0)) for row in self.frame[1:])
+        return tuple(
+            row[0] + sum((m * v for m, v in zip(row[1:], z, strict=True)), Fraction(0)) for row in self.frame[1:]
+        )
 
 
 def fractions(rows: Any) -> FractionRows:
@@ -71,7 +75,7 @@ def flat_of(equations: FractionRows, variables: int) -> Flat | None:
         frame[j, 0] = -row[0]
         for k, i in enumerate(free):
             frame[j, k + 1] = -row[i]
-    return Flat(frame, rows)
+    return Flat(frame, rows, tuple(free))
 
 
 def _reduced(equations: FractionRows, variables: int) -> tuple[FractionRows | None, list[int]]:
@@ -85,7 +89,9 @@ def _reduced(equations: FractionRows, variables: int) -> tuple[FractionRows | No
             continue
         lead = rows.pop(at)
         lead = [v / lead[j] for v in lead]
-        rows, done = ([[v - row[j] * p for v, p in zip(row, lead, strict=True)] for row in part] for part in (rows, done))
+        rows, done = (
+            [[v - row[j] * p for v, p in zip(row, lead, strict=True)] for row in part] for part in (rows, done)
+        )
         done.append(lead)
         pivots.append(j)
     if any(row[0] != 0 for row in rows):
@@ -118,8 +124,41 @@ class Region:
         if self.flat.dimension == 0:
             return np.zeros((0, 0))
         directions = self.flat.frame[1:, 1:].astype(np.float64)
-        triangle: Floats = np.linalg.qr(directions, mode="r")
-        return triangle
+        return np.asarray(np.linalg.qr(directions, mode="r"))
+
+    @cached_property
+    def middle(self) -> Floats:
+        """(q,) the centre in floats."""
+        return np.array([float(v) for v in self.centre])
+
+    @cached_property
+    def unit_rows(self) -> Floats:
+        """(k, q + 1) the public rows in orthonormal coordinates ``w = R (z - centre)``, of unit normals."""
+        normals = self.float_rows[:, 1:] @ np.linalg.inv(self.metric)
+        depth = self.float_rows[:, 0] + self.float_rows[:, 1:] @ self.middle
+        norms = np.linalg.norm(normals, axis=1)[:, None]
+        out: Floats = np.hstack([depth[:, None], normals]) / norms
+        return out
+
+    @cached_property
+    def radius(self) -> float:
+        """How far the region reaches: half the diagonal of its bounding box in x, about. The region must be bounded."""
+        frame = self.flat.frame[1:, 1:].astype(np.float64)
+        if frame.shape[1] == 0:
+            return 0.0
+        rows = self.float_rows
+        widths = []
+        for row in frame:
+            ends = [
+                linprog(s * row, A_ub=-rows[:, 1:], b_ub=rows[:, 0], bounds=[(None, None)] * row.size, method="highs")
+                for s in (1.0, -1.0)
+            ]
+            widths.append(sum(float(-e.fun) for e in ends))
+        return max(float(np.linalg.norm(widths)) / 2, 1e-12)
+
+    def local(self, x: Fractions) -> Fractions:
+        """The coordinates z of a point x of the flat."""
+        return tuple(x[j - 1] for j in self.flat.free)
 
     def rounded(self, z: Floats, bits: int) -> Fractions:
         """An exact point of the region near ``z``: coordinates with ``bits`` binary places, drawn to the centre as far
@@ -135,8 +174,16 @@ class Region:
                 return moved
         return self.centre
 
+    def full(self, reduced: FractionRows) -> FractionRows:
+        """(k, d + 1) equations in (1, x) for equations in (1, z)."""
+        out = np.full((reduced.shape[0], self.flat.variables + 1), Fraction(0), dtype=object)
+        out[:, [0, *self.flat.free]] = reduced
+        return out
+
     def _holds(self, z: Fractions) -> bool:
-        return all(row[0] + sum((m * v for m, v in zip(row[1:], z, strict=True)), Fraction(0)) >= 0 for row in self.rows)
+        return all(
+            row[0] + sum((m * v for m, v in zip(row[1:], z, strict=True)), Fraction(0)) >= 0 for row in self.rows
+        )
 
 
 def region_of(equations: FractionRows, public: FractionRows, variables: int) -> Region | None:
@@ -220,7 +267,10 @@ def nearest(rows: Floats, v: Floats) -> Floats:
     system = np.vstack([rows[:, 1:].T, -depth[None, :] / scale])
     target = np.zeros(system.shape[0])
     target[-1] = 1.0
-    weights, _ = nnls(system, target)
+    try:
+        weights, _ = nnls(system, target)
+    except RuntimeError:  # it gave up: the point itself, which callers clip or check
+        return v
     residual = system @ weights - target
     if residual[-1] > -1e-14:
         return v

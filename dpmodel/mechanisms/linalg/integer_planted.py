@@ -21,11 +21,15 @@ def planted_program(
     """
     d, U = variables, largest
     x0 = draw.integers(0, 4, d)
+    third = max(U // 3, 1)
     while True:
-        base = draw.integers(-max(U // 3, 1), max(U // 3, 1) + 1, (hidden, d))
-        f = base @ x0
-        if hidden == 0 or (np.linalg.matrix_rank(base) == hidden and np.abs(f).max() <= max(U // 3, 1)):
+        base = np.zeros((0, d), dtype=np.int64)
+        while base.shape[0] < hidden:
+            some = draw.integers(-third, third + 1, (64, d))
+            base = np.vstack([base, some[np.abs(some @ x0) <= third]])[:hidden]
+        if hidden == 0 or np.linalg.matrix_rank(base.astype(np.float64)) == hidden:
             break
+    f = base @ x0
     equal = np.repeat(np.hstack([base, f[:, None]]), owners, axis=0).reshape(-1, d + 1)
     if combined and hidden > 1:
         equal = draw.integers(-1, 2, (owners * hidden, hidden)) @ np.hstack([base, f[:, None]])

@@ -43,14 +43,13 @@ def slack_rows(A: Any, b: Any, largest: int) -> IntegerRows:
     return whole.astype(np.int64)
 
 
-def exact_product(rows: IntegerRows, right: IntegerRows) -> IntegerRows:
+def exact_product(rows: IntegerRows, right: IntegerRows, largest: int) -> IntegerRows:
     """``rows @ right``, exactly: int64 where that cannot overflow, else Python integers.
 
-    The kind of the result may depend on the data (through the sizes of the entries); its values do not depend on it.
+    ``largest`` : public bound on the entries of ``rows``, so that which of the two it is tells nothing.
     """
-    size = int(np.abs(rows).max(initial=0)) * int(np.abs(right).max(initial=0)) * max(rows.shape[1], 1)
+    size = largest * int(np.abs(right).max(initial=0)) * max(rows.shape[1], 1)
     if size < _SAFE:
-        # Without a BLAS for integers, column by column is several times faster than numpy's own product.
         product: IntegerRows = rows.astype(np.int64) @ right.astype(np.int64)
         return product
     wide: IntegerRows = rows.astype(object) @ right.astype(object)
@@ -66,22 +65,19 @@ def common_denominator(values: npt.NDArray[Any]) -> tuple[IntegerRows, int]:
     return whole.reshape(values.shape), scale
 
 
-def satisfied(rows: IntegerRows, x: Fractions) -> npt.NDArray[np.bool_]:
+def satisfied(rows: IntegerRows, x: Fractions, largest: int) -> npt.NDArray[np.bool_]:
     """(n,) which rows (b, -a) have ``a'x <= b``, exactly."""
     point = np.empty(len(x) + 1, dtype=object)
     point[:] = [Fraction(1), *x]
     whole, _ = common_denominator(point)
-    slack = exact_product(rows, whole[:, None])[:, 0]
+    slack = exact_product(rows, whole[:, None], largest)[:, 0]
     holds: npt.NDArray[np.bool_] = np.asarray(slack >= 0, dtype=bool)
     return holds
 
 
 def primitive(rows: IntegerRows) -> IntegerRows:
     """Each row divided by the greatest common divisor of its entries: the same line, in small integers."""
-    if rows.dtype == object:
-        divisor = np.gcd.reduce(rows, axis=1) if rows.size else np.ones(rows.shape[0], dtype=object)
-    else:
-        divisor = np.gcd.reduce(rows, axis=1)
+    divisor = np.gcd.reduce(rows, axis=1) if rows.size else np.ones(rows.shape[0], dtype=np.int64)
     out: IntegerRows = rows // np.where(divisor == 0, 1, divisor)[:, None]
     if out.dtype == object and int(np.abs(out).max(initial=0)) < _SAFE:
         out = out.astype(np.int64)

@@ -5,19 +5,17 @@ All arrays have a leading axis of lanes: (lanes, rows, columns); entry 0 is the 
 
 from __future__ import annotations
 
-from functools import lru_cache
+import math
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from dpmodel.mechanisms.linalg.finite import ExtensionField, PrimeField
+from dpmodel.mechanisms.linalg.residues import largest, largest_modulus, reduce, residues
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
-
-# Doubles up to this size survive the division with remainder of ``PrimeLanes.reduce``.
-_EXACT = 2**50
 
 
 class Kernel(Protocol):
@@ -43,11 +41,15 @@ class Kernel(Protocol):
         ...
 
     def exchange(self, table: Array, c: Array, r: int) -> None:
-        """In place for every row y of table (lanes, m, d): y_r becomes y_r / c_r, others y_i - c_i y_r / c_r; c (lanes, d)."""
+        """In place for rows y of (lanes, m, d): y_r / c_r in column r, y_i - c_i y_r / c_r in others; c (lanes, d)."""
         ...
 
     def keep(self, alive: npt.NDArray[np.bool_]) -> Kernel:
         """The kernel of some of the lanes."""
+        ...
+
+    def modulus(self) -> int:
+        """Product of the primes of the lanes."""
         ...
 
 
@@ -63,48 +65,36 @@ class PrimeLanes:
     def lanes(self) -> int:
         return len(self.primes)
 
-    @staticmethod
-    def most(d: int) -> int:
-        """Largest modulus for d columns."""
-        return int((_EXACT // (d + 2)) ** 0.5)
-
-    def reduce(self, x: Floats) -> Floats:
-        """``x mod p`` in 0 .. p - 1, in place, for integers ``0 <= x <= 2^50``, or above -2^50.
-
-        Exact: (x + 1/2) / p keeps 1 / (2 p) away from every integer, more than the two roundings of relative size 2^-53
-        can bridge for x <= 2^50; so the floor is the true quotient, and x - quotient * p has no rounding.
-        """
-        quotient = x + 0.5
-        quotient *= self._inverse
-        np.floor(quotient, out=quotient)
-        quotient *= self._p
-        x -= quotient
-        return x
-
     def load(self, rows: Array) -> Array:
-        if rows.dtype != object and rows.size and max(int(rows.max()), -int(rows.min())) < int(self.primes.min()):
+        if rows.dtype != object and largest(rows) < int(self.primes.min()):
             return rows.astype(np.float64)[None]  # products with residues stay below p^2 in size
-        return np.stack([(rows % int(p)).astype(np.float64) for p in self.primes])
+        return np.stack([residues(rows, p) for p in self.primes.tolist()])
+
+    def _reduce(self, x: Floats) -> Floats:
+        return reduce(x, self._p, self._inverse)
 
     def identity(self, d: int) -> Array:
         return np.tile(np.eye(d), (self.lanes, 1, 1))
 
     def matmul(self, a: Array, b: Array) -> Array:
-        return self.reduce(np.matmul(a, b))
+        return self._reduce(np.matmul(a, b))
 
     def add(self, a: Array, b: Array) -> Array:
-        return self.reduce(a + b)
+        return self._reduce(a + b)
 
     def exchange(self, table: Array, c: Array, r: int) -> None:
         inverse = [pow(int(x), -1, int(p)) for x, p in zip(c[:, r], self.primes, strict=True)]
         column = table[:, :, r, None] * np.array(inverse, dtype=np.float64)[:, None, None]
-        self.reduce(column)
+        self._reduce(column)
         table -= column * c[:, None, :]
-        self.reduce(table)
+        self._reduce(table)
         table[:, :, r] = column[:, :, 0]
 
     def keep(self, alive: npt.NDArray[np.bool_]) -> PrimeLanes:
         return PrimeLanes(self.primes[alive])
+
+    def modulus(self) -> int:
+        return math.prod(self.primes.tolist())
 
 
 class LargePrime:
@@ -137,6 +127,9 @@ class LargePrime:
     def keep(self, alive: npt.NDArray[np.bool_]) -> LargePrime:
         raise AssertionError("a finite field has one lane")
 
+    def modulus(self) -> int:
+        return self._field.order
+
 
 class Tables:
     """GF(p^k) by tables of logarithms."""
@@ -166,23 +159,14 @@ class Tables:
     def keep(self, alive: npt.NDArray[np.bool_]) -> Tables:
         raise AssertionError("a finite field has one lane")
 
+    def modulus(self) -> int:
+        return self._field.order
 
-def kernel_of(field: PrimeField | ExtensionField, d: int) -> Kernel:
-    """The fastest kernel of a finite field for d columns."""
+
+def kernel_of(field: Any, d: int) -> Kernel:
+    """The fastest kernel of a finite field (``PrimeField`` or ``ExtensionField``) for d columns."""
     if isinstance(field, ExtensionField):
         return Tables(field)
-    if field.order <= PrimeLanes.most(d):
+    if field.order <= largest_modulus(d):
         return PrimeLanes(np.array([field.order], dtype=np.int64))
     return LargePrime(field)
-
-
-@lru_cache(maxsize=4)
-def primes_below(limit: int) -> npt.NDArray[np.int64]:
-    """Primes in [limit / 4, limit), the largest first."""
-    sieve = np.ones(limit, dtype=bool)
-    sieve[:2] = False
-    for i in range(2, int(limit**0.5) + 1):
-        if sieve[i]:
-            sieve[i * i :: i] = False
-    found = np.flatnonzero(sieve)[::-1]
-    return found[found >= limit // 4]

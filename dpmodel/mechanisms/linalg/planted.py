@@ -79,7 +79,7 @@ def forecast_missed(
     run : ``(rows, weight, seed)`` to the (D,) answer of the mechanism. The rows are capped at a number that keeps all
         simulations together below about a second; each then stands for ``weight = expected / rows`` equal ones (sums
         and counts are to be multiplied by it), which keeps the ratio of signal and noise. Rows count as missed where
-        ``<a, y> < 0`` or y is zero.
+        ``<a, y> < 0`` or y is zero; the quantile is that of counts in steps of ``weight``, at its upper end.
     steps : products with the rows and their transpose in one run.
     """
 
@@ -95,7 +95,7 @@ def forecast_missed(
                 y = run(rows, weight, seed)
                 missed[seed] = weight * (np.count_nonzero(rows @ y < 0) if np.any(y) else count)
             median = max(median, float(np.median(missed)))
-            high = max(high, float(np.quantile(missed, 1 - request.beta, method="higher")))
+            high = max(high, float(np.quantile(missed, 1 - request.beta, method="higher")) + (weight - 1))
         return median, high
 
     return model.remember(("missed", key, request.epsilon, request.delta, request.beta), build)

@@ -11,9 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dpmodel.mechanisms.linalg import entries
-from dpmodel.mechanisms.linalg.echelon import Basis, spanning_basis, particular_solution
+from dpmodel.mechanisms.linalg.echelon import Basis, particular_solution, spanning_basis
+from dpmodel.mechanisms.linalg.finite import PrimeField
+from dpmodel.mechanisms.linalg.residues import largest, orthogonal
 
 Array = npt.NDArray[Any]
+
+# Rows that are independent modulo this prime are independent; it only proposes rows, and every answer is checked.
+_HINT = PrimeField(4_194_301)
 
 
 @dataclass(frozen=True)
@@ -104,21 +109,13 @@ class Rationals:
 
     def echelon(self, rows: Array) -> Basis:
         """Reduced row echelon form of the span of integer rows."""
-        return spanning_basis(self, rows)
+        return spanning_basis(self, rows, hint=_HINT)
 
     def vanish(self, rows: Array, normals: Array) -> npt.NDArray[np.bool_]:
         """(n,) rows orthogonal to all the normals, exactly."""
         if len(normals) == 0 or len(rows) == 0:
             return np.ones(len(rows), dtype=bool)
-        whole = self.integral(normals)
-        largest = _largest(rows) * _largest(whole) * rows.shape[1]
-        if largest < 2**53:
-            products: Array = rows.astype(np.float64) @ whole.astype(np.float64).T
-        elif largest < 2**63:
-            products = rows.astype(np.int64) @ whole.astype(np.int64).T
-        else:
-            products = rows.astype(object) @ whole.astype(object).T
-        return np.asarray((products == 0).all(axis=1), dtype=bool)
+        return orthogonal(rows, self.integral(normals))
 
     def solve(self, C: Any, d: Any) -> Array | None:
         """(k,) Fractions with ``C x = d``, free variables zero, or None. C (m, k) and d (m,) exact numbers."""
@@ -127,13 +124,9 @@ class Rationals:
         return particular_solution(self, self.exact_rows(np.hstack([matrix, side]), what="equations"))
 
 
-def _largest(rows: Array) -> int:
-    return max(abs(int(rows.max())), abs(int(rows.min()))) if rows.size else 0
-
-
 def _with(whole: Array, factor: int, last: int) -> Array:
     """Rows times ``factor`` with ``last`` appended."""
-    big = max(_largest(whole) * factor, last) >= 2**63
+    big = max(largest(whole) * factor, last) >= 2**63
     rows = whole.astype(object) if big else whole
     column = np.full((len(rows), 1), last, dtype=object if big else np.int64)
     return np.hstack([rows * factor, column])
@@ -172,4 +165,4 @@ def _cleared(fractions: Array, ones: bool) -> Array:
         out[i, :d] = [x.numerator * (below // x.denominator) for x in row]
         if ones:
             out[i, d] = below
-    return out.astype(np.int64) if _largest(out) < 2**63 else out
+    return out.astype(np.int64) if largest(out) < 2**63 else out

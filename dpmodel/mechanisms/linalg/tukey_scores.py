@@ -32,39 +32,44 @@ def cut_depths(points: Integers, levels: tuple[int, ...], cap: int) -> Integers:
 
     Notes
     -----
-    *Half-spaces enough.* Let T be a set of data points and c a point outside conv(T). Then some ``u`` with
-    ``<u, c> > max over T of <u, z>``, where the maximum is taken at some z1 in T, is normal to m differences z_i - z1 of
-    points of T and to d - 1 - m axes, for some m (these d - 1 vectors independent). *Proof.* Let L be the space of the
-    differences of T. If c is not in the affine hull, extend a basis of L by axes to one of R^d; c - z1 has a component
-    along an added axis; take u normal to all the others: u is normal to L and not to c - z1, and one of u, -u serves. If
-    c is in it, some facet F of conv(T) within it separates c; F spans a space of dimension dim L - 1; take u normal to F
-    and to axes that complete L to R^d.
-    c has depth < k exactly if it lies outside conv(T) for some T of n - k + 1 or more points (the points that are not in
+    *Which half-spaces are enough.* Let T be a set of data points and c a point outside conv(T). Then there is a ``u``
+    with ``<u, c> > max over T of <u, z>``, the maximum taken at some z1 in T, that is normal to m differences z_i - z1
+    of points of T and to d - 1 - m axes, for some m, these d - 1 vectors being independent. *Proof.* Let L be the space
+    of the differences of T. If c is not in the affine hull, extend a basis of L by axes to one of R^d; c - z1 has a
+    component along an added axis; take u normal to all the others: u is normal to L and not to c - z1, and one of u, -u
+    serves. If c is in it, some facet F of conv(T) separates c; its differences have dimension dim L - 1; take u normal
+    to them and to axes that complete L to R^d.
+    Now c has depth < k exactly if it lies outside conv(T) for some T of n - k + 1 or more points (those that are not in
     the half-space of the definition). So ``depth(c)`` is the least ``h(u, b) = #{z : <u, z> > b}`` over the half-spaces
-    (u, b = <u, z1>) above with ``<u, c> > b``, or n if there is none; and each such number is an upper bound on the depth.
-    Those with ``h >= cap`` say nothing about the score and are left out.
+    (u, b = <u, z1>) above with ``<u, c> > b``, or n if there is none; each such number is an upper bound on the depth.
+    Those with ``h >= cap`` say nothing about the score and are left out. The z's can be taken among the corners of
+    conv(T), so among ``possible_corners``.
 
-    Cost: d = 1: n + levels. Otherwise m^(d+1) for m distinct points (d = 2: on the outermost layers), and a pass over the
-    half-spaces for each line of the grid.
+    Cost: d = 1: n + levels. Otherwise m c^d for m distinct points (d = 2: those on the outermost ``cap`` layers), c of
+    them possible corners, and a pass over the half-spaces for each line of the grid.
     """
     if len(levels) == 1:
         counts = np.bincount(points[:, 0], minlength=levels[0]).astype(np.int64)
         up_to = np.cumsum(counts)
-        return np.minimum(np.minimum(up_to, len(points) - up_to + counts), cap)
+        depths: Integers = np.minimum(np.minimum(up_to, len(points) - up_to + counts), cap)
+        return depths
     if not len(points):
         return np.zeros(math.prod(levels), dtype=np.int64)
     distinct, weights = np.unique(points, axis=0, return_counts=True)
-    defining = outer_layers(distinct, cap) if len(levels) == 2 else np.ones(len(distinct), dtype=bool)
-    spaces = _half_spaces(distinct, weights.astype(np.int64), defining, cap)
+    if len(levels) == 2:
+        outer = outer_layers(distinct, cap)
+        distinct, weights = distinct[outer], weights[outer]
+    spaces = _half_spaces(distinct, weights.astype(np.int64), cap)
     return _scores(spaces, levels, min(cap, len(points)))
 
 
 def outer_layers(distinct: Integers, count: int) -> npt.NDArray[np.bool_]:
     """Mask of the points that are not inside ``count`` nested polygons of other points (d = 2, exact).
 
-    Each polygon is the hull of what the earlier ones left inside. An open half-plane whose edge goes through a point
-    inside a polygon holds a corner of it; so with ``count`` of them it holds at least that many points, and half-planes
-    of fewer points have only points of the mask on their edges.
+    Each polygon is the hull of what the earlier ones left inside. An open half-plane with a point inside a polygon in
+    it or on its edge holds a corner of the polygon, which is in the mask. So a half-plane with fewer than ``count``
+    points of the mask in it has none of the others, neither in it nor on its edge: half-planes of fewer points, and
+    their numbers, come from the mask alone.
     """
     inside = np.arange(len(distinct))  # lexicographic order, as np.unique left it
     outer = np.zeros(len(distinct), dtype=bool)
@@ -79,6 +84,30 @@ def outer_layers(distinct: Integers, count: int) -> npt.NDArray[np.bool_]:
         outer[inside[~strictly]] = True
         inside = inside[strictly]
     return outer
+
+
+def possible_corners(distinct: Integers, weights: Integers, count: int) -> npt.NDArray[np.bool_]:
+    """Mask of points that can be corners of the hull of all but fewer than ``count`` of the points.
+
+    Left out are points with ``count`` or more points on both sides of them along an axis or a diagonal. The hyperplane
+    that shows a corner, with nothing else of the set on it or beyond it, has one of these sides beyond it or both on it.
+    """
+    possible = np.ones(len(distinct), dtype=bool)
+    d = distinct.shape[1]
+    for direction in np.stack(np.meshgrid(*[[0, 1, -1]] * d, indexing="ij"), axis=-1).reshape(-1, d):
+        nonzero = np.flatnonzero(direction)
+        if not len(nonzero) or direction[nonzero[0]] < 0:
+            continue
+        along = distinct[:, nonzero[0]]
+        line = distinct - along[:, None] * direction  # the same for the points of one line
+        order = np.lexsort((along, *line.T))
+        new = np.r_[True, (line[order[1:]] != line[order[:-1]]).any(axis=1)]
+        mass = weights[order]
+        up_to = np.cumsum(mass)
+        start = (up_to - mass)[new][np.cumsum(new) - 1]
+        end = np.append((up_to - mass)[new][1:], up_to[-1])[np.cumsum(new) - 1]
+        possible[order] &= (up_to - mass - start < count) | (end - up_to < count)
+    return possible
 
 
 def _corners(points: Integers) -> Integers:
@@ -100,10 +129,10 @@ def _turn(o: list[int], a: list[int], b: list[int]) -> int:
     return (a[0] - o[0]) * (b[1] - o[1]) - (a[1] - o[1]) * (b[0] - o[0])
 
 
-def _half_spaces(distinct: Integers, weights: Integers, defining: npt.NDArray[np.bool_], cap: int) -> Integers:
+def _half_spaces(distinct: Integers, weights: Integers, cap: int) -> Integers:
     """(k, d + 2) distinct rows (u, b, h): of the points, h < cap have ``<u, z> > b``."""
     d = distinct.shape[1]
-    corners = distinct[defining]
+    corners = distinct[possible_corners(distinct, weights, cap)]
     points, mass = distinct.T.astype(np.float64), weights.astype(np.float64)
     kept = [np.zeros((0, d + 2), dtype=np.int64)]
     for normals, bases in _normals(corners, max(1, _CHUNK // len(distinct))):

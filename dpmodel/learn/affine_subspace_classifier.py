@@ -1,0 +1,228 @@
+"""Affine subspaces: is a point in the affine span of the positive examples? Exact, over any field."""
+
+from __future__ import annotations
+
+import numbers
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from dpmodel.annotate.records import Neighbors
+from dpmodel.errors import SpecificationError
+from dpmodel.learn.data import checked
+from dpmodel.learn.exact_release import classes_of, keep_release, require_classes
+from dpmodel.learn.linear_model import _rng
+from dpmodel.linalg.affine_span import point_and_directions
+from dpmodel.linalg.conduct import conduct
+from dpmodel.linalg.inequalities_input import expected_of
+from dpmodel.linalg.subspace_result import AffineSubspace, common
+from dpmodel.linalg.vectors_input import field_of, request_of, vectors_model
+from dpmodel.mechanisms.linalg.fields import GF, QQ, Field
+from dpmodel.mechanisms.linalg.systems import ExactRows
+from dpmodel.privacy import Budget
+
+_WHOLE = 2.0**53  # up to here a float that is whole is the number that was meant
+
+
+class AffineSubspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Learn ``h(x) = 1[x in V]`` for an affine subspace V of QQ^p or GF(q)^p (KMMST24, Algorithm 8).
+
+    V is estimated by the private affine span of the positive examples; for examples labelled by a subspace h is never
+    wrong on a negative one, and wrong on few positive ones. All arithmetic is exact: x is in the span or it is not.
+
+    Parameters
+    ----------
+    field : "QQ", "GF(q)" for a prime power q, or a field object of ``dpmodel.linalg``. Entries of GF(q) are whole
+        numbers (see ``linalg.GF``).
+    grid : the exact step to which floats are rounded over QQ, such as "0.01"; None: all entries must be whole, of at
+        most 2^53 in size. Features are read as floats, so fractions need a grid.
+    epsilon, delta : the budget of one ``fit``; delta must be positive (and small against 1/n).
+    classes : the two labels (negative, positive), public and required, or "public"; as in ``PrivateClassifier``.
+    rank : public bound on the dimension of V, or None: the error then grows with it and not with p (Remark 26).
+    corrupted : public guess of the share of positive examples that lie outside V (wrong labels), or None: none do,
+        as Algorithm 8 has it. The smallest subspace that leaves out no more than this share is then preferred.
+    neighbors : "replace-one" (one example, features and label, is replaced; the number of examples is public, that of
+        the positive ones is not) or "add-remove" (one more or less; both numbers are private).
+    expected : a public guess of the number of positive examples, for forecasts. None: of the examples.
+    beta : probability with which the accuracy statement may fail.
+    budget, mechanism, random_state : as in ``PrivateLinearModel``.
+
+    Attributes
+    ----------
+    classes_ : (2,) the labels. ``subspace_`` : the ``linalg.AffineSubspace`` released; empty where nothing was found,
+        and then no point is positive. ``dimension_`` : its dimension, -1 where it is empty.
+    n_features_in_, feature_names_in_, guarantee_, release_, plan_ : as in the other estimators. ``error_forecast_`` :
+        the share of the positive examples that may be misclassified by the forecast (nan: no statement).
+
+    Notes
+    -----
+    *Privacy.* The mechanism sees one row per example, in their order: (x, 1) for a positive example, zeros for a
+    negative one. Zero rows lie in every span and change nothing that is released. An example more or less is a row
+    more or less, and one that is replaced, be it by one with the other label, is one row replaced. So either neighbor
+    relation on examples is the same relation on rows, at the same cost. (On the subsequence of positive examples,
+    which Algorithm 8 speaks of, replacing an example adds, removes or replaces one element; Algorithm 8 is thus
+    private under "add-remove" as it stands, and under "replace-one" at the cost of two changes, which is what the
+    mechanism charges.)
+
+    *Theorem C* (KMMST24): for m examples of a distribution D, labelled by an affine subspace, the risk is L_D(h) =
+    O(d^2 ln(d / delta) / m) except with probability O(delta), for epsilon = O(1); by Remark 26 with dim V for d. It
+    follows from Theorem 5, L_D <= e^(2 epsilon) (L_S + O(ln(1/delta)) / (epsilon m)) (whose print lacks the 1/m). The
+    training error L_S is what is forecast here, with its constants: at most the positive examples missed, over m.
+
+    Raises
+    ------
+    SpecificationError, UnsupportedModelError, BudgetExceededError
+        By ``fit``, before anything is spent: floats without a grid, NaN, elements that the field does not have, delta
+        = 0, unusable labels, a public number of examples that is too small for any statement.
+    """
+
+    def __init__(
+        self,
+        *,
+        field: Any = "QQ",
+        grid: Any = None,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        classes: Any = None,
+        rank: int | None = None,
+        corrupted: float | None = None,
+        neighbors: Neighbors = "replace-one",
+        budget: Budget | None = None,
+        expected: int | None = None,
+        beta: float = 0.05,
+        mechanism: Any = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.field = field
+        self.grid = grid
+        self.epsilon = epsilon
+        self.delta = delta
+        self.classes = classes
+        self.rank = rank
+        self.corrupted = corrupted
+        self.neighbors = neighbors
+        self.budget = budget
+        self.expected = expected
+        self.beta = beta
+        self.mechanism = mechanism
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> AffineSubspaceClassifier:
+        """Learn from rows X (n, p) and labels y (n,) and charge the budget; see the class for errors."""
+        require_classes(self)
+        where = type(self).__name__
+        request, field = request_of(self.epsilon, self.delta, self.beta), self._field()
+        X, y = checked(self, X, y, fitting=True)
+        classes = classes_of(self, y)
+        rows = self._lifted(field, X)
+        rows[np.asarray(y != classes[1])] = 0
+        model = vectors_model(
+            rows,
+            field,
+            task="affine span",
+            neighbors=self.neighbors,
+            rank=self._rank(X.shape[1]) + 1,
+            corrupted=self.corrupted,
+            expected=self.expected,
+            where=where,
+        )
+        if self.expected is not None:  # positive examples, of which there are fewer than rows
+            guess = expected_of(self.expected, where)
+            model = replace(model, expected=guess if model.records is None else min(guess, model.records))
+        conducted = conduct(
+            model,
+            request,
+            mechanism=self.mechanism,
+            budget=self.budget,
+            rng=_rng(self.random_state),
+            label=f"learn.{where}",
+            record="a record is one row of X with its label",
+        )
+        point, directions = point_and_directions(conducted.found.answer)
+        shared = common(conducted, self.grid)
+        self.classes_ = classes
+        self.subspace_ = AffineSubspace(
+            homogeneous=conducted.found.answer, point=point, directions=directions, **shared
+        )
+        self.dimension_: int = self.subspace_.dimension
+        keep_release(
+            self,
+            plan=conducted.plan,
+            guarantee=conducted.guarantee,
+            accuracy=self.subspace_.accuracy,
+            status=conducted.found.status,
+            variables={} if point is None else {"point": point, "directions": directions.rows},
+            notes=self.subspace_.notes,
+            records=model.expected,
+            what="positive examples",
+        )
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """(n,) labels: the second class for points in V.
+
+        Raises
+        ------
+        SpecificationError
+            For entries that the field (or the grid) does not have.
+        """
+        check_is_fitted(self, "subspace_")
+        X = checked(self, X, fitting=False)
+        basis = self.subspace_.homogeneous
+        inside = basis.contains(self._lifted(basis.field, X))
+        return self.classes_[np.asarray(inside, dtype=np.intp)]
+
+    def _lifted(self, field: Field, X: Any) -> ExactRows:
+        """(n, p + 1) exact rows (x, 1), each times a positive rational."""
+        X = X.toarray() if sp.issparse(X) else X
+        exact: Any = X
+        if field.order is not None or self.grid is None:
+            if not bool((np.abs(X) <= _WHOLE).all() and (np.floor(X) == X).all()):
+                raise SpecificationError(
+                    "AffineSubspaceClassifier: X holds numbers that are not whole, or above 2^53",
+                    why="membership in a span is decided exactly, and the fractions of floats are not what was meant",
+                    remedy="whole numbers"
+                    if field.order is not None
+                    else 'grid="0.01", to round them, or whole numbers',
+                )
+            exact = X.astype(np.int64)
+        grid = None if field.order is not None else self.grid
+        return np.array(field.exact_rows(exact, grid=grid, what="X", ones=True))
+
+    def _field(self) -> Field:
+        field: Any = self.field
+        if isinstance(field, str):
+            found = re.fullmatch(r"GF\((\d{1,10})\)", field)
+            if field != "QQ" and not found:
+                raise SpecificationError(
+                    "AffineSubspaceClassifier: unknown field", remedy='field="QQ", "GF(2)" or a field of dpmodel.linalg'
+                )
+            field = QQ if field == "QQ" else GF(int(found[1]) if found else 0)
+        field = field_of(field, "AffineSubspaceClassifier")
+        if field.order is not None and self.grid is not None:
+            raise SpecificationError(
+                "AffineSubspaceClassifier: a grid for a finite field", why="it has no fractions", remedy="grid=None"
+            )
+        return field
+
+    def _rank(self, columns: int) -> int:
+        rank = columns if self.rank is None else self.rank
+        if isinstance(rank, bool) or not isinstance(rank, numbers.Integral) or rank < 0:
+            raise SpecificationError(
+                "AffineSubspaceClassifier: rank is not a whole number of at least 0",
+                why="it is a public bound on the dimension of the subspace",
+                remedy="rank=None, or rank=3",
+            )
+        return min(int(rank), columns)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.poor_score = True  # most data lie in no subspace, and small data have no private one
+        return tags

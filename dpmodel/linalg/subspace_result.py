@@ -1,0 +1,221 @@
+"""What ``span``, ``affine_span`` and ``solve_equations`` release."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpmodel._text import number, table
+from dpmodel.errors import SpecificationError
+from dpmodel.linalg.conduct import Conducted
+from dpmodel.mechanisms.linalg.echelon import Basis
+from dpmodel.mechanisms.linalg.fields import Field
+from dpmodel.plan.comparison import Plan
+from dpmodel.release.release import Accuracy, Guarantee
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Result:
+    """What all three have.
+
+    ``found`` : whether anything was found. ``missed`` : a noisy count of the records that the answer misses at most,
+    where the mechanism has one. ``mechanism``, ``guarantee``, ``accuracy`` (``slack_rows`` records may be missed,
+    ``alpha`` 0: the others fit exactly), ``plan``, ``notes`` : as in a release.
+    """
+
+    found: bool
+    missed: float | None
+    mechanism: str
+    guarantee: Guarantee
+    accuracy: Accuracy
+    plan: Plan
+    notes: tuple[str, ...] = ()
+    _grid: Any = field(default=None, repr=False)
+
+    def _rows(self) -> list[tuple[str, object]]:
+        raise NotImplementedError
+
+    _title = ""
+
+    def __str__(self) -> str:
+        rows = [("status", "found" if self.found else "nothing found"), *self._rows()]
+        if self.missed is not None:
+            rows.append(("records missed, noisy", f"at most {number(self.missed)}"))
+        rows += [("guarantee", self.guarantee), ("accuracy", self.accuracy)]
+        rows += [("note", note) for note in self.notes]
+        return table(("", ""), rows, title=f"{self._title} by {self.mechanism}")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} by {self.mechanism}: {'found' if self.found else 'nothing found'}>"
+
+    def _plain(self) -> dict[str, Any]:
+        return {
+            "found": self.found,
+            "missed": self.missed,
+            "mechanism": self.mechanism,
+            "guarantee": self.guarantee.to_dict(),
+            "accuracy": self.accuracy.to_dict(),
+            "plan": self.plan.to_dict(),
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Subspace(_Result):
+    """A released linear subspace.
+
+    ``basis`` : its canonical basis (reduced row echelon form); that of {0} where nothing was found.
+    """
+
+    basis: Basis
+    _title = "Private span"
+
+    @property
+    def dimension(self) -> int:
+        return self.basis.dimension
+
+    def contains(self, vectors: Any) -> npt.NDArray[np.bool_]:
+        """(n,) which of the vectors (n, d) lie in it, exactly; floats are put on the grid of the call. Not private."""
+        field = self.basis.field
+        return self.basis.contains(_fitting(field.exact_rows(vectors, grid=self._grid), self.basis.ambient))
+
+    def _rows(self) -> list[tuple[str, object]]:
+        return [("subspace", str(self.basis))]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; Fractions as text."""
+        return {"dimension": self.dimension, "basis": self.basis.to_dict(), **self._plain()}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class AffineSubspace(_Result):
+    """A released affine subspace ``point + span(directions)``.
+
+    ``homogeneous`` : canonical basis of the span of the vectors (u, 1). ``point`` (d,) : its canonical point, the one
+    with zeros at the pivots of ``directions``, or None where it is empty. ``directions`` : canonical basis.
+    """
+
+    homogeneous: Basis
+    point: Array | None
+    directions: Basis
+    _title = "Private affine span"
+
+    @property
+    def dimension(self) -> int:
+        """0 for a point, -1 for the empty set."""
+        return self.homogeneous.dimension - 1
+
+    def contains(self, points: Any) -> npt.NDArray[np.bool_]:
+        """(n,) which of the points (n, d) lie in it, exactly; floats are put on the grid of the call. Not private."""
+        rows = self.homogeneous.field.exact_rows(points, grid=self._grid, what="points", ones=True)
+        return self.homogeneous.contains(_fitting(rows, self.homogeneous.ambient))
+
+    def _rows(self) -> list[tuple[str, object]]:
+        if self.point is None:
+            return [("affine subspace", "empty")]
+        return [("point", shown(self.homogeneous.field, self.point)), ("directions", str(self.directions))]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; Fractions as text."""
+        return {
+            "dimension": self.dimension,
+            "point": plain(self.point),
+            "directions": self.directions.to_dict(),
+            **self._plain(),
+        }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Equations(_Result):
+    """A released system ``C x = d``, which nearly all of the private equations follow from.
+
+    ``equations`` : (C (k, d), right-hand sides (k,)), canonical. ``consistent`` : whether it has a solution. ``x`` (d,)
+    : one exact solution, free variables zero; None where there is none, or nothing was found. ``null_space`` : basis of
+    the solutions of ``C x = 0``; all solutions are x plus its span.
+    """
+
+    equations: tuple[Array, Array]
+    consistent: bool
+    x: Array | None
+    null_space: Basis
+    _title = "Private system of equations"
+
+    @property
+    def dimension(self) -> int:
+        """Of the solutions of the released system: 0 for one solution, -1 for none."""
+        return self.null_space.dimension if self.consistent else -1
+
+    def _rows(self) -> list[tuple[str, object]]:
+        field = self.null_space.field
+        rows: list[tuple[str, object]] = [
+            ("equations", f"{len(self.equations[0])} in {self.null_space.ambient} variables over {field.name}"),
+            ("consistent", self.consistent),
+        ]
+        if self.x is not None:
+            rows += [("x", shown(field, self.x)), ("free dimensions", self.dimension)]
+        return rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; Fractions as text."""
+        C, d = self.equations
+        return {
+            "equations": {"C": [plain(row) for row in C], "d": plain(d)},
+            "consistent": self.consistent,
+            "x": plain(self.x),
+            "null_space": self.null_space.to_dict(),
+            "dimension": self.dimension,
+            **self._plain(),
+        }
+
+
+def common(conducted: Conducted, grid: Any) -> dict[str, Any]:
+    """The fields that all results share."""
+    forecast = conducted.plan.chosen.forecast
+    assert forecast is not None
+    bounded = math.isfinite(forecast.missed) and not forecast.vacuous
+    slack = math.ceil(forecast.missed) if bounded else None
+    return {
+        "found": conducted.found.status == "found",
+        "missed": conducted.found.missed,
+        "mechanism": conducted.plan.chosen.mechanism,
+        "guarantee": conducted.guarantee,
+        "accuracy": Accuracy(0.0 if bounded else None, forecast.beta, slack, forecast.proved, forecast.statement),
+        "plan": conducted.plan,
+        "notes": (*conducted.found.notes, *forecast.caveats),
+        "_grid": grid,
+    }
+
+
+def frozen(array: Array) -> Array:
+    """A read-only copy."""
+    copied = array.copy()
+    copied.setflags(write=False)
+    return copied
+
+
+def plain(array: Array | None) -> list[Any] | None:
+    """Integers as they are, Fractions as text."""
+    if array is None:
+        return None
+    return [x if isinstance(x, int) else str(x) for x in array.tolist()]
+
+
+def shown(field: Field, array: Array, most: int = 8, longest: int = 24) -> str:
+    """The first entries in words; very long ones by their length."""
+    parts = [field.show(x) for x in array[:most]]
+    parts = [part if len(part) <= longest else f"({len(part)} characters)" for part in parts]
+    return f"[{', '.join(parts)}{', ...' if len(array) > most else ''}]"
+
+
+def _fitting(rows: Array, width: int) -> Array:
+    if rows.shape[1] != width:
+        raise SpecificationError(
+            f"rows of {rows.shape[1]} entries where {width} are needed", remedy="as many columns as the private data"
+        )
+    return rows

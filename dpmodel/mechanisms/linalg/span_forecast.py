@@ -1,0 +1,73 @@
+"""How many vectors a stable span may miss, from public facts: bounds by telescoping and Chernoff."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpmodel._text import number
+from dpmodel.mechanisms.linalg.span_tails import Floats, union_bound
+from dpmodel.mechanisms.linalg.systems import PrivateVectors
+from dpmodel.mechanisms.mechanism import Request, says_nothing
+
+Noises = list[tuple[float, float, int]]  # weight, scale, how many
+
+
+@dataclass(frozen=True)
+class SpanBound:
+    """Except with the probability allowed: with ``needed`` non-zero vectors or more the subspace is not {0}, and
+    then it misses at most ``missed``, which is fewer."""
+
+    needed: float
+    missed: float
+
+
+NOTHING = SpanBound(math.inf, math.inf)
+
+
+def span_bound(allowed: Floats, sums: list[Noises], beta: float) -> SpanBound:
+    """From bounds for every level K at which the choice may stop.
+
+    ``allowed`` (r,), ``sums`` (r) : if level K = 0 .. r - 1 is chosen, at most ``allowed[K]`` plus the sum of the
+    weighted noises ``sums[K]`` vectors lie outside. ``beta`` : failure probability of all together; none left: no
+    bound.
+    """
+    if beta <= 0:
+        return NOTHING
+    whole = math.floor(union_bound(allowed[:1], sums[:1], beta / 2))
+    rest = math.floor(union_bound(allowed[1:], sums[1:], beta / 2))
+    return SpanBound(max(whole, rest) + 1.0, float(rest))
+
+
+def level_sums(values: Floats) -> Floats:
+    """(r,) for K = 0 .. r - 1: ``sum over k > K of k values[k - 1]``: vectors in sets of more than K, if there are
+    ``values[k - 1]`` sets of k."""
+    levels = np.arange(1, values.size + 1)
+    return np.cumsum((levels * values)[::-1])[::-1]
+
+
+def statement(model: PrivateVectors, request: Request, bound: SpanBound) -> tuple[str, bool]:
+    """The bound in words, and whether it says nothing about as many records as are expected (0: unknown)."""
+    if math.isinf(bound.needed):
+        return says_nothing("delta is too large beside beta"), True
+    what = {"span": "vectors", "affine span": "points", "equations": "equations"}[model.task]
+    words = (
+        f"with probability {number(1 - request.beta)}, at most {number(bound.missed)} {what} are missed, if "
+        f"{number(bound.needed)} or more are not zero"
+    )
+    vacuous = model.expected > 0 and (model.expected < bound.needed or bound.missed >= model.expected)
+    return (says_nothing(words) if vacuous else words), vacuous
+
+
+def predicted_statement(model: PrivateVectors, bound: SpanBound) -> tuple[str, bool]:
+    """The same where a share of the vectors is guessed to be corrupted."""
+    if math.isinf(bound.needed):
+        return says_nothing("so many corrupted vectors that every independent set holds one"), True
+    words = (
+        f"predicted to miss the corrupted vectors only, about {number(bound.missed)}, if {number(bound.needed)} or "
+        "more vectors are not zero"
+    )
+    vacuous = 0 < model.expected < bound.needed
+    return (says_nothing(words) if vacuous else words), vacuous

@@ -1,0 +1,141 @@
+"""Exact equations: private equalities are replaced by sanitised ones, and the public problem is solved under those."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.compile.affine_map import Floats
+from dpmodel.compile.cone_program import SolverFailure
+from dpmodel.compile.polyhedron import Polyhedron
+from dpmodel.mechanisms.linalg.echelon import Basis
+from dpmodel.mechanisms.linalg.stable_span import STABLE_SPAN, release_flag
+from dpmodel.mechanisms.lp.exact_rows import exact_equations, public_body, why_not_equations
+from dpmodel.mechanisms.lp.private_rows import private_rows
+from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.privacy import NoiseSource
+
+# Solvers keep constraints to this; a unique exact solution is held against the public ones with it.
+_TOLERANCE = 1e-7
+_MOST_TOLD = 20
+
+
+@dataclass(frozen=True)
+class ExactEquations:
+    """The stable spans of the rows (a, -b) of ``A x == b`` become equations, under which the objective is minimised.
+
+    Source
+        KMMST24, Algorithm 4 (synthetic systems of linear equations) with the tightened release of ``stable-span``.
+    Privacy
+        The rows are vectors over the rationals, exact because the private numbers are declared whole (and cut at 2^40,
+        public policy) and the public ones are whole; one record owns one of them. They enter ``stable-span`` alone:
+        its privacy argument is this one's. Under replace-one a row is replaced. Where records may be absent and an
+        absent one leaves zeros (add-remove), a row without private numbers is read as the zero vector, which is in no
+        set: that is a row more or less. What is released is a nested list of subspaces; which of them is taken (the
+        largest that the public constraints allow), and the solution, follow from the list and public facts.
+    Utility
+        Every equation in a released subspace follows from private ones, so a point that satisfies all rows stays
+        feasible and the objective is no worse than under all of them. All but ``slack_rows`` rows hold exactly at every
+        point of the largest stable subspace (the forecast of ``stable-span``); where a few contradicting rows make
+        that one unsolvable, the next smaller one is taken, which leaves those rows out too.
+    Cost
+        One stable partition, and a linear program for each subspace tried.
+    """
+
+    name: str = "exact-equations"
+    source: str = "KMMST24, Algorithm 4, tightened"
+
+    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+        if request.feasibility == "strict":
+            return Verdict(False, "it leaves some rows out, and strict feasibility was asked for")
+        verdict = why_not_equations(model)
+        if not verdict.eligible:
+            return verdict
+        if request.delta == 0:
+            return Verdict(False, "equations that one record makes appear can be hidden with delta > 0 only")
+        return YES
+
+    def forecast(self, model: PrivateLP, request: Request) -> Forecast:
+        system = exact_equations(model)
+        forecast = STABLE_SPAN.forecast(system, request)
+        missed = math.ceil(min(forecast.missed, system.expected))
+        sure = f"with probability {1 - request.beta:g}"
+        words = f"{sure}, all but {missed} of the {system.expected} equations hold exactly, if they are consistent"
+        if forecast.vacuous:
+            words = f"no guarantee at this size and budget ({words}, which says nothing)"
+        return replace(
+            forecast,
+            statement=words,
+            objective_alpha=0.0,
+            violation_alpha=0.0,
+            slack_rows=missed,
+            private_rows=system.expected,
+            width=_width(model),
+            missed=math.nan,
+            needed=math.nan,
+            exact=True,
+            work="one stable partition, a linear program per subspace tried",
+        )
+
+    def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        system = exact_equations(model)
+        flag = release_flag(system, request, noise, progress)
+        body = public_body(model)
+        told: list[str] = []
+        for basis in flag:
+            outcome = _solve(model, body, basis)
+            if outcome is not None:
+                return replace(outcome, notes=(*told, *outcome.notes))
+            told.append(f"{basis.dimension} independent equations contradict each other or the public constraints")
+        told.append("no equations were found in which enough records agree")
+        return Outcome("user_limit", None, None, None, notes=tuple(told))
+
+
+def _solve(model: PrivateLP, body: Polyhedron, basis: Basis) -> Outcome | None:
+    """The best public point on the flat of the equations; None where there is none."""
+    n = model.affine.variables
+    if basis.pivots and basis.pivots[-1] == n:
+        return None
+    kept = f"{basis.dimension} sanitised equations"
+    if basis.dimension == n:
+        exact = -basis.rows[:, n]
+        x = np.array([float(entry) for entry in exact])
+        if body.violation(x) > _TOLERANCE * max(1.0, float(np.abs(x).max(initial=0.0))):
+            return None
+        shown = ", ".join(map(str, exact[:_MOST_TOLD])) + (", ..." if n > _MOST_TOLD else "")
+        return _outcome(model, x, f"{kept} have one solution, exactly ({shown})")
+    rows = np.array(basis.rows, dtype=np.float64)
+    rows /= np.abs(rows).max(axis=1)[:, None]
+    flat = replace(
+        body,
+        A_eq=sp.csr_array(sp.vstack([body.A_eq, sp.csr_array(rows[:, :n])])),
+        b_eq=np.concatenate([body.b_eq, -rows[:, n]]),
+    )
+    try:
+        point = flat.minimise(model.form.c0)
+    except SolverFailure:
+        return None
+    if point is None:
+        return Outcome("unbounded", None, None, None, notes=(kept,))
+    return _outcome(model, point, f"{kept}, which hold to within the solver's tolerance")
+
+
+def _outcome(model: PrivateLP, x: Floats, note: str) -> Outcome:
+    return Outcome("optimal", x, None, float(model.form.c0 @ x + model.form.d0), notes=(note,))
+
+
+def _width(model: PrivateLP) -> float:
+    """How far one row can be violated, where the public set bounds that."""
+    body: Any = public_body(model)
+    if body.empty or not math.isfinite(body.l1):
+        return math.nan
+    rows = private_rows(model)
+    return rows.residual_range(body)[1]
+
+
+EXACT_EQUATIONS = ExactEquations()

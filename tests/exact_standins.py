@@ -1,0 +1,51 @@
+"""Mechanisms without privacy for tests of what stands around mechanisms: exact answers by plain algorithms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import linprog
+
+from dpmodel.mechanisms.linalg.protocol import Found
+from dpmodel.mechanisms.mechanism import YES, Forecast
+
+
+@dataclass(frozen=True)
+class PlainSystem:
+    """The widest point of inequalities by linear programming, the plain span of vectors, or a fixed ``answer``."""
+
+    answer: Any = None
+    status: str = "found"
+    missed: float = 3.5
+    name: str = "plain"
+    source: str = "for tests"
+
+    def eligible(self, model: Any, request: Any) -> Any:
+        return YES
+
+    def forecast(self, model: Any, request: Any) -> Forecast:
+        return Forecast(
+            "all but 4 rows", request.epsilon, request.delta, request.beta, missed=self.missed, caveats=("a caveat",)
+        )
+
+    def run(self, model: Any, request: Any, noise: Any, progress: Any = None) -> Found:
+        rows = model.read_rows()
+        if self.answer is not None or self.status != "found":
+            return Found(self.status, self.answer, 2.0, ("a note",))
+        if hasattr(model, "field"):
+            return Found("found", model.field.echelon(rows))
+        return Found("found", model.lowered(widest(model.lifted(*rows), model.cone)))
+
+
+def widest(rows: Any, cone: np.ndarray) -> np.ndarray:
+    """y in the unit box with ``cone y >= 0`` and the largest t with ``rows y >= t``."""
+    rows = rows.toarray() if sp.issparse(rows) else rows
+    rows = rows[np.abs(rows).max(axis=1) > 0]
+    n, d = rows.shape
+    A = np.vstack([np.hstack([-rows, np.ones((n, 1))]), np.hstack([-cone, np.zeros((len(cone), 1))])])
+    done = linprog(-np.eye(d + 1)[d], A_ub=A, b_ub=np.zeros(len(A)), bounds=[(-1, 1)] * d + [(None, 1)])
+    point: np.ndarray = done.x[:d]
+    return point

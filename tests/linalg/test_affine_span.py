@@ -1,0 +1,96 @@
+"""``linalg.affine_span``: points plus directions, and the empty set."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from dpmodel.errors import SpecificationError
+from dpmodel.linalg.affine_span import affine_span, point_and_directions
+from dpmodel.mechanisms.linalg.fields import GF, QQ
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
+
+
+def plane(field, seed=0, n=700, d=4):
+    """Points p + span of two directions."""
+    generator = np.random.default_rng(seed)
+    top = 6 if field.order is None else field.order
+    start = generator.integers(1, top, size=d)
+    directions = generator.integers(0, top, size=(2, d))
+    moved = field.matmul(generator.integers(0, top, size=(n, 2)), directions)
+    return np.array(field.add(moved, start)), start, directions
+
+
+def private_plane(points, field, **more):
+    return affine_span(points, **({"field": field, "epsilon": 1.0, "delta": 1e-6, "rng": 0} | more))
+
+
+@pytest.mark.parametrize("field", [QQ, GF(2), GF(7), GF(9)], ids=lambda f: f.name)
+def test_a_planted_plane(field):
+    points, start, directions = plane(field)
+    found = private_plane(points, field)
+    assert found.directions == field.echelon(field.exact_rows(directions))
+    assert found.dimension == found.directions.dimension
+    assert found.contains(points).all()
+    assert found.contains([start.tolist()]).all()
+    assert found.contains([[str(x) for x in found.point]] if field is QQ else [found.point.tolist()]).all()
+    assert all(found.point[list(found.directions.pivots)] == 0)
+    if field.order is None or field.order > 2:
+        off = field.add(points[:20], np.array([1, 0, 0, 0]))
+        inside = found.directions.contains(np.array([[1, 0, 0, 0]])).all()
+        assert inside or not found.contains(off).any()
+
+
+def test_the_point_does_not_depend_on_how_the_plane_was_spanned():
+    first, *_ = plane(GF(7))
+    one, two = private_plane(first, GF(7)), private_plane(first[::-1], GF(7), rng=5)
+    assert (one.point == two.point).all()
+
+
+def test_a_single_point_and_the_origin():
+    found = private_plane(np.tile([[2, 3]], (100, 1)), QQ)
+    assert (found.dimension, found.point.tolist()) == (0, [2, 3])
+    origin = private_plane(np.zeros((100, 2), dtype=int), QQ)
+    assert (origin.dimension, origin.point.tolist()) == (0, [0, 0])  # (0, 1) is no zero vector
+    assert origin.contains([[0, 0], [0, 1]]).tolist() == [True, False]
+
+
+def test_nothing_is_the_empty_set():
+    found = private_plane([[1, 2], [3, 4]], QQ)
+    assert (found.found, found.point, found.dimension) == (False, None, -1)
+    assert not found.contains([[1, 2], [0, 0]]).any()
+    assert "empty" in str(found)
+    assert json.loads(json.dumps(found.to_dict()))["point"] is None
+
+
+def test_floats_on_a_grid_keep_the_homogenising_one():
+    points, *_ = plane(QQ)
+    found = private_plane(points / 4, QQ, grid="0.25")
+    assert found.contains(points / 4).all()
+    assert found.directions == private_plane(points, QQ).directions
+    assert [x * 4 for x in found.point] == private_plane(points, QQ).point.tolist()
+
+
+def test_prints_and_plain_data():
+    found = private_plane(plane(QQ)[0], QQ)
+    assert "point" in str(found) and "directions" in str(found)
+    data = json.loads(json.dumps(found.to_dict()))
+    assert data["dimension"] == 2 and all(isinstance(x, str) for x in data["point"])
+    assert not found.point.flags.writeable
+
+
+def test_rank_is_the_affine_dimension():
+    points, *_ = plane(GF(7))
+    assert private_plane(points, GF(7), rank=2).dimension == 2
+    assert private_plane(np.tile([[2, 3]], (100, 1)), QQ, rank=0).dimension == 0
+    for rank in (-1, 5):
+        with pytest.raises(SpecificationError, match="between 0 and 4"):
+            private_plane(points, GF(7), rank=rank)
+
+
+def test_no_row_with_a_point_is_told_as_directions_only():
+    point, directions = point_and_directions(QQ.echelon(np.array([[1, 2, 0]])))
+    assert point is None and directions.dimension == 1

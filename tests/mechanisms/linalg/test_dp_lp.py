@@ -1,0 +1,175 @@
+"""dp-lp on planted integer programs: exact answers, forecasts, refusals."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.mechanisms.linalg.dp_lp import DP_LP, DP_LP_PUBLISHED, DPLinearProgram
+from dpmodel.mechanisms.linalg.dp_lp_published import published
+from dpmodel.mechanisms.linalg.integer_planted import planted_program
+from dpmodel.mechanisms.linalg.integer_rows import satisfied, slack_rows
+from dpmodel.mechanisms.linalg.systems import PrivateInequalities
+from dpmodel.mechanisms.mechanism import Request
+from dpmodel.privacy import SeededSource
+
+REQUEST = Request(2.0, 1e-6)
+
+
+def system(A: Any, b: Any, G: Any = None, h: Any = None, U: int | None = 10, **facts: Any) -> PrivateInequalities:
+    A = np.asarray(A)
+    d = A.shape[1]
+    G = np.zeros((0, d)) if G is None else np.asarray(G, dtype=float)
+    h = np.zeros(G.shape[0]) if h is None else np.asarray(h, dtype=float)
+    known = {"homogeneous": False, "margin": None, "neighbors": "add-remove", "records": None, "expected": A.shape[0]}
+    known.update(facts)
+    return PrivateInequalities(
+        variables=d, public_rows=G, public_sides=h, largest=U, _rows=lambda: (A, np.asarray(b)), **known
+    )
+
+
+def positive(d: int) -> dict[str, Any]:
+    return {"G": -np.eye(d), "h": np.zeros(d)}
+
+
+def in_box(d: int) -> dict[str, Any]:
+    return {"G": np.vstack([-np.eye(d), np.eye(d)]), "h": np.r_[np.zeros(d), np.full(d, 10.0)]}
+
+
+def program(seed: int, *facts: Any) -> tuple[Any, Any, Any]:
+    return planted_program(np.random.default_rng(seed), *facts)
+
+
+def check_public(model: PrivateInequalities, x: tuple[Fraction, ...]) -> None:
+    for row, side in zip(model.public_rows, model.public_sides, strict=True):
+        assert sum(Fraction(g) * v for g, v in zip(row.tolist(), x, strict=True)) <= Fraction(float(side))
+
+
+@pytest.mark.parametrize("hidden", [0, 1, 2])
+@pytest.mark.parametrize(("d", "public"), [(3, in_box), (5, positive)])
+def test_planted_programs_hold_exactly(d: int, public: Any, hidden: int) -> None:
+    A, b, x0 = program(10 + hidden, 5000, d, 10, hidden, 300)
+    model = system(A, b, **public(d))
+    found = DP_LP.run(model, REQUEST, SeededSource(hidden))
+    assert found.status == "found" and all(isinstance(v, Fraction) for v in found.answer)
+    check_public(model, found.answer)
+    # Exact satisfaction, in Python's own integers, and every hidden equality.
+    holds = satisfied(slack_rows(A, b, 10), found.answer, 10)
+    assert holds.mean() >= 0.97
+    equal = A @ x0 == b
+    assert holds[equal].all()
+    assert found.notes == (f"{hidden} of {d} dimensions removed by sanitised equations",)
+    assert abs(found.missed - np.count_nonzero(~holds)) < 150
+
+
+def test_combinations_of_hidden_equalities_are_found() -> None:
+    """Owners hold combinations: hardly any row occurs twice with its negation, only the span is shared."""
+    A, b, x0 = program(3, 5000, 6, 60, 3, 150, True)
+    found = DP_LP.run(system(A, b, U=60, **in_box(6)), REQUEST, SeededSource(1))
+    holds = satisfied(slack_rows(A, b, 60), found.answer, 60)
+    assert holds[A @ x0 == b].all() and holds.mean() >= 0.97 and found.notes[0].startswith("3 of 6")
+
+
+def test_replace_one_and_large_numbers() -> None:
+    A, b, x0 = program(4, 5000, 4, 10**6, 1, 300)
+    model = system(A, b, U=10**6, neighbors="replace-one", records=5000, **positive(4))
+    found = DPLinearProgram(reach=10.0).run(model, REQUEST, SeededSource(2))
+    x = found.answer
+    exact = [sum(int(a) * v for a, v in zip(row, x, strict=True)) <= int(side) for row, side in zip(A, b, strict=True)]
+    assert np.mean(exact) >= 0.97 and all(np.array(exact)[A @ x0 == b])
+    assert exact == satisfied(slack_rows(A, b, 10**6), x, 10**6).tolist()
+
+
+def test_a_single_feasible_point_is_found() -> None:
+    """As many hidden equalities as variables: the answer is that point."""
+    A, b, x0 = program(5, 4000, 3, 10, 3, 400)
+    found = DP_LP.run(system(A, b, **in_box(3)), REQUEST, SeededSource(3))
+    assert found.answer == tuple(Fraction(int(v)) for v in x0)
+
+
+def test_public_equalities_hold_exactly_and_count_as_public() -> None:
+    A, b, _ = program(6, 3000, 3, 10, 0, 0)
+    G = np.vstack([in_box(3)["G"], [[1, 1, 1]], [[-1, -1, -1]]])
+    model = system(A, b, G, np.r_[in_box(3)["h"], 4.5, -4.5])
+    found = DP_LP.run(model, REQUEST, SeededSource(4))
+    assert sum(found.answer) == Fraction(9, 2)
+    assert found.notes == ("0 of 2 dimensions removed by sanitised equations",)
+
+
+def test_no_rows_at_all() -> None:
+    found = DP_LP.run(system(np.zeros((0, 2), int), np.zeros(0, int), **in_box(2)), REQUEST, SeededSource(5))
+    assert found.status == "found" and len(found.answer) == 2
+    one = DP_LP.run(system([[1]], [3], expected=1), REQUEST, SeededSource(5))
+    assert len(one.answer) == 1
+
+
+def test_public_point() -> None:
+    model = system([[1, 0]], [5], np.vstack([np.eye(2), -np.eye(2)]), [1, 2, -1, -2])
+    assert DP_LP.run(model, REQUEST, SeededSource(6)).answer == (Fraction(1), Fraction(2))
+
+
+def test_an_empty_public_part_is_an_error_before_anything_is_read() -> None:
+    def unread() -> Any:
+        raise AssertionError("read")
+
+    model = system(np.zeros((4, 2), int), np.zeros(4, int), [[1, 0], [-1, 0]], [0, -1])
+    object.__setattr__(model, "_rows", unread)
+    with pytest.raises(InfeasibleError, match="public constraints"):
+        DP_LP.forecast(model, REQUEST)
+    with pytest.raises(InfeasibleError, match="public constraints"):
+        DP_LP.run(model, REQUEST, SeededSource(0))
+
+
+def test_numbers_that_are_no_small_integers_are_refused_without_showing_them() -> None:
+    for A, b in ([[[0.5, 1.0]], [1.0]], [[[77, 1]], [1]], [[[np.nan, 1]], [1]]):
+        with pytest.raises(SpecificationError) as caught:
+            DP_LP.run(system(A, b, expected=1, **in_box(2)), REQUEST, SeededSource(0))
+        assert "77" not in str(caught.value) and "0.5" not in str(caught.value)
+
+
+def test_eligible_reads_public_facts() -> None:
+    rows = np.zeros((10, 2), int), np.zeros(10, int)
+    assert DP_LP.eligible(system(*rows), REQUEST).eligible
+    assert "U" in DP_LP.eligible(system(*rows, U=None), REQUEST).reason
+    assert "delta" in DP_LP.eligible(system(*rows), Request(1.0, 0.0)).reason
+    assert not DP_LP.eligible(system(*rows, homogeneous=True), REQUEST).eligible
+    assert not DP_LP.eligible(system(np.zeros((1, 50), int), [0]), REQUEST).eligible
+
+
+def test_published_constants_are_computed_exactly_and_refused_with_numbers() -> None:
+    facts = published(3, 10, 1.0, 1e-6, 0.05)
+    assert facts.eta == Fraction(1, 2 * 4 * 40**4) and facts.roundness == facts.eta / 30
+    log = np.log(2 * 4 * 40**4 * 30)
+    gamma = 3**5 * np.log(3) ** 1.5 * np.log(3 * log / 0.05) ** 2 * log**1.5
+    gamma *= np.log(3 * log / 0.05e-6) * np.sqrt(np.log(1e6))
+    assert facts.missed == pytest.approx(gamma) and facts.rescalings == pytest.approx(3 * log + np.log(20))
+    wide = published(40, 10**6, 1.0, 1e-6, 0.05)  # far below the least double
+    assert wide.eta > 0 and float(wide.eta) == 0.0 or float(wide.eta) < 1e-300
+    assert np.isfinite(wide.missed)
+    model = system(np.zeros((10, 3), int), np.zeros(10, int), expected=5000)
+    verdict = DP_LP_PUBLISHED.eligible(model, Request(1.0, 1e-6))
+    assert not verdict.eligible and "eta" in verdict.reason and "Gamma" in verdict.reason
+    forecast = DP_LP_PUBLISHED.forecast(model, Request(1.0, 1e-6))
+    assert forecast.vacuous and forecast.missed == pytest.approx(gamma)
+
+
+def test_forecast_holds_on_fresh_programs() -> None:
+    """A prediction, not a theorem: of twelve fresh programs at most three may miss more."""
+    forecast = DP_LP.forecast(system(np.zeros((3000, 3), int), np.zeros(3000, int), **in_box(3)), REQUEST)
+    assert not forecast.vacuous and not forecast.proved and 0 <= forecast.missed < 0.03 * 3000
+    assert forecast.epsilon == 2.0 and forecast.delta == 1e-6 and forecast.needed <= 3000
+    worse = 0
+    for seed in range(12):
+        A, b, _ = program(100 + seed, 3000, 3, 10, seed % 2, 300)
+        found = DP_LP.run(system(A, b, **in_box(3)), REQUEST, SeededSource(seed))
+        worse += np.count_nonzero(~satisfied(slack_rows(A, b, 10), found.answer, 10)) > forecast.missed
+    assert worse <= 3
+
+
+def test_forecast_of_few_records_is_vacuous() -> None:
+    forecast = DP_LP.forecast(system(np.zeros((60, 4), int), np.zeros(60, int), **in_box(4)), Request(0.2, 1e-6))
+    assert forecast.vacuous and forecast.needed > 60 and "no guarantee" in forecast.statement

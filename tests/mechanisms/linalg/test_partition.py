@@ -1,0 +1,245 @@
+"""The stable partition is Algorithm 1 of KMMST24, and it is stable (Proposition 2)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpmodel.mechanisms.linalg import partition as module
+from dpmodel.mechanisms.linalg.fields import GF, QQ
+from dpmodel.mechanisms.linalg.partition import stable_partition
+from dpmodel.mechanisms.linalg.residues import largest_modulus, primes_below
+
+FIELDS = [QQ, GF(2), GF(7), GF(4), GF(9), GF(256), GF(2**31 - 1)]
+
+
+def peeled(field, rows):
+    """Algorithm 1, literally: lists of row numbers."""
+    left = [i for i in range(len(rows)) if (rows[i] != 0).any()]
+    sets = []
+    while left:
+        taken = []
+        for i in left:
+            if len(field.rref(rows[[*taken, i]])[1]) == len(taken) + 1:
+                taken.append(i)
+        sets.append(taken)
+        left = [i for i in left if i not in taken]
+    return sets
+
+
+def agrees(field, rows):
+    """The fast partition has the counts and the spans of the literal one."""
+    partition, sets = stable_partition(field, rows), peeled(field, rows)
+    d = rows.shape[1]
+    assert partition.counts.dtype == np.int64
+    assert partition.counts.tolist() == np.bincount([len(s) for s in sets], minlength=d + 1).tolist()
+    assert len(partition.flag) == (len(sets[0]) if sets else 0)
+    for chosen in sets:
+        assert partition.basis(len(chosen)) == field.echelon(rows[chosen])
+    return partition
+
+
+def vectors(field, rng, n, d):
+    """Random rows with duplicates, zero rows, low rank and few values, in turn."""
+    top = min(field.order or 7, int(rng.choice([2, 3, 2**30])))
+    rows = rng.integers(0, top, (n, d))
+    if field.order is None and rng.random() < 0.5:
+        rows = rows - 3
+    if rng.random() < 0.4 and n:
+        rows = rows[rng.integers(0, n, n)]
+    if rng.random() < 0.3 and d > 1:
+        rows[:, rng.integers(1, d) :] = 0
+    rows[rng.random(n) < 0.1] = 0
+    return field.exact_rows(rows)
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=str)
+def test_same_sets_as_the_literal_algorithm(field):
+    rng = np.random.default_rng(1)
+    for _ in range(40):
+        agrees(field, vectors(field, rng, int(rng.integers(0, 18)), int(rng.integers(1, 6))))
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=str)
+def test_longer_sequences_pass_the_end_of_a_block(field):
+    rng = np.random.default_rng(2)
+    for n, d in ((150, 3), (90, 9)):
+        rows = vectors(field, rng, n, d)
+        rows[rng.random(n) < 0.6, 2:] = 0
+        agrees(field, rows)
+
+
+def test_big_numbers():
+    rng = np.random.default_rng(3)
+    wide = rng.integers(-9, 10, (30, 2)).astype(object) @ (rng.integers(1, 9, (2, 5)).astype(object) * 10**40)
+    wide[::3] = rng.integers(-9, 10, (10, 5)).astype(object) * 10**25 + 1
+    agrees(QQ, QQ.exact_rows(wide))
+    agrees(QQ, np.array([[2**63, 1], [2**64, 2], [1, 0], [2**63 - 1, 1]], dtype=object))
+
+
+def test_rows_that_fool_one_prime():
+    # Modulo p the later rows are dependent, over QQ they are not.
+    for p in primes_below(largest_modulus(3))[:2].tolist():
+        agrees(QQ, np.array([[1, 0, 0], [1, p, 0], [1, 0, p], [1, p, p], [1, 0, 0], [1, 2 * p, 0]]))
+        agrees(QQ, np.array([[1, 1, 0], [p, 0, 0], [p, p, 0], [p + 1, 1, p], [1, 1 - p, 0], [0, 0, p * p]]))
+
+
+@pytest.mark.parametrize("primes", [[2, 3, 5, 7, 11, 13, 17, 19, 23], [2, 2], list(range(0))])
+def test_unlucky_primes_change_nothing(monkeypatch, primes):
+    """Tiny primes fail nearly always; dropped lanes, new primes and the slow path all give the same sets."""
+    slow = []
+    pool = np.array(primes + primes_below(1000).tolist() if len(primes) > 2 else primes, dtype=np.int64)
+    by_spans = module._by_spans
+    monkeypatch.setattr(module, "primes_below", lambda limit: pool)
+    monkeypatch.setattr(module, "_by_spans", lambda *a: slow.append(1) or by_spans(*a))
+    rng = np.random.default_rng(4)
+    for _ in range(40):
+        agrees(QQ, vectors(QQ, rng, int(rng.integers(1, 16)), int(rng.integers(1, 5))))
+    assert bool(slow) == (len(primes) <= 2)
+
+
+def test_a_wrong_bound_would_be_noticed(monkeypatch):
+    """Without the second, certain pass the rows that fool one prime get a wrong partition."""
+    p = int(primes_below(largest_modulus(2))[0])
+    rows = np.array([[1, 0], [1, 0], [1, p]])
+    assert stable_partition(QQ, rows).counts.tolist() == [0, 1, 1]
+    once = module._Run(module.PrimeLanes(np.array([p])), 2, trusted=0)
+    assert once.feed(rows)
+    assert once.counts == [0, 3, 0]
+    assert once.deepest == 1
+
+
+def test_no_rows_and_zero_rows():
+    for rows in (np.zeros((0, 3), dtype=np.int64), np.zeros((4, 3), dtype=np.int64)):
+        partition = stable_partition(QQ, rows)
+        assert partition.counts.tolist() == [0, 0, 0, 0]
+        assert partition.flag.shape == (0, 3)
+        assert partition.basis(0).dimension == 0
+
+
+def test_arguments_are_not_changed():
+    rows = np.random.default_rng(0).integers(-3, 4, (60, 4))
+    before = rows.copy()
+    for field in (QQ, GF(7)):
+        stable_partition(field, field.exact_rows(rows))
+        stable_partition(QQ, rows)
+    assert (rows == before).all()
+
+
+def stable(field, rows, dropped, partition=stable_partition):
+    """Proposition 2 for one record more or less."""
+    more, less = partition(field, rows), partition(field, np.delete(rows, dropped, axis=0))
+    change = more.counts - less.counts
+    at_least = np.cumsum(more.counts[::-1]) - np.cumsum(less.counts[::-1])
+    size = int((rows[dropped] != 0).any())
+    moved = np.flatnonzero(change[1:])
+    return (
+        int(np.abs(at_least[:-1]).sum()) == size
+        and (at_least >= 0).all()
+        and np.abs(change).max(initial=0) <= 1
+        and np.abs(change).sum() <= 2
+        and (len(moved) < 2 or moved[1] == moved[0] + 1)
+        and all(more.basis(k) == less.basis(k) for k in np.flatnonzero((more.counts > 0) & (less.counts > 0)).tolist())
+    )
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=str)
+def test_one_record_changes_one_step(field):
+    rng = np.random.default_rng(5)
+    for _ in range(25):
+        rows = vectors(field, rng, int(rng.integers(1, 25)), int(rng.integers(1, 7)))
+        assert stable(field, rows, int(rng.integers(len(rows))))
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+def test_one_record_changes_one_step_whatever_the_data(data):
+    field = data.draw(st.sampled_from([QQ, GF(2), GF(3), GF(4)]))
+    d = data.draw(st.integers(1, 4))
+    entry = st.integers(-2, 3) if field is QQ else st.integers(0, field.order - 1)
+    rows = data.draw(st.lists(st.lists(entry, min_size=d, max_size=d), min_size=1, max_size=14))
+    exact = field.exact_rows(rows)
+    dropped = data.draw(st.integers(0, len(rows) - 1))
+    assert stable(field, exact, dropped)
+    agrees(field, exact)
+
+
+def test_spans_are_nested():
+    rng = np.random.default_rng(6)
+    for field in FIELDS:
+        rows = vectors(field, rng, 40, 6)
+        rows[::2, 3:] = 0
+        partition = stable_partition(field, rows)
+        present = np.flatnonzero(partition.counts).tolist()
+        for low, high in pairwise(present):
+            assert partition.basis(high).contains(partition.flag[:low]).all()
+
+
+class _Broken:
+    """Counts and spans of sets that some other rule built."""
+
+    def __init__(self, field, rows, sets):
+        self.counts = np.bincount([len(s) for s in sets], minlength=rows.shape[1] + 1)
+        self._basis = {len(s): field.echelon(rows[s]) for s in sets}
+
+    def basis(self, k):
+        return self._basis[k]
+
+
+def by_mean(field, rows):
+    """Broken: sets take the rows farthest from the mean of those left, an order that depends on all the data."""
+    left = [i for i in range(len(rows)) if rows[i].any()]
+    sets = []
+    while left:
+        total = rows[left].sum(axis=0)
+        far = sorted(left, key=lambda i: (-int(abs(rows[i] * len(left) - total).sum()), i))
+        taken: list[int] = []
+        for i in far:
+            if len(field.rref(rows[[*taken, i]])[1]) == len(taken) + 1:
+                taken.append(i)
+        sets.append(taken)
+        left = [i for i in left if i not in taken]
+    return _Broken(field, rows, sets)
+
+
+def by_tolerance(field, rows):
+    """Broken: independence is decided in floating point."""
+    left = [i for i in range(len(rows)) if rows[i].any()]
+    sets = []
+    while left:
+        taken: list[int] = []
+        for i in left:
+            if np.linalg.matrix_rank(rows[[*taken, i]].astype(float), tol=1.5) == len(taken) + 1:
+                taken.append(i)
+        taken = taken or [left[0]]
+        sets.append(taken)
+        left = [i for i in left if i not in taken]
+    return _Broken(field, rows, sets)
+
+
+@pytest.mark.parametrize("broken", [by_mean, by_tolerance])
+def test_the_test_of_stability_catches_broken_rules(broken):
+    rng = np.random.default_rng(7)
+    caught = 0
+    for _ in range(60):
+        rows = rng.integers(0, 2, (10, 4))
+        dropped = int(rng.integers(10))
+        caught += not stable(QQ, rows, dropped, broken)
+    assert caught > 3
+    for _ in range(20):
+        assert stable(QQ, rng.integers(0, 2, (10, 4)), int(rng.integers(10)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("field", FIELDS, ids=str)
+def test_larger_systems(field):
+    rng = np.random.default_rng(8)
+    for n, d in ((400, 12), (250, 40)):
+        rows = vectors(field, rng, n, d)
+        rows[rng.random(n) < 0.7, d // 3 :] = 0
+        agrees(field, rows)
+        assert stable(field, rows, int(rng.integers(n)))

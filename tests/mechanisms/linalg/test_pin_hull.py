@@ -1,0 +1,213 @@
+"""pin-hull: degenerate points, rates of success, the sensitivity of its scores, audits with broken twins."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from auditing import epsilon_lower_bound
+from hull_membership import in_hull
+
+from dpmodel.mechanisms.linalg import pin_hull
+from dpmodel.mechanisms.linalg.ellipsoid import around_box
+from dpmodel.mechanisms.linalg.pin_hull import PIN_HULL, Cuts, Left
+from dpmodel.mechanisms.linalg.pin_hull_plan import SEARCH, SPANS, TEST, PinHullPlan, directions, pin_hull_plan
+from dpmodel.mechanisms.linalg.systems import PrivatePoints
+from dpmodel.mechanisms.mechanism import Request
+from dpmodel.privacy import Cost, SeededSource, compose
+
+warnings.simplefilter("ignore")
+REQUEST = Request(1.0, 1e-6)
+FALSE_ALARM = 1e-7
+
+
+def model_of(points: Any, levels: tuple[int, ...], neighbors: Any = "add-remove") -> PrivatePoints:
+    rows = np.asarray(points, dtype=np.int64).reshape(-1, len(levels))
+    records = len(rows) if neighbors == "replace-one" else None
+    return PrivatePoints((Fraction(0),) * len(levels), Fraction(1), levels, neighbors, records, 10_000, lambda: rows)
+
+
+# ------------------------------------------------------------------ privacy
+@pytest.mark.parametrize("q", [1, 2, 3])
+def test_scores_move_by_at_most_one_and_alike(q: int) -> None:
+    """Brute force: numbers of points beyond each direction, and who is deleted, with one point more or replaced."""
+    rng = np.random.default_rng(q)
+    levels = (9, 7, 5)[:q]
+    body = around_box(levels)
+    for _ in range(12):
+        cuts = Cuts.of(directions(q)[:: max(1, len(directions(q)) // 64)], body, levels)
+        rows = np.column_stack([rng.integers(0, k, size=8) for k in levels])
+        extra = np.array([[rng.integers(0, k) for k in levels]])
+        one, two = Left.of(rows), Left.of(np.vstack([rows, extra]))
+        moves = cuts.beyond(two) - cuts.beyond(one)
+        assert set(np.unique(moves)) <= {0.0, 1.0}
+        swapped = cuts.beyond(Left.of(np.vstack([rows[1:], extra]))) - cuts.beyond(one)
+        assert np.abs(swapped).max() <= 1 and np.ptp(swapped) <= 2
+        # a point is judged alone, and by the same rule that counts it
+        chosen = int(rng.integers(len(cuts.normals)))
+        each = [bool(cuts.within(Left.of(row[None, :]), chosen)[0]) for row in one.points]
+        assert cuts.within(one, chosen).tolist() == each
+        assert cuts.beyond(one)[chosen] == one.counts[~np.array(each)].sum()
+        body = body.cut(cuts.normals[chosen].astype(float), pin_hull.MOST_BITS, 2.0**-9)
+
+
+def test_cuts_are_exact() -> None:
+    body = around_box((1001, 1001))
+    for u in ([1.0, 1.0], [1.0, 1.01]):
+        for _ in range(8):
+            body = body.cut(np.array(u), pin_hull.MOST_BITS, 2.0**-9)
+    cuts = Cuts.of(directions(2)[::64], body, (1001, 1001))
+    rng = np.random.default_rng(0)
+    left = Left.of(rng.integers(0, 1001, size=(50, 2)))
+    for i, u in enumerate(cuts.normals):
+        exact = [
+            sum(int(a) * (int(x) - c) for a, x, c in zip(u, z, body.centre, strict=True)) >= 0 for z in left.points
+        ]
+        assert cuts.within(left, i).tolist() == exact
+        assert cuts.beyond(left)[i] == len(exact) - sum(exact)
+
+
+def test_the_budget_adds_up() -> None:
+    for neighbors in ("add-remove", "replace-one"):
+        plan = pin_hull_plan(model_of([], (101, 101), neighbors), REQUEST)
+        searches = compose([Cost.exponential(plan.search)] * plan.rounds, REQUEST.delta / 2)
+        assert searches.epsilon <= SEARCH * (1 + 1e-6)
+        assert plan.test + plan.spans * plan.span_request.epsilon + SEARCH <= 1 + 1e-12
+        assert plan.spans * plan.span_request.delta <= REQUEST.delta / 2 * (1 + 1e-12)
+        assert plan.test == TEST and SPANS + TEST + SEARCH == 1.0
+    assert plan.range_bound == 2.0
+
+
+def two_places(low: int, high: int) -> Left:
+    return Left(np.array([[0], [1]]), np.array([low, high]))
+
+
+def audit(low: int, runs: int = 6000, neighbors: str = "add-remove") -> float:
+    """``low`` points or one more at the first of two places, most at the other: is the centre between them answered?"""
+    plan = pin_hull_plan(model_of([], (2,), neighbors), REQUEST)
+    plan = replace(plan, threshold=float(low) + 0.5)
+    samples = []
+    for seed, here in enumerate((low, low + 1)):
+        source = SeededSource(seed)
+        samples.append([_answered(two_places(here, 10_000), plan, source) for _ in range(runs)])
+    return epsilon_lower_bound(*samples, confidence=1 - FALSE_ALARM)
+
+
+def _answered(left: Left, plan: PinHullPlan, source: SeededSource) -> float:
+    test = pin_hull.AboveThreshold(
+        plan.threshold, sensitivity=1.0, epsilon=plan.test, range_bound=plan.range_bound, source=source
+    )
+    return float(pin_hull._search(left, (2,), plan, test, source)[0] is not None)
+
+
+def test_audit_of_search_and_test() -> None:
+    assert audit(300) <= SEARCH + TEST
+
+
+class Unnoised:
+    """A twin of the test that compares the exact count."""
+
+    def __init__(self, threshold: float, **_: Any) -> None:
+        self.threshold = threshold
+
+    def test(self, value: float) -> bool:
+        return value >= self.threshold
+
+
+def test_audit_finds_an_exact_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pin_hull, "AboveThreshold", Unnoised)
+    assert audit(300, runs=1000) > 2.0
+
+
+def test_audit_finds_an_exact_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The best direction taken without noise, between places of nearly equal weight."""
+    plan = replace(pin_hull_plan(model_of([], (2,)), REQUEST), threshold=1e9)
+
+    def kept_sides(runs: int) -> float:
+        samples = []
+        for seed, extra in enumerate((0, 1)):
+            source, sides = SeededSource(seed), []
+            for _ in range(runs):
+                test = pin_hull.AboveThreshold(plan.threshold, sensitivity=1.0, epsilon=plan.test, source=source)
+                _, left = pin_hull._search(two_places(50, 50 + extra if extra else 49), (2,), plan, test, source)
+                sides.append(float(left.points[0, 0]) if len(left.points) else 2.0)
+            samples.append(sides)
+        return epsilon_lower_bound(*samples, confidence=1 - FALSE_ALARM)
+
+    assert kept_sides(1500) <= 2 * (SEARCH + TEST)  # two points apart
+    monkeypatch.setattr(pin_hull, "exponential_mechanism", lambda scores, *_, **__: int(np.argmax(scores)))
+    assert kept_sides(400) > 2 * (SEARCH + TEST)
+
+
+def test_order_of_neighbours_is_kept() -> None:
+    rng = np.random.default_rng(3)
+    rows = rng.integers(0, 4, size=(20, 2))
+    one, two = Left.of(rows).one_by_one().tolist(), Left.of(np.vstack([rows, [[2, 2]]])).one_by_one().tolist()
+    two.remove([2, 2])
+    assert one == two
+
+
+# ------------------------------------------------------------------ what it finds
+def cases(n: int, levels: int, d: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(4)
+    along = rng.integers(0, levels // 3, size=n)
+    return {
+        "everywhere": rng.integers(0, levels, size=(n, d)),
+        "in a corner": rng.integers(0, max(3, levels // 10), size=(n, d)),
+        "one place": np.full((n, d), 7),
+        "a slanted line": np.column_stack([along + 1, 2 * along] + [along] * (d - 2))[:, :d],
+    }
+
+
+@pytest.mark.parametrize("name", ["everywhere", "in a corner", "one place", "a slanted line"])
+@pytest.mark.parametrize(("d", "n", "levels"), [(1, 4000, 101), (2, 20_000, 31)])
+def test_finds_a_point_of_the_hull(name: str, d: int, n: int, levels: int) -> None:
+    points = cases(n, levels, d)[name]
+    for seed in range(3):
+        found = PIN_HULL.run(model_of(points, (levels,) * d), REQUEST, SeededSource(seed))
+        assert found.status == "found"
+        assert in_hull(points, found.answer)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["everywhere", "in a corner", "one place", "a slanted line"])
+def test_finds_a_point_in_three_dimensions(name: str) -> None:
+    points = cases(40_000, 31, 3)[name]
+    found = PIN_HULL.run(model_of(points, (31,) * 3), REQUEST, SeededSource(1))
+    assert found.status == "found" and in_hull(points, found.answer)
+
+
+@pytest.mark.slow
+def test_finds_a_point_in_five_dimensions() -> None:
+    points = np.random.default_rng(5).integers(0, 11, size=(40_000, 5))
+    found = PIN_HULL.run(model_of(points, (11,) * 5), REQUEST, SeededSource(1))
+    assert found.status == "found" and in_hull(points, found.answer)
+
+
+@pytest.mark.parametrize("n", [0, 1, 30])
+def test_too_few_points_give_nothing_and_no_error(n: int) -> None:
+    points = np.arange(2 * n).reshape(n, 2) % 11
+    for neighbors in ("add-remove", "replace-one"):
+        found = PIN_HULL.run(model_of(points, (11, 11), neighbors), REQUEST, SeededSource(n))
+        assert found.status == "nothing" and found.answer is None
+
+
+# ------------------------------------------------------------------ public facts
+def test_forecast() -> None:
+    forecast = PIN_HULL.forecast(model_of([], (101, 101)), REQUEST)
+    assert not forecast.proved and forecast.vacuous
+    assert 10_000 < forecast.needed == forecast.missed < 200_000
+    twice = PIN_HULL.forecast(model_of([], (101, 101), "replace-one"), REQUEST)
+    assert twice.needed > forecast.needed
+    assert math.isfinite(PIN_HULL.forecast(model_of([], (1001,) * 5), REQUEST).needed)
+
+
+def test_refusals() -> None:
+    assert "5 dimensions" in PIN_HULL.eligible(model_of([], (3,) * 6), REQUEST).reason
+    assert "delta" in PIN_HULL.eligible(model_of([], (3, 3)), Request(1.0, 0.0)).reason
+    assert "levels" in PIN_HULL.eligible(model_of([], (2**21,)), REQUEST).reason

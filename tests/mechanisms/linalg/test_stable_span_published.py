@@ -1,0 +1,170 @@
+"""Algorithm 2 as printed: its constants, an exact divergence, an audit, and the yardstick that it is."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.stats as stats
+
+from dpmodel.mechanisms.linalg.fields import GF
+from dpmodel.mechanisms.linalg.span_tails import log_tail_unequal
+from dpmodel.mechanisms.linalg.stable_span import STABLE_SPAN
+from dpmodel.mechanisms.linalg.stable_span_published import (
+    STABLE_SPAN_PUBLISHED,
+    PublishedRule,
+    _log_false,
+    published_rule,
+    theorem_a,
+)
+from dpmodel.mechanisms.linalg.systems import PrivateVectors
+from dpmodel.mechanisms.mechanism import Request
+from dpmodel.privacy import SeededSource
+from tests.auditing import epsilon_lower_bound
+
+
+def model_of(rows, neighbors="add-remove", rank=None):
+    rows = np.asarray(rows)
+    d = rows.shape[1]
+    return PrivateVectors(GF(7), d, "span", neighbors, rank or d, None, 0, lambda: rows)
+
+
+def seeded(seed):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return SeededSource(seed)
+
+
+def law(scale, reach):
+    q = math.exp(-1 / scale)
+    return (1 - q) / (1 + q) * q ** np.abs(np.arange(-reach, reach + 1))
+
+
+@pytest.mark.parametrize(("first", "second"), [(4.0, 2.0), (2.0, 4.0), (0.7, 0.2)])
+def test_tail_of_two_scales(first, second):
+    reach = 300
+    both = np.convolve(law(first, reach), law(second, reach))
+    for k in (0, 1, 3, 20):
+        assert math.exp(log_tail_unequal(first, second, k)) == pytest.approx(both[2 * reach + k :].sum(), rel=1e-9)
+
+
+def test_the_published_constants():
+    model = model_of(np.zeros((1, 5), dtype=int))
+    rule = published_rule(model, Request(1.0, 1e-6))
+    assert rule.threshold == math.ceil(16 * math.log(100 * 5 / 1e-6)) == 321
+    assert (rule.threshold_scale, rule.count_scale) == pytest.approx((2.0, 4.0))
+    assert theorem_a(10, 1.0, 1e-6) == pytest.approx(43_600, rel=1e-3)
+    halves = published_rule(replace(model, neighbors="replace-one"), Request(1.0, 1e-6))
+    assert halves.epsilon == 0.5
+    assert halves.delta * (1 + math.exp(0.5)) == pytest.approx(1e-6)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-6), (8.0, 1e-9), (1.0, 0.5), (80.0, 0.5), (1e3, 1e-6)]
+)
+def test_the_threshold_keeps_delta(epsilon, delta):
+    model = model_of(np.zeros((1, 4), dtype=int))
+    request = Request(epsilon, delta)
+    assert _log_false(published_rule(model, request), 1) <= math.log(1.5 * (delta / 400) ** 2)
+    assert STABLE_SPAN_PUBLISHED.eligible(model, request).eligible
+
+
+def test_refusals():
+    model = model_of(np.zeros((1, 4), dtype=int))
+    assert not STABLE_SPAN_PUBLISHED.eligible(model, Request(1.0, 0.0)).eligible
+
+
+def index_law(counts, rule, reach=40):
+    """(r + 1,) law of the index, exactly but for the tails cut off."""
+    counts = np.asarray(counts)
+    thresholds = rule.threshold + np.arange(-reach, reach + 1)
+    passes = []
+    for count in counts:
+        above = np.cumsum(law(rule.count_scale, reach)[::-1])[::-1]  # P[Z >= -reach + i]
+        need = thresholds + 1 - count + reach
+        passes.append(
+            np.where(need < 0, 1.0, np.where(need < above.size, above[np.clip(need, 0, above.size - 1)], 0.0))
+        )
+    out = np.zeros(len(counts) + 1)
+    left = law(rule.threshold_scale, reach)
+    for k in range(len(counts), 0, -1):
+        out[k] = (left * passes[k - 1]).sum()
+        left = left * (1 - passes[k - 1])
+    out[0] = left.sum()
+    return out
+
+
+@pytest.mark.parametrize("shift", itertools.product(range(3), repeat=2))
+def test_the_index_is_private_exactly(shift):
+    """Discrete noise of the printed scales: every count may move by one, either way."""
+    rule = PublishedRule(1.5, 0.1, 6, 2 / 1.5, 4 / 1.5)
+    base = np.array([4, 5]) + np.array(shift)
+    one = index_law(base, rule)
+    worst = 0.0
+    for change in itertools.product((-1, 0, 1), repeat=2):
+        other = index_law(base + np.array(change), rule)
+        worst = max(worst, float(np.abs(np.log(one / other)).max()))
+    assert worst <= 1.5 + 1e-9
+
+
+def test_audit_of_the_index():
+    counts = np.array([40, 13]), np.array([41, 14])
+
+    def bound(rule, runs=40_000):
+        samples = []
+        for seed, each in enumerate(counts):
+            source = seeded(seed)
+            threshold = source.discrete_laplace(np.full(runs, rule.threshold), rule.threshold_scale)
+            above = source.discrete_laplace(np.tile(each, (runs, 1)), rule.count_scale) > threshold[:, None]
+            samples.append(np.where(above.any(axis=1), 2 - np.argmax(above[:, ::-1], axis=1), 0))
+        return epsilon_lower_bound(*samples)
+
+    rule = PublishedRule(1.0, 1e-3, 14, 2.0, 4.0)
+    assert bound(rule) <= 1.0
+    assert bound(replace(rule, threshold_scale=0.15, count_scale=0.3)) > 1.0
+
+
+def test_the_vectorised_index_is_that_of_the_mechanism():
+    rule = PublishedRule(1.0, 1e-3, 6, 2.0, 4.0)
+    source, counts = seeded(1), np.array([4, 5])
+    drawn = np.bincount([STABLE_SPAN_PUBLISHED.index(counts, rule, source) for _ in range(4_000)], minlength=3)
+    expected = index_law(counts, rule, 80)
+    for hits, probability in zip(drawn, expected, strict=True):
+        assert stats.binomtest(int(hits), 4_000, min(probability, 1.0)).pvalue > 1e-7
+
+
+def test_it_finds_the_span_and_falls_through_to_nothing():
+    generator = np.random.default_rng(0)
+    rows = np.hstack([generator.integers(0, 7, size=(3_000, 3)), np.zeros((3_000, 2), dtype=int)])
+    request = Request(1.0, 1e-6)
+    found = STABLE_SPAN_PUBLISHED.run(model_of(rows), request, seeded(0))
+    assert found.answer == GF(7).echelon(rows)
+    # 120 vectors: the tightened release finds their span, the published one gives {0}, not an untested level 1.
+    assert STABLE_SPAN.run(model_of(rows[:120]), request, seeded(0)).answer.dimension == 3
+    nothing = STABLE_SPAN_PUBLISHED.run(model_of(rows[:120]), request, seeded(0))
+    assert (nothing.status, nothing.answer.dimension) == ("nothing", 0)
+    line = np.tile([[1, 2, 3, 0, 0]], (100, 1))
+    assert STABLE_SPAN_PUBLISHED.run(model_of(line), request, seeded(0)).status == "nothing"
+
+
+def test_the_forecast_holds_and_is_far_above_the_tightened_one():
+    d, runs, beta = 4, 20_000, 0.05
+    model, request = model_of(np.zeros((1, d), dtype=int)), Request(1.0, 1e-6, beta)
+    forecast, tight = STABLE_SPAN_PUBLISHED.forecast(model, request), STABLE_SPAN.forecast(model, request)
+    assert forecast.missed > 10 * tight.missed
+    assert forecast.missed < theorem_a(d, 1.0, 1e-6)
+    rule, source = published_rule(model, request), seeded(0)
+    allowed = stats.binom.isf(1e-7, runs, beta)
+    counts = np.full(d, rule.threshold - 8)
+    counts[0] = forecast.needed
+    threshold = source.discrete_laplace(np.full(runs, rule.threshold), rule.threshold_scale)
+    above = source.discrete_laplace(np.tile(counts, (runs, 1)), rule.count_scale) > threshold[:, None]
+    level = np.where(above.any(axis=1), d - np.argmax(above[:, ::-1], axis=1), 0)
+    sizes = np.arange(1, d + 1) * counts
+    missed = np.array([sizes[k:].sum() for k in range(d + 1)])[level]
+    assert np.count_nonzero(missed > forecast.missed) <= allowed
+    assert np.count_nonzero(missed > 0.6 * forecast.missed) > allowed

@@ -1,0 +1,178 @@
+"""tukey-depth: the law of the choice, what it promises, and audits with broken twins."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from auditing import epsilon_lower_bound
+from hull_membership import in_hull
+from scipy.stats import binom
+
+from dpmodel.mechanisms.linalg import tukey_depth
+from dpmodel.mechanisms.linalg.systems import PrivatePoints
+from dpmodel.mechanisms.linalg.tukey_depth import TUKEY_DEPTH, depth_plan, row_epsilon
+from dpmodel.mechanisms.mechanism import Request
+from dpmodel.privacy import SeededSource
+
+warnings.simplefilter("ignore")
+FALSE_ALARM = 1e-7
+
+
+def model_of(
+    points: Any, levels: tuple[int, ...], neighbors: Any = "add-remove", expected: int | None = None
+) -> PrivatePoints:
+    rows = np.asarray(points, dtype=np.int64).reshape(-1, len(levels))
+    records = len(rows) if neighbors == "replace-one" else None
+    guess = len(rows) if expected is None else expected
+    return PrivatePoints((Fraction(0),) * len(levels), Fraction(1), levels, neighbors, records, guess, lambda: rows)
+
+
+def answers(model: PrivatePoints, request: Request, runs: int, seed: int) -> np.ndarray:
+    source = SeededSource(seed)
+    return np.array([[int(v) for v in TUKEY_DEPTH.run(model, request, source).answer] for _ in range(runs)])
+
+
+# ------------------------------------------------------------------ privacy
+def audit(one: Any, two: Any, neighbors: Any, epsilon: float, expected: int | None = None) -> float:
+    request = Request(epsilon, 0.0)
+    samples = [
+        answers(model_of(points, (2,), neighbors, expected), request, 15_000, seed)[:, 0].astype(float)
+        for seed, points in enumerate((one, two))
+    ]
+    return epsilon_lower_bound(*samples, confidence=1 - FALSE_ALARM)
+
+
+def test_audit_add_remove_is_tight() -> None:
+    """Two candidates, one point or none: the ratio e^epsilon is attained."""
+    shown = audit([0], [], "add-remove", 1.0)
+    assert 0.85 < shown <= 1.0
+
+
+def test_audit_replace_one() -> None:
+    assert audit([0], [1], "replace-one", 1.0) <= 1.0
+
+
+def test_audit_finds_the_forgotten_factor_of_replace_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tukey_depth, "row_epsilon", lambda epsilon, rate, replace: epsilon)
+    assert audit([0], [1], "replace-one", 1.0) > 1.0
+
+
+def test_audit_finds_candidates_taken_from_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = tukey_depth.permute_and_flip
+
+    def among_data(scores: np.ndarray, *args: Any, **kwargs: Any) -> int:
+        return honest(np.where(scores > 0, scores, -1e6), *args, **kwargs)
+
+    monkeypatch.setattr(tukey_depth, "permute_and_flip", among_data)
+    assert audit([0, 0], [0, 0, 1], "add-remove", 1.0) > 1.0
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0])
+@pytest.mark.parametrize("rate", [1.0, 0.3, 1e-3])
+def test_sampling_is_paid_for(epsilon: float, rate: float) -> None:
+    """The worst ratios of the class docstring, from its two-valued extreme laws."""
+    t = row_epsilon(epsilon, rate, replace=False)
+    assert math.log(1 - rate + rate * math.exp(t)) == pytest.approx(epsilon, rel=1e-9)
+    assert -math.log(1 - rate + rate * math.exp(-t)) <= epsilon * (1 + 1e-9)
+    t = row_epsilon(epsilon, rate, replace=True)
+    ratio = (1 - rate + rate * math.exp(t)) / (1 - rate + rate * math.exp(-t))
+    assert math.log(ratio) == pytest.approx(epsilon, rel=1e-9)
+    assert epsilon / 2 * (1 - 1e-9) <= t
+
+
+def test_sampled_mixture_by_the_exact_law() -> None:
+    """Two candidates, one point, rate q: P(1) is a mixture whose ratio must stay within e^epsilon."""
+    for rate in (0.05, 0.5):
+        t = row_epsilon(1.0, rate, replace=False)
+        present = (1 - rate) / 2 + rate * math.exp(-t) / 2
+        assert abs(math.log(0.5 / present)) <= 1.0
+        other = (1 - rate) / 2 + rate * (1 - math.exp(-t) / 2)
+        assert math.log(other / 0.5) <= 1.0
+
+
+# ------------------------------------------------------------------ promise
+def worst_case(levels: tuple[int, ...], n: int) -> np.ndarray:
+    """Points on the corners of a unit cube: only 2^d candidates are in the hull, each of depth n / 2^d."""
+    corners = np.stack(np.unravel_index(np.arange(2 ** len(levels)), (2,) * len(levels)), axis=1)
+    return corners[np.arange(n) % len(corners)]
+
+
+@pytest.mark.parametrize("levels", [(101,), (11, 11), (5, 5, 5)])
+@pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
+def test_needed_points_are_enough(levels: tuple[int, ...], neighbors: Any) -> None:
+    request = Request(1.0, 0.0, beta=0.2)
+    needed = int(TUKEY_DEPTH.forecast(model_of([], levels, neighbors, expected=150), request).needed)
+    points = worst_case(levels, needed)
+    runs = 60
+    found = answers(model_of(points, levels, neighbors), request, runs, 3)
+    hits = sum(in_hull(points, [Fraction(int(v)) for v in at]) for at in found)
+    assert binom.cdf(hits, runs, 1 - request.beta) > FALSE_ALARM
+
+
+def test_a_tenth_of_the_needed_points_are_not() -> None:
+    levels, request = (40, 40), Request(1.0, 0.0)
+    needed = int(TUKEY_DEPTH.forecast(model_of([], levels), request).needed)
+    points = worst_case(levels, needed // 10)
+    found = answers(model_of(points, levels), request, 60, 4)
+    assert np.mean([in_hull(points, [Fraction(int(v)) for v in at]) for at in found]) < 0.6
+
+
+@pytest.mark.parametrize("levels", [(9,), (12, 12), (6, 6, 6)])
+def test_all_points_equal(levels: tuple[int, ...]) -> None:
+    at = [2] * len(levels)
+    found = answers(model_of([at] * 200, levels), Request(1.0, 0.0), 20, 5)
+    assert (found == at).all()
+
+
+def test_points_on_a_slanted_line() -> None:
+    along = np.arange(120) % 7
+    points = np.column_stack([along + 1, 2 * along])
+    found = answers(model_of(points, (20, 20)), Request(1.0, 0.0), 20, 6)
+    assert all(in_hull(points, [Fraction(int(v)) for v in at]) for at in found)
+
+
+def test_sampled_cube() -> None:
+    rng = np.random.default_rng(0)
+    points = rng.integers(0, 30, size=(4000, 3))
+    model = model_of(points, (30, 30, 30))
+    plan = depth_plan(model, Request(1.0, 0.0))
+    assert plan.rate == pytest.approx(200 / 4000)
+    assert plan.needed < 4000
+    assert binom.cdf(plan.kept - 1, plan.needed, plan.rate) <= 0.025
+    assert binom.cdf(plan.kept - 1, plan.needed - 1, plan.rate) > 0.025
+    (at,) = answers(model, Request(1.0, 0.0), 1, 7)
+    assert in_hull(points, [Fraction(int(v)) for v in at])
+
+
+def test_no_points_and_axes_of_one_level() -> None:
+    assert TUKEY_DEPTH.run(model_of([], (4, 1)), Request(1.0, 0.0), SeededSource(0)).status == "found"
+    lone = TUKEY_DEPTH.run(model_of([[0, 0]], (1, 1)), Request(1.0, 0.0), SeededSource(0))
+    assert lone.answer == (0, 0)
+
+
+# ------------------------------------------------------------------ public facts
+def test_forecast_reads_no_points() -> None:
+    def forbidden() -> Any:
+        raise AssertionError
+
+    model = PrivatePoints((Fraction(0),) * 2, Fraction(1), (101, 101), "add-remove", None, 40, forbidden)
+    forecast = TUKEY_DEPTH.forecast(model, Request(1.0, 1e-6))
+    # K = 1 + floor(ln(10201 / .05)) = 13, so 4 * 12 + 1
+    assert forecast.needed == forecast.missed == 49
+    assert forecast.vacuous and forecast.proved and forecast.delta == 0
+    assert "at least 49 points" in forecast.statement
+
+
+@pytest.mark.parametrize(
+    ("levels", "epsilon", "words"),
+    [((3, 3, 3, 3), 1.0, "4"), ((2000, 2000), 1.0, "4,000,000"), ((50, 50, 50), 0.05, "too slow")],
+)
+def test_refusals_say_the_number(levels: tuple[int, ...], epsilon: float, words: str) -> None:
+    verdict = TUKEY_DEPTH.eligible(model_of([], levels, expected=100), Request(epsilon, 0.0))
+    assert not verdict.eligible
+    assert words in verdict.reason
