@@ -6,6 +6,7 @@ problem it is, whether it can be solved, by which mechanism and how well, and so
 
 from typing import Any
 
+from dpmodel import linalg
 from dpmodel.annotate import Private, PublicPatternWarning, Records
 from dpmodel.annotate.noise_laws import DiscreteGaussian, DiscreteLaplace, Gaussian, Geometric, Laplace
 from dpmodel.annotate.noisy import Noisy
@@ -63,6 +64,7 @@ __all__ = [
     "gadgets",
     "hierarchy",
     "intervals",
+    "linalg",
     "marginal_query",
     "measure",
     "neg_log_likelihood",

@@ -17,6 +17,14 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 # Script -> patterns that its output must hold, in this order.
 SHOWN = {
+    "private_linear_algebra.py": [
+        r"-> +stable-span",
+        r"dimension 10 of 12",
+        r"equations by \S+: x = \[3, 1, 4, 1, 5, 2\]",
+        r"half-space by \S+: (9\d|100)\.\d\d%",
+        r"point in the hull by \S+: \(",
+        r"Twenty vectors: too few records",
+    ],
     "consistent_histogram.py": [
         r"1365 noisy sums in 6 levels",
         r"by exact-tree: no private data was read",

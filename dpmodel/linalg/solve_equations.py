@@ -36,7 +36,7 @@ def solve_equations(
     rng: Any = None,
     progress: ProgressArgument = None,
 ) -> Equations:
-    """Find x that solves nearly all of the equations ``a_i'x = b_i``, exactly; row i of A and entry i of b are a record.
+    """Find x that solves nearly all of the equations ``a_i'x = b_i``, exactly; row i of A and b_i are one record.
 
     KMMST24, Algorithm 4 and Theorem C: a canonical system ``C x = d`` is released whose equations follow from the
     private ones and from which nearly all private ones follow; x is one of its solutions. Every solution of all the

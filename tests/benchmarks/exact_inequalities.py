@@ -84,7 +84,8 @@ def main() -> None:
     request, seen = Request(options.epsilon, options.delta), []
     if options.iterates:
         watch(seen)
-    head = f"{'D':>4} {'rho0':>6} {'kind':>8} {'mechanism':>20} {'median':>7} {'max':>7} {'forecast':>9} {'proved':>8} {'s/run':>6}"
+    head = f"{'D':>4} {'rho0':>6} {'kind':>8} {'mechanism':>20} {'median':>7} {'max':>7} {'forecast':>9} "
+    head += f"{'proved':>8} {'s/run':>6}"
     print(head + ("  median missed by " + ", ".join(NAMES) if options.iterates else ""))
     for size in options.dimensions:
         for margin in options.margins:

@@ -67,7 +67,8 @@ def cell(table: Table, field: Any, d: int, share: float, m: int, options: Any) -
     sets = stable_partition(field, systems[0].rows).counts
     for number, system in enumerate(systems):
         with partitioned_once():
-            for name, (mechanism, task, knows) in RELEASES.items():
+            for name in options.releases:
+                mechanism, task, knows = RELEASES[name]
                 model = vectors(field, system.rows, task, corrupted=share if knows else None)
                 if name not in told:
                     told[name] = mechanism.forecast(model, request)
@@ -77,11 +78,14 @@ def cell(table: Table, field: Any, d: int, share: float, m: int, options: Any) -
     runs = options.instances * options.repeats
     shown = []
     for name in RELEASES:
+        if name not in options.releases:
+            shown.append("-")
+            continue
         counts, needed = seen[name], short(told[name].needed)
         others = "".join(f" {what[0]}{counts[what]}" for what in ("inconsistent", "less", "wrong") if counts[what])
         shown.append(f"{counts['recovered']}{others}; " + (f"({needed})" if told[name].vacuous else needed))
     table.row(field.name, d, f"{share:.0%}", m, systems[0].wrong, f"{sets[d + 1]} + {sets[d]}", *shown)
-    return {name: (seen[name]["recovered"] / runs, not told[name].vacuous) for name in RELEASES}
+    return {name: (seen[name]["recovered"] / runs, not told[name].vacuous) for name in options.releases}
 
 
 def main() -> int:
@@ -92,6 +96,7 @@ def main() -> int:
     arguments.add_argument("--sizes", type=int, nargs="+", default=[2000, 20_000])
     arguments.add_argument("--instances", type=int, default=4)
     arguments.add_argument("--repeats", type=int, default=5)
+    arguments.add_argument("--releases", nargs="+", choices=list(RELEASES), default=list(RELEASES))
     arguments.add_argument("--epsilon", type=float, default=1.0)
     arguments.add_argument("--delta", type=float, default=1e-6)
     arguments.add_argument("--beta", type=float, default=0.05)
@@ -106,7 +111,7 @@ def main() -> int:
         ("field", 7), ("d", 2), ("share", 5), ("m", 6), ("wrong", 5), ("sets", 11), ("published", 20), ("largest", 20),
         ("stable-span", 20), ("told", 16), ("block-votes", 16),
     )  # fmt: skip
-    kept: dict[str, list[str]] = {name: [] for name, release in RELEASES.items() if release[2]}
+    kept: dict[str, list[str]] = {name: [] for name in options.releases if RELEASES[name][2]}
     broken: dict[str, list[str]] = {name: [] for name in kept}
     for text in options.fields:
         field = QQ if text == "QQ" else GF(int(text))

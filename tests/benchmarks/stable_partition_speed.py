@@ -1,10 +1,10 @@
-"""Seconds of the stable partition (KMMST24, Algorithm 1) over several fields.
+"""Processor seconds of the stable partition (KMMST24, Algorithm 1) over several fields.
 
     python tests/benchmarks/stable_partition_speed.py                 # random and planted vectors
     python tests/benchmarks/stable_partition_speed.py --adult FOLDER  # one-hot rows of Adult over QQ
 
-FOLDER holds adult_pgm.csv.gz (integer codes) and adult-domain.json (levels per column); columns of more than ``--levels``
-levels are left out. Set OMP_NUM_THREADS=1 for figures of one core.
+FOLDER holds adult_pgm.csv.gz (integer codes) and adult-domain.json (levels per column); columns of more than
+``--levels`` levels are left out. Set OMP_NUM_THREADS=1.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from dpmodel.mechanisms.linalg.partition import stable_partition
 
 def measure(label: str, field: Any, rows: Any) -> None:
     exact = field.exact_rows(rows)
-    start = time.perf_counter()
+    start = time.process_time()
     partition = stable_partition(field, exact)
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     n, d = exact.shape
     sets, rank = int(partition.counts.sum()), int(np.flatnonzero(partition.counts).max(initial=0))
     print(f"{label:<34} {field.name:<15} {n:>7} x {d:<4} rank {rank:<4} {sets:>5} sets  {seconds:8.2f} s", flush=True)

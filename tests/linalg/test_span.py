@@ -179,12 +179,13 @@ def test_mixed_fields_and_public_emptiness_are_refused():
         private_span(np.zeros((0, 3), dtype=int), neighbors="replace-one")
 
 
-def test_private_values_stay_inside():
-    given = planted(GF(7))
+@pytest.mark.parametrize("field", [QQ, GF(7), GF(256)], ids=lambda f: f.name)
+def test_private_values_stay_inside(field):
+    given = planted(field)
     rows = given.copy()
     model = vectors_model(
-        GF(7).exact_rows(given),
-        GF(7),
+        field.exact_rows(given),
+        field,
         task="span",
         neighbors="add-remove",
         rank=None,

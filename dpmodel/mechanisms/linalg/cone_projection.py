@@ -56,7 +56,7 @@ def into_ball(point: Floats) -> Floats:
     point p of y, ``<y - p, p> = 0`` and ``<y - p, q> <= 0`` on the cone, so ``<y - p/||p||, q - p/||p||> <= (||p|| - 1)
     (<p/||p||, q> - 1) <= 0`` for cone points q of norm 1 at most where ``||p|| > 1``.
     """
-    return point / max(1.0, float(np.linalg.norm(point)))
+    return np.asarray(point / max(1.0, float(np.linalg.norm(point))))
 
 
 def _onto(B: Floats, y: Floats) -> Floats:
@@ -65,7 +65,7 @@ def _onto(B: Floats, y: Floats) -> Floats:
     if not size or (B @ p).min() >= -_INSIDE:
         return y.copy()
     for _ in range(_POLISH):  # rounding of the first solve is mended by the next, which starts next to the cone
-        multipliers, _ = nnls(B.T, -p, maxiter=30 * sum(B.shape))
+        multipliers = np.asarray(nnls(B.T, -p, maxiter=30 * sum(B.shape))[0], dtype=np.float64)
         p = p + B.T @ multipliers
         left = float(np.linalg.norm(p))
         if left <= 1e-12:  # what rounding leaves of the apex

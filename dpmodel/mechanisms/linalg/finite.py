@@ -214,14 +214,18 @@ class ExtensionField(_Finite):
     def tables(self) -> tuple[Integers, Integers]:
         """(exp, log): exp[i] = z^i for i < 2 (q - 1), then zeros; log[0] is such that sums with it point at those."""
         p, k, q = self.characteristic, self.degree, self.order
+        times_z = np.eye(k, k, 1, dtype=np.int64)  # on rows of digits
+        times_z[-1] = -np.array(self.modulus[:k]) % p
+        digits = np.zeros((q - 1, k), dtype=np.int64)
+        digits[0, 0] = 1
+        have, power = 1, times_z
+        while have < q - 1:  # z^have times all that there is
+            more = digits[have : 2 * have]
+            more[:] = digits[: len(more)] @ power % p
+            have, power = 2 * have, power @ power % p
         exp = np.zeros(4 * q, dtype=np.int64)
-        digits = [1] + [0] * (k - 1)
-        weights = [p**i for i in range(k)]
-        for i in range(q - 1):
-            exp[i] = sum(c * w for c, w in zip(digits, weights, strict=True))
-            top = digits[-1]
-            digits = [(c - top * m) % p for c, m in zip([0, *digits[:-1]], self.modulus[:k], strict=True)]
-        if len(set(exp[: q - 1].tolist())) != q - 1:
+        exp[: q - 1] = digits @ self._powers
+        if len(np.unique(exp[: q - 1])) != q - 1:
             raise ArithmeticError("the modulus is not primitive")
         exp[q - 1 : 2 * (q - 1)] = exp[: q - 1]
         log = np.full(q, 2 * q - 1, dtype=np.int64)

@@ -54,7 +54,7 @@ def planted(model: PrivateInequalities, seed: int, count: int, kind: Kind = "uni
         lean -= (lean @ z) * z
         lean /= np.linalg.norm(lean)
         across /= np.linalg.norm(across, axis=1)[:, None]
-        across += np.where(draw.random(count) < _FAR, -_LEAN, _LEAN)[:, None] * lean
+        across += np.where(draw.uniform(size=count) < _FAR, -_LEAN, _LEAN)[:, None] * lean
     across -= np.outer(across @ z, z)
     norms = np.linalg.norm(across, axis=1)
     rows = np.outer(along, z) + across * (np.sqrt(1 - along**2) / np.maximum(norms, 1e-300))[:, None]
@@ -69,7 +69,7 @@ def forecast_missed(
     *,
     steps: int = 1,
     seeds: int = SEEDS,
-    kinds: tuple[Kind, ...] = ("margin", "skewed"),
+    kinds: tuple[Kind, ...] = KINDS,
 ) -> tuple[float, float]:
     """Rows that simulated runs miss: the median and the quantile ``1 - beta``, each for the worst kind of instance.
 
@@ -122,7 +122,7 @@ def _heights(draw: PublicGenerator, size: int, margin: float, count: int) -> Flo
     top = float(betainc(first, 0.5, 1 - margin**2))
     if not math.isfinite(top) or top < 1e-290:  # so rare that all of it lies at the margin
         return np.full(count, margin)
-    square = np.asarray(betaincinv(first, 0.5, top * draw.random(count)), dtype=np.float64)
+    square = np.asarray(betaincinv(first, 0.5, top * draw.uniform(size=count)), dtype=np.float64)
     return np.clip(np.sqrt(np.maximum(1 - square, 0.0)), margin, 1.0)
 
 

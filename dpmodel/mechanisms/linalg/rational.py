@@ -133,7 +133,7 @@ def _with(whole: Array, factor: int, last: int) -> Array:
 
 
 def _fractions(array: Array, step: Fraction | None, what: str) -> Array:
-    """(n, d) Fractions of an object or string array; equal entries are parsed once."""
+    """(n, d) Fractions of an object or string array; equal text is parsed once."""
     out = np.empty(array.shape, dtype=object)
     known: dict[Any, Fraction] = {}
     flat = out.ravel()
@@ -143,16 +143,12 @@ def _fractions(array: Array, step: Fraction | None, what: str) -> Array:
                 raise entries.no_floats(what)
             flat[i] = step * int(entries.on_grid(np.array([value]), step, what)[0])
             continue
-        if isinstance(value, int):
-            flat[i] = Fraction(value)
-            continue
-        key = value if isinstance(value, str | bytes | Fraction) else None
-        if key is None:
-            flat[i] = entries.rational(value, what)
+        if isinstance(value, str | bytes | int):
+            if value not in known:
+                known[value] = entries.rational(value, what)
+            flat[i] = known[value]
         else:
-            if key not in known:
-                known[key] = entries.rational(value, what)
-            flat[i] = known[key]
+            flat[i] = entries.rational(value, what)
     return out
 
 

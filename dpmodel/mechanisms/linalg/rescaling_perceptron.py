@@ -109,7 +109,8 @@ def _simulate(model: PrivateInequalities, plan: SearchPlan, beta: float) -> tupl
 
     Rows are simulated in a number that costs about a second in all, and at least 20 for every dimension as far as that
     allows: fewer are fitted too easily (in trials, 20 came within a factor 2 of the full number). Each stands for
-    ``expected / simulated`` equal ones, which keeps the ratio of signal and noise.
+    ``expected / simulated`` equal ones, which keeps the ratio of signal and noise; one such group is added to the
+    quantile, as less is not seen.
     """
     size = model.cone_dimension
     seeds = _SEEDS if size <= 100 else _SEEDS // 3
@@ -125,7 +126,7 @@ def _simulate(model: PrivateInequalities, plan: SearchPlan, beta: float) -> tupl
             missed[seed] = weight * (count if found.point is None else np.count_nonzero(rows @ found.point < 0))
         median = max(median, float(np.median(missed)))
         high = max(high, float(np.quantile(missed, 1 - beta, method="higher")))
-    return median, high
+    return median, high + (weight if weight > 1 else 0.0)
 
 
 def _public_noise(seed: int) -> Draw:

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpmodel._text import number
-from dpmodel.mechanisms.linalg.span_tails import Floats, union_bound
+from dpmodel.mechanisms.linalg.span_tails import Floats, Sums, union_bound
 from dpmodel.mechanisms.linalg.systems import PrivateVectors
 from dpmodel.mechanisms.mechanism import Request, says_nothing
-
-Noises = list[tuple[float, float, int]]  # weight, scale, how many
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,7 @@ class SpanBound:
 NOTHING = SpanBound(math.inf, math.inf)
 
 
-def span_bound(allowed: Floats, sums: list[Noises], beta: float) -> SpanBound:
+def span_bound(allowed: Floats, sums: Sums, beta: float) -> SpanBound:
     """From bounds for every level K at which the choice may stop.
 
     ``allowed`` (r,), ``sums`` (r) : if level K = 0 .. r - 1 is chosen, at most ``allowed[K]`` plus the sum of the

@@ -18,6 +18,10 @@ from dpmodel.annotate.records import Neighbors
 
 Floats = npt.NDArray[np.float64]
 
+# Weighted sums of independent noises: weight or weights, scale, how many with each weight.
+Noises = list[tuple[float | Floats, float, int]]
+Sums = list[Noises]
+
 # Logarithms here are good to about 1e-12; thresholds keep this distance from delta.
 _SAFE = 1e-9
 # Points of the grid on which Chernoff's exponent is minimised: every one of them is a valid bound.
@@ -115,10 +119,10 @@ def log_mgf(weight: Floats, scale: float) -> Floats:
     return 2 * math.log(-math.expm1(-1 / scale)) - below
 
 
-def total_weights(sums: list[list[tuple[float, float, int]]]) -> tuple[Floats, Floats]:
+def total_weights(sums: Sums) -> tuple[Floats, Floats]:
     """Exponents of Chernoff's bound on S_i = sum of weighted noises.
 
-    ``sums`` : for each i a list of (weight > 0, scale, how many such noises).
+    ``sums`` : for each i a list of (weight > 0 or several, scale, how many noises with each weight).
 
     Returns
     -------
@@ -128,14 +132,14 @@ def total_weights(sums: list[list[tuple[float, float, int]]]) -> tuple[Floats, F
     rates = np.empty((len(sums), grid.size))
     logs = np.zeros_like(rates)
     for i, parts in enumerate(sums):
-        limit = min((1 / (weight * scale) for weight, scale, _ in parts), default=1.0)
+        limit = min((float(np.min(1 / (np.asarray(weight) * scale))) for weight, scale, _ in parts), default=1.0)
         rates[i] = limit * grid
         for weight, scale, count in parts:
-            logs[i] += count * log_mgf(rates[i] * weight, scale)
+            logs[i] += count * log_mgf(np.multiply.outer(np.atleast_1d(weight), rates[i]), scale).sum(axis=0)
     return rates, logs
 
 
-def union_bound(base: Floats, sums: list[list[tuple[float, float, int]]], beta: float) -> float:
+def union_bound(base: Floats, sums: Sums, beta: float) -> float:
     """A t >= max(base), nearly least, with ``sum_i P[base_i + S_i > t] <= beta`` by Chernoff's bounds."""
     if not len(base):
         return 0.0

@@ -16,17 +16,17 @@ from dpmodel.mechanisms.linalg.partition import Partition, stable_partition
 from dpmodel.mechanisms.linalg.protocol import Found
 from dpmodel.mechanisms.linalg.span_forecast import (
     NOTHING,
-    Noises,
     SpanBound,
     level_sums,
     predicted_statement,
     span_bound,
     statement,
 )
-from dpmodel.mechanisms.linalg.span_tails import Thresholds, log_tail_one, log_tail_two, thresholds
+from dpmodel.mechanisms.linalg.span_tails import Noises, Sums, Thresholds, log_tail_one, log_tail_two, thresholds
 from dpmodel.mechanisms.linalg.systems import PrivateVectors
 from dpmodel.mechanisms.mechanism import YES, Forecast, Progress, Request, Verdict, no_progress
 from dpmodel.privacy import DiscreteNoiseSource, NoiseSource
+from dpmodel.privacy.discrete import LARGEST_SCALE
 
 Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -71,11 +71,12 @@ class StableSpan:
 
         Replace-one: D and D' are D0 with one vector more each (none, if it is zero: then the case above applies). M
         differs from that of D0 at k in D and at l in D', so noise of scale 2/epsilon makes N epsilon-DP. Levels where
-        V_j is not the same: if k = l, level k alone, where D and D' have one set each: T(gap - 1). If ``|k - l| >= 2``: k and l - 1 with one set in D, k - 1 and l with
-        none, and the reverse in D': 2 T(gap - 1) + 2 T(gap). If l = k - 1: level k - 1 has one set more than D0 in
-        D' and one less in D, so it differs if D0 has exactly one: then D' has two and D none; levels k and k - 2
-        have one set in D and none in D': at most max(2 T(gap - 1) + T(gap), T(gap - 2) + 2 T(gap)). So
-        ``delta = 2 T(gap) + max(2 T(gap - 1), T(gap - 2))``.
+        V_j is not the same: if k = l, level k alone, where D and D' have one set each: T(gap - 1). If
+        ``|k - l| >= 2``: k and l - 1 with one set in D, k - 1 and l with none, and the reverse in D':
+        2 T(gap - 1) + 2 T(gap). If l = k - 1: level k - 1 has one set more than in D0 in D' and one less in D, so it
+        differs if D0 has exactly one: then D' has two and D none; levels k and k - 2 have one set in D and none in D':
+        at most max(2 T(gap - 1) + T(gap), T(gap - 2) + 2 T(gap)). So
+        ``delta = 2 T(gap) + max(2 T(gap - 1), T(gap - 2))``, no more than two steps of add-remove in a row need.
 
         ``rank``, ``corrupted`` and ``expected`` are public, and privacy does not rest on the first being right: a set
         of more than r + 1 vectors counts in every M(k) read and its change in none of them.
@@ -169,6 +170,8 @@ def eligible(model: PrivateVectors, request: Request) -> Verdict:
         return Verdict(
             False, "an exact subspace cannot be hidden at delta = 0: without the record that it needs it never appears"
         )
+    if 8 / request.epsilon > LARGEST_SCALE:
+        return Verdict(False, "epsilon is too small: the noise would leave the whole numbers of 64 bits")
     return YES
 
 
@@ -263,7 +266,7 @@ def _bound(model: PrivateVectors, request: Request, rule: Thresholds) -> SpanBou
     false = (r - 1) * math.exp(log_tail_two(rule.scale, rule.gap))
     false += math.exp(log_tail_one(rule.scale, rule.top) if full else log_tail_two(rule.scale, rule.gap))
     above: Noises = [] if full else [(float(r), rule.scale, 1)]
-    sums: list[Noises] = [
+    sums: Sums = [
         [(K + 1.0, rule.scale, 1), *([(1.0, rule.scale, r - K - 1)] if r - K > 1 else []), *above] for K in range(r)
     ]
     return span_bound(level_sums(gaps - 1), sums, request.beta - false)

@@ -10,8 +10,8 @@ import numpy as np
 from dpmodel._text import number
 from dpmodel.mechanisms.linalg.partition import stable_partition
 from dpmodel.mechanisms.linalg.protocol import Found
-from dpmodel.mechanisms.linalg.span_forecast import Noises, SpanBound, level_sums, span_bound, statement
-from dpmodel.mechanisms.linalg.span_tails import log_tail_unequal
+from dpmodel.mechanisms.linalg.span_forecast import SpanBound, level_sums, span_bound, statement
+from dpmodel.mechanisms.linalg.span_tails import Sums, log_tail_unequal
 from dpmodel.mechanisms.linalg.stable_span import discrete, eligible, no_subspace
 from dpmodel.mechanisms.linalg.systems import Integers, PrivateVectors
 from dpmodel.mechanisms.mechanism import Forecast, Progress, Request, Verdict, no_progress
@@ -138,13 +138,9 @@ def _log_false(rule: PublishedRule, sets: int) -> float:
 
 def _bound(model: PrivateVectors, request: Request, rule: PublishedRule) -> SpanBound:
     r = model.rank
-    levels = np.arange(1, r + 1)
+    levels = np.arange(1.0, r + 1)
     allowed = level_sums(np.full(r, float(rule.threshold)))
-    sums: list[Noises] = [
-        [
-            (float(levels[K:].sum()), rule.threshold_scale, 1),
-            *((float(k), rule.count_scale, 1) for k in range(K + 1, r + 1)),
-        ]
-        for K in range(r)
+    sums: Sums = [
+        [(float(levels[K:].sum()), rule.threshold_scale, 1), (levels[K:], rule.count_scale, 1)] for K in range(r)
     ]
     return span_bound(allowed, sums, request.beta - r * math.exp(_log_false(rule, 0)))

@@ -18,9 +18,9 @@ from dpmodel.privacy import NoiseSource, permute_and_flip, permute_and_flip_erro
 from dpmodel.privacy.subsampling import poisson_sample
 
 MOST_CANDIDATES = 2_000_000
-MOST_AXES = 3
-# In three dimensions the time grows like the fourth power of the points: of more than these, a sample is taken.
-MOST_POINTS = 200
+MOST_AXES = 5
+# From three dimensions on the time grows like m^(d+1): of more points than these, a sample is taken.
+MOST_POINTS = {3: 200, 4: 80, 5: 66}
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class TukeyDepth:
         not, by 0 or 1: all scores move the same way and by at most 1, so R = 1 between data sets that differ by one
         point more or less, and permute-and-flip of scale 1/t is t-DP between them. Scores are whole numbers computed
         exactly; candidates and K are public.
-        Where points are sampled (three dimensions, many expected points), each is taken with probability q,
+        Where points are sampled (three dimensions or more, many expected points), each is taken with probability q,
         independently. Let P be the law of the answer without the point in question and P_a that with point a taken;
         ``e^-t P <= P_a <= e^t P``. Add-remove compares P with ``(1 - q) P + q P_a``, whose ratios lie within
         ``1 - q + q e^t`` and ``1 - q + q e^-t``; the product of the two is at least 1, so the first decides.
@@ -75,8 +75,8 @@ class TukeyDepth:
         2^d (K - 1) + 1 points taken are enough. With sampling, half of beta is for a sample too small, by the exact
         binomial tail.
     Cost
-        ``tukey_scores.cut_depths``: a sort for d = 1; pairs of outer points for d = 2, triples for d = 3; then a number
-        for each candidate. Time depends on the data.
+        ``tukey_scores.cut_depths``: a sort for d = 1; pairs of outer points for d = 2, sets of d points for d > 2; then
+        a number for each candidate. Time depends on the data, and grows fast where ``expected`` is far too low.
     """
 
     name: str = "tukey-depth"
@@ -94,8 +94,11 @@ class TukeyDepth:
                 False, f"the grid has {candidates:,} points, more than the {MOST_CANDIDATES:,} that are compared"
             )
         kept = depth_plan(model, request).kept
-        if len(axes) == 3 and min(kept, candidates) > 2 * MOST_POINTS:
-            return Verdict(False, f"in three dimensions too slow for the {kept} points that this budget calls for")
+        if len(axes) > 2 and min(kept, candidates) > 2 * MOST_POINTS[len(axes)]:
+            return Verdict(
+                False,
+                f"in {len(axes)} dimensions too slow for the {kept} points that this budget and expected call for",
+            )
         return YES
 
     def forecast(self, model: PrivatePoints, request: Request) -> Forecast:
@@ -150,8 +153,9 @@ def depth_plan(model: PrivatePoints, request: Request) -> DepthPlan:
     def build() -> DepthPlan:
         axes, candidates = free_axes(model), math.prod(model.levels)
         rate = 1.0
-        if len(axes) == 3 and min(model.expected, candidates) > MOST_POINTS:
-            rate = MOST_POINTS / model.expected
+        most = MOST_POINTS.get(len(axes), math.inf)
+        if min(model.expected, candidates) > most:
+            rate = most / model.expected
         beta = request.beta if rate == 1 else request.beta / 2
         per_row = row_epsilon(request.epsilon, rate, replace=model.neighbors == "replace-one")
         cap = 1 + math.floor(permute_and_flip_error(candidates, 1.0, per_row, beta))
@@ -168,7 +172,7 @@ def row_epsilon(epsilon: float, rate: float, *, replace: bool) -> float:
         return max(t * (1 - 1e-12), epsilon if rate == 1 else 0.0)
     if rate == 1:
         return epsilon / 2
-    low, high = 0.0, epsilon / 2 - 2 * math.log(rate)  # at the upper end the ratio is more than e^epsilon
+    low, high = 0.0, epsilon - math.log(rate)  # at the upper end the ratio is at least q e^t = e^epsilon
     for _ in range(100):
         middle = (low + high) / 2
         cost = math.log1p(rate * math.expm1(middle)) - math.log1p(rate * math.expm1(-middle))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,7 @@ def cut_depths(points: Integers, levels: tuple[int, ...], cap: int) -> Integers:
 
     Parameters
     ----------
-    points : (n, d) grid positions, 0 <= points[:, j] < levels[j], d <= 3; n may be 0.
+    points : (n, d) grid positions, 0 <= points[:, j] < levels[j]; n may be 0.
     levels : grid points per axis.
     cap : >= 1.
 
@@ -148,28 +149,52 @@ def _half_spaces(distinct: Integers, weights: Integers, cap: int) -> Integers:
 
 
 def _normals(corners: Integers, chunk: int) -> Iterator[tuple[Integers, Integers]]:
-    """Yield (k, d) primitive normals and (k, d) points that their hyperplanes go through; see ``cut_depths``."""
+    """Yield (k, d) primitive normals and (k, d) points that their hyperplanes go through; see ``cut_depths``.
+
+    Normal to d - r axes means zero there: so, for every set of r coordinates, the normals in R^r of the hyperplanes
+    through r points.
+    """
     m, d = corners.shape
-    axes = np.eye(d, dtype=np.int64)
-    for axis in axes:
-        yield from _pieces(np.tile(axis, (m, 1)), corners, chunk)
-    if m < 2:
-        return
-    i, j = np.triu_indices(m, 1)
-    for start in range(0, len(i), chunk):
-        base, other = corners[i[start : start + chunk]], corners[j[start : start + chunk]]
-        difference = other - base
-        if d == 2:
-            yield from _pieces(np.column_stack([-difference[:, 1], difference[:, 0]]), base, chunk)
-        else:
-            for axis in axes:
-                yield from _pieces(np.cross(difference, axis), base, chunk)
-    if d == 3:
-        for first in range(m - 2):
-            differences = corners[first + 1 :] - corners[first]
-            a, b = np.triu_indices(len(differences), 1)
-            normals = np.cross(differences[a], differences[b])
-            yield from _pieces(normals, np.broadcast_to(corners[first], normals.shape), chunk)
+    for r in range(1, min(d, m) + 1):
+        rest = _subsets(m - 1, r - 1)
+        for coordinates in combinations(range(d), r):
+            part = corners[:, list(coordinates)]
+            for first in range(m - r + 1):
+                # The subsets of the later points, counted from the last one.
+                others = m - 1 - rest[: math.comb(m - 1 - first, r - 1)]
+                for start in range(0, len(others), chunk):
+                    some = others[start : start + chunk]
+                    normals = np.zeros((len(some), d), dtype=np.int64)
+                    normals[:, coordinates] = _across(part[some] - part[first])
+                    yield from _pieces(normals, np.broadcast_to(corners[first], normals.shape), chunk)
+
+
+def _subsets(n: int, size: int) -> Integers:
+    """(C(n, size), size) subsets of 0 .. n - 1, in order of their largest elements: those of k < n come first."""
+    found = np.zeros((1, 0), dtype=np.int64)
+    for r in range(1, size + 1):
+        parts = [
+            np.column_stack([found[: math.comb(top, r - 1)], np.full(math.comb(top, r - 1), top)]) for top in range(n)
+        ]
+        found = np.vstack([np.zeros((0, r), dtype=np.int64), *parts])
+    return found
+
+
+def _across(vectors: Integers) -> Integers:
+    """(k, r) cross products of r - 1 vectors each, (k, r - 1, r): signed minors, in whole numbers."""
+    r = vectors.shape[2]
+    minors = [_minor(vectors, 0, [c for c in range(r) if c != left]) * (-1) ** left for left in range(r)]
+    return np.stack(minors, axis=1)
+
+
+def _minor(vectors: Integers, row: int, columns: list[int]) -> Integers:
+    """Determinant of the rows from ``row`` on and these columns, by its first row."""
+    if not columns:
+        return np.ones(len(vectors), dtype=np.int64)
+    total = np.zeros(len(vectors), dtype=np.int64)
+    for place, column in enumerate(columns):
+        total += (-1) ** place * vectors[:, row, column] * _minor(vectors, row + 1, [c for c in columns if c != column])
+    return total
 
 
 def _pieces(normals: Integers, bases: Integers, chunk: int) -> Iterator[tuple[Integers, Integers]]:

@@ -129,7 +129,8 @@ def audited(monkeypatch: pytest.MonkeyPatch, neighbors: str, runs: int = 200_000
     """Lower bound on epsilon from the second step, given the first's release, on neighbours that nearly reach 2 r / s.
 
     200 rows point one way, and so does the first point. The row that differs is then violated, and at density 1 it
-    takes nearly all the weight: the sum changes sign. One run on either side records what noise of which scale is added to.
+    takes nearly all the weight: the sum changes sign. One run on either side records what noise of which scale is added
+    to what.
     """
     low, high = np.full((200, 1), -1.0), np.array([[1.0]])
     pair = (np.vstack([low, -high]), np.vstack([low, high])) if neighbors == "replace-one" else (

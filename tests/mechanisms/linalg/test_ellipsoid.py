@@ -29,7 +29,7 @@ def inside(body: Ellipsoid, points: np.ndarray) -> np.ndarray:
 def test_cuts_keep_their_half_and_lose_volume(q: int) -> None:
     rng = np.random.default_rng(q)
     body = around_box(tuple(rng.integers(2, 50, size=q).tolist()))
-    for _ in range(60):
+    for _ in range(20):
         w = rng.normal(size=(300, q))
         w /= np.linalg.norm(w, axis=1, keepdims=True)
         centre = np.array([float(c) for c in body.centre])

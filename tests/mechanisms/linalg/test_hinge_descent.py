@@ -12,6 +12,7 @@ import pytest
 import scipy.sparse as sp
 from auditing import epsilon_lower_bound
 from inequalities import Recorder, system
+from scipy.stats import norm
 
 from dpmodel.mechanisms.linalg import hinge_bounds, hinge_descent
 from dpmodel.mechanisms.linalg.hinge_bounds import HingePlan, plan_hinge, proved_missed, sum_change
@@ -258,7 +259,7 @@ def test_the_regret_bound_holds_step_by_step() -> None:
 
 
 def test_the_proved_number_of_missed_rows_holds() -> None:
-    """Fails with probability beta = 0.05 at most: more than 6 of 8 runs would have probability below 1e-8."""
+    """Fails with probability beta = 0.05 at most: all of 6 runs would have probability 2e-8."""
     size, margin, n = 2, 0.5, 2000
     request = Request(4.0, 1e-6)
     empty = system(np.zeros((0, size)), margin, expected=n)
@@ -266,11 +267,11 @@ def test_the_proved_number_of_missed_rows_holds() -> None:
     proved = float(forecast.noise["missed, proved"])
     assert proved < 0.3 * n
     failures = 0
-    for seed in range(8):
+    for seed in range(6):
         rows = instance(empty, seed, n, KINDS[seed % 3])
         found = HINGE_DESCENT.run(system(rows, margin), request, SeededSource(seed))
         failures += missed(rows, found.answer) > forecast.missed
-    assert failures <= 6
+    assert failures <= 5
 
 
 def test_the_proof_grows_with_noise_margin_and_relation() -> None:
@@ -318,5 +319,10 @@ def test_choice_by_noisy_counts() -> None:
     best, count = choose(rows, points, CountNoise("gaussian", 5.0), SeededSource(1))
     assert best == 1
     assert 0 <= count <= 40
+    # Between equals noise does not decide often; a candidate that is clearly better is taken all the same.
+    equal = [np.array([1.0, 0.0])] * 3
+    taken = [choose(rows, equal, CountNoise("gaussian", 5.0), SeededSource(seed))[0] for seed in range(100)]
+    assert taken.count(1) >= 60
+    assert CountNoise("gaussian", 5.0).lost(0.05) == pytest.approx(5 * 2**0.5 * (1 + norm.isf(0.025)))
     assert allowance(4) > 0
     assert row_norm(4) >= 1

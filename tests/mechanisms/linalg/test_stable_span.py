@@ -446,6 +446,32 @@ def test_a_level_without_sets_gives_nothing():
     assert found.status == "nothing"  # level 1 passes by noise, and all sets have two vectors
 
 
+class Spy(SeededSource):
+    """Keeps what it was asked for."""
+
+    def __init__(self, seed):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            super().__init__(seed)
+        self.calls = []
+
+    def discrete_laplace(self, values, scale):
+        self.calls.append((np.asarray(values).tolist(), scale))
+        return super().discrete_laplace(values, scale)
+
+
+@pytest.mark.parametrize("task", ["span", "equations"])
+def test_what_gets_noise_and_how_much(task):
+    rows = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 0, 0]] * 3)
+    for neighbors, scale in (("add-remove", 2.0), ("replace-one", 4.0)):
+        for rank, counted in ((3, [9, 6, 3]), (2, [9, 6, 3]), (1, [9, 6])):
+            spy = Spy(0)
+            STABLE_SPAN.run(model_of(rows, task=task, neighbors=neighbors, rank=rank), Request(0.5, 1e-3), spy)
+            assert [values for values, _ in spy.calls] == [counted]
+            assert [s for _, s in spy.calls] == pytest.approx([scale], rel=1e-12)
+            assert spy.calls[0][1] >= scale
+
+
 def test_more_dimensions_than_promised_cost_utility_only():
     rows = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1]] * 200)
     found = STABLE_SPAN.run(model_of(rows, rank=2), Request(1.0, 1e-6), seeded(0))
@@ -496,6 +522,8 @@ def test_levels_wanted_and_counts_told():
 def test_pure_privacy_is_refused_with_the_reason():
     verdict = STABLE_SPAN.eligible(model_of(np.zeros((1, 2), dtype=int)), Request(1.0, 0.0))
     assert not verdict.eligible and "delta" in verdict.reason
+    assert not STABLE_SPAN.eligible(model_of(np.zeros((1, 2), dtype=int)), Request(1e-14, 1e-6)).eligible
+    assert not STABLE_SPAN.eligible("vectors", Request(1.0, 1e-6)).eligible
 
 
 def test_private_noise_runs():

@@ -98,7 +98,7 @@ def index_law(counts, rule, reach=40):
     return out
 
 
-@pytest.mark.parametrize("shift", itertools.product(range(3), repeat=2))
+@pytest.mark.parametrize("shift", list(itertools.product(range(3), repeat=2)))
 def test_the_index_is_private_exactly(shift):
     """Discrete noise of the printed scales: every count may move by one, either way."""
     rule = PublishedRule(1.5, 0.1, 6, 2 / 1.5, 4 / 1.5)
@@ -135,6 +135,24 @@ def test_the_vectorised_index_is_that_of_the_mechanism():
     expected = index_law(counts, rule, 80)
     for hits, probability in zip(drawn, expected, strict=True):
         assert stats.binomtest(int(hits), 4_000, min(probability, 1.0)).pvalue > 1e-7
+
+
+def test_noise_of_the_printed_scales_doubled_for_replace_one():
+    class Spy:
+        def __init__(self):
+            self.scales = []
+
+        def discrete_gaussian(self, values, scale):
+            raise NotImplementedError
+
+        def discrete_laplace(self, values, scale):
+            self.scales.append(scale)
+            return np.asarray(values)
+
+    for neighbors, factor in (("add-remove", 1), ("replace-one", 2)):
+        spy = Spy()
+        STABLE_SPAN_PUBLISHED.run(model_of(np.eye(3, dtype=int), neighbors), Request(0.5, 1e-6), spy)
+        assert spy.scales == pytest.approx([4.0 * factor, 8.0 * factor])
 
 
 def test_it_finds_the_span_and_falls_through_to_nothing():

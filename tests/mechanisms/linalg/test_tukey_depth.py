@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from fractions import Fraction
 from typing import Any
 
@@ -19,7 +18,6 @@ from dpmodel.mechanisms.linalg.tukey_depth import TUKEY_DEPTH, depth_plan, row_e
 from dpmodel.mechanisms.mechanism import Request
 from dpmodel.privacy import SeededSource
 
-warnings.simplefilter("ignore")
 FALSE_ALARM = 1e-7
 
 
@@ -41,7 +39,7 @@ def answers(model: PrivatePoints, request: Request, runs: int, seed: int) -> np.
 def audit(one: Any, two: Any, neighbors: Any, epsilon: float, expected: int | None = None) -> float:
     request = Request(epsilon, 0.0)
     samples = [
-        answers(model_of(points, (2,), neighbors, expected), request, 15_000, seed)[:, 0].astype(float)
+        answers(model_of(points, (2,), neighbors, expected), request, 5_000, seed)[:, 0].astype(float)
         for seed, points in enumerate((one, two))
     ]
     return epsilon_lower_bound(*samples, confidence=1 - FALSE_ALARM)
@@ -50,7 +48,7 @@ def audit(one: Any, two: Any, neighbors: Any, epsilon: float, expected: int | No
 def test_audit_add_remove_is_tight() -> None:
     """Two candidates, one point or none: the ratio e^epsilon is attained."""
     shown = audit([0], [], "add-remove", 1.0)
-    assert 0.85 < shown <= 1.0
+    assert 0.7 < shown <= 1.0
 
 
 def test_audit_replace_one() -> None:
@@ -108,7 +106,7 @@ def test_needed_points_are_enough(levels: tuple[int, ...], neighbors: Any) -> No
     request = Request(1.0, 0.0, beta=0.2)
     needed = int(TUKEY_DEPTH.forecast(model_of([], levels, neighbors, expected=150), request).needed)
     points = worst_case(levels, needed)
-    runs = 60
+    runs = 30
     found = answers(model_of(points, levels, neighbors), request, runs, 3)
     hits = sum(in_hull(points, [Fraction(int(v)) for v in at]) for at in found)
     assert binom.cdf(hits, runs, 1 - request.beta) > FALSE_ALARM
@@ -118,7 +116,7 @@ def test_a_tenth_of_the_needed_points_are_not() -> None:
     levels, request = (40, 40), Request(1.0, 0.0)
     needed = int(TUKEY_DEPTH.forecast(model_of([], levels), request).needed)
     points = worst_case(levels, needed // 10)
-    found = answers(model_of(points, levels), request, 60, 4)
+    found = answers(model_of(points, levels), request, 30, 4)
     assert np.mean([in_hull(points, [Fraction(int(v)) for v in at]) for at in found]) < 0.6
 
 
@@ -138,8 +136,8 @@ def test_points_on_a_slanted_line() -> None:
 
 def test_sampled_cube() -> None:
     rng = np.random.default_rng(0)
-    points = rng.integers(0, 30, size=(4000, 3))
-    model = model_of(points, (30, 30, 30))
+    points = rng.integers(0, 14, size=(4000, 3))
+    model = model_of(points, (14, 14, 14))
     plan = depth_plan(model, Request(1.0, 0.0))
     assert plan.rate == pytest.approx(200 / 4000)
     assert plan.needed < 4000
@@ -170,7 +168,7 @@ def test_forecast_reads_no_points() -> None:
 
 @pytest.mark.parametrize(
     ("levels", "epsilon", "words"),
-    [((3, 3, 3, 3), 1.0, "4"), ((2000, 2000), 1.0, "4,000,000"), ((50, 50, 50), 0.05, "too slow")],
+    [((3,) * 6, 1.0, "have 6"), ((2000, 2000), 1.0, "4,000,000"), ((50, 50, 50), 0.05, "too slow")],
 )
 def test_refusals_say_the_number(levels: tuple[int, ...], epsilon: float, words: str) -> None:
     verdict = TUKEY_DEPTH.eligible(model_of([], levels, expected=100), Request(epsilon, 0.0))
