@@ -203,12 +203,12 @@ class AffineSubspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
                     "AffineSubspaceClassifier: unknown field", remedy='field="QQ", "GF(2)" or a field of dpmodel.linalg'
                 )
             field = QQ if field == "QQ" else GF(int(found[1]) if found else 0)
-        field = field_of(field, "AffineSubspaceClassifier")
-        if field.order is not None and self.grid is not None:
+        checked = field_of(field, "AffineSubspaceClassifier")
+        if checked.order is not None and self.grid is not None:
             raise SpecificationError(
                 "AffineSubspaceClassifier: a grid for a finite field", why="it has no fractions", remedy="grid=None"
             )
-        return field
+        return checked
 
     def _rank(self, columns: int) -> int:
         rank = columns if self.rank is None else self.rank

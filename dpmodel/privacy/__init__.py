@@ -47,7 +47,13 @@ from dpmodel.privacy.selection import (
     report_noisy_max,
     report_noisy_max_error,
 )
-from dpmodel.privacy.subsampling import LEAST_DELTA, poisson_sample, random_labels, subsampled_epsilon, subsampled_multiplier
+from dpmodel.privacy.subsampling import (
+    LEAST_DELTA,
+    poisson_sample,
+    random_labels,
+    subsampled_epsilon,
+    subsampled_multiplier,
+)
 
 __all__ = [
     "LEAST_DELTA",

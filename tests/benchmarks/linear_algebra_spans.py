@@ -96,6 +96,7 @@ def main() -> int:
     arguments.add_argument("--delta", type=float, default=1e-6)
     arguments.add_argument("--beta", type=float, default=0.05)
     arguments.add_argument("--sets", nargs="+", choices=sorted(LOADERS), default=sorted(LOADERS))
+    arguments.add_argument("--shuffles", type=int, default=1, help="random orders")
     arguments.add_argument("--quick", action="store_true")
     options = arguments.parse_args()
     if options.quick:
@@ -103,17 +104,17 @@ def main() -> int:
     warnings.simplefilter("ignore", NotPrivateWarning)
     header(("dpmodel", "python-flint", "numpy"))
     expectations = Expectations()
-    columns = ("data", 9), ("order", 8), ("epsilon", 7), ("release", 21), ("threshold", 9), ("dimension", 14)
+    columns = ("data", 9), ("order", 10), ("epsilon", 7), ("release", 21), ("threshold", 9), ("dimension", 14)
     table = Table(*columns, ("missed", 22), ("best", 11), ("forecast", 14), ("needed", 9))
     for name in options.sets:
         rows = load(options.folder, name)
         expectations.expect(rows.shape[1] == SPAN_DIMENSIONS[name][0], f"{name}: {rows.shape[1]} columns")
         true = QQ.echelon(np.unique(rows, axis=0)).dimension
         expectations.expect(true == SPAN_DIMENSIONS[name][1], f"{name}: the span has dimension {true}")
-        shuffled = rows[np.random.default_rng(0).permutation(len(rows))]
-        for order, ordered in (("file", rows), ("shuffled", shuffled)):
+        orders = {f"shuffled {k}": np.random.default_rng(k).permutation(len(rows)) for k in range(options.shuffles)}
+        for order, places in {"file": np.arange(len(rows)), **orders}.items():
             with partitioned_once():
-                found = measure(table, name, order, ordered, options)
+                found = measure(table, name, order, rows[places], options)
             for epsilon in options.epsilons:
                 ours, published = found["stable-span", epsilon], found["stable-span-published", epsilon]
                 words = f"{name}, {order}, epsilon {epsilon:g}"

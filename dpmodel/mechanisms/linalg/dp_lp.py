@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from dpmodel._text import number
-from dpmodel.errors import InfeasibleError
+from dpmodel.errors import InfeasibleError, UnsupportedModelError
 from dpmodel.mechanisms.linalg.dp_lp_descent import Schedule
 from dpmodel.mechanisms.linalg.dp_lp_forecast import USEFUL, Setting, simulated_misses, simulated_need
 from dpmodel.mechanisms.linalg.dp_lp_published import published
@@ -78,8 +78,8 @@ class DPLinearProgram:
 
     Parameters
     ----------
-    rounds : R >= 1, capped at d (the paper's bound). ``window``, ``drop`` : shares of the radius. ``reach`` : answers are
-    looked for with |x_j| at most so large where the public constraints do not bound x_j; None is U.
+    rounds : R >= 1, capped at d (the paper's bound). ``window``, ``drop`` : shares of the radius. ``reach`` : answers
+    are looked for with |x_j| at most so large where the public constraints do not bound x_j; None is U.
     """
 
     name: str = "dp-lp"
@@ -162,6 +162,12 @@ class DPLinearProgram:
         self, model: PrivateInequalities, request: Request, noise: NoiseSource, progress: Progress = no_progress
     ) -> Found:
         assert model.largest is not None
+        if self.constants == "published":
+            raise UnsupportedModelError(
+                "the published constants cannot be run",
+                why=self.eligible(model, request).reason,
+                remedy="dp-lp, with practical constants",
+            )
         public = public_rows(model, self.reach)
         first = first_region(model, self.reach)
         rows = slack_rows(*model.read_rows(), model.largest)

@@ -23,7 +23,7 @@ SEEDS, MOST = 3, 5_000
 # A forecast that misses this share of the rows counts as saying nothing.
 USEFUL = 0.25
 # Numbers of records tried for the least that helps.
-SIZES = tuple(125 * 2**k for k in range(8))
+SIZES = tuple(125 * 2**k for k in range(6))
 # Made-up points lie in [0, 10]^d.
 _BOX = 10
 
@@ -76,7 +76,7 @@ def simulated_misses(setting: Setting, records: int) -> Misses:
 
 @lru_cache(maxsize=64)
 def simulated_need(setting: Setting) -> float:
-    """The least number of records in SIZES with which fewer than USEFUL of the rows are missed in simulations, or inf."""
+    """The least number of records in SIZES with which simulations miss less than USEFUL of the rows, or inf."""
     for n in SIZES:
         if max(_worst(setting, n, h, 2) for h in (0, setting.variables // 2)) < USEFUL * n:
             return float(n)

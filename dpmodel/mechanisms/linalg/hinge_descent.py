@@ -16,6 +16,7 @@ from dpmodel.mechanisms.linalg.planted import forecast_missed
 from dpmodel.mechanisms.linalg.protocol import Found
 from dpmodel.mechanisms.linalg.systems import Floats, PrivateInequalities
 from dpmodel.mechanisms.mechanism import YES, Forecast, Progress, Request, Verdict, no_progress, says_nothing
+from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NoiseSource, public_generator
 
 # Steps of a simulated run: with fewer steps than planned it is worse, so the forecast errs to the safe side.
@@ -124,6 +125,8 @@ def cone_forecast(
 ) -> Forecast:
     """The forecast from a proved and a simulated number of missed rows."""
     missed, theorem = min(proved, high), proved <= high
+    # Twice the square root of D / (2 rho), over the margin: the noise that descent in D dimensions cannot average away.
+    least = 2 * _noise_floor(request) * math.sqrt(model.cone_dimension) / float(model.margin or math.nan)
     said = "nothing proved at this size"
     if proved < model.expected:
         said = f"at most {proved:.0f} rows violated with probability {1 - request.beta:g} (proved)"
@@ -131,7 +134,8 @@ def cone_forecast(
         f"{said}; in simulations with the promised margin {median:.0f} in the median, {high:.0f} at quantile "
         f"{1 - request.beta:g}, of about {model.expected} rows"
     )
-    vacuous = missed >= model.expected
+    # A direction at random misses about half of the rows.
+    vacuous = missed >= model.expected / 2
     return Forecast(
         says_nothing(statement) if vacuous else statement,
         request.epsilon,
@@ -142,11 +146,16 @@ def cone_forecast(
         slack_rows=min(math.ceil(missed), model.expected),
         vacuous=vacuous,
         missed=missed,
-        needed=math.floor(missed) + 1,
+        needed=max(2.0 * math.floor(missed) + 1, least) if vacuous else 2.0 * math.floor(missed) + 1,
         work=work,
         noise={**noise, "missed, proved": proved, "missed, simulated": high},
         caveats=("all of it rests on the promised margin; without it privacy holds and utility may fail",),
     )
+
+
+def _noise_floor(request: Request) -> float:
+    spend = Spend.of(request.epsilon, request.delta, gaussian_only=True)
+    return 1 / math.sqrt(2 * spend.rho) if spend.rho is not None else 1 / spend.epsilon
 
 
 def _simulate(model: PrivateInequalities, plan: HingePlan, rows: Floats, weight: float, seed: int) -> Floats:

@@ -41,7 +41,7 @@ def planted_program(
         a = draw.integers(-U, U + 1, (4 * rest + 16, d))
         at = a @ x0
         a, at = a[(at < U) & (at >= -U)][:rest], at[(at < U) & (at >= -U)][:rest]
-        b = at + 1 + np.floor(draw.random(at.size) * (U - at)).astype(np.int64)
+        b = at + 1 + np.floor(draw.uniform(size=at.size) * (U - at)).astype(np.int64)
         parts.append(np.hstack([a, b[:, None]]))
         rest -= a.shape[0]
     rows = draw.permutation(np.vstack(parts), axis=0)

@@ -132,7 +132,7 @@ def _over_rationals(rows: Array) -> _Run | None:
     bounds = [1]
     for square in np.sort(_squares(rows))[::-1][:r].tolist():
         bounds.append(bounds[-1] * int(square))
-    pool = iter(primes_below(largest_modulus(r)).tolist())
+    pool = iter(primes_below(largest_modulus(r)))
     trusted = 0
     while True:
         needed = bounds[trusted + 1] if trusted else 0

@@ -29,6 +29,8 @@ SEEDS = 21
 _FAR, _LEAN = 0.1, 1.0
 # Multiplications of one forecast, all simulations together, and the fewest rows that a simulation has.
 _WORK, _FEWEST = 4e8, 200
+_ROWS_PER_DIMENSION = 8
+_MANY, _SEEDS_OF_MANY = 100, 7
 _TRIES = 20
 
 # (rows, weight, seed) -> cone point; every row stands for ``weight`` equal ones.
@@ -83,9 +85,13 @@ def forecast_missed(
     steps : products with the rows and their transpose in one run.
     """
 
+    # With few rows per dimension nearly any direction fits; many dimensions get fewer runs instead.
+    size = model.cone_dimension
+    seeds = seeds if size <= _MANY else min(seeds, _SEEDS_OF_MANY)
+
     def build() -> tuple[float, float]:
-        work = seeds * len(kinds) * max(steps, 1) * model.cone_dimension
-        count = max(min(model.expected, max(int(_WORK / work), _FEWEST)), 1)
+        work = seeds * len(kinds) * max(steps, 1) * size
+        count = max(min(model.expected, max(int(_WORK / work), _FEWEST, _ROWS_PER_DIMENSION * size)), 1)
         weight = max(model.expected, 1) / count
         median = high = 0.0
         for kind in kinds:

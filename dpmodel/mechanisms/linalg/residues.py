@@ -57,7 +57,7 @@ def orthogonal(rows: Array, normals: Array) -> npt.NDArray[np.bool_]:
         return np.asarray(~(rows.astype(np.float64) @ normals.astype(np.float64).T).any(axis=1))
     left = np.arange(len(rows))
     product = 1
-    for p in primes_below(largest_modulus(terms)).tolist():
+    for p in primes_below(largest_modulus(terms)):
         products = residues(rows[left], p) @ residues(normals, p).T
         left = left[~reduce(products, float(p), 1.0 / p).any(axis=1)]
         product *= p
@@ -71,12 +71,12 @@ def orthogonal(rows: Array, normals: Array) -> npt.NDArray[np.bool_]:
 
 
 @lru_cache(maxsize=8)
-def primes_below(limit: int) -> npt.NDArray[np.int64]:
+@lru_cache(maxsize=64)
+def primes_below(limit: int) -> tuple[int, ...]:
     """Primes in [limit / 4, limit], the largest first."""
     sieve = np.ones(limit + 1, dtype=bool)
     sieve[:2] = False
     for i in range(2, math.isqrt(limit) + 1):
         if sieve[i]:
             sieve[i * i :: i] = False
-    found = np.flatnonzero(sieve)[::-1].astype(np.int64)
-    return found[found >= limit // 4]
+    return tuple(int(p) for p in np.flatnonzero(sieve)[::-1] if p >= limit // 4)

@@ -1,7 +1,7 @@
 """What a mechanism of exact linear algebra may know about its data, and the one way to the data.
 
 Everything but ``read_rows`` is public. ``records`` is the number of records where it is public (replace-one) and None
-where it is not (add-remove); ``expected`` is a public guess of it, used by forecasts only.
+where it is not (add-remove); ``expected`` is a public guess of it, for forecasts only (0: none, nothing is compared).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PrivateVectors:
     ``field`` : QQ or a finite field. ``dimension`` : d, entries of each vector. ``rank`` : public bound on the
     dimension of their span, at most d (KMMST24, Remark 1). ``task`` : what the vectors stand for: themselves
     ("span"), points u as (u, 1) ("affine span"), equations a'x = b as (a, -b) ("equations"). Zero vectors lie in every
-    span and may occur. ``corrupted`` : public guess of the share of vectors outside the subspace that is wanted, or None.
+    span and may occur. ``corrupted`` : public guess of the share of vectors outside the wanted subspace, or None.
     """
 
     field: Field

@@ -90,8 +90,9 @@ def outer_layers(distinct: Integers, count: int) -> npt.NDArray[np.bool_]:
 def possible_corners(distinct: Integers, weights: Integers, count: int) -> npt.NDArray[np.bool_]:
     """Mask of points that can be corners of the hull of all but fewer than ``count`` of the points.
 
-    Left out are points with ``count`` or more points on both sides of them along an axis or a diagonal. The hyperplane
-    that shows a corner, with nothing else of the set on it or beyond it, has one of these sides beyond it or both on it.
+    Left out are points with ``count`` or more points on both sides of them along an axis or a diagonal. A hyperplane
+    that shows a corner, nothing else of the set being on it or beyond it, has one of these sides beyond it or both on
+    it.
     """
     possible = np.ones(len(distinct), dtype=bool)
     d = distinct.shape[1]
@@ -135,16 +136,18 @@ def _half_spaces(distinct: Integers, weights: Integers, cap: int) -> Integers:
     d = distinct.shape[1]
     corners = distinct[possible_corners(distinct, weights, cap)]
     points, mass = distinct.T.astype(np.float64), weights.astype(np.float64)
-    kept = [np.zeros((0, d + 2), dtype=np.int64)]
+    kept, pending, merged = [np.zeros((0, d + 2), dtype=np.int64)], 0, 0
     for normals, bases in _normals(corners, max(1, _CHUNK // len(distinct))):
         at = normals.astype(np.float64) @ points  # whole numbers below 2^53: exact in any order of summation
         offsets = (normals * bases).sum(axis=1)
         for sign in (1, -1):
             above = (sign * at > (sign * offsets)[:, None]) @ mass
             few = above < cap
-            kept.append(np.column_stack([sign * normals, sign * offsets, above.astype(np.int64)])[few])
-        if len(kept) > 200:
+            kept.append(np.column_stack([sign * normals[few], sign * offsets[few], above[few].astype(np.int64)]))
+            pending += len(kept[-1])
+        if pending > _CHUNK // 8 + merged:
             kept = [np.unique(np.vstack(kept), axis=0)]
+            pending, merged = 0, len(kept[0])
     return np.unique(np.vstack(kept), axis=0)
 
 
@@ -226,14 +229,18 @@ def _scores(spaces: Integers, levels: tuple[int, ...], cap: int) -> Integers:
 
 
 def _cut(group: Integers, lines: Integers, low: Integers, high: Integers) -> tuple[Integers, Integers]:
-    """Where each line of the grid (all coordinates but the last given) stays outside all the half-spaces."""
-    rest, last, offsets = group[:, :-3], group[:, -3], group[:, -2]
-    room = offsets - lines @ rest.T  # u_last z <= room
+    """Where each line of the grid (all coordinates but the last given) stays outside all the half-spaces.
+
+    In floats, exactly: whole numbers a, b below 2^53 with a / b not whole keep 1 / b away from whole numbers, which is
+    more than the rounding of the quotient.
+    """
+    rest, last = group[:, :-3].astype(np.float64), group[:, -3].astype(np.float64)
+    room = group[:, -2] - lines.astype(np.float64) @ rest.T  # u_last z <= room
     rising, falling, flat = last > 0, last < 0, last == 0
     if rising.any():
-        high = np.minimum(high, (room[:, rising] // last[rising]).min(axis=1))
+        high = np.minimum(high, np.floor((room[:, rising] / last[rising]).min(axis=1)).astype(np.int64))
     if falling.any():
-        low = np.maximum(low, -(room[:, falling] // -last[falling]).min(axis=1))
+        low = np.maximum(low, -np.floor((room[:, falling] / -last[falling]).min(axis=1)).astype(np.int64))
     if flat.any():
         high = np.where((room[:, flat] < 0).any(axis=1), -1, high)
     return low, high

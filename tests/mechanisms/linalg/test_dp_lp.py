@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.mechanisms.linalg.dp_lp import DP_LP, DP_LP_PUBLISHED, DPLinearProgram
 from dpmodel.mechanisms.linalg.dp_lp_published import published
 from dpmodel.mechanisms.linalg.integer_planted import planted_program
@@ -148,28 +148,30 @@ def test_published_constants_are_computed_exactly_and_refused_with_numbers() -> 
     gamma *= np.log(3 * log / 0.05e-6) * np.sqrt(np.log(1e6))
     assert facts.missed == pytest.approx(gamma) and facts.rescalings == pytest.approx(3 * log + np.log(20))
     wide = published(40, 10**6, 1.0, 1e-6, 0.05)  # far below the least double
-    assert wide.eta > 0 and float(wide.eta) == 0.0 or float(wide.eta) < 1e-300
+    assert wide.eta > 0 and float(wide.eta) < 1e-300
     assert np.isfinite(wide.missed)
     model = system(np.zeros((10, 3), int), np.zeros(10, int), expected=5000)
     verdict = DP_LP_PUBLISHED.eligible(model, Request(1.0, 1e-6))
     assert not verdict.eligible and "eta" in verdict.reason and "Gamma" in verdict.reason
+    with pytest.raises(UnsupportedModelError, match="published constants"):
+        DP_LP_PUBLISHED.run(model, Request(1.0, 1e-6), SeededSource(0))
     forecast = DP_LP_PUBLISHED.forecast(model, Request(1.0, 1e-6))
     assert forecast.vacuous and forecast.missed == pytest.approx(gamma)
 
 
 def test_forecast_holds_on_fresh_programs() -> None:
-    """A prediction, not a theorem: of twelve fresh programs at most three may miss more."""
+    """A prediction, not a theorem: of six fresh programs at most two may miss more."""
     forecast = DP_LP.forecast(system(np.zeros((3000, 3), int), np.zeros(3000, int), **in_box(3)), REQUEST)
     assert not forecast.vacuous and not forecast.proved and 0 <= forecast.missed < 0.03 * 3000
     assert forecast.epsilon == 2.0 and forecast.delta == 1e-6 and forecast.needed <= 3000
     worse = 0
-    for seed in range(12):
+    for seed in range(6):
         A, b, _ = program(100 + seed, 3000, 3, 10, seed % 2, 300)
         found = DP_LP.run(system(A, b, **in_box(3)), REQUEST, SeededSource(seed))
         worse += np.count_nonzero(~satisfied(slack_rows(A, b, 10), found.answer, 10)) > forecast.missed
-    assert worse <= 3
+    assert worse <= 2
 
 
 def test_forecast_of_few_records_is_vacuous() -> None:
-    forecast = DP_LP.forecast(system(np.zeros((60, 4), int), np.zeros(60, int), **in_box(4)), Request(0.2, 1e-6))
+    forecast = DP_LP.forecast(system(np.zeros((60, 2), int), np.zeros(60, int), **in_box(2)), Request(0.2, 1e-6))
     assert forecast.vacuous and forecast.needed > 60 and "no guarantee" in forecast.statement

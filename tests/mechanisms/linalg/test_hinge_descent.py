@@ -225,7 +225,7 @@ def test_no_data_gives_an_answer_all_the_same() -> None:
 
 
 def test_the_private_noise_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hinge_bounds, "_MOST_STEPS", 60)
+    monkeypatch.setattr(hinge_bounds, "_MOST_STEPS", 25)
     rows = instance(system(np.zeros((0, 2)), 0.5), 1, 3000)
     found = HINGE_DESCENT.run(system(rows, 0.5), Request(4.0, 1e-6), OpenDPSource())
     assert missed(rows, found.answer) <= 300
@@ -287,7 +287,8 @@ def test_the_proof_grows_with_noise_margin_and_relation() -> None:
 
 
 # ---------------------------------------------------------------------- what it says
-def test_forecast_words_and_vacuity() -> None:
+def test_forecast_words_and_vacuity(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hinge_descent, "_SIMULATED_STEPS", 100)
     good = HINGE_DESCENT.forecast(system(np.zeros((0, 3)), 0.3, expected=20_000), REQUEST)
     assert not good.vacuous
     assert "proved" in good.statement and "simulations" in good.statement

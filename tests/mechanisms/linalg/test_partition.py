@@ -83,7 +83,7 @@ def test_big_numbers():
 
 def test_rows_that_fool_one_prime():
     # Modulo p the later rows are dependent, over QQ they are not.
-    for p in primes_below(largest_modulus(3))[:2].tolist():
+    for p in primes_below(largest_modulus(3))[:2]:
         agrees(QQ, np.array([[1, 0, 0], [1, p, 0], [1, 0, p], [1, p, p], [1, 0, 0], [1, 2 * p, 0]]))
         agrees(QQ, np.array([[1, 1, 0], [p, 0, 0], [p, p, 0], [p + 1, 1, p], [1, 1 - p, 0], [0, 0, p * p]]))
 
@@ -92,7 +92,7 @@ def test_rows_that_fool_one_prime():
 def test_unlucky_primes_change_nothing(monkeypatch, primes):
     """Tiny primes fail nearly always; dropped lanes, new primes and the slow path all give the same sets."""
     slow = []
-    pool = np.array(primes + primes_below(1000).tolist() if len(primes) > 2 else primes, dtype=np.int64)
+    pool = (*primes, *primes_below(1000)) if len(primes) > 2 else tuple(primes)
     by_spans = module._by_spans
     monkeypatch.setattr(module, "primes_below", lambda limit: pool)
     monkeypatch.setattr(module, "_by_spans", lambda *a: slow.append(1) or by_spans(*a))

@@ -48,7 +48,7 @@ def audit(one: Any, two: Any, neighbors: Any, epsilon: float, expected: int | No
 def test_audit_add_remove_is_tight() -> None:
     """Two candidates, one point or none: the ratio e^epsilon is attained."""
     shown = audit([0], [], "add-remove", 1.0)
-    assert 0.7 < shown <= 1.0
+    assert 0.5 < shown <= 1.0
 
 
 def test_audit_replace_one() -> None:
@@ -137,9 +137,9 @@ def test_points_on_a_slanted_line() -> None:
 def test_sampled_cube() -> None:
     rng = np.random.default_rng(0)
     points = rng.integers(0, 14, size=(4000, 3))
-    model = model_of(points, (14, 14, 14))
+    model = model_of(points, (14, 14, 14), expected=12_000)
     plan = depth_plan(model, Request(1.0, 0.0))
-    assert plan.rate == pytest.approx(200 / 4000)
+    assert plan.rate == pytest.approx(200 / 12_000)
     assert plan.needed < 4000
     assert binom.cdf(plan.kept - 1, plan.needed, plan.rate) <= 0.025
     assert binom.cdf(plan.kept - 1, plan.needed - 1, plan.rate) > 0.025
@@ -174,3 +174,13 @@ def test_refusals_say_the_number(levels: tuple[int, ...], epsilon: float, words:
     verdict = TUKEY_DEPTH.eligible(model_of([], levels, expected=100), Request(epsilon, 0.0))
     assert not verdict.eligible
     assert words in verdict.reason
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("d", "levels", "n"), [(4, 11, 1300), (5, 5, 12_500)])
+def test_sampled_points_in_four_and_five_dimensions(d: int, levels: int, n: int) -> None:
+    points = np.random.default_rng(0).integers(0, levels, size=(n, d))
+    model = model_of(points, (levels,) * d)
+    assert depth_plan(model, Request(1.0, 0.0)).needed <= n
+    (at,) = answers(model, Request(1.0, 0.0), 1, 8)
+    assert in_hull(points, [Fraction(int(v)) for v in at])
