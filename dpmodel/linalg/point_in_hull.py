@@ -126,7 +126,7 @@ def point_in_hull(
 
     Notes
     -----
-    ``tukey-depth`` (up to three coordinates, a grid of up to two million points) is proved; ``pin-hull`` (KMMST24,
+    ``tukey-depth`` (up to four coordinates, a grid of up to two million points) is proved; ``pin-hull`` (KMMST24,
     Algorithm 7) serves larger grids with far more points, by prediction.
     """
     request = basic_request(epsilon, delta, beta, options={})

@@ -48,7 +48,7 @@ def poisson_sample(source: NoiseSource, count: int, rate: float) -> npt.NDArray[
     Private sources: 32 bits of the operating system's generator each. Others: from the source's own noise, so that a
     seed repeats them. The answer is as secret as the rows: it must not be released.
     """
-    count, rate = count_of(count, "count"), _rate(rate)
+    count, rate = count_of(count, "count", least=0), _rate(rate)
     if rate == 1.0:
         return np.ones(count, dtype=bool)
     if source.is_private:

@@ -107,7 +107,6 @@ class PinHull:
             delta=request.delta,
             beta=request.beta,
             proved=False,
-            missed=plan.needed,
             needed=plan.needed,
             vacuous=math.isinf(plan.needed) or 0 < model.expected < plan.needed,
             work=f"at most {plan.rounds} rounds and {plan.spans} affine spans",

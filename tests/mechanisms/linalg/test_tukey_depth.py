@@ -161,14 +161,14 @@ def test_forecast_reads_no_points() -> None:
     model = PrivatePoints((Fraction(0),) * 2, Fraction(1), (101, 101), "add-remove", None, 40, forbidden)
     forecast = TUKEY_DEPTH.forecast(model, Request(1.0, 1e-6))
     # K = 1 + floor(ln(10201 / .05)) = 13, so 4 * 12 + 1
-    assert forecast.needed == forecast.missed == 49
+    assert forecast.needed == 49
     assert forecast.vacuous and forecast.proved and forecast.delta == 0
     assert "at least 49 points" in forecast.statement
 
 
 @pytest.mark.parametrize(
     ("levels", "epsilon", "words"),
-    [((3,) * 6, 1.0, "have 6"), ((2000, 2000), 1.0, "4,000,000"), ((50, 50, 50), 0.05, "too slow")],
+    [((3,) * 5, 1.0, "have 5"), ((2000, 2000), 1.0, "4,000,000"), ((50, 50, 50), 0.05, "too slow")],
 )
 def test_refusals_say_the_number(levels: tuple[int, ...], epsilon: float, words: str) -> None:
     verdict = TUKEY_DEPTH.eligible(model_of([], levels, expected=100), Request(epsilon, 0.0))
@@ -177,10 +177,9 @@ def test_refusals_say_the_number(levels: tuple[int, ...], epsilon: float, words:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("d", "levels", "n"), [(4, 11, 1300), (5, 5, 12_500)])
-def test_sampled_points_in_four_and_five_dimensions(d: int, levels: int, n: int) -> None:
-    points = np.random.default_rng(0).integers(0, levels, size=(n, d))
-    model = model_of(points, (levels,) * d)
-    assert depth_plan(model, Request(1.0, 0.0)).needed <= n
+def test_sampled_points_in_four_dimensions() -> None:
+    points = np.random.default_rng(0).integers(0, 11, size=(1300, 4))
+    model = model_of(points, (11,) * 4)
+    assert depth_plan(model, Request(1.0, 0.0)).needed <= 1300
     (at,) = answers(model, Request(1.0, 0.0), 1, 8)
     assert in_hull(points, [Fraction(int(v)) for v in at])
