@@ -14,7 +14,7 @@ from dpmodel.classify.classifier import Classification, classify
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.classify.regression_model import private_regression
-from dpmodel.compile.cone_program import SolverFailure, probe_solver, solve_cone_program
+from dpmodel.compile.cone_program import probe_solver, solve_cone_program
 from dpmodel.compile.cvxpy_bridge import Lowered, forget_cached_forms, forget_solution, lower
 from dpmodel.compile.footprint import Footprint, footprint
 from dpmodel.compile.likelihood import recognise_postprocessing
@@ -24,26 +24,23 @@ from dpmodel.compile.refusals import where_used
 from dpmodel.compile.regression import Recognised, recognise
 from dpmodel.compile.standard_form import public_theta, public_values, require_private_values, standard_form
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
+from dpmodel.guarded_run import RunError as RunError
+from dpmodel.guarded_run import check_budget, run_guarded
 from dpmodel.leak_warning import warn_of_constants
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
-from dpmodel.mechanisms.mechanism import Request
 from dpmodel.plan.asked import Asked, checked_clip
 from dpmodel.plan.comparison import Plan
 from dpmodel.plan.planner import make_plan, refuse_impossible
-from dpmodel.plan.portfolio import AnyMechanism, by_name
+from dpmodel.plan.portfolio import AnyMechanism
 from dpmodel.plan.postprocess_plan import plan_postprocessing
 from dpmodel.plan.request import make_postprocess_request, make_regression_request, make_request
-from dpmodel.privacy import Budget, NoiseSource, noise_source
+from dpmodel.privacy import Budget, noise_source
 from dpmodel.problem_exact import exact_system, has_private_inequalities, outcome_of, wants_exact
 from dpmodel.problem_postprocess import classify_postprocessing, solve_problem
-from dpmodel.progress import Report, reporter
+from dpmodel.progress import reporter
 from dpmodel.release.explanation import Explanation, explain, explain_postprocessing, explain_regression
 from dpmodel.release.release import Accuracy, Guarantee, Release
 from dpmodel.write_back import values_of, write_lp, write_regression
-
-
-class RunError(DPModelError):
-    """A mechanism stopped in the middle. The cause is not shown, because it may speak of private data."""
 
 
 class Problem(cp.Problem):  # type: ignore[misc]
@@ -430,46 +427,9 @@ for _operator in ("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rm
 
 
 def _refuse_exact(exact: bool, model: Any) -> None:
-    if exact and not isinstance(model, PrivateLP):
+    if exact and not (isinstance(model, PrivateLP) and (model.form.private_rows.any() or not model.private_parts())):
         raise SpecificationError(
             "satisfy='exact' for a problem without private constraints",
             why="public constraints always hold, and nothing else is to be satisfied",
             remedy="leave it out",
         )
-
-
-def check_budget(budget: Any) -> None:
-    """SpecificationError unless ``budget`` is a ``Budget`` or None."""
-    if budget is not None and not isinstance(budget, Budget):
-        raise SpecificationError(
-            f"budget={type(budget).__name__}", why="a budget keeps account", remedy="budget=Budget(epsilon, delta)"
-        )
-
-
-def run_guarded(plan: Plan, model: Any, request: Request, source: NoiseSource, report: Report) -> Any:
-    """Run the chosen mechanism; whatever fails in it leaves without the frames that hold private numbers."""
-    name = plan.chosen.mechanism
-    mine: list[BaseException] = []
-
-    def guarded(stage: str, done: float) -> None:
-        try:
-            report(stage, done)
-        except BaseException as error:  # the caller's own, who saw public words only
-            mine.append(error)
-            raise
-
-    spent = "the budget of this solve is spent, because private data was read before it failed"
-    failure: BaseException
-    try:
-        algorithm: Any = plan.algorithm or by_name(name)
-        return algorithm.run(model, request, source, guarded)
-    except SolverFailure as error:
-        failure = SolverFailure(error.what, why=f"{error.why}; {spent}", remedy=error.remedy)
-    except BaseException as error:
-        if error in mine or not isinstance(error, Exception):
-            failure = error
-        else:
-            failure = RunError(f"{name} stopped with {type(error).__name__}", why=spent, remedy="another mechanism")
-    # Raised here and not above: an error chained to the first one would carry its frames, and so would a traceback.
-    failure.__cause__ = failure.__context__ = None
-    raise failure.with_traceback(None)

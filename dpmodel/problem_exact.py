@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,12 @@ def exact_system(model: PrivateLP, request: Request, margin: Any, asked: Asked) 
         margin = checked_margin(margin)
     body = public_body(model)
     if request.target is not None:
+        if model.form.offset.nnz:
+            raise SpecificationError(
+                "a target for an objective with a private constant term",
+                why="it cannot become a public constraint",
+                remedy="leave the constant out of the objective and the target",
+            )
         body = body.with_row(model.form.c0, request.target - model.form.d0)
     elif np.any(model.form.c0):
         raise SpecificationError(
@@ -76,19 +83,22 @@ def exact_system(model: PrivateLP, request: Request, margin: Any, asked: Asked) 
             remedy="target=the value to reach, which becomes a public constraint, or Minimize(0)",
         )
     if body.empty:
-        raise InfeasibleError("no public point satisfies the public constraints", why="nothing was read or spent")
+        raise InfeasibleError(
+            "no public point satisfies the public constraints",
+            why="found without the private rows; nothing was read or spent",
+            remedy="fewer or wider public constraints, or another target",
+        )
     return exact_inequalities(model, body, margin)
 
 
-def checked_margin(margin: Any) -> float:
-    """A margin in (0, 1], or SpecificationError."""
-    good = isinstance(margin, int | float | np.integer | np.floating) and not isinstance(margin, bool)
-    if not good or not 0 < float(margin) <= 1:
-        shown = number(float(margin)) if good else type(margin).__name__
+def checked_margin(margin: Any, where: str = "", remedy: str = "margin=0.05, a public number in (0, 1]") -> float:
+    """A margin in (0, 1], or SpecificationError; ``where`` stands before its words."""
+    good = isinstance(margin, numbers.Real) and not isinstance(margin, bool)
+    if not good or not 0 < margin <= 1:
         raise SpecificationError(
-            f"margin={shown}",
+            f"{where}margin is not a number in (0, 1]",
             why="the margin is a cosine: by how much some unit vector satisfies all rows, scaled to unit norm",
-            remedy="a public number in (0, 1], such as margin=0.05",
+            remedy=remedy,
         )
     return float(margin)
 

@@ -27,6 +27,7 @@ LEVEL = {
     "problem": 80,
     "leak_warning": 75,
     "write_back": 75,
+    "guarded_run": 75,
     "problem_postprocess": 78,
     "problem_exact": 78,
     "release.explanation": 70,

@@ -90,6 +90,40 @@ def test_absent_records_are_zero_rows_and_cost_one() -> None:
     assert (x.value == TRUTH).all()
 
 
+def rows_with_two_owners(kind):
+    """Constraints in which a row holds numbers of two records that may be absent, each of which reaches it alone."""
+    people, firms = dpm.Records("people", "add-remove"), dpm.Records("firms", "add-remove")
+    x = cp.Variable(2, name="x")
+    A = dpm.Private(np.arange(1, 21).reshape(10, 2), name="A", unit="row", records=people, integer=True)
+    b = dpm.Private(np.arange(1, 11), name="b", unit="entry", records=firms, integer=True)
+    return {
+        "difference": lambda: (A[:5] - A[5:]) @ x == 7,
+        "two kinds": lambda: A @ x == b,
+        "inequality": lambda: A @ x <= b,
+    }[kind]()
+
+
+@pytest.mark.parametrize("kind", ["difference", "two kinds", "inequality"])
+def test_a_row_of_two_records_is_replaced_when_one_of_them_is_absent(kind) -> None:
+    """Not taken away: the numbers of the other one stay."""
+    model = dpm.Problem(cp.Minimize(0), [rows_with_two_owners(kind)])._model(None)
+    system = exact_inequalities(model, public_body(model), 0.1) if kind == "inequality" else exact_equations(model)
+    assert system.neighbors == "replace-one"
+    assert system.records == system.expected == (5 if kind == "difference" else 10)
+
+
+def test_a_solution_beyond_floats_is_told_in_a_note() -> None:
+    """x_0 = 1, x_(i+1) = 2^39 x_i: no float holds the last ones, and the budget is spent."""
+    rows = np.eye(30, dtype=np.int64) - 2**39 * np.eye(30, k=-1, dtype=np.int64)
+    people = dpm.Records("people")
+    A = dpm.Private(np.tile(rows, (60, 1)), name="A", unit="row", records=people, integer=True)
+    b = dpm.Private(np.tile(np.eye(30)[0], 60), name="b", unit="entry", records=people, integer=True)
+    x = cp.Variable(30, name="x")
+    problem = dpm.Problem(cp.Minimize(0), [A @ x == b])
+    problem.solve(4.0, 1e-6, rng=1, satisfy="exact")
+    assert x.value is None and any("too large for floats" in note for note in problem.release.notes)
+
+
 def test_rows_are_read_exactly() -> None:
     """Large whole numbers, public coefficients and constants, a repeated parameter; a row without private numbers is
     zero where a record may be absent."""
@@ -155,6 +189,16 @@ def test_a_target_becomes_a_public_constraint() -> None:
     assert int((x.value @ G.T > h).sum()) <= 200
 
 
+def test_a_target_for_an_objective_with_a_private_constant_is_refused() -> None:
+    people = dpm.Records("people")
+    A = dpm.Private(shape=(9, 2), name="A", unit="row", records=people)
+    b = dpm.Private(shape=(9,), name="b", unit="entry", records=people)
+    x = cp.Variable(2)
+    problem = dpm.Problem(cp.Minimize(cp.sum(x) + cp.sum(b)), [A @ x <= b, x >= -1])
+    with pytest.raises(dpm.SpecificationError, match="private constant"):
+        problem.plan(1.0, 1e-6, satisfy="exact", margin=0.1, target=1.0)
+
+
 def test_the_system_is_the_rows() -> None:
     problem, _, (G, h) = inequalities(50)
     model = problem._model(None)
@@ -184,8 +228,8 @@ def wrong_requests():
     yield problem, {"satisfy": "nearly-exact"}, dpm.SpecificationError, "satisfy"
     yield problem, {"margin": 0.1}, dpm.SpecificationError, "without satisfy"
     yield problem, {"satisfy": "exact", "margin": 0.0}, dpm.SpecificationError, "margin=0"
-    yield problem, {"satisfy": "exact", "margin": 2.0}, dpm.SpecificationError, "margin=2"
-    yield problem, {"satisfy": "exact", "margin": True}, dpm.SpecificationError, "margin=bool"
+    yield problem, {"satisfy": "exact", "margin": 2.0}, dpm.SpecificationError, "margin is not"
+    yield problem, {"satisfy": "exact", "margin": True}, dpm.SpecificationError, "margin is not"
     yield problem, {"satisfy": "exact", "margin": 0.1, "alpha": 1.0}, dpm.SpecificationError, "alpha"
     yield problem, {"satisfy": "exact", "margin": 0.1, "feasibility": "strict"}, dpm.SpecificationError, "feasibility"
     yield problem, {"satisfy": "exact"}, dpm.UnsupportedModelError, "margin"

@@ -19,9 +19,9 @@ from dpmodel.learn.exact_release import classes_of, keep_release, require_classe
 from dpmodel.learn.linear_model import _rng
 from dpmodel.linalg.affine_span import point_and_directions
 from dpmodel.linalg.conduct import conduct
-from dpmodel.linalg.inequalities_input import expected_of
+from dpmodel.linalg.public_facts import expected_of, field_of, vectors_request
 from dpmodel.linalg.subspace_result import AffineSubspace, common
-from dpmodel.linalg.vectors_input import field_of, request_of, vectors_model
+from dpmodel.linalg.vectors_input import vectors_model
 from dpmodel.mechanisms.linalg.fields import GF, QQ, Field
 from dpmodel.mechanisms.linalg.systems import ExactRows
 from dpmodel.privacy import Budget
@@ -116,7 +116,7 @@ class AffineSubspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         """Learn from rows X (n, p) and labels y (n,) and charge the budget; see the class for errors."""
         require_classes(self)
         where = type(self).__name__
-        request, field = request_of(self.epsilon, self.delta, self.beta), self._field()
+        request, field = vectors_request(self.epsilon, self.delta, self.beta), self._field()
         X, y = checked(self, X, y, fitting=True)
         classes = classes_of(self, y)
         rows = self._lifted(field, X)
@@ -132,7 +132,7 @@ class AffineSubspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
             where=where,
         )
         if self.expected is not None:  # positive examples, of which there are fewer than rows
-            guess = expected_of(self.expected, where)
+            guess = expected_of(self.expected, None, where)
             model = replace(model, expected=guess if model.records is None else min(guess, model.records))
         conducted = conduct(
             model,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +17,7 @@ from dpmodel.learn.features import Floats
 from dpmodel.learn.linear_model import _rng
 from dpmodel.linalg.feasible_point import feasible_point
 from dpmodel.privacy import Budget
+from dpmodel.problem_exact import checked_margin
 
 _ROW = "one row of A"  # what feasible_point calls a record
 
@@ -146,8 +146,7 @@ class HalfspaceClassifier(PrivateClassifier):
                 remedy="margin=0.1, or another classifier of dpmodel.learn where the data are not separable",
             )
         self._number("intercept_scaling", strict=True)
-        if not isinstance(self.margin, numbers.Real) or isinstance(self.margin, bool):
-            raise SpecificationError("HalfspaceClassifier: margin is not a number in (0, 1]", remedy="margin=0.1")
+        checked_margin(self.margin, "HalfspaceClassifier: ")
 
 
 def _rows(X: Any, signs: Floats, scale: float) -> Any:

@@ -8,8 +8,9 @@ import numpy as np
 
 from dpmodel.annotate.records import Neighbors
 from dpmodel.linalg.conduct import ProgressArgument, conduct
+from dpmodel.linalg.public_facts import field_of, vectors_request
 from dpmodel.linalg.subspace_result import AffineSubspace, Array, common, frozen
-from dpmodel.linalg.vectors_input import field_of, request_of, vectors_model
+from dpmodel.linalg.vectors_input import vectors_model
 from dpmodel.mechanisms.linalg.echelon import Basis
 from dpmodel.privacy import Budget
 
@@ -49,7 +50,7 @@ def affine_span(
     -------
     AffineSubspace
     """
-    request = request_of(epsilon, delta, beta)
+    request = vectors_request(epsilon, delta, beta)
     numbers = field_of(field, "affine_span")
     model = vectors_model(
         numbers.exact_rows(points, grid=grid, what="points", ones=True),

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from dpmodel.guarded_run import check_budget, run_guarded
 from dpmodel.mechanisms.linalg.protocol import Found
 from dpmodel.mechanisms.linalg.systems import PrivateSystem
-from dpmodel.mechanisms.mechanism import Request
+from dpmodel.mechanisms.mechanism import Forecast, Request
 from dpmodel.plan.comparison import Plan
 from dpmodel.plan.planner import make_plan
 from dpmodel.privacy import Budget, noise_source
-from dpmodel.problem import check_budget, run_guarded
 from dpmodel.progress import reporter
-from dpmodel.release.release import Guarantee
+from dpmodel.release.release import Accuracy, Guarantee
 
 ProgressArgument = Callable[[str, float], None] | bool | None
 
@@ -26,6 +27,25 @@ class Conducted:
     plan: Plan
     found: Found
     guarantee: Guarantee
+
+    def accuracy(self, missed: float | None = None) -> Accuracy:
+        """The chosen forecast as a statement: ``slack_rows`` records may be missed (``missed``, if not the forecast's).
+        """
+        forecast = self._forecast
+        missed = forecast.missed if missed is None else missed
+        bounded = math.isfinite(missed) and not forecast.vacuous
+        slack = math.ceil(missed) if bounded else None
+        return Accuracy(0.0 if bounded else None, forecast.beta, slack, forecast.proved, forecast.statement)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Of the run, then what the forecast warns of."""
+        return (*self.found.notes, *self._forecast.caveats)
+
+    @property
+    def _forecast(self) -> Forecast:
+        assert self.plan.chosen.forecast is not None
+        return self.plan.chosen.forecast
 
 
 def conduct(
@@ -52,7 +72,7 @@ def conduct(
     check_budget(budget)
     source = noise_source(rng)
     report = reporter(progress, False)
-    plan = make_plan(model, request, mechanism, compare=mechanism == "auto")
+    plan = make_plan(model, request, mechanism, compare=isinstance(mechanism, str) and mechanism == "auto")
     forecast = plan.chosen.forecast
     assert forecast is not None
     if budget is not None:

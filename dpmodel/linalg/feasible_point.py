@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -29,8 +28,9 @@ class FeasiblePoint:
     ``found`` : whether there is a point. ``x`` (d,) : the point in floats, read-only, or None. ``exact`` : the same as
     a tuple of Fractions where the mechanism computes in rationals, else None. ``missed`` : a noisy count of the rows
     that x misses, where the mechanism paid for one, else None. ``accuracy`` : ``slack_rows`` rows may be missed, except
-    with probability ``beta``; ``alpha`` is 0, as all others hold exactly. ``expected`` : the public number of rows, or
-    guess of it, that forecasts speak of. ``plan``, ``guarantee``, ``mechanism``, ``notes`` : as in a release.
+    with probability ``beta`` (a prediction from made-up rows unless ``proved``); ``alpha`` is 0, as all others hold
+    exactly. ``expected`` : the public number of rows, or guess of it, that forecasts speak of. ``plan``,
+    ``guarantee``, ``mechanism``, ``notes`` : as in a release.
     """
 
     found: bool
@@ -158,15 +158,6 @@ def feasible_point(
     return _result(conducted, given)
 
 
-def accuracy_of(plan: Plan) -> Accuracy:
-    """The chosen forecast as a statement: how many rows may be missed."""
-    forecast = plan.chosen.forecast
-    assert forecast is not None
-    bounded = math.isfinite(forecast.missed) and not forecast.vacuous
-    slack = math.ceil(forecast.missed) if bounded else None
-    return Accuracy(0.0 if bounded else None, forecast.beta, slack, forecast.proved, forecast.statement)
-
-
 def _result(conducted: Conducted, given: Input) -> FeasiblePoint:
     plan, found, scale = conducted.plan, conducted.found, given.scale
     x, exact = None, None
@@ -179,7 +170,6 @@ def _result(conducted: Conducted, given: Input) -> FeasiblePoint:
             answer = answer.astype(np.float64) * scale
         answer.setflags(write=False)
         x = answer
-    assert plan.chosen.forecast is not None
     return FeasiblePoint(
         found=x is not None,
         x=x,
@@ -187,10 +177,10 @@ def _result(conducted: Conducted, given: Input) -> FeasiblePoint:
         missed=found.missed,
         mechanism=plan.chosen.mechanism,
         guarantee=conducted.guarantee,
-        accuracy=accuracy_of(plan),
+        accuracy=conducted.accuracy(),
         plan=plan,
         expected=given.model.expected,
-        notes=(*found.notes, *plan.chosen.forecast.caveats),
+        notes=conducted.notes,
     )
 
 

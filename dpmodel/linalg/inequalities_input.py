@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -18,15 +18,14 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-from dpmodel.annotate.records import NEIGHBORS, Neighbors
 from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.linalg.public_facts import expected_of, is_real, require_neighbors
 from dpmodel.mechanisms.linalg.systems import Floats, PrivateInequalities
 from dpmodel.privacy import public_generator
+from dpmodel.problem_exact import checked_margin
 
 # Larger numbers could overflow when they are scaled; users have other units.
 LARGEST = 1e150
-# A public guess of the number of rows where that number is private and nothing was said.
-EXPECTED = 10_000
 _MARGIN_REMEDY = (
     "margin=rho0, a public promise in (0, 1], or margin=dict(radius=r, within=R): the rows leave a ball of "
     "radius r around a point of norm at most R; or bound=U where all numbers are whole, of at most U in size"
@@ -47,9 +46,9 @@ def inequalities_input(
     *,
     margin: Any,
     public: Any,
-    nonneg: bool,
+    nonneg: Any,
     bound: Any,
-    neighbors: Neighbors,
+    neighbors: Any,
     expected: Any,
     where: str = "feasible_point",
 ) -> Input:
@@ -60,23 +59,57 @@ def inequalities_input(
     SpecificationError, InfeasibleError
         As ``feasible_point``.
     """
-    if neighbors not in NEIGHBORS:
-        raise SpecificationError(
-            f"{where}: neighbors is neither 'add-remove' nor 'replace-one'",
-            why="it decides what one record may change",
-            remedy="neighbors='add-remove' or neighbors='replace-one'",
-        )
+    require_neighbors(neighbors, where)
     largest = _bound(bound, where)
     A = _matrix(A, where)
     n, d = A.shape
     if d == 0 or (n == 0 and neighbors == "replace-one"):
-        raise SpecificationError(f"{where}: an empty system, A has shape ({n}, {d})", remedy="one row per record")
-    b_given = b is not None
-    b = _sides(b, n, where)
+        raise SpecificationError(
+            f"{where}: an empty system, A has shape ({n}, {d})",
+            why="there is nothing to satisfy" if d else "there is nothing to solve for",
+            remedy="one row per record" if d else "at least one column",
+        )
+    sides = _sides(b, n, where)
     if largest is not None:
-        A, b = _whole(A, largest, where), _whole(b, largest, where)
+        A, sides = _whole(A, largest, where), _whole(sides, largest, where)
+    return public_inequalities(
+        d,
+        sided=b is not None,
+        margin=margin,
+        public=public,
+        nonneg=nonneg,
+        bound=largest,
+        neighbors=neighbors,
+        records=n if neighbors == "replace-one" else None,
+        expected=expected,
+        where=where,
+        read=lambda scale: (A if scale == 1.0 else _times(A, scale), sides),
+    )
+
+
+def public_inequalities(
+    d: int,
+    *,
+    sided: bool,
+    margin: Any,
+    public: Any,
+    nonneg: Any,
+    bound: Any,
+    neighbors: Any,
+    records: int | None,
+    expected: Any,
+    where: str,
+    read: Callable[[float], tuple[Any, Any]],
+) -> Input:
+    """The model from public facts, and the one way to the private rows.
+
+    ``sided`` : whether there are right-hand sides. ``records`` : None where their number is private. ``read`` gives
+    A times the scale, and b. Errors as ``feasible_point``.
+    """
+    require_neighbors(neighbors, where)
+    largest = _bound(bound, where)
     rows, sides = _public(public, nonneg, d, where)
-    homogeneous = not b_given and not sides.any()
+    homogeneous = not sided and not sides.any()
     if margin is None and largest is None:
         raise SpecificationError(
             f"{where}: neither margin nor bound",
@@ -85,13 +118,8 @@ def inequalities_input(
             remedy=_MARGIN_REMEDY,
         )
     rho, scale = _margin(margin, homogeneous, scalable=largest is None and not homogeneous, where=where)
+    guess = expected_of(expected, records, where)
     _require_feasible(rows, sides, homogeneous, where)
-    records = n if neighbors == "replace-one" else None
-    guess = expected_of(expected, where) if records is None else records
-
-    def read() -> tuple[Any, Any]:
-        return (A if scale == 1.0 else _times(A, scale)), b
-
     model = PrivateInequalities(
         variables=d,
         homogeneous=homogeneous,
@@ -102,7 +130,7 @@ def inequalities_input(
         neighbors=neighbors,
         records=records,
         expected=guess,
-        _rows=read,
+        _rows=lambda: read(scale),
     )
     return Input(model, scale)
 
@@ -119,6 +147,11 @@ def margin_of(radius: float, within: float, *, homogeneous: bool = False) -> flo
     float
         r / (r + 2 R) in the best units of x; r / R for homogeneous systems.
 
+    Raises
+    ------
+    SpecificationError
+        Unless both are positive numbers.
+
     Notes
     -----
     *Proof.* Homogeneous: the ball satisfies ``a'x <= 0``, so ``-a'c >= r ||a||``, and z = c / ||c|| has
@@ -128,6 +161,12 @@ def margin_of(radius: float, within: float, *, homogeneous: bool = False) -> flo
     t = r is the worst. At ``s^2 = R (R + r)`` it is r / (r + 2 R), and no s gives more. Rows with a = 0 and b > 0
     have more than that.
     """
+    if not all(is_real(value) and 0 < value < LARGEST for value in (radius, within)):
+        raise SpecificationError(
+            "margin_of: radius and within are not two positive numbers",
+            why="a ball needs a radius, and its centre a bound on its norm",
+            remedy="margin_of(0.5, 10)",
+        )
     return radius / within if homogeneous else radius / (radius + 2 * within)
 
 
@@ -136,16 +175,12 @@ def _margin(margin: Any, homogeneous: bool, *, scalable: bool, where: str) -> tu
     if margin is None:
         return None, 1.0
     if not isinstance(margin, Mapping):
-        if not _is_real(margin) or not 0 < float(margin) <= 1:
-            raise SpecificationError(
-                f"{where}: margin is not a number in (0, 1]",
-                why="rows and the point that keeps the distance are unit vectors",
-                remedy=_MARGIN_REMEDY,
-            )
-        return float(margin), 1.0
-    if set(margin) != {"radius", "within"} or not all(_is_real(v) and 0 < float(v) < LARGEST for v in margin.values()):
+        return checked_margin(margin, f"{where}: ", _MARGIN_REMEDY), 1.0
+    if set(margin) != {"radius", "within"} or not all(is_real(v) and 0 < float(v) < LARGEST for v in margin.values()):
         raise SpecificationError(
-            f"{where}: margin is not dict(radius=r, within=R) with positive numbers", remedy=_MARGIN_REMEDY
+            f"{where}: margin is not dict(radius=r, within=R) with positive numbers",
+            why="it promises a ball of feasible points, of radius r around a point of norm at most R",
+            remedy=_MARGIN_REMEDY,
         )
     radius, within = float(margin["radius"]), float(margin["within"])
     if homogeneous:
@@ -156,8 +191,8 @@ def _margin(margin: Any, homogeneous: bool, *, scalable: bool, where: str) -> tu
                 remedy="radius of at most within",
             )
         return margin_of(radius, within, homogeneous=True), 1.0
-    scale = 2.0 ** round(math.log2(within * (within + radius)) / 2) if scalable else 1.0
-    rho = radius * scale / (math.hypot(radius + within, scale) * math.hypot(scale, within))
+    scale = 2.0 ** round((math.log2(within) + math.log2(within + radius)) / 2) if scalable else 1.0
+    rho = radius / math.hypot(radius + within, scale) * (scale / math.hypot(scale, within))
     if not rho > 0:
         raise SpecificationError(f"{where}: the margin of this ball is zero in floating point", remedy=_MARGIN_REMEDY)
     return min(rho, 1.0), scale
@@ -171,11 +206,14 @@ def _matrix(A: Any, where: str) -> Any:
             raise _not_numbers("A", where)
         A = sp.csr_array(A, copy=True)
         A.data = _numbers(A.data, "A", where)
+        A.sum_duplicates()
         return A
     A = _numbers(A, "A", where)
     if A.ndim != 2:
         raise SpecificationError(
-            f"{where}: A has {A.ndim} dimensions", why="its rows are the records", remedy="an array of shape (n, d)"
+            f"{where}: A has {A.ndim} dimension{'s' * (A.ndim != 1)}",
+            why="its rows are the records",
+            remedy="an array of shape (n, d)",
         )
     return A
 
@@ -183,7 +221,8 @@ def _matrix(A: Any, where: str) -> Any:
 def _sides(b: Any, n: int, where: str) -> Any:
     if b is None:
         return np.zeros(n, dtype=np.int64)
-    b = _numbers(b, "b", where)
+    b = _numbers(b.toarray() if sp.issparse(b) else b, "b", where)
+    b = b[:, 0] if b.ndim == 2 and b.shape[1] == 1 else b
     if b.ndim == 0:
         return np.full(n, b[()], dtype=b.dtype)
     if b.shape != (n,):
@@ -346,27 +385,10 @@ def _require_feasible(rows: Floats, sides: Floats, homogeneous: bool, where: str
 def _bound(bound: Any, where: str) -> int | None:
     if bound is None:
         return None
-    if isinstance(bound, bool) or not _is_real(bound) or float(bound) != int(bound) or not 1 <= int(bound) <= LARGEST:
+    if isinstance(bound, bool) or not is_real(bound) or float(bound) != int(bound) or not 1 <= int(bound) <= LARGEST:
         raise SpecificationError(
             f"{where}: bound is not a whole number of at least 1",
             why="it is the largest size of the private whole numbers, and public",
             remedy="bound=100",
         )
     return int(bound)
-
-
-def expected_of(expected: Any, where: str) -> int:
-    """A public guess of the number of records; ``EXPECTED`` where there is none."""
-    if expected is None:
-        return EXPECTED
-    if isinstance(expected, bool) or not isinstance(expected, numbers.Integral) or expected < 1:
-        raise SpecificationError(
-            f"{where}: expected is not a whole number of at least 1",
-            why="it is a public guess of the number of records, by which mechanisms are compared",
-            remedy=f"expected={EXPECTED}",
-        )
-    return int(expected)
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(float(value))

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
-import numpy as np
-
-from dpmodel.annotate.records import NEIGHBORS, Neighbors
+from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import SpecificationError
-from dpmodel.linalg.inequalities_input import EXPECTED
+from dpmodel.linalg.inequalities_input import public_inequalities
+from dpmodel.linalg.point_in_hull import require_levels
+from dpmodel.linalg.public_facts import EXPECTED, field_of, is_whole, require_neighbors, vectors_request
+from dpmodel.linalg.vectors_input import public_vectors
 from dpmodel.mechanisms.linalg.fields import QQ, Field
-from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivatePoints, PrivateSystem, PrivateVectors
+from dpmodel.mechanisms.linalg.systems import PrivatePoints, PrivateSystem, VectorTask
 from dpmodel.plan.comparison import Plan
 from dpmodel.plan.planner import make_plan
 from dpmodel.plan.request import basic_request
-from dpmodel.problem_exact import checked_margin
 
+_WHERE = "plan"
 Task = Literal["span", "affine span", "equations", "inequalities", "hull"]
 TASKS: tuple[Task, ...] = get_args(Task)
 
@@ -34,13 +34,15 @@ def plan(
     field: Field = QQ,
     rank: int | None = None,
     corrupted: float | None = None,
-    margin: float | None = None,
+    margin: Any = None,
+    public: Any = None,
     bound: int | None = None,
     nonneg: bool = False,
     homogeneous: bool = False,
     levels: int | Sequence[int] = 101,
     beta: float = 0.05,
     mechanism: Any = "auto",
+    compare: bool = True,
 ) -> Plan:
     """Compare the mechanisms for a task before there are data: rows missed, records needed. Spends nothing.
 
@@ -49,13 +51,13 @@ def plan(
     task : "span", "affine span", "equations", "inequalities" or "hull" (a point in a convex hull).
     dimension : of the vectors or points, or the number of variables.
     epsilon, delta : the budget; ``beta``: probability with which a statement may fail.
-    records : how many records there are, or about how many (the forecasts use it; under add-remove it is a guess).
+    records : how many records there are, or about how many: ``expected`` of the functions. None: 10,000 where some
+        number is needed (under "add-remove", plans of spans and equations then do without).
     neighbors : "add-remove" or "replace-one".
-    field, rank, corrupted : of vectors, as in ``span``.
-    margin, bound, nonneg, homogeneous : of inequalities: the promised margin, the largest size of the (whole) numbers,
-        whether x >= 0 is public, whether all right-hand sides are zero.
-    levels : of points: values per coordinate of the public grid.
-    mechanism : "auto", or the name of one.
+    field, rank, corrupted : of vectors, as in the function.
+    margin, public, bound, nonneg : of inequalities, as in ``feasible_point``; ``homogeneous``: there is no b.
+    levels : of points: values of the public grid, one number for all coordinates or one each.
+    mechanism : "auto", the name of one, or an object; without ``compare`` that one is planned alone.
 
     Returns
     -------
@@ -65,47 +67,78 @@ def plan(
     Raises
     ------
     SpecificationError, UnsupportedModelError
-        For wrong arguments, and where no mechanism applies.
+        For wrong arguments; where no mechanism applies; and under "replace-one" where the records are too few for any
+        statement, with the number needed.
     """
     if task not in TASKS:
         raise SpecificationError(
             f"task={task!r}" if isinstance(task, str) else f"task={type(task).__name__}",
+            why="no such task",
             remedy=", ".join(map(repr, TASKS)),
         )
-    if neighbors not in NEIGHBORS:
-        raise SpecificationError(f"neighbors={neighbors!r}", remedy="'add-remove' or 'replace-one'")
     size = _whole("dimension", dimension)
-    expected = EXPECTED if records is None else _whole("records", records)
-    public = expected if neighbors == "replace-one" else None
-    request = basic_request(epsilon, delta, beta)
+    given = None if records is None else _whole("records", records)
+    public_records = (given or EXPECTED) if neighbors == "replace-one" else None
+    request = (vectors_request if task in get_args(VectorTask) else basic_request)(epsilon, delta, beta)
     system: PrivateSystem
     if task == "hull":
-        each = [levels] * size if isinstance(levels, numbers.Integral) else list(levels)  # type: ignore[arg-type]
-        counts = tuple(_whole("levels", level) for level in each)
-        if len(counts) != size:
-            raise SpecificationError(f"levels has {len(counts)} numbers", why=f"there are {size} coordinates")
-        system = PrivatePoints((Fraction(0),) * size, Fraction(1), counts, neighbors, public, expected, _no_data)
-    elif task == "inequalities":
-        rho = None if margin is None else checked_margin(margin)
-        largest = None if bound is None else _whole("bound", bound)
-        rows = -np.eye(size) if nonneg else np.zeros((0, size))
-        system = PrivateInequalities(
-            size, homogeneous, rows, np.zeros(len(rows)), rho, largest, neighbors, public, expected, _no_data
+        require_neighbors(neighbors, _WHERE)
+        counts = _levels(levels, size)
+        system = PrivatePoints(
+            (Fraction(0),) * size, Fraction(1), counts, neighbors, public_records, given or EXPECTED, _no_data
         )
+    elif task == "inequalities":
+        system = public_inequalities(
+            size,
+            sided=not homogeneous,
+            margin=margin,
+            public=public,
+            nonneg=nonneg,
+            bound=bound,
+            neighbors=neighbors,
+            records=public_records,
+            expected=given,
+            where=_WHERE,
+            read=_no_data,
+        ).model
     else:
-        if not isinstance(field, Field) or isinstance(field, type):
-            raise SpecificationError(f"field={type(field).__name__} is no field", remedy="linalg.QQ or linalg.GF(7)")
-        size += task != "span"
-        most = size if rank is None else min(_whole("rank", rank) + (task != "span"), size)
-        system = PrivateVectors(field, size, task, neighbors, most, public, expected, _no_data, corrupted)
-    return make_plan(system, request, mechanism)
+        added = int(task != "span")
+        system = public_vectors(
+            field_of(field, _WHERE),
+            size + added,
+            task=task,
+            neighbors=neighbors,
+            rank=rank,
+            corrupted=corrupted,
+            records=public_records,
+            expected=given,
+            where=_WHERE,
+            added=int(task == "affine span"),
+            read=_no_data,
+        )
+    return make_plan(system, request, mechanism, compare=compare)
 
 
-def _no_data() -> Any:
+def _no_data(*_: Any) -> Any:
     raise AssertionError("a plan reads no data")
 
 
+def _levels(levels: Any, size: int) -> tuple[int, ...]:
+    each = [levels] * size if not isinstance(levels, Sequence) or isinstance(levels, str) else list(levels)
+    counts = tuple(_whole("levels", level) for level in each)
+    if len(counts) != size:
+        raise SpecificationError(
+            f"{_WHERE}: levels has {len(counts)} numbers",
+            why=f"there are {size} coordinates",
+            remedy="one number for all coordinates, or one each",
+        )
+    require_levels(counts, _WHERE)
+    return counts
+
+
 def _whole(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < 1:
-        raise SpecificationError(f"{name} is no positive whole number", remedy=f"{name}=10, say")
+    if not is_whole(value, 1):
+        raise SpecificationError(
+            f"{_WHERE}: {name} is no positive whole number", why="it counts things", remedy=f"{name}=10, say"
+        )
     return int(value)

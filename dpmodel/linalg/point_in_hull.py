@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpmodel._text import table
-from dpmodel.annotate.records import NEIGHBORS, Neighbors
+from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import SpecificationError
 from dpmodel.linalg.conduct import ProgressArgument, conduct
-from dpmodel.linalg.inequalities_input import EXPECTED
+from dpmodel.linalg.public_facts import expected_of, require_neighbors
 from dpmodel.mechanisms.linalg.entries import integers, matrix, rational
 from dpmodel.mechanisms.linalg.systems import PrivatePoints
 from dpmodel.plan.comparison import Plan
@@ -130,32 +129,25 @@ def point_in_hull(
     Algorithm 7) serves larger grids with far more points, by prediction.
     """
     request = basic_request(epsilon, delta, beta, options={})
-    if neighbors not in NEIGHBORS:
-        raise SpecificationError(
-            f"{_WHERE}: neighbors is neither 'add-remove' nor 'replace-one'",
-            why="it decides what one record may change",
-            remedy="neighbors='add-remove' or neighbors='replace-one'",
-        )
+    require_neighbors(neighbors, _WHERE)
     given = matrix(points, "points")
     n, d = given.shape
     if n == 0 and neighbors == "replace-one":
-        raise SpecificationError(f"{_WHERE}: no points", remedy="one row per record")
+        raise SpecificationError(f"{_WHERE}: no points", why="there is no hull", remedy="one row per record")
     low, high = _corner(lower, d, "lower"), _corner(upper, d, "upper")
     width = _exact(step, "step")
     if width <= 0:
-        raise SpecificationError(f"{_WHERE}: step is not positive", remedy='step="0.1"')
+        raise SpecificationError(f"{_WHERE}: step is not positive", why="it is the grid's", remedy='step="0.1"')
     if any(b < a for a, b in zip(low, high, strict=True)):
-        raise SpecificationError(f"{_WHERE}: upper is below lower", remedy="lower <= upper in every coordinate")
-    levels = tuple(math.floor((b - a) / width) + 1 for a, b in zip(low, high, strict=True))
-    if max(levels) > _MOST_LEVELS:
         raise SpecificationError(
-            f"{_WHERE}: more than {_MOST_LEVELS:,} grid points along a coordinate",
-            why="positions are machine integers",
-            remedy="a larger step",
+            f"{_WHERE}: upper is below lower", why="the box is empty", remedy="lower <= upper in every coordinate"
         )
+    levels = tuple(math.floor((b - a) / width) + 1 for a, b in zip(low, high, strict=True))
+    require_levels(levels, _WHERE)
     positions = _positions(given, low, width, levels)
     records = n if neighbors == "replace-one" else None
-    model = PrivatePoints(low, width, levels, neighbors, records, _expected(expected, records), lambda: positions)
+    guess = expected_of(expected, records, _WHERE)
+    model = PrivatePoints(low, width, levels, neighbors, records, guess, lambda: positions)
     conducted = conduct(
         model,
         request,
@@ -167,22 +159,27 @@ def point_in_hull(
         record="a record is one point",
     )
     plan, found = conducted.plan, conducted.found
-    forecast = plan.chosen.forecast
-    assert forecast is not None
-    promised = not forecast.vacuous
     return PointInHull(
         found=found.status == "found",
         point=model.coordinates(found.answer) if found.status == "found" else None,
         mechanism=plan.chosen.mechanism,
         guarantee=conducted.guarantee,
-        accuracy=Accuracy(
-            0.0 if promised else None, forecast.beta, 0 if promised else None, forecast.proved, forecast.statement
-        ),
+        accuracy=conducted.accuracy(missed=0.0),
         plan=plan,
         levels=levels,
         expected=model.expected,
-        notes=(*found.notes, *forecast.caveats),
+        notes=conducted.notes,
     )
+
+
+def require_levels(levels: Sequence[int], where: str) -> None:
+    """SpecificationError for a grid that positions in 64 bits cannot number."""
+    if max(levels) > _MOST_LEVELS:
+        raise SpecificationError(
+            f"{where}: more than {_MOST_LEVELS:,} grid points along a coordinate",
+            why="positions are machine integers",
+            remedy="a larger step",
+        )
 
 
 def _corner(value: Any, d: int, name: str) -> tuple[Fraction, ...]:
@@ -190,7 +187,11 @@ def _corner(value: Any, d: int, name: str) -> tuple[Fraction, ...]:
     one = isinstance(value, str) or not isinstance(value, Sequence | np.ndarray)
     entries = [value] * d if one else list(value)
     if len(entries) != d:
-        raise SpecificationError(f"{_WHERE}: {name} has {len(entries)} entries", why=f"points have {d} coordinates")
+        raise SpecificationError(
+            f"{_WHERE}: {name} has {len(entries)} entries",
+            why=f"points have {d} coordinates",
+            remedy="one number for all of them, or one each",
+        )
     return tuple(_exact(entry, name) for entry in entries)
 
 
@@ -202,7 +203,7 @@ def _exact(value: Any, name: str) -> Fraction:
     except SpecificationError as error:
         raise SpecificationError(
             f"{_WHERE}: {name} is not an exact number",
-            why="as a float, 0.1 is not a tenth" if isinstance(value, float | np.floating) else error.why,
+            why="as a float, 0.1 is not a tenth, and NaN is no number" if isinstance(value, float) else error.why,
             remedy=f'{name}="0.1", Fraction(1, 10), Decimal("0.1") or a whole number',
         ) from None
 
@@ -210,7 +211,8 @@ def _exact(value: Any, name: str) -> Fraction:
 def _positions(
     given: npt.NDArray[Any], low: tuple[Fraction, ...], step: Fraction, levels: tuple[int, ...]
 ) -> npt.NDArray[np.int64]:
-    """(n, d) nearest positions in the box: a function of each entry alone."""
+    """(n, d) nearest positions in the box, exactly: a function of the value of each entry alone, however the others are
+    written (one record with a fraction in it turns a list of whole numbers into floats, or floats into Fractions)."""
     most = np.array(levels, dtype=np.int64) - 1
     if given.dtype.kind == "f" or (given.dtype.kind == "O" and all(type(v) is float for v in given.flat)):
         wide = given.astype(np.float64)
@@ -220,9 +222,13 @@ def _positions(
                 why="every entry must be a number (the entries are not shown)",
                 remedy="drop or fill these rows by a public rule",
             )
-        with np.errstate(over="ignore"):
-            at = (wide - np.array([float(a) for a in low])) / float(step)
-        nearest: npt.NDArray[np.int64] = np.clip(np.floor(at + 0.5), 0, most).astype(np.int64)
+        corner = np.array([float(a) for a in low])
+        with np.errstate(over="ignore", invalid="ignore"):
+            at = (wide - corner) / float(step) + 0.5
+            unsure = np.abs(at - np.rint(at)) <= 2.0**-50 * (np.abs(wide) + np.abs(corner) + float(step)) / float(step)
+        nearest: npt.NDArray[np.int64] = np.clip(np.floor(at), 0, most).astype(np.int64)
+        for i, j in np.argwhere(unsure & (at > -1.0) & (at < most + 2.0)):
+            nearest[i, j] = _nearest(Fraction(float(wide[i, j])), low[j], step, int(most[j]))
         return nearest
     if given.dtype.kind in "biu":
         exact = integers(given).astype(object)
@@ -252,17 +258,3 @@ def _entry(value: Any) -> Fraction:
             remedy="drop or fill these rows by a public rule",
         )
     return rational(value, "points")
-
-
-def _expected(expected: Any, records: int | None) -> int:
-    if expected is not None and (
-        isinstance(expected, bool) or not isinstance(expected, numbers.Integral) or expected < 1
-    ):
-        raise SpecificationError(
-            f"{_WHERE}: expected is not a whole number of at least 1",
-            why="it is a public guess of the number of points, by which mechanisms are compared",
-            remedy=f"expected={EXPECTED}",
-        )
-    if records is not None:
-        return records
-    return EXPECTED if expected is None else int(expected)

@@ -8,8 +8,9 @@ import numpy as np
 
 from dpmodel.annotate.records import Neighbors
 from dpmodel.linalg.conduct import Conducted, ProgressArgument, conduct
+from dpmodel.linalg.public_facts import field_of, vectors_request
 from dpmodel.linalg.subspace_result import Equations, common, frozen
-from dpmodel.linalg.vectors_input import equation_rows, field_of, request_of, vectors_model
+from dpmodel.linalg.vectors_input import equation_rows, vectors_model
 from dpmodel.mechanisms.linalg.fields import Field
 from dpmodel.mechanisms.linalg.stable_span import CONSISTENT_PART
 from dpmodel.privacy import Budget
@@ -48,8 +49,8 @@ def solve_equations(
     b : (n,) right-hand sides.
     rank : public bound on the rank of the matrix (A b), at most d + 1 (default).
     corrupted : public guess of the share of wrong equations. Without it the system is as large as privacy allows and
-    has a
-        solution, if there is one such.
+    has
+        a solution, if there is one such.
 
     The other arguments and the errors are those of ``span``.
 
@@ -64,7 +65,7 @@ def solve_equations(
     An equation ``0'x = b`` with b not zero can be solved by no x. It is a vector like any other; if enough of them
     stand out, the released system is inconsistent and says so. Equations ``0'x = 0`` always hold and count for nothing.
     """
-    request = request_of(epsilon, delta, beta)
+    request = vectors_request(epsilon, delta, beta)
     numbers = field_of(field, "solve_equations")
     model = vectors_model(
         equation_rows(A, b, numbers, grid, "solve_equations"),

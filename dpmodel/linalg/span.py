@@ -6,8 +6,9 @@ from typing import Any
 
 from dpmodel.annotate.records import Neighbors
 from dpmodel.linalg.conduct import ProgressArgument, conduct
+from dpmodel.linalg.public_facts import field_of, vectors_request
 from dpmodel.linalg.subspace_result import Subspace, common
-from dpmodel.linalg.vectors_input import field_of, request_of, vectors_model
+from dpmodel.linalg.vectors_input import vectors_model
 from dpmodel.privacy import Budget
 
 __all__ = ["Subspace", "span"]
@@ -68,7 +69,7 @@ def span(
     Vectors of zeros lie in every subspace. They are left out of the counts, without any error: whether a record is zero
     changes what it counts for, and the proof covers that like any other change.
     """
-    request = request_of(epsilon, delta, beta)
+    request = vectors_request(epsilon, delta, beta)
     numbers = field_of(field, "span")
     model = vectors_model(
         numbers.exact_rows(vectors, grid=grid),

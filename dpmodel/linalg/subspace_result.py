@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +12,7 @@ from dpmodel._text import number, table
 from dpmodel.errors import SpecificationError
 from dpmodel.linalg.conduct import Conducted
 from dpmodel.mechanisms.linalg.echelon import Basis
-from dpmodel.mechanisms.linalg.fields import Field
+from dpmodel.mechanisms.linalg.fields import QQ, Field
 from dpmodel.plan.comparison import Plan
 from dpmodel.release.release import Accuracy, Guarantee
 
@@ -176,18 +175,14 @@ class Equations(_Result):
 
 def common(conducted: Conducted, grid: Any) -> dict[str, Any]:
     """The fields that all results share."""
-    forecast = conducted.plan.chosen.forecast
-    assert forecast is not None
-    bounded = math.isfinite(forecast.missed) and not forecast.vacuous
-    slack = math.ceil(forecast.missed) if bounded else None
     return {
         "found": conducted.found.status == "found",
         "missed": conducted.found.missed,
         "mechanism": conducted.plan.chosen.mechanism,
         "guarantee": conducted.guarantee,
-        "accuracy": Accuracy(0.0 if bounded else None, forecast.beta, slack, forecast.proved, forecast.statement),
+        "accuracy": conducted.accuracy(),
         "plan": conducted.plan,
-        "notes": (*conducted.found.notes, *forecast.caveats),
+        "notes": conducted.notes,
         "_grid": grid,
     }
 
@@ -203,7 +198,7 @@ def plain(array: Array | None) -> list[Any] | None:
     """Integers as they are, Fractions as text."""
     if array is None:
         return None
-    return [x if isinstance(x, int) else str(x) for x in array.tolist()]
+    return [x if isinstance(x, int) else QQ.show(x) for x in array.tolist()]
 
 
 def shown(field: Field, array: Array, most: int = 8, longest: int = 24) -> str:

@@ -5,58 +5,17 @@ Everything is checked before any budget is spent, and no message shows an entry.
 
 from __future__ import annotations
 
-import math
-import numbers
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
-from dpmodel.annotate.records import NEIGHBORS
 from dpmodel.errors import SpecificationError
+from dpmodel.linalg.public_facts import EXPECTED, expected_of, rank_of, require_neighbors, share_of
 from dpmodel.mechanisms.linalg.entries import matrix
 from dpmodel.mechanisms.linalg.fields import Field
 from dpmodel.mechanisms.linalg.systems import ExactRows, PrivateVectors, VectorTask
-from dpmodel.mechanisms.mechanism import Request
-from dpmodel.privacy import validate_privacy
-
-# A public guess of the number of records where one is needed, that number is private and nothing was said.
-EXPECTED = 10_000
-
-
-def request_of(epsilon: Any, delta: Any, beta: Any) -> Request:
-    """The checked request.
-
-    Raises
-    ------
-    SpecificationError
-        Unless 0 < epsilon, 0 < delta < 1 and 0 < beta < 1.
-    """
-    loss = validate_privacy(epsilon, delta)
-    if not 0 < loss.delta < 1:
-        raise SpecificationError(
-            "delta is not between 0 and 1",
-            why="a subspace that needs some record never appears without it: only delta > 0 can hide that",
-            remedy="delta=1e-6",
-        )
-    if not _is_real(beta) or not 0 < float(beta) < 1:
-        raise SpecificationError(
-            "beta is not a number between 0 and 1",
-            why="beta is the probability that the accuracy statement fails",
-            remedy="beta=0.05",
-        )
-    return Request(loss.epsilon, loss.delta, float(beta))
-
-
-def field_of(field: Any, where: str) -> Field:
-    """``field``, if it is one."""
-    if isinstance(field, Field) and not isinstance(field, type):
-        return field
-    whole = isinstance(field, numbers.Integral) and not isinstance(field, bool)
-    raise SpecificationError(
-        f"{where}: field is of type {type(field).__name__}, which is no field",
-        why="arithmetic is exact, in a field that is public",
-        remedy=f"field=GF({field})" if whole else "field=QQ for rational numbers, or field=GF(q)",
-    )
 
 
 def vectors_model(
@@ -75,28 +34,57 @@ def vectors_model(
 
     ``rank`` : bound on the dimension of their span less ``added``, or None. Errors as ``span``.
     """
-    if neighbors not in NEIGHBORS:
-        raise SpecificationError(
-            f"{where}: neighbors is neither 'add-remove' nor 'replace-one'",
-            why="it decides what one record may change",
-            remedy="neighbors='add-remove' or neighbors='replace-one'",
-        )
     n, d = rows.shape
-    if n == 0 and neighbors == "replace-one":
-        raise SpecificationError(f"{where}: an empty system, without any record", remedy="one row per record")
-    records = n if neighbors == "replace-one" else None
-    share = _share(corrupted, where)
     sealed = np.ascontiguousarray(rows)
     sealed.setflags(write=False)
-    return PrivateVectors(
-        field=field,
-        dimension=d,
+    model = public_vectors(
+        field,
+        d,
         task=task,
         neighbors=neighbors,
-        rank=_rank(rank, d, added, where),
+        rank=rank,
+        corrupted=corrupted,
+        records=n if neighbors == "replace-one" else None,
+        expected=expected,
+        where=where,
+        added=added,
+        read=lambda: sealed,
+    )
+    if n == 0 and neighbors == "replace-one":
+        raise SpecificationError(
+            f"{where}: an empty system, without any record",
+            why="their number is public under replace-one, and there is nothing to replace",
+            remedy="one row per record",
+        )
+    return model
+
+
+def public_vectors(
+    field: Field,
+    dimension: int,
+    *,
+    task: VectorTask,
+    neighbors: Any,
+    rank: Any,
+    corrupted: Any,
+    records: int | None,
+    expected: Any,
+    where: str,
+    added: int = 0,
+    read: Callable[[], ExactRows],
+) -> PrivateVectors:
+    """The model from public facts (``records``: None where their number is private) and the one way to the rows."""
+    require_neighbors(neighbors, where)
+    share = share_of(corrupted, where)
+    return PrivateVectors(
+        field=field,
+        dimension=dimension,
+        task=task,
+        neighbors=neighbors,
+        rank=rank_of(rank, dimension, added, where),
         records=records,
-        expected=_expected(expected, records, share is not None, where),
-        _rows=lambda: sealed,
+        expected=expected_of(expected, records, where, default=0 if share is None else EXPECTED),
+        _rows=read,
         corrupted=share,
     )
 
@@ -104,14 +92,14 @@ def vectors_model(
 def equation_rows(A: Any, b: Any, field: Field, grid: Any, where: str) -> ExactRows:
     """(n, d + 1) exact rows (a, -b)."""
     left = matrix(A, f"{where}: A")
+    b = b.toarray() if sp.issparse(b) else b
     if not hasattr(b, "__len__") or isinstance(b, str | bytes):
         raise SpecificationError(f"{where}: b is not a list of numbers", remedy="one right-hand side for each row of A")
     side = np.asarray(b) if hasattr(b, "dtype") or hasattr(b, "__array__") else _listed(b)
     side = side.reshape(-1) if side.ndim == 2 and 1 in side.shape else side
     if side.ndim != 1 or side.size != left.shape[0]:
-        shape = "x".join(map(str, side.shape))
-        raise SpecificationError(
-            f"{where}: b of shape {shape} does not fit A with {left.shape[0]} rows",
+        raise SpecificationError(  # without their numbers: how many records there are may be private
+            f"{where}: b does not fit the rows of A",
             why="row i of A and entry i of b are one record's equation",
             remedy="a vector with one entry for each row of A",
         )
@@ -134,44 +122,3 @@ def _listed(b: Any) -> np.ndarray[Any, Any]:
         return np.array(b, dtype=object)
     except (ValueError, TypeError, OverflowError):
         return np.array(b, dtype=object)
-
-
-def _rank(rank: Any, d: int, added: int, where: str) -> int:
-    if rank is None:
-        return d
-    if isinstance(rank, bool) or not isinstance(rank, numbers.Integral) or not 1 <= int(rank) + added <= d:
-        raise SpecificationError(
-            f"{where}: rank is not a whole number between {1 - added} and {d - added}",
-            why="it is a public bound on the dimension of what the records span",
-            remedy=f"rank={d - added}, or leave it out",
-        )
-    return int(rank) + added
-
-
-def _share(corrupted: Any, where: str) -> float | None:
-    if corrupted is None:
-        return None
-    if not _is_real(corrupted) or not 0 <= float(corrupted) < 1:
-        raise SpecificationError(
-            f"{where}: corrupted is not a number in [0, 1)",
-            why="it is a public guess of the share of records outside the subspace that is wanted",
-            remedy="corrupted=0.02, or leave it out",
-        )
-    return float(corrupted)
-
-
-def _expected(expected: Any, records: int | None, required: bool, where: str) -> int:
-    """The guess; 0 where there is none and nothing needs one."""
-    if expected is None:
-        return records if records is not None else EXPECTED if required else 0
-    if isinstance(expected, bool) or not isinstance(expected, numbers.Integral) or int(expected) < 1:
-        raise SpecificationError(
-            f"{where}: expected is not a whole number of at least 1",
-            why="it is a public guess of the number of records, for the forecast",
-            remedy=f"expected={EXPECTED}",
-        )
-    return int(expected) if records is None else records
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(float(value))

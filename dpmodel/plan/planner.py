@@ -176,7 +176,7 @@ def make_plan(
     SpecificationError, UnsupportedModelError
         For an unknown name; when the forced mechanism, or none at all, is eligible.
     """
-    forced = None if mechanism == "auto" else named(mechanism)
+    forced = None if isinstance(mechanism, str) and mechanism == "auto" else named(mechanism, type(model))
     portfolio = KINDS[type(model)].mechanisms
     compared = portfolio if compare or forced is None else (forced,)
     if forced is not None and forced not in compared:  # of the other kind, or with settings of its own
@@ -224,7 +224,7 @@ def _refuse_too_few(model: PrivateSystem, candidates: Sequence[Candidate]) -> No
     needed = min((f.needed for f in forecasts if not math.isnan(f.needed)), default=math.inf)
     at_least = f"at least {math.ceil(needed)} are needed" if math.isfinite(needed) else "no number of them would do"
     raise UnsupportedModelError(
-        f"too few records for any guarantee: {model.records}, and {at_least}",
+        f"too few records for any guarantee: {model.expected}, and {at_least}",
         why="every mechanism that applies may miss all rows at this size and budget",
         remedy="more records, a larger epsilon or delta, fewer dimensions, or mechanism=... to run one all the same",
     )
@@ -245,9 +245,10 @@ def _candidate(mechanism: AnyMechanism, model: AnyModel, request: Request) -> Ca
         if kind is not type(model) and any(type(mechanism) is type(each) for each in mechanisms):
             return Candidate(mechanism.name, mechanism.source, False, f"it serves {words}", None)
     method: Any = mechanism  # the kind of model it serves was checked
-    verdict = method.eligible(model, request)
-    if verdict.eligible and request.satisfy == "exact" and isinstance(model, PrivateLP) and mechanism.name not in EXACT:
+    if request.satisfy == "exact" and isinstance(model, PrivateLP) and mechanism.name not in EXACT:
         verdict = Verdict(False, "it satisfies constraints nearly, and satisfy='exact' was asked for")
+    else:
+        verdict = method.eligible(model, request)
     forecast = method.forecast(model, request) if verdict.eligible else None
     return Candidate(mechanism.name, mechanism.source, verdict.eligible, verdict.reason, forecast)
 
@@ -282,7 +283,8 @@ def _nothing_applies(
             "no mechanism serves this regression", why=_reasons(candidates), remedy=_REGRESSION_REMEDY
         )
     if isinstance(model, _SYSTEMS):
-        return UnsupportedModelError("no mechanism serves this system", why=_reasons(candidates), remedy=_SYSTEM_REMEDY)
+        remedy = _SYSTEM_REMEDIES[type(model)]
+        return UnsupportedModelError("no mechanism serves this system", why=_reasons(candidates), remedy=remedy)
     model.public.require_feasible()
     if request.feasibility == "strict":
         strict = next(c for c in candidates if c.mechanism == "strict-truncated-laplace")
@@ -301,7 +303,11 @@ def _nothing_applies(
     )
 
 
-_SYSTEM_REMEDY = "delta > 0, and for inequalities a public margin= or a public bound= on whole numbers"
+_SYSTEM_REMEDIES: dict[type, str] = {
+    PrivateVectors: "delta > 0, such as 1e-6",
+    PrivateInequalities: "a public margin=, or whole numbers of a public bound= and delta > 0",
+    PrivatePoints: "at most five coordinates, a larger step (fewer grid points), or delta > 0",
+}
 _REGRESSION_REMEDY = "delta > 0, a bounded set such as cp.norm1(w) <= 1, or clip= for losses whose slope has no bound"
 
 

@@ -148,24 +148,25 @@ KINDS: dict[type, Kind] = {
 }
 
 
-def by_name(name: str) -> AnyMechanism:
+def by_name(name: str, kind: type | None = None) -> AnyMechanism:
     """The mechanism called ``name``.
 
     Raises
     ------
     SpecificationError
-        For an unknown name, with the names that would do.
+        For an unknown name, with the names that would do (for the ``kind`` of model, if one is given).
     """
     everything = [mechanism for kind in KINDS.values() for mechanism in kind.mechanisms]
     for mechanism in everything:
         if mechanism.name == name:
             return mechanism
-    names = ", ".join(repr(mechanism.name) for mechanism in everything)
+    fitting = everything if kind is None else KINDS[kind].mechanisms
+    names = ", ".join(repr(mechanism.name) for mechanism in fitting)
     raise SpecificationError(f"mechanism={name!r}", why="no such mechanism", remedy=f"'auto', {names}")
 
 
-def named(mechanism: str | AnyMechanism) -> AnyMechanism:
-    """The mechanism itself, given its name or an object that has the methods of one.
+def named(mechanism: str | AnyMechanism, kind: type | None = None) -> AnyMechanism:
+    """The mechanism itself, given its name or an object that has the methods of one. ``kind`` as in ``by_name``.
 
     Raises
     ------
@@ -173,5 +174,5 @@ def named(mechanism: str | AnyMechanism) -> AnyMechanism:
         For an unknown name, or anything else.
     """
     if isinstance(mechanism, type) or not isinstance(mechanism, Mechanism):
-        return by_name(mechanism if isinstance(mechanism, str) else type(mechanism).__name__)
+        return by_name(mechanism if isinstance(mechanism, str) else type(mechanism).__name__, kind)
     return mechanism

@@ -58,9 +58,9 @@ def basic_request(
     """A checked request without what belongs to one kind of model. Errors as ``make_request``."""
     if epsilon is None:
         raise SpecificationError(
-            "solve() without epsilon",
-            why="the problem has private parameters, and privacy is bought with a budget",
-            remedy="solve(epsilon=1.0, delta=1e-6)",
+            "without epsilon nothing private can be solved",
+            why="the data are private, and privacy is bought with a budget",
+            remedy="epsilon=1.0, delta=1e-6",
         )
     loss = validate_privacy(epsilon, delta)
     if isinstance(beta, bool) or not isinstance(beta, numbers.Real) or not 0 < float(beta) < 1:

@@ -20,7 +20,8 @@ from walking import assert_no_trace
 import dpmodel as dpm
 from dpmodel.errors import BudgetExceededError, DPModelError, InfeasibleError, SpecificationError
 from dpmodel.linalg.feasible_point import feasible_point, margin_of
-from dpmodel.linalg.inequalities_input import EXPECTED, LARGEST, inequalities_input
+from dpmodel.linalg.inequalities_input import LARGEST, inequalities_input
+from dpmodel.linalg.public_facts import EXPECTED
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 
 SECRET = 7321.4375
@@ -198,6 +199,38 @@ def test_a_bound_needs_no_margin_and_rows_of_zeros_need_no_room() -> None:
     assert model.lifted(*model.read_rows()).tolist() == [[1, 0, 0], [0, 0, 0]]
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_rows_of_the_smallest_and_largest_numbers_become_unit_rows(sparse: bool) -> None:
+    """1 over a subnormal number is infinite: one such record would decide every sum (or end the run)."""
+    rows = np.array([[5e-324, 0.0], [1e-310, -2e-310], [LARGEST, 1e-300], [3.0, 4.0]])
+    model = given(sp.csr_array(rows) if sparse else rows, margin=0.5).model
+    lifted = model.lifted(*model.read_rows())
+    lifted = lifted.toarray() if sparse else lifted
+    assert np.abs(np.linalg.norm(lifted, axis=1) - 1).max() <= 1e-15
+    assert lifted[0].tolist() == [-1, 0] and lifted[1] == pytest.approx(np.array([-1, 2]) / math.sqrt(5))
+
+
+def test_rows_are_lifted_alike_alone_and_among_others_in_every_layout() -> None:
+    rows = np.random.default_rng(3).normal(size=(50, 37))
+    for order in ("C", "F"):
+        models = [given(np.asarray(part, order=order), margin=0.5).model for part in (rows, rows[:1])]
+        many, one = (model.lifted(*model.read_rows()) for model in models)
+        assert (many[:1] == one).all()
+
+
+def test_entries_given_twice_are_added_up_before_the_bound_is_checked() -> None:
+    twice = sp.csr_array((np.array([40, 40]), np.array([0, 0]), np.array([0, 2])), shape=(1, 2))
+    with pytest.raises(SpecificationError, match="bound=50"):
+        given(twice, [3], bound=50)
+    model = given(twice, [3], bound=80).model
+    assert model.read_rows()[0].toarray().tolist() == [[80, 0]]
+
+
+def test_a_ball_of_any_size_has_a_margin() -> None:
+    tiny = given([[1.0]], [1.0], margin={"radius": 1e-200, "within": 1e-200}).model.margin
+    assert tiny is not None and tiny > 0.3
+
+
 # ------------------------------------------------------------------ refusals
 A3, B3 = system(5)
 
@@ -221,7 +254,7 @@ REFUSED: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "too large": (A3 * 1e160, B3, {}),
     "NaN side": (A3, at(np.nan, B3), {}),
     "sides of another length": (A3, B3[:-1], {}),
-    "sides as a column": (A3, B3[:, None], {}),
+    "sides of two columns": (A3, np.column_stack([B3, B3]), {}),
     "sparse NaN": (sp.csr_array(at(np.nan).astype(float)), B3, {}),
     "sparse complex": (sp.csr_array(A3 * 1j), B3, {}),
     "no columns": (A3[:, :0], B3, {}),

@@ -12,7 +12,8 @@ import pytest
 from hull_membership import in_hull
 
 from dpmodel.errors import BudgetExceededError, SpecificationError, UnsupportedModelError
-from dpmodel.linalg.point_in_hull import point_in_hull
+from dpmodel.linalg.point_in_hull import _positions, point_in_hull
+from dpmodel.mechanisms.linalg.entries import matrix
 from dpmodel.mechanisms.linalg.tukey_depth import TUKEY_DEPTH
 from dpmodel.privacy import Budget
 
@@ -136,3 +137,15 @@ def test_the_budget_is_charged_and_kept() -> None:
 
 def test_no_points_are_no_error_where_their_number_is_private() -> None:
     assert point_in_hull(np.zeros((0, 2)), **UNIT, mechanism=TUKEY_DEPTH).found
+
+
+@pytest.mark.parametrize("kind", [int, float, object])
+def test_a_point_is_moved_alike_however_the_other_points_are_written(kind: Any) -> None:
+    """A fraction in one record turns floats into Fractions, a half ints into floats: the rest must stay put."""
+    low, step, levels = (Fraction(1, 20),) * 2, Fraction(1, 10), (400, 400)
+    whole = np.arange(40).reshape(-1, 2)
+    alone = _positions(whole.astype(kind), low, step, levels)
+    for other in (0.5, Fraction(1, 3)):
+        mixed = [*whole.astype(kind).tolist(), [other, other]]
+        assert (_positions(matrix(mixed, "points"), low, step, levels)[:-1] == alone).all()
+    assert alone[1].tolist() == [20, 30]  # 2 - 1/20 is 19 steps and a half, which goes up

@@ -207,3 +207,10 @@ def test_progress_is_told_in_public_words():
     private_span(planted(GF(7)), progress=lambda stage, done: stages.append((stage, done)))
     assert [stage for stage, _ in stages][-1] == "done"
     assert all(not any(c.isdigit() for c in stage) for stage, _ in stages)
+
+
+def test_enormous_numbers_and_budgets_are_shown():
+    rows = np.array([[10**5000 + 1, 10**4999, 3]] * 200, dtype=object)
+    found = private_span(rows, field=QQ, epsilon=5000.0)
+    assert found.dimension == 1 and found.to_dict()["basis"]["rows"][0][2] == f"3/1{'0' * 4999}1"
+    assert str(found)

@@ -179,7 +179,10 @@ class Algorithm10:
                 "nu": plan.few,
                 "zeta": plan.done,
             },
-            caveats=() if proved else ("constants were changed: nothing is proved",),
+            caveats=(
+                "all of it rests on the promised margin; without it privacy holds and utility may fail",
+                *(() if proved else ("constants were changed: nothing is proved",)),
+            ),
         )
 
     def run(

@@ -14,6 +14,7 @@ from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.linalg.echelon import Basis
 from dpmodel.mechanisms.linalg.fields import Field
 from dpmodel.mechanisms.linalg.protocol import Found
+from dpmodel.mechanisms.linalg.stable_span import eligible
 from dpmodel.mechanisms.linalg.systems import ExactRows, Integers, PrivateVectors
 from dpmodel.mechanisms.mechanism import YES, Forecast, Progress, Request, Verdict, no_progress
 from dpmodel.privacy import DiscreteNoiseSource, NoiseSource, random_labels
@@ -78,8 +79,9 @@ class BlockVotes:
     source: str = "sample and aggregate (Nissim, Raskhodnikova and Smith 2007), stability histogram"
 
     def eligible(self, model: PrivateVectors, request: Request) -> Verdict:
-        if request.delta == 0:
-            return Verdict(False, "a subspace that one record makes appear can be hidden with delta > 0 only")
+        verdict = eligible(model, request)
+        if not verdict.eligible:
+            return verdict
         if model.corrupted is None:
             return Verdict(
                 False, "for vectors of which a share is corrupted: give corrupted=, a public guess of that share"
@@ -135,7 +137,7 @@ class BlockVotes:
         rows = rows[(rows != 0).any(axis=1)]
         labels = random_labels(noise, rows.shape[0], blocks.count)
         votes = count_votes(model.field, rows, labels, blocks, skip_last=model.task == "equations", progress=progress)
-        bases = sorted(votes, key=lambda basis: (basis.pivots, tuple(map(str, basis.rows.ravel().tolist()))))
+        bases = sorted(votes, key=lambda basis: (basis.pivots, basis.rows.ravel().tolist()))
         if bases:
             counts = noise.discrete_laplace(np.array([votes[basis] for basis in bases]), blocks.scale)
             best = int(np.argmax(counts))
@@ -150,7 +152,7 @@ def plan_blocks(model: PrivateVectors, request: Request) -> Blocks:
     dimension = min(model.rank, model.dimension - 1) if model.task == "equations" else model.rank
     size = dimension + _SPARE
     count = max(int(model.expected / (size * _mean_over_size(size))), 1)
-    scale = 2.0 / request.epsilon
+    scale = 2.0 / request.epsilon * (1 + 2.0**-50)  # rounded up
     return Blocks(count, size, dimension, scale, threshold_of(request.epsilon, request.delta))
 
 
@@ -159,8 +161,8 @@ def threshold_of(epsilon: float, delta: float) -> int:
 
     For k >= 1, ``Pr[Z >= k] = e^(-k epsilon/2) / (1 + e^(-epsilon/2))``.
     """
-    tail = delta / max(2.0, math.exp(epsilon / 2))
-    k = math.log(1 / (tail * (1 + math.exp(-epsilon / 2)))) / (epsilon / 2)
+    log_tail = math.log(delta) - max(math.log(2.0), epsilon / 2)
+    k = -(log_tail + math.log1p(math.exp(-epsilon / 2))) / (epsilon / 2)
     return max(math.ceil(k * (1 + 1e-12)) + 1, 2)
 
 

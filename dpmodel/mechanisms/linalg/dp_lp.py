@@ -22,8 +22,8 @@ from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.mechanisms.mechanism import YES, Forecast, Progress, Request, Verdict, no_progress, says_nothing
 from dpmodel.privacy import NoiseSource
 
-# Sums of directions are exact up to so many rows; the second is where forecasts take 3 s.
-_MOST_RECORDS, _MOST_VARIABLES = 2**25, 20
+# Rows expected at most; variables (there forecasts take 3 s); size of whole numbers that machine integers hold.
+_MOST_RECORDS, _MOST_VARIABLES, _LARGEST = 2**25, 20, 2**53
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class DPLinearProgram:
 
         Each row is reduced, scaled and tested for tightness by itself, given released points (a filter of rows: the
         filtered data of neighbours are neighbours), on integers or elementwise, never by a tolerance rank. Per step of
-        the descent: a sum of vectors of norm at most 1, multiples of 2^-26, which doubles add exactly up to 2^26 rows,
+        the descent: a sum of vectors of norm at most 1, multiples of 2^-26, added up exactly,
         so D2 = 1 under add-remove and 2 under replace-one: Gaussian noise of deviation ``D2 sqrt(T / (2 rho))`` in each
         of T steps costs rho. Levels: (epsilon_r, delta_r), see ``supported_levels``; replace-one may change two tight
         rows into each other, one into none, or one more, all covered there. Selection: scores are counts, which move by
@@ -98,12 +98,14 @@ class DPLinearProgram:
             return Verdict(False, "serves A x <= b; a homogeneous system has no largest point to perturb")
         if model.largest is None:
             return Verdict(False, "needs integers of a declared largest size U")
+        if model.largest > _LARGEST:
+            return Verdict(False, f"needs integers of size at most {_LARGEST:,}")
         if request.delta <= 0:
             return Verdict(False, "needs delta > 0: spans are released except with a small probability")
         if model.variables > _MOST_VARIABLES:
             return Verdict(False, f"serves up to {_MOST_VARIABLES} variables")
         if (model.records or model.expected) > _MOST_RECORDS:
-            return Verdict(False, f"serves up to {_MOST_RECORDS} records, for exact sums")
+            return Verdict(False, f"serves up to {_MOST_RECORDS} records")
         if self.constants == "published":
             facts = published(model.variables, model.largest, request.epsilon, request.delta, request.beta)
             return Verdict(False, f"the published constants cannot be run: {facts.words()} of {model.expected}")

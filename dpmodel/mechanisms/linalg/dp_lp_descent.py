@@ -14,9 +14,11 @@ from dpmodel.privacy import NoiseSource
 
 Floats = npt.NDArray[np.float64]
 
-# Directions of rows are multiples of 2^-26, points and offsets of the grids below: all sums and products are exact in
-# doubles for up to 2^26 rows, in whatever order they are added, so no rounding depends on other records.
+# Directions of rows are multiples of 2^-26, points and offsets of the grids below: all products, and sums of up to 2^26
+# rows, are exact in doubles, in whatever order they are added, so no rounding depends on other records.
 _DIRECTION_BITS, _POINT_BITS = 26, 22
+_BLOCK = 2**26
+_FAR = 2**900
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,15 @@ class ScaledRows:
         out: Floats = self.offsets + self.directions @ w
         return out
 
+    def pull(self, mask: npt.NDArray[np.bool_]) -> Floats:
+        """(q,) the exact sum of the directions of the mask (m,): blocks of rows are added up in integers."""
+        whole = np.zeros(self.directions.shape[1], dtype=np.int64)
+        for start in range(0, mask.size, _BLOCK):
+            block = slice(start, start + _BLOCK)
+            part = self.directions[block].T @ mask[block].astype(np.float64)
+            whole += (part * 2.0**_DIRECTION_BITS).astype(np.int64)
+        return whole / 2.0**_DIRECTION_BITS
+
     def only(self, mask: npt.NDArray[np.bool_]) -> ScaledRows:
         """The rows of the mask (m,)."""
         kept = self.kept.copy()
@@ -69,7 +80,7 @@ def scaled_rows(reduced: IntegerRows, region: Region, origin: Floats, radius: fl
     Every operation is elementwise along the rows, so the numbers of a row depend on that row alone, to the last bit.
     """
     moving = (reduced[:, 1:] != 0).any(axis=1)
-    r = _over(reduced[moving], region.flat.integer_frame[1])
+    r = _in_doubles(reduced[moving])
     inverse = np.linalg.inv(region.metric)
     q = inverse.shape[0]
     offset = r[:, 0].copy()
@@ -91,11 +102,13 @@ def scaled_rows(reduced: IntegerRows, region: Region, origin: Floats, radius: fl
     return ScaledRows(directions, offsets, moving)
 
 
-def _over(whole: IntegerRows, scale: int) -> Floats:
-    """``whole / scale`` in doubles, elementwise, also where both are far beyond them."""
-    if whole.dtype == object:
-        return (whole / scale).astype(np.float64)  # Python's division of integers rounds once
-    return whole.astype(np.float64) / float(scale)
+def _in_doubles(whole: IntegerRows) -> Floats:
+    """Each row over the largest of its numbers but the first: distances stay, and no norm over- or underflows."""
+    largest = np.abs(whole[:, 1:]).max(axis=1, initial=0)[:, None]
+    if whole.dtype != object:
+        return np.asarray(whole / largest.astype(np.float64))
+    # Python's division of integers rounds once. Offsets far beyond every region are as good as these.
+    return np.asarray(np.clip(whole, -largest * _FAR, largest * _FAR) / largest, dtype=np.float64)
 
 
 def point_grid(radius: float) -> float:
@@ -139,8 +152,7 @@ def descend(
     floor = schedule.damping * sigma * math.sqrt(q)
     for _ in range(schedule.steps):
         below = rows.slack(w) < schedule.depth * length
-        total = rows.directions.T @ below.astype(np.float64)
-        noisy = source.gaussian(total, sigma)
+        noisy = source.gaussian(rows.pull(below), sigma)
         w = w + length * noisy / max(float(np.linalg.norm(noisy)), floor)
         w = on_grid(nearest(public, w), radius)
         length *= ratio

@@ -171,11 +171,10 @@ def _selected(
     if len(candidates) == 1:
         return candidates[0]
     reach = 1.0 if neighbors == "add-remove" else 2.0
-    scale = reach / math.sqrt(8 * rho)
+    scale = math.ceil(reach / math.sqrt(8 * rho) * 2**10) / 2**10  # so that scores are exact
     scores = [
         float(np.count_nonzero(satisfied(rows, c.x, largest)))
         - scale * (c.region.flat.variables - c.region.flat.dimension)
         for c in candidates
     ]
-    # Common shifts change nothing, and whole numbers less public ones are exact to far below the range.
     return candidates[exponential_mechanism(scores, reach, rho=rho, source=source)]

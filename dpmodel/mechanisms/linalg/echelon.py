@@ -72,7 +72,7 @@ class Basis:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data: Fractions as strings, elements of GF(q) as integers."""
-        shown = [[x if isinstance(x, int) else str(x) for x in row] for row in self.rows.tolist()]
+        shown = [[x if isinstance(x, int) else self.field.show(x) for x in row] for row in self.rows.tolist()]
         return {"field": self.field.name, "ambient": self.ambient, "pivots": list(self.pivots), "rows": shown}
 
     def __str__(self) -> str:

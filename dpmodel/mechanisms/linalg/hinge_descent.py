@@ -53,7 +53,7 @@ class HingeDescent:
         Private values enter through the D sums ``sum of a_i over <a_i, y_t> < tau`` of each step and k = 3 counts at
         the end. Given the released numbers, which fix y_t, whether row i takes part depends on row i alone, and exactly
         so: rows and points are on grids (``hinge_rows``). So the sums move by one row, of 2-norm at most
-        ``1 + 1e-12 + sqrt(D) 2^-25``, under add-remove, and by twice that under replace-one (``sum_change``); the
+        ``1 + 1e-11 + sqrt(D) 2^-25``, under add-remove, and by twice that under replace-one (``sum_change``); the
         counts by sqrt(3) (``CountNoise``). All noise is Gaussian: T steps with 0.9 of rho and the counts with 0.1,
         adaptively composed to mu-GDP exactly (``Spend``). For delta = 0: Laplace noise by 1-norms, epsilon split evenly
         in the same shares. T, tau, the floor of the rates and the shares are public facts; rates, projections, averages
@@ -129,10 +129,11 @@ def cone_forecast(
     least = 2 * _noise_floor(request) * math.sqrt(model.cone_dimension) / float(model.margin or math.nan)
     said = "nothing proved at this size"
     if proved < model.expected:
-        said = f"at most {proved:.0f} rows violated with probability {1 - request.beta:g} (proved)"
+        words = f"at most {proved:.0f} of up to {model.expected} rows violated"
+        said = f"{words} with probability {1 - request.beta:g} (proved)"
     statement = (
-        f"{said}; in simulations with the promised margin {median:.0f} in the median, {high:.0f} at quantile "
-        f"{1 - request.beta:g}, of about {model.expected} rows"
+        f"{said}; in simulations on made-up rows with the promised margin {median:.0f} in the median, {high:.0f} "
+        f"at quantile {1 - request.beta:g}, of about {model.expected} rows"
     )
     # A direction at random misses about half of the rows.
     vacuous = missed >= model.expected / 2
@@ -149,7 +150,10 @@ def cone_forecast(
         needed=max(2.0 * math.floor(missed) + 1, least) if vacuous else 2.0 * math.floor(missed) + 1,
         work=work,
         noise={**noise, "missed, proved": proved, "missed, simulated": high},
-        caveats=("all of it rests on the promised margin; without it privacy holds and utility may fail",),
+        caveats=(
+            "all of it rests on the promised margin; without it privacy holds and utility may fail",
+            *(() if theorem and not vacuous else ("simulated on made-up rows: real ones may be missed more often",)),
+        ),
     )
 
 

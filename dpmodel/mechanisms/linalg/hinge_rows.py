@@ -82,8 +82,8 @@ def grid_point(point: Floats) -> Floats:
 
 
 def row_norm(size: int) -> float:
-    """Largest norm of a row on the grid: 1 + 1e-12 before, entries moved by 2^-25 at most."""
-    return 1 + 1e-12 + math.sqrt(size) * 2.0**-25
+    """Largest norm of a row on the grid: 1 + 1e-11 before (D <= 2^16), entries moved by 2^-25 at most."""
+    return 1 + 1e-11 + math.sqrt(size) * 2.0**-25
 
 
 def allowance(size: int) -> float:

@@ -15,6 +15,7 @@ from dpmodel.mechanisms.linalg.integer_rows import Fractions, IntegerRows, commo
 
 Floats = npt.NDArray[np.float64]
 FractionRows = npt.NDArray[Any]
+_TINY = Fraction(1, 10**120)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,6 +205,8 @@ def region_of(equations: FractionRows, public: FractionRows, variables: int) -> 
         rows = rows[moving]
         if flat.dimension == 0:
             return Region(flat, rows, ())
+        if not _fit_floats(flat.frame) or not _fit_floats(rows):
+            return None
         found = _depths(rows.astype(np.float64))
         if found is None:
             return None
@@ -216,6 +219,11 @@ def region_of(equations: FractionRows, public: FractionRows, variables: int) -> 
             return region if region._holds(centre) else None
         equations = np.vstack([equations.reshape(-1, variables + 1), public[moving][tight]])
     return None
+
+
+def _fit_floats(values: FractionRows) -> bool:
+    """Whether all are zero or of a size whose square a float can hold."""
+    return all(v == 0 or _TINY < abs(v) < 1 / _TINY for v in values.flat)
 
 
 def _depths(rows: Floats) -> tuple[Floats, Floats] | None:

@@ -19,7 +19,9 @@ def rows_at_risk(epsilon: float, delta: float, beta: float) -> float:
     """
     if delta <= 0:
         return math.inf
-    return math.log1p((1 - beta) * math.expm1(epsilon) / delta) / epsilon
+    # ln(1 + e^u), where u = ln((1 - beta)(e^epsilon - 1) / delta) and e^epsilon may be out of range.
+    u = epsilon + math.log(-math.expm1(-epsilon)) + math.log1p(-beta) - math.log(delta)
+    return (max(u, 0.0) + math.log1p(math.exp(-abs(u)))) / epsilon
 
 
 def iterated_logarithm(value: float) -> int:

@@ -43,9 +43,10 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
-# Exchanges of one block before they are folded into the coordinates, and vectors of the largest block.
+# Exchanges of one block before they are folded into the coordinates, and vectors and numbers of the largest block.
 _EXCHANGES = 32
 _BLOCK = 512
+_MOST_NUMBERS = 2**23
 # Lanes that fit into memory; more would be needed only for numbers of thousands of digits.
 _MOST_LANES = 1024
 
@@ -187,13 +188,14 @@ class _Run:
     def feed(self, rows: Array) -> bool:
         """Assign all rows; False if too few lanes are left to go on."""
         start, size = 0, _EXCHANGES
+        largest_block = max(_EXCHANGES, min(_BLOCK, _MOST_NUMBERS // (self.kernel.lanes * self.d)))
         while start < len(rows):
             batch = self.kernel.load(rows[start : start + size])
             done = self._block(self.kernel.matmul(batch, self.inverse), start)
             if done == 0:
                 return False
             start += done
-            size = min(2 * size, _BLOCK) if done == size else max(_EXCHANGES, done)
+            size = min(2 * size, largest_block) if done == size else max(_EXCHANGES, done)
         return True
 
     def _block(self, coordinates: Array, start: int) -> int:

@@ -66,7 +66,10 @@ class Rationals:
         return entries.rational(value, "the number")
 
     def show(self, value: Any) -> str:
-        return str(value)
+        """In decimal digits, which Python alone would refuse for more than 4300 of them."""
+        import flint
+
+        return str(flint.fmpq(int(value.numerator), int(value.denominator)))
 
     def elements(self, rows: Any) -> Array:
         array = np.asarray(rows)

@@ -90,8 +90,9 @@ class GridRows:
         """(D, D) sum of ``a a'`` of the rows cut to the coarser grid."""
         n, size = self.rows.shape
         whole = np.zeros((size, size))
-        for start in range(0, n, _CHUNK):
-            part = self.rows[start : start + _CHUNK]
+        step = max(_CHUNK // max(size, 1), 1)  # a part is made dense
+        for start in range(0, n, step):
+            part = self.rows[start : start + step]
             coarse = np.trunc((part.toarray() if sp.issparse(part) else part) * _MOMENT) / _MOMENT
             whole += coarse.T @ coarse
         return self.weight * whole

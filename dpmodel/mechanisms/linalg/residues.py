@@ -71,7 +71,6 @@ def orthogonal(rows: Array, normals: Array) -> npt.NDArray[np.bool_]:
 
 
 @lru_cache(maxsize=8)
-@lru_cache(maxsize=64)
 def primes_below(limit: int) -> tuple[int, ...]:
     """Primes in [limit / 4, limit], the largest first."""
     sieve = np.ones(limit + 1, dtype=bool)

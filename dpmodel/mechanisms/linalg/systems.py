@@ -109,17 +109,20 @@ class PrivateInequalities:
         """(n, D) rows of the homogeneous form, ``rows y >= 0`` with ``y = (x0, x)``, scaled to unit norm.
 
         Rows ``0'x <= b`` become ``b x0 >= 0``; rows that are zero altogether stay zero (they always hold). Each row
-        depends on its own record alone. In floating point the norm of a row is at most 1 + 1e-12.
+        depends on its own record alone. In floating point the norm of a row is at most 1 + 1e-12 + D 2^-53.
         """
         dense = not sp.issparse(A)
-        rows = -np.asarray(A, dtype=np.float64) if dense else -sp.csr_array(A, dtype=np.float64)
+        # Rows one after the other in memory: of other layouts, numpy adds up one row as it adds up two, or not.
+        rows: Any = -np.ascontiguousarray(A, dtype=np.float64) if dense else -sp.csr_array(A, dtype=np.float64)
         if not self.homogeneous:
             side = np.asarray(b, dtype=np.float64)[:, None]
             rows = np.hstack([side, rows]) if dense else sp.csr_array(sp.hstack([sp.csr_array(side), rows]))
+        if not dense:
+            rows.sum_duplicates()
         largest = np.abs(rows).max(axis=1) if dense else abs(rows).max(axis=1).toarray().ravel()
-        rows = _scaled(rows, largest)  # first, so that squares neither overflow nor vanish
+        rows = _divided(rows, largest)  # first, so that squares neither overflow nor vanish
         norms = np.sqrt((rows * rows).sum(axis=1)) if dense else np.sqrt((rows.multiply(rows)).sum(axis=1))
-        return _scaled(rows, np.asarray(norms).ravel())
+        return _divided(rows, np.asarray(norms).ravel())
 
     def lowered(self, y: Floats) -> Floats:
         """(d,) the point x of a cone point y: y itself, or ``y[1:] / y[0]``."""
@@ -133,9 +136,12 @@ class PrivateInequalities:
         return value
 
 
-def _scaled(rows: Any, by: Floats) -> Any:
-    factor = np.divide(1.0, by, out=np.zeros_like(by), where=by > 0)
-    return sp.csr_array(sp.diags_array(factor) @ rows) if sp.issparse(rows) else rows * factor[:, None]
+def _divided(rows: Any, by: Floats) -> Any:
+    """Each row divided by its number >= 0 (by 1 if that is zero). Not times the inverse, which may be infinite."""
+    by = np.where(by > 0, by, 1.0)
+    if not sp.issparse(rows):
+        return rows / by[:, None]
+    return sp.csr_array((rows.data / np.repeat(by, np.diff(rows.indptr)), rows.indices, rows.indptr), shape=rows.shape)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,8 @@ MOST_CANDIDATES = 2_000_000
 MOST_AXES = 4
 # From three dimensions on the time grows like m^(d+1): of more points than these, a sample is taken.
 MOST_POINTS = {3: 200, 4: 80}
+# Of the coins of ``poisson_sample``.
+_LEAST_RATE = 2.0**-16
 
 
 @dataclass(frozen=True)
@@ -93,11 +95,12 @@ class TukeyDepth:
             return Verdict(
                 False, f"the grid has {candidates:,} points, more than the {MOST_CANDIDATES:,} that are compared"
             )
-        kept = depth_plan(model, request).kept
-        if len(axes) > 2 and min(kept, candidates) > 2 * MOST_POINTS[len(axes)]:
+        plan = depth_plan(model, request)
+        taken = max(plan.kept, math.ceil(plan.rate * model.expected))
+        if len(axes) > 2 and min(taken, candidates) > 2 * MOST_POINTS[len(axes)]:
             return Verdict(
                 False,
-                f"in {len(axes)} dimensions too slow for the {kept} points that this budget and expected call for",
+                f"in {len(axes)} dimensions too slow for the {taken} points that this budget and expected call for",
             )
         return YES
 
@@ -154,7 +157,7 @@ def depth_plan(model: PrivatePoints, request: Request) -> DepthPlan:
         rate = 1.0
         most = MOST_POINTS.get(len(axes), math.inf)
         if min(model.expected, candidates) > most:
-            rate = most / model.expected
+            rate = max(most / model.expected, _LEAST_RATE)
         beta = request.beta if rate == 1 else request.beta / 2
         per_row = row_epsilon(request.epsilon, rate, replace=model.neighbors == "replace-one")
         cap = 1 + math.floor(permute_and_flip_error(candidates, 1.0, per_row, beta))

@@ -36,8 +36,10 @@ class ExactEquations:
         public policy) and the public ones are whole; one record owns one of them. They enter ``stable-span`` alone:
         its privacy argument is this one's. Under replace-one a row is replaced. Where records may be absent and an
         absent one leaves zeros (add-remove), a row without private numbers is read as the zero vector, which is in no
-        set: that is a row more or less. What is released is a nested list of subspaces; which of them is taken (the
-        largest that the public constraints allow), and the solution, follow from the list and public facts.
+        set: that is a row more or less. If some row holds numbers of several records, one of them that is absent leaves
+        the others' there: a row is replaced, and that is what is charged. What is released is a nested list of
+        subspaces; which of them is taken (the largest that the public constraints allow), and the solution, follow
+        from the list and public facts.
     Utility
         Every equation in a released subspace follows from private ones, so a point that satisfies all rows stays
         feasible and the objective is no worse than under all of them. All but ``slack_rows`` rows hold exactly at every
@@ -104,13 +106,17 @@ def _solve(model: PrivateLP, body: Polyhedron, basis: Basis) -> Outcome | None:
     kept = f"{basis.dimension} sanitised equations"
     if basis.dimension == n:
         exact = -basis.rows[:, n]
-        x = np.array([float(entry) for entry in exact])
+        told = ", ".join(map(basis.field.show, exact[:_MOST_TOLD])) + (", ..." if n > _MOST_TOLD else "")
+        words = f"{kept} have one solution, exactly ({told})"
+        try:
+            x = np.array([float(entry) for entry in exact])
+        except OverflowError:
+            return Outcome("user_limit", None, None, None, notes=(f"{words}, which is too large for floats",))
         if body.violation(x) > _TOLERANCE * max(1.0, float(np.abs(x).max(initial=0.0))):
             return None
-        shown = ", ".join(map(str, exact[:_MOST_TOLD])) + (", ..." if n > _MOST_TOLD else "")
-        return _outcome(model, x, f"{kept} have one solution, exactly ({shown})")
-    rows = np.array(basis.rows, dtype=np.float64)
-    rows /= np.abs(rows).max(axis=1)[:, None]
+        return _outcome(model, x, words)
+    # Scaled while they are fractions, which have no largest size.
+    rows = np.array(basis.rows / np.abs(basis.rows).max(axis=1)[:, None], dtype=np.float64)
     flat = replace(
         body,
         A_eq=sp.csr_array(sp.vstack([body.A_eq, sp.csr_array(rows[:, :n])])),

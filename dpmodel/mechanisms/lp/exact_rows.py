@@ -15,12 +15,13 @@ import scipy.sparse as sp
 from dpmodel.annotate.records import Neighbors
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats, Integers
+from dpmodel.compile.extremes import most_items
 from dpmodel.compile.footprint import most_touched
 from dpmodel.compile.polyhedron import Polyhedron
 from dpmodel.compile.standard_form import value_range
 from dpmodel.mechanisms.linalg.fields import QQ
 from dpmodel.mechanisms.linalg.systems import ExactRows, PrivateInequalities, PrivateVectors
-from dpmodel.mechanisms.lp.private_rows import public_polyhedron
+from dpmodel.mechanisms.lp.private_rows import _owners, public_polyhedron
 from dpmodel.mechanisms.mechanism import YES, Verdict
 
 # Whole private numbers beyond this are cut to it (public policy), so that rows are computed exactly in 64 bits.
@@ -147,9 +148,9 @@ def _reach(model: PrivateLP) -> int:
 
 def _neighbors(model: PrivateLP, rows: Integers) -> tuple[Neighbors, int | None]:
     """The relation that the rows are read under: a record that is absent leaves a zero row, where zero can only mean
-    that; else one row is replaced, which covers its absence too."""
+    that and the row holds nobody else's numbers; else one row is replaced, which covers its absence too."""
     blocks = model.affine.private_blocks
-    if blocks and all(block.parameter.vanishes for block in blocks):
+    if blocks and all(block.parameter.vanishes for block in blocks) and most_items(*_owners(model)) <= 1:
         return "add-remove", None
     return "replace-one", int(rows.size)
 

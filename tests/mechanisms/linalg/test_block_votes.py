@@ -163,6 +163,22 @@ def test_who_is_eligible() -> None:
     assert "delta" in BLOCK_VOTES.eligible(system(GF(7), rows), replace(REQUEST, delta=0.0)).reason
 
 
+def test_one_enormous_record_stops_nothing() -> None:
+    """An error that one record can cause would tell that it is there."""
+    rows, _ = planted(QQ, 3, 600, 0.0, 3)
+    rows = rows.astype(object)
+    rows[:, 2:] = 0
+    rows[0] = [1, 1, 1, 10**5000]  # more digits than Python prints
+    found = BLOCK_VOTES.run(system(QQ, rows, task="span"), replace(REQUEST, epsilon=4.0), SeededSource(1))
+    assert found.status == "found"
+
+
+def test_extreme_budgets() -> None:
+    rows, _ = planted(GF(7), 2, 30, 0.0, 3)
+    assert "epsilon" in BLOCK_VOTES.eligible(system(GF(7), rows), replace(REQUEST, epsilon=1e-14)).reason
+    assert [threshold_of(epsilon, 1e-6) for epsilon in (2000.0, 1e6)] == [3, 3]
+
+
 def test_no_rows_and_zero_rows() -> None:
     for rows in (np.zeros((0, 3), dtype=np.int64), np.zeros((50, 3), dtype=np.int64)):
         assert BLOCK_VOTES.run(system(GF(2), rows, expected=50), REQUEST, SeededSource(1)).status == "nothing"

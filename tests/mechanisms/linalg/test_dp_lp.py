@@ -135,6 +135,7 @@ def test_eligible_reads_public_facts() -> None:
     rows = np.zeros((10, 2), int), np.zeros(10, int)
     assert DP_LP.eligible(system(*rows), REQUEST).eligible
     assert "U" in DP_LP.eligible(system(*rows, U=None), REQUEST).reason
+    assert "size" in DP_LP.eligible(system(*rows, U=10**20), REQUEST).reason  # beyond machine integers
     assert "delta" in DP_LP.eligible(system(*rows), Request(1.0, 0.0)).reason
     assert not DP_LP.eligible(system(*rows, homogeneous=True), REQUEST).eligible
     assert not DP_LP.eligible(system(np.zeros((1, 50), int), [0]), REQUEST).eligible

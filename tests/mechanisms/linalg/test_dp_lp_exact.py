@@ -103,3 +103,14 @@ def test_nearest_point_meets_the_conditions() -> None:
             assert np.allclose(active.T @ weights, w - v, atol=1e-6) and weights.min() >= -1e-6
         else:
             assert np.allclose(w, v)
+
+
+def test_flats_beyond_doubles_are_no_regions() -> None:
+    """x_j = x_(j+1) / K: after some steps no double holds the square of what is left."""
+    K, d = 2**53, 9
+    chain = np.full((d - 1, d + 1), Fraction(0), dtype=object)
+    for j in range(d - 1):  # the last variables are pivots, the first is free
+        chain[j, d - j], chain[j, d - j - 1] = Fraction(K), Fraction(-1)
+    flipped = chain[:, [0, *range(d, 0, -1)]]
+    for rows in (chain, flipped):
+        assert region_of(rows, box(d, -10, 10), d) is None

@@ -213,6 +213,31 @@ def test_a_row_has_the_same_numbers_alone_and_among_others_and_sums_are_exact() 
     assert (many.directions[order].T @ np.ones(3001) == total).all()
 
 
+def test_sums_of_more_rows_than_doubles_add_exactly_are_put_together_in_integers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    draw = np.random.default_rng(4)
+    directions = np.rint(draw.uniform(-0.5, 0.5, (1000, 2)) * 2**26) / 2**26
+    rows = ScaledRows(directions, np.zeros(1000), np.ones(1000, dtype=bool))
+    mask = draw.random(1000) < 0.5
+    whole = rows.pull(mask)
+    assert (whole == directions.T @ mask).all()
+    monkeypatch.setattr("dpmodel.mechanisms.linalg.dp_lp_descent._BLOCK", 99)
+    assert (rows.pull(mask) == whole).all()
+
+
+def test_rows_of_any_size_on_a_flat_have_finite_directions_and_offsets() -> None:
+    """Denominators of a flat grow beyond doubles; a row that nearly vanishes on it must not become infinite."""
+    assert FIRST is not None
+    huge = 10**400
+    reduced = np.array([[5, 0, 1, 0], [huge, 0, 1, 1], [1, huge, 0, huge], [1, 0, 0, 0]], dtype=object)
+    made = scaled_rows(reduced, FIRST, FIRST.middle, FIRST.radius)
+    assert np.isfinite(made.directions).all() and np.isfinite(made.offsets).all()
+    assert np.linalg.norm(made.directions, axis=1) == pytest.approx(np.ones(3), abs=1e-7)
+    small = scaled_rows(reduced[:1] * huge, FIRST, FIRST.middle, FIRST.radius)
+    assert (small.directions == made.directions[0]).all() and (small.offsets == made.offsets[0]).all()
+
+
 def _levels(vectors: Any, seed: int, runs: int, delta: float) -> Any:
     source = SeededSource(seed)
     return np.array(

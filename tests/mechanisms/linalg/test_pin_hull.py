@@ -81,6 +81,44 @@ def test_the_budget_adds_up() -> None:
     assert plan.range_bound == 2.0
 
 
+class Drawn(SeededSource):
+    """Writes down the scales that it is asked for."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.scales: dict[str, list[float]] = {"laplace": [], "discrete_laplace": [], "noisy_max": []}
+
+    def laplace(self, values: Any, scale: float) -> Any:
+        self.scales["laplace"].append(scale)
+        return super().laplace(values, scale)
+
+    def discrete_laplace(self, values: Any, scale: float) -> Any:
+        self.scales["discrete_laplace"].append(scale)
+        return super().discrete_laplace(values, scale)
+
+    def noisy_max(self, scores: Any, scale: float, *, kind: Any) -> int:
+        assert kind == "exponential"
+        self.scales["noisy_max"].append(scale)
+        return super().noisy_max(scores, scale, kind=kind)
+
+
+@pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
+def test_what_is_drawn_is_what_is_planned(neighbors: str) -> None:
+    """One threshold, and searches, tests and spans at the planned scales and no more of them than were paid for."""
+    reach = 1.0 if neighbors == "add-remove" else 2.0
+    points = np.repeat([[3, 2]], 4000, axis=0)
+    points[:600] = [[40, 80]]
+    model = model_of(points, (101, 101), neighbors)
+    plan, source = pin_hull_plan(model, REQUEST), Drawn(1)
+    PIN_HULL.run(model, REQUEST, source)
+    threshold, *queries = source.scales["laplace"]
+    searches, spans = source.scales["noisy_max"], source.scales["discrete_laplace"]
+    assert 3 < len(queries) == len(searches) <= plan.rounds and 1 < len(spans) <= plan.spans
+    assert searches == pytest.approx([reach / plan.search] * len(searches))
+    assert spans == pytest.approx([reach / plan.span_request.epsilon] * len(spans))
+    assert [1 / threshold + reach / query for query in queries] == pytest.approx([plan.test] * len(queries))
+
+
 def two_places(low: int, high: int) -> Left:
     return Left(np.array([[0], [1]]), np.array([low, high]))
 

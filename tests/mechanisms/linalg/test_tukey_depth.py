@@ -183,3 +183,11 @@ def test_sampled_points_in_four_dimensions() -> None:
     assert depth_plan(model, Request(1.0, 0.0)).needed <= 1300
     (at,) = answers(model, Request(1.0, 0.0), 1, 8)
     assert in_hull(points, [Fraction(int(v)) for v in at])
+
+
+def test_a_huge_expected_number_keeps_to_the_rates_that_coins_have() -> None:
+    few = model_of(np.zeros((3, 4)), (3,) * 4, expected=6_000_000)
+    assert depth_plan(few, Request(1.0, 0.0)).rate == 2.0**-16
+    assert TUKEY_DEPTH.run(few, Request(1.0, 0.0), SeededSource(0)).status == "found"
+    many = model_of(np.zeros((3, 4)), (20,) * 4, expected=10**9)
+    assert "too slow" in TUKEY_DEPTH.eligible(many, Request(1.0, 0.0)).reason

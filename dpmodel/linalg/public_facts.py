@@ -1,0 +1,110 @@
+"""The public arguments that the functions and ``plan`` share: checked in one place, in the same words."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any
+
+from dpmodel.annotate.records import NEIGHBORS
+from dpmodel.errors import SpecificationError
+from dpmodel.mechanisms.linalg.fields import Field
+from dpmodel.mechanisms.mechanism import Request
+from dpmodel.plan.request import basic_request
+
+# A public guess of the number of records where one is needed, that number is private and nothing was said.
+EXPECTED = 10_000
+
+
+def vectors_request(epsilon: Any, delta: Any, beta: Any) -> Request:
+    """The checked request of a span or of equations.
+
+    Raises
+    ------
+    SpecificationError
+        Unless 0 < epsilon, 0 < delta < 1 and 0 < beta < 1.
+    """
+    request = basic_request(epsilon, delta, beta)
+    if request.delta <= 0:
+        raise SpecificationError(
+            "delta is not between 0 and 1",
+            why="a subspace that needs some record never appears without it: only delta > 0 can hide that",
+            remedy="delta=1e-6",
+        )
+    return request
+
+
+def require_neighbors(neighbors: Any, where: str) -> None:
+    """SpecificationError for anything but the two relations."""
+    if neighbors not in NEIGHBORS:
+        raise SpecificationError(
+            f"{where}: neighbors is neither 'add-remove' nor 'replace-one'",
+            why="it decides what one record may change",
+            remedy="neighbors='add-remove' or neighbors='replace-one'",
+        )
+
+
+def field_of(field: Any, where: str) -> Field:
+    """``field``, if it is one."""
+    if isinstance(field, Field) and not isinstance(field, type):
+        return field
+    whole = isinstance(field, numbers.Integral) and not isinstance(field, bool)
+    raise SpecificationError(
+        f"{where}: field is of type {type(field).__name__}, which is no field",
+        why="arithmetic is exact, in a field that is public",
+        remedy=f"field=GF({field})" if whole else "field=QQ for rational numbers, or field=GF(q)",
+    )
+
+
+def expected_of(expected: Any, records: int | None, where: str, default: int = EXPECTED) -> int:
+    """``records`` where that is public, else the public guess of it; ``default`` where there is none."""
+    if expected is not None and (not is_whole(expected, 1) or expected > 2**53):
+        raise SpecificationError(
+            f"{where}: expected is not a whole number of at least 1 and at most 2^53",
+            why="it is a public guess of the number of records, by which mechanisms are compared",
+            remedy=f"expected={EXPECTED}",
+        )
+    if records is not None:
+        return records
+    return default if expected is None else int(expected)
+
+
+def rank_of(rank: Any, d: int, added: int, where: str) -> int:
+    """The bound on the dimension of vectors with d entries, ``added`` of which are not the user's; d without one."""
+    if rank is None:
+        return d
+    if not is_whole(rank, 1 - added) or int(rank) + added > d:
+        raise SpecificationError(
+            f"{where}: rank is not a whole number between {1 - added} and {d - added}",
+            why="it is a public bound on the dimension of what the records span",
+            remedy=f"rank={d - added}, or leave it out",
+        )
+    return int(rank) + added
+
+
+def share_of(corrupted: Any, where: str) -> float | None:
+    """A share in [0, 1), or None."""
+    if corrupted is None:
+        return None
+    if not is_real(corrupted) or not 0 <= float(corrupted) < 1:
+        raise SpecificationError(
+            f"{where}: corrupted is not a number in [0, 1)",
+            why="it is a public guess of the share of records outside the subspace that is wanted",
+            remedy="corrupted=0.02, or leave it out",
+        )
+    return float(corrupted)
+
+
+def is_whole(value: Any, least: int) -> bool:
+    """Whether it is an integer, and at least that."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= least
+
+
+def is_real(value: Any) -> bool:
+    """Whether it is a number that a float can hold, and finite."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return False
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:
+        return False
