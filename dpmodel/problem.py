@@ -135,7 +135,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         model = self._model(solver, clip)
         asked = Asked(slack_rows, alpha, goal, target, penalty)
         exact = wants_exact(satisfy, margin)
-        _refuse_exact(exact, model)
+        _refuse_exact(exact, margin, model)
         if isinstance(model, Postprocessing):
             request = make_postprocess_request(epsilon, delta, beta, feasibility, vertices, solver, {}, asked)
             return plan_postprocessing(model, mechanism, request=request, compare=compare)
@@ -242,7 +242,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         compiled = time.perf_counter()
         asked, options = Asked(slack_rows, alpha, goal, target, penalty), solver_options or {}
         exact = wants_exact(satisfy, margin)
-        _refuse_exact(exact, model)
+        _refuse_exact(exact, margin, model)
         if isinstance(model, Postprocessing):
             request = make_postprocess_request(epsilon, delta, beta, feasibility, vertices, solver, options, asked)
             check_budget(budget)
@@ -426,10 +426,16 @@ for _operator in ("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rm
     setattr(Problem, _operator, _keeping_class)
 
 
-def _refuse_exact(exact: bool, model: Any) -> None:
+def _refuse_exact(exact: bool, margin: Any, model: Any) -> None:
     if exact and not (isinstance(model, PrivateLP) and (model.form.private_rows.any() or not model.private_parts())):
         raise SpecificationError(
             "satisfy='exact' for a problem without private constraints",
             why="public constraints always hold, and nothing else is to be satisfied",
+            remedy="leave it out",
+        )
+    if margin is not None and not has_private_inequalities(model):
+        raise SpecificationError(
+            "margin= for private equalities",
+            why="a margin is room beside inequalities; equalities have none and need none",
             remedy="leave it out",
         )

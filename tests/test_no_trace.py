@@ -24,7 +24,7 @@ from cvxpy.error import ParameterError, SolverError
 from walking import _CLOSED, _inside, assert_no_trace, numbers_in
 
 import dpmodel as dpm
-from dpmodel import problem as problem_module
+from dpmodel import guarded_run
 from dpmodel.plan import by_name
 from dpmodel.plan.portfolio import PORTFOLIO, REGRESSIONS
 
@@ -177,6 +177,13 @@ def margins(values):
     return dpm.Problem(cp.Minimize(cp.sum(cp.pos(1 - X @ w)) / 10_000), [(cp.norm(w) <= 1).set_label("ball")])
 
 
+def whole_equations(values):
+    """One equation that everybody has, in whole numbers, under an objective that chooses among its solutions."""
+    A = dpm.Private(np.tile(np.rint(values[:2] * 32), (600, 1)), name="A", unit="row", integer=True)
+    x = cp.Variable(2, name="x")
+    return dpm.Problem(cp.Minimize(cp.norm1(x)), [(A @ x == 5_000_000).set_label("everybody's")])
+
+
 def huber_over_a_general_set(values):
     """A regression whose set is known to CVXPY only, with an intercept."""
     X, y, w, b = _rows_of(values, 300)
@@ -202,6 +209,7 @@ CASES = [
     (shares, "algorithm-4", {"target": 3e3}),
     (many_caps, "private-cutting-planes", {}),
     (people_for_least, "cheapest-point", {}),
+    (whole_equations, "exact-equations", {}),
     (scalar, "laplace-once", {}),
     (scalar, "gaussian-once", {}),
     (bounded_scalar, "laplace-once", {}),
@@ -371,7 +379,7 @@ class _SameOutcome:
 @each_case
 def test_twins_with_other_private_values_are_the_same_all_over(build, mechanism, options, monkeypatch):
     stub = _SameOutcome(mechanism)
-    monkeypatch.setattr(problem_module, "by_name", lambda name: stub)
+    monkeypatch.setattr(guarded_run, "by_name", lambda name: stub)
     twins = [build(SECRETS), build(OTHERS)]
     for twin in twins:
         solve(twin, mechanism, options)
@@ -384,7 +392,7 @@ def test_twins_with_other_private_values_are_the_same_all_over(build, mechanism,
 
 def test_the_comparison_of_twins_finds_a_dependence(monkeypatch):
     stub = _SameOutcome("laplace-once")
-    monkeypatch.setattr(problem_module, "by_name", lambda name: stub)
+    monkeypatch.setattr(guarded_run, "by_name", lambda name: stub)
     for spoil in (
         lambda p, v: p._last_model[1].remember("spoiled", lambda: v.sum()),
         lambda p, v: p.variables()[0].__dict__.update(note=f"about {v[0]:.0f}"),

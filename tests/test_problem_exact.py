@@ -237,6 +237,7 @@ def wrong_requests():
     X = dpm.Private(shape=(9, 2), unit="row", bounds=[-1, 1])
     public = dpm.Problem(cp.Minimize(cp.sum_squares(X @ cp.Variable(2) - 1)))
     yield public, {"satisfy": "exact"}, dpm.SpecificationError, "without private constraints"
+    yield equations(n=50)[0], {"satisfy": "exact", "margin": 0.1}, dpm.SpecificationError, "margin= for private equal"
     shared = dpm.Private(shape=(9, 2), unit="all", l1=1)
     yield (
         dpm.Problem(cp.Minimize(0), [shared @ cp.Variable(2) <= 1]),
@@ -277,3 +278,18 @@ def test_fractions_of_an_exact_point_are_told() -> None:
     assert any("1/3, 2, -1/7" in note for note in outcome.notes)
     nothing = outcome_of(model, Found("nothing", None))
     assert nothing.x is None and nothing.status == "user_limit"
+
+
+def test_exact_satisfaction_without_private_constraints_is_refused() -> None:
+    x = cp.Variable(2, nonneg=True)
+    value = dpm.Private([1.0, 2.0], name="value", unit="entry", linf=1)
+    with pytest.raises(dpm.SpecificationError, match="without private constraints"):
+        dpm.Problem(cp.Maximize(value @ x), [cp.sum(x) == 1]).plan(1.0, satisfy="exact")
+
+
+def test_only_exact_mechanisms_say_why_not_when_exactness_was_asked_for() -> None:
+    x = cp.Variable(2)
+    A = dpm.Private(shape=(50, 2), name="A", unit="row", max_l2=1)
+    with pytest.raises(dpm.UnsupportedModelError) as caught:
+        dpm.Problem(cp.Minimize(cp.norm1(x)), [A @ x == 1]).plan(1.0, 1e-6, satisfy="exact")
+    assert "not declared whole" in caught.value.why and "laplace-once" not in caught.value.why

@@ -29,8 +29,7 @@ class Conducted:
     guarantee: Guarantee
 
     def accuracy(self, missed: float | None = None) -> Accuracy:
-        """The chosen forecast as a statement: ``slack_rows`` records may be missed (``missed``, if not the forecast's).
-        """
+        """The chosen forecast as a statement: all hold but ``slack_rows`` records (``missed``, where it is given)."""
         forecast = self._forecast
         missed = forecast.missed if missed is None else missed
         bounded = math.isfinite(missed) and not forecast.vacuous

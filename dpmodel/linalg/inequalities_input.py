@@ -352,7 +352,9 @@ def _public(public: Any, nonneg: Any, d: int, where: str) -> tuple[Floats, Float
         if not np.isfinite(rows).all() or not np.isfinite(sides).all():
             raise SpecificationError(f"{where}: public holds NaN or infinite entries", remedy="leave such rows out")
     if not isinstance(nonneg, bool):
-        raise SpecificationError(f"{where}: nonneg is not True or False", remedy="nonneg=True for x >= 0")
+        raise SpecificationError(
+            f"{where}: nonneg is not True or False", why="x >= 0 holds or does not", remedy="nonneg=True for x >= 0"
+        )
     if nonneg:
         rows, sides = np.vstack([rows, -np.eye(d)]), np.concatenate([sides, np.zeros(d)])
     return rows, sides

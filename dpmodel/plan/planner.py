@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from dpmodel._text import number
 from dpmodel.classify.impossibility import impossibility_error
@@ -199,9 +199,7 @@ def make_plan(
     if forced is not None:
         chosen = next(candidate for candidate in candidates if candidate.mechanism == forced.name)
         if not chosen.eligible:
-            if not compare:
-                return make_plan(model, request, mechanism)  # for the names of those that would do
-            names = [candidate.mechanism for candidate in candidates if candidate.eligible]
+            names = [each.name for each in portfolio if _verdict(each, model, request).eligible]
             raise UnsupportedModelError(
                 f"mechanism={forced.name!r} cannot serve this problem",
                 why=chosen.reason,
@@ -240,15 +238,19 @@ def refuse_impossible(model: PrivateLP, request: Request) -> None:
             )
 
 
-def _candidate(mechanism: AnyMechanism, model: AnyModel, request: Request) -> Candidate:
+def _verdict(mechanism: AnyMechanism, model: AnyModel, request: Request) -> Verdict:
     for kind, (mechanisms, words) in KINDS.items():
         if kind is not type(model) and any(type(mechanism) is type(each) for each in mechanisms):
-            return Candidate(mechanism.name, mechanism.source, False, f"it serves {words}", None)
-    method: Any = mechanism  # the kind of model it serves was checked
+            return Verdict(False, f"it serves {words}")
     if request.satisfy == "exact" and isinstance(model, PrivateLP) and mechanism.name not in EXACT:
-        verdict = Verdict(False, "it satisfies constraints nearly, and satisfy='exact' was asked for")
-    else:
-        verdict = method.eligible(model, request)
+        return Verdict(False, "it satisfies constraints nearly, and satisfy='exact' was asked for")
+    method: Any = mechanism  # the kind of model it serves was checked
+    verdict: Verdict = method.eligible(model, request)
+    return verdict
+
+
+def _candidate(mechanism: AnyMechanism, model: AnyModel, request: Request) -> Candidate:
+    verdict, method = _verdict(mechanism, model, request), cast(Any, mechanism)
     forecast = method.forecast(model, request) if verdict.eligible else None
     return Candidate(mechanism.name, mechanism.source, verdict.eligible, verdict.reason, forecast)
 

@@ -14,6 +14,7 @@ from dpmodel import linalg
 DOCS = (Path(__file__).parents[2] / "docs" / "linear-algebra.md").read_text()
 
 
+@pytest.mark.slow  # plans of inequalities simulate for seconds
 def test_blocks_run_in_order(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     blocks = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)

@@ -28,6 +28,8 @@ def matrix(data: Any, what: str) -> Array:
         array = np.asarray(data)
     else:
         array = _from_list(data, what)
+    if array.ndim == 1 and array.size == 0:
+        raise SpecificationError(f"{what}: an empty system", why="there are no rows", remedy="one row per record")
     if array.ndim != 2:
         raise SpecificationError(
             f"{what} must be a matrix, one row per record; got {array.ndim} dimension" + "s" * (array.ndim != 1),
@@ -35,7 +37,9 @@ def matrix(data: Any, what: str) -> Array:
             remedy="give a list of rows of equal length; one row: [[...]]",
         )
     if array.shape[1] == 0:
-        raise SpecificationError(f"{what} have no entries", remedy="give at least one column")
+        raise SpecificationError(
+            f"{what} have no entries", why="vectors of no entries span nothing", remedy="give at least one column"
+        )
     if array.dtype.kind == "c":
         raise refused(what, "complex numbers are in no field that is served here")
     if array.dtype.kind == "T":
@@ -65,7 +69,10 @@ def _from_list(data: Any, what: str) -> Array:
         ) from None
 
 
-def refused(what: str, why: str, remedy: str = "") -> SpecificationError:
+_NUMBERS = 'integers, fractions, decimals, or text such as "1/2"; drop or fill missing entries by a public rule'
+
+
+def refused(what: str, why: str, remedy: str = _NUMBERS) -> SpecificationError:
     """The error for entries that are no elements."""
     return SpecificationError(f"{what}: some entry is not an element of the field", why=why, remedy=remedy)
 

@@ -140,6 +140,8 @@ class StableSpan:
 
 
 STABLE_SPAN = StableSpan()
+# Partitions and forecasts take seconds there.
+MOST_DIMENSIONS = 10_000
 
 
 def _released(
@@ -172,6 +174,10 @@ def eligible(model: PrivateVectors, request: Request) -> Verdict:
         )
     if 8 / request.epsilon > LARGEST_SCALE:
         return Verdict(False, "epsilon is too small: the noise would leave the whole numbers of 64 bits")
+    if model.rank > MOST_DIMENSIONS:
+        return Verdict(
+            False, f"serves spans of up to {MOST_DIMENSIONS:,} dimensions; a smaller public rank= counts instead"
+        )
     return YES
 
 

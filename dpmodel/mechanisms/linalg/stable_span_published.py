@@ -31,6 +31,9 @@ class PublishedRule:
     count_scale: float
 
 
+_MOST_DIMENSIONS = 2_000
+
+
 @dataclass(frozen=True)
 class StableSpanPublished:
     """The largest dimension k whose number of sets m(k) in the stable partition passes a noisy threshold.
@@ -64,7 +67,10 @@ class StableSpanPublished:
     source: str = "KMMST24, Algorithm 2 and Theorem A"
 
     def eligible(self, model: PrivateVectors, request: Request) -> Verdict:
-        return eligible(model, request)
+        verdict = eligible(model, request)
+        if verdict.eligible and model.rank > _MOST_DIMENSIONS:
+            return Verdict(False, f"its forecast takes too long beyond {_MOST_DIMENSIONS:,} dimensions")
+        return verdict
 
     def forecast(self, model: PrivateVectors, request: Request) -> Forecast:
         rule = published_rule(model, request)

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.stats as stats
+from auditing import epsilon_lower_bound
 
 from dpmodel.annotate.records import Neighbors
 from dpmodel.mechanisms.linalg import stable_span as module
@@ -34,7 +35,6 @@ from dpmodel.mechanisms.linalg.stable_span import (
 from dpmodel.mechanisms.linalg.systems import PrivateVectors
 from dpmodel.mechanisms.mechanism import Request
 from dpmodel.privacy import SeededSource
-from tests.auditing import epsilon_lower_bound
 
 FIELDS = [QQ, GF(2), GF(3), GF(4)]  # QQ is slower to start: fewer cases
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.stats as stats
+from auditing import epsilon_lower_bound
 
 from dpmodel.mechanisms.linalg.fields import GF
 from dpmodel.mechanisms.linalg.span_tails import log_tail_unequal
@@ -24,7 +25,6 @@ from dpmodel.mechanisms.linalg.stable_span_published import (
 from dpmodel.mechanisms.linalg.systems import PrivateVectors
 from dpmodel.mechanisms.mechanism import Request
 from dpmodel.privacy import SeededSource
-from tests.auditing import epsilon_lower_bound
 
 
 def model_of(rows, neighbors="add-remove", rank=None):
