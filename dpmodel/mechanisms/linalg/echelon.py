@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ class Basis:
     """The canonical basis of a subspace (KMMST24, Remark 3): the same for whatever vectors spanned it.
 
     ``rows`` : (r, d) elements of the field in reduced row echelon form: Fractions in an object array (QQ) or int64
-    (GF). ``pivots`` : the r columns with the leading ones, ascending.
+    (GF). ``pivots`` : the r columns with the leading ones, ascending. Works as the array ``rows`` in NumPy.
     """
 
     field: Field
@@ -35,6 +36,23 @@ class Basis:
     def ambient(self) -> int:
         """d, the number of entries of its vectors."""
         return int(self.rows.shape[1])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(r, d)."""
+        return self.dimension, self.ambient
+
+    def __len__(self) -> int:
+        return self.dimension
+
+    def __iter__(self) -> Iterator[Array]:
+        return iter(self.rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.rows[index]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self.rows, dtype=dtype)
 
     def contains(self, rows: Any) -> npt.NDArray[np.bool_]:
         """(n,) exactly which rows lie in the subspace; ``rows`` (n, d) as ``field.exact_rows`` returns them."""

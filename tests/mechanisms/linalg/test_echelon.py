@@ -133,3 +133,10 @@ def test_equality_text_and_plain_data():
         other = field.echelon(field.exact_rows([[1, 0, 1]]))
         assert json.loads(json.dumps(other.to_dict()))["field"] == field.name
         assert pickle.loads(pickle.dumps(other)) == other
+
+
+def test_a_basis_is_an_array_of_its_rows():
+    basis = QQ.echelon(QQ.exact_rows([[2, 0, 1], [0, 3, 0], [2, 3, 1]]))
+    assert basis.shape == (2, 3) and len(basis) == 2
+    assert np.array(basis).tolist() == [list(row) for row in basis] == basis[:].tolist()
+    assert np.asarray(basis, dtype=float).tolist() == [[1.0, 0.0, 0.5], [0.0, 1.0, 0.0]]
