@@ -262,7 +262,7 @@ def test_too_few_public_records_are_refused_with_the_number_needed() -> None:
 
 
 def test_nothing_private_is_kept_after_an_exact_solve() -> None:
-    rows = np.random.default_rng(0).integers(7000, 8000, (400, 4))
+    rows = np.random.default_rng(0).integers(7 * 10**9, 8 * 10**9, (400, 4))  # no time or bound looks like these
     problem, _, (A, b) = equations(0.5, rows=rows)
     problem.solve(1.0, 1e-6, rng=1, mechanism="exact-equations")
     assert_no_trace([problem, problem.release, problem.plan(1.0, 1e-6)], [A.astype(float), b.astype(float)])

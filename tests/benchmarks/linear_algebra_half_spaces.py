@@ -100,7 +100,9 @@ def measure(table: Table, data: HalfSpace, neighbors: str, epsilon: float, optio
             nothing += found.status == "nothing"
             if sum(seconds) > options.most_seconds:
                 break
-        notes = f"{len(seconds)} runs" + (f", {nothing} found nothing" if nothing else "")
+        above = sum(count > forecast.missed for count in violated)
+        notes = f"{len(seconds)} runs, {above} above the forecast, most {max(violated)}"
+        notes += f", {nothing} found nothing" if nothing else ""
         notes += "" if posed is model else ", posed as >= 1"
         table.row(*head, spread(violated, 4), told, short(float(np.median(seconds)), 2), notes)
         medians[mechanism.name] = quartiles(violated)[0]
