@@ -121,7 +121,7 @@ def search(
         if r < len(split.spans):
             tight = np.abs(scaled.slack(w)) <= window * radius
             vectors = primitive(reduced[scaled.kept][tight])
-            levels = supported_levels(vectors, *split.spans[r], neighbors, whole)
+            levels = supported_levels(vectors, *split.spans[r], neighbors, source)
             lower = [_lowered(region, basis, public, here.x) for basis in levels]
             found = [c for c in lower if c is not None]
             candidates += found

@@ -10,13 +10,14 @@ import numpy.typing as npt
 from dpmodel.annotate.records import Neighbors
 from dpmodel.mechanisms.linalg.fields import QQ
 from dpmodel.mechanisms.linalg.integer_rows import IntegerRows
-from dpmodel.mechanisms.linalg.partition import stable_partition
-from dpmodel.mechanisms.linalg.span_tails import thresholds
-from dpmodel.privacy import DiscreteNoiseSource
+from dpmodel.mechanisms.linalg.stable_span import release_flag
+from dpmodel.mechanisms.linalg.systems import PrivateVectors
+from dpmodel.mechanisms.mechanism import Request
+from dpmodel.privacy import NoiseSource
 
 
 def supported_levels(
-    vectors: IntegerRows, epsilon: float, delta: float, neighbors: Neighbors, source: DiscreteNoiseSource
+    vectors: IntegerRows, epsilon: float, delta: float, neighbors: Neighbors, source: NoiseSource
 ) -> list[npt.NDArray[Any]]:
     """Canonical bases (k, D) of the spans of all well-supported levels of the stable partition, largest first.
 
@@ -34,13 +35,5 @@ def supported_levels(
         The partition; one draw per dimension.
     """
     D = vectors.shape[1]
-    rule = thresholds(epsilon, delta, neighbors)
-    partition = stable_partition(QQ, vectors)
-    at_least = np.cumsum(partition.counts[::-1])[::-1][1:]
-    noisy = source.discrete_laplace(at_least, rule.scale)
-    passing = np.append(noisy[:-1] - noisy[1:] >= rule.gap, noisy[-1:] >= rule.top)
-    return [
-        np.asarray(partition.basis(k).rows, dtype=object)
-        for k in range(D, 0, -1)
-        if passing[k - 1] and partition.counts[k] > 0
-    ]
+    system = PrivateVectors(QQ, D, "span", neighbors, D, None, 0, lambda: vectors)
+    return [np.asarray(basis.rows, dtype=object) for basis in release_flag(system, Request(epsilon, delta), source)]

@@ -97,12 +97,12 @@ class PrimeLanes:
         return math.prod(self.primes.tolist())
 
 
-class LargePrime:
-    """GF(p) with a prime up to 2^31, in int64."""
+class _OneLane:
+    """What the kernels of one finite field in int64 share."""
 
     lanes = 1
 
-    def __init__(self, field: PrimeField) -> None:
+    def __init__(self, field: PrimeField | ExtensionField) -> None:
         self._field = field
 
     def load(self, rows: Array) -> Array:
@@ -116,6 +116,16 @@ class LargePrime:
 
     def add(self, a: Array, b: Array) -> Array:
         return self._field.add(a, b)
+
+    def keep(self, alive: npt.NDArray[np.bool_]) -> Kernel:
+        raise AssertionError("a finite field has one lane")
+
+    def modulus(self) -> int:
+        return self._field.order
+
+
+class LargePrime(_OneLane):
+    """GF(p) with a prime up to 2^31, in int64."""
 
     def exchange(self, table: Array, c: Array, r: int) -> None:
         p = self._field.order
@@ -124,43 +134,14 @@ class LargePrime:
         table %= p
         table[:, :, r] = column[:, :, 0]
 
-    def keep(self, alive: npt.NDArray[np.bool_]) -> LargePrime:
-        raise AssertionError("a finite field has one lane")
 
-    def modulus(self) -> int:
-        return self._field.order
-
-
-class Tables:
+class Tables(_OneLane):
     """GF(p^k) by tables of logarithms."""
-
-    lanes = 1
-
-    def __init__(self, field: ExtensionField) -> None:
-        self._field = field
-
-    def load(self, rows: Array) -> Array:
-        return np.asarray(rows, dtype=np.int64)[None]
-
-    def identity(self, d: int) -> Array:
-        return np.eye(d, dtype=np.int64)[None]
-
-    def matmul(self, a: Array, b: Array) -> Array:
-        return self._field.matmul(a[0], b[0])[None]
-
-    def add(self, a: Array, b: Array) -> Array:
-        return self._field.add(a, b)
 
     def exchange(self, table: Array, c: Array, r: int) -> None:
         column = self._field.multiply(table[:, :, r, None], self._field.invert(c[0, r]))
         table[:] = self._field.subtract(table, self._field.multiply(column, c[:, None, :]))
         table[:, :, r] = column[:, :, 0]
-
-    def keep(self, alive: npt.NDArray[np.bool_]) -> Tables:
-        raise AssertionError("a finite field has one lane")
-
-    def modulus(self) -> int:
-        return self._field.order
 
 
 def kernel_of(field: Any, d: int) -> Kernel:

@@ -256,10 +256,10 @@ def test_audit_of_the_levels(monkeypatch: pytest.MonkeyPatch) -> None:
     delta, runs = 0.05, 2500
     # The partition is no chance: compute it once per input.
     known = {v.shape[0]: stable_partition(QQ, v) for v in (few, more)}
-    monkeypatch.setattr("dpmodel.mechanisms.linalg.dp_lp_spans.stable_partition", lambda _, v: known[v.shape[0]])
+    monkeypatch.setattr("dpmodel.mechanisms.linalg.stable_span.stable_partition", lambda _, v: known[v.shape[0]])
     fair = epsilon_lower_bound(_levels(more, 1, runs, delta), _levels(few, 2, runs, delta), delta=delta)
     assert fair <= 1.0
-    monkeypatch.setattr("dpmodel.mechanisms.linalg.dp_lp_spans.thresholds", lambda *_: Thresholds(1.0, 1, 1))
+    monkeypatch.setattr("dpmodel.mechanisms.linalg.stable_span.thresholds", lambda *_: Thresholds(1.0, 1, 1))
     broken = epsilon_lower_bound(_levels(more, 3, runs, delta), _levels(few, 4, runs, delta), delta=delta)
     assert broken > 1.0
 
