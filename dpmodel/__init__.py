@@ -11,6 +11,7 @@ from dpmodel.annotate import Private, PublicPatternWarning, Records
 from dpmodel.annotate.noise_laws import DiscreteGaussian, DiscreteLaplace, Gaussian, Geometric, Laplace
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.classify import taxonomy
+from dpmodel.classify.classifier import Classification
 from dpmodel.compile.likelihood import neg_log_likelihood, published
 from dpmodel.errors import (
     BudgetExceededError,
@@ -23,7 +24,8 @@ from dpmodel.errors import (
     UnsupportedModelError,
 )
 from dpmodel.leak_warning import PossibleLeakWarning
-from dpmodel.plan import select_mechanism
+from dpmodel.plan import Plan, register_mechanism, select_mechanism
+from dpmodel.plan.no_guarantee import NoGuaranteeWarning
 from dpmodel.privacy import Budget, NotPrivateWarning
 from dpmodel.problem import Problem
 from dpmodel.queries import QueryRelease, query_release
@@ -33,6 +35,7 @@ from dpmodel.queries.tables_fit import consistent_table, marginal_query
 from dpmodel.queries.tree_query import tree_query
 from dpmodel.queries.uncertainty import intervals, standard_errors
 from dpmodel.queries.whole import round_solution
+from dpmodel.release.release import Release
 from dpmodel.teach import gadgets
 
 __version__ = "0.1.0"
@@ -40,6 +43,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Budget",
     "BudgetExceededError",
+    "Classification",
     "DPModelError",
     "DiscreteGaussian",
     "DiscreteLaplace",
@@ -50,14 +54,17 @@ __all__ = [
     "Laplace",
     "MissingExtraError",
     "MissingValueError",
+    "NoGuaranteeWarning",
     "Noisy",
     "NotPrivateWarning",
+    "Plan",
     "PossibleLeakWarning",
     "Private",
     "Problem",
     "PublicPatternWarning",
     "QueryRelease",
     "Records",
+    "Release",
     "SpecificationError",
     "UnsupportedModelError",
     "consistent_table",
@@ -70,6 +77,7 @@ __all__ = [
     "neg_log_likelihood",
     "published",
     "query_release",
+    "register_mechanism",
     "round_solution",
     "select_mechanism",
     "standard_errors",

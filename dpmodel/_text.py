@@ -9,6 +9,9 @@ from __future__ import annotations
 import html
 import io
 import math
+import os
+import sys
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
@@ -17,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 _CELL = "padding:2px 10px;border-bottom:1px solid #ddd;vertical-align:top;text-align:"
+_NARROWEST = 40  # below that, tables are cut letter by letter
 _EDGE = 3  # entries that an abbreviated array shows at each end
 
 
@@ -118,14 +122,15 @@ def table(
     columns : headings, length k; if all are empty, no heading is drawn.
     rows : rows of k cells each; long cells wrap.
     title : line above the table.
-    width : widest line, in characters.
+    width : widest line, in characters, where neither COLUMNS nor a terminal says how wide lines may be.
     footer : lines below the table, wrapped to ``width``.
     color : whether to add ANSI styles for a terminal.
 
     Returns
     -------
     str
-        Without a trailing newline. Columns that hold only numbers are right-aligned.
+        Without a trailing newline, in characters that standard output can print. Columns that hold only numbers are
+        right-aligned.
 
     Raises
     ------
@@ -139,6 +144,10 @@ def table(
     from rich.text import Text
 
     body = _checked(columns, rows)
+    width, align = line_width(width), _alignment(len(columns), body)
+    # Escapes are longer than what they stand for, so they come before the layout.
+    columns = [printable(cell_text(name)) for name in columns]
+    body = [[printable(cell_text(item)) for item in row] for row in body]
     grid = Table(
         box=SIMPLE_HEAD,
         show_header=any(columns),
@@ -147,13 +156,12 @@ def table(
         padding=(0, 1, 0, 0),
         header_style="bold",
     )
-    align, widths = _alignment(len(columns), body), _widths(columns, body, width)
-    for name, justify, fixed in zip(columns, align, widths, strict=True):
-        grid.add_column(Text(cell_text(name)), justify=justify, overflow="fold", width=fixed)
+    for name, justify, fixed in zip(columns, align, _widths(columns, body, width), strict=True):
+        grid.add_column(Text(name), justify=justify, overflow="fold", width=fixed)
     for row in body:
-        grid.add_row(*(Text(cell_text(item)) for item in row))
+        grid.add_row(*(Text(str(item)) for item in row))
 
-    # Everything that rich would read from the environment is fixed, so that the text is the same everywhere.
+    # Everything else that rich would read from the environment is fixed, so that the text is the same everywhere.
     console = Console(
         file=io.StringIO(),
         width=width,
@@ -169,13 +177,41 @@ def table(
     )
     with console.capture() as capture:
         if title:
-            console.print(Text(cell_text(title), style="bold"))
+            console.print(Text(printable(cell_text(title)), style="bold"))
         console.print(grid)
         if footer:
             console.print()
         for line in footer:
-            console.print(Text(cell_text(line)))
-    return "\n".join(line.rstrip() for line in capture.get().splitlines()).rstrip()
+            console.print(Text(printable(cell_text(line))))
+    return printable("\n".join(line.rstrip() for line in capture.get().splitlines()).rstrip())
+
+
+def line_width(default: int) -> int:
+    """How wide lines may be: COLUMNS, else the terminal's width, else ``default`` (a pipe, a file, a notebook)."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given) > 0:
+        return max(int(given), _NARROWEST)
+    try:
+        return max(os.get_terminal_size(sys.stdout.fileno()).columns, _NARROWEST)
+    except (AttributeError, OSError, ValueError):  # no terminal, or no file behind standard output
+        return default
+
+
+def wrapped(text: str) -> str:
+    """``text`` in lines that fit, in characters that standard output can print."""
+    return "\n".join(textwrap.wrap(printable(text), line_width(120)))
+
+
+def printable(text: str) -> str:
+    """``text`` with what standard output cannot encode (cp1252 on a Windows console or pipe) written in ASCII."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return text.replace("\u2500", "-").encode(encoding, "backslashreplace").decode(encoding)
+    except LookupError:
+        pass
+    return text
 
 
 def html_table(

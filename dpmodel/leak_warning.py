@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import warnings
 from typing import Any
 
@@ -12,6 +10,7 @@ import numpy as np
 
 from dpmodel.annotate.private import Private
 from dpmodel.compile.cvxpy_bridge import has_name
+from dpmodel.users_line import users_line
 
 
 class PossibleLeakWarning(UserWarning):
@@ -42,17 +41,9 @@ def warn_of_constants(problem: cp.Problem, warned: set[int]) -> None:
                     "records, it must enter as a Private; if it is public, say so with "
                     'cp.Constant(..., name="...").',
                     PossibleLeakWarning,
-                    stacklevel=_users_line(),
+                    stacklevel=users_line(),
                 )
                 break
-
-
-def _users_line() -> int:
-    """Stack level, seen from the caller, of the nearest frame outside this package."""
-    frame, level, inside = sys._getframe(1), 1, os.path.dirname(__file__) + os.sep
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(inside):
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 def _varies(value: Any) -> bool:

@@ -14,7 +14,7 @@ from dpmodel.classify.classifier import Classification, classify
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.classify.regression_model import private_regression
-from dpmodel.compile.cone_program import probe_solver, solve_cone_program
+from dpmodel.compile.cone_program import SOLVER_ERROR, SolverFailure, probe_solver, solve_cone_program
 from dpmodel.compile.cvxpy_bridge import Lowered, forget_cached_forms, forget_solution, lower
 from dpmodel.compile.footprint import Footprint, footprint
 from dpmodel.compile.likelihood import recognise_postprocessing
@@ -25,15 +25,24 @@ from dpmodel.compile.regression import Recognised, recognise
 from dpmodel.compile.standard_form import public_theta, public_values, require_private_values, standard_form
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
 from dpmodel.guarded_run import RunError as RunError
-from dpmodel.guarded_run import check_budget, run_guarded
+from dpmodel.guarded_run import check_budget, run_to_outcome
 from dpmodel.leak_warning import warn_of_constants
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
+from dpmodel.mechanisms.mechanism import Outcome
 from dpmodel.plan.asked import Asked, checked_clip
 from dpmodel.plan.comparison import Plan
+from dpmodel.plan.foregone import refuse_foregone
+from dpmodel.plan.no_guarantee import warn_of_no_guarantee
 from dpmodel.plan.planner import make_plan, refuse_impossible
 from dpmodel.plan.portfolio import AnyMechanism
 from dpmodel.plan.postprocess_plan import plan_postprocessing
-from dpmodel.plan.request import make_postprocess_request, make_regression_request, make_request
+from dpmodel.plan.request import (
+    checked_options,
+    make_postprocess_request,
+    make_regression_request,
+    make_request,
+    refuse_misplaced,
+)
 from dpmodel.privacy import Budget, noise_source
 from dpmodel.problem_exact import exact_system, has_private_inequalities, outcome_of, wants_exact
 from dpmodel.problem_postprocess import classify_postprocessing, solve_problem
@@ -69,6 +78,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         # Public facts are computed once per set of public parameter values.
         self._last_model: tuple[tuple[Any, ...], PrivateLP | PrivateRegression] | None = None
         self._release: Release | None = None
+        self.last_plan: Plan | None = None  # of the last ``solve`` that read private data
         self._warned: set[int] = set()
 
     # ------------------------------------------------------------------ what it is
@@ -112,8 +122,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
         self,
         epsilon: float | None = None,
         delta: float = 0.0,
-        beta: float = 0.05,
         *,
+        beta: float = 0.05,
         mechanism: str | AnyMechanism = "auto",
         feasibility: str = "relaxed",
         vertices: Any = None,
@@ -127,11 +137,13 @@ class Problem(cp.Problem):  # type: ignore[misc]
         satisfy: str = "nearly",
         margin: float | None = None,
         compare: bool = True,
+        **unknown: Any,
     ) -> Plan:
         """Compare the mechanisms by forecast error. Needs no private values, spends nothing.
 
         Parameters and errors are those of ``solve``; without ``compare`` a forced mechanism is planned alone.
         """
+        refuse_misplaced(self.plan, {"epsilon": epsilon, "delta": delta, "beta": beta}, unknown)
         model = self._model(solver, clip)
         asked = Asked(slack_rows, alpha, goal, target, penalty)
         exact = wants_exact(satisfy, margin)
@@ -193,6 +205,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         clip: float | None = None,
         satisfy: str = "nearly",
         margin: float | None = None,
+        **unknown: Any,
     ) -> float | None:
         """Solve under (epsilon, delta)-differential privacy and keep the release.
 
@@ -204,8 +217,10 @@ class Problem(cp.Problem):  # type: ignore[misc]
         beta : probability with which the accuracy statement may fail.
         mechanism : "auto" for the least forecast error, or a name from the plan (then no other is looked at), or an
             object with the methods of a mechanism, such as one with settings of its own.
-        feasibility : "relaxed" lets private constraints give way as the accuracy statement says; "strict" makes every
-            true constraint hold.
+        feasibility : what is done to private constraints. "relaxed" makes them easier by a bound on the noise, so that
+            the true optimum stays feasible and they may be missed as the accuracy statement says; "centred" takes the
+            released numbers as they are; "safe" makes them harder, so that every true one holds with probability
+            1 - beta; "strict" does so with certainty (delta > 0). Plan and release say by how much, row by row.
         budget : a ``Budget`` to charge before any data is read.
         verbose : print classification, plan and release. ``progress`` : True, or a function (stage, share).
         rng : None for OpenDP's secure noise; an int or numpy Generator for repeatable noise in tests,
@@ -236,11 +251,17 @@ class Problem(cp.Problem):  # type: ignore[misc]
         SpecificationError, MissingValueError, UnsupportedModelError, ImpossibilityError, InfeasibleError,
         BudgetExceededError
             All before anything is spent and without private values.
+
+        Warns
+        -----
+        NoGuaranteeWarning
+            Before anything is spent, where the accuracy statement says no more than is known without data.
         """
+        refuse_misplaced(self.solve, {"epsilon": epsilon, "delta": delta}, unknown)
         started = time.perf_counter()
         model = self._model(solver, clip)
         compiled = time.perf_counter()
-        asked, options = Asked(slack_rows, alpha, goal, target, penalty), solver_options or {}
+        asked, options = Asked(slack_rows, alpha, goal, target, penalty), solver_options
         exact = wants_exact(satisfy, margin)
         _refuse_exact(exact, margin, model)
         if isinstance(model, Postprocessing):
@@ -253,7 +274,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             request = make_regression_request(epsilon, delta, beta, feasibility, vertices, solver, options, asked, clip)
         elif not model.private_parts():
             self._forget()
-            return self._solve_public(model, solver, solver_options)
+            return self._solve_public(model, solver, checked_options(solver_options))
         else:
             request = make_request(self, model, epsilon, delta, beta, feasibility, vertices, solver, options, asked)
             probe_solver(model.affine, solver, request.options)
@@ -266,9 +287,11 @@ class Problem(cp.Problem):  # type: ignore[misc]
         if exact and isinstance(model, PrivateLP) and has_private_inequalities(model):
             refuse_impossible(model, request)
             system = exact_system(model, request, margin, asked)
-        plan = make_plan(system or model, request, mechanism, compare=False)
+        plan = self.last_plan = make_plan(system or model, request, mechanism, compare=False)
         if model.public is not None:
             model.public.require_feasible()
+        if isinstance(model, PrivateLP) and system is None:
+            refuse_foregone(model, plan.chosen)
         require_private_values(self._private())
         self._warn_of_constants()  # again: a value given after compiling may share memory
         planned = time.perf_counter()
@@ -276,18 +299,26 @@ class Problem(cp.Problem):  # type: ignore[misc]
             print(model.classification, plan, sep="\n\n")
         forecast = plan.chosen.forecast
         assert forecast is not None
-        if budget is not None:
+        warn_of_no_guarantee(plan)
+        if budget is not None and not forecast.spends_nothing:
             budget.charge(forecast.epsilon, forecast.delta, label=f"solve by {plan.chosen.mechanism}")
         self._forget()  # not before: a refused call must not cost the release that an earlier one paid for
-        outcome = run_guarded(plan, system or model, request, source, report)
-        if system is not None and isinstance(model, PrivateLP):
+        outcome, failure = run_to_outcome(plan, system or model, request, source, report)
+        if system is not None and isinstance(model, PrivateLP) and not isinstance(outcome, Outcome):
             outcome = outcome_of(model, outcome)
-        timings = {"compile": compiled - started, "plan": planned - compiled, "solve": outcome.seconds}
+        # Never the clock around the run, which reads private data: only what the outcome says of released numbers.
+        timings = {"compile": compiled - started, "plan": planned - compiled}
+        if outcome.seconds is not None:
+            timings["solve"] = outcome.seconds
+        elif outcome.x is not None and not forecast.spends_nothing:
+            outcome = replace(outcome, notes=(*outcome.notes, _UNTIMED))
         about = {"timings": timings, "private": source.is_private}
         if isinstance(model, PrivateRegression):
             self._release = write_regression(self, model, plan, outcome, about)
         else:
             self._release = write_lp(self, self._compiled()[0], model, plan, outcome, about)
+        if failure is not None:
+            raise failure
         report("done", 1.0)
         if verbose:
             print(self._release)
@@ -305,6 +336,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
             note = "nothing is private: solved as CVXPY does, without noise"
         else:  # CVXPY would ask for the values of private parameters that the solution does not depend on
             solution = solve_cone_program(base_program(model.form), solver=solver, options=options)
+            if solution.status == SOLVER_ERROR:
+                raise SolverFailure("no solver had an answer", why=solution.notes[0], remedy="another solver=")
             value = None if solution.value is None or model.form.offset.nnz else solution.value
             value = -value if value is not None and model.affine.maximize else value
             self._compiled()[0].write_back(self, solution.x, solution.dual, solution.status, value)
@@ -412,6 +445,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
         state.pop("__deepcopy__", None)  # the guard that CVXPY leaves behind would switch deepcopy off
         return state
 
+
+_UNTIMED = "how long the run took is not released: all its steps read private data, and their time may depend on it"
 
 for _operator in ("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__neg__"):
 

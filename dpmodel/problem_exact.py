@@ -15,7 +15,7 @@ from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModel
 from dpmodel.mechanisms.linalg.protocol import Found
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.mechanisms.lp.exact_rows import exact_inequalities, public_body, why_not_inequalities
-from dpmodel.mechanisms.mechanism import Outcome, Request
+from dpmodel.mechanisms.mechanism import NOTHING_FOUND, Outcome, Request
 from dpmodel.plan.asked import Asked
 
 # Exact answers are also told as fractions in a note, up to this many variables.
@@ -106,7 +106,7 @@ def checked_margin(margin: Any, where: str = "", remedy: str = "margin=0.05, a p
 def outcome_of(model: PrivateLP, found: Found) -> Outcome:
     """The released point as an outcome; an exact one is also told in a note."""
     if found.status != "found":
-        return Outcome("user_limit", None, None, None, notes=(*found.notes, "no point was found within the budget"))
+        return Outcome(NOTHING_FOUND, None, None, None, notes=(*found.notes, "no point was found within the budget"))
     x: Floats = np.array([float(entry) for entry in found.answer], dtype=np.float64)
     notes = list(found.notes)
     if not isinstance(found.answer, np.ndarray) or found.answer.dtype == object:

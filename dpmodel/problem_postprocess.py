@@ -46,7 +46,7 @@ def solve_postprocessing(
     """
     require_consistent(model)
     plan = plan_postprocessing(model, mechanism, request=request, compare=False)
-    algorithm: Any = plan.algorithm or by_name(plan.chosen.mechanism)
+    algorithm: Any = plan.algorithm or by_name(plan.chosen.mechanism, type(model))
     report: Report = reporter(progress, False)
     outcome: Outcome = algorithm.run(model, request, OpenDPSource(), report)
     if outcome.status == "infeasible":
@@ -85,7 +85,7 @@ def release_of(
         status=outcome.status,
         value=None if outcome.x is None else outcome.value,
         variables=variables,
-        timings={"solve": outcome.seconds} if timings is None else timings,
+        timings={"solve": outcome.seconds or 0.0} if timings is None else timings,
         classification=(model.words,),
         plan=plan.to_dict(),
         notes=tuple(dict.fromkeys(said)),
@@ -140,7 +140,8 @@ def solve_problem(
     write_values(problem, values, outcome.status)
     if values:
         outcome = replace(outcome, value=evaluate_objective(problem))
-    timings = {"compile": compiled, "plan": max(solved - started - outcome.seconds, 0.0), "solve": outcome.seconds}
+    took = outcome.seconds or 0.0
+    timings = {"compile": compiled, "plan": max(solved - started - took, 0.0), "solve": took}
     release = release_of(model, plan, outcome, values_of(problem) if values else {}, timings=timings)
     if verbose:
         print(release)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,16 @@ def reporter(progress: Any, verbose: bool) -> Report:
         When ``progress`` is neither.
     """
     if callable(progress):
+        try:
+            inspect.signature(progress).bind("stage", 0.0)
+        except TypeError:
+            raise SpecificationError(
+                f"progress={getattr(progress, '__name__', type(progress).__name__)} does not take two arguments",
+                why="it is called with the stage in words and the share done",
+                remedy="def progress(stage, share): ...",
+            ) from None
+        except ValueError:  # builtins that do not tell their arguments
+            pass
         report: Report = progress
         return report
     if progress is not None and not isinstance(progress, bool):

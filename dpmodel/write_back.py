@@ -59,6 +59,8 @@ def write_regression(
         assert model.public is not None
         write_values(problem, model.public.complete(outcome.x), outcome.status)
         model.public.forget()
+    else:
+        write_values(problem, {}, outcome.status)
     clipped = [p.name() for p in model.private if _clips(p)]
     if clipped:
         notes.append(f"values of {', '.join(clipped)} beyond the declared bounds were clipped (how many is private)")

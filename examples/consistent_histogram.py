@@ -55,7 +55,7 @@ def main() -> None:
     low, high = dpm.intervals(likely, slice(120, 144))
     busy = f"{likely.range(120, 144):.0f}, within {low[0]:.0f} to {high[0]:.0f} (95%)"
     print(f"\nvisits in the first busy time: {busy}; true: {counts[120:144].sum():.0f}")
-    likely.solve(round="unbiased", seed=1)
+    likely.solve(round="unbiased", rng=1)
     print(f"whole numbers that add up: {likely.range(0, BINS):.0f} = {likely.histogram.sum():.0f}")
 
 

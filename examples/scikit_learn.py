@@ -16,7 +16,7 @@ def main(seed: int | None = None) -> None:
     people = 20_000
     X = np.column_stack([rng.uniform(0, 100, people), rng.uniform(0, 1, (people, 3))])
     y = 0.05 * X[:, 0] + X[:, 1] - X[:, 2] + 0.5 * rng.normal(size=people)
-    bounds = [(0, 100), (0, 1), (0, 1), (0, 1)]
+    bounds = ([0, 0, 0, 0], [100, 1, 1, 1])
     budget = dpm.Budget(2, 1e-5)
 
     ridge = PrivateRidge(

@@ -165,7 +165,7 @@ def test_whole_numbers_keep_the_constraints(name: str, how: str) -> None:
         dpm.round_solution(problem)
     problem.solve()
     try:
-        whole = dpm.round_solution(problem, how, seed=1)
+        whole = dpm.round_solution(problem, how, rng=1)
     except dpm.SpecificationError:
         assert how == "unbiased" and name == "table_with_margins"  # three margins: no unbiased way is known
         return
@@ -181,7 +181,7 @@ def test_unbiased_whole_numbers_are_unbiased() -> None:
     problem = BUILD["known_total"]()
     problem.solve(mechanism="general-solver")
     x = problem.variables()[0]
-    draws = np.array([dpm.round_solution(problem, seed=seed)[x] for seed in range(2000)])
+    draws = np.array([dpm.round_solution(problem, rng=seed)[x] for seed in range(2000)])
     assert (draws.sum(axis=1) == 10).all()
     assert np.abs(draws.mean(axis=0) - x.value).max() <= 6 * 0.5 / np.sqrt(2000)
 

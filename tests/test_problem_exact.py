@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
 import cvxpy as cp
@@ -55,6 +56,22 @@ def test_equalities_are_routed_to_exact_equations(bounds) -> None:
     assert problem.release.guarantee.epsilon == 1.0 and problem.release.guarantee.delta == 1e-6
 
 
+@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("mechanism", ["auto", "exact-equations"])
+@pytest.mark.parametrize("epsilon, delta", [(1.0, 1e-6), (0.1, 1e-9), (5.0, 1e-3)])
+def test_too_few_equations_are_refused_before_the_charge(neighbors, mechanism, epsilon, delta) -> None:
+    """As ``linalg.solve_equations`` does: the number told is the least with which the problem is served."""
+    budget = dpm.Budget(epsilon=epsilon, delta=delta)
+    problem, _, _ = equations(0.0, n=4, neighbors=neighbors)
+    with pytest.raises(dpm.UnsupportedModelError, match="at least") as refusal:
+        problem.solve(epsilon, delta, mechanism=mechanism, budget=budget, rng=1)
+    assert budget.spent == (0.0, 0.0) and problem.release is None
+    needed = int(re.search(r"at least (\d+) are needed", str(refusal.value)).group(1))
+    with pytest.raises(dpm.UnsupportedModelError, match=f"at least {needed}"):
+        equations(0.0, n=needed - 1, neighbors=neighbors)[0].plan(epsilon, delta, mechanism=mechanism)
+    assert not equations(0.0, n=needed + 1, neighbors=neighbors)[0].plan(epsilon, delta).chosen.forecast.vacuous
+
+
 def test_what_was_asked_for_decides_otherwise() -> None:
     problem, _, _ = equations(bounds=[-5, 5])
     assert problem.plan(1.0, 1e-6, alpha=0.5).chosen.forecast.violation_alpha <= 0.5
@@ -74,7 +91,7 @@ def test_free_directions_go_to_the_objective_under_public_constraints() -> None:
 def test_contradicting_public_constraints_give_no_point() -> None:
     problem, x, _ = equations(0.0, extra=[lambda x: x[0] <= 2])
     problem.solve(1.0, 1e-6, rng=1, satisfy="exact")
-    assert x.value is None and problem.status == "user_limit"
+    assert x.value is None and problem.status == "nothing_found"
     assert any("contradict" in note for note in problem.release.notes)
 
 
@@ -116,8 +133,8 @@ def test_a_solution_beyond_floats_is_told_in_a_note() -> None:
     """x_0 = 1, x_(i+1) = 2^39 x_i: no float holds the last ones, and the budget is spent."""
     rows = np.eye(30, dtype=np.int64) - 2**39 * np.eye(30, k=-1, dtype=np.int64)
     people = dpm.Records("people")
-    A = dpm.Private(np.tile(rows, (60, 1)), name="A", unit="row", records=people, integer=True)
-    b = dpm.Private(np.tile(np.eye(30)[0], 60), name="b", unit="entry", records=people, integer=True)
+    A = dpm.Private(np.tile(rows, (150, 1)), name="A", unit="row", records=people, integer=True)
+    b = dpm.Private(np.tile(np.eye(30)[0], 150), name="b", unit="entry", records=people, integer=True)
     x = cp.Variable(30, name="x")
     problem = dpm.Problem(cp.Minimize(0), [A @ x == b])
     problem.solve(4.0, 1e-6, rng=1, satisfy="exact")
@@ -262,7 +279,7 @@ def test_too_few_public_records_are_refused_with_the_number_needed() -> None:
 
 
 def test_nothing_private_is_kept_after_an_exact_solve() -> None:
-    rows = np.random.default_rng(0).integers(7 * 10**9, 8 * 10**9, (400, 4))  # no time or bound looks like these
+    rows = np.random.default_rng(0).integers(7 * 10**9, 8 * 10**9, (700, 4))  # no time or bound looks like these
     problem, _, (A, b) = equations(0.5, rows=rows)
     problem.solve(1.0, 1e-6, rng=1, mechanism="exact-equations")
     assert_no_trace([problem, problem.release, problem.plan(1.0, 1e-6)], [A.astype(float), b.astype(float)])
@@ -277,7 +294,7 @@ def test_fractions_of_an_exact_point_are_told() -> None:
     outcome = outcome_of(model, Found("found", point, 2.5))
     assert any("1/3, 2, -1/7" in note for note in outcome.notes)
     nothing = outcome_of(model, Found("nothing", None))
-    assert nothing.x is None and nothing.status == "user_limit"
+    assert nothing.x is None and nothing.status == "nothing_found"
 
 
 def test_exact_satisfaction_without_private_constraints_is_refused() -> None:

@@ -105,7 +105,7 @@ def test_signature_of_plan_and_budget():
 def test_epsilon_and_delta_may_be_positional(problem):
     value = problem.solve(1.0, 1e-6, rng=0)
     assert value == problem.release.value
-    assert problem.plan(1.0, 1e-6, 0.01).request.beta == 0.01
+    assert problem.plan(1.0, 1e-6, beta=0.01).request.beta == 0.01
 
 
 def test_problem_is_a_cvxpy_problem(problem):
@@ -194,7 +194,10 @@ def test_taxonomy_is_table_1():
         assert cell.verdict in ("yes", "yes*", "no")
         assert cell.theorem
         assert isinstance(cell.mechanisms, tuple)
-        assert bool(cell.floor) == (cell.verdict != "yes")
+        # Bounded changes of one entry of c or b carry a floor of their own, in proportion to the change B.
+        bounded = cell.verdict == "yes" and cell.part in ("objective", "scalar")
+        assert bool(cell.floor) == (cell.verdict != "yes" or bounded)
+        assert (" B" in cell.floor) == bounded
     printed = str(table)
     assert all(f"Theorem {n}" in printed for n in (22, 28, 32, 34, 36, 37, 38))
 
@@ -257,3 +260,37 @@ def test_budget_fields():
 
 def test_default_noise_is_opendp():
     assert isinstance(noise.noise_source(None), noise.OpenDPSource)
+
+
+def _entry_points():
+    """(name, parameter) of every function, class and method that a user calls."""
+    for module in (dpm, dpm.linalg, importlib.import_module("dpmodel.learn"), importlib.import_module("dpmodel.teach")):
+        for name in module.__all__:
+            thing = getattr(module, name)
+            methods = vars(thing).items() if inspect.isclass(thing) else ()
+            called = [(name, thing)] + [
+                (f"{name}.{each}", method)
+                for each, method in methods
+                if inspect.isfunction(method) and not each.startswith("_")
+            ]
+            for label, function in called:
+                if callable(function):
+                    try:
+                        parameters = inspect.signature(function).parameters.values()
+                    except ValueError:  # built in
+                        continue
+                    yield from ((f"{module.__name__}.{label}", parameter) for parameter in parameters)
+
+
+def test_one_default_neighbor_relation_one_name_for_seeds_and_beta_by_name():
+    """Exceptions: a Noisy is told how it was published; scikit-learn's own name for seeds in its estimators."""
+    found = list(_entry_points())
+    assert len(found) > 300
+    for name, parameter in found:
+        if parameter.name == "neighbors" and not name.endswith("Noisy"):
+            assert parameter.default == "replace-one", name
+        if parameter.name == "beta":
+            assert parameter.kind is inspect.Parameter.KEYWORD_ONLY, name
+        if parameter.name == "random_state":
+            assert name.startswith("dpmodel.learn."), name
+        assert parameter.name != "seed", name

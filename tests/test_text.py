@@ -10,6 +10,13 @@ from hypothesis import strategies as st
 from dpmodel._text import array_text, html_table, number, table
 
 
+@pytest.fixture(autouse=True, scope="module")
+def no_width_from_outside():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("COLUMNS", raising=False)
+        yield
+
+
 @pytest.mark.parametrize(
     ("x", "text"),
     [
@@ -94,7 +101,7 @@ def test_cells_are_data_not_markup():
 
 def test_plain_unless_color_is_asked_for(monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("COLUMNS", "80")
     assert "\x1b" not in table(("a",), [("b" * 50,)], title="t")
     assert "b" * 50 in table(("a",), [("b" * 50,)])
     monkeypatch.delenv("FORCE_COLOR")

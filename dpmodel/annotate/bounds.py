@@ -61,7 +61,10 @@ def positive(name: str, value: Any, where: str) -> float:
             why="a bound is one positive number (entrywise bounds go into bounds=[lo, hi])",
             remedy=f"{name}=1.0, or leave it out",
         )
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # whole numbers beyond 1e308
+        number = math.inf
     if math.isnan(number) or number <= 0 or math.isinf(number):
         why = "a bound on what one record moves must be a positive finite number"
         remedy = f"leave {name} out if a record may move it arbitrarily far"

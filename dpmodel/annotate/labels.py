@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from dpmodel.annotate.elements import elements
+
 # One per axis: its name (or None) and its categories in order.
 Axis = tuple[Any, tuple[Any, ...]]
 Labels = tuple[Axis, ...]
@@ -45,5 +47,4 @@ def _name(index: Any) -> Any:
 
 
 def _categories(index: Any) -> tuple[Any, ...]:
-    values = getattr(index, "values", index)
-    return tuple(values.tolist() if hasattr(values, "tolist") else values)
+    return tuple(elements(index if hasattr(index, "to_list") else getattr(index, "values", index)))

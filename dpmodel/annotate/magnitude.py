@@ -98,48 +98,72 @@ def change_bounds(
 
     ``change`` : declared ``l1, l2, linf, row_l1``; ``magnitude`` : ``max_l1, max_l2, max_linf``; ``entry_range`` : what
     entries are clipped to (ranges and caps in the form of ``per_entry``). ``absent_is_zero`` : a record's unit may be
-    missing, and its change is then its size; otherwise one value is replaced by another.
+    missing, nothing else happens to it, and its change is its size; otherwise one value is replaced by another.
     """
-    times = 1.0 if absent_is_zero else 2.0
-    change = _after_scaling(change, magnitude, layout)
-    l1 = min(change["l1"], times * magnitude["max_l1"])
-    l2 = min(change["l2"], times * magnitude["max_l2"])
     lower, upper = entry_range
-    with np.errstate(invalid="ignore"):
-        reach = np.maximum(np.abs(lower), np.abs(upper)) if absent_is_zero else upper - lower
-    caps = np.minimum(reach, change["linf"])
+    size = np.maximum(np.abs(lower), np.abs(upper))
+    l1, l2 = magnitude["max_l1"], magnitude["max_l2"]
+    if not absent_is_zero:
+        l1, l2 = 2 * l1, _apart(l2, entry_range, layout)
+    moved, linf = _after_scaling(change, magnitude, size, layout)
+    l1, l2, row_l1 = min(l1, moved["l1"]), min(l2, moved["l2"]), moved["row_l1"]
+    caps = np.minimum(size if absent_is_zero else upper - lower, linf)
+    largest = float(np.max(caps, initial=0.0))
     # A 2-norm bound above the 1-norm bound, or one no change can reach, says nothing: left out, because
     # fewer norms mean exact and cheaper bounds.
+    below = 1 - 1e-12
     ball = Ball(
-        l1=l1 if l1 < largest_sum(caps, layout) * (1 - 1e-12) else math.inf,
-        l2=l2 if l2 < l1 * (1 - 1e-12) and l2 < _largest_norm(caps, layout) * (1 - 1e-12) else math.inf,
-        row_l1=change["row_l1"] if change["row_l1"] < l1 * (1 - 1e-12) else math.inf,
+        l1=l1 if l1 < largest_sum(caps, layout) * below else math.inf,
+        l2=l2 if l2 < l1 * below and l2 < _largest_norm(caps, layout) * below else math.inf,
+        row_l1=row_l1 if row_l1 < min(l1, layout.unit_row_size * largest) * below else math.inf,
     )
-    largest = float(np.max(caps, initial=0.0))
-    completed = _complete({"l1": l1, "l2": l2, "linf": largest, "row_l1": change["row_l1"]}, layout)
+    completed = _complete({"l1": l1, "l2": l2, "linf": largest, "row_l1": row_l1}, layout)
     return np.asarray(np.minimum(caps, completed.linf)), ball, completed
 
 
-def _after_scaling(change: Mapping[str, float], magnitude: Mapping[str, float], layout: Layout) -> Mapping[str, float]:
-    """What the declared change bounds still say once units are scaled to max_l1 and max_l2.
+def _apart(norm: float, entry_range: tuple[Floats, Floats], layout: Layout) -> float:
+    """The 2-norm between two units x and y of 2-norm at most ``norm`` r and entries in ``entry_range``.
 
-    They speak of the data as given. Scaling to a 2-norm ball is the projection onto it and never enlarges the
-    2-norm of a change; scaling to a 1-norm ball enlarges its 1-norm at most twofold (Dunkl and Williams 1964,
-    for any norm). Other norms can grow, so only these bounds carry over.
+    ``||x - y||^2 <= 2 r^2 - 2 x'y``, where x_j y_j is negative only in entries that may have both signs, and at least
+    lower_j upper_j there. So sqrt(2) r for entries of known signs, and 2 r at most.
+    """
+    if math.isinf(norm):
+        return norm
+    below, above = (np.maximum(end / norm, 0.0) for end in (-entry_range[0], entry_range[1]))  # products in any units
+    return norm * min(2.0, math.sqrt(2 + 2 * largest_sum(np.asarray(below * above), layout)))
+
+
+def _after_scaling(
+    change: Mapping[str, float], magnitude: Mapping[str, float], size: Floats, layout: Layout
+) -> tuple[Mapping[str, float], Floats]:
+    """What the declared change bounds still say once units are scaled to max_l1 and max_l2: norms, and entries.
+
+    They speak of the data as given, x and y at distance D; clipping moves no two entries apart. Scaled units are s x
+    and t y with s, t in [0, 1], of size at most M.
+
+    - A unit of one entry is clipped by it: nothing changes.
+    - Scaling to a 2-norm ball is the projection onto it and never enlarges the 2-norm of a change; scaling to a 1-norm
+      ball enlarges its 1-norm at most twofold (Dunkl and Williams 1964, for any norm).
+    - In any norm, with s <= t: ``||s x - t y|| <= s ||x - y|| + (t - s) ||y|| <= D + M``, since ``t ||y|| <= M``.
+    - An entry: where x_j and y_j have different signs ``|s x_j - t y_j| <= |x_j| + |y_j| = |x_j - y_j| <= D``, and
+      otherwise it is at most the larger of the two, ``M_j`` (``size``).
     """
     to_l1, to_l2 = magnitude["max_l1"], magnitude["max_l2"]
-    if math.isinf(to_l1) and math.isinf(to_l2):
-        return change
+    linf = np.asarray(change["linf"])
+    if (math.isinf(to_l1) and math.isinf(to_l2)) or not any(map(math.isfinite, change.values())):
+        return change, linf
     given = _complete(change, layout)
     rounding = _ROUNDING * layout.unit_size * min(to_l1, to_l2)
-    kept = dict.fromkeys(change, math.inf)
+    if layout.unit_size <= 1:
+        return dict.fromkeys(change, given.linf + rounding), np.asarray(given.linf + rounding)
+    sizes = _complete({"l1": to_l1, "l2": to_l2, "linf": float(size.max(initial=0.0)), "row_l1": math.inf}, layout)
+    kept = {key: getattr(given, key) + getattr(sizes, key) + rounding for key in change}
     if math.isinf(to_l1):
         kept["l2"] = given.l2 + rounding
-    elif math.isinf(to_l2):
-        kept["l1"] = 2 * given.l1 + rounding
-    else:
-        kept["l2"] = 2 * given.l1 + rounding  # after the first scaling, and the second does not enlarge it
-    return kept
+    else:  # after the first scaling, and the second does not enlarge the 2-norm
+        last = "l2" if math.isfinite(to_l2) else "l1"
+        kept[last] = min(kept[last], 2 * given.l1 + rounding)
+    return kept, np.maximum(size, given.linf) + rounding
 
 
 def _complete(norms: Mapping[str, float], layout: Layout) -> ChangeBounds:

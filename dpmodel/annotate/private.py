@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from dpmodel.annotate import vault
 from dpmodel.annotate.bounds import UNITS, Ball, ChangeBounds, Unit, positive, refuse_contradictions
+from dpmodel.annotate.declared_bounds import names_of, read_bounds
 from dpmodel.annotate.entry_ranges import column_bounds, declared_range, holds_zero, range_of_columns, within_norms
 from dpmodel.annotate.layout import Layout, canonical, layout_of
 from dpmodel.annotate.magnitude import change_bounds
@@ -55,13 +56,14 @@ class Private(cp.Parameter):  # type: ignore[misc]
         magnitude, means arbitrarily far, which unit ``"all"`` does not allow.
     max_l1, max_l2, max_linf : magnitude of one unit. Larger units are scaled (entries clipped, for
         ``max_linf``) to it: public policy, without a message. One record then moves its unit
-        by at most twice that (replace-one, and unit "all" always) or once that (add-remove).
+        by at most twice that, or once where it can only be absent (add-remove, no declared change, unit not "all").
     records : whose data it is; parameters of the same ``Records`` move together.
     positions : of a matrix, ``"private"`` protects *which* entries are not zero like the values, yet keeps the
         value as a sparse matrix (regressions read it as such; other models turn it into a dense one). Bounds must
         then hold 0.
-    **cvxpy_attributes : ``nonneg``, ``bounds=[lo, hi]`` (entrywise magnitude; values are clipped to it; for a
-        matrix (n, p), vectors of length p hold one bound per column),
+    **cvxpy_attributes : ``nonneg``, ``bounds=(lo, hi)`` (entrywise magnitude; values are clipped to it), numbers or
+        arrays with lo < hi (for a matrix (n, p), vectors of length p hold one bound per column), or for a matrix
+        ``{column: (lo, hi)}`` for every column, by name (of a data frame) or index;
         ``symmetric``, ``PSD``, ``diag``, ``sparsity`` and the other attributes of CVXPY.
 
     Notes
@@ -117,7 +119,10 @@ class Private(cp.Parameter):  # type: ignore[misc]
         self._hides_positions = _hides_positions(positions, shape, cvxpy_attributes, where)
         if sp.issparse(value) and not self._hides_positions and "sparsity" not in cvxpy_attributes and len(shape) == 2:
             cvxpy_attributes["sparsity"] = _public_pattern(value, where)
-        told, per_column = column_bounds(cvxpy_attributes.get("bounds"), shape, where)
+        bounds = cvxpy_attributes.get("bounds")
+        if bounds is not None:
+            bounds = list(read_bounds(bounds, shape[1] if len(shape) == 2 else None, names_of(value), where))
+        told, per_column = column_bounds(bounds, shape, where)
         if told is not None:
             cvxpy_attributes["bounds"] = told
         try:
@@ -154,11 +159,12 @@ class Private(cp.Parameter):  # type: ignore[misc]
                 remedy="bounds with 0 inside, or a dense value",
             )
         self._range = within_norms(self._entry_clips, self._magnitude)
-        # An absent unit is zero, so add-remove moves a unit by its size only. An aggregate is owned by nobody:
-        # taking one record away moves it between any two values that its magnitude allows.
-        owned = self._records.neighbors == "add-remove" and unit != "all"
-        # With a declared change (counts, say) or bounds without zero, a unit may move without coming or going.
-        self._vanishes = owned and holds_zero(self._range) and not any(map(math.isfinite, change.values()))
+        # An absent unit is zero, so add-remove moves a unit by its size only. An aggregate is owned by nobody, and with
+        # a declared change (counts, say) a unit moves without coming or going: then one record more or less takes it
+        # from any value to any other that its magnitude and the declared change allow.
+        declared = any(map(math.isfinite, change.values()))
+        owned = self._records.neighbors == "add-remove" and unit != "all" and not declared
+        self._vanishes = owned and holds_zero(self._range)
         self._caps, self._ball, self._change = change_bounds(
             change, self._magnitude, self._range, self._layout, absent_is_zero=owned
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,13 +10,13 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
+from dpmodel.annotate.elements import EXACT_INTEGERS, array_of, frame_columns, is_frame
 from dpmodel.annotate.entry_ranges import Range
 from dpmodel.annotate.layout import Floats, Layout, canonical, free_entries
 from dpmodel.annotate.magnitude import scale_listed, scale_units
 from dpmodel.annotate.per_entry import at
 from dpmodel.errors import SpecificationError
 
-_EXACT_INTEGERS = 2.0**53
 _BLOCK = 1 << 16
 # How far entries of a parameter declared whole may be from whole numbers.
 _WHOLE = 1e-9
@@ -86,27 +87,42 @@ def _numbers(parameter: Any, value: Any, where: str) -> Any:
     """``value`` as an array or canonical sparse coordinates: real numbers in the declared shape."""
     if isinstance(value, cp.Expression):
         raise SpecificationError(f"{where}: value is a CVXPY expression", remedy="a number or an array")
-    try:
-        array = canonical(value) if sp.issparse(value) else np.asarray(value)
-        kind = array.dtype.kind
-        wide = kind == "f" and array.dtype.itemsize > 8
-    except (TypeError, ValueError):
-        kind, wide = "O", False
+    array: Any = None
+    with contextlib.suppress(TypeError, ValueError):  # ragged
+        array = canonical(value) if sp.issparse(value) else value if is_frame(value) else array_of(value)
+    if array is not None and tuple(array.shape) != tuple(parameter.shape):
+        raise SpecificationError(
+            f"{where}: value has shape {tuple(array.shape)}, declared {tuple(parameter.shape)}",
+            why="shapes are public and fixed when the model is written",
+            remedy=f"a value of shape {tuple(parameter.shape)}",
+        )
+    if sp.issparse(array):
+        _exact(array.data, where)
+        return array
+    if not is_frame(array):
+        return _exact(array, where)
+    out = np.empty(array.shape, dtype=np.float64, order="F")
+    for j, column in enumerate(frame_columns(array)):  # each has a type of its own
+        out[:, j] = _exact(column, where)
+    return out
+
+
+def _exact(array: Any, where: str) -> Any:
+    """The array, if it holds real numbers that double precision keeps; objects as floats, each read by itself."""
+    kind = "O" if array is None else array.dtype.kind
+    if array is not None and kind == "O":
+        each = [n.item() if isinstance(n, np.generic) else n for n in array.ravel().tolist()]
+        if all(isinstance(number, bool | int | float) for number in each):
+            kind = "i" if any(abs(number) >= EXACT_INTEGERS for number in each if isinstance(number, int)) else "f"
+            array = array.astype(np.float64) if kind == "f" else array
     if kind not in "biuf":
         raise SpecificationError(
             f"{where}: value is not a real numeric array",
             why="noise is added to real numbers",
             remedy="convert to float (and encode categories) first",
         )
-    if tuple(array.shape) != tuple(parameter.shape):
-        raise SpecificationError(
-            f"{where}: value has shape {tuple(array.shape)}, declared {tuple(parameter.shape)}",
-            why="shapes are public and fixed when the model is written",
-            remedy=f"a value of shape {tuple(parameter.shape)}",
-        )
-    stored: Any = array.data if sp.issparse(array) else array
-    beyond = kind in "iu" and stored.size and max(-int(stored.min()), int(stored.max())) >= _EXACT_INTEGERS
-    if wide or beyond:
+    wide = kind == "f" and array.dtype.itemsize > 8
+    if wide or (kind in "iu" and array.size and max(-int(array.min()), int(array.max())) >= EXACT_INTEGERS):
         raise SpecificationError(
             f"{where}: value has {'extended precision' if wide else 'integers beyond 2^53'}",
             why="as double-precision numbers they would be rounded, which can enlarge a record's change",

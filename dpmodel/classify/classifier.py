@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -10,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel._text import html_table, number, table
+from dpmodel._plain import plain, revived
+from dpmodel._text import html_table, number, printable, table
 from dpmodel.annotate.records import DEFAULT_RECORDS
 from dpmodel.classify.impossibility import Floor, floor
 from dpmodel.classify.taxonomy import Level, Part, TaxonomyCell
@@ -54,7 +56,7 @@ class Cell:
         return taxonomy_cell(self.part, self.level)
 
     def floor(self, epsilon: float, delta: float, beta: float) -> Floor | None:
-        """The theorem's least error at this cell, scaled by how far one record moves an entry.
+        """The theorem's least error at this cell; bounded changes: what its proof says of them (``Floor.scaled``).
 
         None where the theorem's gadgets do not apply: to aggregates, of which a record moves many entries
         by little, and to rows, of which some may be violated.
@@ -78,13 +80,15 @@ class Cell:
             "relaxed": self.relaxed,
             "where": list(self.where),
             "record": self.record,
+            "single_entry": self.single_entry,
         }
 
     def __str__(self) -> str:
         verdict = "solvable" if self.solvable else "impossible"
         if self.relaxed:
             verdict = "solvable if a few constraints may be violated"
-        return f"{self.parameter}: {self.part}, {self.level} sensitivity: {verdict} ({self.theorem}); {self.reason}"
+        what = f"{self.parameter}: {self.part}, {self.level} sensitivity: {verdict} ({self.theorem})"
+        return printable(f"{what}; {self.reason}")
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,22 @@ class Classification:
 
     def to_dict(self) -> dict[str, Any]:
         return {"solvable": self.solvable, "cells": [cell.to_dict() for cell in self.cells], "words": self.words}
+
+    def to_json(self, indent: int | None = None) -> str:
+        """`to_dict` as strict JSON: inf and nan are strings."""
+        return json.dumps(plain(self.to_dict()), indent=indent, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Classification:
+        """The classification that `to_json` wrote.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For text that no classification wrote.
+        """
+        found: Classification = revived(cls, json.loads(text))
+        return found
 
     def _rows(self) -> list[tuple[str, ...]]:
         rows: list[tuple[str, ...]] = []

@@ -26,7 +26,8 @@ class PrivateRegression:
     """minimise ``scale * sum_i omega_i loss(a_i' w + o_i, y_i) + penalty(w)`` over w in ``domain``.
 
     ``count`` : n, the public number of rows (under add-remove a capacity). ``row`` : bounds on rows and labels.
-    ``total`` : ``sum_i omega_i`` (n without weights); ``largest_weight`` : max omega_i. ``offset_bound`` : max |o_i|.
+    ``total`` : ``sum_i omega_i`` (n without weights); ``largest_weight`` : max omega_i. ``offset_bound`` : max |o_i|;
+    ``offset_range`` : least and largest o_i.
     ``private`` : the parameters rows are read from. ``public`` : the public constraints and penalty as CVXPY wrote
     them, for post-processing (None in tests that have no CVXPY model). A clip asked for is in
     ``loss.clip``. Everything but ``read_rows`` is public.
@@ -44,6 +45,7 @@ class PrivateRegression:
     total: float = 0.0
     largest_weight: float = 1.0
     offset_bound: float = 0.0
+    offset_range: tuple[float, float] = (0.0, 0.0)
     private: tuple[Private, ...] = ()
     _memo: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
 

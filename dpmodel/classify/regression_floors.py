@@ -94,7 +94,7 @@ def lasso_floor(model: PrivateRegression, epsilon: float, delta: float) -> Regre
         unmet.append("columns of the order of n^(2/3) and more")
     if not (reach > 0 and label > 0):
         unmet.append("columns and labels of both signs")
-    if row.moving(2.0) < math.sqrt(max(int(moving.sum()), 1)) * row.linf * (1 - 1e-9):
+    if row.mixed or row.moving(2.0) < math.sqrt(max(int(moving.sum()), 1)) * row.linf * (1 - 1e-9):
         unmet.append("rows bounded entry by entry alone")
     scale = min(max(reach, 0.0) * model.domain.norm(1.0), max(label, 0.0))
     scale = scale if math.isfinite(scale) else math.nan

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel.annotate.private import Private
 from dpmodel.annotate.records import DEFAULT_RECORDS
 from dpmodel.classify.classifier import Cell, Classification, record_words
 from dpmodel.classify.private_regression import PrivateRegression
@@ -18,12 +17,15 @@ from dpmodel.compile.affine_map import Floats, ThetaBlock
 from dpmodel.compile.domain import Domain
 from dpmodel.compile.domain_of import domain_of
 from dpmodel.compile.regression import Recognised
+from dpmodel.compile.regression_features import Features, Label
 from dpmodel.compile.regression_rows import reader
-from dpmodel.compile.row_bounds import RowBounds, length
+from dpmodel.compile.row_bounds import RowBounds
 from dpmodel.errors import SpecificationError
 
 _NORMS = (1.0, 2.0, math.inf)
 _KEYS = ("l1", "l2", "linf")
+# Norms are sums of squares, which vanish or overflow outside this range.
+_LEAST, _MOST = 1e-100, 1e100
 
 
 def private_regression(recognised: Recognised, clip: float = math.inf) -> PrivateRegression:
@@ -57,18 +59,21 @@ def private_regression(recognised: Recognised, clip: float = math.inf) -> Privat
         total=float(recognised.count if weights is None else weights.sum()),
         largest_weight=largest,
         offset_bound=0.0 if offset is None else float(np.abs(offset).max()),
+        offset_range=(0.0, 0.0) if offset is None else (float(offset.min()), float(offset.max())),
         private=recognised.private,
     )
 
 
 # ------------------------------------------------------------------ whose rows they are
 def _refuse_unpaired(recognised: Recognised) -> None:
-    """One record must own row i of every private matrix and entry i of every private vector, for one i."""
+    """One record must own row i of every private matrix (column i of one that is turned round) and entry i of every
+    private vector, for one i."""
     parameters = recognised.private
     first = parameters[0]
-    for parameter in parameters:
+    for features in recognised.private_features:
+        parameter = features.parameter
         # Reshaped, a record would own several labels.
-        if tuple(parameter.shape[:1]) != (recognised.count,):
+        if features.count != recognised.count:
             raise SpecificationError(
                 f"{parameter.name()}: shape {tuple(parameter.shape)} in a private regression of "
                 f"{recognised.count} records",
@@ -76,11 +81,11 @@ def _refuse_unpaired(recognised: Recognised) -> None:
                 remedy=f"shape ({recognised.count},) for labels, ({recognised.count}, p) for features",
             )
         vector = parameter.ndim == 1 or parameter.shape[1] == 1
-        if parameter.unit not in (("entry", "row") if vector else ("row",)):
+        if parameter.unit not in (("column",) if features.turned else ("entry", "row") if vector else ("row",)):
             raise SpecificationError(
                 f"{parameter.name()}: unit={parameter.unit!r} in a private regression",
                 why="a record must own one row of the features and one entry of the labels",
-                remedy="unit='entry'" if parameter.ndim == 1 else "unit='row'",
+                remedy="unit='entry'" if parameter.ndim == 1 else f"unit={'column' if features.turned else 'row'!r}",
             )
         if parameter.records is not first.records:
             raise SpecificationError(
@@ -107,9 +112,11 @@ def _refuse_unpaired(recognised: Recognised) -> None:
 def row_bounds(recognised: Recognised) -> RowBounds:
     """Bounds on a row of all features and on its label, from the declarations and the public numbers.
 
+    Rows and labels are those that the mechanisms read: seen through their public maps (``Features``, ``Label``).
     Under add-remove a missing record is a zero row with label 0 if all its private parameters vanish (no declared
-    change, ranges that hold zero) and the public features are constant columns, which stay. Otherwise the bounds are
-    those of replace-one: both databases' rows lie within them (values are clipped), so they hold, and are larger.
+    change, ranges that hold zero), labels are multiples of them, and the public features are constant columns, which
+    stay. Otherwise the bounds are those of replace-one: both databases' rows lie within them (values are clipped), so
+    they hold, and are larger.
 
     Raises
     ------
@@ -120,16 +127,17 @@ def row_bounds(recognised: Recognised) -> RowBounds:
     lower, upper = np.zeros(size), np.zeros(size)
     sizes: list[tuple[float, float, float]] = []
     for features, start in recognised.blocks:
-        if isinstance(features, Private):
+        if isinstance(features, Features):
             low, high = features.column_range
-            norms = _declared_norms(features)
+            norms = _bounded_norms(features)
         else:
             low, high = _column_ends(features)
             norms = _public_norms(features, ~constant[start : start + features.shape[1]])
         lower[start : start + low.size], upper[start : start + low.size] = low, high
         sizes.append(norms)
     parameters = recognised.private
-    stays = any(not isinstance(f, Private) and not constant[s : s + f.shape[1]].all() for f, s in recognised.blocks)
+    stays = any(not isinstance(f, Features) and not constant[s : s + f.shape[1]].all() for f, s in recognised.blocks)
+    stays |= isinstance(recognised.label, Label) and bool(np.any(recognised.label.shift))
     vanishes = all(p.records.neighbors == "add-remove" and p.vanishes for p in parameters)
     l1, l2, linf = (list(norms) for norms in zip(*sizes, strict=True))
     # Norms of one record's blocks add up; each block's worst row counts, as if one record had them all.
@@ -142,10 +150,11 @@ def row_bounds(recognised: Recognised) -> RowBounds:
         linf=max(linf),
         label=_label_range(recognised),
         absent=vanishes and not stays,
+        mixed=any(isinstance(f, Features) and f.mixed for f, _ in recognised.blocks),
     )
 
 
-def _declared_norms(features: Private) -> tuple[float, float, float]:
+def _bounded_norms(features: Features) -> tuple[float, float, float]:
     """Largest norms of one record's part of ``features``.
 
     Raises
@@ -153,12 +162,9 @@ def _declared_norms(features: Private) -> tuple[float, float, float]:
     SpecificationError
         When neither columns nor norms are bounded.
     """
-    magnitude = features.magnitude
-    low, high = features.column_range
-    reach = np.maximum(np.abs(low), np.abs(high))
-    l1, l2, linf = (magnitude[f"max_{key}"] for key in _KEYS)
-    bounds = (min(l1, float(reach.sum())), min(l2, length(reach)), min(linf, float(reach.max())))
-    if not math.isfinite(min(*bounds)):
+    if not math.isfinite(features.norms[2]):
+        low, high = features.owned_range
+        reach = np.maximum(np.abs(low), np.abs(high))
         free = int(np.argmax(~np.isfinite(reach)))
         place = f" (column {free}, for one)" if np.isfinite(reach).any() else ""
         raise SpecificationError(
@@ -166,11 +172,18 @@ def _declared_norms(features: Private) -> tuple[float, float, float]:
             why="the noise is set by how large one record's features may be, which must be public",
             remedy="max_l2= or max_linf= for rows, or bounds=[lo, hi] with numbers or one vector of columns each",
         )
-    k = reach.size
-    l1, l2, linf = bounds
-    linf = min(linf, l2, l1)
-    l2 = min(l2, l1, math.sqrt(k) * linf)
-    return min(l1, math.sqrt(k) * l2, k * linf), l2, linf
+    _require_squares(features.name(), "row", features.norms[2])
+    return features.norms
+
+
+def _require_squares(name: str, what: str, size: float) -> None:
+    """Multiples of declared numbers may leave the range in which sensitivities can be squared."""
+    if not (size == 0 or _LEAST <= size <= _MOST):
+        raise SpecificationError(
+            f"{name}: entries of a {what} of size up to {size:g}, multiples of what was declared",
+            why=f"numbers outside [{_LEAST:g}, {_MOST:g}] cannot be squared in floating point",
+            remedy="public factors of a moderate size",
+        )
 
 
 def _public_norms(features: Any, moving: np.ndarray) -> tuple[float, float, float]:
@@ -199,25 +212,25 @@ def _label_range(recognised: Recognised) -> tuple[float, float]:
     label, loss = recognised.label, recognised.loss
     if label is None:
         return 1.0, 1.0
-    if not isinstance(label, Private):
+    if not isinstance(label, Label):
         return float(label.min()), float(label.max())
-    lower, upper = label.column_range
-    low, high = float(lower.min()), float(upper.max())
+    low, high = label.range
     wanted = {"sign": (-1.0, 1.0), "binary": (0.0, 1.0)}.get(loss.labels)
     if wanted is not None and not (wanted[0] <= low and high <= wanted[1]):
         words = "-1 and 1" if loss.labels == "sign" else "0 and 1"
         raise SpecificationError(
-            f"{label.name()}: labels of a {loss.name.replace('_', ' ')} loss must be declared within "
+            f"{label.features.name()}: labels of a {loss.name.replace('_', ' ')} loss must be declared within "
             f"[{wanted[0]:g}, {wanted[1]:g}]",
             why=f"its labels are {words}, and the declared range sets how steep a record's loss can be",
             remedy=f"bounds=[{wanted[0]:g}, {wanted[1]:g}] (values beyond are clipped), or labels coded as {words}",
         )
     if not (math.isfinite(low) and math.isfinite(high)):
         raise SpecificationError(
-            f"{label.name()}: no bound on a label",
+            f"{label.features.name()}: no bound on a label",
             why="how large one record's label may be must be public",
             remedy="bounds=[lo, hi] or max_linf= (values beyond are clipped)",
         )
+    _require_squares(label.features.name(), "label", max(abs(low), abs(high)))
     return low, high
 
 

@@ -31,6 +31,7 @@ _MOST_ROWS = (
 )
 # Regressions are objectives of low sensitivity that the paper does not treat: one convex loss per record.
 REGRESSION_MECHANISMS = (
+    "public-only",
     "sufficient-statistics",
     "frank-wolfe",
     "noisy-descent",
@@ -79,8 +80,8 @@ _COLUMNS = ("location of change", "level", "solvable", "HRRU14", "mechanisms", "
 _NOTE = (
     "low: one record changes the part by a bounded amount; high: arbitrarily.",
     "yes*: in the relaxed sense, where all but a few constraints hold.",
-    "floors, for a change of one entry by 1: n = number of private entries; alive: beta < (1 - delta)/(1 + "
-    "exp(epsilon)); c = c(epsilon, delta, beta), c2 = c(2 epsilon, delta (1 + exp(epsilon)), beta), where "
+    "floors, for a change of one entry by 1 unless it says B: n = number of private entries; alive: beta < (1 - delta)/"
+    "(1 + exp(epsilon)); c = c(epsilon, delta, beta), c2 = c(2 epsilon, delta (1 + exp(epsilon)), beta), where "
     "c(e, d, b) = 1/2 - (exp(e) + d)/(2 (1 + exp(e))(1 - b)). dpmodel.classify.impossibility.floor gives the numbers.",
     "regressions (a sum or mean of one convex loss per record, written in CVXPY) are objectives of low sensitivity "
     f"beyond the paper's linear ones (TTZ15, AMU20): {', '.join(REGRESSION_MECHANISMS)}.",
@@ -244,8 +245,8 @@ _CELLS = (
         relaxed=False,
         theorem="Theorem 34",
         section="4.5",
-        mechanisms=(*_ONCE, "vertex-exponential", "theorem-34"),
-        floor="",
+        mechanisms=(*_ONCE, "vertex-exponential", "public-only", "theorem-34"),
+        floor="loss >= n B c, a record moving one entry by B",
         summary="Noise on the objective, or a private choice of vertex; constraints hold exactly.",
     ),
     TaxonomyCell(
@@ -272,10 +273,11 @@ _CELLS = (
             "measure-and-fit",
             "multiplicative-weights",
             "private-cutting-planes",
+            "public-only",
             "algorithm-4",
             *_MOST_ROWS,
         ),
-        floor="",
+        floor="violation >= B/2 if alive, a record moving one entry by B",
         summary="Noise on the right-hand side once, or multiplicative weights over the variables.",
     ),
     TaxonomyCell(
@@ -285,7 +287,7 @@ _CELLS = (
         relaxed=True,
         theorem="Theorems 11, 12",
         section="3",
-        mechanisms=_MOST_ROWS,
+        mechanisms=(*_MOST_ROWS, "public-only"),
         floor="violation >= n/4 if alive, when all rows are to hold (Theorem 38)",
         summary="One record owns a constraint: all but fewer than s constraints hold to within alpha, "
         "the others may be violated arbitrarily (dense multiplicative weights, hinge descent).",
@@ -297,7 +299,7 @@ _CELLS = (
         relaxed=False,
         theorem="Theorem 28",
         section="4.3",
-        mechanisms=(*_ONCE, "strict-truncated-laplace", *_NOISY_ROWS, *_MOST_ROWS),
+        mechanisms=(*_ONCE, "strict-truncated-laplace", *_NOISY_ROWS, "public-only", *_MOST_ROWS),
         floor="",
         summary="Noise on the coefficients once, or multiplicative weights with noisy rows; for one row as for all "
         "of A. Where one record owns a constraint, leaving a few out is open too.",
@@ -321,7 +323,7 @@ _CELLS = (
         relaxed=False,
         theorem="Theorem 32",
         section="4.4",
-        mechanisms=(*_ONCE, "strict-truncated-laplace", *_NOISY_ROWS),
+        mechanisms=(*_ONCE, "strict-truncated-laplace", *_NOISY_ROWS, "public-only"),
         floor="",
         summary="Noise on the coefficients, scaled to how far one record moves each row in the 1-norm.",
     ),

@@ -26,12 +26,25 @@ class SolverFailure(DPModelError):
     """A solver stopped without an answer."""
 
 
+# CVXPY's word for it, in solutions and releases: no solver that was tried had an answer.
+SOLVER_ERROR = str(cp.SOLVER_ERROR)
+# What solvers may say. Anything else (HiGHS has an "unknown") is no answer, and another solver is asked.
+_ANSWERS = frozenset(
+    (
+        *(cp.OPTIMAL, cp.INFEASIBLE, cp.UNBOUNDED),
+        *(cp.OPTIMAL_INACCURATE, cp.INFEASIBLE_INACCURATE, cp.UNBOUNDED_INACCURATE),
+        *("infeasible_or_unbounded", cp.USER_LIMIT),
+    )
+)
+
+
 @dataclass(frozen=True)
 class ConeProgram:
     """Minimise ``c'x + d`` subject to ``b - A x`` in K and ``lower <= x <= upper``.
 
     ``c`` : (n,), ``b`` : (m,), ``A`` : (m x n) sparse, ``cones`` : blocks of rows. ``band`` : (m,) half-widths by
-    which zero-cone rows may miss. ``keep`` : (m,) rows that are constraints at all (all by default).
+    which zero-cone rows may miss. ``keep`` : (m,) rows that are constraints at all (all by default). ``ceiling`` :
+    (m,) right-hand sides of inequalities that no slack goes beyond, inf where there is none.
     """
 
     c: Floats
@@ -45,6 +58,7 @@ class ConeProgram:
     upper: Floats
     band: Floats
     keep: Any
+    ceiling: Floats | None = None
 
     def with_(self, **changes: Any) -> ConeProgram:
         return replace(self, **changes)
@@ -52,7 +66,8 @@ class ConeProgram:
 
 @dataclass(frozen=True)
 class ConeSolution:
-    """``status`` : "optimal", "infeasible" or "unbounded" (CVXPY's words); ``x`` (n,), ``dual`` (m,) or None."""
+    """``status`` : "optimal", "infeasible" or "unbounded" (CVXPY's words), or ``SOLVER_ERROR`` when no solver had an
+    answer; ``x`` (n,), ``dual`` (m,) or None; ``notes`` : which solvers had none."""
 
     status: str
     value: float | None
@@ -60,6 +75,7 @@ class ConeSolution:
     dual: Floats | None
     seconds: float
     slack: float = 0.0
+    notes: tuple[str, ...] = ()
 
     @property
     def solved(self) -> bool:
@@ -88,7 +104,8 @@ def solve_cone_program(
     solver: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> ConeSolution:
-    """Solve a cone program.
+    """Solve a cone program. Every answer of a solver is handled, and none raises: after one that has no answer (or an
+    exception) the next of ``_solvers`` is asked, and at the end the status is ``SOLVER_ERROR``.
 
     Parameters
     ----------
@@ -97,21 +114,20 @@ def solve_cone_program(
     minimise_slack : minimise t instead of the objective; else t is at most ``slack_limit``.
     weights : (m x n) sparse W; adds ``W @ |x|`` to the left side of the rows (robust rows).
     solver, options : passed to CVXPY; by default HiGHS for linear programs, else CVXPY's choice.
-
-    Raises
-    ------
-    SolverFailure
-        When the solver stops without a status that can be used.
     """
     n = program.c.size
+    lower, upper = program.lower, program.upper
+    if (lower > upper + 1e-9 * (1 + np.abs(lower))).any():
+        return ConeSolution(str(cp.INFEASIBLE), None, None, None, 0.0)  # CVXPY takes no crossed bounds
+    lower = np.minimum(lower, upper)
     integrality: dict[str, Any] = {}
     if program.boolean.size:
         integrality["boolean"] = (program.boolean,)
     if program.integer.size:
         integrality["integer"] = (program.integer,)
     bounds = None
-    if np.isfinite(program.lower).any() or np.isfinite(program.upper).any():
-        bounds = [program.lower, program.upper]
+    if np.isfinite(lower).any() or np.isfinite(upper).any():
+        bounds = [lower, upper]
     x = cp.Variable(n, bounds=bounds, **integrality)
     slack = cp.Variable(nonneg=True) if direction is not None else None
     rows = _Rows()
@@ -122,28 +138,52 @@ def solve_cone_program(
         rows.constraints.append(slack <= slack_limit)
     objective = slack if minimise_slack and slack is not None else program.c @ x + program.d
     problem = cp.Problem(cp.Minimize(objective), rows.constraints)
-    if solver is None and all(block.kind in ("zero", "nonneg") for block in program.cones):
-        solver = cp.HIGHS
     started = time.perf_counter()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # inaccuracy is reported by the status
-            problem.solve(solver=solver, **dict(options or {}))
-    except cp.SolverError as error:
-        raise SolverFailure(
-            f"solver {solver or 'chosen by CVXPY'} failed",
-            why=str(error).split("\n")[0][:200],
-            remedy=f"another solver, e.g. solver={'SCS' if solver == cp.CLARABEL else 'CLARABEL'!r}",
-        ) from None
+    mute: list[str] = []
+    point = None
+    for number, each in enumerate(_solvers(program, solver)):
+        own = dict(options or {}) if number == 0 else {}
+        status = _answer(problem, each, own)
+        # A limit that the user set is kept; a solver's own is a reason to ask another.
+        if status == cp.USER_LIMIT and x.value is None and not own:
+            status = SOLVER_ERROR
+        point = None if status == SOLVER_ERROR or x.value is None else np.asarray(x.value, dtype=np.float64).ravel()
+        if status != SOLVER_ERROR and (point is None or np.isfinite(point).all()):
+            break
+        mute.append(each or "the solver that CVXPY chose")
+    else:
+        status, point = SOLVER_ERROR, None
     seconds = time.perf_counter() - started
-    status = str(problem.status)
-    if x.value is None:
-        return ConeSolution(status, None, None, None, seconds)
-    point = np.asarray(x.value, dtype=np.float64).ravel()
+    notes = (f"{', '.join(mute)} had no answer for the released program",) if mute else ()
+    if point is None:
+        return ConeSolution(status, None, None, None, seconds, notes=notes)
     dual = _collect_duals(rows, program.b.size)
     used = float(slack.value) if slack is not None and slack.value is not None else 0.0
     value = float(program.c @ point + program.d)
-    return ConeSolution(status, value, point, dual, seconds, used)
+    return ConeSolution(status, value, point, dual, seconds, used, notes)
+
+
+def _solvers(program: ConeProgram, solver: str | None) -> tuple[str | None, ...]:
+    """Whom to ask, in this order: the user's, the usual one, and others in case that has no answer."""
+    linear = all(block.kind in ("zero", "nonneg") for block in program.cones)
+    others: tuple[str | None, ...]
+    if program.boolean.size or program.integer.size:
+        others = (cp.HIGHS, cp.SCIPY) if linear else (None,)
+    else:
+        others = (cp.HIGHS, cp.CLARABEL, cp.SCS) if linear else (None, cp.CLARABEL, cp.SCS)
+    first = () if solver is None else (solver,)
+    return (*first, *(each for each in others if each != solver))
+
+
+def _answer(problem: cp.Problem, solver: str | None, options: Mapping[str, Any]) -> str:
+    """The status of one attempt; ``SOLVER_ERROR`` for an exception or an answer that says nothing."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # inaccuracy is reported by the status
+            problem.solve(solver=solver, **options)
+    except Exception:  # the interfaces of solvers raise more than cp.SolverError
+        return SOLVER_ERROR
+    return str(problem.status) if problem.status in _ANSWERS else SOLVER_ERROR
 
 
 # Kinds of programs that a solver with given options has handled in this process.
@@ -217,7 +257,8 @@ def _left_side(program: ConeProgram, x: Any, robust: Any, rows: _Rows) -> Left:
 
 
 def _add_rows(program: ConeProgram, left: Left, slack: Any, direction: Floats | None, rows: _Rows) -> None:
-    """One constraint for all linear inequalities, at most two for equalities, one per block of other cones."""
+    """One constraint for all linear inequalities (and one for their ceilings, where there is a slack), at most two for
+    equalities, one per block of other cones."""
     index_of = {block: np.arange(block.start, block.start + block.size) for block in program.cones}
     for kind in ("zero", "nonneg"):
         parts = [index[program.keep[index]] for block, index in index_of.items() if block.kind == kind]
@@ -230,6 +271,8 @@ def _add_rows(program: ConeProgram, left: Left, slack: Any, direction: Floats | 
             right: Any = program.b[index]
             if slack is not None and direction is not None:
                 right = right + slack * direction[index]
+                if program.ceiling is not None and (most := index[np.isfinite(program.ceiling[index])]).size:
+                    rows.constraints.append(left(most) <= program.ceiling[most])
             rows.add(left(index) <= right, index, "plain")
     for block, index in index_of.items():
         if block.kind in ("zero", "nonneg") or not program.keep[index].all():

@@ -124,15 +124,7 @@ def lower(problem: cp.Problem) -> Lowered:
     """
     refuse_undisciplined(problem)
     maximize = isinstance(problem.objective, cp.Maximize)
-    reductions: list[Any] = [FlipObjective()] if maximize else []
-    reductions += [
-        Dcp2Cone(quad_obj=False),
-        CvxAttr2Constr(reduce_bounds=True),
-        EliminateZeroSized(),
-        ConeMatrixStuffing(quad_obj=False, canon_backend=cp.COO_CANON_BACKEND),
-    ]
-    chain = Chain(reductions=reductions)
-    program, inverse = chain.apply(problem)
+    chain, program, inverse = _stuffed(problem, maximize)
     for constraint in program.constraints:
         if type(constraint) not in _KINDS:
             raise UnsupportedModelError(
@@ -143,6 +135,33 @@ def lower(problem: cp.Problem) -> Lowered:
     program = ConicSolver.format_constraints(program, [0, 1, 2])
     affine = _affine_map(problem, program, chain, maximize)
     return Lowered(affine, chain, inverse, program.x.id)
+
+
+# In this order: the cost of the first grows with the non-zeros; the others know atoms that it does not.
+_BACKENDS = (cp.COO_CANON_BACKEND, cp.SCIPY_CANON_BACKEND, cp.CPP_CANON_BACKEND)
+
+
+def _stuffed(problem: cp.Problem, maximize: bool) -> tuple[Any, Any, Any]:
+    """The chain of reductions, the program it ends in, and what inverts it, by the first backend that manages."""
+    for backend in _BACKENDS:
+        reductions: list[Any] = [FlipObjective()] if maximize else []
+        reductions += [
+            Dcp2Cone(quad_obj=False),
+            CvxAttr2Constr(reduce_bounds=True),
+            EliminateZeroSized(),
+            ConeMatrixStuffing(quad_obj=False, canon_backend=backend),
+        ]
+        chain = Chain(reductions=reductions)
+        try:
+            return chain, *chain.apply(problem)
+        except Exception as error:  # assertions, numpy's and scipy's errors, whatever an atom raises
+            failure = f"{type(error).__name__} in CVXPY's last backend"
+    raise UnsupportedModelError(
+        "CVXPY cannot write this problem as a function of its parameters",
+        why=f"{failure}; the change that one record makes is read off that function",
+        remedy="another way to write the expressions with private parameters, such as sums and products with matrices "
+        "(a convolution is a product with a Toeplitz matrix)",
+    )
 
 
 def _affine_map(problem: cp.Problem, program: Any, chain: Any, maximize: bool) -> AffineMap:

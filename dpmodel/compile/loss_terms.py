@@ -15,11 +15,12 @@ import scipy.sparse as sp
 
 from dpmodel.annotate.private import Private
 from dpmodel.compile.affine_map import Floats
+from dpmodel.compile.regression_affine import diagonal, form_of
+from dpmodel.compile.regression_features import Features
 from dpmodel.compile.regression_forms import (
     Form,
     NotPerRecord,
     exponent,
-    form_of,
     is_number,
     is_private,
     kind,
@@ -27,11 +28,15 @@ from dpmodel.compile.regression_forms import (
     unfit,
     vector_of,
 )
+from dpmodel.compile.regression_loops import Loops
 
 _LOSSES = (
     "squares (cp.sum_squares), absolute values (cp.norm1, cp.abs), cp.huber, maxima of two affine parts (quantile, "
     "hinge), cp.logistic, and squared hinges of X @ w, summed over the records"
 )
+
+_STACKS = ("hstack", "vstack", "concatenate")
+_ENTRYWISE = ("power", "abs", "huber", "logistic")
 
 
 @dataclass(frozen=True)
@@ -45,16 +50,18 @@ class Term:
     coefficient: Floats
     forms: tuple[Form, ...]
     expression: Any
-    vectors: tuple[Private, ...] = ()
+    vectors: tuple[Features, ...] = ()
     power: int = 1
     threshold: float = float("nan")
 
 
 @dataclass
 class Objective:
-    """``terms`` : losses of records; ``public`` : (factor, scalar expression) without private parameters."""
+    """``terms`` : losses of records; ``public`` : (factor, scalar expression) without private parameters; ``loops`` :
+    terms of single records, which become terms of all when the objective was read."""
 
     count: int
+    loops: Loops
     terms: list[Term] = field(default_factory=list)
     public: list[tuple[float, cp.Expression]] = field(default_factory=list)
 
@@ -67,8 +74,10 @@ def take_apart(expression: Any, count: int, factor: float = 1.0) -> Objective:
     UnsupportedModelError
         Naming the innermost term that is neither public nor a sum of losses of single records.
     """
-    out = Objective(count)
+    out = Objective(count, Loops(count))
     _scalar(expression, factor, out)
+    for entries, factors in out.loops.expressions():
+        _vector(entries, factors, (), out)
     return out
 
 
@@ -86,11 +95,19 @@ def _scalar(expression: Any, factor: float, out: Objective) -> None:
             _scalar(args[0], -factor, out)
         case "promote" | "broadcast" | "reshape" | "transpose" | "conjugate" | "max" if args[0].size == 1:
             _scalar(args[0], factor, out)
+        case _ if out.loops.add(expression, factor):
+            return
+        case "sum" | "quad_over_lin" | "norm1" if kind(args[0]) in _STACKS:  # a sum over all that is stacked
+            for piece in args[0].args:
+                _scalar(expression.copy([piece, *args[1:]]), factor, out)
         case "multiply" | "matmul" if any(arg.size == 1 and is_number(arg) for arg in args):
             number, rest = args if args[0].size == 1 and is_number(args[0]) else args[::-1]
             _scalar(rest, factor * float(vector_of(number, 1)), out)
         case "divide" if is_number(args[1]):
             _scalar(args[0], factor / float(vector_of(args[1], 1)), out)
+        case "sum" if kind(args[0]) in _ENTRYWISE and kind(args[0].args[0]) in _STACKS:
+            for piece in args[0].args[0].args:
+                _scalar(cp.sum(args[0].copy([piece])), factor, out)
         case "sum" if args[0].size == 1 and out.count > 1:
             _scalar(args[0], factor, out)
         case "sum":
@@ -122,8 +139,8 @@ def _scalar(expression: Any, factor: float, out: Objective) -> None:
         case _ if _picks_rows(expression):
             unfit(
                 expression,
-                "rows are picked one by one",
-                "one expression for all rows instead of a loop: cp.sum(cp.logistic(-cp.multiply(y, X @ w))), say",
+                "rows are picked one by one, and this is no loss of one record",
+                "X[i] @ w and y[i] of one record in each term, or one expression for all: cp.sum(cp.square(X @ w - y))",
             )
         case _ if any(isinstance(p, Private) and p.ndim == 2 for p in expression.parameters()):
             unfit(expression, "it is no sum over the records", _LOSSES, NotPerRecord)
@@ -148,11 +165,9 @@ def _inner_product(expression: Any, factor: float, out: Objective) -> None:
     for vector, rest in ((left, right), (right, left)):
         if vector.size != out.count or rest.size != out.count:
             continue
-        if is_number(vector):
-            _vector(rest, factor * vector_of(vector, out.count), (), out)
-            return
-        if _is_private_vector(vector):
-            _vector(rest, np.asarray(factor), (_private_vector(vector),), out)
+        if not vector.variables():
+            for monomial in form_of(vector, out.count):
+                _vector(rest, factor * monomial.coefficient, monomial.vectors, out)
             return
     unfit(
         expression,
@@ -161,22 +176,14 @@ def _inner_product(expression: Any, factor: float, out: Objective) -> None:
     )
 
 
-def _is_private_vector(expression: Any) -> bool:
-    return isinstance(expression, Private) or (
-        kind(expression) in ("reshape", "transpose", "conjugate") and _is_private_vector(expression.args[0])
-    )
-
-
-def _private_vector(expression: Any) -> Private:
-    while not isinstance(expression, Private):
-        expression = expression.args[0]
-    return expression
-
-
 def _square(inner: Any, factor: Floats, out: Objective) -> None:
     """``factor * sum(inner ** 2)``; a squared 2-norm is the sum of squares of its argument."""
     if inner.size == 1 and kind(inner) == "pnorm" and inner.p == 2:
         _square(inner.args[0], factor, out)
+        return
+    if kind(inner) in _STACKS and factor.ndim == 0:
+        for piece in inner.args:
+            _scalar(cp.sum_squares(piece), float(factor), out)
         return
     if inner.size == 1 and out.count > 1:
         unfit(
@@ -188,7 +195,7 @@ def _square(inner: Any, factor: Floats, out: Objective) -> None:
     _powered(inner, factor, (), inner, out)
 
 
-def _powered(inner: Any, factor: Floats, vectors: tuple[Private, ...], whole: Any, out: Objective) -> None:
+def _powered(inner: Any, factor: Floats, vectors: tuple[Features, ...], whole: Any, out: Objective) -> None:
     """Squares of affine forms, absolute values and maxima with 0."""
     _require_entries(inner, out.count)
     name = kind(inner)
@@ -196,10 +203,10 @@ def _powered(inner: Any, factor: Floats, vectors: tuple[Private, ...], whole: An
         _powered(inner.args[0], factor, vectors, whole, out)
     elif inner.is_affine():
         out.terms.append(Term("affine", factor, (form_of(inner, out.count),), whole, vectors, power=2))
-    elif name in ("maximum", "minimum"):
+    elif (found := _largest(inner)) is not None:
         # (min(u, v))^2 = (max(-u, -v))^2
-        sign = np.asarray(1.0 if name == "maximum" else -1.0)
-        forms = tuple(tuple(m.times(sign) for m in form_of(arg, out.count)) for arg in inner.args)
+        sign = np.asarray(1.0 if found[0] == "maximum" else -1.0)
+        forms = tuple(tuple(m.times(sign) for m in form_of(arg, out.count)) for arg in found[1])
         out.terms.append(Term("maximum", factor, forms, whole, vectors, power=2))
     elif name == "multiply" and any(is_number(arg) for arg in inner.args):
         number, rest = inner.args if is_number(inner.args[0]) else inner.args[::-1]
@@ -210,8 +217,29 @@ def _powered(inner: Any, factor: Floats, vectors: tuple[Private, ...], whole: An
         unfit(inner, "squares are taken of residuals and of cp.pos(1 - margin)", _LOSSES)
 
 
+def _largest(expression: Any) -> tuple[str, list[Any]] | None:
+    """("maximum" or "minimum", the arguments) of an entrywise maximum, also of what was stacked along another axis."""
+    name = kind(expression)
+    if name in ("maximum", "minimum"):
+        return name, list(expression.args)
+    inner = expression.args[0] if expression.args else expression
+    if name not in ("max", "min") or kind(inner) not in ("vstack", "hstack") or inner.ndim != 2:
+        return None
+    axis = 0 if kind(inner) == "vstack" else 1
+    if expression.axis not in (axis, axis - 2) or not all(p.ndim == 1 or p.shape[axis] == 1 for p in inner.args):
+        return None
+    return name + "imum", list(inner.args)
+
+
 def _require_entries(expression: Any, count: int) -> None:
     if expression.size != count:
+        if expression.ndim == 2 and expression.shape[0] == count:
+            unfit(
+                expression,
+                f"it has shape {tuple(expression.shape)}: several outputs of {count} records, all of which one record "
+                "moves at once",
+                "one problem for each output with a share of the budget, cp.sum_squares(X @ w - Y[:, 0]) say",
+            )
         unfit(
             expression,
             f"it has shape {tuple(expression.shape)}: not one entry for each of {count} records",
@@ -219,7 +247,7 @@ def _require_entries(expression: Any, count: int) -> None:
         )
 
 
-def _vector(expression: Any, factor: Floats, vectors: tuple[Private, ...], out: Objective) -> None:
+def _vector(expression: Any, factor: Floats, vectors: tuple[Features, ...], out: Objective) -> None:
     """``sum_i factor_i vectors_i expression_i`` of an expression with one entry per record."""
     count = out.count
     if not is_private(expression) and not vectors:
@@ -258,10 +286,13 @@ def _vector(expression: Any, factor: Floats, vectors: tuple[Private, ...], out: 
                 _vector(rest, factor * monomial.coefficient, (*vectors, *monomial.vectors), out)
         case "abs" | "logistic":
             _atom(kind(expression), args, factor, vectors, expression, out)
-        case "maximum":
-            _atom("maximum", args, factor, vectors, expression, out)
-        case "minimum":
-            _atom("minimum", args, factor, vectors, expression, out)
+        case "matmul" if args[0].size == count**2 > 1 and is_number(args[0]):
+            weights = diagonal(args[0])
+            if weights is None:
+                unfit(expression, "a public matrix mixes the records", "public weights: cp.multiply(weights, losses)")
+            _vector(args[1], factor * weights, vectors, out)
+        case "maximum" | "minimum" | "max" | "min" if (found := _largest(expression)) is not None:
+            _atom(*found, factor, vectors, expression, out)
         case "huber":
             if is_private(expression.M):
                 unfit(expression, "Huber's threshold M is private", "a public number M")
@@ -275,7 +306,7 @@ def _vector(expression: Any, factor: Floats, vectors: tuple[Private, ...], out: 
             unfit(expression, "it is none of the losses that are recognised", _LOSSES)
 
 
-def _sum(args: list[Any], factor: Floats, vectors: tuple[Private, ...], out: Objective) -> None:
+def _sum(args: list[Any], factor: Floats, vectors: tuple[Features, ...], out: Objective) -> None:
     """Affine summands stay together: CVXPY flattens sums, and a residual's intercept belongs to the residual."""
     affine = [arg for arg in args if arg.is_affine()]
     if any(map(is_private, affine)):
@@ -291,7 +322,7 @@ def _atom(
     name: str,
     args: tuple[Any, ...] | list[Any],
     factor: Floats,
-    vectors: tuple[Private, ...],
+    vectors: tuple[Features, ...],
     whole: Any,
     out: Objective,
     threshold: float = float("nan"),

@@ -9,6 +9,8 @@ from typing import Any
 import highspy
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.linalg import lsqr
+from scipy.sparse.linalg import norm as sparse_norm
 
 from dpmodel.compile.affine_map import Floats, Integers
 from dpmodel.compile.cone_program import ConeProgram, SolverFailure
@@ -18,6 +20,8 @@ from dpmodel.compile.projection import Projector, onto_row
 _SOLVER_SLACK = 1e-6
 # Proving that a set is unbounded takes a linear program long; with more columns, only single rows are looked at.
 _MOST_COLUMNS = 20_000
+# From so many entries on, a point is looked for by at most so many steps of least squares before a linear program.
+_LARGE, _STEPS = 20_000, 500
 
 
 @dataclass(frozen=True)
@@ -114,9 +118,25 @@ class Polyhedron:
         return self._supports[key]
 
     @cached_property
+    def evident(self) -> bool:
+        """Whether the point next to zero that meets the equalities lies within the other constraints: a quick proof
+        that the set is not empty, tried where a linear program would take long. False says nothing."""
+        if self.A_eq.nnz + self.A_ub.nnz < _LARGE:
+            return False
+        start = np.clip(0.0, self.lower, self.upper)
+        free = sp.csr_array(self.A_eq @ sp.diags_array((self.lower < self.upper).astype(np.float64)))
+        length = sparse_norm(free, axis=1)
+        scale = sp.diags_array(1.0 / np.where(length > 0, length, 1.0))
+        missing = scale @ (self.b_eq - self.A_eq @ start)
+        x = start + lsqr(sp.csr_array(scale @ free), missing, atol=1e-13, btol=1e-13, iter_lim=_STEPS)[0]
+        return self.violation(x) <= 1e-9 * (1 + float(np.abs(x).max(initial=0.0)))
+
+    @cached_property
     def empty(self) -> bool:
         if (self.lower > self.upper + 1e-9 * (1 + np.abs(self.lower))).any():
             return True
+        if self.evident:
+            return False
         try:
             self.minimise(np.zeros(self.size))
         except SolverFailure:

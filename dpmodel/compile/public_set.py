@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from dpmodel.compile.affine_map import Floats
-from dpmodel.compile.cone_program import ConeProgram, solve_cone_program
+from dpmodel.compile.cone_program import SOLVER_ERROR, ConeProgram, SolverFailure, solve_cone_program
+from dpmodel.compile.polyhedron import Polyhedron
 from dpmodel.compile.standard_form import StandardForm, value_range
 from dpmodel.errors import InfeasibleError
 
@@ -105,7 +106,16 @@ class PublicSet:
         start = np.clip(0.0, lower, upper)
         if self._holds(program, start):
             return True
+        linear = all(block.kind in ("zero", "nonneg") for block in program.cones)
+        if linear and not (program.boolean.size or program.integer.size) and Polyhedron.of(program).evident:
+            return True
         solution = solve_cone_program(program, solver=self.solver)
+        if solution.status == SOLVER_ERROR:
+            raise SolverFailure(
+                "no solver could tell whether the public constraints have a common point",
+                why=solution.notes[0].replace("released", "public"),
+                remedy="public numbers of moderate size (change the units), or fewer constraints; nothing was spent",
+            )
         return "infeasible" not in solution.status
 
     def _holds(self, program: ConeProgram, x: Floats) -> bool:
@@ -156,6 +166,14 @@ class PublicSet:
             return box_bound
         best = self._maximise(weights * slope, lower, upper)
         return min(box_bound, best + constant)
+
+    def support(self, direction: Floats) -> float:
+        """Upper bound on ``max direction'x`` over the public set (inf when there is none): nothing solved for a box."""
+        lower, upper = self.box
+        ends = np.where(direction > 0, upper, lower)
+        used = direction != 0
+        by_box = float((direction[used] * ends[used]).sum())
+        return min(by_box, self._maximise(direction, lower, upper)) if self.program.keep.any() else by_box
 
     def magnitudes(self) -> Floats:
         """(n,) bounds on |x_j| from the box (inf where the box has none)."""

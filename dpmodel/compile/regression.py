@@ -17,6 +17,7 @@ from dpmodel.compile.losses import Loss
 from dpmodel.compile.penalty import Penalty
 from dpmodel.compile.public_part import PublicPart
 from dpmodel.compile.refusals import constraint_label, short
+from dpmodel.compile.regression_features import Features, Label
 from dpmodel.compile.regression_forms import NotPerRecord, is_private, kind, require_values, unfit
 from dpmodel.compile.regression_match import match
 from dpmodel.compile.regression_penalty import read_penalty, whole_penalty
@@ -33,9 +34,9 @@ _AGREE = 1e-8
 class Recognised:
     """minimise ``scale * sum_i weights_i loss(a_i' c + offset_i, y_i) + penalty(c)`` over the public constraints.
 
-    ``count`` : n. ``blocks`` : (features, start): the columns start .. of a_i, features being a Private of unit "row"
-    (n, k), a Private vector (one column) or a public array (n, k), dense or CSR. ``label`` : Private (n,), public
-    (n,), or None (all 1). ``offset``, ``weights`` : (n,) public, or None (weights of mean 1).
+    ``count`` : n. ``blocks`` : (features, start): the columns start .. of a_i, private ``Features`` or a public array
+    (n, k), dense or CSR. ``label`` : private, public (n,), or None (all 1). ``offset``, ``weights`` : (n,) public, or
+    None (weights of mean 1). ``up_to_constant`` : a number that depends on the private data alone was left out.
     ``coefficients`` : c, a public expression (p,) affine in the variables; intercepts last. ``constant`` : (p,) bool,
     columns that are the same public number for all records. ``penalty_expression`` : as written, or None.
     ``public`` : coefficients, constraints and penalty together. ``where`` : text of the loss, for messages.
@@ -45,7 +46,7 @@ class Recognised:
     count: int
     scale: float
     blocks: tuple[tuple[Any, int], ...]
-    label: Private | Floats | None
+    label: Label | Floats | None
     offset: Floats | None
     weights: Floats | None
     coefficients: cp.Expression
@@ -56,6 +57,7 @@ class Recognised:
     variables: tuple[Any, ...]
     public: PublicPart
     where: str
+    up_to_constant: bool = False
 
     @property
     def size(self) -> int:
@@ -64,16 +66,22 @@ class Recognised:
 
     @property
     def private(self) -> tuple[Private, ...]:
-        """The private parameters: features, then the label."""
-        found = [features for features, _ in self.blocks if isinstance(features, Private)]
-        return (*found, *([self.label] if isinstance(self.label, Private) else []))
+        """The private parameters, each once: those of the features, then the label's."""
+        return tuple({id(f.parameter): f.parameter for f in self.private_features}.values())
+
+    @property
+    def private_features(self) -> tuple[Features, ...]:
+        """The private blocks, and what the label is made of."""
+        found = [features for features, _ in self.blocks if isinstance(features, Features)]
+        return (*found, *([self.label.features] if isinstance(self.label, Label) else []))
 
 
 def recognise(problem: cp.Problem) -> Recognised | None:
     """The regression that ``problem`` is; None when it is no candidate for one.
 
     A candidate has, in a term of the objective that is not affine, a private matrix of unit "row" or a private vector
-    of unit "entry" or "row" whose size is declared (bounds=, max_l1=, max_l2=, max_linf=) or not bounded at all.
+    of unit "entry" or "row" (or a matrix of unit "column" whose columns become rows) whose size is declared (bounds=,
+    max_l1=, max_l2=, max_linf=) or not bounded at all.
     What is declared by its *change* alone (l1=, l2=, linf=) is no row of a record, and such models are served as
     standard forms. So are objectives that are affine in the private parameters, losses ``c_i' w`` included: they are
     the cell "objective", where the sum of the c_i is measured once. Models that are affine in the private parameters
@@ -91,11 +99,14 @@ def recognise(problem: cp.Problem) -> Recognised | None:
         For public parameters without a value: weights, thresholds and penalties are public numbers.
     """
     objective = problem.objective.args[0]
-    candidates = [p for p in _in_losses(objective) if _is_rows(p) or _is_entries(p)]
+    private = _in_losses(objective)
+    turned = _turned(objective) if any(p.unit == "column" for p in private) else set()
+    candidates = [p for p in private if _is_rows(p) or _is_entries(p) or (id(p) in turned and _sized(p))]
     if not candidates:
         return None
-    features = [p for p in candidates if _is_rows(p)]
-    count = int((features or candidates)[0].shape[0])
+    features = [p for p in candidates if not _is_entries(p)]
+    first = (features or candidates)[0]
+    count = int(first.shape[1 if id(first) in turned else 0])
     try:
         return _recognise(problem, count)
     except NotPerRecord:
@@ -128,6 +139,17 @@ def _sized(parameter: Private) -> bool:
 
 def _is_rows(parameter: Private) -> bool:
     return parameter.ndim == 2 and parameter.shape[1] > 1 and parameter.unit == "row" and _sized(parameter)
+
+
+def _turned(objective: Any) -> set[int]:
+    """Ids of private matrices of which a record owns a column, where columns become records: ``XT.T``, ``w @ XT`` or
+    ``XT[:, i]``."""
+    found = set()
+    for node in _walk(objective):
+        inner = node.args[-1] if kind(node) in ("transpose", "matmul", "index") and node.args else None
+        if isinstance(inner, Private) and inner.ndim == 2 and inner.unit == "column":
+            found.add(id(inner))
+    return found
 
 
 def _is_entries(parameter: Private) -> bool:
@@ -165,6 +187,7 @@ def _recognise(problem: cp.Problem, count: int) -> Recognised:
         variables=variables,
         public=public,
         where=short(found.terms[0].expression),
+        up_to_constant=matched.up_to_constant,
     )
     missing = {id(p) for p in objective.parameters() if isinstance(p, Private)} - {id(p) for p in out.private}
     if missing:
@@ -184,7 +207,7 @@ def _stack(prediction: Prediction, factor: float, count: int) -> tuple[Any, cp.E
         size = max(int(expression.size), 1)
         blocks.append((features, start))
         parts.append(expression)
-        constant.append(np.zeros(size, dtype=bool) if isinstance(features, Private) else _constant_columns(features))
+        constant.append(np.zeros(size, dtype=bool) if isinstance(features, Features) else _constant_columns(features))
         start += size
     if prediction.intercept is not None:
         blocks.append((np.ones((count, 1)), start))
@@ -271,10 +294,12 @@ def _certify(problem: cp.Problem, claimed: Recognised) -> None:
     maximize = isinstance(problem.objective, cp.Maximize)
     expression = -problem.objective.args[0] if maximize else problem.objective.args[0]
     for seed in range(_POINTS):
-        losses, public, theirs = _values(expression, claimed, seed)
-        if not (np.isfinite(public) and np.isfinite(theirs)):  # logarithms and the like: a point near 0 inside them
-            losses, public, theirs = _values(expression, claimed, seed, size=0.01)
-        rounding = 1e-13 * max(abs(public), abs(theirs))
+        values = _values(expression, claimed, seed)
+        if not np.isfinite(values[:, 1:]).all():  # logarithms and the like: a point near 0 inside them
+            values = _values(expression, claimed, seed, size=0.01)
+        rounding = 1e-13 * np.abs(values[:, 1:]).max()
+        # Where a constant was left out, differences between two points are compared.
+        losses, public, theirs = values[0] - values[1] if claimed.up_to_constant else values[0]
         if not abs(losses + public - theirs) <= _AGREE * abs(losses) + rounding:
             unfit(
                 problem.objective.args[0],
@@ -283,25 +308,35 @@ def _certify(problem: cp.Problem, claimed: Recognised) -> None:
             )
 
 
-def _values(expression: Any, claimed: Recognised, seed: int, size: float = 0.0) -> tuple[float, float, float]:
-    """Claimed losses, public terms and the user's objective at one random point."""
+def _values(expression: Any, claimed: Recognised, seed: int, size: float = 0.0) -> Floats:
+    """(points, 3) claimed losses, public terms and the user's objective, at random points that share private numbers:
+    two where a constant was left out, otherwise one."""
+
+    def at(dense: bool) -> Floats:
+        point = Point(claimed.variables, claimed.private, 100 + seed, dense=dense, size=size)
+        out = [_values_at(point, expression, claimed)]
+        if claimed.up_to_constant:
+            other = Point(claimed.variables, claimed.private, 200 + seed, size=size, numbers=point.numbers)
+            out.append(_values_at(other, expression, claimed))
+        return np.asarray(out)
+
     try:
-        return _values_at(Point(claimed.variables, claimed.private, 100 + seed, size=size), expression, claimed)
+        return at(dense=False)
     except (TypeError, ValueError, AttributeError):  # some atoms take no sparse stand-ins
-        point = Point(claimed.variables, claimed.private, 100 + seed, dense=True, size=size)
-        return _values_at(point, expression, claimed)
+        return at(dense=True)
 
 
 def _values_at(point: Point, expression: Any, claimed: Recognised) -> tuple[float, float, float]:
     c = point.vector(claimed.coefficients)
     z = np.zeros(claimed.count) if claimed.offset is None else claimed.offset.copy()
     for features, start in claimed.blocks:
-        numbers = point.numbers[id(features)] if isinstance(features, Private) else features
-        numbers = numbers if numbers.ndim == 2 else numbers[:, None]
+        numbers = features
+        if isinstance(features, Features):
+            numbers = features.rows(point.numbers[id(features.parameter)])
         z += numbers @ c[start : start + numbers.shape[1]]
     label: Any = np.ones(claimed.count) if claimed.label is None else claimed.label
-    if isinstance(label, Private):
-        label = np.asarray(point.numbers[id(label)], dtype=np.float64).ravel(order="F")
+    if isinstance(label, Label):
+        label = label.of(point.numbers[id(label.parameter)])
     losses = claimed.loss.value(z, label)
     mine = claimed.scale * float(losses.sum() if claimed.weights is None else claimed.weights @ losses)
     public = 0.0 if claimed.penalty_expression is None else point.scalar(claimed.penalty_expression)

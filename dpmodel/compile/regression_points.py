@@ -24,7 +24,7 @@ class Point:
     """Numbers for variables and private parameters, by which public leaves keep their values.
 
     ``dense`` : large private matrices too are stood for by dense arrays. ``size`` : if positive, all variables are
-    positive and below it.
+    positive and below it. ``numbers`` : those of another point, for the private parameters.
     """
 
     def __init__(
@@ -34,6 +34,7 @@ class Point:
         seed: int,
         dense: bool = False,
         size: float = 0.0,
+        numbers: dict[int, Any] | None = None,
     ) -> None:
         rng = public_generator(seed)
         self.swap: dict[int, Any] = {}
@@ -43,7 +44,7 @@ class Point:
             copy.save_value(_inside(variable, rng.uniform(0.1, 1.0, size=variable.shape), rng, size))
             self.swap[id(variable)] = copy
         for parameter in private:
-            number = _stand_in(parameter, rng, dense)
+            number = _stand_in(parameter, rng, dense) if numbers is None else numbers[id(parameter)]
             self.numbers[id(parameter)] = number
             self.swap[id(parameter)] = cp.Constant(number)
 

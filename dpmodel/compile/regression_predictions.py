@@ -10,9 +10,9 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel.annotate.private import Private
 from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.loss_terms import Term
+from dpmodel.compile.regression_features import Features, tidy
 from dpmodel.compile.regression_forms import Form, Monomial, unfit
 from dpmodel.compile.regression_points import Point
 
@@ -36,8 +36,8 @@ class Affine:
 
 @dataclass(frozen=True)
 class Prediction:
-    """z: ``blocks`` of (matrix (n, k) private or public, or a private vector; public expression (k,) or scalar) and
-    ``intercept``, a scalar expression or None."""
+    """z: ``blocks`` of (private features or public matrix (n, k); public expression (k,) or scalar) and ``intercept``,
+    a scalar expression or None."""
 
     blocks: tuple[tuple[Any, cp.Expression], ...]
     intercept: cp.Expression | None
@@ -60,7 +60,7 @@ def close(a: Any, b: Any, size: float = 0.0) -> bool:
     return float(np.abs(a - b).max(initial=0.0)) <= CLOSE * scale
 
 
-def read_predictions(terms: Sequence[Term], count: int) -> tuple[list[Read], Prediction, Private | None]:
+def read_predictions(terms: Sequence[Term], count: int) -> tuple[list[Read], Prediction, Features | None]:
     """Read all forms of ``terms`` as functions of one prediction and at most one private label.
 
     Raises
@@ -94,17 +94,17 @@ def read_predictions(terms: Sequence[Term], count: int) -> tuple[list[Read], Pre
     return reads, target.prediction(count), label
 
 
-def _label(terms: Sequence[Term]) -> Private | None:
+def _label(terms: Sequence[Term]) -> Features | None:
     """The private vector that is not a feature: it stands alone, or multiplies a matrix or a loss."""
     forms = [form for term in terms for form in term.forms]
-    found: dict[int, tuple[Private, Any]] = {}
+    found: dict[Any, tuple[Features, Any]] = {}
     for term in terms:
         for vector in term.vectors:
-            found[id(vector)] = (vector, term.expression)
+            found[vector.key] = (vector, term.expression)
         for form in term.forms:
             for m in form:
                 if len(m.vectors) == 1 and (m.expression is None or m.matrix is not None):
-                    found[id(m.vectors[0])] = (m.vectors[0], term.expression)
+                    found[m.vectors[0].key] = (m.vectors[0], term.expression)
                 elif len(m.vectors) == 2 and m.matrix is not None:
                     unfit(term.expression, _two(m.vectors), "one Private that holds the product")
     if not found:  # y * x * w: which of the two is the label is a matter of names; the one that may be a sign
@@ -123,7 +123,7 @@ def _label(terms: Sequence[Term]) -> Private | None:
     return next(iter(found.values()))[0]
 
 
-def _two(vectors: tuple[Private, ...]) -> str:
+def _two(vectors: tuple[Features, ...]) -> str:
     return f"{vectors[0].name()} and {vectors[1].name()} both multiply the features"
 
 
@@ -137,12 +137,12 @@ class _Split:
     constant: Floats
 
     @staticmethod
-    def of(form: Form, label: Private | None, term: Term) -> _Split:
+    def of(form: Form, label: Features | None, term: Term) -> _Split:
         plain: list[Monomial] = []
         signed: list[Monomial] = []
         with_label, constant = np.zeros(()), np.zeros(())
         for m in form:
-            others = tuple(v for v in m.vectors if v is not label)
+            others = tuple(v for v in m.vectors if not v.same(label))
             has_label = len(others) < len(m.vectors)
             if len(others) > 1 or (others and (m.matrix is not None or m.expression is None)):
                 unfit(term.expression, f"{others[0].name()} is neither the label nor a feature column", "one label")
@@ -159,16 +159,23 @@ class _Split:
 def _reference(splits: list[list[_Split]]) -> tuple[None, list[Monomial]] | None:
     """The first prediction that stands anywhere; one with private features before others."""
     found = [part for split in splits for each in split for part in (each.plain, each.signed) if part]
-    private = [part for part in found if any(isinstance(m.matrix, Private) or m.vectors for m in part)]
+    private = [part for part in found if any(_source(m) is not None for m in part)]
     chosen = (private or found)[:1]
     return (None, chosen[0]) if chosen else None
+
+
+def _source(m: Monomial) -> Features | None:
+    """The private features that the variables multiply."""
+    if isinstance(m.matrix, Features):
+        return m.matrix
+    return m.vectors[0] if m.vectors else None
 
 
 def _lead(monomials: list[Monomial]) -> Monomial:
     """The monomial whose coefficient is taken as the factor of the whole."""
 
     def rank(m: Monomial) -> int:
-        return 0 if isinstance(m.matrix, Private) else 1 if m.vectors else 2 if m.matrix is not None else 3
+        return 0 if isinstance(m.matrix, Features) else 1 if m.vectors else 2 if m.matrix is not None else 3
 
     return min(monomials, key=rank)
 
@@ -195,33 +202,33 @@ def _ratio(coefficient: Floats, factor: Floats) -> Floats:
 class _Linear:
     """``factor_i * (private blocks @ expressions + public part)``, with values at the random points.
 
-    ``private`` : block -> (points, k); ``public`` : (points, n) or None, already divided by ``factor``.
+    ``private`` : owned numbers -> (points, p) their coefficients; ``public`` : (points, n) or None, already divided by
+    ``factor``.
     """
 
     monomials: list[Monomial]
     factor: Floats
-    private: dict[int, Floats]
+    private: dict[Any, Floats]
     public: Floats
 
     @staticmethod
     def of(monomials: list[Monomial], points: list[Point], count: int, term: Term | None) -> _Linear:
         factor = _lead(monomials).coefficient
-        private: dict[int, Any] = {}
+        private: dict[Any, Any] = {}
         public: Floats = np.zeros((len(points), 1))
         for m in monomials:
             assert m.expression is not None
             values = np.stack([point.vector(m.expression) for point in points])
             ratio = _ratio(m.coefficient, factor)
-            if isinstance(m.matrix, Private) or m.vectors:
-                key = id(m.matrix if m.matrix is not None else m.vectors[0])
+            if (source := _source(m)) is not None:
                 if ratio.ndim or np.isnan(ratio):
-                    where = (m.matrix if m.matrix is not None else m.vectors[0]).name()
                     unfit(
                         term.expression if term is not None else m.expression,
-                        f"{where} is weighted unlike the other features of the record",
+                        f"{source.name()} is weighted unlike the other features of the record",
                         "the same public weights on the whole prediction",
                     )
-                private[key] = private.get(key, 0.0) + ratio * values
+                owned = values if source.map is None else values @ source.map.T
+                private[source.source] = private.get(source.source, 0.0) + ratio * owned
             elif m.matrix is not None:
                 product = values @ m.matrix.T if sp.issparse(m.matrix) else values @ np.asarray(m.matrix).T
                 public = public + ratio * product
@@ -230,16 +237,14 @@ class _Linear:
         return _Linear(monomials, factor, private, public)
 
     def prediction(self, count: int) -> Prediction:
-        """The same as blocks: multiples of one private matrix are joined, constant columns are one intercept."""
-        joined: dict[int, tuple[Any, Any]] = {}
+        """The same as blocks: features of one private matrix are joined, constant columns are one intercept."""
+        joined: dict[Any, list[tuple[Features, Any]]] = {}
         public: list[tuple[Any, cp.Expression]] = []
         intercept: Any = None
         for m in self.monomials:
             ratio = _ratio(m.coefficient, self.factor)
-            if isinstance(m.matrix, Private) or m.vectors:
-                source = m.matrix if m.matrix is not None else m.vectors[0]
-                part = _times(m.expression, float(ratio))
-                joined[id(source)] = (source, part if id(source) not in joined else joined[id(source)][1] + part)
+            if (source := _source(m)) is not None:
+                joined.setdefault(source.source, []).append((source, _times(m.expression, float(ratio))))
             elif m.matrix is not None:
                 public.append((_scaled_rows(m.matrix, ratio), m.expression))
             elif ratio.ndim == 0:
@@ -248,7 +253,28 @@ class _Linear:
             else:
                 public.append((np.asarray(ratio)[:, None], m.expression))
         # Public columns that say the same of every record are intercepts, and are told so by their numbers later.
-        return Prediction((*joined.values(), *public), intercept)
+        return Prediction((*map(_joined, joined.values()), *public), intercept)
+
+
+def _joined(parts: list[tuple[Features, Any]]) -> tuple[Features, Any]:
+    """One block of all features that are made of the same owned numbers: no record's numbers count twice.
+
+    The rows are the mixed columns where these are no more than the owned numbers, else the owned numbers themselves,
+    with the mixing on the side of the coefficients.
+    """
+    same: dict[Any, tuple[Features, Any]] = {}
+    for features, expression in parts:
+        known = same.get(features.key)
+        same[features.key] = (features, expression if known is None else known[1] + expression)
+    found = list(same.values())
+    first, owned = found[0][0], found[0][0].owned
+    if len(found) == 1 and first.size <= owned:
+        return found[0]
+    mixed = sp.hstack([sp.eye_array(owned) if f.map is None else f.map for f, _ in found], format="csr")
+    stacked = cp.hstack([expression for _, expression in found])
+    if mixed.shape[1] <= owned:
+        return Features(first.parameter, tidy(mixed), first.turned), stacked
+    return Features(first.parameter, None, first.turned), cp.Constant(mixed) @ stacked
 
 
 def _times(expression: Any, factor: float) -> Any:

@@ -9,8 +9,8 @@ import scipy.sparse as sp
 
 from dpmodel.annotate import vault
 from dpmodel.annotate.private import Private
-from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.regression import Recognised
+from dpmodel.compile.regression_features import Features, Label
 from dpmodel.compile.rows import Reader, Rows
 from dpmodel.errors import MissingValueError
 
@@ -30,8 +30,9 @@ def reader(recognised: Recognised) -> Reader:
         label: Any = recognised.label
         if label is None:
             label = np.ones(recognised.count)
-        elif isinstance(label, Private):
-            label = _vector(label)
+        elif isinstance(label, Label):
+            # What was sealed is within the declared bounds; the range of the labels follows from them up to rounding.
+            label = np.clip(label.of(_owned(label.parameter)), *label.range)
         return Rows(blocks, label, recognised.size, recognised.offset, recognised.weights)
 
     return read
@@ -39,20 +40,16 @@ def reader(recognised: Recognised) -> Reader:
 
 def _matrix(features: Any) -> Any:
     """(n, k) dense or CSR: a view of what is sealed where all entries are stored, public numbers as they are."""
-    if not isinstance(features, Private):
-        return features
-    entries: Any = vault.unseal(features)
+    return features.rows(_owned(features.parameter)) if isinstance(features, Features) else features
+
+
+def _owned(parameter: Private) -> Any:
+    """What is sealed, in the shape of the parameter (a column for a vector), dense or CSR."""
+    entries: Any = vault.unseal(parameter)
     if sp.issparse(entries):
         return entries
-    shape = tuple(features.shape) if features.ndim == 2 else (int(features.size), 1)
-    layout = features.layout
-    if layout.size == features.size and features.sparse_idx is None:
+    shape = tuple(parameter.shape) if parameter.ndim == 2 else (int(parameter.size), 1)
+    layout = parameter.layout
+    if layout.size == parameter.size and parameter.sparse_idx is None:
         return entries.reshape(shape, order="F")
     return sp.csr_array((entries, (layout.rows, layout.columns)), shape=shape)
-
-
-def _vector(label: Private) -> Floats:
-    """(n,) labels."""
-    values = _matrix(label)
-    dense: Floats = values.toarray().ravel() if sp.issparse(values) else values.ravel()
-    return dense

@@ -19,7 +19,8 @@ class RowBounds:
     that are the same public number in every row (intercepts; lower = upper there).
     ``l1, l2, linf`` : norms of the columns that are not constant, declared or derived; inf where nothing bounds them.
     ``label`` : (lowest, highest) label. ``absent`` : whether a record may be missing, which makes its row (constants
-    apart) and its label zero; otherwise one row is replaced by another.
+    apart) and its label zero; otherwise one row is replaced by another. ``mixed`` : columns are made of others, and
+    not every row within the bounds can occur: no lower bound may rest on them.
     """
 
     lower: Floats
@@ -30,6 +31,7 @@ class RowBounds:
     linf: float
     label: tuple[float, float]
     absent: bool
+    mixed: bool = False
 
     @staticmethod
     def of(
@@ -42,6 +44,7 @@ class RowBounds:
         linf: float = math.inf,
         label: tuple[float, float] = (-math.inf, math.inf),
         absent: bool = False,
+        mixed: bool = False,
     ) -> RowBounds:
         """Derive the missing norms from columns and norms alike, and columns from norms."""
         lower, upper = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
@@ -57,7 +60,7 @@ class RowBounds:
             np.where(constant, lower, np.maximum(lower, -linf)),
             np.where(constant, upper, np.minimum(upper, linf)),
         )
-        return RowBounds(lower, upper, constant, l1, l2, linf, (float(label[0]), float(label[1])), absent)
+        return RowBounds(lower, upper, constant, l1, l2, linf, (float(label[0]), float(label[1])), absent, mixed)
 
     @property
     def size(self) -> int:

@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import SpecificationError
+from dpmodel.learn.classifier import classes_and_signs
 from dpmodel.learn.data import checked
-from dpmodel.learn.exact_release import classes_of, keep_release, require_classes
+from dpmodel.learn.exact_release import keep_release, require_classes
 from dpmodel.learn.linear_model import _rng
 from dpmodel.linalg.affine_span import point_and_directions
 from dpmodel.linalg.conduct import conduct
@@ -117,10 +118,11 @@ class AffineSubspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         require_classes(self)
         where = type(self).__name__
         request, field = vectors_request(self.epsilon, self.delta, self.beta), self._field()
+        given = y
         X, y = checked(self, X, y, fitting=True)
-        classes = classes_of(self, y)
+        classes, signs = classes_and_signs(self, given, y)
         rows = self._lifted(field, X)
-        rows[np.asarray(y != classes[1])] = 0
+        rows[signs < 0] = 0
         model = vectors_model(
             rows,
             field,

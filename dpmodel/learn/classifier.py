@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
+from dpmodel.annotate.elements import array_of, elements, key, refuse_united
 from dpmodel.errors import SpecificationError
 from dpmodel.learn.data import checked
 from dpmodel.learn.features import Floats
@@ -37,9 +39,9 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
                 remedy="classes=(negative, positive), or classes='public' if it is public which labels occur",
             )
         self._check()
+        given = y
         X, y = checked(self, X, y, fitting=True)
-        classes = self._classes(y)
-        signs = np.where(y == classes[1], 1.0, -1.0)
+        classes, signs = classes_and_signs(self, given, y)
         coefficients, intercept = self._fit(X, signs, (-1.0, 1.0))
         self.classes_ = classes
         self.coef_: Floats = coefficients[None, :]
@@ -58,47 +60,63 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
     def _check(self) -> None:
         """Refuse impossible parameters."""
 
-    def _classes(self, y: Any) -> Any:
-        where = type(self).__name__
-        if not isinstance(self.classes, str):
-            classes = np.asarray(self.classes)
-            if classes.shape != (2,) or classes[0] == classes[1]:
-                raise SpecificationError(f"{where}: classes are not two different labels", remedy="classes=(0, 1)")
-            if not np.isin(y, classes).all():
-                raise SpecificationError(
-                    f"{where}: y holds labels that are not among the two classes",
-                    why="Only binary classification is supported",
-                    remedy="classes=(negative, positive) as they stand in y",
-                )
-            return classes
-        if self.classes != "public":
-            raise SpecificationError(f"{where}: classes is neither a pair nor 'public'", remedy="classes=(0, 1)")
-        kind = type_of_target(y, input_name="y")
-        failure = None
-        try:
-            check_classification_targets(y)
-        except ValueError as error:
-            failure = str(error).splitlines()[0]
-        if failure is not None:
-            raise SpecificationError(failure, remedy="two classes")
-        found = np.unique(y)
-        if kind != "binary":
-            raise SpecificationError(
-                f"{where}: y holds more than two classes. Only binary classification is supported. "
-                f"The type of the target is {kind}.",
-                why="the losses are of one prediction per record",
-                remedy="two classes: one against the rest, each with a share of the budget",
-            )
-        if found.size < 2:
-            raise SpecificationError(
-                f"{where}: y holds one class only",
-                why="with classes='public' both must occur in y",
-                remedy="classes=(negative, positive)",
-            )
-        return found
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         tags.classifier_tags.poor_score = True  # small data under a small budget has no good private model
         return tags
+
+
+def classes_and_signs(estimator: Any, given: Any, y: Any) -> tuple[Any, Floats]:
+    """(2,) the classes, and (n,) -1 or 1 for each label of ``given``, looked up by itself; ``y``: as an array."""
+    classes = _two_classes(estimator, y)
+    number = {key(classes[0]): -1.0, key(classes[1]): 1.0}
+    labels = given if getattr(given, "ndim", 0) == 1 else np.ravel(array_of(given))
+    refuse_united(labels, elements(classes), f"{type(estimator).__name__}: y")
+    signs = np.array([number.get(key(label), 0.0) for label in elements(labels)])
+    if (signs == 0).any():
+        raise SpecificationError(
+            f"{type(estimator).__name__}: y holds labels that are not among the two classes",
+            why="Only binary classification is supported",
+            remedy="classes=(negative, positive) as they stand in y",
+        )
+    return classes, signs
+
+
+def _two_classes(estimator: Any, y: Any) -> Any:
+    """(2,) the public classes; of objects where an array would change one of them."""
+    where = type(estimator).__name__
+    if not isinstance(estimator.classes, str):
+        both = elements(estimator.classes) if isinstance(estimator.classes, Iterable) else []
+        if len(both) != 2 or key(both[0]) == key(both[1]):
+            raise SpecificationError(f"{where}: classes are not two different labels", remedy="classes=(0, 1)")
+        classes = np.asarray(both)
+        if [key(label) for label in elements(classes)] != [key(label) for label in both]:
+            classes = np.empty(2, dtype=object)
+            classes[:] = both
+        return classes
+    if estimator.classes != "public":
+        raise SpecificationError(f"{where}: classes is neither a pair nor 'public'", remedy="classes=(0, 1)")
+    kind = type_of_target(y, input_name="y")
+    failure = None
+    try:
+        check_classification_targets(y)
+    except ValueError as error:
+        failure = str(error).splitlines()[0]
+    if failure is not None:
+        raise SpecificationError(failure, remedy="two classes")
+    found = np.unique(y)
+    if kind != "binary":
+        raise SpecificationError(
+            f"{where}: y holds more than two classes. Only binary classification is supported. "
+            f"The type of the target is {kind}.",
+            why="the losses are of one prediction per record",
+            remedy="two classes: one against the rest, each with a share of the budget",
+        )
+    if found.size < 2:
+        raise SpecificationError(
+            f"{where}: y holds one class only",
+            why="with classes='public' both must occur in y",
+            remedy="classes=(negative, positive)",
+        )
+    return found

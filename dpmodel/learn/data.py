@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any
 
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel.annotate.elements import frame_columns, is_frame
 from dpmodel.errors import SpecificationError
 from dpmodel.learn._extra import validate_data
 
@@ -36,6 +41,8 @@ def checked(estimator: Any, X: Any, y: Any = None, *, fitting: bool, numeric_y: 
         For NaN and infinite entries, wrong shapes, other columns than in ``fit``, and what is no number.
     """
     failure: Exception
+    if _holds_times(X) or (numeric_y and _holds_times(y)):
+        raise _unusable(estimator)
     try:
         if not fitting:
             return validate_data(estimator, X, reset=False, accept_sparse="csr", dtype="float64")
@@ -47,8 +54,20 @@ def checked(estimator: Any, X: Any, y: Any = None, *, fitting: bool, numeric_y: 
         failure = TypeError(str(error).splitlines()[0]) if _names_types(error) else _unusable(estimator)
     except ValueError as error:
         failure = _retold(estimator, str(error))
+    except OverflowError:
+        failure = _unusable(estimator)
     # Raised here and not above: the chained error would hold rows.
     raise failure
+
+
+def _holds_times(data: Any) -> bool:
+    """Whether NumPy would read it as dates or durations: their numbers depend on the unit that all have in common."""
+    if data is None or sp.issparse(data):
+        return False
+    columns = frame_columns(data) if is_frame(data) else [data]
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        return any(np.asarray(column).dtype.kind in "mM" for column in columns)
+    return False
 
 
 def _names_types(error: TypeError) -> bool:

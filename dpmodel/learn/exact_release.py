@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from dpmodel.errors import SpecificationError
-from dpmodel.learn.classifier import PrivateClassifier
 from dpmodel.plan.comparison import Plan
 from dpmodel.release.release import Accuracy, Guarantee, Release
 
@@ -20,11 +19,6 @@ def require_classes(estimator: Any) -> None:
             why="a label that only one record has would tell that the record is there",
             remedy="classes=(negative, positive), or classes='public' if it is public which labels occur",
         )
-
-
-def classes_of(estimator: Any, y: Any) -> Any:
-    """(2,) the public labels, checked as by the other classifiers."""
-    return PrivateClassifier._classes(cast(Any, estimator), y)
 
 
 def keep_release(

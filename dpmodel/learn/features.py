@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import numbers
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from dpmodel.annotate import Private, Records
+from dpmodel.annotate.declared_bounds import read_bounds
 from dpmodel.errors import SpecificationError
 
 Floats = npt.NDArray[np.float64]
@@ -78,8 +79,8 @@ def features_of(bounds: Any, max_l2: Any, names: Any, count: int, *, centre: boo
 
     Parameters
     ----------
-    bounds : one pair (lo, hi) for all columns, a list or array of such pairs (p, 2), a mapping from column names to
-        pairs, or None. ``max_l2`` : largest 2-norm of a row, or None. ``names`` : (p,) column names or None.
+    bounds : (lo, hi), numbers or arrays (p,), a mapping from column names or indices to such pairs, or None.
+        ``max_l2`` : largest 2-norm of a row, or None. ``names`` : (p,) column names or None.
     centre : whether an intercept can take up a shift: then columns are mapped to [-1, 1], otherwise divided by their
         largest size.
 
@@ -92,14 +93,13 @@ def features_of(bounds: Any, max_l2: Any, names: Any, count: int, *, centre: boo
         raise SpecificationError(
             f"{where} has neither bounds nor max_l2",
             why="how far one record moves the fit must be known without looking at the data",
-            remedy="bounds=(lo, hi) for all columns, one such pair per column, {name: (lo, hi)}, or max_l2= per row",
+            remedy="bounds=(lo, hi), numbers or one array of columns each, {column: (lo, hi)}, or max_l2= per row",
         )
     norm = _norm(max_l2, where)
     if bounds is None:
         free = np.full(count, np.inf)
         return Features(-free, free, np.zeros(count), np.ones(count), norm)
-    pairs = _pairs(bounds, names, count, where)
-    lower, upper = pairs[:, 0].copy(), pairs[:, 1].copy()
+    lower, upper = _ends(bounds, names, count, where)
     if math.isfinite(norm):
         return Features(lower, upper, np.zeros(count), np.ones(count), norm)
     if centre:
@@ -111,10 +111,10 @@ def features_of(bounds: Any, max_l2: Any, names: Any, count: int, *, centre: boo
 
 def pair_of(value: Any, name: str, where: str) -> tuple[float, float]:
     """(lo, hi), finite and increasing."""
-    found = _as_pairs(value, name, where)
+    found = _numbers(value, name, where)
     if found.shape != (2,):
         raise SpecificationError(f"{where}: {name} is not a pair", remedy=f"{name}=(lo, hi)")
-    _refuse_crossed(found[None, :], name, where)
+    _refuse_crossed(found[:, None], name, where)
     return float(found[0]), float(found[1])
 
 
@@ -129,58 +129,32 @@ def _norm(max_l2: Any, where: str) -> float:
     return float(max_l2)
 
 
-def _pairs(bounds: Any, names: Any, count: int, where: str) -> Floats:
-    if isinstance(bounds, Mapping):
-        return _named_pairs(bounds, names, where)
-    pairs = _as_pairs(bounds, "bounds", where)
-    if pairs.shape == (2,):
-        pairs = np.tile(pairs, (count, 1))
-    if pairs.shape != (count, 2):
+def _ends(bounds: Any, names: Any, count: int, where: str) -> Floats:
+    """(2, count) lows and highs."""
+    ends = [_numbers(end, "bounds", where) for end in read_bounds(bounds, count, names, where)]
+    if any(end.shape not in ((), (count,)) for end in ends):
         raise SpecificationError(
-            f"{where}: bounds of shape {pairs.shape} for {count} columns",
+            f"{where}: bounds of shapes {ends[0].shape} and {ends[1].shape} for {count} columns",
             why="every column needs its lowest and its highest value",
-            remedy=f"one pair (lo, hi), or {count} of them: an array of shape ({count}, 2)",
+            remedy=f"bounds=(lo, hi), numbers or arrays of shape ({count},), or {{column: (lo, hi)}}",
         )
-    _refuse_crossed(pairs, "bounds", where)
-    return pairs
+    both = np.array([np.broadcast_to(end, (count,)) for end in ends])
+    _refuse_crossed(both, "bounds", where)
+    return both
 
 
-def _named_pairs(bounds: Mapping[Any, Any], names: Any, where: str) -> Floats:
-    if names is None:
-        raise SpecificationError(
-            f"{where}: bounds by column name for data without column names",
-            remedy="a pandas or polars frame, or bounds as one pair per column",
-        )
-    missing = [str(name) for name in names if name not in bounds]
-    unknown = [str(name) for name in bounds if name not in set(names)]
-    if missing or unknown:
-        raise SpecificationError(
-            f"{where}: bounds are "
-            + " and ".join(
-                f"{what} {', '.join(some[:5])}{' and others' if len(some) > 5 else ''}"
-                for what, some in (("missing for", missing), ("given for unknown columns", unknown))
-                if some
-            ),
-            why="every column needs its lowest and its highest value",
-            remedy="one pair (lo, hi) for every column of X, and for no other",
-        )
-    return np.array([pair_of(bounds[name], f"bounds of column {name}", where) for name in names])
-
-
-def _as_pairs(value: Any, name: str, where: str) -> Floats:
-    try:
+def _numbers(value: Any, name: str, where: str) -> Floats:
+    with contextlib.suppress(TypeError, ValueError):
         array = np.asarray(value)
         if array.dtype.kind in "iuf":
             return array.astype(np.float64)
-    except (TypeError, ValueError):
-        pass
-    raise SpecificationError(f"{where}: {name} does not hold numbers", remedy="pairs of numbers (lo, hi)")
+    raise SpecificationError(f"{where}: {name} does not hold numbers", remedy=f"{name}=(lo, hi)")
 
 
-def _refuse_crossed(pairs: Floats, name: str, where: str) -> None:
-    wrong = np.flatnonzero(~(np.isfinite(pairs).all(axis=1) & (pairs[:, 0] < pairs[:, 1])))
+def _refuse_crossed(ends: Floats, name: str, where: str) -> None:
+    wrong = np.flatnonzero(~(np.isfinite(ends).all(axis=0) & (ends[0] < ends[1])))
     if wrong.size:
-        which = f" in column {wrong[0]}" if len(pairs) > 1 else ""
+        which = f" in column {wrong[0]}" if ends.shape[1] > 1 else ""
         raise SpecificationError(
             f"{where}: {name}{which} are not finite with lo < hi",
             why="a column of one public value says nothing about a record, and one without bounds cannot be hidden",

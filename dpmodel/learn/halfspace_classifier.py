@@ -10,9 +10,9 @@ import scipy.sparse as sp
 
 from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import SpecificationError
-from dpmodel.learn.classifier import PrivateClassifier
+from dpmodel.learn.classifier import PrivateClassifier, classes_and_signs
 from dpmodel.learn.data import checked
-from dpmodel.learn.exact_release import classes_of, keep_release, require_classes
+from dpmodel.learn.exact_release import keep_release, require_classes
 from dpmodel.learn.features import Floats
 from dpmodel.learn.linear_model import _rng
 from dpmodel.linalg.feasible_point import feasible_point
@@ -96,9 +96,9 @@ class HalfspaceClassifier(PrivateClassifier):
         """Fit the model to rows X (n, p) and labels y (n,) and charge the budget; see the class for errors."""
         require_classes(self)
         self._check()
+        given = y
         X, y = checked(self, X, y, fitting=True)
-        classes = classes_of(self, y)
-        signs = np.where(y == classes[1], 1.0, -1.0)
+        classes, signs = classes_and_signs(self, given, y)
         count = X.shape[1]
         point = feasible_point(
             _rows(X, signs, self._scale),

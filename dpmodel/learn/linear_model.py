@@ -28,8 +28,8 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     epsilon, delta : the budget of one ``fit``. The default is delta = 0, pure differential privacy: a positive delta
         must be small against 1/n, so no number would be right for every data set. Where a small delta (1e-6, say) is
         acceptable, Gaussian noise usually makes better models.
-    bounds : range of the features, which is public and must not be looked up in the data: one pair (lo, hi) for all
-        columns, one pair per column (p, 2), or {column name: (lo, hi)} for frames. Values beyond are clipped.
+    bounds : range of the features, which is public and must not be looked up in the data: (lo, hi), numbers for all
+        columns or arrays (p,), or {column: (lo, hi)} by index, or by name for frames. Values beyond are clipped.
     max_l2 : largest 2-norm of a row; longer rows are scaled to it. Alone or together with ``bounds`` (which must then
         hold 0). One of the two is required.
     neighbors : "replace-one" (one record is replaced by another) or "add-remove" (one record's row is blank, which
@@ -85,9 +85,8 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             cp.Minimize(objective if penalty is None else objective + penalty / rows.shape[0]), constraints
         )
         asked = {"epsilon": self.epsilon, "delta": self.delta, "mechanism": self.mechanism}
-        plan = problem.plan(**asked, compare=False)
         problem.solve(**asked, budget=self.budget, rng=_rng(self.random_state))
-        self.plan_, self.release_ = plan, problem.release
+        self.plan_, self.release_ = problem.last_plan, problem.release
         assert self.release_ is not None
         self.guarantee_ = self.release_.guarantee
         coefficients, shift = features.back(np.asarray(w.value, dtype=np.float64).reshape(-1))

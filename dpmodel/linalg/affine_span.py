@@ -23,7 +23,7 @@ def affine_span(
     field: Any,
     epsilon: float,
     delta: float,
-    neighbors: Neighbors = "add-remove",
+    neighbors: Neighbors = "replace-one",
     budget: Budget | None = None,
     grid: Any = None,
     rank: int | None = None,

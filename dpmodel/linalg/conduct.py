@@ -12,6 +12,7 @@ from dpmodel.mechanisms.linalg.protocol import Found
 from dpmodel.mechanisms.linalg.systems import PrivateSystem
 from dpmodel.mechanisms.mechanism import Forecast, Request
 from dpmodel.plan.comparison import Plan
+from dpmodel.plan.no_guarantee import warn_of_no_guarantee
 from dpmodel.plan.planner import make_plan
 from dpmodel.privacy import Budget, noise_source
 from dpmodel.progress import reporter
@@ -34,7 +35,8 @@ class Conducted:
         missed = forecast.missed if missed is None else missed
         bounded = math.isfinite(missed) and not forecast.vacuous
         slack = math.ceil(missed) if bounded else None
-        return Accuracy(0.0 if bounded else None, forecast.beta, slack, forecast.proved, forecast.statement)
+        alpha = 0.0 if bounded else None
+        return Accuracy(alpha, forecast.beta, slack, forecast.proved, forecast.statement, vacuous=forecast.vacuous)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -74,6 +76,7 @@ def conduct(
     plan = make_plan(model, request, mechanism, compare=isinstance(mechanism, str) and mechanism == "auto")
     forecast = plan.chosen.forecast
     assert forecast is not None
+    warn_of_no_guarantee(plan)
     if budget is not None:
         budget.charge(forecast.epsilon, forecast.delta, label=f"{label} by {plan.chosen.mechanism}")
     found: Found = run_guarded(plan, model, request, source, report)

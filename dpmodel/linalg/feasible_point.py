@@ -83,7 +83,7 @@ def feasible_point(
     public: Any = None,
     nonneg: bool = False,
     bound: int | None = None,
-    neighbors: Neighbors = "add-remove",
+    neighbors: Neighbors = "replace-one",
     budget: Budget | None = None,
     expected: int | None = None,
     beta: float = 0.05,
@@ -114,7 +114,7 @@ def feasible_point(
     nonneg : whether x >= 0 (standard form).
     bound : U, where all private numbers are whole and at most U in size, which is public, and checked. Such systems
         need no margin (``dp-lp``): equations may hide in them.
-    neighbors : "add-remove" (one row more or less; their number is private) or "replace-one" (their number is public).
+    neighbors : "replace-one" (their number is public) or "add-remove" (one row more or less; their number is private).
     budget : a ``Budget`` to charge.
     expected : a public guess of the number of rows, for forecasts under "add-remove"; never taken from A.
     beta : probability with which the accuracy statement may fail.

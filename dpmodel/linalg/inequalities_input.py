@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
+from dpmodel.annotate.elements import EXACT_INTEGERS, array_of
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.linalg.public_facts import expected_of, is_real, require_neighbors
 from dpmodel.mechanisms.linalg.systems import Floats, PrivateInequalities
@@ -236,7 +237,7 @@ def _numbers(given: Any, name: str, where: str) -> Any:
     """An array of int64, float64 or, where neither is exact, Python integers and Fractions."""
     array: Any = None
     with contextlib.suppress(TypeError, ValueError):
-        array = np.asarray(given)
+        array = array_of(given)
     if array is None or array.dtype.kind not in "biufO":
         raise _not_numbers(name, where)
     if array.dtype.kind == "O":
@@ -296,7 +297,8 @@ def _whole(array: Any, largest: int, where: str) -> Any:
     data = array.data if sp.issparse(array) else array
     rounded = data
     if data.dtype.kind == "f":
-        whole = bool((data == np.floor(data)).all())
+        # Floats beyond 2^53 may be integers that were rounded when an array gave all its entries one type.
+        whole = bool((data == np.floor(data)).all()) and _size(data) < EXACT_INTEGERS
         if whole:
             entries = data if _size(data) < 2.0**62 else np.vectorize(int, otypes=[object])(data)
             rounded = entries.astype(np.int64) if entries is data else entries

@@ -30,7 +30,7 @@ def plan(
     epsilon: float,
     delta: float = 0.0,
     records: int | None = None,
-    neighbors: Neighbors = "add-remove",
+    neighbors: Neighbors = "replace-one",
     field: Field = QQ,
     rank: int | None = None,
     corrupted: float | None = None,
@@ -53,7 +53,7 @@ def plan(
     epsilon, delta : the budget; ``beta``: probability with which a statement may fail.
     records : how many records there are, or about how many: ``expected`` of the functions. None: 10,000 where some
         number is needed (under "add-remove", plans of spans and equations then do without).
-    neighbors : "add-remove" or "replace-one".
+    neighbors : "replace-one" or "add-remove".
     field, rank, corrupted : of vectors, as in the function.
     margin, public, bound, nonneg : of inequalities, as in ``feasible_point``; ``homogeneous``: there is no b.
     levels : of points: values of the public grid, one number for all coordinates or one each.

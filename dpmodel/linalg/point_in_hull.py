@@ -82,7 +82,7 @@ def point_in_hull(
     step: Any,
     epsilon: float,
     delta: float = 0.0,
-    neighbors: Neighbors = "add-remove",
+    neighbors: Neighbors = "replace-one",
     budget: Budget | None = None,
     expected: int | None = None,
     beta: float = 0.05,
@@ -103,7 +103,7 @@ def point_in_hull(
         ``Fraction``: as a float 0.1 is not a tenth. The points are moved to the nearest grid point of the box (public
         policy), and the hull is that of the moved points.
     epsilon, delta : the budget. ``tukey-depth`` spends no delta.
-    neighbors : "add-remove" (one point more or less; their number is private) or "replace-one" (it is public).
+    neighbors : "replace-one" (their number is public) or "add-remove" (one point more or less; it is private).
     budget : a ``Budget`` to charge.
     expected : a public guess of the number of points, for forecasts under "add-remove"; never taken from the points.
     beta : probability with which the accuracy statement may fail.
@@ -132,6 +132,12 @@ def point_in_hull(
     require_neighbors(neighbors, _WHERE)
     given = matrix(points, "points")
     n, d = given.shape
+    if given.dtype.kind in "US":
+        raise SpecificationError(
+            f"{_WHERE}: points is an array of text",
+            why="the array may have turned floats into text, which stands for other numbers",
+            remedy="lists, or an array of objects, in which every entry keeps its own type",
+        )
     if n == 0 and neighbors == "replace-one":
         raise SpecificationError(f"{_WHERE}: no points", why="there is no hull", remedy="one row per record")
     low, high = _corner(lower, d, "lower"), _corner(upper, d, "upper")

@@ -26,7 +26,7 @@ def solve_equations(
     field: Any,
     epsilon: float,
     delta: float,
-    neighbors: Neighbors = "add-remove",
+    neighbors: Neighbors = "replace-one",
     budget: Budget | None = None,
     grid: Any = None,
     rank: int | None = None,

@@ -20,7 +20,7 @@ def span(
     field: Any,
     epsilon: float,
     delta: float,
-    neighbors: Neighbors = "add-remove",
+    neighbors: Neighbors = "replace-one",
     budget: Budget | None = None,
     grid: Any = None,
     rank: int | None = None,

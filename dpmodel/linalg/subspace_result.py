@@ -13,6 +13,7 @@ from dpmodel.errors import SpecificationError
 from dpmodel.linalg.conduct import Conducted
 from dpmodel.mechanisms.linalg.echelon import Basis
 from dpmodel.mechanisms.linalg.fields import QQ, Field
+from dpmodel.mechanisms.linalg.rational import Rationals
 from dpmodel.plan.comparison import Plan
 from dpmodel.release.release import Accuracy, Guarantee
 
@@ -23,13 +24,17 @@ Array = npt.NDArray[Any]
 class _Result:
     """What all three have.
 
-    ``found`` : whether anything was found. ``missed`` : a noisy count of the records that the answer misses at most,
-    where the mechanism has one. ``mechanism``, ``guarantee``, ``accuracy`` (``slack_rows`` records may be missed,
+    ``found`` : whether anything was found. ``estimate`` : a noisy count of the records that the answer misses, and
+    ``sigma``, the standard deviation of its noise; ``missed`` : one of the records that it misses at most, where each
+    independent set that reaches outside counts whole; None where the mechanism has none. ``mechanism``, ``guarantee``,
+    ``accuracy`` (``slack_rows`` records may be missed,
     ``alpha`` 0: the others fit exactly), ``plan``, ``notes`` : as in a release.
     """
 
     found: bool
     missed: float | None
+    estimate: float | None
+    sigma: float | None
     mechanism: str
     guarantee: Guarantee
     accuracy: Accuracy
@@ -44,8 +49,9 @@ class _Result:
 
     def __str__(self) -> str:
         rows = [("status", "found" if self.found else "nothing found"), *self._rows()]
-        if self.missed is not None:
-            rows.append(("records missed, noisy", f"at most {number(self.missed)}"))
+        if self.estimate is not None and self.sigma is not None and self.missed is not None:
+            noise = f"noisy count, standard deviation {number(self.sigma)}" if self.sigma else "no noise"
+            rows.append(("records missed", f"about {number(self.estimate)} ({noise}), at most {number(self.missed)}"))
         rows += [("guarantee", self.guarantee), ("accuracy", self.accuracy)]
         rows += [("note", note) for note in self.notes]
         return table(("", ""), rows, title=f"{self._title} by {self.mechanism}")
@@ -57,6 +63,8 @@ class _Result:
         return {
             "found": self.found,
             "missed": self.missed,
+            "estimate": self.estimate,
+            "sigma": self.sigma,
             "mechanism": self.mechanism,
             "guarantee": self.guarantee.to_dict(),
             "accuracy": self.accuracy.to_dict(),
@@ -67,9 +75,10 @@ class _Result:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Subspace(_Result):
-    """A released linear subspace.
+    """A released linear subspace: a set of vectors (``v in found``), equal to any other of the same vectors.
 
-    ``basis`` : its canonical basis (reduced row echelon form); that of {0} where nothing was found.
+    ``basis`` : its canonical basis (reduced row echelon form); that of {0} where nothing was found. NumPy reads the
+    subspace as the (r, d) rows of it, ``np.asarray(found, dtype=float)`` as floats.
     """
 
     basis: Basis
@@ -79,10 +88,39 @@ class Subspace(_Result):
     def dimension(self) -> int:
         return self.basis.dimension
 
-    def contains(self, vectors: Any) -> npt.NDArray[np.bool_]:
-        """(n,) which of the vectors (n, d) lie in it, exactly; floats are put on the grid of the call. Not private."""
+    def contains(self, vectors: Any) -> Any:
+        """Which of the vectors (n, d) lie in it, exactly: (n,) bool, or one bool for one vector (d,).
+
+        Floats are put on the grid of the call. Not private: ask about public vectors.
+        """
+        rows, single = _rows_of(vectors)
         field = self.basis.field
-        return self.basis.contains(_fitting(field.exact_rows(vectors, grid=self._grid), self.basis.ambient))
+        inside = self.basis.contains(_fitting(field.exact_rows(rows, grid=self._grid), self.basis.ambient))
+        return bool(inside[0]) if single else inside
+
+    def project(self, vectors: Any) -> Array:
+        """The nearest points of the subspace to the vectors (n, d), or to one (d,): exact Fractions, of that shape.
+
+        Raises
+        ------
+        SpecificationError
+            Over finite fields, which have no distance; for vectors of another length, floats without a grid.
+        """
+        rows, single = _rows_of(vectors)
+        nearest = _projected(self.basis, rows, self._grid)
+        return nearest[0] if single else nearest
+
+    def __contains__(self, vector: Any) -> bool:
+        return _alone(self.contains(vector))
+
+    def __eq__(self, other: object) -> bool:
+        return self.basis == other.basis if isinstance(other, Subspace) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.basis)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self.basis.rows, dtype=dtype)
 
     def _rows(self) -> list[tuple[str, object]]:
         return [("subspace", str(self.basis))]
@@ -94,7 +132,7 @@ class Subspace(_Result):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class AffineSubspace(_Result):
-    """A released affine subspace ``point + span(directions)``.
+    """A released affine subspace ``point + span(directions)``: a set of points, equal to any other of the same points.
 
     ``homogeneous`` : canonical basis of the span of the vectors (u, 1). ``point`` (d,) : its canonical point, the one
     with zeros at the pivots of ``directions``, or None where it is empty. ``directions`` : canonical basis.
@@ -110,10 +148,38 @@ class AffineSubspace(_Result):
         """0 for a point, -1 for the empty set."""
         return self.homogeneous.dimension - 1
 
-    def contains(self, points: Any) -> npt.NDArray[np.bool_]:
-        """(n,) which of the points (n, d) lie in it, exactly; floats are put on the grid of the call. Not private."""
-        rows = self.homogeneous.field.exact_rows(points, grid=self._grid, what="points", ones=True)
-        return self.homogeneous.contains(_fitting(rows, self.homogeneous.ambient))
+    def contains(self, points: Any) -> Any:
+        """Which of the points (n, d) lie in it, exactly: (n,) bool, or one bool for one point (d,).
+
+        Floats are put on the grid of the call. Not private: ask about public points.
+        """
+        given, single = _rows_of(points)
+        rows = self.homogeneous.field.exact_rows(given, grid=self._grid, what="points", ones=True)
+        inside = self.homogeneous.contains(_fitting(rows, self.homogeneous.ambient))
+        return bool(inside[0]) if single else inside
+
+    def project(self, points: Any) -> Array:
+        """The nearest points of it to the points (n, d), or to one (d,): exact Fractions; errors as in a ``Subspace``.
+
+        Raises
+        ------
+        SpecificationError
+            Also for the empty set, which has no nearest point.
+        """
+        if self.point is None:
+            raise SpecificationError("the affine subspace is empty", why="it has no nearest point")
+        given, single = _rows_of(points)
+        nearest = self.point + _projected(self.directions, given, self._grid, start=self.point)
+        return np.asarray(nearest[0] if single else nearest)
+
+    def __contains__(self, point: Any) -> bool:
+        return _alone(self.contains(point))
+
+    def __eq__(self, other: object) -> bool:
+        return self.homogeneous == other.homogeneous if isinstance(other, AffineSubspace) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.homogeneous)
 
     def _rows(self) -> list[tuple[str, object]]:
         if self.point is None:
@@ -178,6 +244,8 @@ def common(conducted: Conducted, grid: Any) -> dict[str, Any]:
     return {
         "found": conducted.found.status == "found",
         "missed": conducted.found.missed,
+        "estimate": conducted.found.estimate,
+        "sigma": conducted.found.sigma,
         "mechanism": conducted.plan.chosen.mechanism,
         "guarantee": conducted.guarantee,
         "accuracy": conducted.accuracy(),
@@ -206,6 +274,34 @@ def shown(field: Field, array: Array, most: int = 8, longest: int = 24) -> str:
     parts = [field.show(x) for x in array[:most]]
     parts = [part if len(part) <= longest else f"({len(part)} characters)" for part in parts]
     return f"[{', '.join(parts)}{', ...' if len(array) > most else ''}]"
+
+
+def _rows_of(data: Any) -> tuple[Any, bool]:
+    """``data`` as rows, and whether it was one vector."""
+    listed = isinstance(data, list | tuple)
+    if getattr(data, "ndim", None) == 1 or (listed and len(data) > 0 and not any(np.ndim(x) for x in data)):
+        return [data], True
+    return data, False
+
+
+def _alone(inside: Any) -> bool:
+    if not isinstance(inside, bool):
+        raise SpecificationError(
+            "`in` asks about one vector", why="several were given", remedy="contains(vectors), one answer for each"
+        )
+    return inside
+
+
+def _projected(basis: Basis, rows: Any, grid: Any, start: Array | None = None) -> Array:
+    """(n, d) Fractions: the orthogonal projections of ``rows - start`` on the span of the basis."""
+    if not isinstance(basis.field, Rationals):
+        raise SpecificationError(
+            f"no projection over {basis.field.name}",
+            why="a finite field has no distance, and a vector may be orthogonal to itself",
+            remedy="contains(vectors), or field=QQ",
+        )
+    vectors = _fitting(basis.field.fractions(rows, grid), basis.ambient)
+    return basis.project(vectors if start is None else vectors - start)
 
 
 def _fitting(rows: Array, width: int) -> Array:

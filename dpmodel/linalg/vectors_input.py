@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from dpmodel.annotate.elements import array_of
 from dpmodel.errors import SpecificationError
 from dpmodel.linalg.public_facts import EXPECTED, expected_of, rank_of, require_neighbors, share_of
-from dpmodel.mechanisms.linalg.entries import matrix
+from dpmodel.mechanisms.linalg.entries import matrix, refuse_other_fields
 from dpmodel.mechanisms.linalg.fields import Field
 from dpmodel.mechanisms.linalg.systems import ExactRows, PrivateVectors, VectorTask
 
@@ -91,11 +92,15 @@ def public_vectors(
 
 def equation_rows(A: Any, b: Any, field: Field, grid: Any, where: str) -> ExactRows:
     """(n, d + 1) exact rows (a, -b)."""
-    left = matrix(A, f"{where}: A")
+    left = matrix(A, f"{where}: A", field)
+    refuse_other_fields(b, f"{where}: b", field)
     b = b.toarray() if sp.issparse(b) else b
     if not hasattr(b, "__len__") or isinstance(b, str | bytes):
         raise SpecificationError(f"{where}: b is not a list of numbers", remedy="one right-hand side for each row of A")
-    side = np.asarray(b) if hasattr(b, "dtype") or hasattr(b, "__array__") else _listed(b)
+    try:
+        side = array_of(b)
+    except (ValueError, TypeError):
+        side = np.asarray(None)  # ragged: refused with the other shapes
     side = side.reshape(-1) if side.ndim == 2 and 1 in side.shape else side
     if side.ndim != 1 or side.size != left.shape[0]:
         raise SpecificationError(  # without their numbers: how many records there are may be private
@@ -108,17 +113,3 @@ def equation_rows(A: Any, b: Any, field: Field, grid: Any, where: str) -> ExactR
     rows = field.exact_rows(np.hstack([left, side[:, None]]), grid=grid, what=f"{where}: A and b")
     last = rows[:, -1:]
     return np.hstack([rows[:, :-1], -last if field.order is None else field.subtract(np.zeros_like(last), last)])
-
-
-def _listed(b: Any) -> np.ndarray[Any, Any]:
-    """b entry by entry where NumPy would unite types."""
-    try:
-        side = np.asarray(b)
-        if side.dtype.kind in "biuf":
-            floats = side.dtype.kind == "f"
-            return (
-                side if not floats or all(isinstance(x, float | np.floating) for x in b) else np.array(b, dtype=object)
-            )
-        return np.array(b, dtype=object)
-    except (ValueError, TypeError, OverflowError):
-        return np.array(b, dtype=object)

@@ -11,7 +11,7 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats
 from dpmodel.privacy import NoiseSource
 
-Feasibility = Literal["relaxed", "strict"]
+Feasibility = Literal["relaxed", "centred", "safe", "strict"]
 Goal = Literal["auto", "target", "search", "penalty"]
 Satisfy = Literal["nearly", "exact"]
 Progress = Callable[[str, float], None]
@@ -26,7 +26,9 @@ class Request:
     """What is asked of one solve: the budget it may use and the statement wanted.
 
     ``epsilon``, ``delta`` : budget. ``beta`` : allowed probability that the accuracy statement fails.
-    ``feasibility`` : "relaxed" (private constraints may give way, as stated) or "strict" (every true constraint holds).
+    ``feasibility`` : "relaxed" (private constraints give way, so that the true optimum stays feasible), "centred" (the
+    released numbers as they are), "safe" (every true constraint holds, except with probability ``beta``) or "strict"
+    (every true constraint holds).
     ``vertices`` : (k, n) public candidate points in the order of the standard form's columns, or None.
     ``solver``, ``options`` : for the solve on released data.
     ``slack_rows`` : how many private constraints may be left out, or None to let the mechanism choose;
@@ -63,6 +65,14 @@ class Verdict(NamedTuple):
 YES = Verdict(True)
 
 
+def refuse_feasibility(request: Request, *served: str) -> Verdict | None:
+    """No, if another feasibility was asked for than those ``served``."""
+    if request.feasibility in served:
+        return None
+    names = " and ".join(f'"{name}"' for name in served)
+    return Verdict(False, f'feasibility="{request.feasibility}" was asked for; it serves {names}')
+
+
 def refuse_high(model: PrivateLP, what: str = "noise") -> Verdict | None:
     """No, if some private parameter may change arbitrarily: ``what`` cannot hide that."""
     high = [cell for cell in model.classification.cells if cell.level == "high"]
@@ -80,13 +90,17 @@ class Forecast:
     words. ``noise`` : plain data on the noise of each part and the split of the budget. ``caveats`` : what the
     statement leaves out. ``slack_rows`` : private constraints that ``alpha`` leaves out, of ``private_rows``;
     ``width`` : how far any of them can be violated, ``span`` : how far the objective can vary, both public.
-    ``vacuous`` : it says no more than is known without any data. ``predicted`` : regressions: the mean excess risk on
-    data simulated from the public bounds, by which their plans choose; nan elsewhere. ``seconds`` : post-processing:
-    about how long the solver takes, by which those plans choose; nan elsewhere. ``missed`` : exact linear algebra: rows
-    that the answer misses, except with probability ``beta`` (``proved``) or in simulations, by which those plans
-    choose (nan for points in hulls, and elsewhere). ``needed`` : records below which the statement says nothing, by
-    which plans of points in hulls choose; nan elsewhere. ``exact`` : private constraints hold exactly, all but
-    ``slack_rows``; preferred to small violations of all of them where neither was asked for.
+    ``vacuous`` : it says no more than is known without any data (``known.capped`` decides). ``predicted`` :
+    regressions: the mean excess risk on data simulated from the public bounds, by which their plans choose; nan
+    elsewhere. ``seconds`` : post-processing: about how long the solver takes, by which those plans choose; nan
+    elsewhere. ``missed`` : exact linear algebra: rows that the answer misses, except with probability ``beta``
+    (``proved``) or in simulations, by which those plans choose (nan for points in hulls, and elsewhere). ``needed`` :
+    records below which the statement says nothing, by which plans of points in hulls choose; nan elsewhere.
+    ``exact`` : private constraints hold exactly, all but
+    ``slack_rows``; preferred to small violations of all of them where neither was asked for. ``tightening`` : strict
+    feasibility: by how much right-hand sides are moved inwards at most; nan elsewhere. ``against_public`` : the error
+    predicted as a share of that of the best point that reads no data (its own is 1; nan: not predicted). It decides
+    between mechanisms whose statements say nothing.
     """
 
     statement: str
@@ -106,6 +120,8 @@ class Forecast:
     missed: float = math.nan
     needed: float = math.nan
     exact: bool = False
+    tightening: float = math.nan
+    against_public: float = math.nan
     work: str = "one solve"
     noise: Mapping[str, Any] = field(default_factory=dict)
     caveats: tuple[str, ...] = ()
@@ -114,6 +130,11 @@ class Forecast:
     def alpha(self) -> float:
         known = [a for a in (self.objective_alpha, self.violation_alpha) if not math.isnan(a)]
         return max(known) if known else 0.0
+
+    @property
+    def spends_nothing(self) -> bool:
+        """Whether no private data is read."""
+        return self.epsilon == 0 == self.delta
 
     @property
     def rank(self) -> float:
@@ -146,6 +167,8 @@ class Forecast:
             "missed": None if math.isnan(self.missed) else self.missed,
             "needed": None if math.isnan(self.needed) else self.needed,
             "exact": self.exact,
+            "tightening": None if math.isnan(self.tightening) else self.tightening,
+            "against_public": None if math.isnan(self.against_public) else self.against_public,
             "work": self.work,
             "noise": dict(self.noise),
             "caveats": list(self.caveats),
@@ -157,20 +180,27 @@ def says_nothing(statement: str) -> str:
     return f"no guarantee at this size and budget ({statement}, which says nothing)"
 
 
+# The status of a run that released no point: the rows that stand out do not determine one.
+NOTHING_FOUND = "nothing_found"
+# Status of a run that an error ended: the budget is spent and there is no point.
+STOPPED = "stopped"
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What ``run`` hands back: released data only.
 
     ``status`` : decided on released data. ``x`` : (n,) point or None. ``dual`` : (m,) or None. ``value`` : the
     minimisation objective at x from released quantities, or None. ``extra_violation`` : least further
-    relaxation that was needed. ``seconds`` : time of the solve on released data.
+    relaxation that was needed. ``seconds`` : time of the solve on released data; None where every step read private
+    data, for how long those take may depend on it.
     """
 
     status: str
     x: Floats | None
     dual: Floats | None
     value: float | None
-    seconds: float = 0.0
+    seconds: float | None = None
     extra_violation: float = 0.0
     notes: tuple[str, ...] = ()
 

@@ -109,13 +109,19 @@ class Asked:
         return None if slack is None else int(slack)
 
 
+_LEAST_CLIP, _MOST_CLIP = 1e-100, 1e100
+
+
 def _number(name: str, value: Any) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(float(value)):
-        shown = repr(value) if isinstance(value, str | float | bool) else type(value).__name__
-        raise SpecificationError(f"{name}={shown}", why=f"{name} is a finite number", remedy=f"{name}=0.1, say")
-    return float(value)
+    try:
+        if not isinstance(value, bool) and isinstance(value, numbers.Real) and math.isfinite(float(value)):
+            return float(value)
+    except OverflowError:  # whole numbers beyond 1e308
+        pass
+    shown = repr(value) if isinstance(value, str | float | bool) else type(value).__name__
+    raise SpecificationError(f"{name}={shown}", why=f"{name} is a finite number", remedy=f"{name}=0.1, say")
 
 
 def _require_reachable(model: PrivateLP, target: float) -> None:
@@ -144,9 +150,10 @@ def checked_clip(clip: Any) -> float:
     Raises
     ------
     SpecificationError
-        For anything that is not a positive finite number.
+        For anything that is not a positive number between 1e-100 and 1e100: noise to hide others cannot be drawn.
     """
     value = _number("clip", clip)
-    if value is not None and value <= 0:
-        raise SpecificationError(f"clip={number(value)}", why="slopes are cut to [-clip, clip]", remedy="clip=1.0, say")
+    if value is not None and not _LEAST_CLIP <= value <= _MOST_CLIP:
+        why = f"slopes are cut to [-clip, clip], and noise is drawn for sizes from {_LEAST_CLIP:g} to {_MOST_CLIP:g}"
+        raise SpecificationError(f"clip={number(value)}", why=why, remedy="clip=1.0, say")
     return math.inf if value is None else value

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
+from dpmodel._plain import plain, plain_fields, revived
 from dpmodel._text import html_table, number, table
+from dpmodel.errors import DPModelError
 from dpmodel.mechanisms.mechanism import Forecast, Request
 
-_COLUMNS = ("", "mechanism", "objective within", "violation within", "spends", "statement, or why not")
+_COLUMNS = ("", "mechanism", "objective within", "violation within", "spends", "statement")
 # Regressions violate nothing: what they may lose is excess risk, forecast and (where a theorem says so) at most.
-_RISKS = ("", "mechanism", "excess risk", "at most", "spends", "statement, or why not")
+_RISKS = ("", "mechanism", "excess risk", "at most", "spends", "statement")
 # Solvers of post-processing problems reach the same optimum; they differ in time.
-_SOLVERS = ("", "mechanism", "objective within", "seconds, about", "spends", "statement, or why not")
+_SOLVERS = ("", "mechanism", "objective within", "seconds, about", "spends", "statement")
 # Exact systems satisfy a row exactly or miss it.
-_EXACT = ("", "mechanism", "rows missed", "records needed", "spends", "statement, or why not")
+_EXACT = ("", "mechanism", "rows missed", "records needed", "spends", "statement")
+
+
+_LOG = logging.getLogger("dpmodel")
+# What numbers too large or too small for floating point raise; anything else that is not ours is a defect.
+ARITHMETIC = (ArithmeticError, np.linalg.LinAlgError)
 
 
 @dataclass(frozen=True)
@@ -28,6 +39,21 @@ class Candidate:
     eligible: bool
     reason: str
     forecast: Forecast | None
+
+    @classmethod
+    def failed(cls, mechanism: Any, error: Exception) -> Candidate:
+        """The line of a mechanism that failed while it was planned; the log has the place."""
+        kind = type(error).__name__
+        if isinstance(error, DPModelError):
+            why = error.what
+        elif isinstance(error, ARITHMETIC):
+            why = f"{kind} while it was planned: numbers of this model are beyond what it computes with"
+        elif isinstance(error, MemoryError):
+            why = "it needs more memory than there is"
+        else:
+            why = f"{kind} while it was planned: a defect of {mechanism.name}, see the log 'dpmodel'"
+        _LOG.warning("%s failed to plan: %s", mechanism.name, why, exc_info=error)
+        return cls(mechanism.name, mechanism.source, False, f"failed: {why}", None)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -44,7 +70,10 @@ class Plan:
     """The mechanisms compared and the one ``chosen`` (a ``Candidate``).
 
     ``algorithm`` : the mechanism, when an object was given and no name. ``floors`` : what no mechanism can beat, in
-    words (empty where no theorem says anything).
+    words (empty where no theorem says anything). ``answer`` : what to know first, empty where the chosen statement says
+    something: that it does not, and what would help. ``runner_up`` : the name of the best of the others, or "".
+
+    Prints the choice, its runner-up, and the rest in a line each; ``details()`` has every statement and every reason.
     """
 
     candidates: tuple[Candidate, ...]
@@ -52,6 +81,8 @@ class Plan:
     request: Request
     forced: bool
     floors: tuple[str, ...]
+    answer: str = ""
+    runner_up: str = ""
     algorithm: Any = field(default=None, compare=False, repr=False)
 
     @property
@@ -82,18 +113,40 @@ class Plan:
             "feasibility": self.request.feasibility,
             "chosen": self.chosen.mechanism,
             "forced": self.forced,
+            "answer": self.answer,
+            "runner_up": self.runner_up,
             "candidates": [candidate.to_dict() for candidate in self.candidates],
             "floors": list(self.floors),
+            "request": plain_fields(self.request),
         }
 
-    def _rows(self) -> list[tuple[str, ...]]:
+    def to_json(self, indent: int | None = None) -> str:
+        """`to_dict` as strict JSON: inf and nan are strings."""
+        return json.dumps(plain(self.to_dict()), indent=indent, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        """The plan that `to_json` wrote. It prints and compares; ``algorithm`` is not written.
+
+        Raises
+        ------
+        ValueError, KeyError, TypeError
+            For text that no plan wrote.
+        """
+        data = json.loads(text)
+        candidates = revived(tuple[Candidate, ...], data["candidates"])
+        chosen = next(each for each in candidates if each.mechanism == data["chosen"])
+        request = revived(Request, data["request"])
+        floors = tuple(data["floors"])
+        return cls(candidates, chosen, request, data["forced"], floors, data["answer"], data["runner_up"])
+
+    def _rows(self, candidates: Sequence[Candidate]) -> list[tuple[str, ...]]:
         rows: list[tuple[str, ...]] = []
-        for candidate in self.candidates:
+        for candidate in candidates:
             mark = "->" if candidate is self.chosen else ""
             forecast = candidate.forecast
             if forecast is None:
-                rows.append((mark, candidate.mechanism, "-", "-", "-", candidate.reason))
-                continue
+                continue  # below the table
             spends = f"epsilon {number(forecast.epsilon)}, delta {number(forecast.delta)}"
             words = f"{forecast.statement}; {forecast.work}"
             errors = number(forecast.objective_alpha), number(forecast.violation_alpha)
@@ -111,17 +164,51 @@ class Plan:
         if self._is_postprocessing:
             return "Plan of a post-processing: it costs no privacy"
         request = self.request
-        return f"Plan for epsilon {number(request.epsilon)}, delta {number(request.delta)}"
+        title = f"Plan for epsilon {number(request.epsilon)}, delta {number(request.delta)}"
+        return f"{self.answer}\n{title}" if self.answer else title
 
     def __str__(self) -> str:
-        return table(self._columns, self._rows(), title=self._title(), width=120, footer=self._footer())
+        second = next((each for each in self.candidates if each.mechanism == self.runner_up), None)
+        shown = [each for each in (self.chosen, second) if each is not None]
+        shown += [each for each in self.candidates if each not in shown and each.forecast and not each.forecast.vacuous]
+        rows = [row[:-1] for row in self._rows(shown)]
+        return table(self._columns[:-1], rows, title=self._title(), width=120, footer=self._short(second))
+
+    def details(self) -> str:
+        """The whole comparison in words: every statement, and why each of the others does not serve."""
+        footer = self._footer() + self._others()
+        return table(self._columns, self._rows(self.candidates), title=self._title(), width=120, footer=footer)
 
     def _repr_html_(self) -> str:
-        return html_table(self._columns, self._rows(), title=self._title(), footer=self._footer())
+        rows = self._rows(self.candidates)
+        return html_table(self._columns, rows, title=self._title(), footer=self._footer() + self._others())
+
+    def _short(self, second: Candidate | None) -> tuple[str, ...]:
+        """The statement of the choice and what belongs to it, the others by name."""
+        assert self.chosen.forecast is not None
+        lines = [f"{self.chosen.mechanism}: {self.chosen.forecast.statement}; {self.chosen.forecast.work}"]
+        lines += self._footer()
+        lines += [f"runner-up: {second.mechanism}"] if second is not None else []
+        others = [each for each in self.candidates if each not in (self.chosen, second)]
+        silent = [each.mechanism for each in others if each.forecast is not None and each.forecast.vacuous]
+        failed = [each for each in others if each.reason.startswith("failed")]
+        useless = [each.mechanism for each in others if each.forecast is None and each not in failed]
+        lines += [f"{each.mechanism} {each.reason}" for each in failed]
+        lines += [f"say nothing here: {', '.join(silent)}"] if silent else []
+        lines += [f"do not serve here: {', '.join(useless)}"] if useless else []
+        return (*lines, "print(plan.details()) has all statements and reasons")
 
     def _footer(self) -> tuple[str, ...]:
         assert self.chosen.forecast is not None
         return (*self._split(), *self.chosen.forecast.caveats, *self.floors)
+
+    def _others(self) -> tuple[str, ...]:
+        """What does not serve: each reason once, with the mechanisms it stops."""
+        stopped: dict[str, list[str]] = {}
+        for candidate in self.candidates:
+            if candidate.forecast is None:
+                stopped.setdefault(candidate.reason, []).append(candidate.mechanism)
+        return tuple(f"not {', '.join(names)}: {reason}" for reason, names in stopped.items())
 
     def _split(self) -> tuple[str, ...]:
         """How the chosen mechanism splits its budget, when several parts are private."""

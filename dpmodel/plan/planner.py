@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,14 +14,20 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.classify.regression_floors import regression_floors
 from dpmodel.compile.postprocessing import Postprocessing
-from dpmodel.errors import InfeasibleError, UnsupportedModelError
+from dpmodel.errors import DPModelError, InfeasibleError, UnsupportedModelError
+from dpmodel.mechanisms.known import capped
 from dpmodel.mechanisms.linalg.lower_bounds import system_floors
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivatePoints, PrivateSystem, PrivateVectors
 from dpmodel.mechanisms.lp.private_rows import private_rows
+from dpmodel.mechanisms.lp.public_points import known_without_data
 from dpmodel.mechanisms.lp.routes import span_of
-from dpmodel.mechanisms.mechanism import Forecast, Request, Verdict, says_nothing
-from dpmodel.plan.comparison import Candidate, Plan
+from dpmodel.mechanisms.mechanism import Forecast, Request, Verdict
+from dpmodel.plan.comparison import ARITHMETIC, Candidate, Plan
+from dpmodel.plan.no_guarantee import what_would_help
 from dpmodel.plan.portfolio import EXACT, KINDS, PORTFOLIO, AnyMechanism, named
+from dpmodel.plan.simulation import settled
+
+_LOG = logging.getLogger("dpmodel")
 
 __all__ = ["PORTFOLIO", "Candidate", "Plan", "make_plan", "refuse_impossible", "select_mechanism"]
 
@@ -55,6 +62,7 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     strict feasibility                strict-truncated-laplace
     several parts                     laplace-once or gaussian-once with the budget split; a private
                                       objective beside constraints that are met nearly: half the budget
+    nothing else says anything        public-only, where noise hides more than the declared ranges leave unknown
     nothing private                   no mechanism: solved as it is
     ================================  ===================================================================
 
@@ -71,6 +79,7 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     any loss, small or medium p       noisy-descent (also without constraints, where slopes are bounded)
     smooth losses                     objective-perturbation, with noisy-descent close by
     large n, where time counts        subsampled-descent: fewer passes, a little more noise
+    too few records for the budget    public-only: the best point that reads no data
     ================================  ===================================================================
 
     As published: adassp-published, frank-wolfe-published, stochastic-mirror-descent.
@@ -111,18 +120,18 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     The published algorithms (theorem-34, algorithm-2, algorithm-4, algorithm-5, algorithm-6) are compared as well and
     lose by their constants.
     """
-    best: Candidate | None = None
-    for candidate in candidates:
-        if not candidate.eligible or candidate.forecast is None:
-            continue
-        if best is None or best.forecast is None or _key(candidate.forecast, request) < _key(best.forecast, request):
-            best = candidate
-    return best
+    served = [(c, c.forecast) for c in candidates if c.eligible and c.forecast is not None]
+    predicted = any(not math.isnan(f.against_public) and not f.spends_nothing for _, f in served)
+    unknown = _JUST_ABOVE if predicted else _JUST_BELOW
+    return min(served, key=lambda pair: _key(pair[1], request, unknown), default=(None, None))[0]
 
 
-def _key(forecast: Forecast, request: Request | None) -> tuple[bool, bool, bool, float, float]:
+def _key(forecast: Forecast, request: Request | None, unknown: float) -> tuple[float, ...]:
     """Says nothing or something, keeps what was asked or not, predicted or proved, then the error; where x is unbounded
-    (error infinite) the size of the noise itself. Predictions may be far too good, so they come after theorems."""
+    (error infinite) the size of the noise itself. Predictions may be far too good, so they come after theorems.
+
+    Statements that say nothing compare by ``against_public`` before all else, so that the point that reads nothing is
+    taken where data are predicted to help less. ``unknown`` stands for it where nothing is predicted."""
     if not math.isnan(forecast.seconds):  # post-processing: the same optimum, as far as the solver goes
         return forecast.vacuous, forecast.objective_alpha > _SAME_OPTIMUM, False, forecast.seconds, 0.0
     exactly = forecast.needed if math.isnan(forecast.missed) else forecast.missed
@@ -143,11 +152,18 @@ def _key(forecast: Forecast, request: Request | None) -> tuple[bool, bool, bool,
         then = max(sizes, default=math.inf)
     asked = request is not None and (request.violation, request.slack_rows) != (None, None)
     if forecast.exact and not forecast.vacuous and not asked:
-        return False, False, False, -1.0, 0.0
+        return False, 0.0, False, False, -1.0, 0.0
+    if not math.isnan(forecast.tightening):  # constraints hold: those that are moved least
+        then = forecast.tightening
     # Equal up to rounding allowances is equal: then the order of the registry decides.
-    return forecast.vacuous, not kept, not forecast.proved, float(f"{error:.6g}"), then
+    against = 0.0
+    if forecast.vacuous:
+        against = float(f"{unknown if math.isnan(forecast.against_public) else forecast.against_public:.6g}")
+    return forecast.vacuous, against, not kept, not forecast.proved, float(f"{error:.6g}"), then
 
 
+# Stand for ``against_public`` where nothing is predicted: behind the public point if others that read data do predict.
+_JUST_BELOW, _JUST_ABOVE = 0.999, 1.001
 # Relative error of the objective up to which two solutions count as the same.
 _SAME_OPTIMUM = 1e-4
 
@@ -174,8 +190,26 @@ def make_plan(
     ImpossibilityError
         When a cell of the problem is impossible (Theorems 36 to 38).
     SpecificationError, UnsupportedModelError
-        For an unknown name; when the forced mechanism, or none at all, is eligible.
+        For an unknown name; when the forced mechanism, or none at all, is eligible; when planning itself fails.
     """
+    try:
+        return _plan(model, request, mechanism, compare)
+    except DPModelError:
+        raise
+    except Exception as error:
+        _LOG.exception("planning failed")
+        numbers = isinstance(error, ARITHMETIC)
+        raise UnsupportedModelError(
+            f"planning stopped with {type(error).__name__}",
+            why=f"{'numbers of this model are beyond what plans compute with' if numbers else 'a defect of dpmodel'}; "
+            "nothing was read and nothing was spent",
+            remedy="units in which bounds and changes are neither huge nor tiny; the log 'dpmodel' has the place"
+            if numbers
+            else "report it, with the record in the log 'dpmodel'",
+        ) from None
+
+
+def _plan(model: AnyModel, request: Request, mechanism: str | AnyMechanism, compare: bool) -> Plan:
     forced = None if isinstance(mechanism, str) and mechanism == "auto" else named(mechanism, type(model))
     portfolio = KINDS[type(model)].mechanisms
     compared = portfolio if compare or forced is None else (forced,)
@@ -194,12 +228,15 @@ def make_plan(
             _refuse_too_few(model, candidates)
     else:
         refuse_impossible(model, request)
-        candidates = _with_widths(model, [_candidate(each, model, request) for each in compared])
+        candidates = _with_widths(model, request, [_candidate(each, model, request) for each in compared])
+        if forced is None:
+            candidates = settled(model, request, compared, candidates)
         floors = _floors(model, request)
     if forced is not None:
         chosen = next(candidate for candidate in candidates if candidate.mechanism == forced.name)
         if not chosen.eligible:
-            names = [each.name for each in portfolio if _verdict(each, model, request).eligible]
+            others = (_candidate(each, model, request) for each in portfolio if each is not forced)
+            names = [each.mechanism for each in others if each.eligible]
             raise UnsupportedModelError(
                 f"mechanism={forced.name!r} cannot serve this problem",
                 why=chosen.reason,
@@ -207,11 +244,52 @@ def make_plan(
             )
     else:
         best = select_mechanism(candidates, request)
-        if best is None:
+        # Where nothing can read the data, what stands in the way is told: the public point has to be asked for.
+        reads = any(c.forecast is not None and not c.forecast.spends_nothing for c in candidates)
+        if best is None or not (reads or _perfect(best) or isinstance(model, Postprocessing)):
             raise _nothing_applies(model, request, candidates)
         chosen = best
     own = None if isinstance(mechanism, str) else forced  # with settings that its name does not tell
-    return Plan(candidates, chosen, request, forced is not None, floors, own)
+    answer = _answer(model, request, compared, candidates, chosen)
+    second = select_mechanism([each for each in candidates if each is not chosen], request)
+    runner_up = second.mechanism if second is not None else ""
+    return Plan(candidates, chosen, request, forced is not None, floors, answer, runner_up, own)
+
+
+def _answer(
+    model: AnyModel,
+    request: Request,
+    compared: Sequence[AnyMechanism],
+    candidates: Sequence[Candidate],
+    chosen: Candidate,
+) -> str:
+    """What to know first: nothing where the chosen statement says something, else that, and what would help."""
+    assert chosen.forecast is not None
+    if not chosen.forecast.vacuous or isinstance(model, Postprocessing):
+        return ""
+    first = f"No guarantee: {chosen.mechanism} promises no more than is known without data"
+    told = chosen
+    if chosen.forecast.spends_nothing:
+        first = f"No guarantee beyond what is known without data: {chosen.mechanism} reads none and spends nothing"
+        readers = [c for c in candidates if c.forecast is not None and not c.forecast.spends_nothing]
+        told = select_mechanism(readers, request) or chosen
+        if told is chosen:
+            return first
+    forecast = told.forecast
+    assert forecast is not None
+    algorithm = next(each for each in compared if each.name == told.mechanism)
+
+    def again(epsilon: float) -> Forecast | None:
+        return _capped(model, request, _candidate(algorithm, model, replace(request, epsilon=epsilon))).forecast
+
+    # Regressions forecast by a search for settings: a few of those, and not ten.
+    often = {"halvings": 0} if isinstance(model, PrivateRegression) else {}
+    return f"{first}; {what_would_help(told.mechanism, forecast, request.epsilon, again, **often)}"
+
+
+def _perfect(candidate: Candidate) -> bool:
+    """Whether a public point is as good as any answer could be."""
+    return candidate.forecast is not None and not candidate.forecast.vacuous
 
 
 def _refuse_too_few(model: PrivateSystem, candidates: Sequence[Candidate]) -> None:
@@ -250,28 +328,47 @@ def _verdict(mechanism: AnyMechanism, model: AnyModel, request: Request) -> Verd
 
 
 def _candidate(mechanism: AnyMechanism, model: AnyModel, request: Request) -> Candidate:
-    verdict, method = _verdict(mechanism, model, request), cast(Any, mechanism)
-    forecast = method.forecast(model, request) if verdict.eligible else None
-    return Candidate(mechanism.name, mechanism.source, verdict.eligible, verdict.reason, forecast)
+    """What a mechanism says of itself. One that fails is a line in the plan: others may serve."""
+    name = mechanism.name
+    try:
+        verdict, method = _verdict(mechanism, model, request), cast(Any, mechanism)
+        forecast = method.forecast(model, request) if verdict.eligible else None
+        if verdict.eligible and not isinstance(forecast, Forecast):
+            raise TypeError(f"a forecast of type {type(forecast).__name__}")
+    except InfeasibleError:  # a fact about the public constraints, whoever finds it
+        raise
+    except Exception as error:
+        return Candidate.failed(mechanism, error)
+    if forecast is not None and (not forecast.epsilon <= request.epsilon or not forecast.delta <= request.delta):
+        spends = f"epsilon {number(forecast.epsilon)}, delta {number(forecast.delta)}"
+        return Candidate(name, mechanism.source, False, f"failed: it would spend {spends}, more than was given", None)
+    return Candidate(name, mechanism.source, verdict.eligible, verdict.reason, forecast)
 
 
-def _with_widths(model: PrivateLP, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """Whether the violation stated is more than any public point can have, for mechanisms that do not look."""
+def _with_widths(model: PrivateLP, request: Request, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """Every forecast held against what is known without data (``known.capped``).
+
+    Where some mechanism leaves rows out, the others get the same width and span, so that all are compared alike.
+    """
     widths = {c.forecast.width for c in candidates if c.forecast is not None and not math.isnan(c.forecast.width)}
-    if not widths or private_rows(model).relative:
-        return tuple(candidates)
-    # Both public: how far rows can be violated, and how far the objective can vary, to weigh its loss against that.
-    width, span = min(widths), span_of(model)
+    alike = bool(widths) and not private_rows(model).relative
 
     def told(candidate: Candidate) -> Candidate:
         forecast = candidate.forecast
-        if forecast is None or not math.isnan(forecast.width) or math.isnan(forecast.violation_alpha):
+        if forecast is None:
             return candidate
-        vacuous = forecast.violation_alpha >= width
-        words = forecast.statement if not vacuous else says_nothing(forecast.statement)
-        return replace(candidate, forecast=replace(forecast, width=width, span=span, vacuous=vacuous, statement=words))
+        if alike and math.isnan(forecast.width) and not math.isnan(forecast.violation_alpha):
+            # Both public: how far rows can be violated and the objective can vary, to weigh one against the other.
+            forecast = replace(forecast, width=min(widths), span=span_of(model))
+        return _capped(model, request, replace(candidate, forecast=forecast))
 
     return tuple(told(candidate) for candidate in candidates)
+
+
+def _capped(model: AnyModel, request: Request, candidate: Candidate) -> Candidate:
+    if candidate.forecast is None or not isinstance(model, PrivateLP):
+        return candidate
+    return replace(candidate, forecast=capped(candidate.forecast, known_without_data(model, request.feasibility)))
 
 
 def _nothing_applies(
@@ -325,13 +422,11 @@ def _reasons(candidates: Sequence[Candidate]) -> str:
 def _floors(model: PrivateLP, request: Request) -> tuple[str, ...]:
     """What the theorems leave to any mechanism, scaled to how far one record moves an entry."""
     lines: list[str] = []
-    if request.feasibility == "strict":
-        return ()  # the floors are about missing constraints or optimum by little; strict misses the optimum instead
+    if request.feasibility in ("safe", "strict"):
+        return ()  # floors are about missing constraints or optimum by little; these miss the optimum instead
     for cell in model.classification.cells:
         least = cell.floor(request.epsilon, request.delta, request.beta)
         if least is not None and least.value > 0:
-            lines.append(
-                f"floor for {cell.parameter} ({least.theorem}, worst case over all programs of this cell): "
-                f"{number(least.value)} ({least.unit})"
-            )
+            proof = f"by the proof of {least.theorem} for a bounded change"
+            lines.append(f"floor for {cell.parameter}, {proof}: {least.statement}")
     return tuple(dict.fromkeys(lines))

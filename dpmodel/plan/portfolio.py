@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from dpmodel.classify.private_lp import PrivateLP
@@ -30,6 +31,7 @@ from dpmodel.mechanisms.lp.noise_once import GAUSSIAN_ONCE, LAPLACE_ONCE
 from dpmodel.mechanisms.lp.noisy_hinge_descent import NOISY_HINGE_DESCENT
 from dpmodel.mechanisms.lp.point_selection import POINT_EXPONENTIAL
 from dpmodel.mechanisms.lp.private_cutting_planes import PRIVATE_CUTTING_PLANES
+from dpmodel.mechanisms.lp.public_only import PUBLIC_ONLY
 from dpmodel.mechanisms.lp.scalar_multiplicative_weights import ALGORITHM_4, MULTIPLICATIVE_WEIGHTS
 from dpmodel.mechanisms.lp.strict_truncated_laplace import STRICT_TRUNCATED_LAPLACE
 from dpmodel.mechanisms.lp.theorem_34 import THEOREM_34
@@ -49,6 +51,7 @@ from dpmodel.mechanisms.regression.mirror_descent import MIRROR_DESCENT
 from dpmodel.mechanisms.regression.noisy_descent import NOISY_DESCENT
 from dpmodel.mechanisms.regression.objective_perturbation import OBJECTIVE_PERTURBATION
 from dpmodel.mechanisms.regression.protocol import RegressionMechanism
+from dpmodel.mechanisms.regression.public_only import PUBLIC_ONLY_REGRESSION
 from dpmodel.mechanisms.regression.statistics_adassp import ADASSP_PUBLISHED
 from dpmodel.mechanisms.regression.stochastic_mirror_descent import STOCHASTIC_MIRROR_DESCENT
 from dpmodel.mechanisms.regression.subsampled_descent import SUBSAMPLED_DESCENT
@@ -68,6 +71,7 @@ PORTFOLIO: tuple[Mechanism, ...] = (
     PRIVATE_CUTTING_PLANES,
     EXACT_EQUATIONS,
     EngineMechanism(NOISY_MULTIPLICATIVE_WEIGHTS),
+    PUBLIC_ONLY,
     # As published, for study and as yardsticks.
     THEOREM_34,
     EngineMechanism(ALGORITHM_2),
@@ -80,6 +84,7 @@ PORTFOLIO: tuple[Mechanism, ...] = (
 EXACT = ("exact-equations",)
 
 REGRESSIONS: tuple[RegressionMechanism, ...] = (
+    PUBLIC_ONLY_REGRESSION,  # first, so that it is taken where nothing is predicted to beat it
     SUFFICIENT_STATISTICS,
     FRANK_WOLFE,
     NOISY_DESCENT,
@@ -148,6 +153,47 @@ KINDS: dict[type, Kind] = {
 }
 
 
+# Names of the kinds for ``register_mechanism``.
+_SERVES: dict[str, type] = {
+    "program": PrivateLP,
+    "regression": PrivateRegression,
+    "post-processing": Postprocessing,
+    "vectors": PrivateVectors,
+    "inequalities": PrivateInequalities,
+    "points": PrivatePoints,
+}
+
+
+def register_mechanism(mechanism: AnyMechanism, serves: str = "program") -> None:
+    """Let every plan of one kind of model compare ``mechanism`` too, in this process.
+
+    Parameters
+    ----------
+    mechanism : an object with ``name``, ``source``, ``eligible``, ``forecast``, ``run`` (docs/adding-a-mechanism.md).
+        Whoever writes one vouches for its privacy: a plan holds its forecast to the budget and checks the form of what
+        it hands back, and cannot check what its ``run`` does.
+    serves : "program" (linear and cone programs), "regression", "post-processing", "vectors", "inequalities", "points".
+
+    Raises
+    ------
+    SpecificationError
+        For an unknown kind, an object without these methods, and a name that is taken among mechanisms of the kind.
+    """
+    if serves not in _SERVES:
+        shown = repr(serves) if isinstance(serves, str) else type(serves).__name__
+        raise SpecificationError(f"serves={shown}", remedy=", ".join(map(repr, _SERVES)))
+    if isinstance(mechanism, type) or not isinstance(mechanism, Mechanism) or not isinstance(mechanism.name, str):
+        raise SpecificationError(
+            f"{type(mechanism).__name__} is no mechanism",
+            why="a mechanism has a name, a source and the methods eligible, forecast and run",
+            remedy="an object of a class that has them all (docs/adding-a-mechanism.md)",
+        )
+    kind = KINDS[_SERVES[serves]]
+    if mechanism.name == "auto" or any(mechanism.name == each.name for each in kind.mechanisms):
+        raise SpecificationError(f"mechanism {mechanism.name!r} is there already", remedy="another name")
+    KINDS[_SERVES[serves]] = kind._replace(mechanisms=(*kind.mechanisms, mechanism))
+
+
 def by_name(name: str, kind: type | None = None) -> AnyMechanism:
     """The mechanism called ``name``.
 
@@ -156,11 +202,11 @@ def by_name(name: str, kind: type | None = None) -> AnyMechanism:
     SpecificationError
         For an unknown name, with the names that would do (for the ``kind`` of model, if one is given).
     """
-    everything = [mechanism for kind in KINDS.values() for mechanism in kind.mechanisms]
-    for mechanism in everything:
+    everything: list[AnyMechanism] = [mechanism for each in KINDS.values() for mechanism in each.mechanisms]
+    fitting: Sequence[AnyMechanism] = everything if kind is None else KINDS[kind].mechanisms
+    for mechanism in (*fitting, *everything):  # a name may stand for one mechanism of each kind
         if mechanism.name == name:
             return mechanism
-    fitting = everything if kind is None else KINDS[kind].mechanisms
     names = ", ".join(repr(mechanism.name) for mechanism in fitting)
     raise SpecificationError(f"mechanism={name!r}", why="no such mechanism", remedy=f"'auto', {names}")
 

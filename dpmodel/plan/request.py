@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import numbers
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 import cvxpy as cp
 import numpy as np
@@ -14,8 +16,9 @@ import numpy as np
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.mechanism import Request
+from dpmodel.mechanisms.mechanism import Feasibility, Request
 from dpmodel.plan.asked import Asked
+from dpmodel.plan.portfolio import KINDS
 from dpmodel.privacy import validate_privacy
 
 _FEASIBLE = 1e-6
@@ -30,7 +33,7 @@ def make_request(
     feasibility: Any,
     vertices: Any,
     solver: str | None,
-    options: Mapping[str, Any],
+    options: Mapping[str, Any] | None,
     asked: Asked = Asked(),  # noqa: B008 (frozen)
 ) -> Request:
     """A checked request.
@@ -67,16 +70,66 @@ def basic_request(
         raise SpecificationError(
             f"beta={beta!r}", why="beta is the probability that the accuracy statement fails", remedy="beta=0.05"
         )
-    if feasibility not in ("relaxed", "strict"):
+    if feasibility not in get_args(Feasibility):
         raise SpecificationError(
             f"feasibility={feasibility!r}",
-            why="private constraints are either relaxed so that the true optimum stays feasible, or "
-            "tightened so that all of them hold",
-            remedy="feasibility='relaxed' or feasibility='strict'",
+            why="private constraints are relaxed so that the true optimum stays feasible, centred (taken as released), "
+            "or made harder so that all hold: safe (with probability 1 - beta) or strict (with certainty)",
+            remedy="feasibility='relaxed', 'centred', 'safe' or 'strict'",
         )
     if solver is not None and solver not in _installed():
-        raise SpecificationError(f"solver={solver!r}", why="not installed", remedy=f"one of {', '.join(_installed())}")
-    return Request(loss.epsilon, loss.delta, float(beta), feasibility, None, solver, options or {})
+        near = f"solver={solver.upper()!r}, or " if isinstance(solver, str) and solver.upper() in _installed() else ""
+        raise SpecificationError(
+            f"solver={solver!r}", why="not installed", remedy=f"{near}one of {', '.join(_installed())}"
+        )
+    return Request(loss.epsilon, loss.delta, float(beta), feasibility, None, solver, checked_options(options))
+
+
+def checked_options(options: Any) -> dict[str, Any]:
+    """``solver_options`` as a dict, {} for None; SpecificationError for what is no mapping from names."""
+    options = {} if options is None else options
+    if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
+        raise SpecificationError(
+            f"solver_options={options!r}",
+            why="options are given by name",
+            remedy="solver_options={'max_iter': 100}, with names that the solver knows",
+        )
+    return dict(options)
+
+
+# What CVXPY's own solve takes besides a solver and its options; none of it has a meaning under noise.
+_CVXPYS = ("gp", "qcp", "requires_grad", "enforce_dpp", "ignore_dpp", "canon_backend", "warm_start", "solver_path")
+_OTHER_NAMES = {"seed": "rng", "random_state": "rng", "options": "solver_options", "eps": "epsilon", "prob": "beta"}
+
+
+def refuse_misplaced(function: Callable[..., Any], positional: Mapping[str, Any], unknown: Mapping[str, Any]) -> None:
+    """What CVXPY's ``solve`` takes and ``function`` does not: solvers as first argument, options as keywords.
+
+    Raises
+    ------
+    SpecificationError
+        With the argument that says it here.
+    """
+    own = [name for name in inspect.signature(function).parameters if name not in ("self", "unknown")]
+    for place, value in positional.items():
+        is_solver = isinstance(value, str) and value.upper() in _installed()
+        if is_solver or value in _mechanisms():
+            right = f"solver={value.upper()!r}" if is_solver else f"mechanism={value!r}"
+            raise SpecificationError(
+                f"{place}={value!r} is not a number",
+                why=f"the first arguments of {function.__name__} are epsilon and delta",
+                remedy=f"{function.__name__}(epsilon=1.0, {right})",
+            )
+    for name, value in unknown.items():
+        near = [_OTHER_NAMES[name]] if name in _OTHER_NAMES else difflib.get_close_matches(name, own, 1, 0.8)
+        if name in _CVXPYS:
+            why, remedy = "it is an argument of CVXPY's solve that has no meaning here", "leave it out"
+        elif near and near[0] in own:
+            why, remedy = f"no argument of {function.__name__}", f"{near[0]}=..."
+        else:
+            why = f"no argument of {function.__name__}, which does not pass keywords on to a solver"
+            remedy = f"solver=..., solver_options={{{name!r}: {value!r}}}"
+        raise SpecificationError(f"{name}={value!r}", why=why, remedy=remedy)
 
 
 def make_regression_request(
@@ -86,7 +139,7 @@ def make_regression_request(
     feasibility: Any,
     vertices: Any,
     solver: str | None,
-    options: Mapping[str, Any],
+    options: Mapping[str, Any] | None,
     asked: Asked = Asked(),  # noqa: B008 (frozen)
     clip: float | None = None,
     what: str = "regression",
@@ -117,7 +170,7 @@ def make_postprocess_request(
     feasibility: Any,
     vertices: Any,
     solver: str | None,
-    options: Mapping[str, Any],
+    options: Mapping[str, Any] | None,
     asked: Asked = Asked(),  # noqa: B008 (frozen)
 ) -> Request:
     """The same for a post-processing: a budget may be given, is checked, and nothing of it is spent.
@@ -137,6 +190,11 @@ def make_postprocess_request(
 @cache
 def _installed() -> tuple[str, ...]:
     return tuple(cp.installed_solvers())
+
+
+@cache
+def _mechanisms() -> tuple[str, ...]:
+    return tuple(mechanism.name for kind in KINDS.values() for mechanism in kind.mechanisms)
 
 
 def _points(problem: cp.Problem, model: PrivateLP, vertices: Any) -> Floats:

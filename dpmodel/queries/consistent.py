@@ -17,7 +17,7 @@ from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.likelihood import neg_log_likelihood
 from dpmodel.compile.likelihood_blocks import require_one_publication
-from dpmodel.compile.likelihood_terms import checked_setting, law_weights
+from dpmodel.compile.likelihood_terms import law_weights
 from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.plan.comparison import Plan
@@ -25,27 +25,17 @@ from dpmodel.plan.portfolio import AnyMechanism
 from dpmodel.plan.postprocess_plan import plan_postprocessing
 from dpmodel.problem import Problem
 from dpmodel.problem_postprocess import release_of, solve_postprocessing
+from dpmodel.queries.form_choice import Setting, worse_than_published
 from dpmodel.release.release import Accuracy, Release
 
 Round = Literal["unbiased", "controlled", "nearest"]
 ROUNDINGS = ("unbiased", "controlled", "nearest")
+_FORMS = {
+    "likelihood": "fitted by maximum likelihood",
+    "least-squares": "fitted by least squares, weighted by the variances of the noise",
+}
 # Sums of known numbers may differ by this share of their size before they count as contradicting.
 SLACK = 1e-9
-
-
-@dataclass(frozen=True)
-class Setting:
-    """How the likelihood is spelled: ``alpha`` and ``form`` as in ``neg_log_likelihood``. Among several measurements,
-    alpha concerns those with absolute errors only."""
-
-    alpha: float = 1.0
-    form: str = "likelihood"
-
-    def __post_init__(self) -> None:
-        checked_setting(self.alpha, self.form)
-
-    def alpha_for(self, noisy: Noisy) -> float:
-        return 1.0 if np.any(noisy.noise.square) else float(self.alpha)
 
 
 @dataclass
@@ -66,16 +56,20 @@ class Consistent:
     setting: Setting
     _solved: _Solved = field(default_factory=_Solved, repr=False)
 
-    def plan(self, mechanism: str | AnyMechanism = "auto") -> Plan:
-        """The solvers that apply, compared by the time that they are expected to take."""
-        return plan_postprocessing(self.model, mechanism)
+    def plan(self, mechanism: str | AnyMechanism = "auto", *, round: Round | None = None) -> Plan:
+        """The solvers that apply, compared by the time that they are expected to take; below, the levels or marginals
+        that the fit is forecast to leave less accurate than they were published, and what rounding takes."""
+        _check_round(round)
+        plan = plan_postprocessing(self.model, mechanism)
+        rounding = () if round is None else (self._rounding_words(round),)
+        return replace(plan, floors=(*plan.floors, *worse_than_published(self.model), *rounding))
 
     def solve(
         self,
         mechanism: str | AnyMechanism = "auto",
         *,
         round: Round | None = None,
-        seed: int | None = None,
+        rng: int | None = None,
         progress: Callable[[str, float], None] | bool | None = None,
     ) -> Release:
         """Solve, and keep and return the release; epsilon = delta = 0.
@@ -86,25 +80,27 @@ class Consistent:
         round : whole numbers that keep every sum: "unbiased" (at random; the mean of each is the solution),
             "controlled" (every entry and sum at its floor or ceiling where that can be), "nearest" (the least moved).
             None: as solved.
-        seed : of random rounding (None: 0), so that results repeat.
+        rng : a seed of random rounding (None: 0), so that results repeat.
         progress : True, or a function (stage, share).
 
         Raises
         ------
         InfeasibleError
             When no point satisfies the constraints. An earlier release is kept when the call fails.
+        DPModelError
+            When the search for whole numbers under crossing margins found none in its bounded number of nodes.
         """
-        if round is not None and round not in ROUNDINGS:
-            raise SpecificationError(f"round={round!r}", remedy="None, 'unbiased', 'controlled' or 'nearest'")
+        _check_round(round)
         plan, outcome = solve_postprocessing(self.model, mechanism, progress=progress)
-        notes: tuple[str, ...] = ()
+        notes = [_FORMS[self.setting.form], *self._agreement()]
+        plain = outcome.x
         if round is not None and outcome.x is not None:
-            whole = self._rounded(np.asarray(outcome.x, dtype=np.float64), round, seed or 0)
+            whole = self._rounded(np.asarray(outcome.x, dtype=np.float64), round, rng or 0)
             outcome = replace(outcome, x=whole, value=self._form.objective(whole))
-            notes = (f"rounded to whole numbers ({round})",)
+            notes.append(self._rounded_words(round))
         variables = {} if outcome.x is None else self._variables(outcome.x)
         release = release_of(self.model, plan, outcome, variables, notes=notes)
-        if notes:
+        if outcome.x is not plain:
             said = f"whole numbers beside the solution, whose likelihood they may miss ({release.accuracy.statement})"
             release = replace(release, accuracy=Accuracy(alpha=None, beta=None, proved=False, statement=said))
         self._solved.release, self._solved.x, self._solved.mechanism = release, outcome.x, mechanism
@@ -185,6 +181,21 @@ class Consistent:
 
     def _rounded(self, x: Floats, round: Round, seed: int) -> Floats:
         raise NotImplementedError
+
+    def _agreement(self) -> tuple[str, ...]:
+        """What agrees with what, where that is not everything with everything."""
+        return ()
+
+    def _rounded_words(self, round: Round) -> str:
+        return f"rounded to whole numbers ({round})"
+
+    def _rounding_words(self, round: Round) -> str:
+        return f"rounding ({round}): one pass over the nodes, a small part of the solve"
+
+
+def _check_round(round: Any) -> None:
+    if round is not None and round not in ROUNDINGS:
+        raise SpecificationError(f"round={round!r}", remedy="None, 'unbiased', 'controlled' or 'nearest'")
 
 
 def _pick(x: cp.Variable, mask: Any) -> Any:

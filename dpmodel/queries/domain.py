@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from dpmodel.annotate.elements import array_of, elements, key, refuse_united
 from dpmodel.errors import SpecificationError
 
 Integers = npt.NDArray[np.int64]
@@ -100,28 +101,47 @@ class Domain:
         return out
 
     def _codes(self, column: str, values: Any, named: bool) -> Integers:
-        """(n,) codes, -1 for values outside; arrays hold codes already, named columns the categories."""
+        """(n,) codes, -1 for values outside; arrays hold codes already, named columns the categories.
+
+        Every element is looked up by itself: what one record holds never decides how another is read.
+        """
         at = self.columns.index(column)
         listed, size = self.categories[at], self.sizes[at]
-        array = np.asarray(values)
-        if array.ndim != 1:
-            raise SpecificationError(f"column {column!r} has {array.ndim} dimensions", remedy="one entry per record")
-        if listed is None or not named:
-            if array.dtype.kind not in "biuf":
-                raise SpecificationError(
-                    f"column {column!r} is not numeric, but codes are expected",
-                    why="a domain given as a size, and a table given as an array, speak of the codes 0 to size - 1",
-                    remedy="whole numbers, or a domain that lists the categories",
-                )
-            with np.errstate(invalid="ignore"):
-                good = (array >= 0) & (array < size) & (array == np.floor(array))
-            return np.where(good, np.where(good, array, 0), -1).astype(np.int64)
-        number = {value: i for i, value in enumerate(listed)}
-        return np.fromiter((_find(number, value) for value in array.tolist()), dtype=np.int64, count=array.size)
+        flat = (
+            values.ndim == 1
+            if hasattr(values, "ndim")
+            else isinstance(values, Iterable) and not isinstance(values, str)
+        )
+        if not flat:
+            raise SpecificationError(f"column {column!r} is not one-dimensional", remedy="one entry per record")
+        if listed is not None and named:
+            refuse_united(values, listed, f"column {column!r}")
+            number = self.numbers(column)
+            return np.array([number.get(key(value), -1) for value in elements(values)], dtype=np.int64)
+        array = np.asarray(values) if hasattr(values, "dtype") else np.asarray(None)
+        if array.dtype.kind not in "biufO":
+            raise SpecificationError(
+                f"column {column!r} is not numeric, but codes are expected",
+                why="a domain given as a size, and a table given as an array, speak of the codes 0 to size - 1",
+                remedy="whole numbers, or a domain that lists the categories",
+            )
+        if array.dtype.kind == "O":
+            return np.array([_code(value, size) for value in elements(values)], dtype=np.int64)
+        with np.errstate(invalid="ignore"):
+            good = (array >= 0) & (array < size) & (array == np.floor(array))
+        return np.where(good, np.where(good, array, 0), -1).astype(np.int64)
+
+    def numbers(self, column: str) -> dict[Hashable, int]:
+        """The code of every category of a column, by its key."""
+        at = self.columns.index(column)
+        listed = self.categories[at]
+        return {key(value): i for i, value in enumerate(range(self.sizes[at]) if listed is None else listed)}
 
 
-def _find(number: Mapping[Any, int], value: Any) -> int:
-    return number.get(value, -1) if isinstance(value, Hashable) else -1
+def _code(value: Any, size: int) -> int:
+    """A whole number below ``size`` as a code; -1 for everything else."""
+    number: Any = value if isinstance(value, numbers.Real) and not isinstance(value, np.timedelta64) else -1
+    return int(number) if 0 <= number < size and number == int(number) else -1
 
 
 def _values(column: str, values: Any) -> tuple[int, tuple[Any, ...] | None]:
@@ -133,10 +153,10 @@ def _values(column: str, values: Any) -> tuple[int, tuple[Any, ...] | None]:
         raise SpecificationError(
             f"domain[{column!r}] is a {type(values).__name__}", remedy="the number of values, or a list of them"
         )
-    listed = tuple(v.item() if isinstance(v, np.generic) else v for v in values)
+    listed = tuple(v.item() if isinstance(v, np.generic) and v.dtype.kind not in "mM" else v for v in elements(values))
     if not all(isinstance(v, Hashable) for v in listed):
         raise SpecificationError(f"domain[{column!r}] lists values that cannot be told apart", remedy="text or numbers")
-    if not listed or len(set(listed)) != len(listed):
+    if not listed or len({key(v) for v in listed}) != len(listed):
         raise SpecificationError(f"domain[{column!r}]: {'no' if not listed else 'repeated'} categories")
     return len(listed), listed
 
@@ -150,7 +170,10 @@ def _columns(table: Any, wanted: Sequence[str], order: Sequence[str]) -> tuple[b
         if missing:
             raise SpecificationError(f"the table has no column {missing[0]!r}", remedy="the columns of the domain")
         return True, [table[column] for column in wanted]
-    array = np.asarray(table)
+    try:
+        array = array_of(table)
+    except (ValueError, TypeError):  # their message may hold entries
+        array = np.asarray(None)
     if array.ndim != 2 or array.shape[1] != len(order):
         raise SpecificationError(
             f"table of shape {array.shape} for a domain of {len(order)} columns",

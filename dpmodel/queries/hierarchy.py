@@ -15,12 +15,12 @@ from dpmodel.annotate.noisy import Noisy
 from dpmodel.annotate.private import Private
 from dpmodel.annotate.records import Neighbors, Records
 from dpmodel.compile.affine_map import Floats, Integers
+from dpmodel.compile.postprocessing import Postprocessing
 from dpmodel.compile.tree import Tree
 from dpmodel.errors import SpecificationError
 from dpmodel.queries.consistent import (
     Consistent,
     Round,
-    Setting,
     assembled,
     box,
     checked_noisy,
@@ -28,6 +28,7 @@ from dpmodel.queries.consistent import (
     picks,
     public_array,
 )
+from dpmodel.queries.form_choice import AUTO, Setting, settled
 from dpmodel.queries.hierarchy_columns import from_columns, from_parents
 from dpmodel.queries.private_sums import private_sums
 from dpmodel.queries.tree_model import known_nodes, rounded_tree, tree_postprocessing
@@ -124,7 +125,7 @@ class Hierarchy:
         return cp.Constant(self.matrix, name="sums of the hierarchy") @ leaf_values
 
     def private(
-        self, counts: Any, *, neighbors: Neighbors = "add-remove", name: str = "hierarchy", **attributes: Any
+        self, counts: Any, *, neighbors: Neighbors = "replace-one", name: str = "hierarchy", **attributes: Any
     ) -> Private:
         """The node sums of private counts, to ``measure``: as ``query`` of a Private vector, without its matrix.
 
@@ -146,9 +147,9 @@ class Hierarchy:
         nonneg: bool = True,
         bounds: Any = None,
         alpha: float = 1.0,
-        form: str = "likelihood",
+        form: str = AUTO,
     ) -> FittedHierarchy:
-        """The most likely consistent numbers behind noisy ones.
+        """Consistent numbers fitted to noisy ones.
 
         Parameters
         ----------
@@ -157,7 +158,9 @@ class Hierarchy:
         known : {level or node: number(s)}, public: they hold exactly.
         structural_zeros : nodes that are 0, with all below them.
         nonneg : leaves are at least 0. bounds : (low, high) of the leaves, numbers or (leaves,) arrays.
-        alpha, form : as in ``neg_log_likelihood``.
+        alpha, form : as in ``neg_log_likelihood``; "auto" takes the likelihood or least squares, whichever is
+            forecast to be more accurate; the plan warns of levels that come out worse than published
+            (``form_choice.settled``).
 
         Raises
         ------
@@ -190,10 +193,13 @@ class Hierarchy:
                         remedy="one of them",
                     )
         low, high = known_nodes(self.tree, low, high, zeros, fixed, self.names)
-        setting = Setting(alpha, form)
-        arrays = assembled(parts, setting, self.size, equality=self.tree.consistency, lower=low, upper=high)
         words = f"post-processing: a hierarchy of {self.size} nodes, {len(self.levels)} levels; it costs no privacy"
-        return FittedHierarchy(tree_postprocessing(self.tree, arrays, words), setting, hierarchy=self)
+
+        def build(setting: Setting) -> Postprocessing:
+            arrays = assembled(parts, setting, self.size, equality=self.tree.consistency, lower=low, upper=high)
+            return tree_postprocessing(self.tree, arrays, words)
+
+        return FittedHierarchy(*settled(build, alpha, form), hierarchy=self)
 
     def _measured(self, key: Hashable, noisy: Any) -> tuple[Noisy, sp.csr_array]:
         what = "noisy" if key is None else f"noisy[{key!r}]"

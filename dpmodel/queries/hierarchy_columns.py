@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dpmodel.annotate.elements import elements
 from dpmodel.compile.affine_map import Integers
 from dpmodel.compile.tree import Tree
 from dpmodel.errors import SpecificationError
@@ -17,9 +18,9 @@ Names = tuple[Hashable, ...]
 def from_parents(table: Any, parents: Any, name: str, parent: str) -> tuple[Names, Tree]:
     """Names in breadth-first order and their tree."""
     if parents is not None:
-        names, above = _listed(table), _listed(parents)
+        names, above = elements(table), elements(parents)
     elif _has_columns(table, (name, parent)):
-        names, above = _listed(table[name]), _listed(table[parent])
+        names, above = elements(table[name]), elements(table[parent])
     elif isinstance(table, Mapping):
         names, above = list(table.keys()), list(table.values())
     else:
@@ -48,7 +49,7 @@ def from_columns(table: Any, columns: tuple[str, ...]) -> tuple[Names, Tree]:
     """Names (or paths, where names repeat) in breadth-first order and their tree."""
     if not columns or not _has_columns(table, columns):
         raise SpecificationError(f"the table has not all of the columns {columns}", remedy="nested columns, top first")
-    rows = list(zip(*(_listed(table[column]) for column in columns), strict=True))
+    rows = list(zip(*(elements(table[column]) for column in columns), strict=True))
     paths: dict[tuple[Any, ...], int] = {}
     up: list[int] = []
     leaves: set[tuple[Any, ...]] = set()
@@ -132,9 +133,3 @@ def _has_columns(table: Any, columns: Sequence[str]) -> bool:
     if isinstance(table, Mapping):
         return all(c in table and not isinstance(table[c], str) and hasattr(table[c], "__len__") for c in columns)
     return hasattr(table, "columns") and all(c in list(table.columns) for c in columns)
-
-
-def _listed(values: Any) -> list[Any]:
-    if hasattr(values, "tolist"):
-        return list(values.tolist())
-    return list(values)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import splu
 
 from dpmodel.compile.affine_map import Floats
@@ -23,8 +26,10 @@ from dpmodel.queries.refits import form_of, measured_rows, noise_of
 _RIDGE, _UNDETERMINED = 1e-9, 1e-5
 # Right-hand sides at once hold about this many numbers.
 _BATCH = 2_000_000
-# Unknowns that a sparse factorisation is tried for.
-MOST_UNKNOWNS = 400_000
+# Unknowns that a sparse factorisation is tried for, and entries that M' W M may have in it; gigabytes for either.
+MOST_UNKNOWNS, _FILL, _GIGABYTES = 400_000, 2e7, 2.0
+# Up to so many sums and equalities the dense factorisation is the faster one.
+_FEW = 3_000
 
 # (batch, rows) values to (batch, n), with the known constants or with zeros in their place.
 Estimate = Callable[[Floats, bool], Floats]
@@ -93,41 +98,97 @@ def _tree(model: Postprocessing, weight: Floats, probe: Floats) -> tuple[Estimat
 
 
 def _sparse(form: LikelihoodForm, weight: Floats, probe: Floats) -> tuple[Estimate, Undetermined]:
-    """By one factorisation of the optimality conditions, regularised: ``[[M' W M + r, A'], [A, -r]]``."""
+    """By the optimality conditions ``[[M' W M, A'], [A, 0]]``: factorised once with a ridge, and refined without it."""
     M, n = form.matrix, form.size
     fixed = np.flatnonzero(form.lower == form.upper)
     A = sp.vstack([form.equality, picks(fixed, n)], format="csr")
     value = np.concatenate([form.equality_value, form.lower[fixed]])
-    if n + A.shape[0] > MOST_UNKNOWNS:
-        raise UnsupportedModelError(
-            f"intervals from noise for {n} unknowns and {A.shape[0]} equalities",
-            why=f"they take a sparse factorisation, which is tried up to {MOST_UNKNOWNS}",
-            remedy="method='percentile' or 'basic'",
-        )
-    W = sp.diags_array(weight / np.median(weight[weight > 0]))
-    ridge = _RIDGE
-    normal = M.T @ W @ M
-    system = sp.block_array(
-        [[normal + ridge * sp.eye_array(n), A.T], [A, -ridge * sp.eye_array(A.shape[0])]], format="csc"
-    )
-    exact = sp.block_array([[normal, A.T], [A, sp.csr_array((A.shape[0], A.shape[0]))]], format="csr")
-    factor = splu(system)
+    scaled = weight / np.median(weight[weight > 0])
+    try:
+        solve = _factorised(M, scaled, A)
+    except MemoryError:
+        raise _too_large(f"{n} unknowns and {A.shape[0]} equalities", "the factorisation ran out of memory") from None
+
+    def conditions(point: Floats) -> Floats:
+        x, multiplier = point[:n], point[n:]
+        return np.concatenate([M.T @ (scaled[:, None] * (M @ x)) + A.T @ multiplier, A @ x])
 
     def solved(right: Floats, steps: int = 3) -> Floats:
-        out = factor.solve(right)
-        for _ in range(steps):  # refinement against the system without the regularisation
-            out += factor.solve(right - exact @ out)
+        out = solve(right)
+        for _ in range(steps):
+            out += solve(right - conditions(out))
         return np.asarray(out[:n])
 
     def estimate(values: Floats, constants: bool) -> Floats:
-        top = M.T @ (W @ values.T)
+        top = M.T @ (scaled[:, None] * values.T)
         low = np.repeat(value[:, None] if constants else np.zeros((value.size, 1)), values.shape[0], axis=1)
         return solved(np.vstack([top, low])).T
 
-    drawn = probe[:n]
-    right = np.concatenate([normal @ drawn, A @ drawn])
-    missed = drawn - solved(right[:, None])[:, 0]
+    drawn = probe[:n, None]
+    missed = (drawn - solved(conditions(np.vstack([drawn, np.zeros((A.shape[0], 1))]))))[:, 0]
     return estimate, _reads(missed, float(np.abs(drawn).max(initial=1.0)))
+
+
+def _factorised(M: sp.csr_array, weight: Floats, A: sp.csr_array) -> Callable[[Floats], Floats]:
+    """The solution, up to a ridge, for (n + p, k) right-hand sides.
+
+    Sums over many cells fill M' W M. Where there are few of them they are low-rank terms: with D the weights of cells
+    measured alone, H the other rows and A, and z = W H x, what is left after x is one dense system of the size of H.
+    """
+    n, p = M.shape[1], A.shape[0]
+    entries = np.diff(M.indptr)
+    alone, several = np.flatnonzero(entries == 1), np.flatnonzero((entries > 1) & (weight > 0))
+    H = sp.csr_array(sp.vstack([M[several], A], format="csr"))
+    sparse = float(np.square(entries.astype(np.float64)).sum()) <= _FILL and n + p <= MOST_UNKNOWNS
+    if sparse and H.shape[0] > _FEW:
+        normal = M.T @ sp.diags_array(weight) @ M
+        blocks = [[normal + _RIDGE * sp.eye_array(n), A.T], [A, -_RIDGE * sp.eye_array(p)]]
+        conditions = sp.csc_array(sp.block_array(blocks, format="csc"))
+        if 24 * _fill(conditions) / 1e9 <= _GIGABYTES:  # two factors, a number and its place for each entry
+            factor = splu(conditions)
+            return lambda right: np.asarray(factor.solve(right))
+    gigabytes = 24 * H.shape[0] ** 2 / 1e9  # the sparse product, and its array
+    if gigabytes > _GIGABYTES:
+        what = f"{n} unknowns under {H.shape[0]} sums and equalities"
+        raise _too_large(what, f"a dense factorisation of about {gigabytes:.3g} GB; served are {_GIGABYTES:g}")
+    first = M.indptr[alone]
+    own = np.bincount(M.indices[first], weight[alone] * M.data[first] ** 2, minlength=n) + 1e-6
+    inner = (H @ sp.diags_array(1.0 / own) @ H.T).toarray(order="F")
+    diagonal = np.arange(H.shape[0])
+    inner[diagonal, diagonal] += np.concatenate(
+        [1.0 / weight[several], np.full(p, _RIDGE * float(np.trace(inner)) / max(H.shape[0], 1))]
+    )
+    factored = cho_factor(inner, overwrite_a=True)
+
+    def solve(right: Floats) -> Floats:
+        above, below = right[:n] / own[:, None], np.zeros((H.shape[0], right.shape[1]))
+        below[several.size :] = right[n:]
+        inside = cho_solve(factored, H @ above - below)
+        return np.concatenate([above - (H.T @ inside) / own[:, None], inside[several.size :]])
+
+    return solve
+
+
+def _fill(matrix: sp.csc_array) -> int:
+    """At most so many entries has a triangular factor of the symmetric matrix in one order at least: that of Cuthill
+    and McKee, in which it fills the envelope, with the rows of most entries last, which fill up."""
+    rows = sp.csr_array(matrix)
+    hubs = np.diff(rows.indptr) > 10 * math.sqrt(rows.shape[0])
+    rest = rows[~hubs][:, ~hubs]
+    order = reverse_cuthill_mckee(rest, symmetric_mode=True)
+    place = np.empty(order.size, dtype=np.int64)
+    place[order] = np.arange(order.size)
+    first = np.arange(order.size)
+    np.minimum.at(first, np.repeat(place, np.diff(rest.indptr)), place[rest.indices])
+    return int((np.arange(order.size) - first + 1).sum()) + int(hubs.sum()) * int(rows.shape[0])
+
+
+def _too_large(what: str, why: str) -> UnsupportedModelError:
+    return UnsupportedModelError(
+        f"intervals from noise for {what}",
+        why=why,
+        remedy="standard_errors(fit), which only fits again; or method='percentile' or 'basic', or over='marginals'",
+    )
 
 
 def _reads(missed: Floats, size: float) -> Undetermined:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dpmodel.annotate.elements import key
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.errors import SpecificationError
 from dpmodel.queries.domain import Domain, Integers
@@ -106,17 +107,15 @@ def _codes(given: Noisy, axes: list[Axis], domain: Domain, said: str) -> dict[st
                 f"{said}: {given.shape[axis]} values of {columns[0]!r}, not {domain.size(columns)}"
             )
         for place, column in enumerate(columns):
-            at = domain.columns.index(column)
-            listed = domain.categories[at] or tuple(range(domain.sizes[at]))
             if labels is None:
                 code = np.arange(given.shape[axis])
             else:
                 values = labels if len(columns) == 1 else tuple(label[place] for label in labels)
-                number = {each: i for i, each in enumerate(listed)}
-                absent = next((each for each in values if each not in number), None)
+                number = domain.numbers(column)
+                absent = next((each for each in values if key(each) not in number), None)
                 if absent is not None:
                     raise SpecificationError(f"{said}: {column!r} has the label {absent!r}, which is not in the domain")
-                code = np.array([number[each] for each in values], dtype=np.int64)
+                code = np.array([number[key(each)] for each in values], dtype=np.int64)
             out[column] = np.broadcast_to(code.reshape(view), given.shape).ravel()
     return out
 

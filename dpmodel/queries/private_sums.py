@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dpmodel.annotate.elements import array_of
 from dpmodel.annotate.private import Private
 from dpmodel.annotate.records import Records
 from dpmodel.compile.affine_map import Floats
@@ -60,6 +61,7 @@ def private_sums(tree: Tree, counts: Any, records: Records, name: str, attribute
 def _numbers(counts: Any) -> Floats | None:
     """Flat numbers, or None: an error of NumPy could show entries, also as the context of another."""
     try:
-        return None if counts is None else np.asarray(counts, dtype=np.float64).ravel()
-    except (TypeError, ValueError):
+        array = np.asarray(None) if counts is None else array_of(counts)
+        return None if counts is None or array.dtype.kind in "mM" else array.astype(np.float64).ravel()
+    except (TypeError, ValueError, OverflowError):
         return None

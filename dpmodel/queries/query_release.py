@@ -15,8 +15,10 @@ import scipy.sparse as sp
 from dpmodel.annotate.private import Private
 from dpmodel.annotate.records import NEIGHBORS, Neighbors, Records
 from dpmodel.errors import SpecificationError
+from dpmodel.mechanisms.lp.measure_and_fit import MEASURE_AND_FIT, MeasureAndFit
 from dpmodel.problem import Problem
 from dpmodel.queries.domain import Domain, Integers, Outside
+from dpmodel.queries.weights import Loss, automatic_weights
 from dpmodel.queries.workload import Floats, Marginal, Tables, checked_marginals, counts
 from dpmodel.release.release import Release
 
@@ -26,6 +28,8 @@ Over = Literal["auto", "domain", "marginals"]
 MOST_CELLS = 1_000_000
 # CVXPY numbers the coefficients of a model (rows x columns x parameters) in 64 bits.
 _MOST_COEFFICIENTS = 2**63
+# Arguments of ``Problem.solve`` that plans do not have.
+_OF_SOLVE = ("budget", "verbose", "progress", "rng", "solver_options")
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,8 @@ class QueryRelease:
 
     ``x`` : its variable, non-negative cells. ``over`` : "domain" when x is one table over the whole domain,
     "marginals" when it is one table per marginal of the workload (and per set of columns that two of them share).
-    ``measured`` : the marginals whose cells are private right-hand sides, with their weights.
+    ``measured`` : the marginals whose cells are private right-hand sides, with their weights; ``()`` is the total.
+    ``loss`` : the error that was asked to be small, "mean" or "max".
     """
 
     problem: Problem
@@ -58,9 +63,18 @@ class QueryRelease:
     measured: Mapping[Marginal, float]
     queries: Any
     _tables: Tables
+    loss: Loss = "mean"
 
     def solve(self, epsilon: float, delta: float = 0.0, **options: Any) -> Release:
-        """``problem.solve`` with the same arguments; returns the release."""
+        """``problem.solve`` with the same arguments; returns the release.
+
+        Plans compare the largest violation. Where measure-and-fit is chosen, the mean error was asked for and delta > 0
+        allows both laws of noise, the law with the least mean deviation is drawn.
+        """
+        if delta > 0 and self.loss == "mean" and options.get("mechanism", "auto") == "auto":
+            asked = {k: v for k, v in options.items() if k not in _OF_SOLVE}
+            if self.problem.plan(epsilon, delta, **asked).chosen.mechanism == MEASURE_AND_FIT.name:
+                options["mechanism"] = MeasureAndFit(loss="mean")
         self.problem.solve(epsilon, delta, **options)
         assert self.problem.release is not None
         return self.problem.release
@@ -105,9 +119,10 @@ def query_release(
     *,
     domain: Any = None,
     queries: Any = None,
-    neighbors: Neighbors = "add-remove",
+    neighbors: Neighbors = "replace-one",
     total: float | None = None,
     weights: Any = "auto",
+    loss: Loss = "mean",
     over: Over = "auto",
     outside: Outside = "error",
     name: str = "people",
@@ -125,13 +140,17 @@ def query_release(
     domain : {column: number of values, or list of categories}. Required: it is public and never read off the data.
     queries : (k, cells) public matrix, dense or sparse, of more linear queries over the whole domain (cells in C
         order of the domain's columns); needs ``over="domain"``.
-    neighbors : "add-remove": a record sits in one cell of each of q marginals, so y moves by q in the 1-norm and
-        sqrt(q) in the 2-norm; "replace-one": twice and sqrt(2) times that, and the number of records is public.
-    total : the number of records, if public. Under add-remove it is one more measured query when left out.
-    weights : {marginal: weight} multiplies rows: noise on a marginal is proportional to 1 / weight under
-        "measure-and-fit" (so powers of two keep its numbers exact). Marginals in it that the workload has not are
-        measured too. "equal" is 1 for the workload. "auto" also measures single columns: see
-        ``automatic_weights``. A private number of records gets twice the largest weight.
+    neighbors : under "add-remove" a record sits in one cell of each of q marginals, so y moves by q in the 1-norm and
+        sqrt(q) in the 2-norm; under "replace-one", the default, by twice and sqrt(2) times that, and the number of
+        records is public.
+    total : the number of records, if public.
+    weights : what is measured: {marginal: weight}, beside the workload, whose weight is 1 where none is given; ``()``
+        is the total, where it is private. Weights multiply rows: noise on a marginal is proportional to 1 / weight
+        under "measure-and-fit" (so powers of two keep its numbers exact). "equal" is the workload with weight 1 and
+        nothing else. "auto" takes weights whose forecast error is within 5 % of the least, "equal" among them:
+        see ``automatic_weights``.
+    loss : the error that "auto" and the choice of the noise's law make small: "mean" over the cells of the workload, or
+        "max", the largest.
     over : "domain" makes x one table over all cells; "marginals" one table per marginal, which agree pairwise on
         the columns they share. For workloads without a cycle (decomposable ones) that is the same; otherwise a
         single table with these marginals need not exist. "auto" takes the domain up to ``MOST_CELLS`` cells.
@@ -147,10 +166,12 @@ def query_release(
     public = Domain.of(domain)
     workload = checked_marginals(public, marginals)
     _check(neighbors, total, over, outside)
+    if loss not in ("mean", "max"):
+        raise SpecificationError(f"loss={loss!r}", remedy="'mean' or 'max'")
     matrix = None if queries is None else _checked_queries(queries, public)
     if not workload and matrix is None:
         raise SpecificationError("an empty workload", remedy="marginals=[('age', 'sex')], or queries=")
-    measured = _measured(public, workload, weights)
+    measured = _measured(public, workload, weights, loss, total is not None or neighbors == "replace-one")
     wide = _over(over, public, matrix)
     tables = Tables.whole(public) if wide == "domain" else Tables.local(public, measured)
     _refuse_too_many(tables, measured, matrix)
@@ -170,8 +191,6 @@ def query_release(
     people = Records(name, neighbors)
     x = cp.Variable(tables.size, nonneg=True, name="x")
     constraints = _public_rows(tables, wide, x, total)
-    if total is None:
-        measured = {(): 2 * max(measured.values(), default=1.0), **measured}
     for marginal, weight in measured.items():
         value = None if codes is None else counts(public, codes, needed, marginal)
         label = " x ".join(marginal) or "total"
@@ -180,35 +199,32 @@ def query_release(
         constraints.append((rows @ x == weight * answers).set_label(label))
     if matrix is not None:
         constraints.append(_general(matrix, codes, public, people, x))
-    return QueryRelease(Problem(cp.Minimize(0), constraints), x, wide, public, workload, dict(measured), matrix, tables)
+    problem = Problem(cp.Minimize(0), constraints)
+    return QueryRelease(problem, x, wide, public, workload, dict(measured), matrix, tables, loss)
 
 
-def automatic_weights(domain: Domain, workload: Iterable[Marginal]) -> dict[Marginal, float]:
-    """What "auto" measures: the workload with weight 1 for one or two columns and 1/2 for more, and every single
-    column with weight 2.
-
-    Single columns steady the fit where noise drowns the cells of larger tables; their few rows cost a small share of
-    the budget. Chosen on two public tables (tests/benchmarks/query_release.py), by no private data.
-    """
-    workload = tuple(workload)
-    weight = {marginal: 1.0 if len(marginal) <= 2 else 0.5 for marginal in workload}
-    return weight | {(c,): 2.0 for c in domain.columns if any(c in m for m in workload)}
-
-
-def _measured(domain: Domain, workload: tuple[Marginal, ...], weights: Any) -> dict[Marginal, float]:
+def _measured(
+    domain: Domain, workload: tuple[Marginal, ...], weights: Any, loss: Loss, public_total: bool
+) -> dict[Marginal, float]:
     if isinstance(weights, str):
         if weights not in ("auto", "equal"):
             raise SpecificationError(f"weights={weights!r}", remedy="'auto', 'equal' or {marginal: weight}")
-        return automatic_weights(domain, workload) if weights == "auto" else dict.fromkeys(workload, 1.0)
+        if weights == "auto":
+            return automatic_weights(domain, workload, loss=loss, total=public_total)
+        return dict.fromkeys(workload, 1.0)
     if not isinstance(weights, Mapping):
         raise SpecificationError(f"weights={type(weights).__name__}", remedy="'auto', 'equal' or {marginal: weight}")
-    named = checked_marginals(domain, weights)
-    for marginal, weight in zip(named, weights.values(), strict=True):
+    if () in weights and public_total:
+        raise SpecificationError("a weight for the total, which is public", remedy="weights without ()")
+    marginals = checked_marginals(domain, [m for m in weights if m != ()])
+    named = [*([()] if () in weights else []), *marginals]
+    given = [*([weights[()]] if () in weights else []), *(w for m, w in weights.items() if m != ())]
+    for marginal, weight in zip(named, given, strict=True):
         good = isinstance(weight, numbers.Real) and not isinstance(weight, bool)
         if not good or not 2.0**-20 <= float(weight) <= 2.0**20:
             raise SpecificationError(f"weights: that of {marginal} is not a number between 2^-20 and 2^20")
-    given = {m: float(w) for m, w in zip(named, weights.values(), strict=True)}
-    return dict.fromkeys(workload, 1.0) | given
+    chosen = {m: float(w) for m, w in zip(named, given, strict=True)}
+    return dict.fromkeys(workload, 1.0) | chosen
 
 
 def _check(neighbors: Any, total: Any, over: Any, outside: Any) -> None:

@@ -52,7 +52,7 @@ def refits(model: Postprocessing, x: Floats, count: int, seed: int, mechanism: s
     truth = form.value.copy()  # penalties keep what they pull towards
     for rows in measured_rows(model):
         truth[rows] = form.matrix[rows] @ x
-    if _is_separable(form):
+    if is_separable(form):
         # One measurement per entry and bounds alone: the loss falls up to the measured value and rises from there.
         column, sign = form.matrix.indices, form.matrix.data
         for _ in range(count):
@@ -112,7 +112,8 @@ def _tell(model: Postprocessing, problem: TreeProblem | None) -> None:
     model.remember("tree problem", lambda: problem)
 
 
-def _is_separable(form: LikelihoodForm) -> bool:
+def is_separable(form: LikelihoodForm) -> bool:
+    """Whether every entry was measured once and bounds alone restrict it."""
     M = form.matrix
     return (
         form.equality.shape[0] == form.inequality.shape[0] == 0

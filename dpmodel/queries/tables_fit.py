@@ -19,7 +19,6 @@ from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.queries.consistent import (
     Consistent,
     Round,
-    Setting,
     assembled,
     box,
     checked_noisy,
@@ -28,19 +27,24 @@ from dpmodel.queries.consistent import (
     refuse_contradiction,
 )
 from dpmodel.queries.domain import Domain, Integers
+from dpmodel.queries.form_choice import AUTO, Setting, settled
 from dpmodel.queries.marginal_input import listed, marginal_named, placed
 from dpmodel.queries.query_release import MOST_CELLS, MarginalAnswer, Over
-from dpmodel.queries.structural_zeros import zero_cells
-from dpmodel.queries.table_rounding import rounded_table
+from dpmodel.queries.structural_zeros import allowed_cells, zero_cells
+from dpmodel.queries.table_rounding import rounded_table, rounding_words
 from dpmodel.queries.workload import Marginal, Tables, sums
+
+# A marginal, the cells of it that were measured, and the flat numbers.
+Part = tuple[Marginal, Integers, Noisy]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class FittedTable(Consistent):
     """Consistent tables fitted to noisy marginals: ``solve()``, then read any marginal of them.
 
-    ``over`` : "domain" when x is one table over all cells, "marginals" when it is one table per measured or known
-    marginal (and per set of columns that two of them share), which agree with each other.
+    ``over`` : "domain" when x is one table over all cells (or over those that are no structural zeros: (n, columns)
+    codes in ``tables.cells``), "marginals" when it is one table per measured or known marginal (and per set of columns
+    that two of them share), which agree with each other.
     """
 
     domain: Domain
@@ -53,7 +57,8 @@ class FittedTable(Consistent):
         Raises
         ------
         SpecificationError
-            Before ``solve``, for unknown columns, and for columns that no fitted table holds together.
+            Before ``solve``, for unknown columns, for columns that no fitted table holds together, and for more than
+            ``10 * MOST_CELLS`` cells (``to_series()`` lists those that are no structural zeros).
         """
         marginal = marginal_named(self.domain, columns, "marginal")
         x = self.x
@@ -81,11 +86,16 @@ class FittedTable(Consistent):
         return self.marginal_matrix(marginal), self.domain.shape(marginal)
 
     def to_series(self, columns: Iterable[str] | str | None = None) -> Any:
-        """A marginal (the whole table by default) as a pandas Series with one index level per column."""
+        """A marginal (the whole table by default) as a pandas Series with one index level per column. Of a table that
+        lists a part of its cells, by default these."""
         try:
             pd = import_module("pandas")
         except ImportError:
             raise SpecificationError("pandas is not installed", remedy="marginal(...), which needs none") from None
+        if columns is None and self.tables.cells is not None:
+            codes = zip(self.domain.categories, self.tables.cells.T, strict=True)
+            named = [code if values is None else [values[int(i)] for i in code] for values, code in codes]
+            return pd.Series(self.x, index=pd.MultiIndex.from_arrays(named, names=self.domain.columns))
         answer = self.table if columns is None else self.marginal(columns)
         if not answer.columns:
             return pd.Series([float(answer.values)], name="total")
@@ -101,13 +111,42 @@ class FittedTable(Consistent):
                 why="over the marginals there is one table for each that was measured or known",
                 remedy="over='domain' where the domain is small enough, or a marginal that was measured",
             )
+        if self.domain.size(marginal) > 10 * MOST_CELLS:
+            raise SpecificationError(
+                f"a marginal of {self.domain.size(marginal)} cells",
+                why=f"its array would hold the structural zeros too; served are {10 * MOST_CELLS}",
+                remedy="to_series(), which lists the other cells, or fewer columns",
+            )
 
     def _variables(self, x: Floats) -> Mapping[str, Any]:
+        if self.tables.cells is not None:
+            return {"cells " + " x ".join(self.domain.columns): x}
         shape = self.domain.shape
         return {" x ".join(t) or "total": x[self.tables.span(t)].reshape(shape(t)) for t in self.tables.offset}
 
     def _rounded(self, x: Floats, round: Round, seed: int) -> Floats:
         return rounded_table(self.model, x, round, seed)
+
+    def _agreement(self) -> tuple[str, ...]:
+        if self.tables.cells is not None:
+            return (f"one table of the {self.tables.size} cells that are no structural zeros: all its marginals agree",)
+        if self.over == "domain":
+            return ()
+        shown = ", ".join(" x ".join(t) or "total" for t in self.tables.offset)
+        return (
+            f"tables {shown}: two of them agree on the columns they share and on nothing else; one table with all of "
+            "them need not exist, and of nested columns (such as a district's region) the outer one is no sum of the "
+            "inner one unless a table has both (structural zeros that leave few cells make one table of all)",
+        )
+
+    def _rounded_words(self, round: Round) -> str:
+        said = super()._rounded_words(round)
+        if round == "unbiased" or not self._form.equality.shape[0]:
+            return said
+        return f"{said}: all sums agree; the nearest such table, or one near it where the bounded search ended before"
+
+    def _rounding_words(self, round: Round) -> str:
+        return rounding_words(self.model, round)
 
 
 def consistent_table(
@@ -119,10 +158,10 @@ def consistent_table(
     nonneg: bool = True,
     bounds: Any = None,
     alpha: float = 1.0,
-    form: str = "likelihood",
+    form: str = AUTO,
     over: Over = "auto",
 ) -> FittedTable:
-    """The most likely table behind noisy marginals of it, whatever overlaps.
+    """A table fitted to noisy marginals of it, whatever overlaps.
 
     Parameters
     ----------
@@ -134,10 +173,13 @@ def consistent_table(
     structural_zeros : cells that are 0 for a public reason: a boolean array of the domain's shape, or a list of
         {column: value} that rule out every cell with these values together.
     nonneg : cells are at least 0. bounds : (low, high) of the cells, numbers or arrays of the domain's shape.
-    alpha, form : as in ``neg_log_likelihood``.
+    alpha, form : as in ``neg_log_likelihood``; "auto" takes the likelihood or least squares, whichever is forecast
+        to be more accurate; the plan warns of marginals that come out worse than published (``form_choice.settled``).
     over : "domain" fits one table over all cells, "marginals" one table per marginal, which agree pairwise on the
         columns they share; where these form no cycle that is the same, otherwise a single table with these marginals
-        need not exist. "auto" takes the domain up to ``MOST_CELLS`` cells.
+        need not exist. "auto" takes the domain up to ``MOST_CELLS`` cells; where there are more and structural zeros
+        leave so few, x lists these. So nested columns (region, district, block), with the combinations that do not
+        occur as structural zeros, are one table, in which a district is the sum of its blocks.
 
     Raises
     ------
@@ -161,29 +203,32 @@ def consistent_table(
     if not parts:
         raise SpecificationError("nothing was measured", remedy="{('age', 'sex'): Noisy(...)}")
     margins = _margins(known or {}, public)
-    wide = _over(over, public)
+    wide, allowed = _over(over, public, structural_zeros)
     wanted = [m for m, *_ in parts] + list(margins)
-    tables = Tables.whole(public) if wide == "domain" else Tables.local(public, wanted)
+    tables = Tables.whole(public, allowed) if wide == "domain" else Tables.local(public, wanted)
+    parts = _reached(tables, parts)
     _refuse_too_many(tables)
     low, high = _cells(tables, wide, nonneg, bounds)
     zero = zero_cells(structural_zeros, tables, wide)
     _fix_zeros(low, high, zero)
-    setting = Setting(alpha, form)
     equality, value = _equalities(tables, wide, margins, low, high)
-    arrays = assembled(
-        [(noisy, _rows(tables, marginal, cells)) for marginal, cells, noisy in parts],
-        setting,
-        tables.size,
-        equality=equality,
-        equality_value=value,
-        lower=low,
-        upper=high,
-    )
     words = f"post-processing: {len(parts)} noisy marginals over {tables.size} cells; it costs no privacy"
-    shape = public.sizes if wide == "domain" else None
-    form_, measurements, rows = arrays
-    model = Postprocessing(form_, measurements, rows, shape=shape, words=words)
-    return FittedTable(model, setting, domain=public, over=wide, tables=tables)
+    whole = public.sizes if allowed is None else (tables.size,)
+    shape = whole if wide == "domain" else None
+
+    def build(setting: Setting) -> Postprocessing:
+        form_, measurements, rows = assembled(
+            [(noisy, _rows(tables, marginal, cells)) for marginal, cells, noisy in parts],
+            setting,
+            tables.size,
+            equality=equality,
+            equality_value=value,
+            lower=low,
+            upper=high,
+        )
+        return Postprocessing(form_, measurements, rows, shape=shape, words=words)
+
+    return FittedTable(*settled(build, alpha, form), domain=public, over=wide, tables=tables)
 
 
 def marginal_query(table: Any, columns: Iterable[str] | str, *, domain: Any) -> cp.Expression:
@@ -200,7 +245,7 @@ def marginal_query(table: Any, columns: Iterable[str] | str, *, domain: Any) -> 
 
 
 # ------------------------------------------------------------------ what was given
-def _parts(measured: Any, domain: Domain) -> list[tuple[Marginal, Integers, Noisy]]:
+def _parts(measured: Any, domain: Domain) -> list[Part]:
     """Marginals, the cells of them that were measured, and the flat numbers."""
     out = []
     for key, noisy in listed(measured):
@@ -225,17 +270,35 @@ def _margins(known: Mapping[Any, Any], domain: Domain) -> dict[Marginal, tuple[I
     return out
 
 
-def _over(over: Any, domain: Domain) -> str:
+def _over(over: Any, domain: Domain, zeros: Any) -> tuple[str, Integers | None]:
+    """ "domain" or "marginals", and the cells of the domain that x lists (None: all)."""
     if over not in ("auto", "domain", "marginals"):
         raise SpecificationError(f"over={over!r}", remedy="'auto', 'domain' or 'marginals'")
-    small = domain.cells <= MOST_CELLS
-    if over == "domain" and not small:
+    if over == "marginals" or domain.cells <= MOST_CELLS:
+        return "domain" if over == "auto" else str(over), None
+    allowed = None if zeros is None else allowed_cells(zeros, domain, MOST_CELLS)
+    if over == "domain" and allowed is None:
         raise SpecificationError(
             f"over='domain' with {domain.cells} cells",
-            why=f"x would have one entry per cell; served are {MOST_CELLS}",
-            remedy="over='marginals' (tables that agree pairwise), or coarser columns",
+            why=f"x would have one entry per cell that is no structural zero; served are {MOST_CELLS}",
+            remedy="over='marginals' (tables that agree pairwise), more structural zeros, or coarser columns",
         )
-    return str(over) if over != "auto" else ("domain" if small else "marginals")
+    if allowed is not None and not allowed.size:
+        raise InfeasibleError(
+            "structural zeros leave no cell", remedy="structural zeros that leave the cells that occur"
+        )
+    return ("marginals" if allowed is None else "domain"), allowed
+
+
+def _reached(tables: Tables, parts: list[Part]) -> list[Part]:
+    """What was measured, without sums over no cell that x lists: nothing but noise."""
+    if tables.cells is None:
+        return parts
+    out = []
+    for marginal, cells, noisy in parts:
+        kept = np.diff(_rows(tables, marginal, cells).indptr) > 0
+        out.append((marginal, cells[kept], flattened(noisy, np.flatnonzero(kept))))
+    return [part for part in out if part[1].size]
 
 
 def _refuse_too_many(tables: Tables) -> None:
@@ -247,6 +310,10 @@ def _refuse_too_many(tables: Tables) -> None:
 
 
 def _cells(tables: Tables, over: str, nonneg: bool, bounds: Any) -> tuple[Floats, Floats]:
+    if tables.cells is not None and isinstance(bounds, list | tuple):
+        at = tuple(tables.cells.T)
+        whole = tables.domain.sizes, (tables.domain.cells,)
+        bounds = [np.reshape(b, whole[0])[at] if np.shape(b) in whole else b for b in bounds]
     if over == "domain" or bounds is None:
         return box(tables.size, nonneg, bounds)
     raise SpecificationError(
@@ -284,7 +351,11 @@ def _equalities(
         at = int(np.argmax(np.maximum(least - known, known - most)))
         said = _cell(tables.domain, marginal, int(cells[at]))
         refuse_contradiction(said, float(known[at]), "its cells can sum to", float(least[at]), float(most[at]))
-        if tables.holding(marginal) == marginal:
+        if tables.cells is not None:
+            kept = np.diff(rows.indptr) > 0  # sums over no cell are known to be 0, as was checked
+            blocks.append(rows[kept])
+            values.append(known[kept])
+        elif tables.holding(marginal) == marginal:
             place = tables.span(marginal).start + cells
             low[place] = high[place] = known
         else:

@@ -18,12 +18,12 @@ from dpmodel.annotate.noisy import Noisy
 from dpmodel.annotate.private import Private
 from dpmodel.annotate.records import Neighbors, Records
 from dpmodel.compile.affine_map import Floats, Integers
+from dpmodel.compile.postprocessing import Postprocessing
 from dpmodel.compile.tree import Tree
 from dpmodel.errors import SpecificationError
 from dpmodel.queries.consistent import (
     Consistent,
     Round,
-    Setting,
     assembled,
     box,
     checked_noisy,
@@ -33,6 +33,7 @@ from dpmodel.queries.consistent import (
     public_array,
     refuse_contradiction,
 )
+from dpmodel.queries.form_choice import AUTO, Setting, settled
 from dpmodel.queries.private_sums import private_sums
 from dpmodel.queries.tree_model import rounded_tree, tree_postprocessing
 
@@ -96,7 +97,7 @@ class TreeQuery:
         return cp.Constant(self.matrix, name="tree of sums") @ histogram
 
     def private(
-        self, counts: Any, *, neighbors: Neighbors = "add-remove", name: str = "histogram", **attributes: Any
+        self, counts: Any, *, neighbors: Neighbors = "replace-one", name: str = "histogram", **attributes: Any
     ) -> Private:
         """The node sums of private counts, to ``measure``: as ``query`` of a Private vector, without its matrix.
 
@@ -169,16 +170,18 @@ class TreeQuery:
         total: float | None = None,
         bounds: Any = None,
         alpha: float = 1.0,
-        form: str = "likelihood",
+        form: str = AUTO,
     ) -> FittedTree:
-        """The most likely consistent tree behind noisy node sums.
+        """A consistent tree fitted to noisy node sums.
 
         Parameters
         ----------
         noisy : all nodes, breadth first; or {level: Noisy} (0 is the top, -1 the leaves) where only some were measured.
         nonneg : bins are at least 0. bounds : (low, high) of the bins, numbers or (bins,) arrays.
         total : the sum of all bins, where it is public.
-        alpha, form : as in ``neg_log_likelihood``.
+        alpha, form : as in ``neg_log_likelihood``; "auto" takes the likelihood or least squares, whichever is
+            forecast to be more accurate; the plan warns of levels that come out worse than published
+            (``form_choice.settled``).
 
         Raises
         ------
@@ -197,10 +200,13 @@ class TreeQuery:
                 "the total", known, "the bins can sum to", float(low[leaves].sum()), float(high[leaves].sum())
             )
             low[0], high[0] = (max(low[0], known), min(high[0], known)) if self.size == 1 else (known, known)
-        setting = Setting(alpha, form)
-        arrays = assembled(parts, setting, self.size, equality=self.tree.consistency, lower=low, upper=high)
         words = f"post-processing: a tree of {self.bins} bins, {self.height} levels; it costs no privacy"
-        return FittedTree(tree_postprocessing(self.tree, arrays, words), setting, query=self)
+
+        def build(setting: Setting) -> Postprocessing:
+            arrays = assembled(parts, setting, self.size, equality=self.tree.consistency, lower=low, upper=high)
+            return tree_postprocessing(self.tree, arrays, words)
+
+        return FittedTree(*settled(build, alpha, form), query=self)
 
     def _measured(self, noisy: Any) -> list[tuple[Noisy, Integers]]:
         bounds = self.tree.bounds

@@ -55,7 +55,7 @@ def standard_errors(
     of: Any = None,
     *,
     repetitions: int = 200,
-    seed: int = 0,
+    rng: int = 0,
     mechanism: Any = None,
     progress: ProgressArgument = None,
 ) -> Floats:
@@ -73,7 +73,8 @@ def standard_errors(
         (k, n) matrix, sparse or dense, or (n,) vector of functions of x. None: the entries of x, in the order of the
         model's form (of a problem: variable after variable, each column by column).
     repetitions : simulated fits; the result is off by about 1 / sqrt(2 repetitions) of its size.
-    seed : of the simulation. mechanism : another solver for the refits. progress : True, or a function (stage, share).
+    rng : a seed of the simulation. mechanism : another solver for the refits.
+    progress : True, or a function (stage, share).
 
     Returns
     -------
@@ -95,7 +96,7 @@ def standard_errors(
     center = _apply(rows, x)
     first, second = np.zeros(center.size), np.zeros(center.size)
     report = reporter(progress, False)
-    for done, again in enumerate(refits(model, x, count, seed, mechanism or solver), start=1):
+    for done, again in enumerate(refits(model, x, count, rng, mechanism or solver), start=1):
         moved = _apply(rows, again) - center
         first += moved
         second += np.square(moved)
@@ -110,7 +111,7 @@ def intervals(
     *,
     method: Method = "noise",
     repetitions: int | None = None,
-    seed: int = 0,
+    rng: int = 0,
     mechanism: Any = None,
     progress: ProgressArgument = None,
 ) -> Intervals:
@@ -126,7 +127,7 @@ def intervals(
         which takes its bias off: shorter where bounds bind, not guaranteed. "percentile": these quantiles as they are,
         which bias spoils. See Notes.
     repetitions : simulated fits; default 1,000 for "noise", 400 else.
-    fit, of, seed, mechanism, progress : as in ``standard_errors``.
+    fit, of, rng, mechanism, progress : as in ``standard_errors``.
 
     Raises
     ------
@@ -173,14 +174,14 @@ def intervals(
         )
     report = reporter(progress, False)
     if method == "noise":
-        center, errors = linear_errors(model, rows, count, public_generator(seed), report)
+        center, errors = linear_errors(model, rows, count, public_generator(rng), report)
         rank = math.ceil((count + 1) * level)
         half = np.partition(np.abs(errors), rank - 1, axis=0)[rank - 1]
         low, high = center - half, center + half
     else:
         center = _apply(rows, x)
         kept = np.empty((count, size))
-        for done, again in enumerate(refits(model, x, count, seed, mechanism or solver)):
+        for done, again in enumerate(refits(model, x, count, rng, mechanism or solver)):
             kept[done] = _apply(rows, again)
             report("simulated fits", (done + 1) / count)
         low, high = np.quantile(kept, [(1 - level) / 2, (1 + level) / 2], axis=0)

@@ -20,7 +20,7 @@ from dpmodel.queries.consistent import ROUNDINGS, Round
 _KEPT = 1e-9
 
 
-def round_solution(problem: Problem, how: Round = "unbiased", *, seed: int = 0) -> dict[Any, Floats]:
+def round_solution(problem: Problem, how: Round = "unbiased", *, rng: int = 0) -> dict[Any, Floats]:
     """{variable: whole numbers near its value}: they keep the constraints of ``problem``, which stays as it is.
 
     It reads released values only, so it costs no privacy.
@@ -28,10 +28,10 @@ def round_solution(problem: Problem, how: Round = "unbiased", *, seed: int = 0) 
     Parameters
     ----------
     problem : solved, a post-processing with linear constraints.
-    how : "unbiased" : at random, every entry its floor or ceiling and its mean over ``seed`` the solution; for trees,
+    how : "unbiased" : at random, every entry its floor or ceiling and its mean over ``rng`` the solution; for trees,
         chains, one total and two-way tables. "controlled" : every entry (and sum of a tree) at its floor or ceiling
         where that can be, or the nearest whole point that keeps all constraints. "nearest" : the least moved.
-    seed : of random rounding.
+    rng : a seed of random rounding.
 
     Raises
     ------
@@ -55,9 +55,9 @@ def round_solution(problem: Problem, how: Round = "unbiased", *, seed: int = 0) 
         x[where] = np.ravel(variable.value, order="F")
     tree = tree_problem(model)
     if tree is not None and np.isin(np.flatnonzero(tree.tree.is_leaf), tree.select).all():
-        whole = _whole_tree(tree, x, how, seed)
+        whole = _whole_tree(tree, x, how, rng)
     else:
-        whole = round_form(model.form, x, how="unbiased" if how == "unbiased" else "controlled", seed=seed)
+        whole = round_form(model.form, x, how="unbiased" if how == "unbiased" else "controlled", seed=rng)
     return {variable: np.reshape(whole[where], variable.shape, order="F") for variable, where in model.columns}
 
 

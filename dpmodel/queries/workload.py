@@ -55,12 +55,16 @@ def checked_marginals(domain: Domain, given: Any) -> tuple[Marginal, ...]:
 
 def counts(domain: Domain, codes: Integers, columns: Sequence[str], marginal: Marginal) -> Floats:
     """(cells,) number of records per cell; ``codes`` (n, len(columns))."""
-    shape = domain.shape(marginal)
-    if not shape:
-        return np.array([float(codes.shape[0])])
+    flat = cell_numbers(domain, codes, columns, marginal)
+    return np.bincount(flat, minlength=domain.size(marginal)).astype(np.float64)
+
+
+def cell_numbers(domain: Domain, codes: Integers, columns: Sequence[str], marginal: Marginal) -> Integers:
+    """(n,) the cell of the marginal that each row of ``codes`` (n, len(columns)) is in."""
+    if not marginal:
+        return np.zeros(codes.shape[0], dtype=np.int64)
     at = tuple(codes[:, columns.index(c)] for c in marginal)
-    flat = np.ravel_multi_index(at, shape)
-    return np.bincount(flat, minlength=math.prod(shape)).astype(np.float64)
+    return np.asarray(np.ravel_multi_index(at, domain.shape(marginal)), dtype=np.int64)
 
 
 def sums(domain: Domain, table: Marginal, marginal: Marginal) -> Integers:
@@ -82,12 +86,14 @@ class Tables:
     """Tables whose cells, one table after the other, make up x.
 
     ``offset`` : table -> its first entry of x; ``size`` : entries of x. One table over the whole domain, or the tables
-    of a workload with every set of columns that two of them share, largest first.
+    of a workload with every set of columns that two of them share, largest first. ``cells`` : (size, columns) codes of
+    the cells of the one table, where x lists a part of them (those that are no structural zeros); None: all of them.
     """
 
     domain: Domain
     offset: Mapping[Marginal, int]
     size: int
+    cells: Integers | None = None
 
     @staticmethod
     def of(domain: Domain, tables: Iterable[Marginal]) -> Tables:
@@ -98,7 +104,9 @@ class Tables:
         return Tables(domain, offset, start)
 
     @staticmethod
-    def whole(domain: Domain) -> Tables:
+    def whole(domain: Domain, cells: Integers | None = None) -> Tables:
+        if cells is not None:
+            return Tables(domain, {domain.columns: 0}, cells.shape[0], cells)
         return Tables.of(domain, [domain.columns])
 
     @staticmethod
@@ -112,7 +120,7 @@ class Tables:
 
     def span(self, table: Marginal) -> slice:
         start = self.offset[table]
-        return slice(start, start + self.domain.size(table))
+        return slice(start, self.size if self.cells is not None else start + self.domain.size(table))
 
     def holding(self, marginal: Marginal) -> Marginal | None:
         """The smallest table that has all columns of ``marginal``."""
@@ -123,10 +131,16 @@ class Tables:
         """(cells of marginal, size) 0/1 matrix: the marginal's cells as sums of x."""
         table = self.holding(marginal)
         assert table is not None
-        cell = sums(self.domain, table, marginal)
+        cell = self._summed(table, marginal)
         column = self.offset[table] + np.arange(cell.size, dtype=np.int64)
         shape = (self.domain.size(marginal), self.size)
         return sp.csr_array((np.ones(cell.size), (cell, column)), shape=shape)
+
+    def _summed(self, table: Marginal, marginal: Marginal) -> Integers:
+        """The cell of the marginal that each cell of the table belongs to."""
+        if self.cells is None:
+            return sums(self.domain, table, marginal)
+        return cell_numbers(self.domain, self.cells, self.domain.columns, marginal)
 
     def _steps_down(self) -> Iterator[tuple[Marginal, Marginal]]:
         """Every table with each largest smaller one among its columns."""
@@ -153,5 +167,8 @@ class Tables:
         """The marginal of x as an array with one axis per column."""
         held = self.holding(marginal)
         assert held is not None
+        if self.cells is not None:
+            summed = np.bincount(self._summed(held, marginal), weights=x, minlength=self.domain.size(marginal))
+            return np.asarray(summed.reshape(self.domain.shape(marginal)))
         full = x[self.span(held)].reshape(self.domain.shape(held))
         return np.asarray(full.sum(axis=tuple(i for i, c in enumerate(held) if c not in marginal)))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpmodel._text import html_table, number, table
+from dpmodel._text import html_table, number, table, wrapped
 from dpmodel.annotate.private import Private
 from dpmodel.annotate.records import DEFAULT_RECORDS
 from dpmodel.classify.classifier import Classification, all_record_words
@@ -15,9 +15,10 @@ from dpmodel.classify.impossibility import remedies
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.affine_map import AffineMap
+from dpmodel.compile.cone_program import SOLVER_ERROR
 from dpmodel.compile.footprint import Footprint
 from dpmodel.compile.postprocessing import Postprocessing
-from dpmodel.mechanisms.mechanism import Outcome
+from dpmodel.mechanisms.mechanism import STOPPED, Outcome
 from dpmodel.plan.comparison import Plan
 from dpmodel.release.release import Accuracy, Guarantee, Release
 
@@ -57,10 +58,10 @@ class Explanation:
         return tables
 
     def __str__(self) -> str:
-        parts = [self.size]
+        parts = [wrapped(self.size)]
         parts += [table(columns, rows, title=title, width=120) for title, columns, rows in self._tables()]
         parts.append(str(self.classification))
-        parts += [f"advice: {line}" for line in self.advice]
+        parts += [wrapped(f"advice: {line}") for line in self.advice]
         parts.append(self.release)
         return "\n\n".join(parts)
 
@@ -194,7 +195,10 @@ def accuracy_of(plan: Plan, outcome: Outcome) -> Accuracy:
     forecast = plan.chosen.forecast
     assert forecast is not None
     if outcome.x is None:
-        return Accuracy(alpha=None, beta=None, statement=f"no point: the released program is {outcome.status}")
+        why = f"the released program is {outcome.status}"
+        if outcome.status in (SOLVER_ERROR, STOPPED):
+            why = "no solver had an answer" if outcome.status == SOLVER_ERROR else "the mechanism stopped with an error"
+        return Accuracy(alpha=None, beta=None, statement=f"no point: {why}")
     extra = outcome.extra_violation
     within = extra == 0
     text = forecast.statement
@@ -215,4 +219,5 @@ def accuracy_of(plan: Plan, outcome: Outcome) -> Accuracy:
         statement=text,
         objective_alpha=data["objective_alpha"],
         violation_alpha=violation,
+        vacuous=forecast.vacuous,
     )

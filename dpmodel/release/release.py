@@ -7,16 +7,16 @@ is public, paid for, or post-processed from what was paid for; that includes not
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmodel._text import array_text, number, table
+from dpmodel._plain import plain_fields, revived
+from dpmodel._text import array_text, number, printable, table
 
 # Printed cells of a classification; all of them are data.
 _MOST_CELLS = 5
@@ -58,11 +58,11 @@ class Guarantee:
         if self.delta > 0:
             amount += f", delta = {number(self.delta)}"
         text = f"differential privacy with {amount}, neighbors: {self.neighbors}"
-        return f"{text}; {self.record}" if self.record else text
+        return printable(f"{text}; {self.record}" if self.record else text)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as a JSON-serialisable dict."""
-        return _plain_fields(self)
+        return plain_fields(self)
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,7 @@ class Accuracy:
     statement : the bound in words.
     objective_alpha : part of the bound that concerns the objective value.
     violation_alpha : part of the bound that concerns the violation of constraints.
+    vacuous : whether it says no more than is known without data.
     """
 
     alpha: float | None
@@ -87,6 +88,7 @@ class Accuracy:
     statement: str = ""
     objective_alpha: float | None = None
     violation_alpha: float | None = None
+    vacuous: bool = False
 
     def __str__(self) -> str:
         if self.statement:
@@ -103,7 +105,7 @@ class Accuracy:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as a JSON-serialisable dict."""
-        return _plain_fields(self)
+        return plain_fields(self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -190,7 +192,7 @@ class Release:
         title = f"Private release by {self.mechanism}"
         if self.guarantee.epsilon == self.guarantee.delta == 0:
             free = f"Post-processing by {self.mechanism}"
-            title = "Solved without noise" if self.mechanism == "none" else free
+            title = {"none": "Solved without noise", "public-only": "Solved without data"}.get(self.mechanism, free)
         return table(("", ""), rows, title=title)
 
     def _repr_html_(self) -> str:
@@ -200,7 +202,7 @@ class Release:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields in JSON types: arrays as nested lists, inf and nan as strings."""
-        return _plain_fields(self)
+        return plain_fields(self)
 
     def to_json(self, indent: int | None = None) -> str:
         """Return `to_dict` as strict JSON (no NaN or Infinity literals)."""
@@ -215,19 +217,18 @@ class Release:
         KeyError, TypeError
             If fields are missing or unknown.
         """
-        rest = dict(data)
-        numeric = ("value", "alpha", "beta", "objective_alpha", "violation_alpha", "epsilon", "delta")
+        return cls(**{name: _rebuilt(name, item) for name, item in data.items()})
 
-        def revive(part: Mapping[str, Any]) -> dict[str, Any]:
-            return {k: float(v) if k in numeric and v is not None else v for k, v in part.items()}
+    @classmethod
+    def from_json(cls, text: str) -> Release:
+        """Rebuild a release from `to_json`; see `from_dict`."""
+        return cls.from_dict(json.loads(text))
 
-        guarantee = Guarantee(**revive(rest.pop("guarantee")))
-        accuracy = Accuracy(**revive(rest.pop("accuracy")))
-        for name in ("variables", "duals"):
-            rest[name] = {key: np.asarray(item, dtype=float) for key, item in rest.get(name, {}).items()}
-        rest["timings"] = {key: float(item) for key, item in rest.get("timings", {}).items()}
-        rest["spent"] = tuple(float(item) for item in rest.get("spent", (0.0, 0.0)))
-        return cls(guarantee=guarantee, accuracy=accuracy, **revive(rest))
+
+def _rebuilt(name: str, item: Any) -> Any:
+    """One field of `Release.to_dict`, as the release holds it; unknown names are left to the class to refuse."""
+    hint = get_type_hints(Release).get(name)
+    return item if hint is None else revived(hint, item)
 
 
 def _frozen_array(array: NDArray[Any]) -> NDArray[Any]:
@@ -250,29 +251,3 @@ def _thaw(item: Any) -> Any:
     if isinstance(item, Mapping):
         return {key: _thaw(value) for key, value in item.items()}
     return tuple(_thaw(value) for value in item) if type(item) is tuple else item
-
-
-def _plain_fields(item: Any) -> dict[str, Any]:
-    return {entry.name: _plain(getattr(item, entry.name)) for entry in fields(item)}
-
-
-def _plain(item: Any) -> Any:
-    """Turn a value into JSON types; objects that JSON does not know become their text."""
-    if item is None or isinstance(item, bool | str | int):
-        return item
-    if isinstance(item, float | np.floating):
-        value = float(item)
-        return value if math.isfinite(value) else str(value)
-    if isinstance(item, np.ndarray | np.generic):
-        return _plain(item.tolist())
-    if isinstance(item, Mapping):
-        return {str(key): _plain(value) for key, value in item.items()}
-    if isinstance(item, list | tuple):
-        return [_plain(value) for value in item]
-    if isinstance(item, set | frozenset):
-        return sorted((_plain(value) for value in item), key=str)
-    if hasattr(item, "to_dict"):
-        return _plain(item.to_dict())
-    if is_dataclass(item) and not isinstance(item, type):
-        return _plain_fields(item)
-    return str(item)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from dpmodel._text import html_table, number, table
 from dpmodel.errors import SpecificationError
+from dpmodel.plan.no_guarantee import NoGuaranteeWarning
 from dpmodel.privacy import NoiseSource, noise_source
 from dpmodel.teach.lower_bounds import PARTS, Bits, Floats, Gadget, build, is_whole, random_bits
 from dpmodel.teach.reconstruction import randomised_response, reconstruct
@@ -104,11 +106,12 @@ def demonstrate(
     seed: int = 0,
     rng: Any = None,
 ) -> Demonstration:
-    """Attack the plain solver and every eligible private mechanism on the gadgets, with changes of 1.
+    """Attack the plain solver and every eligible mechanism that reads the bits privately, with changes of 1.
 
     Each repetition draws a new uniform database (with n/2 ones where the theorem asks for them): the theorems'
     proofs average over those, so the floors hold for the quantiles over databases and noise together.
-    Mechanisms are those that ``problem.plan`` finds eligible, and randomised response on the gadgets whose
+    Mechanisms are those that ``problem.plan`` finds eligible and that spend something (what reads no bits tells none),
+    whether or not they promise anything at this size, and randomised response on the gadgets whose
     public constraints its answers keep (Theorem 36 and the sharper form of 37). The databases are made up, so that
     repetitions cost nobody anything.
 
@@ -140,8 +143,9 @@ def demonstrate(
     for name in names:
         gadget = build(name, np.arange(n) % 2, change=1.0, sharp=sharp and name in ("objective", "Theorem 37"))
         floors = [gadget.floor(epsilon, delta, beta) for epsilon in wanted]
-        plans = [gadget.problem.plan(epsilon, delta, beta) for epsilon in wanted]
-        who = [[c.mechanism for c in plan.candidates if c.eligible] for plan in plans]
+        plans = [gadget.problem.plan(epsilon, delta, beta=beta) for epsilon in wanted]
+        readers = [[c for c in plan.candidates if c.forecast and not c.forecast.spends_nothing] for plan in plans]
+        who = [[c.mechanism for c in each] for each in readers]
         if gadget.part == "scalar" or gadget.sharp:
             who = [[*mechanisms, RESPONSE] for mechanisms in who]
         shown.append((gadget, [f.value for f in floors], who))
@@ -193,7 +197,10 @@ def _solution(
         return gadget.solve_without_privacy()
     if who == RESPONSE:
         return np.asarray(gadget.scale * randomised_response(bits, epsilon, rng=source), dtype=np.float64)
-    gadget.problem.solve(epsilon=epsilon, delta=delta, beta=beta, mechanism=who, rng=source)
+    with warnings.catch_warnings():
+        # The table sets the error beside the floor, for sizes at which no promise is worth much: that is its subject.
+        warnings.simplefilter("ignore", NoGuaranteeWarning)
+        gadget.problem.solve(epsilon=epsilon, delta=delta, beta=beta, mechanism=who, rng=source)
     return np.asarray(gadget.variable.value, dtype=np.float64)
 
 

@@ -153,3 +153,99 @@ def test_blocks_change_nothing(unit: Any, order: Any, monkeypatch: pytest.Monkey
     out = value_of(p)
     found = {"row": list(out), "column": list(out.T), "entry": list(out.reshape(-1, 1)), "all": [out.ravel()]}[unit]
     np.testing.assert_allclose(np.concatenate(found), np.concatenate(wanted), rtol=1e-12)
+
+
+PATTERN = (np.array([0, 0, 2]), np.array([0, 1, 1]))
+
+
+def stored_in_part(*entries: float) -> sp.coo_array:
+    return sp.coo_array((list(entries), PATTERN), shape=(3, 3))
+
+
+STORED: dict[str, dict[str, Any]] = {
+    "sparsity": {"sparsity": PATTERN},
+    "diag": {"diag": True},
+    "hidden": {"positions": "private"},
+}
+ENDS: dict[str, tuple[Any, Any]] = {
+    "entries above zero": (stored_in_part(2.0, 2.0, 2.0), stored_in_part(3.0, 4.0, 5.0)),
+    "entries below zero": (stored_in_part(-3.0, -3.0, -3.0), stored_in_part(-2.0, -2.0, -2.0)),
+    "columns": ([2.0, -7.0, 4.0], [3.0, -5.0, 9.0]),
+    "around zero": (-1.0, 2.0),
+}
+
+
+@pytest.mark.parametrize("ends", ENDS)
+@pytest.mark.parametrize("stored", STORED)
+def test_ranges_of_columns_hold_every_entry_of_a_matrix_that_is_stored_in_part(stored: str, ends: str) -> None:
+    """Entries that are not stored are zero, whatever the bounds of the others are."""
+    if "entries" in ends and stored != "sparsity":
+        pytest.skip("bounds of these entries are no bounds of that pattern")
+    X = np.zeros((3, 3))
+    X[(np.arange(3), np.arange(3)) if stored == "diag" else PATTERN] = 99.0
+    if stored == "hidden" and ends != "around zero":
+        with pytest.raises(SpecificationError, match="exclude 0"):
+            Private(sp.coo_array(X), unit="row", bounds=ENDS[ends], **STORED[stored])
+        return
+    value = X if stored == "diag" else sp.coo_array(X)
+    p = Private(value, unit="entry" if stored == "diag" else "row", bounds=ENDS[ends], **STORED[stored])
+    dense = np.zeros((3, 3))
+    if stored == "hidden":
+        dense = value_of(p)
+    else:
+        dense[p.layout.rows, p.layout.columns] = vault.unseal(p)
+    low, high = p.column_range
+    assert (low <= dense).all() and (dense <= high).all()
+
+
+def test_one_convention_for_bounds() -> None:
+    pd = pytest.importorskip("pandas")
+    X = drawn()
+    wanted = np.clip(X, LOW, HIGH)
+    pairs = list(zip(LOW.tolist(), HIGH.tolist(), strict=True))
+    by_index = dict(enumerate(pairs))
+    by_name = dict(reversed(list(zip("abc", pairs, strict=True))))
+    frame = pd.DataFrame(X, columns=list("abc"))
+    for value, bounds in [
+        (X, (LOW, HIGH)),
+        (X, np.array([LOW, HIGH])),
+        (X, by_index),
+        (frame, by_name),
+        (frame, by_index),
+    ]:
+        np.testing.assert_array_equal(value_of(Private(value, unit="row", bounds=bounds)), wanted)
+    two = X[:, :2]
+    np.testing.assert_array_equal(
+        value_of(Private(two, unit="row", bounds=(np.array([0, 10]), np.array([5, 20])))),
+        np.clip(two, [0, 10], [5, 20]),
+    )
+    half_open = Private(X, unit="row", linf=1, bounds={0: (0, None), 1: (None, 3), 2: (-1, 1)})
+    np.testing.assert_array_equal(half_open.column_range, ([0, -np.inf, -1], [np.inf, 3, 1]))
+
+
+BOTH_WAYS = [[(0, 1), (0, 1)], [(0, 5), (10, 20)], [[0, 5], [10, 20]], ((0, 5), [10, 20])]
+
+
+@pytest.mark.parametrize("bounds", BOTH_WAYS, ids=str)
+def test_pairs_that_could_be_read_both_ways_are_refused_with_both_readings(bounds: Any) -> None:
+    with pytest.raises(SpecificationError) as caught:
+        Private(drawn()[:, :2], unit="row", bounds=bounds)
+    (a, b), (c, d) = bounds
+    assert f"lows ({a}, {b}) and highs ({c}, {d})" in caught.value.why
+    assert f"column 0 in ({a}, {b}) and column 1 in ({c}, {d})" in caught.value.why
+
+
+CONSTANT = [(1, 1), (LOW, LOW), ([0, 1, 0], [1, 1, 1]), {0: (0, 1), 1: (2, 2), 2: (0, 1)}]
+UNKNOWN = [
+    {0: (0, 1)},
+    {"a": (0, 1), "b": (0, 1), "c": (0, 1)},
+    {0: (0, 1), 1: (0, 1), 2: (0, 1), 3: (0, 1)},
+    3.0,
+    [(0, 1)] * 3,
+]
+
+
+@pytest.mark.parametrize("bounds", [*CONSTANT, *UNKNOWN], ids=str)
+def test_constants_and_other_columns_are_refused(bounds: Any) -> None:
+    with pytest.raises(SpecificationError):
+        Private(drawn(), unit="row", bounds=bounds)

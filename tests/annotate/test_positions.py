@@ -19,7 +19,7 @@ from dpmodel.annotate import Private, vault
 from dpmodel.annotate.layout import Layout
 from dpmodel.errors import SpecificationError
 
-LOW, HIGH = np.array([-1.0, 0.0, -30.0, 0.0]), np.array([1.0, 25.0, 0.0, 0.0])
+LOW, HIGH = np.array([-1.0, 0.0, -30.0, 0.0]), np.array([1.0, 25.0, 0.0, 1e-3])
 
 
 def drawn(n: int = 30, p: int = 4, seed: int = 0) -> np.ndarray:

@@ -29,7 +29,7 @@ def shares(histogram: np.ndarray, level: float, trials: int, refits: int) -> dic
         fit.solve()
         rows = fit.ranges_matrix([*range(32), 0], [*range(1, 33), 32])
         for method, (inside, widths) in found.items():
-            low, high = dpm.intervals(fit, rows, level, method=method, repetitions=refits, seed=trial)
+            low, high = dpm.intervals(fit, rows, level, method=method, repetitions=refits, rng=trial)
             inside.append((low <= truth + 1e-9) & (truth <= high + 1e-9))
             widths.append(high - low)
     return {method: (np.mean(inside, axis=0), np.mean(widths, axis=0)) for method, (inside, widths) in found.items()}

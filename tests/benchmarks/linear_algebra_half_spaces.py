@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 from linear_algebra_data import HalfSpace, half_space
-from measuring import Expectations, Table, header, parser, quartiles, short, spread
+from measuring import Expectations, Table, data_path, header, parser, quartiles, short, spread
 
 from dpmodel.errors import DPModelError
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
@@ -113,7 +113,7 @@ def measure(table: Table, data: HalfSpace, neighbors: str, epsilon: float, optio
 
 def main() -> int:
     arguments = parser(__doc__ or "")
-    arguments.add_argument("folder", type=Path)
+    arguments.add_argument("folder", type=data_path("agaricus_train.npz"))
     arguments.add_argument("--repeats", type=int, default=10)
     arguments.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 2.0, 4.0])
     arguments.add_argument("--delta", type=float, default=1e-6)

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 from linear_algebra_data import SPAN_DIMENSIONS, adult, mushrooms, partitioned_once, vectors
-from measuring import Expectations, Table, header, parser, short, spread
+from measuring import Expectations, Table, data_path, header, parser, short, spread
 
 from dpmodel.mechanisms.linalg.fields import QQ
 from dpmodel.mechanisms.linalg.partition import stable_partition
@@ -90,7 +90,7 @@ def measure(table: Table, name: str, order: str, rows: np.ndarray, options: Any)
 
 def main() -> int:
     arguments = parser(__doc__ or "")
-    arguments.add_argument("folder", type=Path)
+    arguments.add_argument("folder", type=data_path("adult_pgm.csv.gz", "agaricus_train.npz"))
     arguments.add_argument("--repeats", type=int, default=20)
     arguments.add_argument("--epsilons", type=float, nargs="+", default=[0.5, 1.0, 2.0])
     arguments.add_argument("--delta", type=float, default=1e-6)

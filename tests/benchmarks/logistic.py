@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from measuring import ROOT, Expectations, Table, header, parser, spread
+from measuring import ROOT, Expectations, Table, data_path, header, parser, spread
 
 sys.path.insert(0, str(ROOT / "tests"))
 
@@ -177,11 +177,11 @@ def numeric(folder: Path, options: Any) -> list[tuple[str, str, float, float, fl
 
 def main() -> int:
     arguments = parser(__doc__ or "")
-    arguments.add_argument("folder", type=Path)
+    arguments.add_argument("folder", type=data_path("adult_pgm.csv.gz", "agaricus_train.npz"))
     arguments.add_argument("--repeats", type=int, default=10)
     arguments.add_argument("--epsilons", type=float, nargs="+", default=[0.1, 1.0, 10.0])
     arguments.add_argument("--parts", nargs="+", default=["adult", "hinge", "mushrooms", "numeric"])
-    arguments.add_argument("--peers", type=Path)
+    arguments.add_argument("--peers", type=data_path("*.json*"))
     options = arguments.parse_args()
     warnings.simplefilter("ignore", NotPrivateWarning)
     header(("dpmodel", "numpy", "scipy", "scikit-learn", "dp-accounting"))

@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from measuring import Expectations, Table, header, parser, spread
+from measuring import Expectations, Table, data_path, header, parser, spread
 from postprocessing_baselines import haar
 from postprocessing_solvers import exact_tree, solve
 
@@ -211,8 +211,8 @@ def likelihoods(folder: Path, sets: list[str], runs: int, epsilon: float) -> Non
 
 def main() -> int:
     reading = parser(__doc__ or "")
-    reading.add_argument("--published", type=Path, metavar="CSV")
-    reading.add_argument("--data", type=Path, metavar="FOLDER")
+    reading.add_argument("--published", type=data_path("*.csv"), metavar="CSV")
+    reading.add_argument("--data", type=data_path("*.npz"), metavar="FOLDER")
     reading.add_argument("--sets", nargs="+", default=list(SETS))
     reading.add_argument("--largest", type=int, default=1024, help="largest published domain")
     reading.add_argument("--epsilon", type=float, default=0.1)

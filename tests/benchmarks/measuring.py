@@ -7,7 +7,7 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -38,6 +38,21 @@ class Expectations:
 
 def parser(description: str) -> argparse.ArgumentParser:
     return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def data_path(*patterns: str) -> Callable[[str], Path]:
+    """An argparse type: a file, or a folder below which some file has one of the ``patterns``; nothing else.
+
+    A run that looked for its data in vain would print its other lines, and nobody would miss those of the data.
+    """
+
+    def checked(given: str) -> Path:
+        path = Path(given)
+        if not path.is_file() and not any(next(path.rglob(pattern), None) for pattern in patterns):
+            raise argparse.ArgumentTypeError(f"{given}: no such file, and no folder with {' or '.join(patterns)}")
+        return path
+
+    return checked
 
 
 def header(packages: Iterable[str] = PACKAGES) -> None:

@@ -32,7 +32,7 @@ from collections import Counter
 import cvxpy as cp
 import numpy as np
 from lp_files import LP, read_lp
-from measuring import Expectations, Table, header, parser, quartiles, short, spread
+from measuring import Expectations, Table, data_path, header, parser, quartiles, short, spread
 from private_lps import PrivateModel, boxed, files, is_lp, plain, quiet, violation, with_private
 
 import dpmodel as dpm
@@ -40,7 +40,7 @@ import dpmodel as dpm
 
 def main() -> int:
     cli = parser(__doc__)
-    cli.add_argument("folders", nargs="+", help="folders or files")
+    cli.add_argument("folders", nargs="+", type=data_path("*.npz", "*.mps", "*.mps.gz"), help="folders or files")
     cli.add_argument("--private", choices=("b", "c", "A"), default="b")
     cli.add_argument("--repetitions", type=int, default=20)
     cli.add_argument("--epsilon", type=float, default=1.0)

@@ -25,7 +25,7 @@ from contextlib import contextmanager
 import cvxpy as cp
 import numpy as np
 from lp_files import LP, read_lp
-from measuring import Expectations, Table, header, parser, quartiles, short, spread
+from measuring import Expectations, Table, data_path, header, parser, quartiles, short, spread
 from private_lps import files, is_lp, plain, quiet, with_private
 
 from dpmodel.compile import cone_program
@@ -130,7 +130,7 @@ def choose(given) -> list[LP]:
 
 def main() -> int:
     cli = parser(__doc__)
-    cli.add_argument("folders", nargs="+", help="folders or files")
+    cli.add_argument("folders", nargs="+", type=data_path("*.npz", "*.mps", "*.mps.gz"), help="folders or files")
     cli.add_argument("--largest", type=int, default=4, help="so many per folder, by non-zeros")
     cli.add_argument("--repetitions", type=int, default=11)
     cli.add_argument("--parts", nargs="+", choices=("b", "c"), default=["b", "c"])

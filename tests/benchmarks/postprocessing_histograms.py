@@ -15,11 +15,10 @@ with leaves >= 0. Elastic: .9 |r| + .1 r^2 with r in noise scales.
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from measuring import Expectations, Table, header, parser, quartiles
+from measuring import Expectations, Table, data_path, header, parser, quartiles
 from postprocessing_baselines import CompleteTree, Privlet
 from postprocessing_solvers import TIES, admm_tree, clarabel, exact_tree, tree_form
 
@@ -104,7 +103,7 @@ def cell(values: Floats) -> str:
 
 def main() -> int:
     reading = parser(__doc__ or "")
-    reading.add_argument("--data", type=Path, required=True, metavar="FOLDER")
+    reading.add_argument("--data", type=data_path("*.npz"), required=True, metavar="FOLDER")
     reading.add_argument("--sets", nargs="+", default=list(SETS))
     reading.add_argument("--epsilons", type=float, nargs="+", default=[0.1, 1.0])
     reading.add_argument("--repetitions", type=int, default=10)

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import scipy.sparse as sp
-from measuring import Expectations, Table, header, parser, spread
+from measuring import Expectations, Table, data_path, header, parser, spread
 from postprocessing_baselines import Privlet, margin_matrix, mwem
 from postprocessing_solvers import admm_table, clarabel, highs
 
@@ -91,7 +91,7 @@ def with_margins(x: Floats, shape: tuple[int, ...], order: int, epsilon: float, 
 
 def main() -> int:
     reading = parser(__doc__ or "")
-    reading.add_argument("--data", type=Path, required=True, metavar="FOLDER")
+    reading.add_argument("--data", type=data_path("*.csv*", "*.npz"), required=True, metavar="FOLDER")
     reading.add_argument("--sets", nargs="+", default=list(FILES), choices=list(FILES))
     reading.add_argument("--orders", type=int, nargs="+", default=[0, 1, 2])
     reading.add_argument("--epsilons", type=float, nargs="+", default=[round(0.1 * k, 1) for k in range(1, 11)])

@@ -35,10 +35,11 @@ def files(folders: list[str]) -> list[Path]:
         path = Path(name)
         if path.is_file():
             found.append(path)
-        elif path.is_dir():
-            found += [p for p in path.iterdir() if p.name.endswith((".npz", ".mps", ".mps.gz"))]
         else:
-            raise SystemExit(f"{name}: no such file or folder")
+            found += [p for p in path.iterdir() if p.name.endswith((".npz", ".mps", ".mps.gz"))]
+    found = [path for path in found if is_lp(path)]
+    if folders and not found:
+        raise SystemExit(f"{', '.join(map(str, folders))}: no linear program there")
     return sorted(found, key=lambda p: p.name)
 
 

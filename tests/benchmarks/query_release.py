@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measuring import Expectations, Table, header, parser, short, spread
+from measuring import Expectations, Table, data_path, header, parser, short, spread
 
 from dpmodel.privacy import NotPrivateWarning, gaussian_mu, zcdp_rho
 from dpmodel.queries import Domain, query_release
@@ -90,7 +90,7 @@ def load(path: Path, three: int, most: int, columns: list[str] | None) -> Data:
 
 # ------------------------------------------------------------------ the methods: (data, epsilon, seed) -> answers
 def ours(data: Data, epsilon: float, seed: int, weights: Any = "auto", mechanism: str = "auto") -> list[np.ndarray]:
-    release = query_release(data.codes, data.marginals, domain=data.domain, weights=weights)
+    release = query_release(data.codes, data.marginals, domain=data.domain, weights=weights, neighbors="add-remove")
     release.solve(epsilon, DELTA, rng=seed, mechanism=mechanism)
     return [release.answers(m).values.ravel() for m in data.marginals]
 
@@ -158,7 +158,7 @@ def by_peer(data: Data, epsilon: float, runs: int, python: str) -> list[list[np.
 
 def main() -> int:
     options = parser(__doc__ or "")
-    options.add_argument("folder", type=Path)
+    options.add_argument("folder", type=data_path("*.npz"))
     options.add_argument("--tables", nargs="+", default=["titanic", "adult"])
     options.add_argument("--columns", nargs="+", help="use these columns only")
     options.add_argument("--epsilons", nargs="+", type=float, default=[0.1, 1.0, 10.0])

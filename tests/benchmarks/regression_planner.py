@@ -22,7 +22,6 @@ import math
 import sys
 import time
 import warnings
-from pathlib import Path
 from typing import Any
 
 import cvxpy as cp
@@ -30,7 +29,7 @@ import numpy as np
 import scipy.sparse as sp
 from lasso import rows_of
 from logistic import NUMERIC, adult, mushrooms, numeric_set, scores
-from measuring import Expectations, Table, header, parser, spread
+from measuring import Expectations, Table, data_path, header, parser, spread
 from uci_regression import baselines, folds, prepared
 
 import dpmodel as dpm
@@ -379,7 +378,7 @@ def main() -> int:
     arguments = parser(__doc__ or "")
     parts = {"lasso": lasso, "uci": uci, "classify": classify, "numeric": numeric, "fits": fits, "plans": plans}
     arguments.add_argument("part", choices=list(parts))
-    arguments.add_argument("folder", type=Path, nargs="?")
+    arguments.add_argument("folder", type=data_path("*.npz", "*.csv.gz"), nargs="?")
     arguments.add_argument("--repeats", type=int, default=3)
     arguments.add_argument("--epsilons", type=float, nargs="+", default=[0.1, 1.0, 10.0])
     arguments.add_argument("--sizes", type=int, nargs="*")

@@ -34,7 +34,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
-from measuring import Expectations, Table, header, parser, quartiles, short, spread
+from measuring import Expectations, Table, data_path, header, parser, quartiles, short, spread
 from scipy.optimize import linprog
 
 import dpmodel as dpm
@@ -101,7 +101,7 @@ class Instance:
 
 def main() -> int:
     options = parser(__doc__ or "")
-    options.add_argument("folders", nargs="+", type=Path)
+    options.add_argument("folders", nargs="+", type=data_path("*.npz"))
     options.add_argument("--epsilons", type=float, nargs="+", default=[0.5, 1, 2, 4])
     options.add_argument("--budget-share", type=float, nargs="+", default=[0.8, 1.0])
     options.add_argument("--alpha", type=float, default=0.1)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measuring import data_path
 
 from dpmodel.mechanisms.linalg.fields import GF, QQ
 from dpmodel.mechanisms.linalg.partition import stable_partition
@@ -56,7 +57,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, default=100_000)
     parser.add_argument("--d", type=int, default=100)
-    parser.add_argument("--adult", type=Path, default=None)
+    parser.add_argument("--adult", type=data_path("adult_pgm.csv.gz"), default=None)
     parser.add_argument("--levels", type=int, default=85)
     args = parser.parse_args()
     rng = np.random.default_rng(0)

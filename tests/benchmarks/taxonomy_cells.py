@@ -147,7 +147,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--objective", action="store_true", help="a random cost on the synthetic programs")
     parser.add_argument("--all", action="store_true", help="also mechanisms whose forecast says nothing")
-    parser.add_argument("--files", nargs="*", default=[])
+    parser.add_argument("--files", nargs="*", type=measuring.data_path("*.npz", "*.mps", "*.mps.gz"), default=[])
     parser.add_argument("--parts", nargs="+", default=["b", "A"])
     parser.add_argument("--relative", type=float, default=1e-3)
     parser.add_argument("--without", nargs="*", default=[], help="mechanisms to leave out")

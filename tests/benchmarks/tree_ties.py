@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import get_args
 
 import numpy as np
-from measuring import Expectations, Table, header, parser
+from measuring import Expectations, Table, data_path, header, parser
 
 from dpmodel.compile.tree import Tree, TreeProblem
 from dpmodel.mechanisms.postprocess.exact_tree import Ties, solve_exact_tree
@@ -49,6 +49,8 @@ def stored(folder: Path, leaves: int) -> dict[str, np.ndarray]:
         if x.ndim == 1 and x.size >= leaves:
             x = x[: x.size // leaves * leaves].reshape(leaves, -1).sum(axis=1)
             found[path.stem[:16]] = x / x.sum()
+    if not found:
+        raise SystemExit(f"{folder}: no 1-D histogram (key x) of {leaves} bins or more")
     return found
 
 
@@ -79,7 +81,7 @@ def errors(
 
 def main() -> int:
     reading = parser(__doc__ or "")
-    reading.add_argument("--folder", type=Path)
+    reading.add_argument("--folder", type=data_path("*.npz"))
     reading.add_argument("--leaves", type=int, default=1024)
     reading.add_argument("--branching", type=int, nargs="+", default=[2, 16])
     reading.add_argument("--totals", type=float, nargs="+", default=[1e4, 1e5, 1e6, 1e7])

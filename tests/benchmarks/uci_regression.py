@@ -16,7 +16,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from measuring import ROOT, Expectations, header, parser
+from measuring import ROOT, Expectations, data_path, header, parser
 
 sys.path.insert(0, str(ROOT / "tests"))
 
@@ -85,8 +85,8 @@ def measure(X: np.ndarray, y: np.ndarray, name: str, epsilon: float, absent: boo
 
 def main() -> int:
     reading = parser(__doc__ or "")
-    reading.add_argument("folder", type=Path)
-    reading.add_argument("--published", type=Path, help="CSV: dataset,method,epsilon,delta,cv_mse,cv_std")
+    reading.add_argument("folder", type=data_path("*.npz"))
+    reading.add_argument("--published", type=data_path("*.csv"), help="CSV: dataset,method,epsilon,delta,cv_mse,cv_std")
     reading.add_argument("--epsilons", type=float, nargs="+", default=[0.1, 1.0, 10.0])
     reading.add_argument("--repeats", type=int, default=20)
     options = reading.parse_args()

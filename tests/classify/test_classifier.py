@@ -362,7 +362,9 @@ def test_a_bounded_change_is_low_and_carries_the_scaled_floor(build, bound):
     assert cell.floor(0.5, 1e-6, 0.05).value == pytest.approx(bound * unit)
     (line,) = problem.plan(epsilon=0.5, delta=1e-6).floors
     assert "theta" in line
-    assert f": {bound * unit:.4g} (" in line
+    # The statement is about this change, not about changes of any size.
+    assert f"one record moves an entry by {bound:g}" in line and f"below {bound * unit:.4g} " in line
+    assert "for a bounded change" in line and cell.taxonomy.floor
     assert line in str(problem.plan(epsilon=0.5, delta=1e-6)).replace("\n", " ")
 
 

@@ -54,7 +54,8 @@ def test_impossible_cells_cite_the_theorem_of_their_floor():
             assert item.floor
 
 
-def test_prints_as_a_table():
+def test_prints_as_a_table(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
     text = str(taxonomy())
     assert max(map(len, text.splitlines())) <= 100
     for item in taxonomy():

@@ -145,9 +145,12 @@ def _unit(parameter: Any, declared: Mapping[str, Any], cells: list[tuple[int, ..
         value = declared.get(key)
         return math.inf if value is None else float(value)
 
-    # An aggregate is never absent: one record less moves it between any two allowed values.
+    # Neither an aggregate nor a unit with a declared change is ever absent: one record less moves it between any two
+    # allowed values.
     replace = (
-        declared.get("records", DEFAULT_RECORDS).neighbors == "replace-one" or declared.get("unit", "all") == "all"
+        declared.get("records", DEFAULT_RECORDS).neighbors == "replace-one"
+        or declared.get("unit", "all") == "all"
+        or any(declared.get(key) is not None for key in ("l1", "l2", "linf", "row_l1"))
     )
     times = 2.0 if replace else 1.0
     low, high = np.full(parameter.shape, -np.inf), np.full(parameter.shape, np.inf)

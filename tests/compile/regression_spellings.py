@@ -15,6 +15,8 @@ N, P = 7, 3
 ROOTS = np.sqrt(np.arange(1.0, N + 1))
 SHIFT = np.linspace(-0.5, 0.5, N)
 SIGNS = np.array([1.0, -1, -1, 1, 1, -1, 1])
+MIX = np.array([[1.0, 0.5], [0, -2], [0.25, 1]])
+SCALES = np.array([0.5, 2.0, -1.0])
 
 
 @dataclass
@@ -29,6 +31,8 @@ class Leaves:
         self.x = Private(shape=N, name="x", unit="entry", bounds=[0, 3], records=self.people)
         self.y = Private(shape=N, name="y", unit="entry", bounds=[-1, 1], records=self.people)
         self.Y = Private(shape=(N, 1), name="Y", unit="row", bounds=[-1, 1], records=self.people)
+        self.D = Private(shape=(N, 4), name="D", unit="row", bounds=[-1, 1], records=self.people)
+        self.XT = Private(shape=(P, N), name="XT", unit="column", max_l2=1, records=self.people)
         self.t = Private(shape=N, name="t", unit="entry", bounds=[0, 1], nonneg=True, records=self.people)
         self.w = cp.Variable(P, name="w")
         self.v = cp.Variable(2, name="v")
@@ -180,4 +184,233 @@ SPELLINGS: dict[str, tuple[str, float, Write]] = {
     "squared hinge power": ("squared_hinge", np.nan, lambda m: cp.mean(cp.square(cp.maximum(1 - m.margin, 0)))),
     "squared hinge norm": ("squared_hinge", np.nan, lambda m: cp.norm(cp.pos(1 - m.margin)) ** 2),
     "squared hinge folded": ("squared_hinge", np.nan, lambda m: cp.sum_squares(cp.pos(1 - m.X @ m.w))),
+    # labels: multiples, recoded
+    "half the label": ("squared", np.nan, lambda m: cp.sum_squares(m.y / 2 - m.X @ m.w)),
+    "twice the label": ("squared", np.nan, lambda m: cp.sum_squares(m.X @ m.w - 2 * m.y)),
+    "both scaled": ("absolute", np.nan, lambda m: cp.norm1(2 * m.X @ m.w + m.b - 3 * m.y + 1)),
+    "minus the label": ("huber", 0.5, lambda m: cp.sum(cp.huber(m.X @ m.w + m.y, 0.5))),
+    "label scaled by record": ("squared", np.nan, lambda m: cp.sum_squares(m.X @ m.w - cp.multiply(ROOTS, m.y))),
+    "quantile of a multiple": (
+        "quantile",
+        0.7,
+        lambda m: cp.sum(cp.maximum(0.3 * (m.z - m.y / 4), -0.7 * (m.z - m.y / 4))),
+    ),
+    "logistic recoded": ("logistic", np.nan, lambda m: cp.sum(cp.logistic(cp.multiply(1 - 2 * m.t, m.X @ m.w)))),
+    "logistic recoded, intercept": ("logistic", np.nan, lambda m: cp.mean(cp.logistic(-cp.multiply(2 * m.t - 1, m.z)))),
+    "logistic recoded, half": ("logistic", np.nan, lambda m: cp.sum(cp.logistic(-cp.multiply(m.t - 0.5, m.z + SHIFT)))),
+    "hinge recoded": ("hinge", np.nan, lambda m: cp.sum(cp.pos(1 - cp.multiply(2 * m.t - 1, m.z)))),
+    "squared hinge recoded": (
+        "squared_hinge",
+        np.nan,
+        lambda m: cp.sum_squares(cp.pos(1 - cp.multiply(2 * m.t - 1, m.z))),
+    ),
+    "cross entropy @": (
+        "binary_logistic",
+        np.nan,
+        lambda m: m.t @ cp.logistic(-m.X @ m.w) + (1 - m.t) @ cp.logistic(m.X @ m.w),
+    ),
+    "cross entropy of signs": (
+        "binary_logistic",
+        np.nan,
+        lambda m: cp.sum(cp.logistic(m.z) - cp.multiply((1 + m.y) / 2, m.z)),
+    ),
+    "cross entropy, turned": (
+        "binary_logistic",
+        np.nan,
+        lambda m: cp.sum(cp.logistic(m.z + SHIFT) - cp.multiply(1 - m.t, m.z + SHIFT)),
+    ),
+    # columns: picked, mixed, scaled, of one table
+    "picked columns": ("squared", np.nan, lambda m: cp.sum_squares(m.X[:, :2] @ m.v - m.y)),
+    "picked by a list": ("squared", np.nan, lambda m: cp.sum_squares(m.X[:, [2, 0]] @ m.v - m.y)),
+    "picked by a mask": (
+        "absolute",
+        np.nan,
+        lambda m: cp.norm1(m.X[:, np.array([True, False, True])] @ m.v + m.b - m.y),
+    ),
+    "columns turned": ("squared", np.nan, lambda m: cp.sum_squares(m.X[:, ::-1] @ m.w - m.y)),
+    "picked in two": ("squared", np.nan, lambda m: cp.sum_squares(m.X[:, 1:] @ m.v + m.X[:, [0]] @ m.W[:1, 0] - m.y)),
+    "one column each": (
+        "squared",
+        np.nan,
+        lambda m: cp.sum_squares(m.X[:, 0] * m.s + cp.multiply(m.X[:, -1], m.b) - m.y),
+    ),
+    "mixed columns": ("squared", np.nan, lambda m: cp.sum_squares((m.X @ MIX) @ m.v - m.y)),
+    "mixed to more": ("squared", np.nan, lambda m: cp.sum_squares((m.Z @ MIX.T) @ m.w - m.y)),
+    "mixed and plain": (
+        "logistic",
+        np.nan,
+        lambda m: cp.sum(cp.logistic(-cp.multiply(m.y, (m.X @ MIX) @ m.v + m.X @ m.w))),
+    ),
+    "scaled by a diagonal": ("squared", np.nan, lambda m: cp.sum_squares(m.X @ cp.diag(SCALES) @ m.w - m.y)),
+    "scaled columns, entrywise": ("squared", np.nan, lambda m: cp.sum_squares(cp.multiply(m.X, SCALES) @ m.w - m.y)),
+    "divided columns": ("huber", 1.0, lambda m: cp.sum(cp.huber((m.X / np.abs(SCALES)) @ m.w + m.b - m.y))),
+    "centred and scaled": ("squared", np.nan, lambda m: cp.sum_squares(((m.X - 0.5) / 2) @ m.w + m.b - m.y)),
+    "stacked, then mixed": (
+        "squared",
+        np.nan,
+        lambda m: cp.sum_squares((cp.hstack([m.X, np.ones((N, 1))]) @ np.vstack([MIX, [1, 1]])) @ m.v - m.y),
+    ),
+    "stacked, then picked": ("squared", np.nan, lambda m: cp.sum_squares(cp.hstack([m.X, m.Z])[:, 2:4] @ m.v - m.y)),
+    "label in the table": ("squared", np.nan, lambda m: cp.sum_squares(m.D[:, :3] @ m.w + m.b - m.D[:, 3])),
+    "sign in the table": ("logistic", np.nan, lambda m: cp.sum(cp.logistic(-cp.multiply(m.D[:, 0], m.D[:, 1:] @ m.w)))),
+    "label mixed of the table": (
+        "absolute",
+        np.nan,
+        lambda m: cp.norm1(m.D[:, 1:] @ m.w - m.D @ np.array([2.0, 0, 0, 1])),
+    ),
+    "one output of two": ("squared", np.nan, lambda m: cp.sum_squares(m.X @ m.w - m.Z[:, 1])),
+    "labels of a column": ("squared", np.nan, lambda m: cp.sum_squares(m.X @ m.w - m.Y[:, 0])),
+    # weights by a diagonal
+    "diagonal of weights": ("squared", np.nan, lambda m: cp.sum_squares(cp.diag(ROOTS) @ (m.X @ m.w - m.y))),
+    "numpy's diagonal": ("absolute", np.nan, lambda m: cp.norm1(np.diag(ROOTS) @ m.r)),
+    "diagonal of losses": ("huber", 0.5, lambda m: cp.sum(cp.diag(m.weight) @ cp.huber(m.r, 0.5))),
+    "diagonal of rows": (
+        "squared",
+        np.nan,
+        lambda m: cp.sum_squares((cp.diag(ROOTS) @ m.X) @ m.w - cp.multiply(ROOTS, m.y)),
+    ),
+    # squares taken apart
+    "expanded": ("squared", np.nan, lambda m: cp.sum_squares(m.X @ m.w) - 2 * m.y @ (m.X @ m.w)),
+    "expanded, @": ("squared", np.nan, lambda m: cp.sum_squares(m.X @ m.w) - 2 * (m.X @ m.w) @ m.y),
+    "expanded mean": ("squared", np.nan, lambda m: (cp.sum_squares(m.z) - 2 * cp.sum(cp.multiply(m.y, m.z))) / N),
+    "expanded, public labels": ("squared", np.nan, lambda m: cp.sum_squares(m.X @ m.w) - 2 * SHIFT @ (m.X @ m.w)),
+    "expanded, both labels": ("squared", np.nan, lambda m: cp.sum_squares(m.X @ m.w) - (2 * m.y + SHIFT) @ (m.X @ m.w)),
+    "residual and a linear part": ("squared", np.nan, lambda m: cp.sum_squares(m.r) + cp.sum(m.z)),
+    # stacked
+    "stacked with a ridge": (
+        "squared",
+        np.nan,
+        lambda m: cp.sum_squares(cp.hstack([m.X @ m.w - m.y, np.sqrt(0.3) * m.w])),
+    ),
+    "norm of a stack": ("squared", np.nan, lambda m: cp.norm(cp.hstack([m.X @ m.w - m.y, 2 * m.w])) ** 2),
+    "concatenated": ("squared", np.nan, lambda m: cp.sum(cp.square(cp.concatenate([m.X @ m.w - m.y, m.w])))),
+    "stacked columns of residuals": (
+        "squared",
+        np.nan,
+        lambda m: cp.sum_squares(cp.vstack([m.X @ m.W - m.Y, 2 * m.W])),
+    ),
+    "stacked with a lasso": ("absolute", np.nan, lambda m: cp.norm1(cp.hstack([m.r, m.tau * m.w]))),
+    "largest of a stack": ("absolute", np.nan, lambda m: cp.sum(cp.max(cp.vstack([m.r, -m.r]), axis=0))),
+    "quantile of a stack": ("quantile", 0.7, lambda m: cp.sum(cp.max(cp.vstack([0.3 * m.r, -0.7 * m.r]), axis=0))),
+    "hinge of a stack": ("hinge", np.nan, lambda m: cp.sum(cp.max(cp.vstack([np.zeros(N), 1 - m.margin]), axis=0))),
+    "hinge of columns": (
+        "hinge",
+        np.nan,
+        lambda m: cp.sum(cp.max(cp.hstack([cp.reshape(1 - m.margin, (N, 1), order="F"), np.zeros((N, 1))]), axis=1)),
+    ),
+    "least of a stack": ("hinge", np.nan, lambda m: -cp.sum(cp.min(cp.vstack([m.margin - 1, np.zeros(N)]), axis=0))),
+    # one-sided, other margins
+    "one-sided": ("quantile", 0.0, lambda m: cp.sum(cp.pos(m.r))),
+    "one-sided below": ("quantile", 1.0, lambda m: cp.mean(cp.neg(m.X @ m.w - m.y))),
+    "one-sided, maximum": ("quantile", 1.0, lambda m: m.weight @ cp.maximum(m.y / 2 - m.z, 0)),
+    "margin of 2": ("hinge", np.nan, lambda m: cp.sum(cp.pos(2 - m.margin))),
+    "margin of a tenth": ("hinge", np.nan, lambda m: cp.mean(cp.pos(0.1 - cp.multiply(m.y, m.X @ m.w)))),
+    "squared hinge, margin of 3": ("squared_hinge", np.nan, lambda m: cp.sum_squares(cp.pos(3 - m.margin))),
+    "margin of 2, recoded": ("hinge", np.nan, lambda m: cp.sum(cp.pos(2 - cp.multiply(2 * m.t - 1, m.z)))),
+    # record by record
+    "loop": ("squared", np.nan, lambda m: sum(cp.square(m.X[i] @ m.w - m.y[i]) for i in range(N))),
+    "loop, intercept and mean": (
+        "squared",
+        np.nan,
+        lambda m: sum((m.y[i] - m.X[i, :] @ m.w - m.b) ** 2 for i in range(N)) / N,
+    ),
+    "loop of sums of squares": (
+        "squared",
+        np.nan,
+        lambda m: sum(cp.sum_squares(m.X[i] @ m.w - m.y[i]) for i in range(N)),
+    ),
+    "loop of norms": ("absolute", np.nan, lambda m: sum(cp.norm1(m.X[i] @ m.w - m.y[i]) for i in reversed(range(N)))),
+    "loop of slices": (
+        "squared",
+        np.nan,
+        lambda m: sum(cp.sum_squares(m.X[i : i + 1] @ m.w - m.y[i : i + 1]) for i in range(N)),
+    ),
+    "loop, turned round": ("absolute", np.nan, lambda m: sum(cp.abs(m.w @ m.X[i] - m.y[i] / 2) for i in range(N))),
+    "loop with numbers": (
+        "squared",
+        np.nan,
+        lambda m: sum(ROOTS[i] * cp.square(m.X[i] @ m.w + SHIFT[i] - m.y[i]) for i in range(N)),
+    ),
+    "loop with public labels": ("squared", np.nan, lambda m: sum(cp.square(m.X[i] @ m.w - SHIFT[i]) for i in range(N))),
+    "loop with public rows": (
+        "squared",
+        np.nan,
+        lambda m: sum(cp.square(PUBLIC[i] @ m.v + m.b - m.y[i]) for i in range(N)),
+    ),
+    "loop over some": ("squared", np.nan, lambda m: sum(cp.square(m.X[i] @ m.w - m.y[i]) for i in (1, 2, 5))),
+    "loop over some twice": ("squared", np.nan, lambda m: sum(cp.square(m.X[i] @ m.w - m.y[i]) for i in (1, 2, 5, 2))),
+    "loop of part of a row": (
+        "squared",
+        np.nan,
+        lambda m: sum(cp.square(m.D[i, :3] @ m.w - m.D[i, 3]) for i in range(N)),
+    ),
+    "loop of mixed rows": (
+        "squared",
+        np.nan,
+        lambda m: sum(cp.square((m.X[i] @ MIX) @ m.v - m.y[i]) for i in range(N)),
+    ),
+    "loop of differences": (
+        "squared",
+        np.nan,
+        lambda m: sum(cp.square(m.X[i] @ (m.w - cp.hstack([m.v, m.s])) - m.y[i]) for i in range(N)),
+    ),
+    "loop of logistic": ("logistic", np.nan, lambda m: sum(cp.logistic(-m.y[i] * (m.X[i] @ m.w)) for i in range(N))),
+    "loop of signs": (
+        "logistic",
+        np.nan,
+        lambda m: sum(cp.logistic(-SIGNS[i] * (m.X[i] @ m.w + m.b)) for i in range(N)),
+    ),
+    "loop of likelihoods": (
+        "binary_logistic",
+        np.nan,
+        lambda m: sum(cp.logistic(m.X[i] @ m.w) - m.t[i] * (m.X[i] @ m.w) for i in range(N)),
+    ),
+    "loop of hinges": (
+        "hinge",
+        np.nan,
+        lambda m: sum(cp.pos(1 - cp.multiply(m.y[i], m.X[i] @ m.w)) for i in range(N)) / N,
+    ),
+    "loop of quantiles": (
+        "quantile",
+        0.3,
+        lambda m: sum(cp.maximum(0.3 * (m.y[i] - m.X[i] @ m.w), -0.7 * (m.y[i] - m.X[i] @ m.w)) for i in range(N)),
+    ),
+    "loop of huber": ("huber", 0.5, lambda m: sum(cp.huber(m.X[i] @ m.w - m.y[i], 0.5) for i in range(N))),
+    "loop, stacked": (
+        "squared",
+        np.nan,
+        lambda m: cp.sum_squares(cp.hstack([m.X[i] @ m.w - m.y[i] for i in range(N)])),
+    ),
+    "loop of one column": ("squared", np.nan, lambda m: sum(cp.square(m.x[i] * m.s + m.b - m.y[i]) for i in range(N))),
+    "loop and a penalty": (
+        "squared",
+        np.nan,
+        lambda m: sum(cp.square(m.X[i] @ m.w - m.y[i]) for i in range(N)) + 0.5 * cp.norm1(m.w),
+    ),
+    # a record owns a column
+    "columns are records": ("squared", np.nan, lambda m: cp.sum_squares(m.XT.T @ m.w - m.y)),
+    "columns are records, @": ("logistic", np.nan, lambda m: cp.sum(cp.logistic(-cp.multiply(m.y, m.w @ m.XT + m.b)))),
+    "columns are records, picked": ("absolute", np.nan, lambda m: cp.norm1(m.XT.T[:, :2] @ m.v - m.y / 2)),
+    "columns are records, mixed": (
+        "hinge",
+        np.nan,
+        lambda m: cp.sum(cp.pos(1 - cp.multiply(m.y, (m.XT.T @ MIX) @ m.v))),
+    ),
+    "columns are records, beside rows": ("squared", np.nan, lambda m: cp.sum_squares(m.XT.T @ m.w + m.Z @ m.v - m.y)),
+    "loop of maps of rows": (
+        "squared",
+        np.nan,
+        lambda m: sum(cp.square(m.v @ (MIX.T @ m.X[i]) - m.y[i]) for i in range(N)),
+    ),
+    "loop of coefficients in a column": (
+        "squared",
+        np.nan,
+        lambda m: sum(cp.square(m.W.T @ m.X[i] + m.X[i] @ m.W - 2 * m.y[i]) for i in range(N)),
+    ),
+    "loop of slices of a vector": (
+        "absolute",
+        np.nan,
+        lambda m: sum(cp.abs(m.x[i : i + 1] @ m.W[:1, 0] - m.y[i]) for i in range(N)),
+    ),
+    "loop of columns": ("squared", np.nan, lambda m: sum(cp.square(m.XT[:, i] @ m.w - m.y[i]) for i in range(N))),
 }

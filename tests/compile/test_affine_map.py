@@ -24,6 +24,7 @@ from dpmodel.annotate import Private
 from dpmodel.annotate.layout import free_entries
 from dpmodel.compile.affine_map import AffineMap, LinearMap
 from dpmodel.compile.cvxpy_bridge import lower
+from dpmodel.errors import UnsupportedModelError
 
 
 def draw_values(problem: cp.Problem, rng: np.random.Generator) -> dict[str, Any]:
@@ -211,3 +212,49 @@ def test_write_back_gives_the_users_variables() -> None:
     lowered.write_back(problem, np.array([1.5, 2.5]), None, cp.OPTIMAL, -4.0)
     np.testing.assert_allclose(x.value, [1.5, 2.5])
     assert problem.value == -4.0 and problem.status == cp.OPTIMAL
+
+
+# Affine expressions of a vector p (4,) and a matrix M (3, 3), some of which CVXPY's usual backend cannot write.
+EXPRESSIONS = {
+    "convolve": lambda p, M: cp.convolve([1.0, -2.0, 1.0], p),
+    "conv": lambda p, M: cp.convolve([1.0, 1.0], M[0, :]),
+    "diagonal matrix sliced": lambda p, M: 2 * cp.diag(p)[0, 1:],
+    "diagonal matrix sliced below": lambda p, M: cp.diag(p)[1:, :2] @ np.array([1.0, 3.0]),
+    "diagonal of a matrix": lambda p, M: cp.diag(M)[1:] - cp.diag(M)[0],
+    "cumsum": lambda p, M: cp.cumsum(p) + cp.sum(p),
+    "diff": lambda p, M: cp.diff(p, 2),
+    "upper triangle": lambda p, M: cp.upper_tri(M),
+    "vector to triangle": lambda p, M: cp.vec(cp.vec_to_upper_tri(p[:3]), order="F"),
+    "trace": lambda p, M: cp.reshape(cp.trace(M @ np.diag([1.0, 2.0, 3.0])), (1,), order="F"),
+    "outer": lambda p, M: cp.vec(cp.outer(p, np.array([1.0, 2.0])), order="F"),
+    "blocks": lambda p, M: cp.vec(cp.bmat([[M, M.T], [M.T, -M]]), order="F"),
+    "picked": lambda p, M: p[[3, 0, 0]] + M[1, ::-1],
+    "reshaped": lambda p, M: cp.vec(cp.reshape(p, (2, 2), order="C") @ np.ones((2, 1)), order="F"),
+}
+
+
+@pytest.mark.parametrize("name", EXPRESSIONS)
+def test_every_affine_expression_that_cvxpy_writes_is_mapped(name: str) -> None:
+    rng = np.random.default_rng(3)
+    private = Private(shape=4, name="p", linf=1), Private(shape=(3, 3), name="M", linf=1)
+    plain = cp.Parameter(4), cp.Parameter((3, 3))
+    expression = EXPRESSIONS[name](*plain)
+    x = cp.Variable(EXPRESSIONS[name](*private).shape)
+    affine = lower(cp.Problem(cp.Minimize(cp.sum(x)), [EXPRESSIONS[name](*private) <= x])).affine
+    for _ in range(2):
+        values = {"p": rng.normal(size=4), "M": rng.normal(size=(3, 3))}
+        for parameter, value in zip(plain, values.values(), strict=True):
+            parameter.value = value
+        _, _, _, b = standard_form(affine, theta_of(affine, values))
+        assert b == pytest.approx(-np.ravel(expression.value, order="F"), abs=1e-12)
+
+
+def test_what_no_backend_writes_is_refused_in_words(monkeypatch: Any) -> None:
+    def apply(self: Any, problem: Any) -> Any:
+        raise ValueError("The truth value of an array is ambiguous, 7321.4375")
+
+    monkeypatch.setattr(ConeMatrixStuffing, "apply", apply)
+    x, p = cp.Variable(2), Private(shape=2, name="p", linf=1)
+    with pytest.raises(UnsupportedModelError, match="function of its parameters") as caught:
+        lower(cp.Problem(cp.Minimize(cp.sum(x)), [x >= p]))
+    assert "7321" not in str(caught.value)

@@ -18,7 +18,7 @@ from neighbours import PARTS, FootprintExceededError, check, owned_of, records_o
 from dpmodel.annotate import DEFAULT_RECORDS, Private, Records, vault
 from dpmodel.compile.affine_map import AffineMap, LinearMap, ThetaBlock
 from dpmodel.compile.cvxpy_bridge import lower
-from dpmodel.compile.footprint import NO_CHANGE, Change, Footprint, change_of, footprint
+from dpmodel.compile.footprint import NO_CHANGE, Change, Footprint, change_of, footprint, most_touched
 
 BY_NAME = {model.name: model for model in MODELS}
 
@@ -180,14 +180,14 @@ def declarations(draw: st.DrawFn, people: tuple[Records, ...]) -> tuple[tuple[in
         given_["l2"] = linf * draw(st.floats(1.0, 2.0))
     if draw(st.booleans()):
         given_["l1"] = given_.get("l2", linf) * draw(st.floats(1.0, 2.0))
-    if len(shape) == 2 and draw(st.integers(0, 3)) == 0:
-        given_["row_l1"] = linf * draw(st.floats(1.0, 2.0))
+    if len(shape) == 2 and draw(st.integers(0, 2)) == 0:
+        given_["row_l1"] = linf * draw(st.floats(1.0, 3.0))
         given_["l1"] = given_["row_l1"] * draw(st.floats(1.0, 2.0)) * given_.get("l2", linf)
         given_["l1"] = max(given_["l1"], given_["row_l1"], given_.get("l2", linf))
     return shape, given_
 
 
-COEFFICIENTS = st.sampled_from([0.0, 0.0, 0.0, 1.0, -1.0, 2.0, 0.7, -0.3])
+COEFFICIENTS = st.sampled_from([0.0, 0.0, 0.0, 1.0, -1.0, 2.0, 0.7, -0.3, -13.0, 0.05])
 
 
 @st.composite
@@ -224,9 +224,30 @@ def synthetic(draw: st.DrawFn) -> tuple[AffineMap, list[Private], dict[str, dict
     return affine, private, declared
 
 
+def check_touched(affine: AffineMap, private: list[Private], declared: dict[str, dict[str, Any]]) -> None:
+    """No record reaches more rows than ``most_touched`` says, over all units that it may own."""
+    for part in (affine.scalar, affine.objective):
+        name = "scalar" if part is affine.scalar else "objective"
+        most = most_touched(affine, part.row, part.column)
+        for units in records_of(private, declared):
+            assert np.count_nonzero(owned_of(affine, units).matrices[name].any(axis=1)) <= most
+
+
+@pytest.mark.parametrize("sizes", [(2, 3), (3, 4, 5), (1, 6)])
+def test_rows_touched_through_tables_that_are_not_paired_add_up(sizes: tuple[int, ...]) -> None:
+    """Tables of one ``Records`` of different sizes: a record may sit in any entry of each."""
+    people = Records("people")
+    made = [Private(shape=n, name=f"t{n}", unit="entry", linf=1, records=people) for n in sizes]
+    x = cp.Variable(max(sizes))
+    affine = lower(cp.Problem(cp.Minimize(0), [x[: p.size] >= p for p in made])).affine
+    check_touched(affine, made, {p.name(): {"unit": "entry", "linf": 1, "records": people} for p in made})
+    assert most_touched(affine, affine.scalar.row, affine.scalar.column) == len(sizes)
+
+
 def check_synthetic(case: tuple[AffineMap, list[Private], dict[str, dict[str, Any]]]) -> None:
     affine, private, declared = case
     bound = footprint(affine)
+    check_touched(affine, private, declared)
     found = check(affine, private, declared, bound, rng=np.random.default_rng(5), draws=3)
     for part in PARTS:
         change = bound[part]

@@ -82,7 +82,7 @@ BAD_PARAMETERS: dict[str, Any] = {
     "crossed label bounds": PrivateRidge(bounds=(-1, 1), label_bounds=(2, -2)),
     "bounds of another shape": PrivateRidge(bounds=[(-1, 1)] * 2, label_bounds=(-2, 2)),
     "bounds by name of an array": PrivateRidge(bounds={"a": (0, 1)}, label_bounds=(-2, 2)),
-    "constant column": PrivateRidge(bounds=[(-1, 1), (3, 3), (-1, 1)], label_bounds=(-2, 2)),
+    "constant column": PrivateRidge(bounds=([-1, 3, -1], [1, 3, 1]), label_bounds=(-2, 2)),
     "negative alpha": PrivateRidge(**REGRESSION, alpha=-1),
     "NaN alpha": PrivateHuberRegressor(**REGRESSION, alpha=np.nan),
     "zero radius": PrivateLasso(**REGRESSION, radius=0),
@@ -141,8 +141,8 @@ def test_unknown_loss() -> None:
 
 
 def test_an_exhausted_budget_is_refused_before_the_data_is_read() -> None:
-    budget = dpm.Budget(0.5)
-    estimator = PrivateRidge(**REGRESSION, epsilon=1.0, budget=budget)
+    budget = dpm.Budget(50)
+    estimator = PrivateRidge(**REGRESSION, epsilon=100.0, budget=budget)  # beats the public point, which is free
     with pytest.raises(BudgetExceededError):
         estimator.fit(X, Y)
     assert budget.spent.epsilon == 0 and not hasattr(estimator, "coef_")

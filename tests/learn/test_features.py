@@ -27,7 +27,16 @@ def sealed(features: Any, X: Any, neighbors: Any = "replace-one") -> np.ndarray:
     return kept.toarray() if sp.issparse(kept) else kept.reshape(parameter.shape, order="F")
 
 
-@pytest.mark.parametrize("form", [PAIRS, PAIRS.tolist(), dict(zip(NAMES, PAIRS.tolist(), strict=True))])
+@pytest.mark.parametrize(
+    "form",
+    [
+        (LOW, HIGH),
+        [LOW.tolist(), HIGH.tolist()],
+        np.array([LOW, HIGH]),
+        dict(zip(NAMES, PAIRS.tolist(), strict=True)),
+        dict(enumerate(PAIRS.tolist())),
+    ],
+)
 def test_spellings_of_bounds(form: Any) -> None:
     features = features_of(form, None, NAMES, 3, centre=True, where="here")
     np.testing.assert_allclose(features.middle - features.half, LOW)
@@ -38,7 +47,7 @@ def test_spellings_of_bounds(form: Any) -> None:
 
 @pytest.mark.parametrize("centre", [True, False])
 def test_coefficients_come_back_in_the_units_of_the_data(centre: bool) -> None:
-    features = features_of(PAIRS, None, None, 3, centre=centre, where="here")
+    features = features_of((LOW, HIGH), None, None, 3, centre=centre, where="here")
     X, w = np.clip(drawn(), LOW, HIGH), np.array([1.0, -2.0, 3.0])
     mapped = sealed(features, X)
     assert np.abs(mapped).max() <= 1 and (centre or (mapped[:, 0] >= 0).all())
@@ -48,7 +57,7 @@ def test_coefficients_come_back_in_the_units_of_the_data(centre: bool) -> None:
 
 
 def test_values_beyond_the_bounds_are_clipped() -> None:
-    features = features_of(PAIRS, None, None, 3, centre=True, where="here")
+    features = features_of((LOW, HIGH), None, None, 3, centre=True, where="here")
     X = drawn()
     X[0] = [1e308, -1e308, 1e308]
     np.testing.assert_array_equal(sealed(features, X), sealed(features, np.clip(X, LOW, HIGH)))
@@ -58,7 +67,7 @@ def test_values_beyond_the_bounds_are_clipped() -> None:
 def test_sparse_rows_stay_sparse_and_are_divided_only() -> None:
     X = drawn() * (np.random.default_rng(1).random((40, 3)) < 0.3)
     pairs = [(0, 100), (-2, 3), (-6, 5)]
-    features = features_of(pairs, None, None, 3, centre=False, where="here")
+    features = features_of(dict(enumerate(pairs)), None, None, 3, centre=False, where="here")
     parameter = features.private(sp.csr_array(X), Records("people"))
     assert isinstance(vault.unseal(parameter), sp.csr_array) and parameter.positions == "private"
     np.testing.assert_allclose(vault.unseal(parameter).toarray(), np.clip(X, *np.transpose(pairs)) / [100, 3, 6])
@@ -75,19 +84,19 @@ def test_norms_of_rows() -> None:
 
 
 def test_add_remove_blanks_a_row() -> None:
-    features = features_of(PAIRS, None, None, 3, centre=True, where="here")
+    features = features_of((LOW, HIGH), None, None, 3, centre=True, where="here")
     parameter = features.private(drawn(), Records("people", neighbors="add-remove"))
     assert parameter.linf == 1 and parameter.vanishes
 
 
 REFUSED: dict[str, tuple[Any, Any, Any]] = {
     "nothing": (None, None, None),
-    "crossed": ([(0, 1), (1, 0), (0, 1)], None, None),
-    "constant": ([(0, 1), (1, 1), (0, 1)], None, None),
+    "crossed": (([0, 1, 0], [1, 0, 1]), None, None),
+    "constant": (([0, 1, 0], [1, 1, 1]), None, None),
     "infinite": ((0, np.inf), None, None),
     "NaN": ((0, np.nan), None, None),
     "two pairs for three columns": ([(0, 1), (0, 1)], None, None),
-    "transposed": (PAIRS.T, None, None),
+    "one pair per column in a list": (PAIRS.tolist(), None, None),
     "words": (("low", "high"), None, None),
     "ragged": ([(0, 1), (0,)], None, None),
     "a number": (3.0, None, None),

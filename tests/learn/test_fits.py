@@ -29,6 +29,7 @@ N = 20_000
 TRUE = np.array([0.05, 2.0, -3.0])
 LOW, HIGH = np.array([0.0, 0.0, -1.0]), np.array([100.0, 1.0, 1.0])
 PAIRS = np.column_stack([LOW, HIGH]).tolist()
+BOUNDS = dict(enumerate(PAIRS))
 
 
 def table(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -39,7 +40,7 @@ def table(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 REGRESSION: dict[str, Any] = {
-    "bounds": PAIRS, "label_bounds": (-3, 11), "epsilon": 2.0, "delta": 1e-6, "random_state": 0
+    "bounds": BOUNDS, "label_bounds": (-3, 11), "epsilon": 2.0, "delta": 1e-6, "random_state": 0
 }  # fmt: skip
 REGRESSORS = [
     PrivateLasso(**REGRESSION, radius=7.0),
@@ -49,8 +50,8 @@ REGRESSORS = [
     PrivateHuberRegressor(**REGRESSION),
 ]
 CLASSIFIERS = [
-    PrivateLogisticRegression(bounds=PAIRS, classes=("low", "high"), epsilon=2.0, delta=1e-6, random_state=0),
-    PrivateLinearSVC(bounds=PAIRS, classes=("low", "high"), epsilon=2.0, delta=1e-6, random_state=0),
+    PrivateLogisticRegression(bounds=BOUNDS, classes=("low", "high"), epsilon=2.0, delta=1e-6, random_state=0),
+    PrivateLinearSVC(bounds=BOUNDS, classes=("low", "high"), epsilon=2.0, delta=1e-6, random_state=0),
 ]
 
 
@@ -90,7 +91,7 @@ def test_the_units_of_a_column_do_not_matter() -> None:
     X, y = table()
     unit = np.array([1000.0, 0.01, 1.0])
     one = PrivateRidge(**REGRESSION).fit(X, y)
-    other = PrivateRidge(**{**REGRESSION, "bounds": (np.array(PAIRS) * unit[:, None]).tolist()}).fit(X * unit, y)
+    other = PrivateRidge(**{**REGRESSION, "bounds": tuple((np.array(PAIRS) * unit[:, None]).T)}).fit(X * unit, y)
     np.testing.assert_allclose(other.coef_ * unit, one.coef_, rtol=1e-6)
 
 
@@ -107,7 +108,7 @@ def test_frames_and_names() -> None:
         fitted = PrivateRidge(**by_name).fit(frame, labels)
         assert fitted.feature_names_in_.tolist() == names and fitted.n_features_in_ == 3
         np.testing.assert_array_equal(fitted.coef_, plain.coef_)
-        np.testing.assert_allclose(fitted.predict(frame), plain.predict(X), rtol=1e-12)
+        np.testing.assert_allclose(fitted.predict(frame), plain.predict(X), rtol=1e-12, atol=1e-12)
         with pytest.raises(dpm.SpecificationError, match="feature names"):
             fitted.predict(frame[names[::-1]])
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import json
 
 import numpy as np
 import pytest
 
 from dpmodel.errors import SpecificationError
-from dpmodel.linalg.affine_span import affine_span, point_and_directions
+from dpmodel.linalg.affine_span import affine_span as _affine_span
+from dpmodel.linalg.affine_span import point_and_directions
 from dpmodel.mechanisms.linalg.fields import GF, QQ
+
+affine_span = functools.partial(_affine_span, neighbors="add-remove")  # unless a test says otherwise
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import pickle
@@ -19,10 +20,13 @@ from walking import assert_no_trace
 
 import dpmodel as dpm
 from dpmodel.errors import BudgetExceededError, DPModelError, InfeasibleError, SpecificationError
-from dpmodel.linalg.feasible_point import feasible_point, margin_of
+from dpmodel.linalg.feasible_point import feasible_point as _feasible_point
+from dpmodel.linalg.feasible_point import margin_of
 from dpmodel.linalg.inequalities_input import LARGEST, inequalities_input
 from dpmodel.linalg.public_facts import EXPECTED
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
+
+feasible_point = functools.partial(_feasible_point, neighbors="add-remove")  # unless a test says otherwise
 
 SECRET = 7321.4375
 DEFAULTS: dict[str, Any] = {

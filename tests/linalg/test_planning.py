@@ -28,18 +28,18 @@ def vectors(task: str, **more: Any) -> tuple[Any, dict[str, Any]]:
         "affine span": lambda **k: linalg.affine_span(ROWS, **k),
         "equations": lambda **k: linalg.solve_equations(ROWS, ROWS @ [1, 2, 3] % 7, **k),
     }
-    return calls[task], {"task": task, "dimension": 3, "field": GF(7), **more}
+    return calls[task], {"task": task, "dimension": 3, "field": GF(7), "neighbors": "add-remove", **more}
 
 
 def inequalities(sided: bool, **more: Any) -> tuple[Any, dict[str, Any]]:
     b = np.ones(N) if sided else None
-    more = {"mechanism": "rescaling-perceptron", **more}
+    more = {"mechanism": "rescaling-perceptron", "neighbors": "add-remove", **more}
     about = {"task": "inequalities", "dimension": 2, "homogeneous": not sided, "compare": False, **more}
     return lambda **k: linalg.feasible_point(UNIT if sided else -np.abs(UNIT) - 0.1, b, **k), about
 
 
 def hull(**more: Any) -> tuple[Any, dict[str, Any]]:
-    about = {"task": "hull", "dimension": 2, "levels": [7, 13], **more}
+    about = {"task": "hull", "dimension": 2, "levels": [7, 13], "neighbors": "add-remove", **more}
     return lambda **k: linalg.point_in_hull(ROWS[:, :2], lower=0, upper=[6, 12], step=1, **k), about
 
 

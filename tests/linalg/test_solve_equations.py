@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from decimal import Decimal
 from fractions import Fraction
@@ -10,9 +11,11 @@ import numpy as np
 import pytest
 
 from dpmodel.errors import SpecificationError
-from dpmodel.linalg.solve_equations import solve_equations
+from dpmodel.linalg import solve_equations as _solve_equations
 from dpmodel.linalg.vectors_input import equation_rows
 from dpmodel.mechanisms.linalg.fields import GF, QQ
+
+solve_equations = functools.partial(_solve_equations, neighbors="add-remove")  # unless a test says otherwise
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
 

@@ -190,6 +190,21 @@ def asked_scales(made: Game, engine: Any, promise: Any, delta: float) -> tuple[s
     return {law for law, *_ in source.asked}, np.array([scale for *_, scale in source.asked])
 
 
+BUDGETS = (1e-3, 1.0, 100.0)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("simplex", [True, False])
+def test_noise_is_drawn_at_every_budget(simplex: bool, delta: float) -> None:
+    """As many draws at every budget, with scales that fall with it exactly as composition says."""
+    made, oracle = dense(False, simplex), SELECT if simplex else NOISE
+    found = [dense_scales(replace(made, epsilon=epsilon), oracle, delta, 4)[1] for epsilon in BUDGETS]
+    rates = [epsilon if delta == 0 else math.sqrt(zcdp_rho(epsilon, delta)) for epsilon in BUDGETS]
+    for scales, rate in zip(found, rates, strict=True):
+        assert scales.size == STEPS
+        np.testing.assert_allclose(scales * rate, found[1] * rates[1], rtol=CLOSE)
+
+
 def dense_scales(made: Game, oracle: str, delta: float, density: int) -> tuple[set[str], Floats]:
     """Laws and scales of a run of four steps."""
     engine = DENSE_MULTIPLICATIVE_WEIGHTS
@@ -293,6 +308,15 @@ def columns() -> tuple[Game, list[Floats]]:
     return made, [made.seal(A=v) for v in (values, *moved)]
 
 
+def whole_rows(unit: str, l1: float) -> tuple[Game, list[Floats]]:
+    """Every entry of one row moves, and their moves add up to three times the largest."""
+    A = Private(shape=(2, 3), name="A", unit=unit, linf=MOVE, l1=l1, bounds=[-1, 1])
+    x = cp.Variable(3, nonneg=True)
+    made = game(cp.Minimize(0), [cp.sum(x) == 1, A @ x <= 0.05], A)
+    values = np.array([[0.3, -0.4, 0.2], [-0.2, 0.4, 0.1]])
+    return made, [made.seal(A=values), made.seal(A=values + MOVE * np.array([[1.0, -1.0, 1.0], [0.0, 0.0, 0.0]]))]
+
+
 Doubled = Callable[[Any], Any]
 
 
@@ -321,7 +345,8 @@ def spending(made: Game, engine: Any, thetas: list[Floats], broken: Doubled | No
                 chosen[step] += np.ptp(change)
                 step += 1
             else:
-                noised.append(float(np.abs(change).max()))
+                # Algorithm 5 releases entries one by one, Algorithm 6 a row at once.
+                noised.append(float(np.abs(change).max() if engine is ALGORITHM_5 else np.abs(change).sum()))
         assert step == count
     return count, chosen, np.array(noised)
 
@@ -352,6 +377,22 @@ def check_published(name: str, broken: Doubled | None = None) -> None:
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_variants_spend_the_printed_epsilon(name: str) -> None:
     check_published(name)
+
+
+@pytest.mark.parametrize("unit", ["row", "all"])
+def test_algorithm_6_pays_for_the_whole_row(unit: str) -> None:
+    """The 1-norm of a row's change, not its largest entry, is what the noise on a row hides."""
+
+    def spent(broken: Doubled | None = None) -> tuple[float, float]:
+        made, thetas = whole_rows(unit, 3 * MOVE)
+        T, chosen, noised = spending(made, ALGORITHM_6, thetas, broken)
+        step = valid_step(EPSILON / math.sqrt(16 * T * math.log(1 / DELTA)), 2 * T, EPSILON, DELTA)
+        assert chosen.max() <= step * (1 + 1e-6)
+        return float(noised.max()), step
+
+    most, step = spent()
+    assert step * (1 - CLOSE) <= most <= step * (1 + 1e-6)
+    assert spent(lambda plan: replace(plan, noise=plan.noise / 3))[0] > 2 * step
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

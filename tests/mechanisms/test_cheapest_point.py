@@ -15,9 +15,11 @@ from dpmodel.annotate import Private, Records
 from dpmodel.mechanisms.lp.cheapest_point import CHEAPEST_POINT as MECHANISM
 from dpmodel.mechanisms.lp.private_rows import private_rows
 from dpmodel.mechanisms.mechanism import Request
+from dpmodel.plan import by_name
 from dpmodel.privacy import SeededSource
 
 FALSE_ALARM = 1e-7
+X = cp.Variable(3, bounds=[0, 1], name="x")
 COST = np.array([1.0, 2.0, 3.0])
 
 
@@ -33,7 +35,7 @@ def test_what_it_serves() -> None:
         found = MECHANISM.eligible(problem._model(None), Request(1.0, 1e-6, **asked))
         return "" if found.eligible else found.reason
 
-    problem, A = ballots(5)
+    problem, A = ballots(500)
     x = cp.Variable(3, bounds=[0, 1])
     assert verdict(problem) == ""
     assert "no target" in verdict(problem, target=1.0)
@@ -133,6 +135,28 @@ def test_the_promise_holds(case: str) -> None:
     assert binom.sf(failures - 1, runs, 0.3) > FALSE_ALARM
     if vertices is None:
         assert cheap > 0.3 * runs  # the order by cost matters
+
+
+@pytest.mark.parametrize("name", ["cheapest-point", "point-exponential"])
+def test_one_candidate_is_no_choice(name: str) -> None:
+    """What data cannot change is not paid for: neither a net of one point nor a list of one."""
+    few = set()
+    for voters in (5, 500):
+        for epsilon in (0.01, 100.0):
+            for listed in (None, POINTS, POINTS[:1], POINTS[[0, 0]]):
+                cost = cp.Minimize(COST @ X) if name == "cheapest-point" else cp.Minimize(0)
+                A = Private(shape=(voters, 3), name="A", unit="row", bounds=[0, 1])
+                problem = dpm.Problem(cost, [A @ X >= 1, cp.sum(X) <= 2.5])
+                model, request = problem._model(None), Request(epsilon, 1e-6, vertices=listed)
+                found = by_name(name).eligible(model, request)
+                one = "one candidate" in found.reason
+                assert found.eligible or one
+                if found.eligible:
+                    assert by_name(name).forecast(model, request).noise["candidates"] > 1
+                if listed is not None:
+                    assert one == (len(np.unique(listed, axis=0)) == 1)
+                few.add(one)
+    assert few == {True, False}
 
 
 def test_no_point_passes() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import dpmodel as dpm
 from dpmodel.annotate import Private
-from dpmodel.plan.planner import _key, make_plan
+from dpmodel.plan.planner import make_plan
 from dpmodel.plan.portfolio import PORTFOLIO
 
 EPSILON = st.floats(0.05, 20)
@@ -85,7 +85,10 @@ def test_larger_changes_never_lower_the_forecast(part: str, size: float, more: f
 def test_the_planner_takes_the_least(name: str, epsilon: float, delta: float) -> None:
     opened = OPEN[name, "relaxed"]
     plan = make_plan(opened.model, CASES[name].open(epsilon=epsilon, delta=delta).request)
-    keys = [_key(c.forecast, None) for c in plan.candidates if c.forecast is not None]
-    assert plan.chosen.forecast is not None and math.isfinite(plan.chosen.forecast.alpha)
-    assert _key(plan.chosen.forecast, None) == min(keys)
+    chosen = plan.chosen.forecast
+    assert chosen is not None and math.isfinite(chosen.alpha)
+    telling = [c.forecast for c in plan.candidates if c.forecast is not None and not c.forecast.vacuous]
+    assert chosen.vacuous == (not telling)
+    proved = [forecast.rank for forecast in telling if forecast.proved]
+    assert not proved or (chosen.proved and chosen.rank <= min(proved) * (1 + 1e-5))
     assert plan.chosen.forecast.epsilon <= epsilon and plan.chosen.forecast.delta <= delta

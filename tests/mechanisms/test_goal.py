@@ -13,10 +13,12 @@ from auditing import epsilon_lower_bound
 
 import dpmodel as dpm
 from dpmodel.compile.affine_map import Floats
+from dpmodel.mechanisms.known import capped
 from dpmodel.mechanisms.lp.feasibility import Point, Promise, Task
 from dpmodel.mechanisms.lp.goal import EngineMechanism
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
-from dpmodel.mechanisms.lp.routes import TEST_SHARE, noise_of_tests
+from dpmodel.mechanisms.lp.public_points import known_without_data
+from dpmodel.mechanisms.lp.routes import TEST_SHARE, best_route, noise_of_tests, objective_design
 from dpmodel.mechanisms.mechanism import YES, Outcome, Request
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import Gaussian, Laplace, SeededSource, zcdp_rho
@@ -83,7 +85,7 @@ def run(engine: Recorder, problem: dpm.Problem, seed: int = 0, **asked: Any) -> 
     mechanism, model = EngineMechanism(engine), problem._model(None)
     verdict = mechanism.eligible(model, request)
     assert verdict.eligible, verdict.reason
-    forecast = mechanism.forecast(model, request)
+    forecast = capped(mechanism.forecast(model, request), known_without_data(model))
     engine.tasks.clear()
     return forecast, mechanism.run(model, request, SeededSource(seed))
 
@@ -233,6 +235,28 @@ def test_a_private_objective_is_measured_once_with_its_own_half() -> None:
     assert len(source.scales) == 1
     assert source.scales[0] == pytest.approx(3e-6 / 0.5, rel=2e-3)  # l1 change of three entries
     assert forecast.noise["objective"]["law"]["law"] == "laplace"
+
+
+@pytest.mark.parametrize("goal", ["target", "search", "penalty"])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("gaussian_only", [False, True])
+def test_an_objective_and_its_engine_share_one_budget(delta: float, gaussian_only: bool, goal: Any) -> None:
+    """Epsilons add up, and so do deltas: of the objective's measurement, and of what the engine was given, which is no
+    more than half of the whole in any currency."""
+    engine = Recorder(gaussian_only=gaussian_only)
+    model, mechanism = cover(private_cost=True)._model(None), EngineMechanism(engine)
+    request = Request(1.0, delta, goal=goal, target=3.0 if goal == "target" else None)
+    mechanism.forecast(model, request)
+    measured = objective_design(model, request)
+    assert measured is not None
+    engine.tasks.clear()
+    mechanism.run(model, request, SeededSource(1))
+    route = best_route(engine, model, request)
+    assert route is not None
+    for task in engine.tasks if goal != "search" else [route.whole]:
+        assert measured.epsilon + task.epsilon <= 1 + 1e-12 and measured.delta + task.delta <= delta
+        half = Spend.of(0.5, delta / 2, gaussian_only=gaussian_only)
+        assert task.spend.rho == half.rho and task.spend.epsilon == half.epsilon
 
 
 def test_without_a_bounded_objective_the_reason_is_given() -> None:

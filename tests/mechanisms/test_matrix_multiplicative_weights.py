@@ -66,7 +66,22 @@ def strangers() -> tuple[Game, dict[str, dict[str, Any]]]:
     return made, {"A": one, "b": two}
 
 
+def lopsided() -> tuple[Game, dict[str, dict[str, Any]]]:
+    """Two tables of the same people with units of their own, coefficients of both signs and of several sizes."""
+    people, rng = Records("people"), np.random.default_rng(9)
+    one = {"unit": "row", "linf": 0.05, "row_l1": 0.15, "bounds": [-2, 1], "records": people}
+    two = {"unit": "column", "linf": 0.03, "l1": 0.07, "bounds": [-1, 3], "records": people}
+    A, B = Private(shape=(3, 4), name="A", **one), Private(shape=(2, 4), name="B", **two)
+    x = cp.Variable(4, bounds=[-1, [2, 1, 3, 0.5]], name="x")
+    W, V = rng.normal(size=(3, 3)) * [0.2, 1, 3], rng.normal(size=(3, 2)) * [[1], [-2], [0.1]]
+    made = game(cp.Minimize(0), [W @ A @ x <= 2, V @ B @ x - A @ x >= -3, 3 * B @ x <= 2.5], A, B)
+    made.seal(A=rng.uniform(-1, 1, (3, 4)), B=rng.uniform(-1, 1, (2, 4)))
+    return made, {"A": one, "B": two}
+
+
 MODELS: dict[str, Any] = {
+    "lopsided": lopsided,
+    "all, rows of several entries": lambda: table(linf=0.1, row_l1=0.3),
     "row": lambda: table(unit="row", l1=0.2, linf=0.1),
     "row 2-norm": lambda: table(unit="row", l2=0.2),
     "column": lambda: table(unit="column", linf=0.1),
@@ -280,6 +295,28 @@ def test_random_neighbours_cost_less() -> None:
         promise = made.promise(ENGINE)
         for theta, moved in neighbours(made, declared, np.random.default_rng(1), 1):
             assert path_cost(made, ENGINE, promise, theta, moved, 5) <= zcdp_rho(1.0, 1e-6) * (1 + 1e-9)
+
+
+def largest_share(name: str, epsilon: float, delta: float, weak: float = 1.0) -> float:
+    """Largest share of the budget that any of some random neighbours used."""
+    made, declared = MODELS[name]()
+    made.epsilon, made.delta = epsilon, delta
+    promise = made.promise(ENGINE)
+    promise = replace(
+        promise, plan=replace(promise.plan, epsilon=promise.plan.epsilon * weak, noise=promise.plan.noise / weak)
+    )
+    pairs = neighbours(made, declared, np.random.default_rng(2), 1)
+    budget = zcdp_rho(epsilon, delta) if delta else epsilon
+    return max(path_cost(made, ENGINE, promise, theta, moved, 6) for theta, moved in pairs) / budget
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 100.0])
+@pytest.mark.usefixtures("short_games", "quick_ranges")
+def test_models_without_symmetry_keep_to_their_budget_at_any_size(epsilon: float, delta: float) -> None:
+    for name in ("lopsided", "all, rows of several entries"):
+        assert 0 < largest_share(name, epsilon, delta) <= 1 + 1e-9
+        assert largest_share(name, epsilon, delta, weak=100) > 1
 
 
 def audit(twin: str, runs: int, epsilon: float = 0.5, delta: float = 1e-3) -> float:

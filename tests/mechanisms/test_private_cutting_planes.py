@@ -96,7 +96,6 @@ def test_what_it_serves() -> None:
     high = Private(shape=2, name="high", unit="entry")
     A = Private(shape=(2, 2), name="A", linf=1)
     c = Private(shape=2, name="c", linf=1)
-    fixed = Private(shape=2, name="fixed", bounds=[1, 1])
     x, whole = cp.Variable(2, nonneg=True), cp.Variable(2, integer=True)
     low = cp.Minimize(cp.sum(x))
     assert "measuring every" in verdict(dpm.Problem(low, [x >= b]))
@@ -110,7 +109,6 @@ def test_what_it_serves() -> None:
     assert "cones" in verdict(dpm.Problem(low, [x >= b, cp.norm2(x) <= 9]))
     assert "continuous" in verdict(dpm.Problem(low, [x + whole >= b, whole >= 0, whole <= 3]))
     assert "split" in verdict(dpm.Problem(cp.Minimize(cp.norm1(x - b))))
-    assert "no record" in verdict(dpm.Problem(low, [x >= fixed]))
 
 
 # --------------------------------------------------------------------------------------- sensitivity

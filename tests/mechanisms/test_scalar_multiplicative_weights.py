@@ -73,6 +73,33 @@ def test_scores_move_apart_by_at_most_the_range(name: str) -> None:
     assert reach >= 0.6 * rows.reach, "the bound is of the right size"
 
 
+class Signs:
+    """Random score maps with coefficients of both signs, and how far a record can really move scores apart."""
+
+    def __init__(self, seed: int, **declared: Any) -> None:
+        rng = np.random.default_rng(seed)
+        self.M = rng.integers(-3, 4, size=(5, 3)).astype(float) * (rng.random((5, 3)) < 0.7)
+        self.M[:3] += np.eye(3) * 4
+        b, x = Private(shape=3, name="b", **declared), cp.Variable(5, bounds=[-9, 9])
+        rows = [x == self.M @ b] if seed % 2 else [x <= self.M @ b]
+        self.rows = scalar_rows(game(cp.Minimize(0), rows, b).model)
+        self.scores = np.vstack([self.M, -self.M]) if seed % 2 else self.M
+
+    def exact(self, moves: np.ndarray) -> float:
+        """Over the ``moves`` (k, 3) of b that one record can make."""
+        scores = np.c_[moves @ self.scores.T, np.zeros(len(moves))]
+        return float(np.ptp(scores, axis=1).max())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_scores_of_both_signs_move_apart_as_far_as_stated(seed: int) -> None:
+    """Every corner of what a record can do; one entry moves alone, or all at once."""
+    box = np.array(list(itertools.product([-1.0, 1.0], repeat=3)))
+    one, every = Signs(seed, unit="entry", linf=1.0), Signs(seed, linf=1.0)
+    assert one.exact(np.eye(3)) <= one.rows.reach <= one.exact(np.eye(3)) * (1 + 4e-3)
+    assert every.exact(box) <= every.rows.reach
+
+
 def test_scores_are_the_violations_of_the_model_as_written() -> None:
     made, _ = several(**DECLARED["entry"])
     x, b = np.array([0.3, -0.5, 1.5]), np.array([0.5, -0.2, 1.0, 0.3])

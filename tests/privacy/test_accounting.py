@@ -1,5 +1,6 @@
 """Accounting: table values, closed formulas, other accountants, known-true epsilons, round trips."""
 
+import itertools
 import math
 from decimal import Decimal, getcontext
 
@@ -302,6 +303,24 @@ def test_compose_never_below_the_truth_randomised_response(step, steps, delta, m
     alone = compose(costs, delta)
     assert exact_pure_delta(step, steps, alone.epsilon) <= delta * (1 + 1e-8)
     assert compose([*costs, Cost.gaussian(mu)], delta).epsilon >= alone.epsilon * (1 - 1e-6)
+
+
+def exact_unequal_delta(steps, epsilon):
+    """Of randomised responses with unequal epsilons, by listing all answers."""
+    signs = np.array(list(itertools.product([1.0, -1.0], repeat=len(steps))))
+    each = np.array(steps)
+    log_p = (signs * each / 2).sum(axis=1) - np.log(2 * np.cosh(each / 2)).sum()
+    log_q = (-signs * each / 2).sum(axis=1) - np.log(2 * np.cosh(each / 2)).sum()
+    return float(np.maximum(np.exp(log_p) - np.exp(epsilon + log_q), 0.0).sum())
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(st.floats(0.001, 3.0), min_size=1, max_size=8), st.floats(1e-9, 0.3), st.booleans())
+def test_compose_never_below_the_truth_of_unequal_steps(steps, delta, approximate):
+    """Each counted as the largest of them, never as the least; deltas beside epsilons change nothing of that."""
+    costs = [Cost.approximate(step, delta / 100) if approximate else Cost.pure(step) for step in steps]
+    found = compose(costs, delta)
+    assert exact_unequal_delta(steps, found.epsilon) <= delta * (1 + 1e-8) + 1e-15
 
 
 def test_compose_takes_the_best_rule():

@@ -121,7 +121,7 @@ def test_rounding_keeps_known_numbers(how):
     rng = np.random.default_rng(0)
     noisy = Noisy(places.answers([3, 1, 4, 1, 5]) + rng.normal(size=8), noise=Gaussian(1.0))
     fit = places.fit(noisy, known={"US": 14})
-    fit.solve(round=how, seed=1)
+    fit.solve(round=how, rng=1)
     np.testing.assert_array_equal(fit.x, np.rint(fit.x))
     np.testing.assert_array_equal(places.answers(dict(zip(places.leaves, fit.level("county"), strict=True))), fit.x)
     assert fit.read("US") == 14

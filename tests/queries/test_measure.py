@@ -492,7 +492,7 @@ BAD: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "missing public": (lambda: measure(secret() + cp.Parameter(2, name="w"), 1.0), MissingValueError, "w"),
     "nan": (lambda: measure(secret() + np.array([np.nan, 1.0]), 1.0), Exception, ""),
     "cancels": (lambda: measure(0 * secret(), 1.0), SpecificationError, "no record can change"),
-    "fixed": (lambda: measure(secret(bounds=[1, 1]), 1.0), SpecificationError, "no record can change"),
+    "fixed": (lambda: measure(secret(bounds=[1, 1]), 1.0), SpecificationError, "lo == hi"),
     "epsilon": (lambda: measure(secret(), 0.0), SpecificationError, "epsilon"),
     "epsilon text": (lambda: measure(secret(), "1"), SpecificationError, "epsilon"),  # type: ignore[arg-type]
     "epsilon nan": (lambda: measure(secret(), math.nan), SpecificationError, "epsilon"),

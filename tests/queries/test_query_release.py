@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import numpy as np
@@ -14,10 +15,12 @@ from dpmodel.mechanisms.lp.measure_and_fit import MEASURE_AND_FIT
 from dpmodel.mechanisms.lp.measurement import measurements
 from dpmodel.mechanisms.mechanism import Request
 from dpmodel.privacy import SeededSource
-from dpmodel.queries import query_release
+from dpmodel.queries import query_release as _query_release
 from dpmodel.queries.domain import Domain
 from dpmodel.queries.query_release import MOST_CELLS
 from dpmodel.queries.workload import Tables, counts, sums
+
+query_release = functools.partial(_query_release, neighbors="add-remove")  # unless a test says otherwise
 
 DOMAIN = {"a": 2, "b": ["x", "y", "z"], "c": 4}
 TABLE = {
@@ -203,7 +206,8 @@ def test_consistency_over_marginals():
         ({"queries": np.ones((1, 24)), "over": "marginals"}, "one table"),
         ({"table": {"a": [0], "b": ["x"]}, "marginals": [("a", "c")]}, "no column 'c'"),
         ({"table": np.zeros((3, 2), dtype=int)}, "shape (3, 2)"),
-        ({"table": {**TABLE, "a": ["s"] * 7}}, "not numeric"),
+        ({"table": {**TABLE, "a": np.array(["s"] * 7)}}, "not numeric"),
+        ({"table": {**TABLE, "a": ["s"] * 7}}, "outside the declared domain"),
         ({"neighbors": "replace-one", "total": 8}, "total="),
         ({"neighbors": "replace-one", "outside": "drop"}, "outside='drop'"),
         ({"table": None, "neighbors": "replace-one"}, "needs total"),

@@ -26,7 +26,8 @@ SPARSE[[3, 9]] = 40, 200
 def fitted(histogram, law, seed=0, **options):
     tree = tree_query(len(histogram))
     rng = np.random.default_rng(seed)
-    fit = tree.fit(Noisy(tree.answers(histogram) + law.sample((tree.size,), rng), noise=law), **options)
+    noisy = Noisy(tree.answers(histogram) + law.sample((tree.size,), rng), noise=law)
+    fit = tree.fit(noisy, form="likelihood", **options)
     fit.solve()
     return fit
 
@@ -52,7 +53,7 @@ def test_errors_of_least_squares_against_the_formula(known):
     rows = fit.ranges_matrix([0, 0, 3], [1, 16, 10])
     leaves = np.array([np.r_[[1.0], np.zeros(15)], np.ones(16), np.r_[[0] * 3, [1] * 7, [0] * 6]])
     expected = 3 * np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", leaves, inverse, leaves), 0))
-    np.testing.assert_allclose(standard_errors(fit, rows, repetitions=150, seed=1), expected, rtol=0.25, atol=1e-6)
+    np.testing.assert_allclose(standard_errors(fit, rows, repetitions=150, rng=1), expected, rtol=0.25, atol=1e-6)
     found = intervals(fit, rows, level=0.9)
     center = leaves @ fit.histogram  # without bounds and with Gaussian noise, the fit is the estimate
     np.testing.assert_allclose((found.low + found.high) / 2, center, atol=1e-5)
@@ -84,7 +85,7 @@ def covered(make, truth, rows_of, trials, level):
     inside, inside_third = np.zeros(truth.size), np.zeros(truth.size)
     for trial in range(trials):
         fit = make(trial)
-        low, high = intervals(fit, rows_of(fit), level=level, repetitions=19, seed=trial)
+        low, high = intervals(fit, rows_of(fit), level=level, repetitions=19, rng=trial)
         inside += (low <= truth + 1e-9) & (truth <= high + 1e-9)
         inside_third += np.abs(truth - (low + high) / 2) <= (high - low) / 6
     return inside, inside_third
@@ -116,7 +117,8 @@ def test_intervals_of_overlapping_tables_cover():
         rng = np.random.default_rng(seed)
         both = Noisy(truth + rng.laplace(scale=3, size=(3, 4)), noise=Laplace(3.0))
         rows = Noisy(truth.sum(1) + rng.normal(scale=1, size=3), noise=Gaussian(1.0))
-        fit = consistent_table({("a", "b"): both, "a": rows}, domain={"a": 3, "b": 4}, known={(): truth.sum()})
+        measured = {("a", "b"): both, "a": rows}
+        fit = consistent_table(measured, domain={"a": 3, "b": 4}, known={(): truth.sum()}, form="likelihood")
         fit.solve()
         return fit
 
@@ -147,14 +149,14 @@ def test_what_is_not_determined_has_no_interval():
 def test_seeds_repeat_and_simulated_fits_need_no_new_search(monkeypatch):
     fit = fitted(SPARSE, Laplace(2.0), total=240)
     rows = fit.ranges_matrix([0, 3], [8, 4])
-    first = standard_errors(fit, rows, repetitions=10, seed=3)
+    first = standard_errors(fit, rows, repetitions=10, rng=3)
 
     def refuse(form):
         raise AssertionError("looked for a tree again")
 
     monkeypatch.setattr("dpmodel.compile.tree_of.tree_of", refuse)
-    np.testing.assert_array_equal(first, standard_errors(fit, rows, repetitions=10, seed=3))
-    assert (first != standard_errors(fit, rows, repetitions=10, seed=4)).all()
+    np.testing.assert_array_equal(first, standard_errors(fit, rows, repetitions=10, rng=3))
+    assert (first != standard_errors(fit, rows, repetitions=10, rng=4)).all()
     stages = []
     for method in ("percentile", "basic", "noise"):
         found = intervals(fit, rows, 0.5, method=method, repetitions=12, progress=lambda *said: stages.append(said))
@@ -248,7 +250,7 @@ def test_where_the_bootstrap_does_not_cover():
         fit = fitted(histogram, Laplace(6.0), trial)
         rows = fit.ranges_matrix([0, 3, 17, 0], [1, 4, 18, 32]) if rows is None else rows
         for method in inside:
-            found = intervals(fit, rows, 0.9, method=method, repetitions=40, seed=trial)
+            found = intervals(fit, rows, 0.9, method=method, repetitions=40, rng=trial)
             inside[method] = inside[method] + ((found.low <= truth + 1e-9) & (truth <= found.high + 1e-9))
     for method in ("noise", "basic"):
         assert (binom.cdf(inside[method], trials, 0.9) > 1e-8).all(), (method, inside)

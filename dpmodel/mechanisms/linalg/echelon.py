@@ -62,6 +62,19 @@ class Basis:
         """Canonical basis of the (d - r)-dimensional space of x with ``row @ x == 0`` for all rows of the subspace."""
         return self.field.echelon(_scaled(self.field, self._normals()))
 
+    def project(self, vectors: Array) -> Array:
+        """(n, d) the orthogonal projections of the vectors (n, d) on the subspace; Fractions, over QQ alone.
+
+        With the basis as the rows of B these are ``v' B' (B B')^-1 B``; B B' is regular because 0 is the only rational
+        vector that is orthogonal to itself.
+        """
+        r, B = self.dimension, self.rows
+        if not r:
+            return vectors * 0
+        system = np.hstack([B @ B.T, B @ vectors.T])
+        reduced, _ = self.field.rref(_scaled(self.field, system))
+        return np.asarray(reduced[:, r:].T @ B)
+
     def _normals(self) -> Array:
         """(d - r, d) elements: x_free = 1, x_pivots = - the column of the free variable."""
         d, r = self.ambient, self.dimension

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -10,24 +11,29 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from dpmodel.annotate.elements import EXACT_INTEGERS, array_of
 from dpmodel.errors import SpecificationError
 
 Array = npt.NDArray[Any]
 
 
-def matrix(data: Any, what: str) -> Array:
+def matrix(data: Any, what: str, field: Any = None) -> Array:
     """(n, d) array of ``data``: integers or floats as they are, everything else in an object or string array.
 
-    Lists are read entry by entry where NumPy would unite their types (``[2**63, -1]``, ``["1/3", 0.5]``).
+    Lists and frames are read entry by entry where NumPy would unite types (``[2**63, -1]``, ``["1/3", 0.5]``).
+    ``field``: the only finite field whose arrays (of galois) may be given; None: no array of a finite field.
     """
-    if sp.issparse(data):
-        array = np.asarray(data.toarray())
-    elif isinstance(data, np.ndarray):
-        array = data
-    elif hasattr(data, "dtypes") or hasattr(data, "__array__"):
-        array = np.asarray(data)
-    else:
-        array = _from_list(data, what)
+    refuse_other_fields(data, what, field)
+    if isinstance(data, np.ma.MaskedArray):
+        raise refused(what, "an array with a mask has entries that are missing")
+    try:
+        array = np.asarray(data.toarray()) if sp.issparse(data) else np.asarray(array_of(data))  # no subclass
+    except (ValueError, TypeError):
+        raise SpecificationError(
+            f"{what} must be a matrix, one row per record",
+            why="all rows need the same number of entries",
+            remedy="give a list of rows of equal length",
+        ) from None
     if array.ndim == 1 and array.size == 0:
         raise SpecificationError(f"{what}: an empty system", why="there are no rows", remedy="one row per record")
     if array.ndim != 2:
@@ -49,24 +55,30 @@ def matrix(data: Any, what: str) -> Array:
     return array
 
 
-def _from_list(data: Any, what: str) -> Array:
-    array = None
-    try:
-        array = np.asarray(data)
-        if array.dtype.kind in "biu":
-            return array
-    except (ValueError, TypeError, OverflowError):
-        pass  # ragged, or mixed
-    try:
-        each = np.array(data, dtype=object)
-        pure = array is not None and array.dtype.kind == "f" and all(isinstance(x, float) for x in each.flat)
-        return array if array is not None and pure else each
-    except (ValueError, TypeError):
-        raise SpecificationError(
-            f"{what} must be a matrix, one row per record",
-            why="all rows need the same number of entries",
-            remedy="give a list of rows of equal length",
-        ) from None
+def refuse_other_fields(data: Any, what: str, field: Any) -> None:
+    """SpecificationError for a galois array, or rows of one, whose integers name elements of another field.
+
+    The same integer names different elements modulo different irreducible polynomials, so a rank would be another one.
+    """
+    rows = data if isinstance(data, list | tuple) else ()
+    kinds: set[Any] = {type(data), *map(type, rows)}
+    kinds |= {type(entry) for row in rows if isinstance(row, list | tuple) for entry in row}
+    for kind in kinds:
+        polynomial = getattr(kind, "irreducible_poly", None)
+        if polynomial is None:
+            continue
+        if field is None or field.order is None:
+            raise refused(what, f"elements of GF({kind.order}) are no rational numbers", f"field=GF({kind.order})")
+        modulus = tuple(int(c) for c in polynomial.coeffs)[::-1]
+        if kind.order != field.order:
+            raise refused(what, f"elements of GF({kind.order}) are none of {field.name}", f"field=GF({kind.order})")
+        if len(modulus) > 2 and modulus != field.modulus:
+            raise refused(
+                what,
+                f"they are polynomials modulo one with coefficients {modulus}, and those of {field.name} modulo "
+                f"{field.modulus} (constant first): the same integers name other elements",
+                "galois.GF(order) as it is, whose default is the Conway polynomial that is used here too",
+            )
 
 
 _NUMBERS = 'integers, fractions, decimals, or text such as "1/2"; drop or fill missing entries by a public rule'
@@ -98,11 +110,14 @@ def integers(array: Array) -> Array:
 
 
 def rational(value: Any, what: str) -> Fraction:
-    """The exact number: int, Fraction, Decimal, "1/3", "0.25", or an integer or rational of python-flint."""
+    """The exact number: any ``numbers.Rational`` (int, Fraction, those of sympy and gmpy2), Decimal, "1/3", "0.25", or
+    an integer or rational of python-flint."""
     if isinstance(value, Fraction):
         return value
-    if isinstance(value, int | np.integer | np.bool_):
+    if isinstance(value, np.bool_):
         return Fraction(int(value))
+    if isinstance(value, numbers.Rational):
+        return Fraction(int(value.numerator), int(value.denominator))
     if isinstance(value, float | np.floating):
         raise no_floats(what)
     try:
@@ -131,8 +146,11 @@ def grid_step(grid: Any) -> Fraction:
     return step
 
 
-def on_grid(values: npt.NDArray[np.floating[Any]], step: Fraction, what: str) -> Array:
-    """Integers i with ``i * step`` nearest to the floats (one float rounding may decide a near tie)."""
+def on_grid(values: npt.NDArray[Any], step: Fraction, what: str) -> Array:
+    """Integers i with ``i * step`` nearest to the floats (one float rounding may decide a near tie).
+
+    Each is found from its own number alone, and is the same for a whole number kept as a float or as an integer.
+    """
     wide = values.astype(np.float64)
     if not bool(np.isfinite(wide).all()):
         raise refused(what, "NaN and infinity are on no grid", "fill or drop missing values first")
@@ -143,6 +161,8 @@ def on_grid(values: npt.NDArray[np.floating[Any]], step: Fraction, what: str) ->
         raise SpecificationError("grid is out of the range of floating-point numbers") from None
     if not bool(np.isfinite(whole).all()):
         raise refused(what, "numbers are too large for the grid", "a coarser grid")
-    if whole.size == 0 or float(np.abs(whole).max()) < 2.0**62:
+    if whole.size == 0 or float(np.abs(whole).max()) < EXACT_INTEGERS:
         return whole.astype(np.int64)
-    return np.array([int(x) for x in whole.ravel()], dtype=object).reshape(whole.shape)
+    exact = [int(i) if abs(i) < EXACT_INTEGERS else round(Fraction(x) / step)
+             for i, x in zip(whole.ravel().tolist(), wide.ravel().tolist(), strict=True)]  # fmt: skip
+    return np.array(exact, dtype=object).reshape(whole.shape)

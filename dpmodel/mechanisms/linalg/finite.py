@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -58,7 +59,7 @@ class _Finite:
                 why="a finite field has no small numbers, so rounding means nothing in it",
                 remedy="integers without a grid, or field=QQ",
             )
-        array = entries.matrix(data, what)
+        array = entries.matrix(data, what, self)
         if array.dtype.kind == "f":
             raise self._floats(what)
         if array.dtype.kind in "OUS":
@@ -81,7 +82,7 @@ class _Finite:
         return entries.refused(what, f"{self.name} has no floating-point numbers", "convert them to integers yourself")
 
     def _plain(self, value: Any, what: str) -> int:
-        if isinstance(value, int | np.integer | np.bool_):
+        if isinstance(value, numbers.Integral | np.bool_):
             return int(value)
         if isinstance(value, float | np.floating):
             raise self._floats(what)

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpmodel.annotate.elements import EXACT_INTEGERS
+from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.linalg import entries
 from dpmodel.mechanisms.linalg.echelon import Basis, particular_solution, spanning_basis
 from dpmodel.mechanisms.linalg.finite import PrimeField
@@ -40,9 +42,9 @@ class Rationals:
         """(n, d) integer rows, each ``data``'s row times a positive rational, which changes no span.
 
         ``data``: a matrix (lists, NumPy, SciPy sparse, pandas) of integers, Fractions, Decimals or strings ("1/3",
-        "0.25"). Floats are refused unless ``grid`` is given, a positive exact number: they are rounded to its nearest
-        multiples, and rounded by type, whether or not they happen to be whole. ``ones`` appends a column of ones to
-        the vectors before they are scaled.
+        "0.25"). Floats are refused unless ``grid`` is given, a positive exact number: floats and integers (which one
+        float beside them may turn into floats) are rounded to its nearest multiples, fractions and text are not.
+        ``ones`` appends a column of ones to the vectors before they are scaled.
 
         Raises
         ------
@@ -50,8 +52,14 @@ class Rationals:
             For floats without a grid, NaN, complex numbers, text that is no number, ragged rows. No value is shown.
         """
         step = None if grid is None else entries.grid_step(grid)
-        array = entries.matrix(data, what)
-        if array.dtype.kind in "biu":
+        array = entries.matrix(data, what, self)
+        if array.dtype.kind in "US" and step is not None:
+            raise SpecificationError(
+                f"{what}: an array of text with a grid",
+                why="the array may have turned floats into text, which would not be rounded",
+                remedy="lists, or an array of objects, in which every entry keeps its own type",
+            )
+        if array.dtype.kind in "biu" and (step is None or step.numerator == 1):  # integers are on such a grid
             whole = entries.integers(array)
             return _with(whole, 1, 1) if ones else whole
         if array.dtype.kind == "f":
@@ -60,6 +68,11 @@ class Rationals:
             whole = entries.on_grid(array, step, what)
             return _with(whole, step.numerator, step.denominator) if ones else whole
         return _cleared(_fractions(array, step, what), ones)
+
+    def fractions(self, data: Any, grid: Any = None, what: str = "vectors") -> Array:
+        """(n, d) Fractions of ``data``, as ``exact_rows`` reads it, not scaled; the errors are the same."""
+        step = None if grid is None else entries.grid_step(grid)
+        return _fractions(entries.matrix(data, what, self).astype(object), step, what)
 
     def element(self, value: Any) -> Fraction:
         """The Fraction of an int, Fraction, Decimal or string; floats are refused."""
@@ -141,7 +154,8 @@ def _fractions(array: Array, step: Fraction | None, what: str) -> Array:
     known: dict[Any, Fraction] = {}
     flat = out.ravel()
     for i, value in enumerate(array.ravel().tolist()):
-        if isinstance(value, float | np.floating):
+        whole = isinstance(value, int | np.integer) and abs(int(value)) <= EXACT_INTEGERS
+        if isinstance(value, float | np.floating) or (whole and step is not None):
             if step is None:
                 raise entries.no_floats(what)
             flat[i] = step * int(entries.on_grid(np.array([value]), step, what)[0])

@@ -133,10 +133,11 @@ class StableSpan:
             return Found("nothing", no_subspace(model), notes=(_nothing(rule),))
         level, basis = chosen
         low, high = outside(counts, level, model)
-        notes = [f"noisy counts: between {low} and {high} records lie outside (give or take the noise)"]
-        if level != order[0]:
-            notes.append(CONSISTENT_PART)
-        return Found("found", basis, float(high), tuple(notes))
+        # The variance of one discrete Laplace draw of scale s is 2 q / (1 - q)^2 with q = e^(-1/s).
+        variance = 2 * math.exp(-1 / rule.scale) / math.expm1(-1 / rule.scale) ** 2
+        sigma = math.sqrt(variance * (min(model.rank, counts.size) - level))
+        notes = (CONSISTENT_PART,) if level != order[0] else ()
+        return Found("found", basis, float(high), notes, float(low), sigma)
 
 
 STABLE_SPAN = StableSpan()

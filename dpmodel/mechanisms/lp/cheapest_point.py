@@ -10,11 +10,21 @@ import numpy as np
 from dpmodel._text import number
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats
+from dpmodel.mechanisms.lp.feasibility import ONE_CANDIDATE
 from dpmodel.mechanisms.lp.nets import Net, RowBounds, listed
 from dpmodel.mechanisms.lp.point_selection import PointExponential, net_for, points_inside, violated
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, most_rows_stay, private_rows, public_polyhedron
 from dpmodel.mechanisms.lp.routes import span_of
-from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.mechanism import (
+    YES,
+    Forecast,
+    Outcome,
+    Progress,
+    Request,
+    Verdict,
+    no_progress,
+    refuse_feasibility,
+)
 from dpmodel.privacy import AboveThreshold, NoiseSource, above_threshold_error
 
 # Points are asked in blocks of this many, and only until one passes.
@@ -78,14 +88,18 @@ class CheapestPoint:
             return Verdict(False, "serves public objectives")
         if not model.form.c0.any():
             return Verdict(False, "there is no objective: choosing the point that violates least serves better")
-        if request.feasibility == "strict":
-            return Verdict(False, 'feasibility="strict" asked for: private constraints are met nearly, not always')
+        other = refuse_feasibility(request, "relaxed")
+        if other is not None:
+            return other
         if request.goal != "auto" or request.target is not None:
             return Verdict(False, "it needs no target, search or penalty")
         if public_polyhedron(model).empty:
             return Verdict(False, "the public constraints have no common point")
         served = PointExponential().eligible(model, request)
-        return served if not served.eligible else most_rows_stay(model) or YES
+        refused = most_rows_stay(model) if served.eligible else served
+        if refused is not None:
+            return refused
+        return ONE_CANDIDATE if _plan(model, request).count <= 1 else YES
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast:
         rows, plan = private_rows(model), _plan(model, request)
@@ -107,7 +121,6 @@ class CheapestPoint:
             private_rows=rows.count,
             width=width,
             span=span_of(model),
-            vacuous=plan.threshold + width * slack / rows.count >= width,
             work=f"at most {plan.count} points, cheapest first",
             noise={"candidates": plan.count, "rows allowed to pass": plan.allowed, "change": rows.per_record},
             caveats=_caveats(rows, listed),

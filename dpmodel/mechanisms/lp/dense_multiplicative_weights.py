@@ -137,8 +137,7 @@ class DenseMultiplicativeWeights(CountsViolatedRows):
         rows = private_rows(task.model)
         low, high = rows.residual_range(task.body)
         candidates = oracles(rows, task.body, task.vertices)
-        if not task.tilted and "objective" in task.model.private_parts():
-            # The set may be cut later at a released objective: only noise serves every part of it, no worse than all.
+        if task.cut:  # only noise serves every part of the set, no worse than all of it
             candidates = (NoisyMinimisation.of(rows, task.body),)
         steps = _grid(MOST_STEPS)
 
@@ -360,7 +359,8 @@ def _largest(rows: PrivateRows, body: Polyhedron) -> float:
 
 def _published_steps(rows: PrivateRows, largest: float, alpha: float) -> int:
     """T of Theorem 11."""
-    return max(1, math.ceil(36 * largest**2 * _log(rows) / alpha**2)) if largest > 0 else 1
+    # Beyond 1e100 widths in alpha it is too many in any case, and squares would overflow.
+    return max(1, math.ceil(36 * min(largest / max(alpha, 1e-300), 1e100) ** 2 * _log(rows))) if largest > 0 else 1
 
 
 def _published_epsilon(task: Task, steps: int) -> float:

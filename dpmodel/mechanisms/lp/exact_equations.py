@@ -15,9 +15,20 @@ from dpmodel.compile.cone_program import SolverFailure
 from dpmodel.compile.polyhedron import Polyhedron
 from dpmodel.mechanisms.linalg.echelon import Basis
 from dpmodel.mechanisms.linalg.stable_span import STABLE_SPAN, release_flag
+from dpmodel.mechanisms.linalg.systems import PrivateVectors
 from dpmodel.mechanisms.lp.exact_rows import exact_equations, public_body, why_not_equations
 from dpmodel.mechanisms.lp.private_rows import private_rows
-from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.mechanism import (
+    NOTHING_FOUND,
+    YES,
+    Forecast,
+    Outcome,
+    Progress,
+    Request,
+    Verdict,
+    no_progress,
+    refuse_feasibility,
+)
 from dpmodel.privacy import NoiseSource
 
 # Solvers keep constraints to this; a unique exact solution is held against the public ones with it.
@@ -53,14 +64,15 @@ class ExactEquations:
     source: str = "KMMST24, Algorithm 4, tightened"
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
-        if request.feasibility == "strict":
-            return Verdict(False, "it leaves some rows out, and strict feasibility was asked for")
+        other = refuse_feasibility(request, "relaxed")
+        if other is not None:
+            return other
         verdict = why_not_equations(model)
         if not verdict.eligible:
             return verdict
         if request.delta == 0:
             return Verdict(False, "equations that one record makes appear can be hidden with delta > 0 only")
-        return YES
+        return _enough_rows(exact_equations(model), request)
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast:
         system = exact_equations(model)
@@ -68,8 +80,6 @@ class ExactEquations:
         missed = math.ceil(min(forecast.missed, system.expected))
         sure = f"with probability {1 - request.beta:g}"
         words = f"{sure}, all but {missed} of the {system.expected} equations hold exactly, if they are consistent"
-        if forecast.vacuous:
-            words = f"no guarantee at this size and budget ({words}, which says nothing)"
         return replace(
             forecast,
             statement=words,
@@ -95,7 +105,17 @@ class ExactEquations:
                 return replace(outcome, notes=(*told, *outcome.notes))
             told.append(f"{basis.dimension} independent equations contradict each other or the public constraints")
         told.append("no equations were found in which enough records agree")
-        return Outcome("user_limit", None, None, None, notes=tuple(told))
+        return Outcome(NOTHING_FOUND, None, None, None, notes=tuple(told))
+
+
+def _enough_rows(system: PrivateVectors, request: Request) -> Verdict:
+    """No, where the rows are fewer than the statement needs: then {0} is released, which no row helped to find."""
+    forecast = STABLE_SPAN.forecast(system, request)
+    if not forecast.vacuous:
+        return YES
+    needed = math.ceil(forecast.needed) if math.isfinite(forecast.needed) else None
+    what = f"at least {needed} are needed" if needed else "no number of them would do: beta is too small beside delta"
+    return Verdict(False, f"too few equations for any statement: {system.expected}, and {what}")
 
 
 def _solve(model: PrivateLP, body: Polyhedron, basis: Basis) -> Outcome | None:
@@ -111,7 +131,7 @@ def _solve(model: PrivateLP, body: Polyhedron, basis: Basis) -> Outcome | None:
         try:
             x = np.array([float(entry) for entry in exact])
         except OverflowError:
-            return Outcome("user_limit", None, None, None, notes=(f"{words}, which is too large for floats",))
+            return Outcome(NOTHING_FOUND, None, None, None, notes=(f"{words}, which is too large for floats",))
         if body.violation(x) > _TOLERANCE * max(1.0, float(np.abs(x).max(initial=0.0))):
             return None
         return _outcome(model, x, words)

@@ -26,6 +26,10 @@ from dpmodel.mechanisms.mechanism import Progress, Request, Verdict
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NoiseSource
 
+ONE_CANDIDATE = Verdict(
+    False, "at this budget it would select among one candidate point: data could not change it, and would be paid for"
+)
+
 
 @dataclass(frozen=True)
 class Task:
@@ -35,7 +39,8 @@ class Task:
     (all zero: none). ``spend`` : the budget; ``epsilon, delta`` : the same for engines with composition rules of their
     own (published variants). ``beta`` : allowed failure probability. ``slack_rows``, ``violation`` : what the
     user asked for, or None. ``vertices`` (k, n) : public candidate points, or None. ``whole`` : the budget
-    is not a part of one that others share, so a pure release may take all of ``epsilon``.
+    is not a part of one that others share, so a pure release may take all of ``epsilon``. ``cut`` : the runs happen on
+    parts of ``body`` that are known later, cut off by one more row: a promise for it has to hold for all of them.
     """
 
     model: PrivateLP
@@ -49,6 +54,7 @@ class Task:
     violation: float | None = None
     vertices: Floats | None = None
     whole: bool = True
+    cut: bool = False
 
     @property
     def tilted(self) -> bool:

@@ -18,8 +18,8 @@ import numpy as np
 from dpmodel._text import number
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats
-from dpmodel.mechanisms.lp.feasibility import Engine, Point, Task
-from dpmodel.mechanisms.lp.noise_once import objective_loss
+from dpmodel.mechanisms.lp.feasibility import ONE_CANDIDATE, Engine, Point, Promise, Task
+from dpmodel.mechanisms.lp.noise_once import objective_loss, objective_noise
 from dpmodel.mechanisms.lp.private_rows import most_rows_stay, plain_linear, private_rows, public_polyhedron
 from dpmodel.mechanisms.lp.routes import (
     Route,
@@ -38,7 +38,7 @@ from dpmodel.mechanisms.mechanism import (
     Request,
     Verdict,
     no_progress,
-    says_nothing,
+    refuse_feasibility,
 )
 from dpmodel.privacy import NoiseSource
 
@@ -61,14 +61,18 @@ class EngineMechanism:
            noisy answers.
         Which way is taken, k, weights and limits follow from public facts.
     Utility (with probability 1 - beta, if some public point satisfies all private constraints)
-        target: the engine's promise, with ``c'x <= target``, if a feasible point reaches the target.
+        target: the engine's promise, with ``c'x <= target``, if a feasible point reaches the target. A private c
+        measured as c^ with ``|(c^ - c)'x| <= m`` over the public set: the set is cut at ``c^'x <= target + m``, which
+        such a point satisfies, and then ``c'x <= target + 2 m``.
         penalty with weight t: ``c'x <= c'x* + t error`` and ``V(x) <= error + span / t``, where span bounds
         ``c'x* - min c'x`` over the public set: divide ``c'x / t + V(x) <= c'x* / t + error`` (the engine's contract,
         V >= 0 and V(x*) = 0) accordingly.
         search: the engine meets every target that a feasible point reaches, and then passes its test, so the
         last accepted target is within ``span / 2^(k-1)`` of the optimum; an accepted point's excess is at most
         the promised limit plus twice the margin of a test. The first run takes no target and needs no test.
-        A private objective adds the bound of its measurement to the loss.
+        A private objective adds the bound of its measurement to the loss. Runs on parts of the public set that are
+        known only then (released objectives, targets of a search) are planned anew, for the rows left out as
+        promised; should one promise less than was planned for all of them, the release says by how much.
     Cost
         The engine's, k times in a search.
     """
@@ -86,8 +90,9 @@ class EngineMechanism:
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         if not {"scalar", "matrix"} & set(model.private_parts()):
             return Verdict(False, "serves problems with private constraints")
-        if request.feasibility == "strict":
-            return Verdict(False, 'feasibility="strict" asked for: private constraints are met nearly, not always')
+        other = refuse_feasibility(request, "relaxed")
+        if other is not None:
+            return other
         if any(cell.part == "objective" and cell.level == "high" for cell in model.classification.cells):
             return Verdict(False, "the objective may change arbitrarily: no noise can hide it")
         verdict = plain_linear(model)
@@ -100,24 +105,27 @@ class EngineMechanism:
             return verdict
         if model.form.offset.nnz and request.goal in ("target", "search"):
             return Verdict(False, "a target for an objective whose constant term is private says nothing")
-        return YES if best_route(self.engine, model, request) is not None else Verdict(False, why_none(model, request))
+        route = best_route(self.engine, model, request)
+        if route is None:
+            return Verdict(False, why_none(model, request))
+        foregone = route.steps == 1 and route.promise.noise.get("candidates") == 1
+        return ONE_CANDIDATE if foregone else YES
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast:
         route = best_route(self.engine, model, request)
         assert route is not None  # eligible() came first
         promise = route.promise
         measured = objective_design(model, request)
-        loss = route.objective_alpha + (objective_loss(model, measured) if measured else 0.0)
-        allowed = route.violation + promise.width * route.slack_rows / max(promise.rows, 1)
-        # The mean violation that the statement allows is then no less than the largest there can be.
-        vacuous = allowed >= promise.width
+        slip = objective_loss(model, measured) if measured else 0.0
+        loss = route.objective_alpha + slip
+        stated = slip if route.goal == "target" else loss
         noise = dict(promise.noise)
         if measured is not None:
             noise["objective"] = measured.parts["objective"].to_dict()
         if route.goal is not None:
-            noise["objective treated by"] = _plain(route)
+            noise["objective treated by"] = _plain(route, slip)
         return Forecast(
-            statement=_statement(model, request, route, loss, vacuous, self._relative(model)),
+            statement=_statement(model, request, route, stated, self._relative(model)),
             epsilon=request.epsilon,
             delta=request.delta,
             beta=request.beta,
@@ -128,7 +136,6 @@ class EngineMechanism:
             private_rows=promise.rows,
             width=promise.width,
             span=span_of(model) if not math.isnan(loss) else math.nan,
-            vacuous=vacuous,
             work=promise.work if route.steps == 1 else f"{route.steps} times: {promise.work}",
             noise=noise,
             caveats=(*promise.caveats, *((_RELATIVE,) if self._relative(model) else ())),
@@ -145,14 +152,17 @@ class EngineMechanism:
             task = route.task
             if route.goal == "penalty":
                 task = replace(task, tilt=cost / route.weight)
-            elif route.goal == "target" and private_objective(model):
+            if route.goal == "target" and private_objective(model):
                 assert request.target is not None
-                body = task.body.with_row(cost, request.target - model.form.d0)
-                if body.empty:
+                measured = objective_design(model, request)
+                assert measured is not None
+                cut = request.target - model.form.d0 + objective_noise(model, measured) / 2
+                if public_polyhedron(model).with_row(cost, cut).empty:
                     notes = ("no public point reaches the target under the released objective",)
                     return Outcome("infeasible", None, None, None, notes=notes)
-                task = replace(task, body=body)
-            point = self.engine.point(task, route.promise, theta, noise, progress)
+                point = self._reach(self._kept(route, task), route, cost, cut, theta, noise, progress)[1]
+            else:
+                point = self.engine.point(task, route.promise, theta, noise, progress)
         x = point.x
         return Outcome(
             "optimal", x, None, float(cost @ x) + model.form.d0,
@@ -162,19 +172,17 @@ class EngineMechanism:
     def _search(self, route: Route, cost: Floats, theta: Floats, source: NoiseSource, progress: Progress) -> Point:
         """Bisection on the objective's value; see the class."""
         # A fresh copy of the public set: what it remembers of released numbers ends with this solve.
-        whole, engine = replace(route.task, body=replace(route.task.body)), self.engine
+        whole, engine = self._kept(route, route.task), self.engine
         low, high = -whole.body.support(-cost), whole.body.support(cost)
-        if engine.counts_rows:  # the runs keep to the rows and the violation that were planned
-            whole = replace(whole, slack_rows=route.promise.slack_rows)
-        best, accepted = self._reach(whole, cost, high, theta, source), 0
+        (_, best), accepted = self._reach(whole, route, cost, high, theta, source), 0
         law = noise_of_tests(engine, route.whole, route.steps)
         for step in range(1, route.steps):
             progress(f"search for the objective, run {step + 1} of {route.steps}", step / route.steps)
             middle = (low + high) / 2
-            point = self._reach(whole, cost, middle, theta, source)
-            excess = engine.excess(whole, route.promise, point.x, theta)
+            promise, point = self._reach(whole, route, cost, middle, theta, source)
+            excess = engine.excess(whole, promise, point.x, theta)
             noisy = float(law.sample(np.array([excess]), source)[0])
-            if noisy <= engine.excess_limit(route.promise) + route.margin:
+            if noisy <= engine.excess_limit(promise) + route.margin:
                 best, high, accepted = point, middle, accepted + 1
             else:
                 low = middle
@@ -186,10 +194,28 @@ class EngineMechanism:
         """Whether violations are shares of each row's own width: engines that count rows scale those without bounds."""
         return self.engine.counts_rows and private_rows(model).relative
 
-    def _reach(self, task: Task, cost: Floats, target: float, theta: Floats, source: NoiseSource) -> Point:
+    def _kept(self, route: Route, task: Task) -> Task:
+        """``task`` on the whole public set, a fresh copy: what it remembers of released numbers ends with this solve.
+        Runs on parts of it keep to the rows that were planned."""
+        slack = route.promise.slack_rows if self.engine.counts_rows else task.slack_rows
+        return replace(task, body=replace(public_polyhedron(task.model)), slack_rows=slack)
+
+    def _reach(
+        self,
+        task: Task,
+        route: Route,
+        cost: Floats,
+        target: float,
+        theta: Floats,
+        source: NoiseSource,
+        progress: Progress = no_progress,
+    ) -> tuple[Promise, Point]:
         """One run with the objective at most ``target``, planned for the body it runs on."""
         task = replace(task, body=task.body.with_row(cost, target))
-        return self.engine.point(task, self.engine.promise(task), theta, source, no_progress)
+        promise = self.engine.promise(task)
+        point = self.engine.point(task, promise, theta, source, progress)
+        over = max(promise.alpha - route.promise.alpha, 0.0)
+        return promise, replace(point, extra_violation=point.extra_violation + over)
 
 
 def _released_cost(model: PrivateLP, request: Request, theta: Floats, source: NoiseSource) -> Floats:
@@ -205,8 +231,10 @@ def _released_cost(model: PrivateLP, request: Request, theta: Floats, source: No
     return cost
 
 
-def _plain(route: Route) -> dict[str, object]:
+def _plain(route: Route, slip: float) -> dict[str, object]:
     out: dict[str, object] = {"way": route.goal}
+    if route.goal == "target":
+        out["target missed by"] = slip
     if route.goal == "penalty":
         out["weight"] = route.weight
     if route.goal == "search":
@@ -220,7 +248,7 @@ _RELATIVE = (
 )
 
 
-def _statement(model: PrivateLP, request: Request, route: Route, loss: float, vacuous: bool, relative: bool) -> str:
+def _statement(model: PrivateLP, request: Request, route: Route, loss: float, relative: bool) -> str:
     rows, left = route.promise.rows, min(route.slack_rows, route.promise.rows)
     unit = " times its own width" if relative else ""
     which = f"all but {left} of the {rows} private constraints are" if left else "no private constraint is"
@@ -231,8 +259,8 @@ def _statement(model: PrivateLP, request: Request, route: Route, loss: float, va
         assert request.target is not None
         target = -request.target if model.affine.maximize else request.target
         side = "at least" if model.affine.maximize else "at most"
-        what += f", and the objective is {side} the target {number(target)} (if a feasible point reaches it)"
+        missed = f", missed by at most {number(loss)}" if loss else ""
+        what += f", and the objective is {side} the target {number(target)}{missed} (if a feasible point reaches it)"
     elif route.goal is not None:
         what += f", and the objective is within {number(loss)} of the true optimum"
-    text = f"with probability {number(1 - request.beta)}, {what}"
-    return says_nothing(text) if vacuous else text
+    return f"with probability {number(1 - request.beta)}, {what}"

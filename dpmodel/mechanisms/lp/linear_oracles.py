@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.special import gammaincinv
+from scipy.special import gammainccinv
 
 from dpmodel.compile.affine_map import Floats, Integers
 from dpmodel.compile.polyhedron import Polyhedron, Product
@@ -256,7 +256,7 @@ class NoisyMinimisation:
         if spend.rho is not None:
             worst: Floats = scale * (self.width + self.diameter * np.sqrt(2 * bad / steps))
             return worst
-        by_norm = self.one * (math.log(self.spans.size) + gammaincinv(steps, 1 - beta) / steps)
+        by_norm = self.one * (math.log(self.spans.size) + gammainccinv(steps, beta) / steps)
         largest = float(self.spans.max())
         rate = np.linspace(0.02, 0.98, 49)
         moment = np.log((1 + 1 / (1 - np.outer(rate, self.spans / largest))) / 2).sum(axis=1)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 from scipy.optimize import brentq
 
 from dpmodel.compile.affine_map import AffineMap, ConeBlock, Floats
@@ -33,6 +34,16 @@ def interior_direction(affine: AffineMap) -> Floats:
         elif block.kind == "pow3d":
             direction[block.rows] = np.tile([1.0, 1.0, 0.0], len(block.sizes))
     return direction
+
+
+def giving_way(affine: AffineMap, private: npt.NDArray[np.bool_]) -> Floats:
+    """(m,) interior directions of the ``private`` rows (m,), 0 elsewhere. A cone gives way as a whole: its axis may lie
+    in a row that is itself public."""
+    moves = private.copy()
+    for block in affine.cones:
+        if block.kind not in ("zero", "nonneg") and private[block.rows].any():
+            moves[block.rows] = True
+    return np.where(moves, interior_direction(affine), 0.0)
 
 
 def margin(affine: AffineMap, tau: Floats) -> Floats:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,7 +19,19 @@ from dpmodel.compile.standard_form import value_range
 from dpmodel.mechanisms.lp.diagonal_qp import DiagonalQP, QPSolution, solve_diagonal_qp
 from dpmodel.mechanisms.lp.measurement import CLAMP, ROUNDING, Measurement, best_measurement
 from dpmodel.mechanisms.lp.noise_design import Kind, Law, design
-from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, refuse_high
+from dpmodel.mechanisms.lp.noise_once import against_ignorance
+from dpmodel.mechanisms.lp.public_points import declared_range, known_without_data
+from dpmodel.mechanisms.mechanism import (
+    YES,
+    Forecast,
+    Outcome,
+    Progress,
+    Request,
+    Verdict,
+    no_progress,
+    refuse_feasibility,
+    refuse_high,
+)
 from dpmodel.privacy import Gaussian, Laplace, NoiseSource, gaussian_mu
 
 # The fit stops at residuals of this share of the least noise; public rows are then met to the finer one.
@@ -68,6 +81,8 @@ class MeasureAndFit:
 
     name: str = "measure-and-fit"
     source: str = "matrix mechanism, Li et al. 2010; least squares over the public set"
+    # Which law is drawn where delta > 0 allows two: that of the least reach, or of the least mean deviation.
+    loss: Literal["max", "mean"] = "max"
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         if model.private_parts() != ("scalar",):
@@ -82,12 +97,13 @@ class MeasureAndFit:
             return Verdict(False, "serves equalities: a private inequality is not measured by a fit")
         if model.form.c0.any():
             return Verdict(False, "there is an objective to optimise: a fit would ignore it")
-        if request.feasibility == "strict":
-            return Verdict(False, 'feasibility="strict" asked for: noisy equalities cannot be promised')
+        other = refuse_feasibility(request, "relaxed", "centred")
+        if other is not None:
+            return other
         return YES
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast:
-        noised = measured(model, request)
+        noised = measured(model, request, self.loss)
         law = noised.law
         split = model.split_rows > 0
         what = "no row of the standard form" if split else "no private constraint"
@@ -95,14 +111,16 @@ class MeasureAndFit:
         if noised.measurement.furthest > noised.measurement.limit:
             caveats.append(f"for private numbers up to {number(noised.measurement.limit)} in size; beyond, clamped")
         count = noised.measurement.count
+        alpha = min(noised.alpha, known_without_data(model).violation)
         return Forecast(
             statement=f"with probability {number(1 - request.beta)}, {what} is violated by more than "
-            f"{number(noised.alpha)}; least squares over the public constraints usually does far better",
+            f"{number(alpha)}; least squares over the public constraints usually does far better",
             epsilon=request.epsilon,
             delta=request.delta if isinstance(law, Gaussian) else 0.0,
             beta=request.beta,
-            violation_alpha=noised.alpha,
+            violation_alpha=alpha,
             proved=not split,
+            against_public=against_ignorance(noised.deviation, np.subtract(*declared_range(model, "scalar")[::-1])),
             work=f"{count} noise draw{'' if count == 1 else 's'}, one or two fits",
             noise={
                 "scalar": {
@@ -118,7 +136,7 @@ class MeasureAndFit:
         )
 
     def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        noised = measured(model, request)
+        noised = measured(model, request, self.loss)
         progress(f"noise on {noised.measurement.count} numbers", 0.0)
         exact = noised.measurement.values(model.read_private())
         released = noised.law.sample(exact, noise) if noised.law is not None else exact
@@ -129,15 +147,18 @@ class MeasureAndFit:
 
 
 # ------------------------------------------------------------------ the noise
-def measured(model: PrivateLP, request: Request) -> Noised:
-    """The noise with the least largest reach, among the laws and scalings that apply; public facts only."""
+def measured(model: PrivateLP, request: Request, loss: Literal["max", "mean"] = "max") -> Noised:
+    """The noise to draw, from public facts only: of each law the scaling with the least largest reach, and of these the
+    law with the least largest reach or the least mean deviation. Pure noise is always among them."""
 
     def build() -> Noised:
         kinds: tuple[Kind, ...] = ("gaussian", "laplace") if request.delta > 0 else ("laplace",)
-        options = [option for kind in kinds for option in _options(model, request, kind)]
+        options = [min(_options(model, request, kind), key=lambda option: option.alpha) for kind in kinds]
+        if loss == "mean":
+            return min(options, key=lambda option: float(option.deviation.mean()))
         return min(options, key=lambda option: option.alpha)
 
-    return model.remember(("measure-and-fit", request.epsilon, request.delta, request.beta), build)
+    return model.remember(("measure-and-fit", request.epsilon, request.delta, request.beta, loss), build)
 
 
 def _options(model: PrivateLP, request: Request, kind: Kind) -> tuple[Noised, ...]:

@@ -72,17 +72,21 @@ def listed(points: Floats | None, net: Net | None, level: int, threshold: float)
 _MOST_BLOCKS = 32
 
 
-def net_of(body: Polyhedron, bounds: RowBounds, most: int = MOST_POINTS) -> Net | None:
-    """A net of at most ``most`` points at its finest, or None for polyhedra of no listed kind (or empty ones)."""
+def net_of(body: Polyhedron, bounds: RowBounds, most: int = MOST_POINTS, *, cubes: bool = False) -> Net | None:
+    """A net of at most ``most`` points at its finest, or None for polyhedra of no listed kind, too
+    many choices, or no point."""
     if body.empty:
         return None
-    product = body.product
+    product = None if cubes else body.product
+    net: Net | None = None
     if product is not None:
-        return ProductNet(product, bounds, most) if product.optional.size <= _MOST_BLOCKS else None
-    flat = _inside_equalities(body)
-    if flat is None:
-        return None
-    return CubeNet(flat, bounds, min(most, int(_MOST_PRODUCTS / max(flat.sides.size, 1))))
+        net = ProductNet(product, bounds, most) if product.optional.size <= _MOST_BLOCKS else None
+    else:
+        flat = _inside_equalities(body)
+        if flat is not None:
+            net = CubeNet(flat, bounds, min(most, int(_MOST_PRODUCTS / max(flat.sides.size, 1))))
+    # Many choices in many blocks: even the coarsest lattice has too many points.
+    return net if net is not None and net.levels else None
 
 
 def _shrinking(first: float) -> Iterator[float]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dpmodel._text import number
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats
-from dpmodel.mechanisms.lp.noise_design import Kind, NoiseDesign, RowMargins, design, row_margins, x_bound
+from dpmodel.mechanisms.lp.noise_design import Kind, NoiseDesign, design, x_bound
+from dpmodel.mechanisms.lp.public_points import declared_range, known_without_data
 from dpmodel.mechanisms.lp.solve_released import released_parts, solve_most_inside, solve_released
+from dpmodel.mechanisms.lp.treatment import cost_of, treat
 from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, refuse_high
 from dpmodel.privacy import NoiseSource
 
@@ -37,15 +39,18 @@ class NoiseOnce:
         Objective: the noised optimum x and the true one x* satisfy both the same constraints, so
         ``c'x - c'x* <= 2 sup |noise'x| <= 2 q max sum r_j |x_j|`` with q the quantile of the largest draw, r_j its
         gain at entry j, and the maximum taken over the public constraints.
-        Constraints: rows give way by tau, a public bound on the noise in the row (for A: times the
+        Constraints, relaxed: rows give way by tau, a public bound on the noise in the row (for A: times the
         public bound on x), so every truly feasible point stays feasible, the objective is at least as good
         as the true optimum, and no true constraint is violated by more than about 2 tau. Noisy
         equalities become bands of half-width tau. In cones the same holds along the interior direction.
         Without an objective, the point that misses the released rows least is taken, under the same statement.
+        Centred: rows do not move, and the first tau of the two remains. Safe: rows move inwards by the quantile of the
+        noise, so that all true ones hold (proof in ``treatment.py``). Both promise nothing of the true optimum, which
+        the noise may cut off.
         All this speaks of the standard form. Where lowering split an expression (a norm, say) into several rows with
         private numbers, their errors add up in it; the forecast then says so and is not called proved.
-        If the relaxed program is infeasible (probability below beta when the true one is feasible), the
-        point of least violation is returned and the status says so.
+        If the released program is infeasible (relaxed: probability below beta when the true one is feasible), the
+        point of least violation is returned and the status says so; safe rows then hold up to that violation.
     Cost
         One noise draw per private number, one solve (a second when the first is infeasible).
     """
@@ -63,7 +68,9 @@ class NoiseOnce:
         if self.kind == "gaussian" and request.delta == 0:
             return Verdict(False, "Gaussian noise needs delta > 0")
         if request.feasibility == "strict" and _touches_rows(model):
-            return Verdict(False, 'feasibility="strict" asked for: this noise has no bound that always holds')
+            return Verdict(False, 'feasibility="strict" was asked for: this noise has no bound that always holds')
+        if request.feasibility == "safe" and (model.form.private_rows & model.affine.equalities()).any():
+            return Verdict(False, "an equality with private numbers cannot be made harder, so none is safe")
         if "matrix" in model.private_parts():
             return bounded_variables(model)
         return YES
@@ -71,28 +78,39 @@ class NoiseOnce:
     def forecast(self, model: PrivateLP, request: Request) -> Forecast:
         noise = design(model, request, dict.fromkeys(model.private_parts(), self.kind))
         loss = objective_loss(model, noise)
-        margins = row_margins(model, noise)
+        treatment = treat(model, request, noise)
+        known = known_without_data(model)
+        violation = min(treatment.violation, known.violation) if _touches_rows(model) else math.nan
+        safe = request.feasibility == "safe" and _touches_rows(model)
+        split = model.splits_objective if safe else model.split_rows > 0
+        tightening = treatment.tightening if safe else math.nan
         return Forecast(
-            statement=statement(model, loss, margins, request.beta),
+            statement=statement(model, request, loss, violation, tightening),
             epsilon=noise.epsilon,
             delta=noise.delta,
             beta=request.beta,
             objective_alpha=loss,
-            violation_alpha=margins.alpha if _touches_rows(model) else math.nan,
-            proved=model.split_rows == 0,
-            caveats=caveats(model, noise, split=model.split_rows > 0),
+            violation_alpha=violation,
+            proved=not split,
+            caveats=(*treatment.words, *caveats(model, noise, split=split)),
+            tightening=tightening,
+            against_public=noise_against_ignorance(model, noise),
             work=noise.work,
             noise=noise.to_dict(),
         )
 
     def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         plan = design(model, request, dict.fromkeys(model.private_parts(), self.kind))
-        margins = row_margins(model, plan)
+        treatment = treat(model, request, plan)
         c, b, entries = released_parts(model, plan, noise, progress)
         progress("solving the noised program", 0.5)
-        if c is None and not model.form.c0.any() and model.affine.is_linear():
-            return solve_most_inside(model, request, b, entries, relax=margins.relax)
-        return solve_released(model, request, c, b, entries, relax=margins.relax)
+        relaxed = request.feasibility == "relaxed"
+        if relaxed and c is None and not model.form.c0.any() and model.affine.is_linear():
+            out = solve_most_inside(model, request, b, entries, relax=treatment.relax)
+        else:
+            out = solve_released(model, request, c, b, entries, relax=treatment.relax, weights=treatment.weights)
+        cost = cost_of(model, treatment, out) if request.feasibility == "safe" else ""
+        return replace(out, notes=(*treatment.words, *([cost] if cost else ()), *out.notes))
 
 
 def _touches_rows(model: PrivateLP) -> bool:
@@ -100,7 +118,14 @@ def _touches_rows(model: PrivateLP) -> bool:
 
 
 def objective_loss(model: PrivateLP, noise: NoiseDesign) -> float:
-    """Public bound on the loss in objective value from noise on c; nan when c is not noised."""
+    """Public bound on the loss in objective value from noise on c, at most what any public point loses; nan when c is
+    not noised."""
+    return min(objective_noise(model, noise), known_without_data(model).objective)
+
+
+def objective_noise(model: PrivateLP, noise: NoiseDesign) -> float:
+    """Twice a public bound on ``|noise'x|`` over the public set, which holds with the noise's probability; nan when c
+    is not noised. Unlike a loss it is not capped: noise may exceed all that points can differ by."""
     if "objective" not in noise.parts:
         return math.nan
     part = noise.parts["objective"]
@@ -112,6 +137,37 @@ def objective_loss(model: PrivateLP, noise: NoiseDesign) -> float:
     # The same for every law whose draws reach the entries by the same gains, so usually solved once.
     key = ("norm of x", weights.tobytes())
     return 2 * largest * model.remember(key, lambda: model.public.weighted_norm(weights))
+
+
+def noise_against_ignorance(model: PrivateLP, noise: NoiseDesign) -> float:
+    """Root mean square of the noise over that of what is unknown about the private numbers without it.
+
+    The prediction behind it: private numbers are spread evenly over their declared ranges, so the middle of a range
+    misses one by ``range / sqrt(12)`` on average; noise misses it by its deviation. Noise that is larger tells less
+    than the middle of the ranges does, which costs nothing. 0 where some range is not declared.
+    """
+    shares = []
+    lower, upper = model.public.box
+    for name, part in noise.parts.items():
+        low, high = declared_range(model, name)
+        size = np.ones(low.size)
+        if name == "objective":
+            size = (upper - lower)[part.measurement.positions]
+        elif name == "matrix":
+            size = model.public.magnitudes()[model.form.matrix_positions()[1]]
+        drawn = part.measurement.gain(2) * (0.0 if part.law is None else part.law.standard_deviation)
+        shares.append(against_ignorance(drawn, high - low, size))
+    return math.sqrt(sum(share**2 for share in shares) / max(len(shares), 1))
+
+
+def against_ignorance(deviation: Floats, span: Floats, size: Floats | float = 1.0) -> float:
+    """Noise of these deviations (k,) over what is unknown of numbers whose ranges are ``span`` (k,) wide; see
+    ``noise_against_ignorance``. ``size`` : how much each number counts."""
+    with np.errstate(invalid="ignore"):
+        unknown = span * size / math.sqrt(12)
+    if not np.isfinite(unknown).all() or not unknown.any():
+        return 0.0
+    return float(np.linalg.norm(deviation * size) / np.linalg.norm(unknown))
 
 
 def bounded_variables(model: PrivateLP) -> Verdict:
@@ -128,21 +184,33 @@ def bounded_variables(model: PrivateLP) -> Verdict:
     )
 
 
-def statement(model: PrivateLP, loss: float, margins: RowMargins, beta: float) -> str:
+def statement(model: PrivateLP, request: Request, loss: float, violation: float, tightening: float) -> str:
     """The utility statement in words."""
-    parts = []
+    parts, cost = [], ""
+    rows, mode = _touches_rows(model), request.feasibility
     if not math.isnan(loss):
         bound = number(loss) if math.isfinite(loss) else "an amount without a public bound (x is not bounded)"
-        parts.append(f"the objective is within {bound} of the true optimum")
-    if _touches_rows(model):
-        if math.isnan(loss) and not model.splits_objective and model.form.c0.any():
+        what = "the true optimum" if not rows or mode == "relaxed" else "the best that the released constraints allow"
+        parts.append(f"the objective is within {bound} of {what}")
+    along = "" if model.affine.is_linear() else " (in cones: along the interior direction)"
+    if rows and mode == "safe":
+        amount = number(tightening) if math.isfinite(tightening) else "an amount without a public bound (x has none)"
+        parts.append("every true private constraint holds")
+        # A statement of its own: that a row holds and that it is not much harder are the two sides of its noise.
+        cost = (
+            f"; as likely, right-hand sides lie at most {amount} inside the true ones{along}, which costs that times "
+        )
+        cost += "their multipliers in objective value"
+    elif rows:
+        if mode == "relaxed" and math.isnan(loss) and not model.splits_objective and model.form.c0.any():
             parts.append("the objective is at least as good as the true optimum")
-        along = "" if model.affine.is_linear() else " (in cones: along the interior direction)"
         what = "no row of the standard form" if model.split_rows else "no private constraint"
-        parts.append(f"{what} is violated by more than {number(margins.alpha)}{along}")
+        parts.append(f"{what} is violated by more than {number(violation)}{along}")
+        if mode == "centred" and math.isnan(loss) and model.form.c0.any():
+            parts.append("nothing is promised of the objective, which may be better or worse than the true optimum")
     else:
         parts.append("all constraints hold exactly")
-    return f"with probability {number(1 - beta)}, {' and '.join(parts)}"
+    return f"with probability {number(1 - request.beta)}, {' and '.join(parts)}{cost}"
 
 
 def caveats(model: PrivateLP, noise: NoiseDesign, *, split: bool) -> tuple[str, ...]:

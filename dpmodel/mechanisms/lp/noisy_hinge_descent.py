@@ -111,7 +111,7 @@ def _slack(task: Task, rows: int, error: float, width: float) -> int:
         return task.slack_rows
     if task.violation is not None and task.violation > 0:
         # rows error / (s + 1) <= violation.
-        return min(rows, max(math.ceil(rows * error / task.violation) - 1, 0))
+        return math.ceil(min(max(rows * error / max(task.violation, 1e-300) - 1, 0.0), rows))
     # alpha + width s / rows = rows error / (s + 1) + width s / rows is least at s + 1 = rows sqrt(error / width).
     return min(rows, max(round(rows * math.sqrt(error / width)) - 1, 0)) if width > 0 else 0
 

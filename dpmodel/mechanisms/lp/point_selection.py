@@ -113,8 +113,8 @@ class PointExponential(CountsViolatedRows):
             )
             words, proved = f"{count} given points", False
         else:
-            net = net_for(task.model, task.body)
-            if net is None:  # cut by a target until it is flat
+            net = net_for(task.model, task.body, cubes=task.cut)
+            if net is None:  # cut by a target, until it is flat or no product any more
                 count, drift = 1, min(_apart(rows, task.body), width)
                 plan = Choice(0.0, epsilon, pure, task.body.nearest(np.zeros(task.body.size))[None, :])
             else:
@@ -189,10 +189,11 @@ def _epsilon(task: Task) -> tuple[float, bool]:
     return task.spend.selection_epsilon(), False
 
 
-def net_for(model: PrivateLP, body: Polyhedron) -> Net | None:
+def net_for(model: PrivateLP, body: Polyhedron, *, cubes: bool = False) -> Net | None:
+    """``cubes`` : of the kind that promises no less for any part of the body."""
     rows = private_rows(model)
     bounds = RowBounds(rows.lower, rows.upper, rows.norm1, rows.norm2)
-    return net_of(body, bounds, int(min(MOST_POINTS, max(_MOST_PRODUCTS / max(rows.count, 1), 1))))
+    return net_of(body, bounds, int(min(MOST_POINTS, max(_MOST_PRODUCTS / max(rows.count, 1), 1))), cubes=cubes)
 
 
 def _apart(rows: PrivateRows, body: Polyhedron) -> float:
@@ -217,7 +218,8 @@ def _level(net: Net, task: Task, scale: float, width: float, count: int) -> int:
 
 
 def points_inside(body: Polyhedron, vertices: Floats) -> Floats:
-    """(k, n) the given points that satisfy the public constraints; some point of the body if none does."""
+    """(k, n) the given points that satisfy the public constraints, each once; some point of the body if none does."""
+    vertices = vertices[np.sort(np.unique(vertices, axis=0, return_index=True)[1])]
     size = 1e-9 * (1 + np.abs(vertices).max(axis=1))
     miss = np.maximum((body.lower - vertices).max(axis=1), (vertices - body.upper).max(axis=1))
     for left, right, equality in ((body.A_ub, body.b_ub, False), (body.A_eq, body.b_eq, True)):

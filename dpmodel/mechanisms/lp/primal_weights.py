@@ -39,7 +39,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import brentq
-from scipy.special import gammaincinv
+from scipy.special import gammainccinv
 
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import AffineMap, Floats, Integers, LinearMap
@@ -47,6 +47,7 @@ from dpmodel.compile.footprint import change_of
 from dpmodel.compile.polyhedron import Polyhedron
 from dpmodel.mechanisms.lp.entropic_projection import MOST_ROWS, EntropicBody
 from dpmodel.mechanisms.lp.feasibility import Point
+from dpmodel.mechanisms.lp.private_rows import public_polyhedron
 from dpmodel.mechanisms.lp.simplex_form import SimplexForm, simplex_form
 from dpmodel.mechanisms.mechanism import Progress, Verdict
 from dpmodel.privacy import NoiseSource
@@ -190,8 +191,10 @@ def simplex_of(model: PrivateLP, body: Polyhedron, lower: Floats, upper: Floats)
             "give bounds=[lo, hi] or a public constraint that bounds the sum",
         )
     rows = EntropicBody.of(body, form).rows.shape[0]
-    if rows > MOST_ROWS:
-        return Verdict(False, f"{rows} public rows couple the variables; it projects onto at most {MOST_ROWS}")
+    # The objective may become one more row later: a target, or the runs of a search.
+    most = MOST_ROWS - 1 if body is public_polyhedron(model) else MOST_ROWS
+    if rows > most:
+        return Verdict(False, f"{rows} public rows couple the variables; it projects onto at most {most}")
     return form
 
 
@@ -203,7 +206,7 @@ def step_grid(work: float) -> Floats:
 
 def shortfall(candidates: int, steps: Floats, beta: float) -> Floats:
     """(grid,) bound of the mean shortfall of T selections of scale 1, with probability 1 - beta."""
-    return math.log(candidates) + gammaincinv(steps, 1 - beta) / steps if candidates > 1 else np.zeros_like(steps)
+    return math.log(candidates) + gammainccinv(steps, beta) / steps if candidates > 1 else np.zeros_like(steps)
 
 
 def plain_regret(width: float, columns: int, steps: Floats) -> tuple[Floats, Floats]:

@@ -15,7 +15,17 @@ from dpmodel.mechanisms.lp.cutting_rounds import Cuts, Rounds, add_cuts, cuts_of
 from dpmodel.mechanisms.lp.measurement import CLAMP
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
 from dpmodel.mechanisms.lp.solve_released import LEAST_VIOLATION
-from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, refuse_high
+from dpmodel.mechanisms.mechanism import (
+    YES,
+    Forecast,
+    Outcome,
+    Progress,
+    Request,
+    Verdict,
+    no_progress,
+    refuse_feasibility,
+    refuse_high,
+)
 from dpmodel.privacy import NoiseSource, report_noisy_max
 
 
@@ -65,8 +75,9 @@ class PrivateCuttingPlanes:
         high = refuse_high(model)
         if high is not None:
             return high
-        if request.feasibility == "strict":
-            return Verdict(False, 'feasibility="strict" asked for: this noise has no bound that always holds')
+        other = refuse_feasibility(request, "relaxed")
+        if other is not None:
+            return other
         if not model.affine.is_linear():
             return Verdict(False, "serves linear programs (no second-order, semidefinite, exponential or power cones)")
         if model.affine.boolean.size or model.affine.integer.size:
@@ -103,7 +114,6 @@ class PrivateCuttingPlanes:
             proved=False,
             private_rows=cuts.gain.size,
             width=width,
-            vacuous=alpha >= width,
             work=work,
             noise={
                 "rounds": plan.count,

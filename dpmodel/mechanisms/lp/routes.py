@@ -67,15 +67,17 @@ def _routes(engine: Engine, model: PrivateLP, request: Request) -> Iterator[Rout
         return
     goals = (request.goal,) if request.goal != "auto" else ("target",) if request.target is not None else ()
     if (goals or ("target",)) == ("target",) and request.target is not None:
-        body = task.body
-        if not private_objective(model):
-            body = body.with_row(model.form.c0, request.target - model.form.d0)
-        yield _single(engine, "target", replace(task, body=body))
-    span = span_of(model)
+        if private_objective(model):
+            task_of_target = _for_parts(task)
+        else:
+            task_of_target = replace(task, body=task.body.with_row(model.form.c0, request.target - model.form.d0))
+        yield _single(engine, "target", task_of_target)
+    stray, extra = _strays(model, request)
+    span = span_of(model) + extra
     if not math.isfinite(span) or span == 0:
         return
     if engine.takes_tilt and (not goals or "penalty" in goals):
-        yield _penalty(engine, task, span, request.penalty)
+        yield from _penalty(engine, task, span, request.penalty, stray)
     if not goals or "search" in goals:
         for steps in range(2, engine.search_steps + 1):
             yield from _searching(engine, task, span, steps)
@@ -98,16 +100,22 @@ def _single(engine: Engine, goal: Goal | None, task: Task) -> Route:
     return Route(goal, task, task, promise, math.nan, promise.alpha, promise.slack_rows)
 
 
-def _penalty(engine: Engine, task: Task, span: float, weight: float | None) -> Route:
-    """Weight t: loss ``t error``, violation ``gain (error + span / t)``."""
+def _penalty(engine: Engine, task: Task, span: float, weight: float | None, stray: Floats) -> Iterator[Route]:
+    """Weight t: loss ``t error``, violation ``gain (error + span / t)``; ``stray`` (n,) : as in ``_strays``. Nothing
+    for weights so extreme that floating point loses the objective or the violation."""
     if weight is None:
         promise = engine.promise(task)
+        width = promise.width or 1.0  # 0: no row can be violated, and any weight will do
+        error = max(promise.error, 1e-9 * width)
         # The same share of the span is lost as of the width is violated: t error / span = gain (span / t) / width.
-        weight = span * math.sqrt(promise.gain / (max(promise.error, 1e-300) * max(promise.width, 1e-300)))
+        weight = span * math.sqrt(promise.gain / error / width)
     low, high = cost_range(task.model)
-    promise = engine.promise(replace(task, tilt=np.maximum(np.abs(low), np.abs(high)) / weight))
+    tilt = (np.maximum(np.abs(low), np.abs(high)) + stray) / max(weight, 1e-300)
+    if not 1e-100 < float(np.abs(tilt).max()) < 1e100:
+        return
+    promise = engine.promise(replace(task, tilt=tilt))
     violation = promise.gain * (promise.error + span / weight)
-    return Route("penalty", task, task, promise, weight * promise.error, violation, promise.slack_rows, weight)
+    yield Route("penalty", task, task, promise, weight * promise.error, violation, promise.slack_rows, weight)
 
 
 def _searching(engine: Engine, task: Task, span: float, steps: int) -> Iterator[Route]:
@@ -120,17 +128,34 @@ def _searching(engine: Engine, task: Task, span: float, steps: int) -> Iterator[
         if task.slack_rows <= room:
             return
         each = replace(each, slack_rows=task.slack_rows - room)
-    promise = engine.promise(replace(each, body=_body_of_runs(task.model, task.body)))
+    each = _for_parts(each)
+    promise = engine.promise(each)
     violation = promise.alpha if engine.counts_rows else promise.alpha + 2 * margin
     loss = span * 2.0 ** (1 - steps)
     rows = promise.slack_rows + room
     yield Route("search", task, each, promise, loss, violation, rows, steps=steps, margin=margin)
 
 
-def _body_of_runs(model: PrivateLP, body: Polyhedron) -> Polyhedron:
-    """What every run of a search has, or a part of it: the public set and one more row, for the objective."""
-    high = cost_range(model)[1]
-    return model.remember("body of runs", lambda: body.with_row(high, body.support(high)))
+def _for_parts(task: Task) -> Task:
+    """The task of runs on the public set and one more row, for the objective."""
+
+    def build() -> Polyhedron:
+        high = cost_range(task.model)[1]
+        row = high if np.isfinite(high).all() else np.ones(high.size)
+        return task.body.with_row(row, task.body.support(row))
+
+    return replace(task, body=task.model.remember("body of runs", build), cut=True)
+
+
+def _strays(model: PrivateLP, request: Request) -> tuple[Floats, float]:
+    """How far a released objective may leave its public range: (n,) by coefficient, and how much that adds to its span.
+    Nothing where released numbers are moved into their range."""
+    measured, beyond = objective_design(model, request), np.zeros(model.affine.variables)
+    if measured is None or measured.parts["objective"].clip:
+        return beyond, 0.0
+    part = measured.parts["objective"]
+    beyond[part.measurement.positions] = part.reach
+    return beyond, 2 * model.public.weighted_norm(beyond)
 
 
 def why_none(model: PrivateLP, request: Request) -> str:
@@ -139,7 +164,7 @@ def why_none(model: PrivateLP, request: Request) -> str:
     if not math.isfinite(span_of(model)):
         return "the public constraints do not bound the objective: give target=..., or bounds"
     if request.goal == "penalty":
-        return "it does not take a penalty: give target=... or goal='search'"
+        return "it does not take this penalty: give target=... or goal='search'"
     return "it only finds nearly feasible points: give target=... (the objective's value to reach)"
 
 
@@ -212,7 +237,7 @@ def noise_of_tests(engine: Engine, whole: Task, steps: int) -> Gaussian | Laplac
 
 def _worst(model: PrivateLP) -> Callable[[Route], float]:
     """Key to compare routes: the larger share, of the span lost or of the width violated (rows left out included)."""
-    span = span_of(model)
+    span = max(span_of(model), 1e-300)
 
     def key(route: Route) -> float:
         width = max(route.promise.width, 1e-300)

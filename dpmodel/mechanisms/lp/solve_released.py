@@ -9,9 +9,10 @@ import numpy as np
 
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats
-from dpmodel.compile.cone_program import ConeProgram, ConeSolution, solve_cone_program
+from dpmodel.compile.cone_program import SOLVER_ERROR, ConeProgram, ConeSolution, solve_cone_program
 from dpmodel.compile.public_set import base_program
-from dpmodel.mechanisms.lp.margins import interior_direction
+from dpmodel.compile.standard_form import value_range
+from dpmodel.mechanisms.lp.margins import giving_way, interior_direction
 from dpmodel.mechanisms.lp.noise_design import NoiseDesign
 from dpmodel.mechanisms.mechanism import Outcome, Progress, Request
 from dpmodel.privacy import NoiseSource
@@ -46,10 +47,16 @@ def released_parts(
         full = np.zeros(model.affine.variables if name == "objective" else model.affine.rows)
         full[part.measurement.positions] = rebuilt
         if name == "objective":
-            c = full
+            c = np.clip(full, *_objective_range(model))
         else:
             b = full
     return c, b, entries
+
+
+def _objective_range(model: PrivateLP) -> tuple[Floats, Floats]:
+    """(n,), (n,) public range of the private part of c. Moving entries into it brings each nearer to the true one, and
+    keeps the signs on which a bounded optimum rests."""
+    return model.remember("range of c", lambda: value_range(model.affine, model.form.objective))
 
 
 def relaxed_program(
@@ -58,7 +65,8 @@ def relaxed_program(
     """The released program with rows moved by ``relax`` (m,) along their interior direction.
 
     Bands for equalities. Right-hand sides of inequalities with public coefficients are moved into the range
-    that databases allow, which can only bring them nearer to the true ones.
+    that databases allow, which can only bring them nearer to the true ones; nor do they give way beyond it, so what is
+    released is a public point, whatever is done to the rows.
     """
     total_c, total_b, A = model.form.with_noise(c, b, entries)
     direction = interior_direction(model.affine)
@@ -66,7 +74,7 @@ def relaxed_program(
     moved = np.where(equality, total_b, total_b + relax * direction)
     moved = np.maximum(np.minimum(moved, model.public.ceiling), model.public.floor)
     band = np.where(equality, np.maximum(relax, 0.0), 0.0)
-    return base_program(model.form).with_(c=total_c, b=moved, A=A, band=band)
+    return base_program(model.form).with_(c=total_c, b=moved, A=A, band=band, ceiling=model.public.ceiling)
 
 
 def solve_released(
@@ -80,18 +88,16 @@ def solve_released(
     weights: Any = None,
     may_give_way: bool = True,
 ) -> Outcome:
-    """Solve the relaxed program; if it is infeasible and ``may_give_way``, find the point of least violation."""
+    """Solve the relaxed program; if it is infeasible (or no solver has an answer) and ``may_give_way``, find the point
+    of least violation."""
     program = relaxed_program(model, c, b, entries, relax)
     solve = partial(solve_cone_program, program, solver=request.solver, options=request.options, weights=weights)
     solution = solve()
     stays = not (may_give_way and model.form.private_rows.any())
-    if solution.solved or "infeasible" not in solution.status or stays:
+    without_point = "infeasible" in solution.status or solution.status == SOLVER_ERROR
+    if solution.solved or not without_point or stays:
         return _outcome(solution, solution.status)
-    direction = np.where(model.form.private_rows, interior_direction(model.affine), 0.0)
-    # A cone gives way as a whole: its axis may lie in a row that is itself public.
-    for block in model.affine.cones:
-        if block.kind not in ("zero", "nonneg") and model.form.private_rows[block.rows].any():
-            direction[block.rows] = interior_direction(model.affine)[block.rows]
+    direction = giving_way(model.affine, model.form.private_rows)
     first = solve(direction=direction, minimise_slack=True)
     if not first.solved:
         return _outcome(first, first.status)
@@ -125,10 +131,11 @@ def solve_most_inside(
     status = LEAST_VIOLATION if beyond > _TOLERANCE * float(relax.max()) else solution.status
     notes = _GIVES_WAY if status == LEAST_VIOLATION else ()
     extra = beyond if status == LEAST_VIOLATION else 0.0
-    return Outcome(status, solution.x, solution.dual, value, solution.seconds, extra, notes)
+    return Outcome(status, solution.x, solution.dual, value, solution.seconds, extra, (*notes, *solution.notes))
 
 
 def _outcome(
     solution: ConeSolution, status: str, *, extra: float = 0.0, notes: tuple[str, ...] = (), seconds: float = 0.0
 ) -> Outcome:
-    return Outcome(status, solution.x, solution.dual, solution.value, solution.seconds + seconds, extra, notes)
+    seconds += solution.seconds
+    return Outcome(status, solution.x, solution.dual, solution.value, seconds, extra, (*notes, *solution.notes))

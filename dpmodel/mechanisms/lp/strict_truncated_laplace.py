@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._text import number
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.affine_map import Floats, sum_by
+from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.cone_program import solve_cone_program
 from dpmodel.compile.public_set import base_program
 from dpmodel.compile.standard_form import value_range
 from dpmodel.mechanisms.lp.margins import interior_direction, margin
-from dpmodel.mechanisms.lp.noise_design import Kind, NoiseDesign, design, x_bound
+from dpmodel.mechanisms.lp.noise_design import Kind, NoiseDesign, design
 from dpmodel.mechanisms.lp.noise_once import caveats, objective_loss
+from dpmodel.mechanisms.lp.public_points import known_without_data, spread
 from dpmodel.mechanisms.lp.solve_released import released_parts, solve_released
+from dpmodel.mechanisms.lp.treatment import furthest_inwards, reach_on_b, tightened, told
 from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, refuse_high
 from dpmodel.privacy import NoiseSource
 
@@ -68,7 +70,7 @@ class StrictTruncatedLaplace:
         if high is not None:
             return high
         if request.feasibility != "strict":
-            return Verdict(False, 'serves feasibility="strict"; "relaxed" was asked for')
+            return Verdict(False, f'serves feasibility="strict"; "{request.feasibility}" was asked for')
         if request.delta == 0:
             return Verdict(False, "noise with bounded support needs delta > 0")
         private = model.form.private_rows
@@ -110,7 +112,9 @@ class StrictTruncatedLaplace:
     def forecast(self, model: PrivateLP, request: Request) -> Forecast:
         noise = design(model, request, self._kinds(model))
         loss = objective_loss(model, noise)
-        tightened = self._tightening(model, noise)
+        tightened, most = self._tightening(model, noise), known_without_data(model).tightening
+        # Right-hand sides end at their public floor: the robust optimum, which is free.
+        useless = tightened >= most * (1 - 1e-9)
         amount = number(tightened) if math.isfinite(tightened) else "an amount without a public bound (x has none)"
         text = (
             f"every true constraint holds with certainty; right-hand sides are tightened by at most {amount}, "
@@ -127,8 +131,10 @@ class StrictTruncatedLaplace:
             objective_alpha=loss,
             violation_alpha=0.0,
             proved=not model.splits_objective,
-            caveats=caveats(model, noise, split=model.splits_objective),
+            caveats=(*_words(model, noise), *caveats(model, noise, split=model.splits_objective)),
             work=noise.work,
+            tightening=tightened,
+            against_public=math.inf if useless else math.nan,
             noise={**noise.to_dict(), "tightening": tightened},
         )
 
@@ -137,19 +143,11 @@ class StrictTruncatedLaplace:
         c, b, entries = released_parts(model, plan, noise, progress)
         progress("solving the tightened program", 0.5)
         shift, weights = _shift(model, plan)
-        return solve_released(model, request, c, b, entries, relax=-shift, weights=weights, may_give_way=False)
+        out = solve_released(model, request, c, b, entries, relax=-shift, weights=weights, may_give_way=False)
+        return replace(out, notes=(*_words(model, plan), *out.notes))
 
     def _tightening(self, model: PrivateLP, noise: NoiseDesign) -> float:
-        """Largest amount by which a right-hand side can end below the true one: the noise plus the shift."""
-        shift, weights = _shift(model, noise)
-        total = shift + margin(model.affine, _reach_on_b(model, noise))
-        if weights is not None:
-            size = np.minimum(model.public.magnitudes(), x_bound(model))
-            used = np.unique(sp.coo_array(weights).coords[1])
-            if not np.isfinite(size[used]).all():
-                return math.inf
-            total = total + 2 * (weights @ np.where(np.isfinite(size), size, 0.0))
-        return float(total.max(initial=0.0))
+        return furthest_inwards(model, noise, *_shift(model, noise))
 
     def _feasible_for_all(self, model: PrivateLP, request: Request) -> bool:
         """Whether one public point satisfies the released program for every allowed data and every draw.
@@ -180,8 +178,8 @@ class StrictTruncatedLaplace:
         _, _, A = form.with_noise(None, None, entries)
         cone_half = half_b.copy()
         if half_a is not None:
-            spread, in_cones = _spread(model, half_a)
-            weights = spread if weights is None else weights + spread
+            spread_a, in_cones = spread(model, half_a)
+            weights = spread_a if weights is None else weights + spread_a
             cone_half += in_cones
         worst = b - (margin(affine, cone_half) + shift) * interior_direction(affine)
         worst = np.maximum(worst, model.public.floor)
@@ -192,36 +190,12 @@ class StrictTruncatedLaplace:
         return solution.solved
 
 
-def _reach_on_b(model: PrivateLP, noise: NoiseDesign) -> Floats:
-    reach = np.zeros(model.affine.rows)
-    if "scalar" in noise.parts:
-        reach[noise.parts["scalar"].measurement.positions] = noise.parts["scalar"].reach
-    return reach
-
-
 def _shift(model: PrivateLP, noise: NoiseDesign) -> tuple[Floats, sp.csr_array | None]:
-    """(m,) tightening along the interior directions, and weights on |x| for linear rows with noised A."""
-    box = _reach_on_b(model, noise)
-    if "matrix" not in noise.parts:
-        return margin(model.affine, box), None
-    spread, in_cones = _spread(model, noise.parts["matrix"].reach)
-    return margin(model.affine, box + in_cones), spread if spread.nnz else None
+    return tightened(model, noise, reach_on_b(model, noise))
 
 
-def _spread(model: PrivateLP, reach: Floats) -> tuple[sp.csr_array, Floats]:
-    """Entrywise reach on A as weights on |x| in linear rows, and as public bounds on ``|N_i x|`` in cones."""
-    rows, columns = model.form.matrix_positions()
-    linear = np.zeros(model.affine.rows, dtype=bool)
-    for block in model.affine.cones:
-        if block.kind in ("zero", "nonneg"):
-            linear[block.rows] = True
-    keep = linear[rows]
-    shape = (model.affine.rows, model.affine.variables)
-    weights = sp.csr_array((reach[keep], (rows[keep], columns[keep])), shape=shape)
-    size = model.public.magnitudes()[columns[~keep]]
-    with np.errstate(invalid="ignore"):
-        product = np.where(reach[~keep] > 0, reach[~keep] * size, 0.0)
-    return weights, sum_by(rows[~keep], weights=product, minlength=model.affine.rows)
+def _words(model: PrivateLP, noise: NoiseDesign) -> tuple[str, ...]:
+    return told(model, "strict", *_shift(model, noise), "so that it holds with certainty")
 
 
 STRICT_TRUNCATED_LAPLACE = StrictTruncatedLaplace()

@@ -11,7 +11,7 @@ from dpmodel._text import number
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.lp.measurement import Measurement, measurements
 from dpmodel.mechanisms.lp.noise_design import NoiseDesign, NoisyPart
-from dpmodel.mechanisms.lp.noise_once import objective_loss
+from dpmodel.mechanisms.lp.noise_once import noise_against_ignorance, objective_loss
 from dpmodel.mechanisms.lp.solve_released import released_parts, solve_released
 from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, refuse_high
 from dpmodel.privacy import Laplace, NoiseSource
@@ -84,6 +84,7 @@ class Theorem34:
             delta=request.delta,
             beta=request.beta,
             objective_alpha=loss,
+            against_public=noise_against_ignorance(model, noise),
             work=noise.work,
             noise={**noise.to_dict(), "printed_alpha_for_unit_norm": printed},
         )

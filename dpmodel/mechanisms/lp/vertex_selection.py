@@ -12,7 +12,10 @@ from dpmodel._text import number
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats, LinearMap
 from dpmodel.compile.footprint import change_of, entry_changes
+from dpmodel.compile.standard_form import value_range
 from dpmodel.mechanisms.lp.measurement import CLAMP, ROUNDING, exact_rows
+from dpmodel.mechanisms.lp.noise_once import against_ignorance
+from dpmodel.mechanisms.lp.public_points import known_without_data
 from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, refuse_high
 from dpmodel.privacy import NoiseSource, permute_and_flip, permute_and_flip_error
 
@@ -70,9 +73,12 @@ class VertexExponential:
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast:
         found = candidates_of(model, request)
-        loss = 0.0
+        loss = drawn = 0.0
         if _range(model, request) > 0:  # 0: no record can move the score of any candidate
             loss = permute_and_flip_error(found.points.shape[0], _range(model, request), request.epsilon, request.beta)
+            drawn = loss / math.log(found.points.shape[0] / request.beta)  # scale of the noise on a score
+            loss = min(loss, known_without_data(model).objective)
+        low, high = value_range(model.affine, _score_map(model, found))
         best = "the true optimum" if found.all_vertices else "the best of the given points"
         return Forecast(
             statement=f"with probability {number(1 - request.beta)}, the objective is within {number(loss)} of {best} "
@@ -81,6 +87,7 @@ class VertexExponential:
             delta=0.0,
             beta=request.beta,
             objective_alpha=loss,
+            against_public=against_ignorance(np.full(low.size, drawn), high - low),
             work=f"one choice among {found.points.shape[0]} {found.words}, no solve",
             noise={"candidates": found.points.shape[0], "range": _range(model, request)},
         )

@@ -87,7 +87,7 @@ def round_form(form: LikelihoodForm, x: Any, *, how: How = "unbiased", seed: int
         raise SpecificationError(
             "no unbiased rounding of some entries beside others that stay",
             why="sums of both",
-            remedy="how='controlled'",
+            remedy=_instead(form),
         )
     return _unbiased(form, v, seed)
 
@@ -144,14 +144,14 @@ def _unbiased(form: LikelihoodForm, x: Floats, seed: int) -> Floats:
     scale = np.where(counts > 0, scale, 1.0)
     net = np.bincount(row, weights=rows.data, minlength=counts.size)
     if (np.abs(np.abs(rows.data) - scale[row]) > 1e-12 * scale[row]).any():
-        raise _unknown("the coefficients of a constraint differ")
+        raise _unknown(form, "the coefficients of a constraint differ")
     difference = (counts == 2) & (np.abs(net) < scale)
     _keeps(form, x, rows @ x / scale, scale)
     many = counts > 1
     if difference[many].all() and many.any():
         return common(x, public_generator(seed))
     if (difference & many).any() or (np.abs(np.abs(net) - scale * counts) > 1e-9 * scale * counts).any():
-        raise _unknown("sums and differences together")
+        raise _unknown(form, "sums and differences together")
     A = rows[np.flatnonzero(many)]
     touched = np.bincount(A.indices, minlength=x.size)
     if touched.max(initial=0) > 2:  # a total goes along with two partitions
@@ -159,8 +159,8 @@ def _unbiased(form: LikelihoodForm, x: Floats, seed: int) -> Floats:
         A = A[np.flatnonzero(part)]
         touched = np.bincount(A.indices, minlength=x.size)
         if (touched != 2).any():
-            raise _unknown("an entry is in more than two sums")
-    labels = _two_classes(A, x.size)
+            raise _unknown(form, "an entry is in more than two sums")
+    labels = _two_classes(form, A, x.size)
     return _partitioned(x, labels, [A.shape[0]] * len(labels), seed)
 
 
@@ -179,11 +179,11 @@ def _keeps(form: LikelihoodForm, x: Floats, sums: Floats, scale: Floats) -> None
         raise SpecificationError(
             "floors and ceilings do not keep the bounds or constraints",
             why="a bound, total or limit is not a whole number",
-            remedy="how='controlled'",
+            remedy=_instead(form),
         )
 
 
-def _two_classes(A: sp.csr_array, n: int) -> list[Integers]:
+def _two_classes(form: LikelihoodForm, A: sp.csr_array, n: int) -> list[Integers]:
     """Rows in two classes, neither overlapping itself: for each class the row that every entry is in, -1 for none."""
     r = A.shape[0]
     row = np.repeat(np.arange(r), np.diff(A.indptr))
@@ -195,7 +195,7 @@ def _two_classes(A: sp.csr_array, n: int) -> list[Integers]:
     ends, others = np.concatenate([one, one + r]), np.concatenate([two + r, two])
     _, part = connected_components(sp.coo_array((np.ones(ends.size), (ends, others)), shape=(2 * r, 2 * r)), False)
     if (part[:r] == part[r:]).any():
-        raise _unknown("the sums overlap in a circle of odd length")
+        raise _unknown(form, "the sums overlap in a circle of odd length")
     second = part[:r] > part[r:]
     labels = []
     for chosen in (~second, second):
@@ -206,7 +206,21 @@ def _two_classes(A: sp.csr_array, n: int) -> list[Integers]:
     return labels if second.any() else labels[:1]
 
 
-def _unknown(why: str) -> SpecificationError:
+def _unknown(form: LikelihoodForm, why: str) -> SpecificationError:
     return SpecificationError(
-        "no unbiased rounding is known that keeps these constraints", why=why, remedy="how='controlled'"
+        "no unbiased rounding is known that keeps these constraints", why=why, remedy=_instead(form)
     )
+
+
+def _instead(form: LikelihoodForm) -> str:
+    """What to do where no unbiased rounding is known: only what can succeed."""
+    rows = form.equality.copy()
+    rows.sum_duplicates()
+    whole = rows.data == np.rint(rows.data)
+    outside = near_whole(form.equality_value)
+    count = np.diff(rows.indptr)
+    all_whole = np.bincount(np.repeat(np.arange(count.size), count), weights=~whole, minlength=count.size) == 0
+    fixed = (form.lower == form.upper) & ~near_whole(np.where(form.lower == form.upper, form.lower, 0.0))
+    if (all_whole & ~outside).any() or fixed.any():
+        return "whole known numbers (no whole numbers sum to others), or no rounding"
+    return "how='controlled'"

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
 from dpmodel.compile.affine_map import Floats, Integers
 from dpmodel.compile.postprocessing import Mask
 from dpmodel.errors import DPModelError, InfeasibleError
 
 _WHOLE = 1e-6  # how far from its bounds HiGHS may leave a row
+# With more entries to decide, those that the linear program makes whole are kept, and nothing else is searched: near
+# the nearest, in a fraction of the time.
+_MANY = 3_000
+# Nodes of a search times its whole entries; it stops there and the best point found is taken. A count, not a time: so
+# results repeat.
+_NODES = 20_000
 
 
 def nearest_whole(
@@ -19,10 +25,12 @@ def nearest_whole(
     """The y with ``least <= rows y <= most``, ``lower <= y <= upper`` and y_j whole where ``whole_j`` that has the
     least sum |y - x|.
 
-    First only floors and ceilings of x are tried when all entries must be whole (n binary variables, linear cost;
-    where the rows are a two-way table its vertices are whole and HiGHS has nothing to branch on), then all whole
-    numbers. Rows whose bounds are whole up to rounding are held at whole numbers. Errors: InfeasibleError where there
-    is no such point; DPModelError where HiGHS gives up.
+    First only floors and ceilings of x are tried when all entries must be whole: as a linear program, whose vertex is
+    the answer where it is whole (as for two-way tables and trees, always), then with n binary variables (of more than
+    ``_MANY`` entries those that the vertex leaves fractional alone, which is near the nearest); then all whole numbers
+    (of so many, the vertex alone). A search of k whole entries ends after 1 + ``_NODES / k`` nodes with the best point
+    found, which keeps all rows and is near the nearest. Rows whose bounds are whole up to rounding are held at whole
+    numbers. Errors: InfeasibleError where there is no such point; DPModelError where none was found.
     """
     least, most = _snapped(least), _snapped(most)
     lower = np.where(whole, np.ceil(lower - _WHOLE), lower)
@@ -72,7 +80,22 @@ def _floor_or_ceiling(
     high = np.minimum(np.where(fraction > 1e-9, 1.0, 0.0), upper - base)
     if (low > high).any():
         return None
-    z = _milp(1 - 2 * fraction, rows, least - rows @ base, most - rows @ base, low, high, np.ones(x.size))
+    cost, least, most = 1 - 2 * fraction, least - rows @ base, most - rows @ base
+    z = _milp(cost, rows, least, most, low, high, np.zeros(x.size))
+    if z is None:
+        return None
+    whole = np.abs(z - np.rint(z)) <= _WHOLE
+    if whole.all():
+        return base + np.rint(z)
+    if int((low < high).sum()) > _MANY:
+        kept = np.rint(z)
+        near = _milp(
+            cost, rows, least, most, np.where(whole, kept, low), np.where(whole, kept, high), np.where(whole, 0.0, 1.0)
+        )
+        if near is None:
+            raise _none_found(f"of {x.size} entries all but {int((~whole).sum())} were kept, which no whole point does")
+        return base + np.rint(near)
+    z = _milp(cost, rows, least, most, low, high, np.ones(x.size))
     return None if z is None else base + np.rint(z)
 
 
@@ -89,21 +112,24 @@ def _any_whole(
         format="csr",
     )
     far = np.full(n, np.inf)
-    z = _milp(
+    program = (
         np.concatenate([np.zeros(n), np.ones(n)]),
         both,
         np.concatenate([least - rows @ base, -far, rest]),
         np.concatenate([most - rows @ base, rest, far]),
         np.concatenate([lower - base, np.zeros(n)]),
         np.concatenate([upper - base, far]),
-        np.concatenate([whole.astype(float), np.zeros(n)]),
     )
+    many = int(whole.sum()) > _MANY
+    z = _milp(*program, np.concatenate([whole & (not many), np.zeros(n)]))
     if z is None:
         raise InfeasibleError(
             "no whole numbers meet the constraints",
             why="the constraints hold for fractions only (or for nothing)",
             remedy="drop integrality, or the constraints that cannot be met in whole numbers",
         )
+    if many and (np.abs(z[:n] - np.rint(z[:n]))[whole] > _WHOLE).any():
+        raise _none_found(f"the vertex is fractional, and {int(whole.sum())} entries are too many to search")
     return base + np.where(whole, np.rint(z[:n]), z[:n])
 
 
@@ -113,11 +139,43 @@ def _milp(
     """The optimum, or None where there is no point."""
     if not cost.size:
         return np.zeros(0)
+    if not integral.any():
+        return _lp(cost, rows, least, most, low, high)
     limits = [LinearConstraint(rows, least, most)] if rows.shape[0] else []
-    found = milp(cost, constraints=limits, bounds=Bounds(low, high), integrality=integral)
-    if found.x is not None and found.status == 0:
+    bounds, nodes = Bounds(low, high), 1 + _NODES // int(integral.sum())
+    found = milp(cost, constraints=limits, bounds=bounds, integrality=integral, options={"node_limit": nodes})
+    if found.x is not None:
         out: Floats = found.x
         return out
     if found.status == 2:
         return None
-    raise DPModelError("controlled rounding stopped early", why=f"HiGHS: {found.message}", remedy="how='unbiased'")
+    raise _none_found(f"the search ended after {nodes} nodes")
+
+
+def _lp(cost: Floats, rows: sp.csr_array, least: Floats, most: Floats, low: Floats, high: Floats) -> Floats | None:
+    """A vertex, by the interior-point method and crossover: simplex takes several times as long on crossing margins."""
+    same = least == most
+    above, below = ~same & np.isfinite(most), ~same & np.isfinite(least)
+    found = linprog(
+        cost,
+        A_ub=sp.vstack([rows[above], -rows[below]], format="csr"),
+        b_ub=np.concatenate([most[above], -least[below]]),
+        A_eq=rows[same],
+        b_eq=least[same],
+        bounds=np.stack([low, high], axis=1),
+        method="highs-ipm",
+    )
+    if found.status == 0:
+        out: Floats = found.x
+        return out
+    if found.status == 2:
+        return None
+    raise _none_found(f"HiGHS: {found.message}")
+
+
+def _none_found(why: str) -> DPModelError:
+    return DPModelError(
+        "no whole numbers that keep the constraints were found",
+        why=f"{why}; more than two crossing margins make it a hard search",
+        remedy="no rounding, or at most two crossing margins that have to be kept",
+    )

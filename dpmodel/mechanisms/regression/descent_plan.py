@@ -180,7 +180,8 @@ class Search:
             return 0.0
         typical = label if model.loss.labels == "number" else 4.0
         rest = model.loss.rest_bound(min(model.prediction_bound, typical), label)
-        return middle / (middle + rest)
+        share = middle / (middle + rest)
+        return share if share < 1 - 1e-9 else 0.0  # nothing would be left for the rest
 
     def _most_steps(self) -> int:
         most = max(_NOISY_NUMBERS // max(self.model.size, 1), _LEAST_STEPS)

@@ -13,6 +13,7 @@ from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.rows import Rows
 from dpmodel.mechanisms.regression.descent_metric import SEPARABLE, Metric
+from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NoiseSource
 
@@ -153,7 +154,7 @@ def imagined_gradient(noise: StepNoise, gradient: Gradient, generator: Generator
 def descend(
     model: PrivateRegression, metric: Metric, settings: Settings, gradient: Gradient
 ) -> dict[Averaging, Floats]:
-    """Projected descent with Nesterov's momentum from the set's centre: coefficients, for every way of averaging.
+    """Projected descent with Nesterov's momentum from the public point: coefficients, for every way of averaging.
 
     ``gradient`` : noisy gradient of the data part in the metric's coordinates, at coefficients w. Public terms: the
     quadratic penalty and others by (sub)gradient; the l1 penalty by shrinking where constraints are on single
@@ -162,7 +163,7 @@ def descend(
     penalty, domain = model.penalty, model.domain
     shrinks = domain.kind in SEPARABLE and bool(penalty.l1.any())
     projects = domain.kind != "free"
-    v = metric.coordinates(domain.center())
+    v = metric.coordinates(public_point(model))
     threshold = settings.step * penalty.l1 * metric.scale
     velocity, asked, later = np.zeros_like(v), np.zeros_like(v), np.zeros_like(v)
     half = settings.steps // 2

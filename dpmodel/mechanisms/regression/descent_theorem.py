@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from dpmodel.mechanisms.regression.descent_steps import Settings, StepNoise
+from dpmodel.mechanisms.regression.public_point import public_point
 
 
 def averaged_excess(noise: StepNoise, settings: Settings, beta: float) -> float | None:
@@ -39,7 +40,7 @@ def averaged_excess(noise: StepNoise, settings: Settings, beta: float) -> float 
         return None
     stretch = float((1 / metric.scale).max())  # |v| <= |w| max 1 / scale
     diameter, far = stretch * model.domain.diameter(2.0), stretch * model.domain.norm(2.0)
-    center = float(np.linalg.norm(metric.coordinates(model.domain.center())))
+    center = float(np.linalg.norm(metric.coordinates(public_point(model))))
     radius = min(diameter, far + center)
     z, y = model.prediction_bound, model.row.label_bound
     reach = model.loss.rest_bound(z, y) if settings.share > 0 else model.loss.slope_bound(z, y)
@@ -50,5 +51,5 @@ def averaged_excess(noise: StepNoise, settings: Settings, beta: float) -> float 
     slope = model.weight * model.slope_bound * metric.row.norm(2) + public
     fixed = once * (math.sqrt(p) + math.sqrt(2 * log))
     square = slope + wide * (math.sqrt(p) + math.sqrt(2 * log / steps)) + fixed
-    bound = radius**2 / (2 * settings.step * steps) + settings.step / 2 * square**2
+    bound = radius**2 / (2 * settings.step * steps) + settings.step / 2 * square * square
     return bound + diameter * (wide * math.sqrt(2 * log / steps) + fixed)

@@ -10,7 +10,9 @@ import numpy as np
 
 from dpmodel._text import number
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.mechanisms.mechanism import Forecast, Request, says_nothing
+from dpmodel.mechanisms.known import Known, capped
+from dpmodel.mechanisms.mechanism import Forecast, Request
+from dpmodel.mechanisms.regression.public_point import objective_range, public_excess
 from dpmodel.mechanisms.regression.simulated import simulated_risks
 
 
@@ -27,29 +29,42 @@ def excess_forecast(
     """``predicted`` : mean excess risk on the simulated populations; ``at_most`` : a bound that a theorem gives for
     any data, exceeded with probability at most ``request.beta``, or None. ``work`` : its cost in words.
 
-    A prediction that is no better than the best point that needs no data says nothing.
+    A prediction that is no better than the best point that needs no data says nothing, and a bound that this point
+    keeps too is left out: then the prediction is all there is.
     """
-    proved = at_most is not None and math.isfinite(at_most)
-    nothing = float(np.mean([risk.nothing for risk in simulated_risks(model)]))
+    known = known_of(model)
+    predicted = math.inf if math.isnan(predicted) else predicted  # descents that diverge in simulation
+    proved = at_most is not None and bool(at_most < min(public_excess(model), known.objective))
     words = (
-        f"excess risk about {number(predicted)} on data drawn from the public bounds ({number(nothing)} without data)"
+        f"excess risk about {number(predicted)} on data drawn from the public bounds "
+        f"({number(known.predicted)} without data)"
     )
     if proved:
         words += f"; at most {number(at_most)} on any data with probability {number(1 - request.beta)}"
-    vacuous = not predicted < nothing
-    return Forecast(
-        statement=says_nothing(words) if vacuous else words,
+    forecast = Forecast(
+        statement=words,
         epsilon=request.epsilon,
         delta=request.delta,
         beta=request.beta,
         objective_alpha=at_most if proved and at_most is not None else predicted,
         proved=proved,
-        vacuous=vacuous,
         predicted=predicted,
         work=work,
         noise=dict(noise or {}),
         caveats=caveats,
     )
+    return capped(forecast, known)
+
+
+def known_of(model: PrivateRegression) -> Known:
+    """What is known without data: the most that a point of the set can lose, and what the public point is predicted
+    to."""
+
+    def build() -> Known:
+        nothing = float(np.mean([risk.nothing for risk in simulated_risks(model)]))
+        return Known(objective=objective_range(model), predicted=math.inf if math.isnan(nothing) else nothing)
+
+    return model.remember("known without data", build)
 
 
 def clip_note(model: PrivateRegression, clip: float) -> tuple[str, ...]:

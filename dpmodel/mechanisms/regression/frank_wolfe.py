@@ -20,6 +20,7 @@ from dpmodel.mechanisms.regression.frank_wolfe_steps import (
     reach_of,
     slopes_of,
 )
+from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.privacy import NoiseSource, exponential_mechanism, per_step, permute_and_flip, public_generator
 
 _MOST_VERTICES = 2_000_000
@@ -135,7 +136,7 @@ def walk(
 ) -> Floats:
     """(p,) the released point; reads the rows."""
     rows = model.read_rows()
-    w = np.array(model.domain.center(), dtype=np.float64)
+    w = public_point(model)
     out, path = np.zeros_like(w), Path(rows, w)
     for t, (size, share) in enumerate(zip(steps.sizes, steps.shares, strict=True)):
         progress(f"step {t + 1} of {steps.count}", t / steps.count)
@@ -202,7 +203,7 @@ def forecast_of(model: PrivateRegression, request: Request, steps: Steps, epsilo
         return predicted(model, steps, lambda _, run: simulated_pick(model, epsilon, run))
 
     mean, _ = model.remember(("frank-wolfe predicted", steps, epsilon), build)
-    start = np.asarray(model.domain.center())
+    start = public_point(model)
     reach = min(model.slope_bound, steps.clip)
     apart = score_range(model, start, reach)
     proved = steps.clip >= model.slope_bound and math.isfinite(model.loss.smoothness)

@@ -13,6 +13,7 @@ from scipy.special import log_ndtr, ndtr
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.affine_map import Floats
 from dpmodel.mechanisms.regression.frank_wolfe_steps import Steps, reach_of
+from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.mechanisms.regression.simulated import SimulatedRisk, simulated_risks
 
 # What one step of a simulated walk does: (gradient of the data part (p,), w (p,), reach of slopes) -> v (p,).
@@ -38,12 +39,13 @@ _TWO_VALUED = (3.0, 1.0, "ends")
 @dataclass(frozen=True)
 class Crowd:
     """Populations side by side. ``risks`` : B of them, of one model; ``across`` : (B, k) the second coordinate of the
-    plane's points, the first being ``along``; ``labels`` : (B, k); ``mean``, ``variance``, ``truth`` : (B, p);
-    ``law`` : (B, 2) mean and deviation of the true coefficients' predictions."""
+    plane's points, the first being ``along``; ``labels`` : (B, k); ``mean``, ``variance``, ``common``, ``truth`` :
+    (B, p), as in ``SimulatedRisk``; ``law`` : (B, 2) mean and deviation of the true coefficients' predictions."""
 
     model: PrivateRegression
     mean: Floats
     variance: Floats
+    common: Floats
     truth: Floats
     along: Floats
     across: Floats
@@ -52,20 +54,24 @@ class Crowd:
 
     @staticmethod
     def of(risks: Sequence[SimulatedRisk], labels: Sequence[Floats] | None = None) -> Crowd:
-        mean, variance, truth = (
-            np.stack([getattr(risk, name) for risk in risks]) for name in ("mean", "variance", "truth")
-        )
-        law = np.stack(
-            [(mean * truth).sum(axis=1), np.sqrt(np.maximum((variance * truth * truth).sum(axis=1), 1e-300))], axis=1
-        )
+        names = ("mean", "variance", "common", "truth")
+        mean, variance, common, truth = (np.stack([getattr(risk, name) for risk in risks]) for name in names)
+        own = np.array([risk.truth @ risk.covariance(risk.truth) for risk in risks])
+        law = np.stack([(mean * truth).sum(axis=1), np.sqrt(np.maximum(own, 1e-300))], axis=1)
         points = np.stack([risk.points for risk in risks])
         given = np.stack([risk.labelled[1] for risk in risks] if labels is None else labels)
-        return Crowd(risks[0].model, mean, variance, truth, points[:, :, 0], points[:, :, 1], given, law)
+        return Crowd(risks[0].model, mean, variance, common, truth, points[:, :, 0], points[:, :, 1], given, law)
+
+    def _covariance(self, w: Floats) -> Floats:
+        """(B, p) covariance of the columns with the predictions of w (B, p)."""
+        out: Floats = self.variance * w + self.common * (self.common * w).sum(axis=1, keepdims=True)
+        return out
 
     def predictions(self, w: Floats) -> tuple[Floats, Floats, Floats]:
         """(B, k) predictions of w (B, p) on the points, and their covariance with each coordinate, (B, 1) twice."""
-        along = (self.variance * w * self.truth).sum(axis=1) / self.law[:, 1]
-        own = (self.variance * w * w).sum(axis=1)
+        moved = self._covariance(w)
+        along = (moved * self.truth).sum(axis=1) / self.law[:, 1]
+        own = (moved * w).sum(axis=1)
         across = np.sqrt(np.maximum(own - along * along, 0.0))
         z = (self.mean * w).sum(axis=1)[:, None] + along[:, None] * self.along + across[:, None] * self.across
         return z, along[:, None], across[:, None]
@@ -84,7 +90,7 @@ class Crowd:
         second = (slopes * self.across).mean(axis=1, keepdims=True)
         second = np.divide(second, across, out=np.zeros_like(second), where=across > 1e-9 * np.abs(along) + 1e-12)
         rest = w - (along / self.law[:, 1:]) * self.truth
-        out: Floats = self.model.weight * (self.mean * level + self.variance * (first * self.truth + second * rest))
+        out: Floats = self.model.weight * (self.mean * level + self._covariance(first * self.truth + second * rest))
         return out
 
     def values(self, w: Floats) -> Floats:
@@ -105,12 +111,12 @@ class Crowd:
 
     @property
     def nothing(self) -> Floats:
-        """(B,) what the set's centre lacks."""
-        return self.excess(np.tile(self.model.domain.center(), (self.mean.shape[0], 1)))
+        """(B,) what the best point that needs no data lacks."""
+        return self.excess(np.tile(public_point(self.model), (self.mean.shape[0], 1)))
 
     def walk(self, steps: Steps, picks: Sequence[Pick]) -> Floats:
         """(B, p) the points released."""
-        w = np.tile(np.asarray(self.model.domain.center(), dtype=float), (self.mean.shape[0], 1))
+        w = np.tile(public_point(self.model), (self.mean.shape[0], 1))
         out = np.zeros_like(w)
         for size, share in zip(steps.sizes, steps.shares, strict=True):
             slopes = self.gradients(w, steps.clip)
@@ -212,7 +218,7 @@ def _choosers(model: PrivateRegression) -> tuple[Crowd, Floats]:
     weakest: dict[bytes, SimulatedRisk] = {}  # of those with the same coefficients: variants make stronger ones
     for risk in simulated_risks(model):
         weak = weakest.setdefault(risk.truth.tobytes(), risk)
-        if risk.variance.sum() < weak.variance.sum():
+        if _size(risk) < _size(weak):
             weakest[risk.truth.tobytes()] = risk
     risks = sorted(weakest.values(), key=lambda risk: -risk.nothing)
     most = max(risks[0].nothing, 1e-300)
@@ -243,7 +249,7 @@ def _variant(risk: SimulatedRisk, variance: float, noise: float, level: float) -
     can give it."""
     half = risk.points.shape[0] // 2
     part = np.r_[0 : _COARSE // 2, half : half + _COARSE // 2]
-    used, row, domain = float(risk.variance.sum()), risk.model.row, risk.model.domain
+    used, row, domain = _size(risk), risk.model.row, risk.model.domain
     variance *= risk.room / 3  # from a share of the most that a column can have to one of what it has
     moving = risk.mean[~row.constant]
     if math.isfinite(row.l2) and 1.01 * (used + float(moving @ moving)) >= row.l2**2:
@@ -253,15 +259,21 @@ def _variant(risk: SimulatedRisk, variance: float, noise: float, level: float) -
         truth = truth.copy()
         truth[intercepts[0]] += (level - float(risk.mean @ truth)) / row.lower[intercepts[0]]
         truth = domain.project(truth)
-    deviation = math.sqrt(variance) * noise * math.sqrt(float(risk.variance @ truth**2))
+    deviation = math.sqrt(variance) * noise * math.sqrt(float(truth @ risk.covariance(truth)))
     return replace(
         risk,
         points=risk.points[part],
         coins=risk.coins[part],
         variance=variance * risk.variance,
+        common=math.sqrt(variance) * risk.common,
         truth=truth,
         noise=deviation,
     )
+
+
+def _size(risk: SimulatedRisk) -> float:
+    """Sum of the variances of the columns."""
+    return float((risk.variance + risk.common**2).sum())
 
 
 def _labels(risk: SimulatedRisk, law: str) -> Floats:

@@ -14,6 +14,7 @@ from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.rows import Rows
 from dpmodel.errors import SpecificationError
+from dpmodel.mechanisms.regression.public_point import public_point
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ def plain_bound(model: PrivateRegression, steps: Steps) -> float:
 
 def start_gap(model: PrivateRegression) -> float:
     """Upper bound on what the starting point lacks: ``<grad f(w_0), w_0 - w>`` over the set."""
-    start = model.domain.center()
+    start = public_point(model)
     slope = model.penalty.slope(start)
     public = float(np.abs(slope).max(initial=0.0)) * model.domain.diameter(1.0) if slope.any() else 0.0
     return model.weight * reach_of(model, start) * row_diameter(model) + public

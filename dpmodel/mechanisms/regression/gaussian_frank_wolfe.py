@@ -9,7 +9,7 @@ import numpy as np
 
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.affine_map import Floats
-from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict
 from dpmodel.mechanisms.regression.excess import clip_note, excess_forecast
 from dpmodel.mechanisms.regression.frank_wolfe_crowd import MOST_STEPS, Pick, chosen_steps, predicted, settings_loss
 from dpmodel.mechanisms.regression.frank_wolfe_steps import (
@@ -20,6 +20,8 @@ from dpmodel.mechanisms.regression.frank_wolfe_steps import (
     reach_of,
     slopes_of,
 )
+from dpmodel.mechanisms.regression.public_point import public_point
+from dpmodel.mechanisms.regression.pure_too import PureToo
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NoiseSource, public_generator
 
@@ -42,7 +44,7 @@ class GaussianSteps:
 
 
 @dataclass(frozen=True)
-class GaussianFrankWolfe:
+class GaussianFrankWolfe(PureToo):
     """Walk towards the point of the set where a noisy gradient is least.
 
     Source
@@ -98,7 +100,7 @@ class GaussianFrankWolfe:
             return Verdict(False, "the slope of the loss jumps: its curvature constant is infinite")
         return YES
 
-    def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
+    def _forecast(self, model: PrivateRegression, request: Request) -> Forecast:
         plan = self._plan(model, request)
         steps = plan.steps
         proved = plan.memory == 1 and steps.clip >= model.slope_bound and math.isfinite(model.loss.smoothness)
@@ -125,13 +127,11 @@ class GaussianFrankWolfe:
             caveats=clip_note(model, steps.clip),
         )
 
-    def run(
-        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress = no_progress
-    ) -> Outcome:
+    def _run(self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress) -> Outcome:
         plan = self._plan(model, request)
         rows, steps = model.read_rows(), plan.steps
         add = noise.laplace if request.delta == 0 else noise.gaussian
-        w = np.array(model.domain.center(), dtype=np.float64)
+        w = public_point(model)
         out, path, followed = np.zeros_like(w), Path(rows, w), np.zeros_like(w)
         middle = np.zeros_like(w)
         if plan.middle:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.affine_map import Floats
-from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict
 from dpmodel.mechanisms.regression.descent_metric import plain_metric
 from dpmodel.mechanisms.regression.descent_search import choosing_risks, clipped, clips, extreme_risks, line_search
 from dpmodel.mechanisms.regression.descent_steps import (
@@ -23,6 +23,7 @@ from dpmodel.mechanisms.regression.descent_steps import (
 )
 from dpmodel.mechanisms.regression.excess import clip_note, excess_forecast
 from dpmodel.mechanisms.regression.mirror_maps import MirrorMap, mirror_maps
+from dpmodel.mechanisms.regression.pure_too import PureToo
 from dpmodel.mechanisms.regression.simulated import SimulatedRisk, simulated_risks
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NoiseSource, public_generator
@@ -42,7 +43,7 @@ class MirrorPlan:
 
 
 @dataclass(frozen=True)
-class MirrorDescent:
+class MirrorDescent(PureToo):
     """Minimise the empirical risk over an l1 ball or a simplex by lazy mirror descent on noisy gradients.
 
     Source
@@ -92,7 +93,7 @@ class MirrorDescent:
         spend = Spend.of(request.epsilon, request.delta, gaussian_only=True)
         return model.remember(key, lambda: self._choose(model, spend))
 
-    def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
+    def _forecast(self, model: PrivateRegression, request: Request) -> Forecast:
         plan = self.plan(model, request)
         noise = _noise(model, request, plan.settings)
         proved = _proved(noise, mirror_maps(model.domain)[plan.map], plan.settings, request.beta)
@@ -114,9 +115,7 @@ class MirrorDescent:
             caveats=clip_note(model, plan.settings.clip),
         )
 
-    def run(
-        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress = no_progress
-    ) -> Outcome:
+    def _run(self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress) -> Outcome:
         plan = self.plan(model, request)
         steps = _noise(model, request, plan.settings)
         gradient = private_gradient(steps, model.read_rows(), noise)

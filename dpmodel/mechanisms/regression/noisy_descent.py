@@ -8,19 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict
 from dpmodel.mechanisms.regression.descent_metric import descent_metric
 from dpmodel.mechanisms.regression.descent_plan import DescentPlan, plan_descent
 from dpmodel.mechanisms.regression.descent_search import clipped
 from dpmodel.mechanisms.regression.descent_steps import Averaging, StepNoise, descend, private_gradient
 from dpmodel.mechanisms.regression.descent_theorem import averaged_excess
 from dpmodel.mechanisms.regression.excess import clip_note, excess_forecast
+from dpmodel.mechanisms.regression.public_point import public_point
+from dpmodel.mechanisms.regression.pure_too import PureToo
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NoiseSource
 
 
 @dataclass(frozen=True)
-class NoisyDescent:
+class NoisyDescent(PureToo):
     """Minimise the empirical risk by gradient steps on noisy sums of slopes.
 
     Source
@@ -57,7 +59,7 @@ class NoisyDescent:
         order = 1.0 if request.delta == 0 else 2.0
         if not math.isfinite(model.row.norm(order)):
             return Verdict(False, f"rows have no bound on their {order:g}-norm, so no noise hides one of them")
-        start = model.row.reach(model.domain.center()) + model.offset_bound
+        start = model.row.reach(public_point(model)) + model.offset_bound
         if not math.isfinite(model.loss.slope_bound(start, model.row.label_bound)):
             return Verdict(False, "slopes have no bound: labels need one, or slopes a clip")
         return YES
@@ -68,10 +70,10 @@ class NoisyDescent:
             model, request.epsilon, request.delta, (self.steps, self.momentum, self.averaging, self.middle)
         )
 
-    def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
+    def _forecast(self, model: PrivateRegression, request: Request) -> Forecast:
         plan, noise = self._noise(model, request)
         settings = plan.settings
-        reach = noise.reach(model.domain.center())
+        reach = noise.reach(public_point(model))
         return excess_forecast(
             model,
             request,
@@ -93,9 +95,7 @@ class NoisyDescent:
             caveats=clip_note(model, settings.clip),
         )
 
-    def run(
-        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress = no_progress
-    ) -> Outcome:
+    def _run(self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress) -> Outcome:
         plan, steps = self._noise(model, request)
         gradient = private_gradient(steps, model.read_rows(), noise)
         count, done = plan.settings.steps, 0

@@ -21,6 +21,7 @@ from dpmodel.mechanisms.mechanism import (
 )
 from dpmodel.mechanisms.regression.excess import excess_forecast
 from dpmodel.mechanisms.regression.perturbed_objective import Facts, PerturbedObjective
+from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.mechanisms.regression.simulated import SimulatedRisk, simulated_risks
 from dpmodel.privacy import NoiseSource, gaussian_delta, gaussian_mu, public_generator
 
@@ -30,6 +31,7 @@ _OUTPUT = 0.01  # part of mu^2 that the noise on the output takes
 _FAILURE = 1e-3  # part of delta for a random term longer than the number of steps was computed for
 _SETS = ("free", "l1", "l2", "linf", "box", "simplex")
 _SIMULATED_STEPS = 30
+_MOST_STEPS = 10_000_000  # of the solver, on the worst data
 _DRAWS = 4  # draws of the noise per population for the design that was chosen
 
 
@@ -141,7 +143,8 @@ class ObjectivePerturbation:
         if self.ridge is not None and self.ridge + 2 * model.penalty.ridge.min() / model.scale <= 0:
             return Verdict(False, "ridge=0 and coefficients without a ridge: the objective is not strongly convex")
         if not any(self._design(model, request, ridge) for ridge in self._ridges(model, request)):
-            return Verdict(False, "the curvature of the loss takes all of epsilon at this ridge")
+            return Verdict(False, "the curvature of the loss takes all of epsilon at this ridge, or double precision "
+                           "does not hold the numbers")  # fmt: skip
         return YES
 
     # ------------------------------------------------------------------ noise
@@ -149,7 +152,10 @@ class ObjectivePerturbation:
         if self.ridge is not None:
             return (self.ridge,)
         shares = _SHARES if model.size <= 1000 else _SHARES[1::2]
-        wanted = [ridge_for(model, share * request.epsilon) for share in shares]
+        try:
+            wanted = [ridge_for(model, share * request.epsilon) for share in shares]
+        except ArithmeticError:  # losses whose curvature, or an epsilon, is not told from 0
+            return ()
         return tuple(dict.fromkeys(wanted))
 
     def _design(self, model: PrivateRegression, request: Request, ridge: float) -> Design | None:
@@ -196,7 +202,7 @@ class ObjectivePerturbation:
     ) -> Outcome:
         plan, _ = self._choose(model, request)
         progress("minimising the perturbed objective", 0.0)
-        center = model.domain.center()
+        center = public_point(model)
         b = noise.gaussian(np.zeros(model.size), plan.deviation)
         objective = perturbed(model, plan, b)
         point, certified = objective.minimise(center, plan.radius, plan.linear + _penalty_size(model))
@@ -234,7 +240,8 @@ def leverage(model: PrivateRegression, ridge: float) -> float:
 
 def ridge_for(model: PrivateRegression, curvature: float) -> float:
     """Least ridge to add that leaves ``ln(1 + omega B leverage) <= curvature``; 0 where the user's ridge does."""
-    wanted = math.expm1(curvature) / (model.largest_weight * smoothness(model))
+    # Beyond e^500 a share less of epsilon: a larger ridge than asked for is as good.
+    wanted = math.expm1(min(curvature, 500.0)) / (model.largest_weight * smoothness(model))
     # Without the user's ridge: R^2 / ridge. With it less is needed: bisection between the two.
     high = model.row.norm(2.0) ** 2 / wanted * (1 + 1e-9)
     if leverage(model, 0.0) <= wanted and model.penalty.ridge.min() > 0:
@@ -247,7 +254,21 @@ def ridge_for(model: PrivateRegression, curvature: float) -> float:
 
 
 def design(model: PrivateRegression, epsilon: float, delta: float, ridge: float) -> Design | None:
-    """The noise for this budget and ridge; None where curvature takes all of epsilon."""
+    """The noise for this budget and ridge; None where curvature takes all of epsilon, or where public numbers are so
+    large or small that double precision does not hold what follows from them, or the solver might never end."""
+    try:
+        found = _design(model, epsilon, delta, ridge)
+        if found is None:
+            return None
+        numbers = (found.mu, found.deviation, found.linear, found.radius, found.output, found.facts.smooth)
+        holds = all(0 < number < math.inf for number in numbers) and found.radius**2 > 0
+        steps = found.facts.steps(found.radius * found.facts.strong / 2, found.linear + _penalty_size(model))
+    except (ArithmeticError, ValueError):
+        return None
+    return found if holds and steps <= _MOST_STEPS else None
+
+
+def _design(model: PrivateRegression, epsilon: float, delta: float, ridge: float) -> Design | None:
     own = 2 * model.penalty.ridge / model.scale
     strong = ridge + float(own.min())
     if strong <= 0:
@@ -283,7 +304,7 @@ def noise_level(epsilon: float, delta: float, second: float) -> float:
 
 def facts_of(model: PrivateRegression, ridge: float, strong: float, length: float) -> Facts:
     """Public constants of the perturbed objective; ``length`` bounds the 2-norm of the random term."""
-    own, center = 2 * model.penalty.ridge / model.scale, model.domain.center()
+    own, center = 2 * model.penalty.ridge / model.scale, public_point(model)
     middle = model.row.reach(center) + model.offset_bound
     # At the centre a loss is at most r |z| above its value at z = 0, which is at most r |y| (numbers) or 1 (ln 2; 1)
     # above its least one, and strong/2 d^2 <= A + B d implies d <= sqrt(2 A / strong) + 2 B / strong.
@@ -320,7 +341,7 @@ def _penalty_size(model: PrivateRegression) -> float:
 def perturbed(model: PrivateRegression, plan: Design, b: Floats) -> PerturbedObjective:
     """The objective that ``run`` minimises. Reads the rows."""
     h = plan.ridge + 2 * model.penalty.ridge / model.scale
-    linear = b + model.penalty.linear / model.scale - plan.ridge * model.domain.center()
+    linear = b + model.penalty.linear / model.scale - plan.ridge * public_point(model)
     return PerturbedObjective(
         model.read_rows(), model.loss, plan.facts, model.domain, model.penalty, model.scale, h, linear
     )
@@ -332,7 +353,7 @@ def proved_excess(model: PrivateRegression, plan: Design, beta: float) -> float:
     if not model.domain.bounded:
         return math.inf
     p = model.size
-    rho = min(model.domain.diameter(2.0), model.domain.norm(2.0) + float(np.linalg.norm(model.domain.center())))
+    rho = min(model.domain.diameter(2.0), model.domain.norm(2.0) + float(np.linalg.norm(public_point(model))))
     tail = math.sqrt(p) + math.sqrt(2 * math.log(2.01 / beta))  # and the rare event of (5)
     b, out = plan.deviation * tail, plan.radius + plan.output * tail
     bias = plan.ridge * rho**2 / 2 + min(b * b / (2 * plan.facts.strong), 2 * rho * b)
@@ -359,14 +380,13 @@ def _minimise_simulated(model: PrivateRegression, plan: Design, risk: SimulatedR
     curved = smoothness(model) * model.weight
     h = 2 * model.penalty.ridge + model.scale * plan.ridge
     diagonal = curved * risk.variance + h
-    along = risk.mean / diagonal
-    share = curved / (1 + curved * float(risk.mean @ along))
-    v = _accelerate(model, plan, risk, b, model.domain.center(), diagonal, along, share)
+    factors = math.sqrt(curved) * np.column_stack([risk.mean, risk.common])
+    v = _accelerate(model, plan, risk, b, public_point(model), diagonal, factors)
     if plan.facts.exact:
         return v
-    flat = curved * (float(risk.variance.max()) + float(risk.mean @ risk.mean)) + float(h.max())
+    flat = curved * float(risk.variance.max()) + float((factors**2).sum()) + float(h.max())
     v = model.penalty.shrink(v, 1 / diagonal) if model.penalty.l1.any() else model.domain.project(v)
-    return _accelerate(model, plan, risk, b, v, np.full(model.size, flat), None, 0.0)
+    return _accelerate(model, plan, risk, b, v, np.full(model.size, flat), None)
 
 
 def _accelerate(
@@ -376,16 +396,19 @@ def _accelerate(
     b: Floats,
     v: Floats,
     diagonal: Floats,
-    along: Floats | None,
-    share: float,
+    factors: Floats | None,
 ) -> Floats:
-    """Accelerated steps with restarts in the metric ``diagonal`` plus a rank-one term; proximal ones without it."""
-    scale, center, ahead, t = model.scale, model.domain.center(), v, 1.0
+    """Accelerated steps with restarts in the metric ``diag(diagonal) + factors factors'``, (p,) and (p, 2); proximal
+    ones without factors."""
+    scale, center, ahead, t = model.scale, public_point(model), v, 1.0
+    if factors is not None:
+        along = factors / diagonal[:, None]
+        inner = np.linalg.inv(np.eye(factors.shape[1]) + factors.T @ along)
     for _ in range(_SIMULATED_STEPS):
         g = risk.gradient(ahead) + 2 * model.penalty.ridge * ahead + model.penalty.linear
         g = g + scale * (plan.ridge * (ahead - center) + b)
-        if along is not None:
-            after = ahead - g / diagonal + share * along * float(along @ g)
+        if factors is not None:
+            after = ahead - g / diagonal + along @ (inner @ (along.T @ g))
         else:
             after = ahead - g / diagonal
             after = model.penalty.shrink(after, 1 / diagonal) if model.penalty.l1.any() else model.domain.project(after)

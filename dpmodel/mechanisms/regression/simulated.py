@@ -4,10 +4,10 @@ Worst-case bounds choose far too many steps and far too small ones. Drawing data
 algorithm on it and keeping the settings that did best is lawful: n, p, bounds, set and budget are all public, so
 the choice is a public fact. What it says about other data is a prediction, not a theorem.
 
-Nothing of size n is made: rows are drawn from a law with mean ``m`` and diagonal covariance ``S``; predictions at w
-and at the true coefficients v are then (nearly) jointly normal, and Stein's identity gives the gradient of the
-mean loss, ``E[phi'(z, y) a] = m E[phi'] + S (alpha w + beta v)``, from the moments of phi' over a fixed grid of a
-few thousand points of that plane. A step costs O(p).
+Nothing of size n is made: rows are drawn from a law with mean ``m`` and covariance ``S``, diagonal or that plus one
+common factor; predictions at w and at the true coefficients v are then (nearly) jointly normal, and Stein's identity
+gives the gradient of the mean loss, ``E[phi'(z, y) a] = m E[phi'] + S (alpha w + beta v)``, from the moments of phi'
+over a fixed grid of a few thousand points of that plane. A step costs O(p).
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import numpy as np
 
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.affine_map import Floats, Integers
+from dpmodel.compile.row_bounds import length
+from dpmodel.mechanisms.regression.public_point import public_point, shift_of
 from dpmodel.privacy import public_generator
 
 _POINTS = 2048
@@ -29,21 +31,25 @@ _SUPPORTS = (10, 10_000_000)
 _SIGNAL = 2.0  # deviation of the log-odds of binary labels under the true coefficients, and their mean
 _BALANCE = -1.0
 # Where numeric labels lie on average, as a share of their range: settings tuned to one level would miss others.
-_LEVELS = (0.35, 0.6, 0.5, 0.4)
+_LEVELS = (0.35, 0.6, 0.5, 0.4, 0.45)
 _SHARE = 1 / 3  # deviation of a numeric label's signal, as a share of the label's bound
 # Deviation of what features do not explain, in deviations of the signal: little where columns lie at the ends of their
 # bounds with a flat spectrum, much where they are uniform and the spectrum falls like 1/k, as in real tables.
 _LITTLE, _MUCH = 0.3, 1.0
+# Correlation of columns that move together, as age and years of work or a column and its square do: what labels depend
+# on is then learnt along directions in which columns hardly vary.
+_TIED = 0.95
 
 
 @dataclass(frozen=True)
 class SimulatedRisk:
     """The mean loss of one made-up population, times ``weight``: what the objective's data part would be.
 
-    ``mean``, ``variance`` : (p,) of a row's columns; ``truth`` : (p,) the coefficients labels were made from.
+    ``mean`` : (p,) of a row's columns; their covariance is ``diag(variance) + common common'``, (p,) both.
+    ``truth`` : (p,) the coefficients labels were made from.
     ``points`` : (k, 2) standard normal, the plane of the predictions of the truth and of w; ``coins`` : (k,) standard
-    normal, for labels; ``noise`` : deviation of a numeric label's noise; ``room`` : how many times larger the variance
-    of a column could be within its bounds.
+    normal, for labels; ``noise`` : deviation of a numeric label's noise; ``tied`` : whether columns have a common
+    factor; ``room`` : how many times larger the variance of a column could be within its bounds.
     """
 
     model: PrivateRegression
@@ -53,15 +59,28 @@ class SimulatedRisk:
     points: Floats
     coins: Floats
     noise: float
+    common: Floats
+    tied: bool = False
     room: float = 1.0
 
     @property
     def weight(self) -> float:
         return self.model.weight
 
+    def covariance(self, w: Floats) -> Floats:
+        """(p,) covariance of the columns with the prediction of w."""
+        out: Floats = self.variance * w + self.common * float(self.common @ w)
+        return out
+
+    def covariance_matrix(self) -> Floats:
+        """(p, p)"""
+        out: Floats = np.diag(self.variance) + np.outer(self.common, self.common)
+        return out
+
     @cached_property
     def _truth_law(self) -> tuple[float, float]:
-        return float(self.mean @ self.truth), math.sqrt(max(float(self.variance @ self.truth**2), 1e-300))
+        own = float(self.truth @ self.covariance(self.truth))
+        return float(self.mean @ self.truth), math.sqrt(max(own, 1e-300))
 
     @cached_property
     def labelled(self) -> tuple[Floats, Floats]:
@@ -91,7 +110,8 @@ class SimulatedRisk:
         """(k,) predictions of w on the grid, its mean, and its covariances with the truth and with itself."""
         _, spread = self._truth_law
         middle = float(self.mean @ w)
-        both, own = float(self.variance @ (w * self.truth)), float(self.variance @ (w * w))
+        moved = self.covariance(w)
+        both, own = float(moved @ self.truth), float(moved @ w)
         along = both / spread
         across = math.sqrt(max(own - along * along, 0.0))
         return middle + along * self.points[:, 0] + across * self.points[:, 1], middle, both, own
@@ -104,11 +124,10 @@ class SimulatedRisk:
 
     def gradient(self, w: Floats) -> Floats:
         """(p,) gradient of the data part at w."""
-        z, middle, _, own = self._plane(w)
+        z, middle, both, own = self._plane(w)
         star, labels = self._mixture
         slope: Floats = sum((share * self.model.loss.slope(z, y) for share, y in labels), np.zeros_like(z))
         center, spread = self._truth_law
-        both = float(self.variance @ (w * self.truth))
         # Least squares of phi' on (z, z*): Stein's identity in a form that needs no derivative of phi'.
         size = slope.size
         with_z, with_star = float(slope @ z) / size, float(slope @ star) / size
@@ -120,7 +139,7 @@ class SimulatedRisk:
             beta = (own * with_star - both * with_z) / whole
         else:  # w along the truth, or zero
             alpha, beta = 0.0, with_star / (spread * spread)
-        out: Floats = self.weight * (self.mean * level + self.variance * (alpha * w + beta * self.truth))
+        out: Floats = self.weight * (self.mean * level + self.covariance(alpha * w + beta * self.truth))
         return out
 
     def excess(self, w: Floats) -> float:
@@ -133,8 +152,8 @@ class SimulatedRisk:
         # up to its length and a shift.
         from scipy.optimize import minimize
 
-        shift = _shift(self.model, self.mean)
-        project, values = self.model.domain.project, [self.value(self.truth), self.value(self.model.domain.center())]
+        shift = shift_of(self.model, self.mean)
+        project, values = self.model.domain.project, [self.value(self.truth), self.value(public_point(self.model))]
 
         def at(x: Floats) -> float:
             values.append(self.value(project(x[0] * self.truth + x[1] * shift)))
@@ -148,8 +167,8 @@ class SimulatedRisk:
 
     @cached_property
     def nothing(self) -> float:
-        """Excess of the best point that needs no data: the set's centre."""
-        return self.excess(self.model.domain.center())
+        """Excess of the best point that needs no data."""
+        return self.excess(public_point(self.model))
 
 
 def simulated_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
@@ -162,15 +181,43 @@ def _draw(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
     half = generator.standard_normal((_POINTS // 2, 3))
     grid = np.concatenate([half, -half])  # odd moments vanish
     risks: list[SimulatedRisk] = []
-    for decay, share in ((0.0, _LITTLE), (1.0, _MUCH)):
+    for decay, share, tied in ((0.0, _LITTLE, False), (1.0, _MUCH, False), (1.0, _MUCH, True)):
         mean, variance = _row_law(model, decay)
         room = 3.0 if decay else 1.0  # of a uniform column, up to one at the ends of its bounds
-        for support in _SUPPORTS:
-            level = _LEVELS[len(risks)]
-            truth = _truth(model, mean, variance, support, generator.permutation(model.size), level)
-            signal = math.sqrt(float(variance @ truth**2))
-            risks.append(SimulatedRisk(model, mean, variance, truth, grid[:, :2], grid[:, 2], share * signal, room))
+        for support in _SUPPORTS[: 1 if tied else None]:
+            order = generator.permutation(model.size)
+            chosen = _chosen(variance, order, support)
+            if tied and not _may_tie(model, chosen):
+                continue
+            own, common = _tie(variance, chosen if tied else chosen[:0])
+            truth = _truth(model, mean, own, common, chosen, order, _LEVELS[len(risks)])
+            signal = math.sqrt(float(own @ truth**2) + float(common @ truth) ** 2)
+            risks.append(
+                SimulatedRisk(model, mean, own, truth, grid[:, :2], grid[:, 2], share * signal, common, tied, room)
+            )
     return tuple(risks)
+
+
+def _chosen(variance: Floats, order: Integers, support: int) -> Integers:
+    """The columns that labels depend on."""
+    moving = np.flatnonzero(variance > 0)
+    out: Integers = moving[np.argsort(order[moving])[:support]]
+    return out
+
+
+def _may_tie(model: PrivateRegression, chosen: Integers) -> bool:
+    """Whether these columns can move together: not one alone, nor those of short rows, which exclude each other."""
+    sizes = model.row.magnitudes[~model.row.constant]
+    # Uniform columns have a third of their largest square on average.
+    return chosen.size > 1 and length(sizes) <= math.sqrt(3) * model.row.l2 * (1 + 1e-9)
+
+
+def _tie(variance: Floats, tied: Integers) -> tuple[Floats, Floats]:
+    """(p,) variances of their own and (p,) the common factor of columns of which ``tied`` ones move together."""
+    own, common = variance.copy(), np.zeros(variance.size)
+    common[tied] = np.sqrt(_TIED * variance[tied])
+    own[tied] *= 1 - _TIED
+    return own, common
 
 
 def _row_law(model: PrivateRegression, decay: float) -> tuple[Floats, Floats]:
@@ -190,40 +237,32 @@ def _row_law(model: PrivateRegression, decay: float) -> tuple[Floats, Floats]:
 
 
 def _truth(
-    model: PrivateRegression, mean: Floats, variance: Floats, support: int, order: Integers, level: float
+    model: PrivateRegression,
+    mean: Floats,
+    variance: Floats,
+    common: Floats,
+    chosen: Integers,
+    order: Integers,
+    level: float,
 ) -> Floats:
-    """Coefficients of equal effect on ``support`` columns, as large as labels (or the set) leave room for, and an
+    """Coefficients of equal effect on the ``chosen`` columns, as large as labels (or the set) leave room for, and an
     intercept (or coefficients along the columns' means) that puts numbers at ``level`` of their range on average."""
-    moving = np.flatnonzero(variance > 0)
-    chosen = moving[np.argsort(order[moving])[:support]]
     v = np.zeros(model.size)
     v[chosen] = np.where(order[chosen] % 2 == 0, 1.0, -1.0)
-    constant = _intercept(model)
+    if common.any():  # of two signs in turn, so that what they do along the factor cancels
+        v[chosen] = np.resize([1.0, -1.0], chosen.size) / np.sqrt(variance[chosen])
+    constant = (model.row.constant & (model.row.lower != 0)).any()
     numbers, (low, high) = model.loss.labels == "number", model.row.label
-    half = (high - low) / 2 if constant is not None else model.row.label_bound
+    half = (high - low) / 2 if constant else model.row.label_bound
     wanted = (_SHARE * half if math.isfinite(half) else 1.0) if numbers else _SIGNAL
     # Without an intercept the mean of a numeric signal is a part of it.
-    part = float(mean @ v) if numbers and constant is None else 0.0
-    v = _inside(model, v * wanted / math.sqrt(max(float(variance @ v**2) + part**2, 1e-300)))
+    part = float(mean @ v) if numbers and not constant else 0.0
+    size = math.sqrt(max(float(variance @ v**2) + float(common @ v) ** 2 + part**2, 1e-300))
+    v = _inside(model, v * wanted / size)
     aim = _BALANCE if not numbers else low + level * (high - low) if math.isfinite(high - low) else 0.0
-    if not numbers or constant is not None:
-        v = v + _shift(model, mean) * (aim - float(mean @ v))
+    if not numbers or constant:
+        v = v + shift_of(model, mean) * (aim - float(mean @ v))
     return model.domain.project(v)
-
-
-def _intercept(model: PrivateRegression) -> int | None:
-    constant = np.flatnonzero(model.row.constant & (model.row.lower != 0))
-    return int(constant[0]) if constant.size else None
-
-
-def _shift(model: PrivateRegression, mean: Floats) -> Floats:
-    """(p,) what adds 1 to the mean prediction: the intercept, or else coefficients along the columns' means."""
-    constant, out = _intercept(model), np.zeros(model.size)
-    if constant is not None:
-        out[constant] = 1.0 / model.row.lower[constant]
-    elif mean.any():
-        out = mean / float(mean @ mean)
-    return out
 
 
 def _inside(model: PrivateRegression, v: Floats) -> Floats:

@@ -97,7 +97,8 @@ class AdaSSP:
         return max(scales.matrix * math.sqrt(size * math.log(2 * size**2 / _FAILURE)) - least, 0.0)
 
     def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
-        return model.remember((self, request.epsilon, request.delta), lambda: self._forecast(model, request))
+        key = (self, request.epsilon, request.delta, request.beta)
+        return model.remember(key, lambda: self._forecast(model, request))
 
     def _forecast(self, model: PrivateRegression, request: Request) -> Forecast:
         scales = self.scales(model, request)

@@ -62,7 +62,7 @@ def mean_excess(
             float(cross[fixed[0]] / small.row.lower[fixed[0]]) if fixed.size else total * float(mean @ reduced.truth)
         )
         population = Population(
-            small, reduced, total * (np.diag(reduced.variance) + np.outer(mean, mean)), cross, labels
+            small, reduced, total * (reduced.covariance_matrix() + np.outer(mean, mean)), cross, labels
         )
         found += [reduced.excess(solve(population, columns, factor, normal)) for _ in range(draws)]
         nothing.append(risk.nothing)
@@ -93,10 +93,16 @@ def _reduced(
         public=None,
         _memo={},
     )
-    truth, variance = risk.truth[columns], risk.variance[columns]
-    signal, left = float(risk.variance @ risk.truth**2), float(variance @ truth**2)
-    truth = truth * math.sqrt(signal / left) if left > 0 else truth
-    return small, replace(risk, model=small, mean=risk.mean[columns], variance=variance, truth=truth)
+    part = replace(
+        risk,
+        model=small,
+        mean=risk.mean[columns],
+        variance=risk.variance[columns],
+        common=risk.common[columns],
+        truth=risk.truth[columns],
+    )
+    signal, left = (float(each.truth @ each.covariance(each.truth)) for each in (risk, part))
+    return small, replace(part, truth=part.truth * math.sqrt(signal / left)) if left > 0 else part
 
 
 def _resized(domain: Domain, size: int) -> Domain:
@@ -205,7 +211,7 @@ def proved_loss(model: PrivateRegression, layout: Layout, spread: Spread, beta: 
         return math.inf
     error, off = noise_bounds(model, layout, spread, beta)
     lift = shrink_cap(model, layout, spread) + math.sqrt(2) * spread.pair + off
-    return model.scale * layout.label_width**2 * (2 * error + (lift * r.two**2 if r.two > 0 else 0.0))
+    return model.scale * layout.label_width**2 * (2 * error + (lift * r.two * r.two if r.two > 0 else 0.0))
 
 
 def noise_bounds(model: PrivateRegression, layout: Layout, spread: Spread, beta: float) -> tuple[float, float]:
@@ -224,10 +230,10 @@ def noise_bounds(model: PrivateRegression, layout: Layout, spread: Spread, beta:
         vector, single = math.sqrt(k) + t, t
     many = single if layout.pure else math.sqrt(2 * math.log(10 * k / beta))
     first, cross = spread.first * vector, min(spread.cross * vector * r.two, spread.cross * many * r.one)
-    quadratic = min(matrix * r.two**2, entry * r.one**2)
+    quadratic = min(matrix * r.two * r.two, entry * r.one * r.one)
     error = quadratic + 2 * r.base * first * r.two + 2 * cross + 2 * spread.labels * single * r.base
     shift = max(1.0, float(np.linalg.norm(layout.middle / layout.width)) if layout.shifted and layout.count else 1.0)
-    return error, matrix + 2 * first * shift + first**2 / model.total
+    return error, matrix + 2 * first * shift + first * first / model.total
 
 
 def _product(a: float, b: float) -> float:

@@ -23,6 +23,7 @@ from dpmodel.mechanisms.mechanism import (
     no_progress,
 )
 from dpmodel.mechanisms.regression.excess import excess_forecast
+from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.mechanisms.regression.simulated import SimulatedRisk, simulated_risks
 from dpmodel.privacy import NoiseSource, gaussian_mu, public_generator
 
@@ -153,7 +154,7 @@ class StochasticMirrorDescent:
         keys = noise.gaussian(np.zeros((2, model.count)), 1.0)  # two each: ties in double precision are no accident
         order = np.lexsort((keys[0], keys[1]))[: plan.fresh]
         pattern = fresh_pattern(model.count, plan, noise)
-        w, total, k = model.domain.center(), np.zeros(p), 0
+        w, total, k = public_point(model), np.zeros(p), 0
         for t, fresh in enumerate(pattern):
             if t % max(pattern.size // 20, 1) == 0:
                 progress("mirror descent, one record at a time", t / pattern.size)
@@ -254,7 +255,7 @@ def plan_descent(model: PrivateRegression, epsilon: float, delta: float) -> Desc
     change = 2 * lipschitz * (1 + 1e-9)
     deviation = max(change / gaussian_mu(step, step_delta), 8 * lipschitz * math.sqrt(math.log(1 / step_delta)) / step)
     diameter = model.domain.diameter(2.0)
-    steep = lipschitz + float(np.linalg.norm(model.penalty.subgradient(model.domain.center()))) / model.weight
+    steep = lipschitz + float(np.linalg.norm(model.penalty.subgradient(public_point(model)))) / model.weight
     rate = diameter / (math.sqrt(n) * (steep + deviation * math.sqrt(model.size)))
     return Descent(step, step_delta, epsilon, deviation, rate, -(-n // 2), 2 * n)
 
@@ -266,7 +267,7 @@ def _simulate(model: PrivateRegression, plan: Descent, risk: SimulatedRisk) -> f
     # k new ones take n ln(n / (n - k)) draws; equal parts of the new ones here.
     ends = n * -np.log1p(-np.linspace(0, plan.fresh / n, _SIMULATED_STEPS + 1) * (1 - 1e-12))
     fresh = plan.fresh / _SIMULATED_STEPS
-    w, total = model.domain.center(), np.zeros(model.size)
+    w, total = public_point(model), np.zeros(model.size)
     for draws in np.diff(ends):
         total += w
         g = (risk.gradient(w) + model.penalty.subgradient(w)) / model.weight * fresh

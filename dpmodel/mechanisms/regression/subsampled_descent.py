@@ -16,6 +16,7 @@ from dpmodel.mechanisms.regression.descent_plan import DescentPlan, Search
 from dpmodel.mechanisms.regression.descent_search import clipped
 from dpmodel.mechanisms.regression.descent_steps import Generator, Gradient, Settings, StepNoise, descend
 from dpmodel.mechanisms.regression.excess import clip_note, excess_forecast
+from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import LEAST_DELTA, NoiseSource, poisson_sample, subsampled_multiplier
 
@@ -108,7 +109,7 @@ class SubsampledDescent:
             return Verdict(False, f"subsampling is accounted for delta of at least {LEAST_DELTA:g}")
         if not math.isfinite(model.row.norm(2.0)):
             return Verdict(False, "rows have no bound on their 2-norm, so no noise hides one of them")
-        start = model.row.reach(model.domain.center()) + model.offset_bound
+        start = model.row.reach(public_point(model)) + model.offset_bound
         if not math.isfinite(model.loss.slope_bound(start, model.row.label_bound)):
             return Verdict(False, "slopes have no bound: labels need one, or slopes a clip")
         if self.rate is None and model.count * _PASSES[0] < _LEAST_BATCH * (self.steps or _STEPS):
@@ -151,7 +152,7 @@ class SubsampledDescent:
                 "momentum": settings.momentum,
                 "released": settings.averaging,
                 "slopes clipped to": settings.clip,
-                "scale of each sum in the first step": noise.scale(noise.reach(model.domain.center())),
+                "scale of each sum in the first step": noise.scale(noise.reach(public_point(model))),
             },
             caveats=clip_note(model, settings.clip),
         )

@@ -10,8 +10,9 @@ import numpy as np
 
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.affine_map import Floats
-from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict
 from dpmodel.mechanisms.regression.excess import excess_forecast
+from dpmodel.mechanisms.regression.pure_too import PureToo
 from dpmodel.mechanisms.regression.statistics_forecast import (
     Normals,
     Population,
@@ -55,7 +56,7 @@ def judge_statistics(model: PrivateRegression, request: Request) -> Verdict:
 
 
 @dataclass(frozen=True)
-class SufficientStatistics:
+class SufficientStatistics(PureToo):
     """Measure sum a a' and sum a (y - o) once with noise; everything else is post-processing.
 
     Source
@@ -81,11 +82,11 @@ class SufficientStatistics:
     def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
         return judge_statistics(model, request)
 
-    def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
-        key = (self, request.epsilon, request.delta, request.beta)
-        return model.remember(key, lambda: self._forecast(model, request))
-
     def _forecast(self, model: PrivateRegression, request: Request) -> Forecast:
+        key = (self, request.epsilon, request.delta, request.beta)
+        return model.remember(key, lambda: self._simulated(model, request))
+
+    def _simulated(self, model: PrivateRegression, request: Request) -> Forecast:
         layout, deviation = self.noise(model, request)
         spread = spread_of(layout, deviation)
         cap = shrink_cap(model, layout, spread)
@@ -124,9 +125,7 @@ class SufficientStatistics:
         scale = spend.laplace_scale(layout.change) if layout.pure else spend.gaussian_deviation(layout.change)
         return layout, scale
 
-    def run(
-        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress = no_progress
-    ) -> Outcome:
+    def _run(self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress) -> Outcome:
         layout, scale = self.noise(model, request)
         progress("summing", 0.1)
         exact = to_vector(layout, summed(layout, model.read_rows()))

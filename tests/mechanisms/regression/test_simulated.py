@@ -24,6 +24,7 @@ def test_gradients_are_those_of_a_sample(loss):
     rng, count = np.random.default_rng(0), 400_000
     for risk in simulated_risks(model_of(loss)):
         a = risk.mean + np.sqrt(risk.variance) * rng.standard_normal((count, risk.mean.size))
+        a += risk.common * rng.standard_normal((count, 1))
         star = a @ risk.truth
         if loss.labels == "number":
             y = np.clip(star + risk.noise * rng.standard_normal(count), *risk.model.row.label)
@@ -55,3 +56,18 @@ def test_the_truth_is_nearly_optimal():
         for risk in simulated_risks(model_of(loss)):
             size = np.abs(risk.gradient(risk.truth)).max()
             assert size <= 0.25 * np.abs(risk.gradient(np.zeros(7))).max() + 0.02, loss.name
+
+
+def test_columns_that_move_together():
+    """The last population has the variances and the signal of its like, and a signal that the columns hardly carry."""
+    model = model_of(Loss("squared"), p=4)
+    *others, tied = simulated_risks(model)
+    assert tied.tied and not any(risk.tied or risk.common.any() for risk in others)
+    np.testing.assert_allclose(np.diag(tied.covariance_matrix()), others[-1].variance)
+    w = np.arange(5.0)
+    np.testing.assert_allclose(tied.covariance(w), tied.covariance_matrix() @ w)
+    signal = [float(risk.truth @ risk.covariance(risk.truth)) for risk in (others[-1], tied)]
+    assert signal[1] == pytest.approx(signal[0], rel=0.05)
+    assert np.linalg.norm(tied.truth[:4]) > 2 * np.linalg.norm(others[-1].truth[:4])
+    short = regression(np.zeros((9, 9)), np.zeros(9), l2=1.0)  # rows as short as that exclude each other's columns
+    assert not any(risk.tied for risk in simulated_risks(short))

@@ -1,0 +1,79 @@
+"""What is known without data, and the one place where a statement is held against it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from dpmodel.mechanisms.mechanism import Forecast, says_nothing
+
+# Bounds from solvers are widened by one part in a million, so equal within two is equal.
+_EQUAL = 2e-6
+# What a few simulated populations cannot tell from luck: a smaller gain is none, at any budget.
+_LUCK = 0.01
+
+
+@dataclass(frozen=True)
+class Known:
+    """What every database that the declarations allow leaves true of points that read none of it. All public.
+
+    ``objective`` : no public point loses more than this; ``violation`` : nor violates a private constraint by more.
+    ``points`` : (loss, violation) that single public points keep. ``alike`` : the same of a public point whose promise
+    is of the same kind as the statement, word for word: which of them is smaller decides then, and no prediction.
+    ``tightening`` : how far right-hand sides lie apart
+    between the best and the worst data. ``predicted`` : regressions: mean excess risk of the best public point on the
+    simulated populations. ``missed`` : exact systems: rows there are to miss. inf where nothing is known.
+    """
+
+    objective: float = math.inf
+    violation: float = math.inf
+    points: tuple[tuple[float, float], ...] = ()
+    alike: tuple[float, float] | None = None
+    tightening: float = math.inf
+    predicted: float = math.inf
+    missed: float = math.inf
+
+
+def capped(forecast: Forecast, known: Known) -> Forecast:
+    """``forecast`` with its bounds cut to what is ``known``, and ``vacuous`` where it says no more than that.
+
+    A statement says nothing if some public point keeps all of it. What is left out of ``alpha`` counts with the largest
+    violation there can be, where that is known: where it is not, a public point keeps the statement only if it keeps
+    ``alpha`` in every row, unless all rows are left out. A loss that is not stated counts as none ("at least as good as
+    the optimum"), but for tightened constraints, whose statement is how far right-hand sides move.
+    """
+    width = known.violation if math.isnan(forecast.width) else min(forecast.width, known.violation)
+    left_out = forecast.slack_rows / max(forecast.private_rows, 1)
+    allowed = 0.0 if math.isnan(forecast.violation_alpha) else forecast.violation_alpha
+    allowed += width * left_out if left_out and (math.isfinite(width) or left_out >= 1) else 0.0
+    loss = 0.0 if math.isnan(forecast.objective_alpha) else forecast.objective_alpha
+    if forecast.spends_nothing:
+        vacuous = forecast.alpha > 0 or not forecast.proved
+    elif not math.isnan(forecast.predicted):
+        vacuous = not forecast.predicted < (1 - _LUCK) * known.predicted
+    elif not math.isnan(forecast.missed):
+        vacuous = forecast.missed >= known.missed
+    elif not math.isnan(forecast.tightening):
+        vacuous = _reached(known.tightening, forecast.tightening) and (
+            math.isnan(forecast.objective_alpha) or _reached(known.objective, loss)
+        )
+    else:
+        points = ((known.objective, width), *((a, min(v, width)) for a, v in known.points))
+        vacuous = any(_reached(a, loss) and _reached(v, allowed) for a, v in points)
+    kept = known.alike is not None and _reached(known.alike[0], loss) and _reached(known.alike[1], allowed)
+    kept = kept and not forecast.spends_nothing
+    vacuous = vacuous or kept
+    newly = vacuous and not forecast.vacuous and not forecast.spends_nothing
+    return replace(
+        forecast,
+        objective_alpha=min(forecast.objective_alpha, known.objective),  # nan stays nan
+        violation_alpha=min(forecast.violation_alpha, width),
+        vacuous=vacuous or forecast.vacuous,
+        against_public=math.inf if kept else forecast.against_public,
+        statement=says_nothing(forecast.statement) if newly else forecast.statement,
+    )
+
+
+def _reached(known: float, stated: float) -> bool:
+    """Whether what is ``known`` is at most what is ``stated``."""
+    return known <= stated + _EQUAL * abs(stated)

@@ -1,0 +1,201 @@
+"""What is done to private constraints before the released program is solved: the four feasibilities, and their words.
+
+Row i reads ``b_i - A_i x`` in a cone, of which ``b_i + e_i`` and ``A_i + N_i`` are released. "relaxed" moves every row
+outwards by a public bound on the noise, so that the true optimum stays feasible; "centred" takes the released numbers
+as they are; "safe" moves rows inwards by t_i such that with probability 1 - beta all true rows hold at every point of
+the released program; "strict" does so with certainty, under noise that has a bound.
+
+Safe, the argument. Let E be the event that ``e_i <= t_i`` in every private row (in cones: that the noise lies in the
+box that ``margins.margin`` covers) and that every ``|N_ij|`` is within its reach r_ij, which the program multiplies by
+``|x_j|``. Under E a point of the released program satisfies every true row. E fails with probability at most the sum
+of what its parts may fail with: part p of the noise (c, b, A) has beta_p, and these add up to beta. Within b, one draw
+that reaches rows with one sign is one event ``{draw > t}``; event k gets risk ``beta_b s_k`` with shares s_k that add
+up to one, and the quantile at that risk times its row's gain is t_i (union bound). Only one side matters, because
+noise that makes a row harder than it is violates nothing.
+
+The shares. Half is equal. Half goes by ``y_i gain_i``, the multipliers of the program with all private numbers at the
+middle of their declared ranges: at ``risk_k`` in proportion to that the first-order cost ``sum y_i t_i`` is least
+(``t_i`` falls as ``gain_i ln(1 / risk_k)``). They are public, so the bound holds as it stands. Shares chosen after the
+noise, from what rows cost in the released program, would not do: whichever row is given the whole risk can be the one
+whose draw is large, and a bound that holds for all choices at once is the equal split with k-fold risk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel._text import number
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.compile.affine_map import Floats, Integers
+from dpmodel.compile.cone_program import solve_cone_program
+from dpmodel.compile.public_set import base_program
+from dpmodel.compile.standard_form import value_range
+from dpmodel.mechanisms.lp.margins import margin
+from dpmodel.mechanisms.lp.noise_design import NoiseDesign, NoisyPart, row_margins, x_bound
+from dpmodel.mechanisms.lp.public_points import spread
+from dpmodel.mechanisms.mechanism import Feasibility, Outcome, Request
+from dpmodel.privacy import Gaussian
+
+# So many constraints are told one by one.
+_MOST_TOLD = 8
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """``relax`` : (m,) how far rows move along their interior direction, inwards where negative. ``weights`` : (m x n)
+    what is added to the left sides as ``weights |x|``, or None. ``violation`` : by how much a true row can be missed
+    by a point of the released program, except with probability beta. ``tightening`` : by how much a right-hand side
+    can end below the true one. ``words`` : the same for each private constraint."""
+
+    relax: Floats
+    weights: sp.csr_array | None
+    violation: float
+    tightening: float
+    words: tuple[str, ...]
+
+
+def treat(model: PrivateLP, request: Request, noise: NoiseDesign) -> Treatment:
+    """What ``request.feasibility`` ("relaxed", "centred" or "safe") does to the private rows under this noise."""
+    if request.feasibility == "safe":
+        box = np.zeros(model.affine.rows)
+        if "scalar" in noise.parts:
+            box[noise.parts["scalar"].measurement.positions] = _inwards(model, noise.parts["scalar"])
+        shift, weights = tightened(model, noise, box)
+        words = told(model, "safe", shift, weights, f"so that it holds with probability {number(1 - request.beta)}")
+        return Treatment(-shift, weights, 0.0, furthest_inwards(model, noise, shift, weights), words)
+    margins = row_margins(model, noise)
+    if request.feasibility == "centred":
+        none = np.zeros(model.affine.rows)
+        words = told(model, "centred", none, None)
+        return Treatment(none, None, float((margins.violate - margins.relax).max(initial=0.0)), np.nan, words)
+    words = told(model, "relaxed", margins.relax, None, "so that the true optimum stays feasible")
+    return Treatment(margins.relax, None, margins.alpha, np.nan, words)
+
+
+# ------------------------------------------------------------------ inwards
+def tightened(model: PrivateLP, noise: NoiseDesign, box: Floats) -> tuple[Floats, sp.csr_array | None]:
+    """(m,) tightening along the interior directions, and weights on |x| for linear rows with noised A.
+
+    ``box`` : (m,) bounds on the noise on b.
+    """
+    if "matrix" not in noise.parts:
+        return margin(model.affine, box), None
+    on_a, in_cones = spread(model, noise.parts["matrix"].reach)
+    return margin(model.affine, box + in_cones), on_a if on_a.nnz else None
+
+
+def furthest_inwards(model: PrivateLP, noise: NoiseDesign, shift: Floats, weights: sp.csr_array | None) -> float:
+    """Largest amount by which a right-hand side can end below the true one: the noise plus the shift."""
+    total = shift + margin(model.affine, reach_on_b(model, noise))
+    if weights is not None:
+        size = np.minimum(model.public.magnitudes(), x_bound(model))
+        used = np.unique(sp.coo_array(weights).coords[1])
+        if not np.isfinite(size[used]).all():
+            return float("inf")
+        total = total + 2 * (weights @ np.where(np.isfinite(size), size, 0.0))
+    # Where right-hand sides are moved into their public range, none ends further inside than that is wide.
+    return float(np.minimum(total, model.public.ceiling - model.public.floor).max(initial=0.0))
+
+
+def reach_on_b(model: PrivateLP, noise: NoiseDesign) -> Floats:
+    """(m,) bounds on the noise on b, on both sides."""
+    reach = np.zeros(model.affine.rows)
+    if "scalar" in noise.parts:
+        reach[noise.parts["scalar"].measurement.positions] = noise.parts["scalar"].reach
+    return reach
+
+
+def _inwards(model: PrivateLP, part: NoisyPart) -> Floats:
+    """(h,) t of the module's docstring for the entries of b; the two-sided ``reach`` where rows lie in other cones than
+    inequalities or combine several Laplace draws."""
+    law, m = part.law, part.measurement
+    linear = np.zeros(model.affine.rows, dtype=bool)
+    for block in model.affine.cones:
+        linear[block.rows] = block.kind == "nonneg"
+    one_draw_each = m.recover.nnz == m.recover.shape[0] == np.count_nonzero(np.diff(m.recover.indptr))
+    if law is None or not linear[m.positions].all() or not (one_draw_each or isinstance(law, Gaussian)):
+        return part.reach
+    event = np.arange(m.recover.shape[0])
+    if one_draw_each:
+        event = np.unique(2 * m.recover.indices + (m.recover.data > 0), return_inverse=True)[1]
+    gain = m.gain(2)
+    risks = part.beta * _shares(model, m.positions, event, gain)
+    # Symmetric noise passes one end with half the probability of passing either; beyond one half that end is 0.
+    ends = np.array([law.max_abs_quantile(1, 2 * risk) if 2 * risk < 1 else 0.0 for risk in risks])
+    inwards: Floats = gain * ends[event]
+    return inwards
+
+
+def _shares(model: PrivateLP, positions: Integers, event: Integers, gain: Floats) -> Floats:
+    """(k,) shares of the risk of the events, which add up to one; public."""
+    count = int(event.max(initial=-1)) + 1
+    equal = np.full(count, 1 / max(count, 1))
+    multipliers = model.remember("multipliers in the middle", lambda: _multipliers(model))
+    if multipliers is None:
+        return equal
+    cost = np.bincount(event, weights=np.abs(multipliers[positions]) * gain, minlength=count)
+    return equal if cost.sum() <= 0 else (equal + cost / cost.sum()) / 2
+
+
+def _multipliers(model: PrivateLP) -> Floats | None:
+    """(m,) of the program with c and b at the middle of their declared ranges; None where one is not declared."""
+    form = model.form
+    if form.matrix.nnz:
+        return None
+    middle = []
+    for part in (form.objective, form.scalar):
+        low, high = value_range(model.affine, part)
+        if not (np.isfinite(low).all() and np.isfinite(high).all()):
+            return None
+        middle.append((low + high) / 2)
+    program = base_program(form).with_(c=form.c0 + middle[0], b=form.b0 + middle[1])
+    return solve_cone_program(program, solver=model.public.solver).dual
+
+
+def cost_of(model: PrivateLP, treatment: Treatment, outcome: Outcome) -> str:
+    """What tightening cost, from the released multipliers y; "" where they do not tell.
+
+    The optimum v of the program is convex in its right-hand sides, with y a subgradient at the tightened ones, so
+    ``v(b - t) - v(b) <= y't`` for the released b.
+    """
+    if outcome.dual is None or treatment.weights is not None or not model.affine.is_linear():
+        return ""
+    cost = float(np.abs(outcome.dual) @ -treatment.relax)
+    return f"tightening made the objective at most {number(cost)} worse than the released numbers alone"
+
+
+# ------------------------------------------------------------------ words
+def told(
+    model: PrivateLP, mode: Feasibility, moved: Floats, weights: sp.csr_array | None, why: str = ""
+) -> tuple[str, ...]:
+    """One line for each private constraint: by how much its rows were moved, in the user's units."""
+    private = model.form.private_rows
+    on_x = np.zeros(private.size) if weights is None else abs(weights).max(axis=1).toarray().ravel()
+    lines: dict[str, list[str]] = {}
+    for block in model.affine.cones:
+        rows = np.arange(block.start, block.start + block.size)[private[block.rows]]
+        if not rows.size:
+            continue
+        amount = _range(moved[rows])
+        if mode == "centred":
+            text = "solved with the released numbers as they are (centred)"
+        elif mode == "relaxed":
+            verb = "may miss the released numbers by" if block.kind == "zero" else "made easier by"
+            text = f"{verb} {amount} (relaxed), {why}"
+        else:
+            more = f" and {_range(on_x[rows])} times the size of the variables" if on_x[rows].any() else ""
+            text = f"made harder by {amount}{more} ({mode}), {why}"
+        if block.kind not in ("zero", "nonneg") and mode != "centred":
+            text += ", along the cone's interior direction"
+        lines.setdefault(text, []).append(block.label)
+    out = [f"{', '.join(dict.fromkeys(labels))}: {text}" for text, labels in lines.items()]
+    more_lines = (f"and {len(out) - _MOST_TOLD} more private constraints alike",) if len(out) > _MOST_TOLD else ()
+    return (*out[:_MOST_TOLD], *more_lines)
+
+
+def _range(values: Floats) -> str:
+    least, most = number(float(values.min())), number(float(values.max()))
+    return most if least == most else f"{least} to {most}"

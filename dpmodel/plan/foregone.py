@@ -1,0 +1,195 @@
+"""Solves whose end public facts tell, refused before anything is charged: no bound on the objective, numbers too large.
+
+Both are decided on public numbers alone (coefficients, declared bounds, sizes of noise), never on private ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+
+from dpmodel._text import number
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.compile.affine_map import ConeBlock, ConeKind, Floats
+from dpmodel.compile.cone_program import ConeProgram, solve_cone_program
+from dpmodel.compile.public_set import base_program
+from dpmodel.compile.standard_form import value_range
+from dpmodel.errors import SpecificationError, UnsupportedModelError
+from dpmodel.plan.comparison import Candidate
+
+# Solvers take larger coefficients for errors and larger sides for infinite ones (HiGHS from 1e15 and 1e20).
+_LARGEST = 1e15
+# Those that minimise the noised objective over all of the noised program; others look at listed or bounded sets.
+_OVER_ALL = ("laplace-once", "gaussian-once", "strict-truncated-laplace", "theorem-34")
+# Directions have size 1 at most, rows and objective are scaled to 1: what a solver leaves open is below this.
+_GAIN, _MISS = 1e-6, 1e-9
+# Second-order and semidefinite cones are met to about 1e-8, which lets directions beside them in by the root of that.
+_CURVED_GAIN = 1e-2
+
+
+def refuse_foregone(model: PrivateLP, chosen: Candidate) -> None:
+    """Nothing, or a refusal before the charge.
+
+    Raises
+    ------
+    SpecificationError
+        When public numbers or the noise are so large that solvers fail on them.
+    UnsupportedModelError
+        When the objective is unbounded below in every program that can be released, or in some that the declared bounds
+        of a private objective allow.
+    """
+    _refuse_large(model, chosen)
+    if chosen.mechanism in _OVER_ALL:
+        refused = model.remember("unbounded", lambda: _unbounded(model))
+        if refused is not None:
+            raise refused
+
+
+def _refuse_large(model: PrivateLP, chosen: Candidate) -> None:
+    form, base = model.form, base_program(model.form)
+    noise = {} if chosen.forecast is None else chosen.forecast.noise
+    drawn = [part["largest_noise"] for part in noise.values() if isinstance(part, Mapping) and "largest_noise" in part]
+    # A public row with one entry is a bound on a variable, where a huge number stands for none.
+    sides = np.abs(form.b0)[base.keep & ((np.diff(form.A0.indptr) > 1) | form.private_rows)]
+    largest = {
+        "the noise that the declared sensitivity needs": max(drawn, default=0.0),
+        "a public coefficient of the objective": float(np.abs(form.c0).max(initial=0.0)),
+        "a public coefficient of a constraint": float(np.abs(form.A0.data).max(initial=0.0)),
+        "a public right-hand side": float(sides.max(initial=0.0)),
+    }
+    for what, size in largest.items():
+        if size >= _LARGEST:
+            raise SpecificationError(
+                f"{what} is about {number(size)}: solvers fail on numbers beyond {number(_LARGEST)}",
+                why="the budget would be spent and nothing could be solved",
+                remedy="other units (thousands, millions), or tighter bounds and sensitivities; nothing was spent",
+            )
+
+
+def _unbounded(model: PrivateLP) -> UnsupportedModelError | None:
+    """Why the objective has no bound: a direction d that every row and bound allows for ever, along which it falls.
+
+    ``-A d`` lies in the cones and d in the recession cone of the bounds. d is zero in columns whose coefficients in
+    rows are private, so it does not depend on them. A feasible program with such a d is unbounded, whatever b is.
+    """
+    form, cone = model.form, _recession(model)
+    loose = cone.upper > cone.lower
+    if not loose.any():
+        return None
+    private = np.zeros(form.affine.variables, dtype=bool)
+    private[form.objective.row] = True
+    fixed = cone.with_(lower=np.where(private, 0.0, cone.lower), upper=np.where(private, 0.0, cone.upper))
+    names = _escapes(model, fixed, form.c0)
+    if names:
+        return UnsupportedModelError(
+            f"the objective has no bound: {names} can grow for ever in a direction that improves it",
+            why="every program that could be released would be unbounded, whatever the private numbers are",
+            remedy=f"bounds on {names} (nonneg=True, bounds=[lo, hi], a constraint), or the other of Minimize and "
+            "Maximize; nothing was spent",
+        )
+    if not (private & loose).any():
+        return None
+    for objective in _objectives(model, cone, private):
+        names = _escapes(model, cone, objective)
+        if names:
+            whose = _in_objective(model)
+            return UnsupportedModelError(
+                f"the declared bounds of {whose} allow an objective without a bound: {names} can grow for ever",
+                why="released numbers may have any value in the declared bounds, and with some of them the objective "
+                "falls without end",
+                remedy=f"the sign of {whose} (nonneg=True), its bounds=[lo, hi], or bounds on {names}",
+            )
+    return None
+
+
+def _recession(model: PrivateLP) -> ConeProgram:
+    """Directions of size 1 at most along which the public rows and bounds hold for ever; linear rows scaled to 1.
+
+    Of exponential and power cones only the faces ``x <= 0, y = 0, z >= 0`` and ``x, y >= 0, z = 0`` are used: they are
+    linear, and near the rest of the boundary a solver's tolerance lets directions in that are none.
+    """
+    base = base_program(model.form)
+    lower = np.where(np.isfinite(base.lower), 0.0, -1.0)
+    upper = np.where(np.isfinite(base.upper), 0.0, 1.0)
+    if model.form.matrix.nnz:
+        columns = model.form.matrix_positions()[1]
+        lower[columns] = upper[columns] = 0.0
+    A = base.A.copy()
+    size = np.ones(A.shape[0])
+    for block in base.cones:
+        if block.kind in ("zero", "nonneg"):
+            size[block.rows] = abs(A[block.start : block.start + block.size]).max(axis=1).toarray().ravel()
+        if block.kind == "exp":
+            size[block.start : block.start + block.size : 3] = -1.0
+    A.data = A.data / np.repeat(np.where(size != 0, size, 1.0), np.diff(A.indptr))
+    cones = tuple(face for block in base.cones for face in _faces(block))
+    none = np.zeros(0, dtype=np.int64)
+    return base.with_(
+        d=0.0, b=np.zeros_like(base.b), A=A, cones=cones, lower=lower, upper=upper, boolean=none, integer=none
+    )
+
+
+_FACES = {"exp": ("nonneg", "zero", "nonneg"), "pow3d": ("nonneg", "nonneg", "zero")}
+
+
+def _faces(block: ConeBlock) -> Iterator[ConeBlock]:
+    if block.kind not in _FACES:
+        yield block
+        return
+    for row in range(block.size):
+        kind = cast(ConeKind, _FACES[block.kind][row % 3])
+        yield replace(block, kind=kind, start=block.start + row, size=1, sizes=(), alphas=())
+
+
+def _escapes(model: PrivateLP, cone: ConeProgram, objective: Floats) -> str:
+    """Names of the variables that move along a direction of ``cone`` in which ``objective`` falls; "" for none."""
+    live = np.where(cone.upper > cone.lower, objective, 0.0)
+    size = float(np.abs(live).max(initial=0.0))
+    if size == 0:
+        return ""
+    solution = solve_cone_program(cone.with_(c=live / size))
+    linear = all(block.kind in ("zero", "nonneg") for block in cone.cones)
+    if solution.x is None or solution.value is None or solution.value > -(_GAIN if linear else _CURVED_GAIN):
+        return ""
+    gap = -(cone.A @ solution.x)
+    for block in cone.cones:
+        part = gap[block.rows][np.asarray(cone.keep)[block.rows]]
+        missed = np.abs(part) if block.kind == "zero" else -part
+        if block.kind in ("zero", "nonneg") and missed.max(initial=0.0) > _MISS:
+            return ""  # a direction only up to the solver's tolerance
+    names = model.affine.column_names
+    users = {names[first] for first in model.affine.variable_columns.values()}
+    moved = [names[j] for j in np.flatnonzero(np.abs(solution.x) > _GAIN) if names[j] in users]
+    return ", ".join(list(dict.fromkeys(moved))[:3]) or "a variable"
+
+
+def _objectives(model: PrivateLP, cone: ConeProgram, private: np.ndarray) -> Iterator[Floats]:
+    """Objectives at ends of their public range, at which some direction may fall: complete where signs of x are known,
+    or nothing is declared; with finite ranges on free variables some are not looked at."""
+    form = model.form
+    low, high = value_range(form.affine, form.objective)
+    low, high = form.c0 + np.where(private, low, 0.0), form.c0 + np.where(private, high, 0.0)
+    up, down = cone.lower >= 0, cone.upper <= 0
+    free = ~(up | down)
+    open_low, open_high = private & ~np.isfinite(low), private & ~np.isfinite(high)
+    ends = [np.where(~np.isfinite(end), form.c0, end) for end in (low, high)]
+    yield np.where(down, ends[1], ends[0])
+    yield np.where(up, ends[0], ends[1])
+    # Without a bound the private coefficient outweighs all others.
+    falls, rises = open_low & ~(down | (free & open_high)), open_high & ~(up | (free & open_low))
+    yield np.where(rises, 1.0, 0.0) - np.where(falls, 1.0, 0.0)
+    # A vector in general position is not zero on any direction that moves a free column.
+    general = np.where(free & open_low & open_high, 1 + np.modf(np.arange(low.size) * (math.sqrt(5) - 1) / 2)[0], 0.0)
+    yield general
+    yield -general
+
+
+def _in_objective(model: PrivateLP) -> str:
+    """Names of the private parameters in c."""
+    used = model.form.objective.column
+    blocks = model.affine.private_blocks
+    return ", ".join(dict.fromkeys(b.name for b in blocks if np.isin(used, np.r_[b.columns]).any()))

@@ -1,0 +1,72 @@
+"""Settling a choice that no statement settles: mechanisms that leave rows out, tried on synthetic databases."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dpmodel._text import number
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.mechanisms.lp.synthetic_rows import DATABASES, against_public
+from dpmodel.mechanisms.mechanism import Forecast, Request
+from dpmodel.plan.comparison import Candidate
+
+# Numbers read in all runs of one mechanism: beyond the first one database has to do, beyond the second none.
+_FEW, _MOST = 1e9, 2e10
+
+
+def settled(
+    model: PrivateLP, request: Request, compared: Sequence[Any], candidates: tuple[Candidate, ...]
+) -> tuple[Candidate, ...]:
+    """``candidates`` with ``against_public`` of those that leave rows out, where no statement of a mechanism that reads
+    data says anything and none of the others is predicted to beat the public point. Public facts only."""
+    readers = [c.forecast for c in candidates if c.forecast is not None and not c.forecast.spends_nothing]
+    if not all(forecast.vacuous for forecast in readers) or any(f.against_public < 1 for f in readers):
+        return candidates
+    algorithms = {each.name: each for each in compared}
+    found: dict[str, float] = {}
+    failed: dict[str, Candidate] = {}
+    for candidate in candidates:
+        if candidate.forecast is not None and candidate.forecast.slack_rows > 0:
+            work = _work(model, candidate.forecast)
+            if work <= _MOST:
+                count = DATABASES if work * DATABASES <= _FEW else 1
+                algorithm = algorithms[candidate.mechanism]
+                try:
+                    found[candidate.mechanism] = against_public(algorithm, model, request, count)
+                except Exception as error:
+                    failed[candidate.mechanism] = Candidate.failed(algorithm, error)
+    candidates = tuple(failed.get(candidate.mechanism, candidate) for candidate in candidates)
+    if not found:
+        return candidates
+    shares = ", ".join(f"{name} {number(float(f'{share:.3g}'))}" for name, share in found.items())
+    words = (
+        "no statement decides here: mechanisms that leave constraints out were compared on synthetic databases, drawn "
+        f"from public facts (ranges, norms, number of rows); error as a share of the best public point's: {shares}"
+    )
+
+    def told(candidate: Candidate) -> Candidate:
+        if candidate.mechanism not in found or candidate.forecast is None:
+            return candidate
+        caveats = (*candidate.forecast.caveats, words)
+        return replace(
+            candidate,
+            forecast=replace(candidate.forecast, against_public=found[candidate.mechanism], caveats=caveats),
+        )
+
+    return tuple(told(candidate) for candidate in candidates)
+
+
+def _work(model: PrivateLP, forecast: Forecast) -> float:
+    """Numbers that a run reads, about."""
+    noise = forecast.noise
+    way = noise.get("objective treated by", {})
+    runs = way.get("runs", 1) if isinstance(way, Mapping) else 1
+    steps = noise.get("steps", noise.get("candidates", 1))
+    size = model.form.matrix.nnz + model.form.A0.nnz
+    return float(runs * steps * size) if math.isfinite(steps) else math.inf
+
+
+__all__ = ["settled"]

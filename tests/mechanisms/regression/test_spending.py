@@ -1,0 +1,256 @@
+"""What regression mechanisms draw, at every budget: run on data, then on a neighbour that gets the same answers.
+
+A mechanism is private through its draws alone. So with the answers of the first run the second must ask for the same
+noise and release the same point, and what the two ask for may lie apart by no more than the budget pays for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from regressions import regression
+
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.compile.domain import L1Ball, L2Ball
+from dpmodel.compile.rows import Rows
+from dpmodel.mechanisms.mechanism import Outcome, Request
+from dpmodel.mechanisms.regression import frank_wolfe, frank_wolfe_published, stochastic_mirror_descent
+from dpmodel.mechanisms.regression.frank_wolfe import FrankWolfe
+from dpmodel.mechanisms.regression.frank_wolfe_published import FrankWolfePublished
+from dpmodel.mechanisms.regression.gaussian_frank_wolfe import GaussianFrankWolfe
+from dpmodel.mechanisms.regression.mirror_descent import MirrorDescent
+from dpmodel.mechanisms.regression.noisy_descent import NoisyDescent
+from dpmodel.mechanisms.regression.objective_perturbation import ObjectivePerturbation
+from dpmodel.mechanisms.regression.statistics_adassp import ADASSP_PUBLISHED
+from dpmodel.mechanisms.regression.stochastic_mirror_descent import STOCHASTIC_MIRROR_DESCENT
+from dpmodel.mechanisms.regression.subsampled_descent import SubsampledDescent
+from dpmodel.mechanisms.regression.sufficient_statistics import SUFFICIENT_STATISTICS
+from dpmodel.plan.portfolio import REGRESSIONS
+from dpmodel.privacy import SeededSource, gaussian_mu, pure_composition_delta, zcdp_rho
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
+
+# Of few steps: what they draw is the same step for step, and plans take no time.
+MECHANISMS = {
+    each.name: each
+    for each in (
+        SUFFICIENT_STATISTICS,
+        FrankWolfe(steps=3, rate=0.0, clip=math.inf),
+        NoisyDescent(steps=2),
+        MirrorDescent(steps=2, map="entropic"),
+        ObjectivePerturbation(ridge=300.0),
+        SubsampledDescent(steps=2, rate=1.0),
+        GaussianFrankWolfe(steps=2, memory=1.0),
+        ADASSP_PUBLISHED,
+        FrankWolfePublished(steps=3),
+    )
+}
+BUDGETS = [(epsilon, delta) for epsilon in (1e-3, 1.0, 100.0) for delta in (0.0, 1e-6)]
+READS_NOTHING, OWN_TEST = {"public-only"}, {"stochastic-mirror-descent"}
+
+
+def test_every_mechanism_is_tested() -> None:
+    assert set(MECHANISMS) | READS_NOTHING | OWN_TEST == {each.name for each in REGRESSIONS}
+
+
+@dataclass
+class Asked:
+    """A source that keeps (kind, values, scale) of what it is asked for; ``given`` answers are given again."""
+
+    given: list[Any] = field(default_factory=list)
+    asked: list[tuple[str, np.ndarray, float]] = field(default_factory=list)
+    is_private: bool = False
+
+    def __post_init__(self) -> None:
+        self.source, self.answers = SeededSource(5), list[Any]()
+
+    def _answer(self, kind: str, values: Any, scale: float, draw: Callable[..., Any]) -> Any:
+        number = len(self.asked)
+        self.asked.append((kind, np.array(values, dtype=float), scale))
+        self.answers.append(self.given[number] if number < len(self.given) else draw(values, scale))
+        return self.answers[-1]
+
+    def gaussian(self, values: Any, scale: float) -> Any:
+        return self._answer("gaussian", values, scale, self.source.gaussian)
+
+    def laplace(self, values: Any, scale: float) -> Any:
+        return self._answer("laplace", values, scale, self.source.laplace)
+
+    def noisy_max(self, scores: Any, scale: float, *, kind: Any) -> int:
+        return int(self._answer(kind, scores, scale, lambda v, s: self.source.noisy_max(v, s, kind=kind)))
+
+
+def two() -> tuple[PrivateRegression, PrivateRegression]:
+    """A small regression, and the same with the first record's row and label at the opposite ends of their bounds."""
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (30, 2)), rng.uniform(-1, 1, 30)
+    X[0], y[0] = 1.0, -1.0
+    A, b = X.copy(), y.copy()
+    A[0], b[0] = 1.0, 1.0
+    one = regression(X, y, "squared", domain=L1Ball(2, 1.0), lower=-1, upper=1)
+    rows = Rows(((A, 0),), b, 2)
+    return one, replace(one, read=lambda: rows)
+
+
+def replayed(mechanism: Any, request: Request) -> tuple[Asked, Asked, Outcome, Outcome]:
+    one, other = two()
+    if not mechanism.eligible(one, request).eligible:
+        pytest.skip("it does not serve this budget")
+    first = Asked()
+    before = mechanism.run(one, request, first)
+    second = Asked(given=first.answers)
+    return first, second, before, mechanism.run(other, request, second)
+
+
+def check(mechanism: Any, request: Request) -> None:
+    """Same draws asked for, same release, and a cost within what the forecast says is spent."""
+    first, second, before, after = replayed(mechanism, request)
+    assert first.asked, "nothing was drawn"
+    assert [(kind, scale) for kind, _, scale in first.asked] == [(kind, scale) for kind, _, scale in second.asked]
+    assert before.x is not None and after.x is not None
+    # The solver ends elsewhere by its rounding, before the noise that hides where.
+    np.testing.assert_array_equal(before.x, after.x)
+    assert before.notes == after.notes and before.status == after.status
+    apart = [
+        (kind, a - b, scale) for (kind, a, scale), (_, b, _) in zip(first.asked, second.asked, strict=True) if scale
+    ]
+    forecast = mechanism.forecast(two()[0], request)
+    assert forecast.epsilon <= request.epsilon and forecast.delta <= request.delta
+    if mechanism.name not in ("subsampled-descent", "objective-perturbation"):  # their proofs count more than draws
+        assert_paid(apart, forecast.epsilon, forecast.delta)
+    assert any(np.any(moved) for _, moved, _ in apart), "no draw depends on the data: nothing was tested"
+
+
+def assert_paid(apart: list[tuple[str, np.ndarray, float]], epsilon: float, delta: float) -> None:
+    room = 1 + 1e-9
+    squares = [float(np.sum(d * d)) / s**2 for kind, d, s in apart if kind == "gaussian"]
+    pure = [float(np.abs(d).sum()) / s for kind, d, s in apart if kind == "laplace"]
+    chosen = [float(np.ptp(d)) / s for kind, d, s in apart if kind in ("exponential", "permute_and_flip")]
+    if sum(pure) + sum(chosen) <= epsilon * room and not any(squares):
+        return
+    assert delta > 0, "pure draws cost more than epsilon"
+    if not chosen and not pure:
+        assert math.sqrt(sum(squares)) <= gaussian_mu(epsilon, delta) * room
+        return
+    assert not any(squares)
+    rho = sum(e * e / 2 for e in pure) + sum(e * e / 8 for e in chosen)
+    each = max([*pure, *chosen])
+    composed = pure_composition_delta(each, len(pure) + len(chosen), epsilon) <= delta * room
+    assert composed or rho <= zcdp_rho(epsilon, delta) * room
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS, ids=lambda x: f"{x:g}")
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_draws_hide_a_record_at_every_budget(name: str, epsilon: float, delta: float) -> None:
+    check(MECHANISMS[name], Request(epsilon, delta))
+
+
+# ------------------------------------------------------------------------------------------------ planted faults
+def test_a_choice_without_noise_at_large_budgets_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = frank_wolfe._select
+
+    def greedy(scores: Any, apart: float, epsilon: float, pure: bool, source: Any) -> int:
+        return int(np.argmax(scores)) if epsilon > 20 else honest(scores, apart, epsilon, pure, source)
+
+    monkeypatch.setattr(frank_wolfe, "_select", greedy)
+    check(FrankWolfe(steps=1, rate=0.0, clip=math.inf), Request(1.0, 0.0))
+    with pytest.raises(AssertionError):
+        check(FrankWolfe(steps=1, rate=0.0, clip=math.inf), Request(100.0, 0.0))
+
+
+@pytest.mark.parametrize("name", ["sufficient-statistics", "noisy-descent", "mirror-descent", "gaussian-frank-wolfe"])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_half_the_noise_is_found_out(name: str, delta: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The twin asks for half the scale it should: these draws are tight on the worst neighbour."""
+    for kind in ("gaussian", "laplace"):
+        plain = getattr(Asked, kind)
+        monkeypatch.setattr(Asked, kind, lambda self, values, scale, plain=plain: plain(self, values, scale / 2))
+    with pytest.raises(AssertionError):
+        check(MECHANISMS[name], Request(1.0, delta))
+
+
+# --------------------------------------------------------------------------- the published choice's printed epsilon
+STEPS = [(e, d, t) for e in (1e-3, 1.0, 10.0, 100.0) for d in (1e-9, 1e-6, 1e-3, 0.1) for t in (1, 30, 3000)]
+
+
+def composes(each: float, steps: int, epsilon: float, delta: float) -> bool:
+    if pure_composition_delta(each, steps, epsilon) <= delta * (1 + 1e-9):
+        return True
+    return steps * each**2 / 8 <= zcdp_rho(epsilon, delta) * (1 + 1e-9)
+
+
+def check_printed() -> None:
+    for epsilon, delta, steps in STEPS:
+        each = frank_wolfe_published._epsilon(Request(epsilon, delta), steps)
+        assert 0 < each <= epsilon / math.sqrt(8 * steps * math.log(1 / delta)) * (1 + 1e-12)
+        assert composes(each, steps, epsilon, delta)
+
+
+def test_the_printed_epsilon_composes_at_every_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_printed()
+    monkeypatch.setattr(frank_wolfe_published, "valid_step", lambda printed, *rest: math.sqrt(8) * printed)
+    with pytest.raises(AssertionError):
+        check_printed()
+
+
+def test_the_published_walk_uses_that_epsilon() -> None:
+    one, _ = two()
+    for epsilon, delta in ((1.0, 1e-6), (100.0, 1e-3)):
+        source, request = Asked(), Request(epsilon, delta)
+        FrankWolfePublished(steps=3).run(one, request, source)
+        each = frank_wolfe_published._epsilon(request, 3)
+        # Slopes at the start are at most 2, there the range is that of 2 vertices times 2 |slope| |row| 2 / n.
+        assert source.asked[0][2] == pytest.approx(2 * 2 * 2 / 30 / each, rel=1e-6)
+
+
+# ------------------------------------------------------------------------------------ one record at a time
+N = 300
+
+
+def places(seed: int) -> np.ndarray:
+    """The rows that mirror descent reads, in the order it reads them: row i of this model is i + 1 times (1, 0)."""
+    X = np.column_stack([np.arange(1.0, N + 1) / N, np.zeros(N)])
+    model = regression(X, np.ones(N), "hinge", l2=1.0, domain=L2Ball(2, 1e-9))
+    source = Asked()
+    source.source = SeededSource(seed)
+    STOCHASTIC_MIRROR_DESCENT.run(model, Request(0.5, 1e-3), source)
+    steps = [values[0] for kind, values, _ in source.asked if values.shape == (2,)]
+    return np.array([round(-value * N) - 1 for value in steps if value != 0])
+
+
+def ascents(order: np.ndarray) -> int:
+    return int((np.diff(order) > 0).sum())
+
+
+def test_records_are_read_in_a_random_order() -> None:
+    """Amplification rests on it. Half of all steps up, as in a random order: 6 deviations (false alarm 2e-9 each)."""
+    orders = [places(seed) for seed in range(3)]
+    for order in orders:
+        assert order.size == np.unique(order).size == -(-N // 2)  # half of the records, each once
+        assert abs(ascents(order) - (order.size - 1) / 2) < 6 * math.sqrt((order.size + 1) / 12)
+    assert not np.array_equal(np.sort(orders[0]), np.sort(orders[1]))  # and not always the same half
+
+
+def test_rows_in_their_own_order_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stochastic_mirror_descent.np, "lexsort", lambda keys: np.arange(keys[0].size))
+    order = places(0)
+    assert abs(ascents(order) - (order.size - 1) / 2) > 6 * math.sqrt((order.size + 1) / 12)
+
+
+@pytest.mark.parametrize("share", [0.05, 1.0])
+def test_mirror_descent_draws_noise_for_every_step(share: float) -> None:
+    """Each fresh step asks for noise of the planned deviation, at the least and the largest epsilon it serves."""
+    model = regression(np.ones((N, 2)) / 2, np.ones(N), "hinge", l2=1.0, domain=L2Ball(2, 1.0))
+    reach = stochastic_mirror_descent.largest_epsilon(N, 1e-3)
+    assert reach is not None
+    request, source = Request(reach * share, 1e-3), Asked()
+    plan = STOCHASTIC_MIRROR_DESCENT.settings(model, request)
+    STOCHASTIC_MIRROR_DESCENT.run(model, request, source)
+    scales = [scale for _, values, scale in source.asked if values.shape == (2,)]
+    assert len(scales) >= plan.fresh and set(scales) == {plan.deviation}
+    assert plan.deviation >= 2 * 1.0 / gaussian_mu(plan.step_epsilon, plan.step_delta)

@@ -1,0 +1,89 @@
+"""Made-up databases stay inside what was declared; plans that no statement settles are settled by them and say so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import dpmodel as dpm
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.mechanisms.lp.noisy_hinge_descent import NoisyHingeDescent
+from dpmodel.mechanisms.lp.synthetic_rows import DATABASES, databases
+
+DECLARED: dict[str, dict[str, Any]] = {
+    "ballots": {"unit": "row", "bounds": [0, 1], "max_l1": 3},
+    "shares": {"unit": "row", "bounds": [0, 1], "max_l1": 0.5},
+    "signed": {"unit": "row", "bounds": [-2, 1], "max_l2": 2.5},
+    "no zero": {"unit": "row", "bounds": [2, 5]},
+    "columns": {"unit": "column", "bounds": [0, 4], "max_l1": 9},
+    "entries": {"unit": "entry", "bounds": [-1, 3]},
+    "unbounded": {"unit": "row"},
+}
+
+
+def covering(rows: int = 200, seed: int = 0, budget: float = 2.0, **declared: Any) -> dpm.Problem:
+    ballots = (np.random.default_rng(seed).random((rows, 6)) < 0.3).astype(float)
+    A = dpm.Private(ballots, name="A", **(declared or DECLARED["ballots"]))
+    x = cp.Variable(6, bounds=[0, 1], name="x")
+    return dpm.Problem(cp.Minimize(0), [A @ x >= 1, cp.sum(x) <= budget])
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_draws_are_inside_what_is_declared(name: str) -> None:
+    how = DECLARED[name]
+    A = dpm.Private(shape=(30, 6), name="A", **how)
+    x = cp.Variable(6, bounds=[0, 1], name="x")
+    model = dpm.Problem(cp.Minimize(cp.sum(x)), [A @ x <= 9])._model(None)
+    found = databases(model)
+    assert len(found) == DATABASES and len({theta.tobytes() for theta in found}) == DATABASES
+    for theta in found:
+        table = theta[model.affine.private_blocks[0].columns].reshape((30, 6), order="F")
+        low, high = how.get("bounds", [-1, 1])
+        # Units that are too large are scaled, so a range without zero need not hold for them.
+        assert table.min() >= low - 1e-12 and table.max() <= high + 1e-12 and np.ptp(table) > 0
+        units = table if how["unit"] == "row" else table.T
+        assert np.abs(units).sum(axis=1).max() <= how.get("max_l1", np.inf) * (1 + 1e-12)
+        assert np.linalg.norm(units, axis=1).max() <= how.get("max_l2", np.inf) * (1 + 1e-12)
+
+
+def test_a_vacuous_plan_is_settled_without_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The least error in simulation is chosen, the plan says so, and other data give the same plan."""
+
+    def refused(self: PrivateLP) -> Any:
+        raise AssertionError("a plan reads no private value")
+
+    monkeypatch.setattr(PrivateLP, "read_private", refused)
+    plan, other = (covering(seed=seed).plan(0.5, 1e-6) for seed in (0, 1))
+    simulated = {
+        c.mechanism: c.forecast.against_public
+        for c in plan.candidates
+        if c.forecast is not None and c.forecast.slack_rows > 0
+    }
+    assert {"noisy-hinge-descent", "dense-multiplicative-weights"} <= set(simulated)
+    assert np.isfinite(list(simulated.values())).all()
+    assert plan.chosen.mechanism == min({**simulated, "public-only": 1.0}, key=lambda name: simulated.get(name, 1.0))
+    assert any("synthetic databases" in line for line in plan.chosen.forecast.caveats)  # type: ignore[union-attr]
+    assert plan.to_dict() == other.to_dict()
+
+
+def test_a_mechanism_that_does_nothing_useful_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its step taken away hinge descent stays where it starts: the choice turns to another."""
+    before = covering().plan(0.5, 1e-6)
+    assert before.chosen.mechanism == "noisy-hinge-descent"
+
+    def stuck(self: Any, task: Any, *rest: Any) -> Any:
+        from dpmodel.mechanisms.lp.feasibility import Point
+
+        return Point(task.body.nearest(np.zeros(task.body.size)))
+
+    monkeypatch.setattr(NoisyHingeDescent, "point", stuck)
+    assert covering().plan(0.5, 1e-6).chosen.mechanism != "noisy-hinge-descent"
+
+
+def test_statements_that_say_something_decide_by_themselves() -> None:
+    plan = covering(rows=4000).plan(60.0, 1e-6)
+    assert plan.chosen.forecast is not None and not plan.chosen.forecast.vacuous
+    assert all("synthetic" not in " ".join(c.forecast.caveats) for c in plan.candidates if c.forecast is not None)

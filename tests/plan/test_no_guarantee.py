@@ -1,0 +1,130 @@
+"""Statements that say nothing: the plan begins with it and says what would help; a solve warns before it charges."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import dpmodel as dpm
+
+
+def costs(linf: float = 2.0) -> dpm.Problem:
+    """100 private coefficients in [-1, 1], x in the unit cube: no two points are more than 200 apart."""
+    c = dpm.Private(np.linspace(-1, 1, 100), name="c", unit="entry", linf=linf, bounds=[-1, 1])
+    return dpm.Problem(cp.Minimize(c @ cp.Variable(100, bounds=[0, 1], name="x")))
+
+
+def roster(linf: float = 5.0) -> dpm.Problem:
+    """40 people, 14 days, wishes 0 to 5, a row per person."""
+    wishes = np.random.default_rng(0).integers(0, 6, (40, 14)).astype(float)
+    C = dpm.Private(wishes, name="wishes", unit="row", linf=linf, bounds=[0, 5])
+    X = cp.Variable((40, 14), name="X", bounds=[0, 1])
+    return dpm.Problem(cp.Maximize(cp.sum(cp.multiply(C, X))), [cp.sum(X, axis=1) <= 5, cp.sum(X, axis=0) >= 8])
+
+
+def demands(linf: float = 1.0) -> dpm.Problem:
+    b = dpm.Private([20.0, 30.0], name="b", unit="entry", linf=linf, bounds=[0, 50])
+    x = cp.Variable(2, bounds=[0, 60], name="x")
+    return dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b])
+
+
+STRICT = {"delta": 1e-6, "feasibility": "strict"}
+# A model, the budget that is too small, and what the statement was before it was capped.
+CASES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "costs": (costs, {"epsilon": 0.1}),
+    "roster": (roster, {"epsilon": 1.0}),
+    "demands": (demands, {"epsilon": 0.01, "mechanism": "laplace-once"}),
+    "strict": (demands, {"epsilon": 0.01, **STRICT}),
+    "forced strict": (demands, {"epsilon": 0.01, "mechanism": "strict-truncated-laplace", **STRICT}),
+}
+each_case = pytest.mark.parametrize("name", CASES)
+
+
+@each_case
+def test_the_plan_begins_with_it(name: str) -> None:
+    build, asked = CASES[name]
+    plan = build().plan(**asked)
+    assert plan.chosen.forecast is not None and plan.chosen.forecast.vacuous
+    assert str(plan).startswith("No guarantee") and str(plan).startswith(plan.answer[:40])
+    assert plan.answer in plan.to_dict()["answer"] and "No guarantee" in plan._repr_html_()
+
+
+@each_case
+def test_a_warning_that_is_an_error_costs_nothing(name: str, tmp_path: Any) -> None:
+    build, asked = CASES[name]
+    problem, budget = build(), dpm.Budget(10.0, 1e-3, ledger=tmp_path / "spent.sqlite")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dpm.NoGuaranteeWarning)
+        with pytest.raises(dpm.NoGuaranteeWarning, match="No guarantee"):
+            problem.solve(**asked, budget=budget, rng=0)
+    assert budget.spent.epsilon == budget.spent.delta == 0 and problem.release is None
+    with pytest.warns(dpm.NoGuaranteeWarning) as seen:
+        problem.solve(**asked, rng=0)
+    assert [each.filename for each in seen if each.category is dpm.NoGuaranteeWarning] == [__file__]
+    assert problem.release is not None and problem.release.accuracy.vacuous
+
+
+def test_what_says_something_is_quiet() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dpm.NoGuaranteeWarning)
+        problem = demands()
+        problem.solve(epsilon=5.0, rng=0)
+    assert problem.release is not None and not problem.release.accuracy.vacuous
+    assert problem.plan(5.0).answer == "" and str(problem.plan(5.0)).startswith("Plan for epsilon 5")
+
+
+@each_case
+def test_what_is_said_to_help_does(name: str) -> None:
+    """From the epsilon named on the mechanism named says something, and not at 4/5 of it; so with the change named."""
+    build, asked = CASES[name]
+    answer = build().plan(**asked).answer
+    found = re.search(r"from epsilon (\S+) on (\S+) says something", answer)
+    assert found is not None, answer
+    epsilon, mechanism = float(found[1]), found[2]
+    assert _says(build(), asked | {"epsilon": epsilon, "mechanism": mechanism})
+    assert not _says(build(), asked | {"epsilon": 0.8 * epsilon, "mechanism": mechanism})
+    times = re.search(r"numbers (\S+) times less", answer)
+    assert times is not None, answer
+    linf = {costs: 2.0, roster: 5.0, demands: 1.0}[build] / float(times[1])
+    assert _says(build(0.95 * linf), asked | {"mechanism": mechanism})
+    assert not _says(build(1.25 * linf), asked | {"mechanism": mechanism})
+
+
+def _says(problem: dpm.Problem, asked: dict[str, Any]) -> bool:
+    forecast = problem.plan(**asked, compare=False).chosen.forecast
+    assert forecast is not None
+    return not forecast.vacuous
+
+
+def test_without_a_bound_on_x_no_epsilon_is_named() -> None:
+    c = dpm.Private([1.0, 2.0], name="c", unit="entry", bounds=[0, 3])
+    x = cp.Variable(2, name="x")
+    plan = dpm.Problem(cp.Minimize(c @ x), [x[0] + x[1] >= 1]).plan(1.0)
+    assert "public bound on the variables" in plan.answer
+
+
+def test_the_public_point_wins_where_noise_hides_more_than_the_ranges_leave_unknown() -> None:
+    for epsilon, best in ((0.01, "public-only"), (5.0, "laplace-once")):
+        plan = demands().plan(epsilon)
+        two = [c for c in plan.candidates if c.mechanism in ("public-only", "laplace-once")]
+        chosen = dpm.select_mechanism(two, plan.request)
+        assert chosen is not None and chosen.mechanism == best and chosen.forecast is not None
+        assert (chosen.forecast.epsilon == 0) == (best == "public-only")
+
+
+def test_a_perfect_public_point_is_taken_in_silence() -> None:
+    """Every allowed database is served by one point: reading data buys nothing."""
+    b = dpm.Private([1.0, 2.0], name="b", unit="entry", linf=1, bounds=[0, 3])
+    x = cp.Variable(2, bounds=[0, 5], name="x")
+    problem, budget = dpm.Problem(cp.Minimize(0), [x >= b]), dpm.Budget(1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dpm.NoGuaranteeWarning)
+        problem.solve(epsilon=1.0, budget=budget, rng=0)
+    release = problem.release
+    assert release is not None and release.mechanism == "public-only" and (x.value >= 3 - 1e-6).all()
+    assert budget.spent.epsilon == 0 and release.guarantee.epsilon == 0 and not release.accuracy.vacuous
