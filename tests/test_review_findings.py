@@ -187,5 +187,5 @@ def test_numbers_that_overflow_end_no_solve_and_give_no_warning() -> None:
             warnings.simplefilter("error")
             warnings.simplefilter("ignore", dpm.NotPrivateWarning)
             warnings.simplefilter("ignore", dpm.NoGuaranteeWarning)
-            problem.solve(1.0, 1e-6, mechanism=mechanism, rng=0)
+            problem.solve(10.0, 1e-6, mechanism=mechanism, rng=0)
         assert x.value is not None and np.isfinite(x.value).all()

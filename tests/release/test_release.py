@@ -142,7 +142,8 @@ def test_accuracy():
     assert Accuracy(1, 0.1).to_dict()["slack_rows"] == 0
 
 
-def test_prints_a_panel():
+def test_prints_a_panel(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
     text = str(make(variables={"x": np.arange(1000.0)}))
     assert max(map(len, text.splitlines())) <= 100
     for piece in (
