@@ -6,7 +6,7 @@ problem it is, whether it can be solved, by which mechanism and how well, and so
 
 from typing import Any
 
-from dpmodel import linalg
+from dpmodel import linalg, mechanisms
 from dpmodel.annotate import Private, PublicPatternWarning, Records
 from dpmodel.annotate.noise_laws import DiscreteGaussian, DiscreteLaplace, Gaussian, Geometric, Laplace
 from dpmodel.annotate.noisy import Noisy
@@ -24,6 +24,7 @@ from dpmodel.errors import (
     UnsupportedModelError,
 )
 from dpmodel.leak_warning import PossibleLeakWarning
+from dpmodel.models.options import AllBut, Exact, Penalty, Search, Target
 from dpmodel.plan import Plan, register_mechanism, select_mechanism
 from dpmodel.plan.no_guarantee import NoGuaranteeWarning
 from dpmodel.privacy import Budget, NotPrivateWarning
@@ -41,12 +42,14 @@ from dpmodel.teach import gadgets
 __version__ = "0.1.0"
 
 __all__ = [
+    "AllBut",
     "Budget",
     "BudgetExceededError",
     "Classification",
     "DPModelError",
     "DiscreteGaussian",
     "DiscreteLaplace",
+    "Exact",
     "Gaussian",
     "Geometric",
     "ImpossibilityError",
@@ -57,6 +60,7 @@ __all__ = [
     "NoGuaranteeWarning",
     "Noisy",
     "NotPrivateWarning",
+    "Penalty",
     "Plan",
     "PossibleLeakWarning",
     "Private",
@@ -65,7 +69,9 @@ __all__ = [
     "QueryRelease",
     "Records",
     "Release",
+    "Search",
     "SpecificationError",
+    "Target",
     "UnsupportedModelError",
     "consistent_table",
     "gadgets",
@@ -74,6 +80,7 @@ __all__ = [
     "linalg",
     "marginal_query",
     "measure",
+    "mechanisms",
     "neg_log_likelihood",
     "published",
     "query_release",

@@ -1,10 +1,9 @@
-"""``Problem``: the conductor. ``solve`` reads like the list of rooms that data walks through."""
+"""``Problem``: CVXPY's face of the house. What it is asked goes to a model, and from there through ``execute``."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import cvxpy as cp
@@ -14,7 +13,7 @@ from dpmodel.classify.classifier import Classification, classify
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.classify.regression_model import private_regression
-from dpmodel.compile.cone_program import SOLVER_ERROR, SolverFailure, probe_solver, solve_cone_program
+from dpmodel.compile.cone_program import SOLVER_ERROR, SolverFailure, solve_cone_program
 from dpmodel.compile.cvxpy_bridge import Lowered, forget_cached_forms, forget_solution, lower
 from dpmodel.compile.footprint import Footprint, footprint
 from dpmodel.compile.likelihood import recognise_postprocessing
@@ -22,34 +21,27 @@ from dpmodel.compile.postprocessing import Postprocessing
 from dpmodel.compile.public_set import PublicSet, base_program
 from dpmodel.compile.refusals import where_used
 from dpmodel.compile.regression import Recognised, recognise
-from dpmodel.compile.standard_form import public_theta, public_values, require_private_values, standard_form
+from dpmodel.compile.standard_form import public_theta, public_values, standard_form
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
-from dpmodel.guarded_run import RunError as RunError
-from dpmodel.guarded_run import check_budget, run_to_outcome
+from dpmodel.execute import execute
+from dpmodel.execute.misplaced import refuse_misplaced
 from dpmodel.leak_warning import warn_of_constants
-from dpmodel.mechanisms.linalg.systems import PrivateInequalities
-from dpmodel.mechanisms.mechanism import Outcome
-from dpmodel.plan.asked import Asked, checked_clip
+from dpmodel.models.contract import PrivateModel
+from dpmodel.models.options import AllBut, Exact, Options, Penalty, Search, Target
+from dpmodel.models.postprocessing import Published, classify_postprocessing
+from dpmodel.models.program import Program
+from dpmodel.models.regression import Regression, checked_clip
+from dpmodel.models.released import values_of
+from dpmodel.models.request import checked_options
 from dpmodel.plan.comparison import Plan
-from dpmodel.plan.foregone import refuse_foregone
-from dpmodel.plan.no_guarantee import warn_of_no_guarantee
-from dpmodel.plan.planner import make_plan, refuse_impossible
+from dpmodel.plan.planner import make_plan
 from dpmodel.plan.portfolio import AnyMechanism
-from dpmodel.plan.postprocess_plan import plan_postprocessing
-from dpmodel.plan.request import (
-    checked_options,
-    make_postprocess_request,
-    make_regression_request,
-    make_request,
-    refuse_misplaced,
-)
-from dpmodel.privacy import Budget, noise_source
-from dpmodel.problem_exact import exact_system, has_private_inequalities, outcome_of, wants_exact
-from dpmodel.problem_postprocess import classify_postprocessing, solve_problem
-from dpmodel.progress import reporter
+from dpmodel.privacy import Budget
 from dpmodel.release.explanation import Explanation, explain, explain_postprocessing, explain_regression
 from dpmodel.release.release import Accuracy, Guarantee, Release
-from dpmodel.write_back import values_of, write_lp, write_regression
+
+Feasible = str | AllBut | Exact
+Goal = str | Target | Search | Penalty
 
 
 class Problem(cp.Problem):  # type: ignore[misc]
@@ -58,6 +50,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
     Parameters
     ----------
     objective, constraints : as in CVXPY; private data enters as ``Private`` parameters only.
+    clip : regressions: the model's loss with the slope of every record's loss cut to [-clip, clip] (residuals, for the
+        squared loss: that makes it Huber's), which bounds what a record can do where the loss itself does not.
 
     Examples
     --------
@@ -69,8 +63,9 @@ class Problem(cp.Problem):  # type: ignore[misc]
     True
     """
 
-    def __init__(self, objective: Any, constraints: Any = None) -> None:
+    def __init__(self, objective: Any, constraints: Any = None, *, clip: float | None = None) -> None:
         super().__init__(objective, constraints)
+        self.clip = clip if clip is None else checked_clip(clip)
         self._lowered: tuple[Lowered, Footprint, Classification] | None = None
         # None: not looked at yet. Regressions are recognised on the tree and never lowered.
         self._recognised: tuple[bytes | None, Recognised | None] | None = None
@@ -125,17 +120,9 @@ class Problem(cp.Problem):  # type: ignore[misc]
         *,
         beta: float = 0.05,
         mechanism: str | AnyMechanism = "auto",
-        feasibility: str = "relaxed",
-        vertices: Any = None,
+        feasibility: Feasible = "relaxed",
+        goal: Goal = "auto",
         solver: str | None = None,
-        slack_rows: int | None = None,
-        alpha: float | None = None,
-        goal: str = "auto",
-        target: float | None = None,
-        penalty: float | None = None,
-        clip: float | None = None,
-        satisfy: str = "nearly",
-        margin: float | None = None,
         compare: bool = True,
         **unknown: Any,
     ) -> Plan:
@@ -144,29 +131,15 @@ class Problem(cp.Problem):  # type: ignore[misc]
         Parameters and errors are those of ``solve``; without ``compare`` a forced mechanism is planned alone.
         """
         refuse_misplaced(self.plan, {"epsilon": epsilon, "delta": delta, "beta": beta}, unknown)
-        model = self._model(solver, clip)
-        asked = Asked(slack_rows, alpha, goal, target, penalty)
-        exact = wants_exact(satisfy, margin)
-        _refuse_exact(exact, margin, model)
-        if isinstance(model, Postprocessing):
-            request = make_postprocess_request(epsilon, delta, beta, feasibility, vertices, solver, {}, asked)
-            return plan_postprocessing(model, mechanism, request=request, compare=compare)
-        if isinstance(model, PrivateRegression):
-            request = make_regression_request(epsilon, delta, beta, feasibility, vertices, solver, {}, asked, clip)
-            return make_plan(model, request, mechanism, compare=compare)
-        request = make_request(self, model, epsilon, delta, beta, feasibility, vertices, solver, {}, asked)
-        if not model.private_parts():
+        model = self._door(solver)
+        options = Options(epsilon, delta, beta, mechanism, feasibility, goal, solver)
+        if model.is_public:
             raise SpecificationError(
                 "no private parameter reaches c, b or A: there is nothing to plan",
                 why="a plan compares private mechanisms",
                 remedy="mark private data with Private(...), or solve() as it is, which spends nothing",
             )
-        if exact:
-            request = replace(request, satisfy="exact")
-            if has_private_inequalities(model):
-                refuse_impossible(model, request)
-                system = exact_system(model, request, margin, asked)
-                return make_plan(system, request, mechanism, compare=compare)
+        model, request = model.ask(options)
         return make_plan(model, request, mechanism, compare=compare)
 
     def explain(self) -> Explanation:
@@ -189,22 +162,14 @@ class Problem(cp.Problem):  # type: ignore[misc]
         *,
         beta: float = 0.05,
         mechanism: str | AnyMechanism = "auto",
-        feasibility: str = "relaxed",
+        feasibility: Feasible = "relaxed",
+        goal: Goal = "auto",
         budget: Budget | None = None,
+        solver: str | None = None,
+        solver_options: Mapping[str, Any] | None = None,
         verbose: bool = False,
         progress: Callable[[str, float], None] | bool | None = None,
         rng: Any = None,
-        vertices: Any = None,
-        solver: str | None = None,
-        solver_options: Mapping[str, Any] | None = None,
-        slack_rows: int | None = None,
-        alpha: float | None = None,
-        goal: str = "auto",
-        target: float | None = None,
-        penalty: float | None = None,
-        clip: float | None = None,
-        satisfy: str = "nearly",
-        margin: float | None = None,
         **unknown: Any,
     ) -> float | None:
         """Solve under (epsilon, delta)-differential privacy and keep the release.
@@ -216,30 +181,21 @@ class Problem(cp.Problem):  # type: ignore[misc]
         epsilon, delta : budget of this solve; delta = 0 allows pure mechanisms only.
         beta : probability with which the accuracy statement may fail.
         mechanism : "auto" for the least forecast error, or a name from the plan (then no other is looked at), or an
-            object with the methods of a mechanism, such as one with settings of its own.
+            object with the methods of a mechanism, such as one of ``dpm.mechanisms`` with settings of its own.
         feasibility : what is done to private constraints. "relaxed" makes them easier by a bound on the noise, so that
             the true optimum stays feasible and they may be missed as the accuracy statement says; "centred" takes the
             released numbers as they are; "safe" makes them harder, so that every true one holds with probability
             1 - beta; "strict" does so with certainty (delta > 0). Plan and release say by how much, row by row.
+            Where one record owns one constraint: ``AllBut(rows=, alpha=)``, all but a few hold to within alpha, and
+            ``Exact(margin=)``, all but a few hold exactly.
+        goal : how mechanisms that find nearly feasible points treat the objective: ``Target(value)`` (public, to be
+            reached), ``Search()`` (bisection, paid for), ``Penalty(weight)`` (added to the violation); "auto": the best
+            forecast.
         budget : a ``Budget`` to charge before any data is read.
         verbose : print classification, plan and release. ``progress`` : True, or a function (stage, share).
         rng : None for OpenDP's secure noise; an int or numpy Generator for repeatable noise in tests,
             which is not private and says so.
-        vertices : public candidate points, (k, n) or a list of {variable: value}.
         solver, solver_options : for the solve on released data, as in CVXPY.
-        slack_rows : how many private constraints may be left out; alpha : how far the others may be violated.
-            With one of them given, the plan finds the best other; with none, the best compromise.
-        goal : how mechanisms that find nearly feasible points treat the objective: "target" (public, ``target``:
-            the value to reach), "search" (bisection, paid for), "penalty" (added to the violation, with
-            weight ``penalty``, or one chosen from public facts); "auto": the best forecast.
-        clip : regressions: cut the slope of every record's loss to [-clip, clip] (residuals, for the squared loss: that
-            makes it Huber's), which bounds what a record can do where the loss itself does not.
-        satisfy : "nearly": private constraints hold to within alpha, but for a few. "exact": they hold exactly, but for
-            a few (KMMST24): equalities with whole numbers by sanitised equations, inequalities given a ``margin``, or
-            with whole numbers of declared bounds; an objective then needs a ``target``.
-        margin : with satisfy="exact", a public promise in (0, 1]: with the rows (b_i, -a_i) of ``a_i x <= b_i`` scaled
-            to unit norm, some unit vector y = (x0, x) of the public cone has a product of at least this with each. If
-            it does not hold, more rows may be missed; privacy does not depend on it.
 
         Returns
         -------
@@ -259,67 +215,28 @@ class Problem(cp.Problem):  # type: ignore[misc]
         """
         refuse_misplaced(self.solve, {"epsilon": epsilon, "delta": delta}, unknown)
         started = time.perf_counter()
-        model = self._model(solver, clip)
-        compiled = time.perf_counter()
-        asked, options = Asked(slack_rows, alpha, goal, target, penalty), solver_options
-        exact = wants_exact(satisfy, margin)
-        _refuse_exact(exact, margin, model)
-        if isinstance(model, Postprocessing):
-            request = make_postprocess_request(epsilon, delta, beta, feasibility, vertices, solver, options, asked)
-            check_budget(budget)
+        model = self._door(solver)
+        compiled = time.perf_counter() - started
+        if model.is_public:
             self._forget()
-            self._release = solve_problem(self, model, mechanism, request, verbose, progress, compiled - started)
-            return self._release.value
-        if isinstance(model, PrivateRegression):
-            request = make_regression_request(epsilon, delta, beta, feasibility, vertices, solver, options, asked, clip)
-        elif not model.private_parts():
-            self._forget()
-            return self._solve_public(model, solver, checked_options(solver_options))
-        else:
-            request = make_request(self, model, epsilon, delta, beta, feasibility, vertices, solver, options, asked)
-            probe_solver(model.affine, solver, request.options)
-        check_budget(budget)
-        source = noise_source(rng)
-        report = reporter(progress, verbose)
-        if exact:
-            request = replace(request, satisfy="exact")
-        system: PrivateInequalities | None = None
-        if exact and isinstance(model, PrivateLP) and has_private_inequalities(model):
-            refuse_impossible(model, request)
-            system = exact_system(model, request, margin, asked)
-        plan = self.last_plan = make_plan(system or model, request, mechanism, compare=False)
-        if model.public is not None:
-            model.public.require_feasible()
-        if isinstance(model, PrivateLP) and system is None:
-            refuse_foregone(model, plan.chosen)
-        require_private_values(self._private())
-        self._warn_of_constants()  # again: a value given after compiling may share memory
-        planned = time.perf_counter()
-        if verbose:
-            print(model.classification, plan, sep="\n\n")
-        forecast = plan.chosen.forecast
-        assert forecast is not None
-        warn_of_no_guarantee(plan)
-        if budget is not None and not forecast.spends_nothing:
-            budget.charge(forecast.epsilon, forecast.delta, label=f"solve by {plan.chosen.mechanism}")
+            return self._solve_public(solver, checked_options(solver_options))
+        model, request = model.ask(Options(epsilon, delta, beta, mechanism, feasibility, goal, solver, solver_options))
+
+        def announce(plan: Plan) -> None:
+            self.last_plan = plan
+            self._warn_of_constants()  # again: a value given after compiling may share memory
+            if verbose:
+                print(self.classify(), plan, sep="\n\n")
+
+        how = {"budget": budget, "rng": rng, "progress": progress, "verbose": verbose}
+        done = execute(model, request, mechanism, label="solve", announce=announce, **how)
         self._forget()  # not before: a refused call must not cost the release that an earlier one paid for
-        outcome, failure = run_to_outcome(plan, system or model, request, source, report)
-        if system is not None and isinstance(model, PrivateLP) and not isinstance(outcome, Outcome):
-            outcome = outcome_of(model, outcome)
-        # Never the clock around the run, which reads private data: only what the outcome says of released numbers.
-        timings = {"compile": compiled - started, "plan": planned - compiled}
-        if outcome.seconds is not None:
-            timings["solve"] = outcome.seconds
-        elif outcome.x is not None and not forecast.spends_nothing:
-            outcome = replace(outcome, notes=(*outcome.notes, _UNTIMED))
-        about = {"timings": timings, "private": source.is_private}
-        if isinstance(model, PrivateRegression):
-            self._release = write_regression(self, model, plan, outcome, about)
-        else:
-            self._release = write_lp(self, self._compiled()[0], model, plan, outcome, about)
-        if failure is not None:
-            raise failure
-        report("done", 1.0)
+        if done.outcome is not None:
+            self._release = model.finish(done.ran(compile=compiled))
+        if done.failure is not None:
+            raise done.failure
+        assert self._release is not None
+        done.report("done", 1.0)
         if verbose:
             print(self._release)
         return self._release.value
@@ -329,8 +246,10 @@ class Problem(cp.Problem):  # type: ignore[misc]
         self._release = None
         forget_solution(self)
 
-    def _solve_public(self, model: PrivateLP, solver: str | None, options: Mapping[str, Any] | None) -> float | None:
+    def _solve_public(self, solver: str | None, options: Mapping[str, Any] | None) -> float | None:
         """Nothing private reaches c, b or A: solve as CVXPY does and say so. Nothing is read, nothing is spent."""
+        model = self._model(solver)
+        assert isinstance(model, PrivateLP)
         if not any(isinstance(parameter, Private) for parameter in self.parameters()):
             super().solve(solver=solver, **dict(options or {}))
             note = "nothing is private: solved as CVXPY does, without noise"
@@ -390,21 +309,19 @@ class Problem(cp.Problem):  # type: ignore[misc]
             self._recognised = (key, recognise(self))
         return self._recognised[1]
 
-    def _private(self) -> list[Private]:
-        return [parameter for parameter in self.parameters() if isinstance(parameter, Private)]
-
-    def _model(self, solver: str | None, clip: float | None = None) -> PrivateLP | PrivateRegression | Postprocessing:
+    def _model(self, solver: str | None) -> PrivateLP | PrivateRegression | Postprocessing:
+        """What mechanisms see of the problem; public facts are computed once per set of public values."""
         published = self._postprocessing()
         recognised = None if published is not None else self._regression()
         key: tuple[Any, ...]
         if recognised is not None:
-            key = (clip, public_values(self.parameters()))
+            key = (self.clip, public_values(self.parameters()))
             if self._last_model is None or self._last_model[0] != key:
-                self._last_model = key, private_regression(recognised, checked_clip(clip))
+                self._last_model = key, private_regression(recognised, checked_clip(self.clip))
             return self._last_model[1]
-        if clip is not None:
+        if self.clip is not None:
             raise SpecificationError(
-                f"clip={clip!r}" if isinstance(clip, int | float | str) else f"clip={type(clip).__name__}",
+                f"clip={self.clip!r}",
                 why="only the losses of a regression have slopes to cut, and this problem is not a regression",
                 remedy="leave it out",
             )
@@ -417,6 +334,15 @@ class Problem(cp.Problem):  # type: ignore[misc]
             self._last_model = key, PrivateLP(form, classification, PublicSet(form, solver))
         return self._last_model[1]
 
+    def _door(self, solver: str | None) -> PrivateModel[Any]:
+        """The model as planner and conductor see it."""
+        data = self._model(solver)
+        if isinstance(data, Postprocessing):
+            return Published(data, self)
+        if isinstance(data, PrivateRegression):
+            return Regression(data, self)
+        return Program(data, self, self._compiled()[0])
+
     def _warn_of_constants(self) -> None:
         warn_of_constants(self, self._warned)
 
@@ -427,7 +353,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             found: Problem = id_objects[id(self)]
             return found
         objective, constraints = args if args is not None else (self.objective, self.constraints)
-        return Problem(objective, constraints)
+        return Problem(objective, constraints, clip=self.clip)
 
     def get_data(self) -> list[Any]:
         return []
@@ -446,8 +372,6 @@ class Problem(cp.Problem):  # type: ignore[misc]
         return state
 
 
-_UNTIMED = "how long the run took is not released: all its steps read private data, and their time may depend on it"
-
 for _operator in ("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__neg__"):
 
     def _keeping_class(self: Any, *others: Any, _name: str = _operator) -> Any:
@@ -459,18 +383,3 @@ for _operator in ("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rm
         return Problem(result.objective, result.constraints) if type(result) is cp.Problem else result
 
     setattr(Problem, _operator, _keeping_class)
-
-
-def _refuse_exact(exact: bool, margin: Any, model: Any) -> None:
-    if exact and not (isinstance(model, PrivateLP) and (model.form.private_rows.any() or not model.private_parts())):
-        raise SpecificationError(
-            "satisfy='exact' for a problem without private constraints",
-            why="public constraints always hold, and nothing else is to be satisfied",
-            remedy="leave it out",
-        )
-    if margin is not None and not has_private_inequalities(model):
-        raise SpecificationError(
-            "margin= for private equalities",
-            why="a margin is room beside inequalities; equalities have none and need none",
-            remedy="leave it out",
-        )

@@ -319,7 +319,12 @@ def test_strict_without_delta(x):
     ],
 )
 def test_bad_vertices(x, vertices, words):
-    refused(lambda: objective_problem(x), dpm.SpecificationError, words, vertices=vertices)
+    refused(
+        lambda: objective_problem(x),
+        dpm.SpecificationError,
+        words,
+        mechanism=dpm.mechanisms.VertexExponential(vertices=vertices),
+    )
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,9 @@ from cvxpy.error import ParameterError, SolverError
 from walking import _CLOSED, _inside, assert_no_trace, numbers_in
 
 import dpmodel as dpm
-from dpmodel import guarded_run
+from dpmodel.execute import conductor
+from dpmodel.models.foregone import refuse_foregone
 from dpmodel.plan import by_name
-from dpmodel.plan.foregone import refuse_foregone
 from dpmodel.plan.portfolio import PORTFOLIO, REGRESSIONS
 
 COST = np.array([[1.0, 2.0, 3.0], [2.5, 1.5, 2.0]])
@@ -167,6 +167,11 @@ def least_squares(values, count=300):
     return dpm.Problem(cp.Minimize(cp.sum_squares(X @ w - y) / count), [(cp.norm1(w) <= 1).set_label("ball")])
 
 
+def clipped_least_squares(values):
+    problem = least_squares(values)
+    return dpm.Problem(problem.objective, problem.constraints, clip=20.0)
+
+
 def large_least_squares(values):
     return least_squares(values, 20_000)
 
@@ -195,7 +200,7 @@ def huber_over_a_general_set(values):
 
 CASES = [
     *[(least_squares, name, {}) for name in ("sufficient-statistics", "frank-wolfe")],
-    (least_squares, "noisy-descent", {"clip": 20.0}),
+    (clipped_least_squares, "noisy-descent", {}),
     *[(least_squares, name, {}) for name in ("mirror-descent", "objective-perturbation", "adassp-published")],
     (large_least_squares, "subsampled-descent", {}),
     (least_squares, "frank-wolfe-published", {}),
@@ -203,11 +208,11 @@ CASES = [
     (huber_over_a_general_set, "gaussian-frank-wolfe", {}),
     *[(people, name, {}) for name in ("noisy-hinge-descent", "dense-multiplicative-weights", "point-exponential")],
     *[(people, name, {}) for name in ("noisy-multiplicative-weights", "algorithm-2", "algorithm-5", "algorithm-6")],
-    (people_with_costs, "noisy-hinge-descent", {"goal": "search"}),
-    (people_with_costs, "dense-multiplicative-weights", {"goal": "penalty"}),
-    (people_with_costs, "noisy-hinge-descent", {"goal": "penalty"}),
-    (shares, "multiplicative-weights", {"goal": "penalty"}),
-    (shares, "algorithm-4", {"target": 3e3}),
+    (people_with_costs, "noisy-hinge-descent", {"goal": dpm.Search()}),
+    (people_with_costs, "dense-multiplicative-weights", {"goal": dpm.Penalty()}),
+    (people_with_costs, "noisy-hinge-descent", {"goal": dpm.Penalty()}),
+    (shares, "multiplicative-weights", {"goal": dpm.Penalty()}),
+    (shares, "algorithm-4", {"goal": dpm.Target(3e3)}),
     (many_caps, "private-cutting-planes", {}),
     (people_for_least, "cheapest-point", {}),
     (whole_equations, "exact-equations", {}),
@@ -381,7 +386,7 @@ class _SameOutcome:
 @each_case
 def test_twins_with_other_private_values_are_the_same_all_over(build, mechanism, options, monkeypatch):
     stub = _SameOutcome(mechanism)
-    monkeypatch.setattr(guarded_run, "by_name", lambda name, kind: stub)
+    monkeypatch.setattr(conductor, "by_name", lambda name, kind: stub)
     twins = [build(SECRETS), build(OTHERS)]
     for twin in twins:
         solve(twin, mechanism, options)
@@ -394,7 +399,7 @@ def test_twins_with_other_private_values_are_the_same_all_over(build, mechanism,
 
 def test_the_comparison_of_twins_finds_a_dependence(monkeypatch):
     stub = _SameOutcome("laplace-once")
-    monkeypatch.setattr(guarded_run, "by_name", lambda name, kind: stub)
+    monkeypatch.setattr(conductor, "by_name", lambda name, kind: stub)
     for spoil in (
         lambda p, v: p._last_model[1].remember("spoiled", lambda: v.sum()),
         lambda p, v: p.variables()[0].__dict__.update(note=f"about {v[0]:.0f}"),

@@ -98,9 +98,10 @@ def test_an_epsilon_may_be_given_and_is_not_spent() -> None:
     with pytest.raises(dpm.SpecificationError):
         problem.solve(epsilon=0)
     with pytest.raises(dpm.SpecificationError, match="post-processing"):
-        problem.solve(slack_rows=1)
+        problem.solve(feasibility=dpm.AllBut(rows=1))
+    problem.clip = 1.0
     with pytest.raises(dpm.SpecificationError, match="clip"):
-        problem.solve(clip=1.0)
+        problem.solve()
 
 
 def test_what_the_measurement_cost_is_said_and_not_charged_again() -> None:

@@ -74,8 +74,8 @@ def test_too_few_equations_are_refused_before_the_charge(neighbors, mechanism, e
 
 def test_what_was_asked_for_decides_otherwise() -> None:
     problem, _, _ = equations(bounds=[-5, 5])
-    assert problem.plan(1.0, 1e-6, alpha=0.5).chosen.forecast.violation_alpha <= 0.5
-    exact = problem.plan(1.0, 1e-6, satisfy="exact")
+    assert problem.plan(1.0, 1e-6, feasibility=dpm.AllBut(alpha=0.5)).chosen.forecast.violation_alpha <= 0.5
+    exact = problem.plan(1.0, 1e-6, feasibility=dpm.Exact())
     assert [c.mechanism for c in exact.candidates if c.eligible] == ["exact-equations"]
 
 
@@ -83,14 +83,14 @@ def test_free_directions_go_to_the_objective_under_public_constraints() -> None:
     rows = np.random.default_rng(3).integers(-5, 6, (3000, 4))
     rows[:, 3] = rows[:, 2]
     problem, x, _ = equations(0.0, rows=rows, objective=lambda x: x[2] - 2 * x[3], extra=[lambda x: x[3] <= 5])
-    value = problem.solve(1.0, 1e-6, rng=1, satisfy="exact")
+    value = problem.solve(1.0, 1e-6, rng=1, feasibility=dpm.Exact())
     np.testing.assert_allclose(x.value, [3, -1, -3, 5], atol=1e-6)
     assert value == pytest.approx(-13)
 
 
 def test_contradicting_public_constraints_give_no_point() -> None:
     problem, x, _ = equations(0.0, extra=[lambda x: x[0] <= 2])
-    problem.solve(1.0, 1e-6, rng=1, satisfy="exact")
+    problem.solve(1.0, 1e-6, rng=1, feasibility=dpm.Exact())
     assert x.value is None and problem.status == "nothing_found"
     assert any("contradict" in note for note in problem.release.notes)
 
@@ -137,7 +137,7 @@ def test_a_solution_beyond_floats_is_told_in_a_note() -> None:
     b = dpm.Private(np.tile(np.eye(30)[0], 150), name="b", unit="entry", records=people, integer=True)
     x = cp.Variable(30, name="x")
     problem = dpm.Problem(cp.Minimize(0), [A @ x == b])
-    problem.solve(4.0, 1e-6, rng=1, satisfy="exact")
+    problem.solve(4.0, 1e-6, rng=1, feasibility=dpm.Exact())
     assert x.value is None and any("too large for floats" in note for note in problem.release.notes)
 
 
@@ -180,15 +180,15 @@ def test_fractions_in_public_coefficients_and_pure_budgets_are_refused() -> None
     A = dpm.Private(shape=(9, 2), name="A", unit="row", integer=True)
     x = cp.Variable(2)
     with pytest.raises(dpm.UnsupportedModelError, match="not whole"):
-        dpm.Problem(cp.Minimize(0), [0.5 * A @ x == 1]).plan(1.0, 1e-6, satisfy="exact")
+        dpm.Problem(cp.Minimize(0), [0.5 * A @ x == 1]).plan(1.0, 1e-6, feasibility=dpm.Exact())
     with pytest.raises(dpm.UnsupportedModelError, match="delta > 0"):
-        dpm.Problem(cp.Minimize(0), [A @ x == 1]).plan(1.0, satisfy="exact")
+        dpm.Problem(cp.Minimize(0), [A @ x == 1]).plan(1.0, feasibility=dpm.Exact())
 
 
 # ------------------------------------------------------------------ inequalities
 def test_inequalities_with_a_margin_hold_exactly() -> None:
     problem, x, (G, h) = inequalities()
-    problem.solve(2.0, 1e-6, rng=1, satisfy="exact", margin=0.2, mechanism="hinge-descent")
+    problem.solve(2.0, 1e-6, rng=1, feasibility=dpm.Exact(margin=0.2), mechanism="hinge-descent")
     release = problem.release
     assert release.mechanism == "hinge-descent" and release.status == "optimal"
     missed = int((x.value @ G.T > h).sum())
@@ -200,8 +200,8 @@ def test_inequalities_with_a_margin_hold_exactly() -> None:
 def test_a_target_becomes_a_public_constraint() -> None:
     problem, x, (G, h) = inequalities(target=True)
     with pytest.raises(dpm.SpecificationError, match="target"):
-        problem.plan(2.0, 1e-6, satisfy="exact", margin=0.1)
-    problem.solve(2.0, 1e-6, rng=1, satisfy="exact", margin=0.1, target=0.05, mechanism="rescaling-perceptron")
+        problem.plan(2.0, 1e-6, feasibility=dpm.Exact(margin=0.1))
+    problem.solve(2.0, 1e-6, rng=1, feasibility=dpm.Exact(0.1), goal=dpm.Target(0.05), mechanism="rescaling-perceptron")
     assert float(np.sum(x.value)) <= 0.05 + 1e-7
     assert int((x.value @ G.T > h).sum()) <= 200
 
@@ -213,7 +213,7 @@ def test_a_target_for_an_objective_with_a_private_constant_is_refused() -> None:
     x = cp.Variable(2)
     problem = dpm.Problem(cp.Minimize(cp.sum(x) + cp.sum(b)), [A @ x <= b, x >= -1])
     with pytest.raises(dpm.SpecificationError, match="private constant"):
-        problem.plan(1.0, 1e-6, satisfy="exact", margin=0.1, target=1.0)
+        problem.plan(1.0, 1e-6, feasibility=dpm.Exact(0.1), goal=dpm.Target(1.0))
 
 
 def test_the_system_is_the_rows() -> None:
@@ -242,23 +242,21 @@ def test_whole_inequalities_know_their_bound() -> None:
 
 def wrong_requests():
     problem = inequalities(60)[0]
-    yield problem, {"satisfy": "nearly-exact"}, dpm.SpecificationError, "satisfy"
-    yield problem, {"margin": 0.1}, dpm.SpecificationError, "without satisfy"
-    yield problem, {"satisfy": "exact", "margin": 0.0}, dpm.SpecificationError, "margin=0"
-    yield problem, {"satisfy": "exact", "margin": 2.0}, dpm.SpecificationError, "margin is not"
-    yield problem, {"satisfy": "exact", "margin": True}, dpm.SpecificationError, "margin is not"
-    yield problem, {"satisfy": "exact", "margin": 0.1, "alpha": 1.0}, dpm.SpecificationError, "alpha"
-    yield problem, {"satisfy": "exact", "margin": 0.1, "feasibility": "strict"}, dpm.SpecificationError, "feasibility"
-    yield problem, {"satisfy": "exact"}, dpm.UnsupportedModelError, "margin"
-    yield problem, {"satisfy": "exact", "margin": 0.1, "mechanism": "stable-span"}, dpm.UnsupportedModelError, "span"
+    yield problem, {"feasibility": "exact"}, dpm.SpecificationError, "dpm.Exact"
+    yield problem, {"feasibility": dpm.Exact(0.0)}, dpm.SpecificationError, "margin is not"
+    yield problem, {"feasibility": dpm.Exact(2.0)}, dpm.SpecificationError, "margin is not"
+    yield problem, {"feasibility": dpm.Exact(True)}, dpm.SpecificationError, "margin is not"
+    yield problem, {"feasibility": dpm.Exact(0.1), "goal": dpm.Penalty(1.0)}, dpm.SpecificationError, "Penalty"
+    yield problem, {"feasibility": dpm.Exact()}, dpm.UnsupportedModelError, "margin"
+    yield problem, {"feasibility": dpm.Exact(0.1), "mechanism": "stable-span"}, dpm.UnsupportedModelError, "span"
     X = dpm.Private(shape=(9, 2), unit="row", bounds=[-1, 1])
     public = dpm.Problem(cp.Minimize(cp.sum_squares(X @ cp.Variable(2) - 1)))
-    yield public, {"satisfy": "exact"}, dpm.SpecificationError, "without private constraints"
-    yield equations(n=50)[0], {"satisfy": "exact", "margin": 0.1}, dpm.SpecificationError, "margin= for private equal"
+    yield public, {"feasibility": dpm.Exact()}, dpm.SpecificationError, "without private constraints"
+    yield equations(n=50)[0], {"feasibility": dpm.Exact(0.1)}, dpm.SpecificationError, "for private equal"
     shared = dpm.Private(shape=(9, 2), unit="all", l1=1)
     yield (
         dpm.Problem(cp.Minimize(0), [shared @ cp.Variable(2) <= 1]),
-        {"satisfy": "exact"},
+        {"feasibility": dpm.Exact()},
         dpm.UnsupportedModelError,
         "9",
     )
@@ -275,7 +273,7 @@ def test_wrong_requests_spend_nothing(problem, asked, error, words) -> None:
 def test_too_few_public_records_are_refused_with_the_number_needed() -> None:
     problem, _, _ = inequalities(12)
     with pytest.raises(dpm.UnsupportedModelError, match="too few records for any guarantee: 12"):
-        problem.solve(0.1, 1e-6, satisfy="exact", margin=0.01)
+        problem.solve(0.1, 1e-6, feasibility=dpm.Exact(margin=0.01))
 
 
 def test_nothing_private_is_kept_after_an_exact_solve() -> None:
@@ -286,8 +284,9 @@ def test_nothing_private_is_kept_after_an_exact_solve() -> None:
 
 
 def test_fractions_of_an_exact_point_are_told() -> None:
-    from dpmodel.mechanisms.linalg.protocol import Found
     from dpmodel.problem_exact import outcome_of
+
+    from dpmodel.mechanisms.linalg.protocol import Found
 
     model = inequalities(5)[0]._model(None)
     point = np.array([Fraction(1, 3), Fraction(2), Fraction(-1, 7)], dtype=object)
@@ -301,12 +300,12 @@ def test_exact_satisfaction_without_private_constraints_is_refused() -> None:
     x = cp.Variable(2, nonneg=True)
     value = dpm.Private([1.0, 2.0], name="value", unit="entry", linf=1)
     with pytest.raises(dpm.SpecificationError, match="without private constraints"):
-        dpm.Problem(cp.Maximize(value @ x), [cp.sum(x) == 1]).plan(1.0, satisfy="exact")
+        dpm.Problem(cp.Maximize(value @ x), [cp.sum(x) == 1]).plan(1.0, feasibility=dpm.Exact())
 
 
 def test_only_exact_mechanisms_say_why_not_when_exactness_was_asked_for() -> None:
     x = cp.Variable(2)
     A = dpm.Private(shape=(50, 2), name="A", unit="row", max_l2=1)
     with pytest.raises(dpm.UnsupportedModelError) as caught:
-        dpm.Problem(cp.Minimize(cp.norm1(x)), [A @ x == 1]).plan(1.0, 1e-6, satisfy="exact")
+        dpm.Problem(cp.Minimize(cp.norm1(x)), [A @ x == 1]).plan(1.0, 1e-6, feasibility=dpm.Exact())
     assert "not declared whole" in caught.value.why and "laplace-once" not in caught.value.why

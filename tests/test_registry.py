@@ -12,8 +12,9 @@ import pytest
 import dpmodel as dpm
 from dpmodel.classify.taxonomy import cell as taxonomy_cell
 from dpmodel.mechanisms.mechanism import Mechanism, Request
+from dpmodel.models.program import SATISFIES_EXACTLY as EXACT
 from dpmodel.plan import PORTFOLIO, by_name
-from dpmodel.plan.portfolio import EXACT, INEQUALITIES, KINDS, POINTS, POSTPROCESSING, REGRESSIONS, VECTORS
+from dpmodel.plan.portfolio import INEQUALITIES, KINDS, POINTS, POSTPROCESSING, REGRESSIONS, VECTORS
 
 SYSTEMS = (*VECTORS, *INEQUALITIES, *POINTS)
 # Rows with which a statement about exact equations, or a choice among points, says something.
@@ -155,5 +156,5 @@ def test_unknown_name_lists_the_names_that_would_do() -> None:
 def test_exact_satisfaction_is_asked_of_those_who_give_it() -> None:
     names = {mechanism.name for mechanism in PORTFOLIO}
     assert set(EXACT) <= names
-    plan = exact_cell(ENOUGH).plan(1.0, 1e-6, satisfy="exact")
+    plan = exact_cell(ENOUGH).plan(1.0, 1e-6, feasibility=dpm.Exact())
     assert {c.mechanism for c in plan.candidates if c.eligible} == set(EXACT)

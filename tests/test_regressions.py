@@ -191,24 +191,33 @@ def test_missing_labels(budget):
 
 @pytest.mark.parametrize("bad", [0, -1.0, np.nan, "much", [1.0]])
 def test_a_clip_that_is_none(bad, budget):
-    written = Written()
-    problem = written.problem(cp.norm1(written.w) <= 1)
-    refused(lambda: problem.solve(1, 1e-6, clip=bad, budget=budget), dpm.SpecificationError, "clip", budget=budget)
+    problem = Written().problem()
+    call = lambda: dpm.Problem(problem.objective, clip=bad).solve(1, 1e-6, budget=budget)  # noqa: E731
+    refused(call, dpm.SpecificationError, "clip", budget=budget)
 
 
 def test_a_clip_where_there_is_no_regression(budget):
     c = dpm.Private(np.ones(3), name="c", l1=1)
     x = cp.Variable(3, nonneg=True)
-    problem = dpm.Problem(cp.Minimize(c @ x), [cp.sum(x) == 1])
-    refused(lambda: problem.solve(1, clip=1.0, budget=budget), dpm.SpecificationError, "regression", budget=budget)
+    problem = dpm.Problem(cp.Minimize(c @ x), [cp.sum(x) == 1], clip=1.0)
+    refused(lambda: problem.solve(1, budget=budget), dpm.SpecificationError, "regression", budget=budget)
 
 
-@pytest.mark.parametrize("given", [{"slack_rows": 3}, {"alpha": 0.1}, {"target": 1.0}, {"vertices": [[0.0] * P]}])
-def test_options_of_linear_programs(given, budget):
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"feasibility": dpm.AllBut(rows=3)}, "AllBut"),
+        ({"feasibility": dpm.Exact()}, "Exact"),
+        ({"goal": dpm.Target(1.0)}, "Target"),
+        ({"goal": "best"}, "goal='best'"),
+        ({"mechanism": dpm.mechanisms.VertexExponential(vertices=[[0.0] * P])}, "vertices"),
+    ],
+)
+def test_options_of_linear_programs(given, words, budget):
     written = Written()
     problem = written.problem(cp.norm1(written.w) <= 1)
     call = lambda: problem.solve(1, 1e-6, budget=budget, **given)  # noqa: E731
-    refused(call, dpm.SpecificationError, next(iter(given)), budget=budget)
+    refused(call, dpm.SpecificationError, words, budget=budget)
 
 
 def test_unbounded_coefficients_where_the_mechanism_needs_a_set(budget):

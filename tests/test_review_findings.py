@@ -68,11 +68,11 @@ def test_public_points_are_not_taken_on_trust() -> None:
     x = cp.Variable(2)
     in_a_cone = dpm.Problem(cp.Maximize(c @ x), [cp.norm(x) <= 1])
     with pytest.raises(dpm.SpecificationError):
-        in_a_cone.plan(1, 1e-6, vertices=[[5, 5], [7, 7]])
+        in_a_cone.plan(1, 1e-6, mechanism=dpm.mechanisms.VertexExponential(vertices=[[5, 5], [7, 7]]))
     whole = cp.Variable(2, integer=True)
     integers = dpm.Problem(cp.Maximize(c @ whole), [whole >= 0, whole <= 3])
     with pytest.raises(dpm.SpecificationError, match="integer"):
-        integers.plan(1, 1e-6, vertices=[[0.5, 1], [1, 1]])
+        integers.plan(1, 1e-6, mechanism=dpm.mechanisms.VertexExponential(vertices=[[0.5, 1], [1, 1]]))
 
 
 def test_a_pickled_budget_whose_ledger_is_gone_stays_spent(tmp_path: Path) -> None:

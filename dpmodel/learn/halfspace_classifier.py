@@ -16,8 +16,8 @@ from dpmodel.learn.exact_release import keep_release, require_classes
 from dpmodel.learn.features import Floats
 from dpmodel.learn.linear_model import _rng
 from dpmodel.linalg.feasible_point import feasible_point
+from dpmodel.models.exact_rows import checked_margin
 from dpmodel.privacy import Budget
-from dpmodel.problem_exact import checked_margin
 
 _ROW = "one row of A"  # what feasible_point calls a record
 

@@ -7,15 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dpmodel.guarded_run import check_budget, run_guarded
+from dpmodel.execute import execute
 from dpmodel.mechanisms.linalg.protocol import Found
 from dpmodel.mechanisms.linalg.systems import PrivateSystem
 from dpmodel.mechanisms.mechanism import Forecast, Request
+from dpmodel.models.systems import system
 from dpmodel.plan.comparison import Plan
-from dpmodel.plan.no_guarantee import warn_of_no_guarantee
-from dpmodel.plan.planner import make_plan
-from dpmodel.privacy import Budget, noise_source
-from dpmodel.progress import reporter
+from dpmodel.privacy import Budget
 from dpmodel.release.release import Accuracy, Guarantee
 
 ProgressArgument = Callable[[str, float], None] | bool | None
@@ -70,17 +68,21 @@ def conduct(
         Before anything is read or spent. UnsupportedModelError also where the number of records is public and too small
         for any statement, with the number needed (a forced ``mechanism`` runs all the same).
     """
-    check_budget(budget)
-    source = noise_source(rng)
-    report = reporter(progress, False)
-    plan = make_plan(model, request, mechanism, compare=isinstance(mechanism, str) and mechanism == "auto")
-    forecast = plan.chosen.forecast
-    assert forecast is not None
-    warn_of_no_guarantee(plan)
-    if budget is not None:
-        budget.charge(forecast.epsilon, forecast.delta, label=f"{label} by {plan.chosen.mechanism}")
-    found: Found = run_guarded(plan, model, request, source, report)
-    report("done", 1.0)
-    if not source.is_private:
+    automatic = isinstance(mechanism, str) and mechanism == "auto"
+    done = execute(
+        system(model),
+        request,
+        mechanism,
+        label=label,
+        budget=budget,
+        rng=rng,
+        progress=progress,
+        compare=automatic,
+    )
+    if done.failure is not None:
+        raise done.failure
+    done.report("done", 1.0)
+    if not done.private:
         record = f"NOT PRIVATE (seeded noise for tests); {record}"
-    return Conducted(plan, found, Guarantee(forecast.epsilon, forecast.delta, model.neighbors, record))
+    spent = Guarantee(done.forecast.epsilon, done.forecast.delta, model.neighbors, record)
+    return Conducted(done.plan, done.outcome, spent)

@@ -13,8 +13,8 @@ from dpmodel.annotate.records import Neighbors
 from dpmodel.linalg.conduct import Conducted, ProgressArgument, conduct
 from dpmodel.linalg.inequalities_input import Input, inequalities_input, margin_of
 from dpmodel.mechanisms.linalg.systems import Floats
+from dpmodel.models.request import basic_request
 from dpmodel.plan.comparison import Plan
-from dpmodel.plan.request import basic_request
 from dpmodel.privacy import Budget
 from dpmodel.release.release import Accuracy, Guarantee
 

@@ -22,8 +22,8 @@ from dpmodel.annotate.elements import EXACT_INTEGERS, array_of
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.linalg.public_facts import expected_of, is_real, require_neighbors
 from dpmodel.mechanisms.linalg.systems import Floats, PrivateInequalities
+from dpmodel.models.exact_rows import checked_margin
 from dpmodel.privacy import public_generator
-from dpmodel.problem_exact import checked_margin
 
 # Larger numbers could overflow when they are scaled; users have other units.
 LARGEST = 1e150

@@ -14,9 +14,10 @@ from dpmodel.linalg.public_facts import EXPECTED, field_of, is_whole, require_ne
 from dpmodel.linalg.vectors_input import public_vectors
 from dpmodel.mechanisms.linalg.fields import QQ, Field
 from dpmodel.mechanisms.linalg.systems import PrivatePoints, PrivateSystem, VectorTask
+from dpmodel.models.request import basic_request
+from dpmodel.models.systems import system as model_of
 from dpmodel.plan.comparison import Plan
 from dpmodel.plan.planner import make_plan
-from dpmodel.plan.request import basic_request
 
 _WHERE = "plan"
 Task = Literal["span", "affine span", "equations", "inequalities", "hull"]
@@ -116,7 +117,7 @@ def plan(
             added=int(task == "affine span"),
             read=_no_data,
         )
-    return make_plan(system, request, mechanism, compare=compare)
+    return make_plan(model_of(system), request, mechanism, compare=compare)
 
 
 def _no_data(*_: Any) -> Any:

@@ -18,8 +18,8 @@ from dpmodel.linalg.conduct import ProgressArgument, conduct
 from dpmodel.linalg.public_facts import expected_of, require_neighbors
 from dpmodel.mechanisms.linalg.entries import integers, matrix, rational
 from dpmodel.mechanisms.linalg.systems import PrivatePoints
+from dpmodel.models.request import basic_request
 from dpmodel.plan.comparison import Plan
-from dpmodel.plan.request import basic_request
 from dpmodel.privacy import Budget
 from dpmodel.release.release import Accuracy, Guarantee
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from dpmodel._plain import plain, plain_fields, revived
 from dpmodel._text import html_table, number, table
-from dpmodel.errors import DPModelError
-from dpmodel.mechanisms.mechanism import Forecast, Request
+from dpmodel.mechanisms.mechanism import Request
+from dpmodel.models.contract import Candidate
 
 _COLUMNS = ("", "mechanism", "objective within", "violation within", "spends", "statement")
 # Regressions violate nothing: what they may lose is excess risk, forecast and (where a theorem says so) at most.
@@ -23,46 +20,6 @@ _RISKS = ("", "mechanism", "excess risk", "at most", "spends", "statement")
 _SOLVERS = ("", "mechanism", "objective within", "seconds, about", "spends", "statement")
 # Exact systems satisfy a row exactly or miss it.
 _EXACT = ("", "mechanism", "rows missed", "records needed", "spends", "statement")
-
-
-_LOG = logging.getLogger("dpmodel")
-# What numbers too large or too small for floating point raise; anything else that is not ours is a defect.
-ARITHMETIC = (ArithmeticError, np.linalg.LinAlgError)
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One mechanism in a plan: ``mechanism`` (its name), ``eligible``, ``reason`` (why not), ``forecast``."""
-
-    mechanism: str
-    source: str
-    eligible: bool
-    reason: str
-    forecast: Forecast | None
-
-    @classmethod
-    def failed(cls, mechanism: Any, error: Exception) -> Candidate:
-        """The line of a mechanism that failed while it was planned; the log has the place."""
-        kind = type(error).__name__
-        if isinstance(error, DPModelError):
-            why = error.what
-        elif isinstance(error, ARITHMETIC):
-            why = f"{kind} while it was planned: numbers of this model are beyond what it computes with"
-        elif isinstance(error, MemoryError):
-            why = "it needs more memory than there is"
-        else:
-            why = f"{kind} while it was planned: a defect of {mechanism.name}, see the log 'dpmodel'"
-        _LOG.warning("%s failed to plan: %s", mechanism.name, why, exc_info=error)
-        return cls(mechanism.name, mechanism.source, False, f"failed: {why}", None)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "mechanism": self.mechanism,
-            "source": self.source,
-            "eligible": self.eligible,
-            "reason": self.reason,
-            "forecast": None if self.forecast is None else self.forecast.to_dict(),
-        }
 
 
 @dataclass(frozen=True)

@@ -9,27 +9,16 @@ from dataclasses import replace
 from typing import Any, cast
 
 from dpmodel._text import number
-from dpmodel.classify.impossibility import impossibility_error
-from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.classify.regression_floors import regression_floors
-from dpmodel.compile.postprocessing import Postprocessing
 from dpmodel.errors import DPModelError, InfeasibleError, UnsupportedModelError
-from dpmodel.mechanisms.known import capped
-from dpmodel.mechanisms.linalg.lower_bounds import system_floors
-from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivatePoints, PrivateSystem, PrivateVectors
-from dpmodel.mechanisms.lp.private_rows import private_rows
-from dpmodel.mechanisms.lp.public_points import known_without_data
-from dpmodel.mechanisms.lp.routes import span_of
 from dpmodel.mechanisms.mechanism import Forecast, Request, Verdict
-from dpmodel.plan.comparison import ARITHMETIC, Candidate, Plan
+from dpmodel.models.contract import ARITHMETIC, Candidate, PrivateModel
+from dpmodel.plan.comparison import Plan
 from dpmodel.plan.no_guarantee import what_would_help
-from dpmodel.plan.portfolio import EXACT, KINDS, PORTFOLIO, AnyMechanism, named
-from dpmodel.plan.simulation import settled
+from dpmodel.plan.portfolio import KINDS, PORTFOLIO, AnyMechanism, named
 
 _LOG = logging.getLogger("dpmodel")
 
-__all__ = ["PORTFOLIO", "Candidate", "Plan", "make_plan", "refuse_impossible", "select_mechanism"]
+__all__ = ["PORTFOLIO", "Candidate", "Plan", "make_plan", "select_mechanism"]
 
 
 def select_mechanism(candidates: Sequence[Candidate], request: Request | None = None) -> Candidate | None:
@@ -167,16 +156,13 @@ _JUST_BELOW, _JUST_ABOVE = 0.999, 1.001
 # Relative error of the objective up to which two solutions count as the same.
 _SAME_OPTIMUM = 1e-4
 
-AnyModel = PrivateLP | PrivateRegression | Postprocessing | PrivateSystem
-_SYSTEMS = PrivateVectors, PrivateInequalities, PrivatePoints
-
 
 def _is_noise(part: object) -> bool:
     return isinstance(part, Mapping) and "largest_noise" in part
 
 
 def make_plan(
-    model: AnyModel,
+    model: PrivateModel[Any],
     request: Request,
     mechanism: str | AnyMechanism = "auto",
     *,
@@ -209,29 +195,20 @@ def make_plan(
         ) from None
 
 
-def _plan(model: AnyModel, request: Request, mechanism: str | AnyMechanism, compare: bool) -> Plan:
-    forced = None if isinstance(mechanism, str) and mechanism == "auto" else named(mechanism, type(model))
-    portfolio = KINDS[type(model)].mechanisms
+def _plan(model: PrivateModel[Any], request: Request, mechanism: str | AnyMechanism, compare: bool) -> Plan:
+    if isinstance(mechanism, str) and mechanism == "auto":
+        mechanism = model.preferred(request)
+    kind = type(model.data)
+    forced = None if isinstance(mechanism, str) and mechanism == "auto" else named(mechanism, kind)
+    portfolio = KINDS[kind].mechanisms
     compared = portfolio if compare or forced is None else (forced,)
     if forced is not None and forced not in compared:  # of the other kind, or with settings of its own
         compared = (*(each for each in compared if each.name != forced.name), forced)
-    if isinstance(model, PrivateRegression):
-        candidates = tuple(_candidate(each, model, request) for each in compared)
-        floors = regression_floors(model, request.epsilon, request.delta)
-    elif isinstance(model, Postprocessing):
-        candidates = tuple(_candidate(each, model, request) for each in compared)
-        floors = ()
-    elif isinstance(model, _SYSTEMS):
-        candidates = tuple(_candidate(each, model, request) for each in compared)
-        floors = system_floors(model, request.epsilon, request.delta, request.beta)
-        if forced is None and model.records is not None:
-            _refuse_too_few(model, candidates)
-    else:
-        refuse_impossible(model, request)
-        candidates = _with_widths(model, request, [_candidate(each, model, request) for each in compared])
-        if forced is None:
-            candidates = settled(model, request, compared, candidates)
-        floors = _floors(model, request)
+    model.check(request)
+    candidates = model.judged(request, compared, [_candidate(each, model, request) for each in compared])
+    if forced is None:
+        model.refuse_auto(candidates)
+        candidates = model.settled(request, compared, candidates)
     if forced is not None:
         chosen = next(candidate for candidate in candidates if candidate.mechanism == forced.name)
         if not chosen.eligible:
@@ -245,19 +222,20 @@ def _plan(model: AnyModel, request: Request, mechanism: str | AnyMechanism, comp
     else:
         best = select_mechanism(candidates, request)
         # Where nothing can read the data, what stands in the way is told: the public point has to be asked for.
-        reads = any(c.forecast is not None and not c.forecast.spends_nothing for c in candidates)
-        if best is None or not (reads or _perfect(best) or isinstance(model, Postprocessing)):
-            raise _nothing_applies(model, request, candidates)
+        reads = any(candidate.reads for candidate in candidates)
+        if best is None or not (reads or _perfect(best) or not model.reads):
+            raise model.nothing_applies(request, candidates)
         chosen = best
     own = None if isinstance(mechanism, str) else forced  # with settings that its name does not tell
     answer = _answer(model, request, compared, candidates, chosen)
     second = select_mechanism([each for each in candidates if each is not chosen], request)
     runner_up = second.mechanism if second is not None else ""
-    return Plan(candidates, chosen, request, forced is not None, floors, answer, runner_up, own)
+    bounds = model.lower_bounds(request)
+    return Plan(tuple(candidates), chosen, request, forced is not None, bounds, answer, runner_up, own)
 
 
 def _answer(
-    model: AnyModel,
+    model: PrivateModel[Any],
     request: Request,
     compared: Sequence[AnyMechanism],
     candidates: Sequence[Candidate],
@@ -265,13 +243,13 @@ def _answer(
 ) -> str:
     """What to know first: nothing where the chosen statement says something, else that, and what would help."""
     assert chosen.forecast is not None
-    if not chosen.forecast.vacuous or isinstance(model, Postprocessing):
+    if not chosen.forecast.vacuous or not model.reads:
         return ""
     first = f"No guarantee: {chosen.mechanism} promises no more than is known without data"
     told = chosen
     if chosen.forecast.spends_nothing:
         first = f"No guarantee beyond what is known without data: {chosen.mechanism} reads none and spends nothing"
-        readers = [c for c in candidates if c.forecast is not None and not c.forecast.spends_nothing]
+        readers = [candidate for candidate in candidates if candidate.reads]
         told = select_mechanism(readers, request) or chosen
         if told is chosen:
             return first
@@ -280,11 +258,9 @@ def _answer(
     algorithm = next(each for each in compared if each.name == told.mechanism)
 
     def again(epsilon: float) -> Forecast | None:
-        return _capped(model, request, _candidate(algorithm, model, replace(request, epsilon=epsilon))).forecast
+        return model.capped(request, _candidate(algorithm, model, replace(request, epsilon=epsilon))).forecast
 
-    # Regressions forecast by a search for settings: a few of those, and not ten.
-    often = {"halvings": 0} if isinstance(model, PrivateRegression) else {}
-    return f"{first}; {what_would_help(told.mechanism, forecast, request.epsilon, again, **often)}"
+    return f"{first}; {what_would_help(told.mechanism, forecast, request.epsilon, again, model.halvings)}"
 
 
 def _perfect(candidate: Candidate) -> bool:
@@ -292,47 +268,24 @@ def _perfect(candidate: Candidate) -> bool:
     return candidate.forecast is not None and not candidate.forecast.vacuous
 
 
-def _refuse_too_few(model: PrivateSystem, candidates: Sequence[Candidate]) -> None:
-    """UnsupportedModelError where the number of records is public and no statement covers it."""
-    forecasts = [c.forecast for c in candidates if c.eligible and c.forecast is not None]
-    if not forecasts or not all(forecast.vacuous for forecast in forecasts):
-        return
-    needed = min((f.needed for f in forecasts if not math.isnan(f.needed)), default=math.inf)
-    at_least = f"at least {math.ceil(needed)} are needed" if math.isfinite(needed) else "no number of them would do"
-    raise UnsupportedModelError(
-        f"too few records for any guarantee: {model.expected}, and {at_least}",
-        why="every mechanism that applies may miss all rows at this size and budget",
-        remedy="more records, a larger epsilon or delta, fewer dimensions, or mechanism=... to run one all the same",
-    )
-
-
-def refuse_impossible(model: PrivateLP, request: Request) -> None:
-    """Raise the impossibility theorem of the first cell that cannot be solved."""
-    for cell in model.classification.cells:
-        if not cell.solvable:
-            constraint = cell.where[0] if cell.where and cell.part != "objective" else "objective"
-            raise impossibility_error(
-                cell.part, cell.parameter, constraint, request.epsilon, request.delta, request.beta, cell.reason
-            )
-
-
-def _verdict(mechanism: AnyMechanism, model: AnyModel, request: Request) -> Verdict:
+def _verdict(mechanism: AnyMechanism, model: PrivateModel[Any], request: Request) -> Verdict:
     for kind, (mechanisms, words) in KINDS.items():
-        if kind is not type(model) and any(type(mechanism) is type(each) for each in mechanisms):
+        if kind is not type(model.data) and any(type(mechanism) is type(each) for each in mechanisms):
             return Verdict(False, f"it serves {words}")
-    if request.satisfy == "exact" and isinstance(model, PrivateLP) and mechanism.name not in EXACT:
-        return Verdict(False, "it satisfies constraints nearly, and satisfy='exact' was asked for")
+    refused = model.serves(mechanism, request)
+    if refused:
+        return Verdict(False, refused)
     method: Any = mechanism  # the kind of model it serves was checked
-    verdict: Verdict = method.eligible(model, request)
+    verdict: Verdict = method.eligible(model.data, request)
     return verdict
 
 
-def _candidate(mechanism: AnyMechanism, model: AnyModel, request: Request) -> Candidate:
+def _candidate(mechanism: AnyMechanism, model: PrivateModel[Any], request: Request) -> Candidate:
     """What a mechanism says of itself. One that fails is a line in the plan: others may serve."""
     name = mechanism.name
     try:
         verdict, method = _verdict(mechanism, model, request), cast(Any, mechanism)
-        forecast = method.forecast(model, request) if verdict.eligible else None
+        forecast = method.forecast(model.data, request) if verdict.eligible else None
         if verdict.eligible and not isinstance(forecast, Forecast):
             raise TypeError(f"a forecast of type {type(forecast).__name__}")
     except InfeasibleError:  # a fact about the public constraints, whoever finds it
@@ -343,90 +296,3 @@ def _candidate(mechanism: AnyMechanism, model: AnyModel, request: Request) -> Ca
         spends = f"epsilon {number(forecast.epsilon)}, delta {number(forecast.delta)}"
         return Candidate(name, mechanism.source, False, f"failed: it would spend {spends}, more than was given", None)
     return Candidate(name, mechanism.source, verdict.eligible, verdict.reason, forecast)
-
-
-def _with_widths(model: PrivateLP, request: Request, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """Every forecast held against what is known without data (``known.capped``).
-
-    Where some mechanism leaves rows out, the others get the same width and span, so that all are compared alike.
-    """
-    widths = {c.forecast.width for c in candidates if c.forecast is not None and not math.isnan(c.forecast.width)}
-    alike = bool(widths) and not private_rows(model).relative
-
-    def told(candidate: Candidate) -> Candidate:
-        forecast = candidate.forecast
-        if forecast is None:
-            return candidate
-        if alike and math.isnan(forecast.width) and not math.isnan(forecast.violation_alpha):
-            # Both public: how far rows can be violated and the objective can vary, to weigh one against the other.
-            forecast = replace(forecast, width=min(widths), span=span_of(model))
-        return _capped(model, request, replace(candidate, forecast=forecast))
-
-    return tuple(told(candidate) for candidate in candidates)
-
-
-def _capped(model: AnyModel, request: Request, candidate: Candidate) -> Candidate:
-    if candidate.forecast is None or not isinstance(model, PrivateLP):
-        return candidate
-    return replace(candidate, forecast=capped(candidate.forecast, known_without_data(model, request.feasibility)))
-
-
-def _nothing_applies(
-    model: AnyModel, request: Request, candidates: Sequence[Candidate]
-) -> UnsupportedModelError | InfeasibleError:
-    if isinstance(model, Postprocessing):
-        remedy = "a convex likelihood under convex constraints, without whole-number variables"
-        return UnsupportedModelError("no solver serves this post-processing", why=_reasons(candidates), remedy=remedy)
-    if isinstance(model, PrivateRegression):
-        return UnsupportedModelError(
-            "no mechanism serves this regression", why=_reasons(candidates), remedy=_REGRESSION_REMEDY
-        )
-    if isinstance(model, _SYSTEMS):
-        remedy = _SYSTEM_REMEDIES[type(model)]
-        return UnsupportedModelError("no mechanism serves this system", why=_reasons(candidates), remedy=remedy)
-    model.public.require_feasible()
-    if request.feasibility == "strict":
-        strict = next(c for c in candidates if c.mechanism == "strict-truncated-laplace")
-        what = 'feasibility="strict" cannot be promised for this problem'
-        if "do not leave a point" in strict.reason:
-            remedy = 'tighter public bounds=[lo, hi] on the private parameters, or feasibility="relaxed"'
-            return InfeasibleError(what, why=strict.reason, remedy=remedy)
-        return UnsupportedModelError(what, why=strict.reason, remedy='mend that, or feasibility="relaxed"')
-    # Mechanisms that serve other cells or another feasibility explain nothing here.
-    fitting = {name for cell in model.classification.cells for name in cell.taxonomy.mechanisms}
-    told = [c for c in candidates if not fitting or c.mechanism in fitting]
-    return UnsupportedModelError(
-        "no mechanism serves this problem",
-        why=_reasons(told),
-        remedy="declare how far one record can move the private parameters, or bound the variables",
-    )
-
-
-_SYSTEM_REMEDIES: dict[type, str] = {
-    PrivateVectors: "delta > 0, such as 1e-6",
-    PrivateInequalities: "a public margin=, or whole numbers of a public bound= and delta > 0",
-    PrivatePoints: "at most five coordinates, a larger step (fewer grid points), or delta > 0",
-}
-_REGRESSION_REMEDY = "delta > 0, a bounded set such as cp.norm1(w) <= 1, or clip= for losses whose slope has no bound"
-
-
-def _reasons(candidates: Sequence[Candidate]) -> str:
-    """Why not, each reason once with the mechanisms it stops."""
-    reasons: dict[str, list[str]] = {}
-    for candidate in candidates:
-        if "was asked for" not in candidate.reason:
-            reasons.setdefault(candidate.reason, []).append(candidate.mechanism)
-    return "; ".join(f"{reason} ({', '.join(names)})" for reason, names in reasons.items())
-
-
-def _floors(model: PrivateLP, request: Request) -> tuple[str, ...]:
-    """What the theorems leave to any mechanism, scaled to how far one record moves an entry."""
-    lines: list[str] = []
-    if request.feasibility in ("safe", "strict"):
-        return ()  # floors are about missing constraints or optimum by little; these miss the optimum instead
-    for cell in model.classification.cells:
-        least = cell.floor(request.epsilon, request.delta, request.beta)
-        if least is not None and least.value > 0:
-            proof = f"by the proof of {least.theorem} for a bounded change"
-            lines.append(f"floor for {cell.parameter}, {proof}: {least.statement}")
-    return tuple(dict.fromkeys(lines))

@@ -80,9 +80,6 @@ PORTFOLIO: tuple[Mechanism, ...] = (
     EngineMechanism(ALGORITHM_6),
 )
 
-# Of these, what satisfies private constraints exactly, all but a few.
-EXACT = ("exact-equations",)
-
 REGRESSIONS: tuple[RegressionMechanism, ...] = (
     PUBLIC_ONLY_REGRESSION,  # first, so that it is taken where nothing is predicted to beat it
     SUFFICIENT_STATISTICS,

@@ -20,12 +20,13 @@ from dpmodel.compile.likelihood_blocks import require_one_publication
 from dpmodel.compile.likelihood_terms import law_weights
 from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.models.postprocessing import FREE, Published, release_of
 from dpmodel.plan.comparison import Plan
+from dpmodel.plan.planner import make_plan
 from dpmodel.plan.portfolio import AnyMechanism
-from dpmodel.plan.postprocess_plan import plan_postprocessing
 from dpmodel.problem import Problem
-from dpmodel.problem_postprocess import release_of, solve_postprocessing
 from dpmodel.queries.form_choice import Setting, worse_than_published
+from dpmodel.queries.published import solve_published
 from dpmodel.release.release import Accuracy, Release
 
 Round = Literal["unbiased", "controlled", "nearest"]
@@ -60,7 +61,7 @@ class Consistent:
         """The solvers that apply, compared by the time that they are expected to take; below, the levels or marginals
         that the fit is forecast to leave less accurate than they were published, and what rounding takes."""
         _check_round(round)
-        plan = plan_postprocessing(self.model, mechanism)
+        plan = make_plan(Published(self.model), FREE, mechanism)
         rounding = () if round is None else (self._rounding_words(round),)
         return replace(plan, floors=(*plan.floors, *worse_than_published(self.model), *rounding))
 
@@ -91,7 +92,8 @@ class Consistent:
             When the search for whole numbers under crossing margins found none in its bounded number of nodes.
         """
         _check_round(round)
-        plan, outcome = solve_postprocessing(self.model, mechanism, progress=progress)
+        done = solve_published(self.model, mechanism, progress)
+        outcome = done.outcome
         notes = [_FORMS[self.setting.form], *self._agreement()]
         plain = outcome.x
         if round is not None and outcome.x is not None:
@@ -99,7 +101,7 @@ class Consistent:
             outcome = replace(outcome, x=whole, value=self._form.objective(whole))
             notes.append(self._rounded_words(round))
         variables = {} if outcome.x is None else self._variables(outcome.x)
-        release = release_of(self.model, plan, outcome, variables, notes=notes)
+        release = release_of(self.model, replace(done.ran(), outcome=outcome), variables, notes)
         if outcome.x is not plain:
             said = f"whole numbers beside the solution, whose likelihood they may miss ({release.accuracy.statement})"
             release = replace(release, accuracy=Accuracy(alpha=None, beta=None, proved=False, statement=said))

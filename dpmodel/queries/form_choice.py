@@ -15,10 +15,11 @@ from dpmodel.compile.likelihood_terms import checked_setting
 from dpmodel.compile.postprocessing import Postprocessing
 from dpmodel.compile.tree_of import tree_problem
 from dpmodel.errors import InfeasibleError, SpecificationError
-from dpmodel.plan.comparison import Candidate
-from dpmodel.plan.postprocess_plan import plan_postprocessing
+from dpmodel.models.contract import Candidate
+from dpmodel.models.postprocessing import FREE, Published
+from dpmodel.plan.planner import make_plan
 from dpmodel.privacy import public_generator
-from dpmodel.problem_postprocess import solve_postprocessing
+from dpmodel.queries.published import solve_published
 from dpmodel.queries.refits import form_of, is_separable, measured_rows, noise_of, refits
 
 # Simulated fits: at most so many, of so many numbers together, for about so many seconds by the solvers' forecasts.
@@ -134,11 +135,11 @@ def _groups(model: Postprocessing) -> dict[str, Integers]:
 
 
 def _solver(model: Postprocessing) -> Candidate:
-    return model.remember("solver", lambda: plan_postprocessing(model).chosen)
+    return model.remember("solver", lambda: make_plan(Published(model), FREE).chosen)
 
 
 def _solution(model: Postprocessing) -> Floats | None:
-    x = solve_postprocessing(model, _solver(model).mechanism)[1].x
+    x = solve_published(model, _solver(model).mechanism).outcome.x
     return None if x is None else np.asarray(x, dtype=np.float64)
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import cvxpy as cp
 
-from dpmodel.annotate.noise_laws import Law
-from dpmodel.annotate.noisy import Floats, Noisy
+from dpmodel.annotate.noisy import Noisy
 from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import all_record_words
 from dpmodel.classify.impossibility import impossibility_error
@@ -16,9 +15,11 @@ from dpmodel.compile.cvxpy_bridge import lower
 from dpmodel.compile.footprint import change_of
 from dpmodel.compile.standard_form import require_private_values
 from dpmodel.errors import SpecificationError, UnsupportedModelError
+from dpmodel.execute import charge_then_run, check_budget
 from dpmodel.mechanisms.direct_measurement import KINDS, DirectMeasurement
-from dpmodel.privacy import Budget, NoiseSource, noise_source, validate_privacy
-from dpmodel.problem import Problem, RunError
+from dpmodel.mechanisms.mechanism import no_progress
+from dpmodel.privacy import Budget, noise_source, validate_privacy
+from dpmodel.problem import Problem
 
 _LABEL = "the measured expression"
 # The failure probability at which an impossibility states its floor.
@@ -85,10 +86,7 @@ def measure(
     if not isinstance(law, str) or law not in KINDS:
         shown = repr(law) if isinstance(law, str) else type(law).__name__
         raise SpecificationError(f"law={shown}", remedy=", ".join(map(repr, KINDS)))
-    if budget is not None and not isinstance(budget, Budget):
-        raise SpecificationError(
-            f"budget={type(budget).__name__}", why="a budget keeps account", remedy="budget=Budget(epsilon, delta)"
-        )
+    check_budget(budget)
     source = noise_source(rng)
     # One scalar variable: as many rows as entries, and few coefficients.
     equation = (expression == cp.Variable(name="measured")).set_label(_LABEL)
@@ -107,9 +105,19 @@ def measure(
     blocks = plan.affine.private_blocks
     require_private_values(block.parameter for block in blocks)
     title = _title(expression, name)
-    if budget is not None:
-        budget.charge(loss.epsilon, spent_delta, label=f"measure {title}")
-    released = _run(plan, chosen, source)
+    released, failure = charge_then_run(
+        lambda report: plan.run(chosen, source),
+        name="measure",
+        budget=budget,
+        epsilon=loss.epsilon,
+        delta=spent_delta,
+        label=f"measure {title}",
+        report=no_progress,
+        remedy="rng=None",
+    )
+    if released is None:
+        assert failure is not None
+        raise failure
     record = "; ".join(all_record_words(blocks))
     patterns = list(dict.fromkeys(block.name for block in blocks if block.parameter.sparse_idx is not None))
     if patterns:
@@ -187,17 +195,3 @@ def _refuse_unbounded(plan: DirectMeasurement, epsilon: float, delta: float) -> 
     raise impossibility_error(
         "scalar", wild[0], _LABEL, epsilon, delta, _BETA, "no bound is declared on how far one record moves it"
     )
-
-
-def _run(plan: DirectMeasurement, law: Law, source: NoiseSource) -> Floats:
-    """Whatever fails in it leaves without the frames that hold private numbers."""
-    failure: BaseException
-    try:
-        return plan.run(law, source)
-    except BaseException as error:
-        failure = error
-        if isinstance(error, Exception):
-            why = "the budget of this measurement is spent, because private data was read before it failed"
-            failure = RunError(f"measure stopped with {type(error).__name__}", why=why, remedy="rng=None")
-    failure.__cause__ = failure.__context__ = None
-    raise failure.with_traceback(None)

@@ -16,7 +16,7 @@ from dpmodel.compile.tree_of import tree_problem
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.plan.portfolio import AnyMechanism
 from dpmodel.privacy import public_generator
-from dpmodel.problem_postprocess import solve_postprocessing
+from dpmodel.queries.published import solve_published
 
 # What models remember that does not depend on the published numbers.
 _OF_THE_CONSTRAINTS = ("exact tree plan", "consistent", "origins")
@@ -69,7 +69,7 @@ def refits(model: Postprocessing, x: Floats, count: int, seed: int, mechanism: s
             fresh._memory.clear()  # recognised in another order: everything is looked for again
         else:
             _tell(fresh, None if known is None else replace(known, value=value))
-        _, outcome = solve_postprocessing(fresh, mechanism)
+        outcome = solve_published(fresh, mechanism).outcome
         assert outcome.x is not None
         yield np.asarray(outcome.x, dtype=np.float64)
 

@@ -18,8 +18,7 @@ from dpmodel.compile.affine_map import AffineMap
 from dpmodel.compile.cone_program import SOLVER_ERROR
 from dpmodel.compile.footprint import Footprint
 from dpmodel.compile.postprocessing import Postprocessing
-from dpmodel.mechanisms.mechanism import STOPPED, Outcome
-from dpmodel.plan.comparison import Plan
+from dpmodel.mechanisms.mechanism import STOPPED, Forecast, Outcome
 from dpmodel.release.release import Accuracy, Guarantee, Release
 
 _WORDS = {"objective": "c", "offset": "constant term", "scalar": "b", "matrix": "A"}
@@ -190,10 +189,8 @@ def guarantee_of(model: PrivateLP | PrivateRegression, epsilon: float, delta: fl
     return Guarantee(epsilon, delta, " and ".join(neighbors), record)
 
 
-def accuracy_of(plan: Plan, outcome: Outcome) -> Accuracy:
+def accuracy_of(forecast: Forecast, outcome: Outcome) -> Accuracy:
     """The forecast as a statement on this release: what the solve on released data left of it."""
-    forecast = plan.chosen.forecast
-    assert forecast is not None
     if outcome.x is None:
         why = f"the released program is {outcome.status}"
         if outcome.status in (SOLVER_ERROR, STOPPED):

@@ -33,6 +33,7 @@ from measuring import Expectations, Table, data_path, header, parser, quartiles,
 from dpmodel.errors import DPModelError
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.mechanisms.mechanism import YES, Request
+from dpmodel.models.systems import system
 from dpmodel.plan.planner import make_plan
 from dpmodel.plan.portfolio import KINDS
 from dpmodel.privacy import NotPrivateWarning, SeededSource
@@ -73,7 +74,7 @@ def measure(table: Table, data: HalfSpace, neighbors: str, epsilon: float, optio
     model, request = data.model(neighbors, options.share), Request(epsilon, options.delta, options.beta)
     chosen = "none"
     try:
-        chosen = make_plan(model, request, "auto", compare=True).chosen.mechanism
+        chosen = make_plan(system(model), request, "auto", compare=True).chosen.mechanism
     except DPModelError as error:
         print(f"plan: {error.what}")
     medians: dict[str, Any] = {"chosen": chosen}

@@ -21,7 +21,7 @@ from dpmodel.compile.tree import TreeProblem
 from dpmodel.mechanisms.postprocess.admm import prepare_tables, prepare_tree, solve_admm
 from dpmodel.mechanisms.postprocess.admm_mechanisms import ADMM_STRATEGY
 from dpmodel.mechanisms.postprocess.exact_tree import Ties, solve_exact_tree
-from dpmodel.plan.postprocess_plan import FREE
+from dpmodel.models.postprocessing import FREE
 from dpmodel.privacy import OpenDPSource
 
 Floats = npt.NDArray[np.float64]

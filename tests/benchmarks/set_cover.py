@@ -133,7 +133,7 @@ def _report(instance: Instance, share: float, names: list[str], given: Any, expe
                   ("seconds", 7), ("promised s", 11), ("published s", 11), ("times smaller", 8))  # fmt: skip
     problem, x = instance.private(share)
     for epsilon in given.epsilons:
-        plan = problem.plan(epsilon=epsilon, delta=DELTA, beta=BETA, alpha=given.alpha)
+        plan = problem.plan(epsilon=epsilon, delta=DELTA, beta=BETA, feasibility=dpm.AllBut(alpha=given.alpha))
         print(f"epsilon {epsilon:g}, plan: {plan.chosen.mechanism}: {plan.chosen.forecast.statement}")
         said = instance.published(share, epsilon, given.alpha)
         for name in names:
@@ -143,7 +143,9 @@ def _report(instance: Instance, share: float, names: list[str], given: Any, expe
                 continue
             left, costs, started = [], [], time.perf_counter()
             for seed in range(given.runs):
-                problem.solve(epsilon=epsilon, delta=DELTA, mechanism=name, alpha=given.alpha, rng=seed)
+                problem.solve(
+                    epsilon=epsilon, delta=DELTA, mechanism=name, feasibility=dpm.AllBut(alpha=given.alpha), rng=seed
+                )
                 left.append(100 * instance.left(np.asarray(x.value), given.alpha))
                 costs.append(float(instance.cost @ x.value))
             seconds = (time.perf_counter() - started) / given.runs if given.runs else math.nan

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import dpmodel as dpm
 from dpmodel.annotate import Private
+from dpmodel.models.program import Program
 from dpmodel.plan.planner import make_plan
 from dpmodel.plan.portfolio import PORTFOLIO
 
@@ -84,7 +85,7 @@ def test_larger_changes_never_lower_the_forecast(part: str, size: float, more: f
 @given(epsilon=EPSILON, delta=st.sampled_from([0.0, 1e-9, 1e-6, 1e-3]))
 def test_the_planner_takes_the_least(name: str, epsilon: float, delta: float) -> None:
     opened = OPEN[name, "relaxed"]
-    plan = make_plan(opened.model, CASES[name].open(epsilon=epsilon, delta=delta).request)
+    plan = make_plan(Program(opened.model), CASES[name].open(epsilon=epsilon, delta=delta).request)
     chosen = plan.chosen.forecast
     assert chosen is not None and math.isfinite(chosen.alpha)
     telling = [c.forecast for c in plan.candidates if c.forecast is not None and not c.forecast.vacuous]

@@ -14,7 +14,7 @@ from auditing import fits_frequencies
 
 import dpmodel as dpm
 from dpmodel.annotate import Private, Records
-from dpmodel.mechanisms.lp.vertex_selection import _range, candidates
+from dpmodel.mechanisms.lp.vertex_selection import VertexExponential, _range, candidates
 from dpmodel.mechanisms.mechanism import Request
 from dpmodel.plan.portfolio import by_name
 from dpmodel.privacy import SeededSource
@@ -145,13 +145,13 @@ def test_given_points() -> None:
     rows = [[1.0, 0.0, 0.0], [0.0, 1.0, -1.0], [-1.0, 1.0, 1.0]]
     dicts = [{x: row[:2], y: row[2]} for row in rows]
     for given in (rows, dicts):
-        chosen = _candidate(problem.plan(1.0, vertices=given))
+        chosen = _candidate(problem.plan(1.0, mechanism=VertexExponential(vertices=given)))
         assert chosen.eligible and "best of the given points" in chosen.forecast.statement
-        problem.solve(epsilon=1e6, mechanism="vertex-exponential", vertices=given, rng=1)
+        problem.solve(epsilon=1e6, mechanism=VertexExponential(vertices=given), rng=1)
         assert np.r_[x.value, y.value].tolist() in rows
         assert x.value.tolist() == [0.0, 1.0] or x.value.tolist() == [-1.0, 1.0]
     with pytest.raises(dpm.SpecificationError, match="violates"):
-        problem.plan(1.0, vertices=[[1.0, 1.0, 1.0]])
+        problem.plan(1.0, mechanism=VertexExponential(vertices=[[1.0, 1.0, 1.0]]))
 
 
 def _candidate(plan: Any) -> Any:
@@ -164,9 +164,9 @@ def test_points_whose_scores_no_record_can_move() -> None:
     x = cp.Variable(3, nonneg=True)
     problem = dpm.Problem(cp.Minimize(c @ x[:2] - x[2]), [cp.sum(x) <= 1])
     points = [[0.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
-    assert _candidate(problem.plan(1.0, vertices=points)).forecast.alpha == 0
+    assert _candidate(problem.plan(1.0, mechanism=VertexExponential(vertices=points))).forecast.alpha == 0
     for seed in range(20):
-        problem.solve(epsilon=0.01, vertices=points, mechanism="vertex-exponential", rng=seed)
+        problem.solve(epsilon=0.01, mechanism=VertexExponential(vertices=points), rng=seed)
         assert x.value.tolist() == [0.0, 0.0, 1.0]
 
 

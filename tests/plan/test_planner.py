@@ -12,6 +12,7 @@ import pytest
 
 import dpmodel as dpm
 from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.mechanisms.lp.vertex_selection import VertexExponential
 from dpmodel.mechanisms.mechanism import Forecast, Mechanism, Request, Verdict
 from dpmodel.plan import PORTFOLIO, Candidate, by_name, planner, select_mechanism
 
@@ -292,7 +293,7 @@ def test_vertices_by_variable_and_as_array_agree():
     (x,) = problem.variables()
     points = np.eye(6)[:3]
     for given in (points, points.tolist(), [{x: point} for point in points]):
-        request = problem.plan(epsilon=1, vertices=given, mechanism="vertex-exponential").request
+        request = problem.plan(epsilon=1, mechanism=VertexExponential(vertices=given)).request
         assert np.array_equal(request.vertices, points)
 
 
@@ -302,10 +303,10 @@ def test_vertices_of_matrix_variables_are_read_by_columns():
     problem = dpm.Problem(cp.Minimize(cp.sum(cp.multiply(c, x)) + y), [cp.sum(x) + y <= 100])
     matrix = np.array([[1.0, 2.0], [3.0, 4.0]])
     point = {x: matrix, y: 5.0}
-    request = problem.plan(epsilon=1, vertices=[point, point], mechanism="vertex-exponential").request
+    request = problem.plan(epsilon=1, mechanism=VertexExponential(vertices=[point, point])).request
     assert sorted(request.vertices[0]) == [1, 2, 3, 4, 5]
     problem.parameters()[0].value = np.zeros((2, 2))
-    problem.solve(epsilon=1, vertices=[point, point], mechanism="vertex-exponential", rng=0)
+    problem.solve(epsilon=1, mechanism=VertexExponential(vertices=[point, point]), rng=0)
     assert np.array_equal(x.value, matrix)
     assert y.value == 5
 
@@ -315,7 +316,7 @@ def test_points_need_every_variable_of_the_standard_form():
     x = cp.Variable(2)
     problem = dpm.Problem(cp.Minimize(c @ x), [cp.norm1(x) <= 1])
     with pytest.raises(dpm.SpecificationError, match="auxiliary variables"):
-        problem.plan(epsilon=1, vertices=np.eye(2))
+        problem.plan(epsilon=1, mechanism=VertexExponential(vertices=np.eye(2)))
 
 
 def test_a_loss_in_the_objective_counts_beside_violations() -> None:

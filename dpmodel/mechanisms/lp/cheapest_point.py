@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -80,6 +81,7 @@ class CheapestPoint:
 
     name: str = "cheapest-point"
     source: str = "Lyu, Su and Li 2017, algorithm 7"
+    vertices: Any = field(default=None, compare=False, repr=False)
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         if not {"scalar", "matrix"} & set(model.private_parts()):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -129,6 +130,7 @@ class DenseMultiplicativeWeights(CountsViolatedRows):
     search_steps: int = 8
     counts_rows: bool = True
     own_composition: bool = False
+    vertices: Any = field(default=None, compare=False, repr=False)
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         return _size(model)
@@ -219,6 +221,7 @@ class PublishedAlgorithm2(CountsViolatedRows):
     search_steps: int = 0
     counts_rows: bool = True
     own_composition: bool = True
+    vertices: Any = field(default=None, compare=False, repr=False)
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         verdict = _size(model)
@@ -236,7 +239,7 @@ class PublishedAlgorithm2(CountsViolatedRows):
         if selections(rows, body, request.vertices) is None:
             return Verdict(
                 False, "HRRU14 chooses among vertices: the public set is no product of scaled simplices and boxes; "
-                "give its vertices as vertices=[...]"
+                "give its vertices: mechanisms.DenseMultiplicativeWeights(vertices=[...])"
             )  # fmt: skip
         if request.violation is not None and request.slack_rows is None:
             steps = _published_steps(rows, _largest(rows, body), request.violation)

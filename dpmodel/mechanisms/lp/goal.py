@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -82,6 +83,11 @@ class EngineMechanism:
     @property
     def name(self) -> str:
         return self.engine.name
+
+    @property
+    def vertices(self) -> Any:
+        """The points that the engine was told to look at, or None."""
+        return getattr(self.engine, "vertices", None)
 
     @property
     def source(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,7 @@ class PointExponential(CountsViolatedRows):
     search_steps: int = 6
     counts_rows: bool = True
     own_composition: bool = False
+    vertices: Any = field(default=None, compare=False, repr=False)
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         refused = plain_linear(model)
@@ -93,7 +94,7 @@ class PointExponential(CountsViolatedRows):
         return Verdict(
             False,
             f"the public set has more than {MOST_DIMENSIONS} dimensions (or is flat): no net of it is small and fine; "
-            "give candidate points as vertices=[...]",
+            "give candidate points: mechanisms.PointExponential(vertices=[...])",
         )
 
     def promise(self, task: Task) -> Promise:

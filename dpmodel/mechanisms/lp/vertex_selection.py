@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -55,6 +56,7 @@ class VertexExponential:
 
     name: str = "vertex-exponential"
     source: str = "HRRU14, section 4.5; permute-and-flip"
+    vertices: Any = field(default=None, compare=False, repr=False)
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         if model.private_parts() != ("objective",):
@@ -64,7 +66,8 @@ class VertexExponential:
             return high
         if candidates(model, request) is None:
             return Verdict(
-                False, "the public set is not a scaled simplex; give its vertices (or any points) as vertices=[...]"
+                False,
+                "the public set is not a scaled simplex; list points: mechanisms.VertexExponential(vertices=[...])",
             )
         public, single = _public_scores(model, candidates_of(model, request)), _single(model, request)
         if single > 0 and float(np.ptp(public)) > CLAMP / 2 * single:

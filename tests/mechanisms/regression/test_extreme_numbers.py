@@ -20,7 +20,7 @@ from dpmodel.mechanisms.regression.mirror_descent import MirrorDescent
 from dpmodel.mechanisms.regression.noisy_descent import NoisyDescent
 from dpmodel.mechanisms.regression.objective_perturbation import ObjectivePerturbation
 from dpmodel.mechanisms.regression.subsampled_descent import SubsampledDescent
-from dpmodel.plan.asked import checked_clip
+from dpmodel.models.regression import Regression, checked_clip
 from dpmodel.plan.planner import _candidate
 from dpmodel.plan.portfolio import REGRESSIONS
 from dpmodel.privacy import SeededSource
@@ -61,7 +61,7 @@ def model_of(size: float, label: float, radius: float, loss: str = "squared") ->
 def serve(mechanism: Any, model: PrivateRegression, request: Request) -> bool:
     """Whether it served: it stands in the plan with a forecast, or with the reason why not. Nothing may fail once there
     is a forecast, because that run would be paid for."""
-    forecast = _candidate(mechanism, model, request).forecast
+    forecast = _candidate(mechanism, Regression(model), request).forecast
     if forecast is None:
         return False
     assert not math.isnan(forecast.predicted)

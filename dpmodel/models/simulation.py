@@ -11,20 +11,20 @@ from dpmodel._text import number
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.lp.synthetic_rows import DATABASES, against_public
 from dpmodel.mechanisms.mechanism import Forecast, Request
-from dpmodel.plan.comparison import Candidate
+from dpmodel.models.contract import Candidate
 
 # Numbers read in all runs of one mechanism: beyond the first one database has to do, beyond the second none.
 _FEW, _MOST = 1e9, 2e10
 
 
 def settled(
-    model: PrivateLP, request: Request, compared: Sequence[Any], candidates: tuple[Candidate, ...]
-) -> tuple[Candidate, ...]:
+    model: PrivateLP, request: Request, compared: Sequence[Any], candidates: Sequence[Candidate]
+) -> list[Candidate]:
     """``candidates`` with ``against_public`` of those that leave rows out, where no statement of a mechanism that reads
     data says anything and none of the others is predicted to beat the public point. Public facts only."""
     readers = [c.forecast for c in candidates if c.forecast is not None and not c.forecast.spends_nothing]
     if not all(forecast.vacuous for forecast in readers) or any(f.against_public < 1 for f in readers):
-        return candidates
+        return list(candidates)
     algorithms = {each.name: each for each in compared}
     found: dict[str, float] = {}
     failed: dict[str, Candidate] = {}
@@ -38,9 +38,9 @@ def settled(
                     found[candidate.mechanism] = against_public(algorithm, model, request, count)
                 except Exception as error:
                     failed[candidate.mechanism] = Candidate.failed(algorithm, error)
-    candidates = tuple(failed.get(candidate.mechanism, candidate) for candidate in candidates)
+    candidates = [failed.get(candidate.mechanism, candidate) for candidate in candidates]
     if not found:
-        return candidates
+        return list(candidates)
     shares = ", ".join(f"{name} {number(float(f'{share:.3g}'))}" for name, share in found.items())
     words = (
         "no statement decides here: mechanisms that leave constraints out were compared on synthetic databases, drawn "
@@ -56,7 +56,7 @@ def settled(
             forecast=replace(candidate.forecast, against_public=found[candidate.mechanism], caveats=caveats),
         )
 
-    return tuple(told(candidate) for candidate in candidates)
+    return [told(candidate) for candidate in candidates]
 
 
 def _work(model: PrivateLP, forecast: Forecast) -> float:
@@ -67,6 +67,3 @@ def _work(model: PrivateLP, forecast: Forecast) -> float:
     steps = noise.get("steps", noise.get("candidates", 1))
     size = model.form.matrix.nnz + model.form.A0.nnz
     return float(runs * steps * size) if math.isfinite(steps) else math.inf
-
-
-__all__ = ["settled"]

@@ -1,51 +1,85 @@
-"""``satisfy="exact"``: private inequalities that are to hold exactly, all but a few, from a model to an outcome."""
+"""``feasibility=Exact(...)``: private inequalities that are to hold exactly, all but a few."""
 
 from __future__ import annotations
 
 import math
 import numbers
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpmodel._text import number
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats
+from dpmodel.compile.standard_form import require_private_values
 from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.mechanisms.linalg.protocol import Found
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.mechanisms.lp.exact_rows import exact_inequalities, public_body, why_not_inequalities
 from dpmodel.mechanisms.mechanism import NOTHING_FOUND, Outcome, Request
-from dpmodel.plan.asked import Asked
+from dpmodel.models.contract import Candidate, Ran
+from dpmodel.models.options import Options
+from dpmodel.models.released import private_parameters
+from dpmodel.models.systems import Inequalities
+from dpmodel.release.release import Release
+
+if TYPE_CHECKING:
+    from dpmodel.models.program import Program
+
+
+class ExactRows(Inequalities):
+    """The private rows of a ``program``, to be satisfied exactly, all but a few."""
+
+    def __init__(self, data: PrivateInequalities, program: Program) -> None:
+        super().__init__(data)
+        self.program = program
+
+    def ready(self, chosen: Candidate) -> None:
+        self.program.data.public.require_feasible()
+        require_private_values(private_parameters(self.program.problem))
+
+    def checked(self, outcome: Any) -> Any:
+        return outcome_of(self.program.data, super().checked(outcome))
+
+    def stopped(self, status: str, note: str) -> Outcome:
+        return self.program.stopped(status, note)
+
+    def finish(self, ran: Ran) -> Release:
+        return self.program.finish(ran)
+
 
 # Exact answers are also told as fractions in a note, up to this many variables.
 _MOST_TOLD = 20
 
 
-def wants_exact(satisfy: Any, margin: Any) -> bool:
-    """Whether exact satisfaction was asked for; SpecificationError for anything else than the two words."""
-    if satisfy not in ("nearly", "exact"):
-        shown = repr(satisfy) if isinstance(satisfy, str) else type(satisfy).__name__
+def exact_rows(model: PrivateLP, request: Request, options: Options) -> PrivateInequalities | None:
+    """What ``feasibility=Exact(...)`` makes of a program; None where all private rows are equalities, which its own
+    mechanisms satisfy exactly.
+
+    Raises
+    ------
+    SpecificationError
+        For a problem without private constraints, a margin for equalities, and as ``_exact_system``.
+    """
+    if not (model.form.private_rows.any() or not model.private_parts()):
         raise SpecificationError(
-            f"satisfy={shown}",
-            why="private constraints are satisfied nearly (to within alpha), or exactly and all but a few",
-            remedy="satisfy='nearly' or satisfy='exact'",
+            "feasibility=Exact() for a problem without private constraints",
+            why="public constraints always hold, and nothing else is to be satisfied",
+            remedy="leave it out",
         )
-    if margin is not None and satisfy != "exact":
+    margin = options.feasibility.margin
+    if (model.form.private_rows & ~model.affine.equalities()).any():
+        return _exact_system(model, request, options)
+    if margin is not None:
         raise SpecificationError(
-            f"margin={margin if isinstance(margin, int | float) else type(margin).__name__} without satisfy='exact'",
-            why="a margin is a promise for mechanisms that satisfy inequalities exactly",
-            remedy="satisfy='exact', or leave it out",
+            "Exact(margin=) for private equalities",
+            why="a margin is room beside inequalities; equalities have none and need none",
+            remedy="leave it out",
         )
-    return bool(satisfy == "exact")
+    return None
 
 
-def has_private_inequalities(model: PrivateLP) -> bool:
-    """Whether some private row is no equality."""
-    return bool((model.form.private_rows & ~model.affine.equalities()).any())
-
-
-def exact_system(model: PrivateLP, request: Request, margin: Any, asked: Asked) -> PrivateInequalities:
+def _exact_system(model: PrivateLP, request: Request, options: Options) -> PrivateInequalities:
     """The private inequalities beside the public constraints (and the target, if one is given).
 
     Raises
@@ -60,11 +94,12 @@ def exact_system(model: PrivateLP, request: Request, margin: Any, asked: Asked) 
     verdict = why_not_inequalities(model)
     if not verdict.eligible:
         raise UnsupportedModelError(
-            "satisfy='exact' cannot serve this problem",
+            "feasibility=Exact() cannot serve this problem",
             why=verdict.reason,
-            remedy="one inequality per record, or satisfy='nearly'",
+            remedy="one inequality per record, or feasibility=dpm.AllBut(alpha=...)",
         )
-    _refuse_trades(request, asked)
+    _refuse_trades(request, options)
+    margin = options.feasibility.margin
     if margin is not None:
         margin = checked_margin(margin)
     body = public_body(model)
@@ -78,9 +113,9 @@ def exact_system(model: PrivateLP, request: Request, margin: Any, asked: Asked) 
         body = body.with_row(model.form.c0, request.target - model.form.d0)
     elif np.any(model.form.c0):
         raise SpecificationError(
-            "satisfy='exact' with an objective",
+            "feasibility=Exact() with an objective",
             why="its mechanisms find a point that satisfies nearly all rows; they do not optimise",
-            remedy="target=the value to reach, which becomes a public constraint, or Minimize(0)",
+            remedy="goal=dpm.Target(the value to reach), which becomes a public constraint, or Minimize(0)",
         )
     if body.empty:
         raise InfeasibleError(
@@ -118,14 +153,12 @@ def outcome_of(model: PrivateLP, found: Found) -> Outcome:
     return Outcome("optimal", x, None, float(model.form.c0 @ x + model.form.d0), notes=tuple(notes))
 
 
-def _refuse_trades(request: Request, asked: Asked) -> None:
-    given = [name for name in ("slack_rows", "alpha", "penalty") if getattr(asked, name) is not None]
-    given += ["goal"] if asked.goal not in ("auto", "target") else []
+def _refuse_trades(request: Request, options: Options) -> None:
+    given = [] if request.goal in ("auto", "target") else [f"goal={type(options.goal).__name__}"]
     given += ["vertices"] if request.vertices is not None else []
-    given += ["feasibility"] if request.feasibility != "relaxed" else []
     if given:
         raise SpecificationError(
-            f"{given[0]} given with satisfy='exact'",
+            f"{given[0]} given with feasibility=Exact()",
             why="it is for mechanisms that satisfy constraints nearly",
-            remedy="leave it out, or satisfy='nearly'",
+            remedy="leave it out, or another feasibility",
         )

@@ -11,8 +11,8 @@ import pytest
 
 import dpmodel as dpm
 from dpmodel.compile.cone_program import SolverFailure
-from dpmodel.guarded_run import run_guarded
-from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome
+from dpmodel.execute import charge_then_run
+from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, no_progress
 
 FAILURES = [
     SolverFailure("no answer"),
@@ -72,10 +72,18 @@ def test_a_run_that_fails_is_not_run_again(error: BaseException, times: float) -
 def test_nor_by_the_wall_alone(error: BaseException) -> None:
     mechanism = Failing(error, 1)
     problem, _ = lp(mechanism)
-    plan = problem.plan(epsilon=1, mechanism=mechanism)
-    with pytest.raises(BaseException):  # noqa: B017 (interrupts and exits too)
-        run_guarded(plan, problem._model(None), plan.request, None, lambda stage, done: None)  # type: ignore[arg-type]
-    assert mechanism.runs == 1
+    model, budget = problem._model(None), dpm.Budget(1)
+    outcome, failure = charge_then_run(
+        lambda report: mechanism.run(model, None, None, report),
+        name="failing",
+        budget=budget,
+        epsilon=1.0,
+        delta=0.0,
+        label="a test",
+        report=no_progress,
+    )
+    assert mechanism.runs == 1 and outcome is None and failure is not None and budget.spent.epsilon == 1
+    assert failure.__cause__ is None is failure.__context__ and failure.__traceback__ is None
 
 
 def regression() -> tuple[dpm.Problem, dict[str, Any]]:

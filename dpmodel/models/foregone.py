@@ -19,7 +19,7 @@ from dpmodel.compile.cone_program import ConeProgram, solve_cone_program
 from dpmodel.compile.public_set import base_program
 from dpmodel.compile.standard_form import value_range
 from dpmodel.errors import SpecificationError, UnsupportedModelError
-from dpmodel.plan.comparison import Candidate
+from dpmodel.models.contract import Candidate
 
 # Solvers take larger coefficients for errors and larger sides for infinite ones (HiGHS from 1e15 and 1e20).
 _LARGEST = 1e15

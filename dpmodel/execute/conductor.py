@@ -1,0 +1,108 @@
+"""The conductor: from a model and what is asked of it to what was released."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dpmodel.compile.cone_program import SOLVER_ERROR, SolverFailure
+from dpmodel.execute.wall import charge_then_run, check_budget
+from dpmodel.mechanisms.mechanism import STOPPED, Forecast, Request
+from dpmodel.models.contract import PrivateModel, Ran
+from dpmodel.plan.comparison import Plan
+from dpmodel.plan.no_guarantee import warn_of_no_guarantee
+from dpmodel.plan.planner import make_plan
+from dpmodel.plan.portfolio import AnyMechanism, by_name
+from dpmodel.privacy import Budget, noise_source
+from dpmodel.progress import Report, reporter
+
+
+@dataclass(frozen=True)
+class Executed:
+    """``plan``; ``outcome``, released data only; ``failure``, the error that the caller still has to see, or None;
+    ``seconds`` of planning; ``private`` : whether the noise was; ``report`` : the caller's progress."""
+
+    plan: Plan
+    outcome: Any
+    failure: BaseException | None
+    seconds: float
+    private: bool
+    report: Report
+
+    @property
+    def forecast(self) -> Forecast:
+        assert self.plan.chosen.forecast is not None
+        return self.plan.chosen.forecast
+
+    def ran(self, **seconds: float) -> Ran:
+        """For ``PrivateModel.finish``. ``seconds`` : of steps before the plan.
+
+        Never the clock around the run, which reads private data: only what the outcome says of released numbers.
+        """
+        solve = getattr(self.outcome, "seconds", None)
+        timings = {**seconds, "plan": self.seconds, **({} if solve is None else {"solve": solve})}
+        return Ran(self.plan.chosen.mechanism, self.forecast, self.plan.to_dict(), self.outcome, timings, self.private)
+
+
+def execute(
+    model: PrivateModel[Any],
+    request: Request,
+    mechanism: str | AnyMechanism = "auto",
+    *,
+    label: str,
+    budget: Budget | None = None,
+    rng: Any = None,
+    progress: Any = None,
+    verbose: bool = False,
+    compare: bool = False,
+    announce: Callable[[Plan], None] = lambda plan: None,
+) -> Executed:
+    """Plan, charge, run, in this order; nothing private is read before the charge.
+
+    Parameters
+    ----------
+    label : of the charge, such as "solve". ``announce`` : called with the plan, last before the charge; it may raise.
+    mechanism, budget, rng, progress, verbose : as in ``Problem.solve``. ``compare`` : whether a named mechanism is
+        compared with the others in the plan.
+
+    Returns
+    -------
+    Executed
+        After a charge there is always an outcome where the family has one for runs that ended without: a solver that
+        had no answer (on released data) is an ordinary one; a broken mechanism, an interrupt and an error of the
+        caller's own ``progress`` leave ``STOPPED`` and the ``failure``.
+
+    Raises
+    ------
+    DPModelError
+        Before anything is spent.
+    """
+    check_budget(budget)
+    source = noise_source(rng if model.reads else None)
+    report = reporter(progress, verbose and model.reads)
+    started = time.perf_counter()
+    plan = make_plan(model, request, mechanism, compare=compare)
+    model.ready(plan.chosen)
+    seconds = time.perf_counter() - started
+    announce(plan)
+    warn_of_no_guarantee(plan)
+    forecast, name = plan.chosen.forecast, plan.chosen.mechanism
+    assert forecast is not None
+    algorithm: Any = plan.algorithm or by_name(name, type(model.data))
+    outcome, failure = charge_then_run(
+        lambda told: model.checked(algorithm.run(model.data, request, source, told)),
+        name=name,
+        budget=budget,
+        epsilon=forecast.epsilon,
+        delta=forecast.delta,
+        label=f"{label} by {name}",
+        report=report,
+    )
+    if isinstance(failure, SolverFailure):
+        outcome = model.stopped(SOLVER_ERROR, f"{failure.what}; the budget of this solve is spent")
+        failure = None if outcome is not None else failure
+    elif failure is not None:
+        outcome = model.stopped(STOPPED, "the run ended with an error; its budget is spent")
+    return Executed(plan, outcome, failure, seconds, source.is_private, report)

@@ -1,0 +1,184 @@
+"""``PrivateModel``: all that planner and conductor ask of a problem, whatever family it is of."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+
+from dpmodel.errors import DPModelError, UnsupportedModelError
+from dpmodel.mechanisms.mechanism import Forecast, Request
+from dpmodel.models.options import Options
+from dpmodel.release.release import Release
+
+_LOG = logging.getLogger("dpmodel")
+# What numbers too large or too small for floating point raise; anything else that is not ours is a defect.
+ARITHMETIC = (ArithmeticError, np.linalg.LinAlgError)
+
+M = TypeVar("M")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One mechanism in a plan: ``mechanism`` (its name), ``eligible``, ``reason`` (why not), ``forecast``."""
+
+    mechanism: str
+    source: str
+    eligible: bool
+    reason: str
+    forecast: Forecast | None
+
+    @classmethod
+    def failed(cls, mechanism: Any, error: Exception) -> Candidate:
+        """The line of a mechanism that failed while it was planned; the log has the place."""
+        kind = type(error).__name__
+        if isinstance(error, DPModelError):
+            why = error.what
+        elif isinstance(error, ARITHMETIC):
+            why = f"{kind} while it was planned: numbers of this model are beyond what it computes with"
+        elif isinstance(error, MemoryError):
+            why = "it needs more memory than there is"
+        else:
+            why = f"{kind} while it was planned: a defect of {mechanism.name}, see the log 'dpmodel'"
+        _LOG.warning("%s failed to plan: %s", mechanism.name, why, exc_info=error)
+        return cls(mechanism.name, mechanism.source, False, f"failed: {why}", None)
+
+    @property
+    def reads(self) -> bool:
+        """Whether it would read private data."""
+        return self.forecast is not None and not self.forecast.spends_nothing
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "mechanism": self.mechanism,
+            "source": self.source,
+            "eligible": self.eligible,
+            "reason": self.reason,
+            "forecast": None if self.forecast is None else self.forecast.to_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What ``finish`` needs to know of a run.
+
+    ``mechanism`` and its ``forecast``; ``plan`` : as plain data; ``outcome`` : what ``run`` handed back, checked;
+    ``timings`` : seconds of steps that read no private data; ``private`` : whether the noise was.
+    """
+
+    mechanism: str
+    forecast: Forecast
+    plan: Mapping[str, Any]
+    outcome: Any
+    timings: Mapping[str, float]
+    private: bool
+
+
+class PrivateModel(ABC, Generic[M]):
+    """A problem as planner and conductor see it.
+
+    ``data`` is what mechanisms get to see: public facts, and one method that reads private values. The methods here
+    look at public facts only, but for ``finish``, which gets what was released.
+
+    ``reads`` : False where nothing in the family is private (post-processing). ``words`` : the family in a plan's
+    messages. ``remedy`` : what to try where no mechanism serves. ``halvings`` : how closely the epsilon is searched at
+    which a statement would say something (0 where forecasts take long).
+    """
+
+    reads: ClassVar[bool] = True
+    words: ClassVar[str]
+    remedy: ClassVar[str]
+    halvings: ClassVar[int] = 4
+
+    def __init__(self, data: M) -> None:
+        self.data = data
+
+    @property
+    def is_public(self) -> bool:
+        """Whether no private parameter reaches the problem, so that it can be solved as it is."""
+        return False
+
+    def ask(self, options: Options) -> tuple[PrivateModel[Any], Request]:
+        """The model (another one, where the options change what is to be solved) and the request that are meant.
+
+        Raises
+        ------
+        SpecificationError
+            For what cannot be asked of this family.
+        """
+        raise NotImplementedError
+
+    # ------------------------------------------------------------------ planning
+    def preferred(self, request: Request) -> str:
+        """The mechanism that "auto" stands for, or "auto" for the best forecast."""
+        return "auto"
+
+    def check(self, request: Request) -> None:
+        """Raise what stands against any plan: theorems, constraints that contradict each other."""
+
+    def serves(self, mechanism: Any, request: Request) -> str:
+        """Why ``mechanism`` cannot be asked, "" if it can."""
+        return ""
+
+    def judged(self, request: Request, mechanisms: Sequence[Any], candidates: Sequence[Candidate]) -> list[Candidate]:
+        """``candidates`` with forecasts that can be compared with each other."""
+        return [self.capped(request, each) for each in candidates]
+
+    def settled(self, request: Request, mechanisms: Sequence[Any], candidates: Sequence[Candidate]) -> list[Candidate]:
+        """``candidates`` with what decides where no statement does. Asked only if no mechanism was named."""
+        return list(candidates)
+
+    def capped(self, request: Request, candidate: Candidate) -> Candidate:
+        """``candidate`` with its forecast held against what is known without data."""
+        return candidate
+
+    def refuse_auto(self, candidates: Sequence[Candidate]) -> None:
+        """Raise where no mechanism should be run unless it is named."""
+
+    def lower_bounds(self, request: Request) -> tuple[str, ...]:
+        """What no mechanism can beat, in words."""
+        return ()
+
+    def nothing_applies(self, request: Request, candidates: Sequence[Candidate]) -> DPModelError:
+        """The error where no candidate is eligible."""
+        what = f"no mechanism serves this {self.words}"
+        return UnsupportedModelError(what, why=reasons(candidates), remedy=self.remedy)
+
+    # ------------------------------------------------------------------ executing
+    def ready(self, chosen: Candidate) -> None:
+        """Raise, last before the charge, where a value is missing or nothing could be released."""
+
+    @abstractmethod
+    def checked(self, outcome: Any) -> Any:
+        """``outcome`` in its proper form.
+
+        Raises
+        ------
+        WrongOutcome
+            In words without private numbers.
+        """
+
+    def stopped(self, status: str, note: str) -> Any:
+        """The outcome of a run that ended without one, None where a family has no such outcome."""
+        return None
+
+    def finish(self, ran: Ran) -> Release:
+        """Write what was released back to the caller's objects, and collect the release."""
+        raise NotImplementedError
+
+
+class WrongOutcome(Exception):
+    """What a mechanism handed back instead of an outcome, in words without its numbers."""
+
+
+def reasons(candidates: Sequence[Candidate]) -> str:
+    """Why not, each reason once with the mechanisms it stops."""
+    found: dict[str, list[str]] = {}
+    for candidate in candidates:
+        if "was asked for" not in candidate.reason:
+            found.setdefault(candidate.reason, []).append(candidate.mechanism)
+    return "; ".join(f"{reason} ({', '.join(names)})" for reason, names in found.items())

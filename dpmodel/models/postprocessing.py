@@ -1,0 +1,121 @@
+"""Post-processing of published numbers: planned and solved like every problem, but nothing private is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dpmodel._text import number
+from dpmodel.annotate.noisy import Noisy
+from dpmodel.classify.classifier import Classification
+from dpmodel.compile.cvxpy_bridge import evaluate_objective, write_values
+from dpmodel.compile.likelihood_feasible import contradiction, require_consistent
+from dpmodel.compile.postprocessing import Postprocessing
+from dpmodel.errors import DPModelError, UnsupportedModelError
+from dpmodel.mechanisms.mechanism import Outcome, Request
+from dpmodel.models.contract import Candidate, PrivateModel, Ran, reasons
+from dpmodel.models.options import Options
+from dpmodel.models.released import values_of
+from dpmodel.models.request import public_request
+from dpmodel.release.release import Accuracy, Guarantee, Release
+
+FREE = Request(0.0, 0.0)
+_BIASED = "non-negativity is a constraint: it lowers the error of cells and biases totals of sparse data upwards"
+
+
+class Published(PrivateModel[Postprocessing]):
+    """``problem`` : the caller's CVXPY problem, which ``finish`` writes to; None for the tables of ``queries``."""
+
+    reads = False
+    words = "post-processing"
+    remedy = "a convex likelihood under convex constraints, without whole-number variables"
+
+    def __init__(self, data: Postprocessing, problem: Any = None) -> None:
+        super().__init__(data)
+        self.problem = problem
+
+    def ask(self, options: Options) -> tuple[PrivateModel[Any], Request]:
+        """A budget may be given, is checked, and nothing of it is spent."""
+        given = replace(options, epsilon=1.0 if options.epsilon is None else options.epsilon)
+        return self, replace(public_request(given, self.words), epsilon=0.0, delta=0.0)
+
+    def preferred(self, request: Request) -> str:
+        """Who asks for one of CVXPY's solvers, or gives it options, gets it: that is what general-solver is for."""
+        return "general-solver" if request.solver is not None or request.options else "auto"
+
+    def nothing_applies(self, request: Request, candidates: Sequence[Candidate]) -> DPModelError:
+        return UnsupportedModelError(f"no solver serves this {self.words}", why=reasons(candidates), remedy=self.remedy)
+
+    def ready(self, chosen: Candidate) -> None:
+        require_consistent(self.data)
+
+    def checked(self, outcome: Any) -> Any:
+        if isinstance(outcome, Outcome) and outcome.status == "infeasible":
+            raise contradiction(self.data)
+        return outcome
+
+    def finish(self, ran: Ran) -> Release:
+        outcome, values = ran.outcome, {}
+        if outcome.x is not None:
+            values = {
+                variable: np.reshape(outcome.x[where], variable.shape, order="F")
+                for variable, where in self.data.columns
+            }
+        write_values(self.problem, values, outcome.status)
+        if values:
+            ran = replace(ran, outcome=replace(outcome, value=evaluate_objective(self.problem)))
+        return release_of(self.data, ran, values_of(self.problem) if values else {})
+
+
+def release_of(model: Postprocessing, ran: Ran, variables: Mapping[str, Any], notes: Sequence[str] = ()) -> Release:
+    """The release of a solved model: guarantee (0, 0), and what the published numbers cost as far as they tell."""
+    forecast, outcome = ran.forecast, ran.outcome
+    said = [*outcome.notes, *notes, *published(model.measurements)]
+    if model.form is not None and bool((model.form.lower >= 0).any()) and model.form.absolute.any():
+        said.append(_BIASED)
+    exact = outcome.status == "optimal"
+    statement = forecast.statement if exact else f"the solver stopped early ({outcome.status})"
+    if outcome.x is None:
+        statement = "no solution: the likelihood and the constraints leave the objective without a minimum"
+    return Release(
+        mechanism=ran.mechanism,
+        guarantee=Guarantee(0.0, 0.0, record="post-processing of published numbers"),
+        accuracy=Accuracy(
+            alpha=forecast.objective_alpha if exact else None,
+            beta=0.0 if exact else None,
+            proved=forecast.proved and exact,
+            statement=statement,
+        ),
+        status=outcome.status,
+        value=None if outcome.x is None else outcome.value,
+        variables=variables,
+        timings=ran.timings,
+        classification=(model.words,),
+        plan=ran.plan,
+        notes=tuple(dict.fromkeys(said)),
+    )
+
+
+def published(measurements: Sequence[Noisy]) -> list[str]:
+    """One line per set of published numbers: its law, and what publishing it cost, if that was declared."""
+    lines = []
+    for place, noisy in enumerate(measurements):
+        least, most = (number(float(end)) for end in (noisy.scale.min(), noisy.scale.max()))
+        size = least if least == most else f"{least} to {most}"
+        cost = "its own cost was not declared"
+        if noisy.epsilon is not None:
+            cost = f"it cost epsilon {number(noisy.epsilon)}, delta {number(noisy.delta or 0.0)} when it was published"
+        if noisy.record.startswith("NOT PRIVATE"):
+            cost += "; NOT PRIVATE (seeded noise for tests)"
+        name = noisy.name or f"published numbers {place + 1}"
+        lines.append(f"{name}: {noisy.size} with {noisy.noise.name} noise of scale {size}; {cost}")
+    return lines
+
+
+def classify_postprocessing(model: Postprocessing) -> Classification:
+    """No cell of the taxonomy: nothing private is read, so nothing is spent."""
+    what = model.words[:1].upper() + model.words[1:]
+    return Classification((), f"{what}. No private data is read: it costs epsilon = 0, delta = 0 (LWK15).")

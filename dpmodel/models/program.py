@@ -1,0 +1,175 @@
+"""Linear and cone programs with private objectives, right-hand sides or coefficients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+
+from dpmodel.annotate.private import Private
+from dpmodel.classify.impossibility import impossibility_error
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.compile.cone_program import probe_solver
+from dpmodel.compile.cvxpy_bridge import Lowered, evaluate_objective
+from dpmodel.compile.standard_form import require_private_values
+from dpmodel.errors import DPModelError, InfeasibleError, UnsupportedModelError
+from dpmodel.mechanisms.known import capped
+from dpmodel.mechanisms.lp.private_rows import private_rows
+from dpmodel.mechanisms.lp.public_points import known_without_data
+from dpmodel.mechanisms.lp.routes import span_of
+from dpmodel.mechanisms.mechanism import Outcome, Request
+from dpmodel.models.contract import Candidate, PrivateModel, Ran, reasons
+from dpmodel.models.exact_rows import ExactRows, exact_rows
+from dpmodel.models.foregone import refuse_foregone
+from dpmodel.models.options import Exact, Options
+from dpmodel.models.program_request import program_request
+from dpmodel.models.released import checked_point, collect, private_parameters, unique
+from dpmodel.models.simulation import settled
+from dpmodel.release.release import Release
+
+# Of the mechanisms, what satisfies private constraints exactly, all but a few.
+SATISFIES_EXACTLY = ("exact-equations",)
+
+
+class Program(PrivateModel[PrivateLP]):
+    """``problem``, ``lowered`` : the caller's CVXPY problem and how its columns map back."""
+
+    words = "problem"
+    remedy = "declare how far one record can move the private parameters, or bound the variables"
+
+    def __init__(self, data: PrivateLP, problem: Any = None, lowered: Lowered | None = None) -> None:
+        super().__init__(data)
+        self.problem, self.lowered = problem, lowered
+
+    @property
+    def is_public(self) -> bool:
+        return not self.data.private_parts()
+
+    def ask(self, options: Options) -> tuple[PrivateModel[Any], Request]:
+        request = program_request(self.problem, self.data, options)
+        if not isinstance(options.feasibility, Exact):
+            return self, request
+        refuse_impossible(self.data, request)
+        rows = exact_rows(self.data, request, options)
+        return (self if rows is None else ExactRows(rows, self)), request
+
+    # ------------------------------------------------------------------ planning
+    def check(self, request: Request) -> None:
+        probe_solver(self.data.affine, request.solver, request.options)
+        refuse_impossible(self.data, request)
+
+    def serves(self, mechanism: Any, request: Request) -> str:
+        if request.satisfy == "exact" and mechanism.name not in SATISFIES_EXACTLY:
+            return "it satisfies constraints nearly, and feasibility=Exact() was asked for"
+        return ""
+
+    def judged(self, request: Request, mechanisms: Sequence[Any], candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Where some mechanism leaves rows out, the others get the same width and span, so that all compare alike."""
+        forecasts = [each.forecast for each in candidates if each.forecast is not None]
+        widths = {forecast.width for forecast in forecasts if forecast.width == forecast.width}
+        alike = bool(widths) and not private_rows(self.data).relative
+
+        def told(candidate: Candidate) -> Candidate:
+            forecast = candidate.forecast
+            if forecast is None:
+                return candidate
+            unknown = forecast.width != forecast.width and forecast.violation_alpha == forecast.violation_alpha
+            if alike and unknown:
+                # Both public: how far rows can be violated and the objective can vary, to weigh one against the other.
+                forecast = replace(forecast, width=min(widths), span=span_of(self.data))
+            return self.capped(request, replace(candidate, forecast=forecast))
+
+        return [told(candidate) for candidate in candidates]
+
+    def capped(self, request: Request, candidate: Candidate) -> Candidate:
+        if candidate.forecast is None:
+            return candidate
+        known = known_without_data(self.data, request.feasibility)
+        return replace(candidate, forecast=capped(candidate.forecast, known))
+
+    def settled(self, request: Request, mechanisms: Sequence[Any], candidates: Sequence[Candidate]) -> list[Candidate]:
+        return settled(self.data, request, mechanisms, candidates)
+
+    def lower_bounds(self, request: Request) -> tuple[str, ...]:
+        """What the theorems leave to any mechanism, scaled to how far one record moves an entry."""
+        if request.feasibility in ("safe", "strict"):
+            return ()  # they are about missing constraints or optimum by little; these miss the optimum instead
+        lines: list[str] = []
+        for cell in self.data.classification.cells:
+            least = cell.floor(request.epsilon, request.delta, request.beta)
+            if least is not None and least.value > 0:
+                proof = f"by the proof of {least.theorem} for a bounded change"
+                lines.append(f"floor for {cell.parameter}, {proof}: {least.statement}")
+        return tuple(dict.fromkeys(lines))
+
+    def nothing_applies(self, request: Request, candidates: Sequence[Candidate]) -> DPModelError:
+        self.data.public.require_feasible()
+        if request.feasibility == "strict":
+            strict = next(c for c in candidates if c.mechanism == "strict-truncated-laplace")
+            what = 'feasibility="strict" cannot be promised for this problem'
+            if "do not leave a point" in strict.reason:
+                remedy = 'tighter public bounds=[lo, hi] on the private parameters, or feasibility="relaxed"'
+                return InfeasibleError(what, why=strict.reason, remedy=remedy)
+            return UnsupportedModelError(what, why=strict.reason, remedy='mend that, or feasibility="relaxed"')
+        # Mechanisms that serve other cells or another feasibility explain nothing here.
+        fitting = {name for cell in self.data.classification.cells for name in cell.taxonomy.mechanisms}
+        told = [c for c in candidates if not fitting or c.mechanism in fitting]
+        return UnsupportedModelError(f"no mechanism serves this {self.words}", why=reasons(told), remedy=self.remedy)
+
+    # ------------------------------------------------------------------ executing
+    def ready(self, chosen: Candidate) -> None:
+        self.data.public.require_feasible()
+        refuse_foregone(self.data, chosen)
+        require_private_values(private_parameters(self.problem))
+
+    def checked(self, outcome: Any) -> Outcome:
+        return checked_point(outcome, self.data.affine.variables)
+
+    def stopped(self, status: str, note: str) -> Outcome:
+        return Outcome(status, None, None, None, notes=(note,))
+
+    def finish(self, ran: Ran) -> Release:
+        model, problem, outcome = self.data, self.problem, ran.outcome
+        assert self.lowered is not None
+        value = outcome.value
+        notes = list(outcome.notes)
+        if value is not None and model.form.offset.nnz:
+            value = None
+            notes.append("the objective's constant term is private and was not measured: no objective value")
+        if value is not None and model.splits_objective:
+            value = None
+            notes.append("the objective was split into rows with noise in them: no objective value is released")
+        if value is not None and model.affine.maximize:
+            value = -value
+        status = outcome.status if outcome.status != "least_violation" else "optimal_inaccurate"
+        self.lowered.write_back(problem, outcome.x, outcome.dual, status, value)
+        if value is not None and not any(isinstance(p, Private) for p in problem.objective.parameters()):
+            # A public function of the released point: better than its value in the relaxed standard form.
+            value = evaluate_objective(problem)
+        return collect(problem, model, ran, value, notes, {} if outcome.x is None else _duals(problem, outcome))
+
+
+def refuse_impossible(model: PrivateLP, request: Request) -> None:
+    """Raise the impossibility theorem of the first cell that cannot be solved."""
+    for cell in model.classification.cells:
+        if not cell.solvable:
+            constraint = cell.where[0] if cell.where and cell.part != "objective" else "objective"
+            raise impossibility_error(
+                cell.part, cell.parameter, constraint, request.epsilon, request.delta, request.beta, cell.reason
+            )
+
+
+def _duals(problem: cp.Problem, outcome: Outcome) -> dict[str, Any]:
+    if outcome.dual is None:
+        return {}
+    duals: dict[str, Any] = {}
+    labels = unique(str(c.label or f"constraint {number}") for number, c in enumerate(problem.constraints))
+    for label, constraint in zip(labels, problem.constraints, strict=True):
+        dual = constraint.dual_value
+        # Multipliers of cones come in parts.
+        parts = {f"{label}[{k}]": d for k, d in enumerate(dual)} if isinstance(dual, list) else {label: dual}
+        duals |= {name: d for name, d in parts.items() if isinstance(d, np.ndarray | float)}
+    return duals

@@ -1,0 +1,96 @@
+"""Regressions: a sum of losses of private records, a public penalty and public constraints."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dpmodel._text import number
+from dpmodel.annotate.private import Private
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.classify.regression_floors import regression_floors
+from dpmodel.compile.cvxpy_bridge import write_values
+from dpmodel.compile.standard_form import require_private_values
+from dpmodel.errors import SpecificationError
+from dpmodel.mechanisms.mechanism import Outcome, Request
+from dpmodel.models.contract import Candidate, PrivateModel, Ran
+from dpmodel.models.options import Options
+from dpmodel.models.released import checked_point, collect, private_parameters
+from dpmodel.models.request import finite_number, public_request
+from dpmodel.release.release import Release
+
+
+class Regression(PrivateModel[PrivateRegression]):
+    """``problem`` : the caller's CVXPY problem, which ``finish`` writes to."""
+
+    words = "regression"
+    remedy = "delta > 0, a bounded set such as cp.norm1(w) <= 1, or clip= for losses whose slope has no bound"
+    halvings = 0
+
+    def __init__(self, data: PrivateRegression, problem: Any = None) -> None:
+        super().__init__(data)
+        self.problem = problem
+
+    def ask(self, options: Options) -> tuple[PrivateModel[Any], Request]:
+        clip = self.data.loss.clip
+        request = public_request(options, self.words)
+        return self, replace(request, clip=clip if math.isfinite(clip) else None)
+
+    def lower_bounds(self, request: Request) -> tuple[str, ...]:
+        return regression_floors(self.data, request.epsilon, request.delta)
+
+    def ready(self, chosen: Candidate) -> None:
+        if self.data.public is not None:
+            self.data.public.require_feasible()
+        require_private_values(private_parameters(self.problem))
+
+    def checked(self, outcome: Any) -> Outcome:
+        return checked_point(outcome, self.data.size)
+
+    def stopped(self, status: str, note: str) -> Outcome:
+        return Outcome(status, None, None, None, notes=(note,))
+
+    def finish(self, ran: Ran) -> Release:
+        """The released coefficients, and with them every variable of the model."""
+        model, outcome, notes = self.data, ran.outcome, [*ran.outcome.notes]
+        if outcome.x is not None:
+            assert model.public is not None
+            write_values(self.problem, model.public.complete(outcome.x), outcome.status)
+            model.public.forget()
+        else:
+            write_values(self.problem, {}, outcome.status)
+        clipped = [p.name() for p in model.private if _clips(p)]
+        if clipped:
+            notes.append(
+                f"values of {', '.join(clipped)} beyond the declared bounds were clipped (how many is private)"
+            )
+        if np.isfinite(model.loss.clip):
+            notes.append(
+                f"slopes of the loss were cut to {model.loss.clip:g}: its minimiser is that of the clipped loss"
+            )
+        return collect(self.problem, model, ran, outcome.value, notes, {})
+
+
+_LEAST_CLIP, _MOST_CLIP = 1e-100, 1e100
+
+
+def checked_clip(clip: Any) -> float:
+    """``clip`` as a positive number, inf for None.
+
+    Raises
+    ------
+    SpecificationError
+        For anything that is not a positive number between 1e-100 and 1e100: noise to hide others cannot be drawn.
+    """
+    value = finite_number("clip", clip)
+    if value is not None and not _LEAST_CLIP <= value <= _MOST_CLIP:
+        why = f"slopes are cut to [-clip, clip], and noise is drawn for sizes from {_LEAST_CLIP:g} to {_MOST_CLIP:g}"
+        raise SpecificationError(f"clip={number(value)}", why=why, remedy="clip=1.0, say")
+    return math.inf if value is None else value
+
+
+def _clips(parameter: Private) -> bool:
+    return any(map(np.isfinite, parameter.magnitude.values())) or parameter.bounds is not None

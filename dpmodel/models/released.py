@@ -1,0 +1,102 @@
+"""From what a mechanism hands back to a ``Release``: what all families of CVXPY problems share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from numbers import Real
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel.annotate.private import Private
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.mechanisms.mechanism import Outcome
+from dpmodel.models.contract import Ran, WrongOutcome
+from dpmodel.release.explanation import accuracy_of, guarantee_of
+from dpmodel.release.release import Release
+
+_UNTIMED = "how long the run took is not released: all its steps read private data, and their time may depend on it"
+
+
+def checked_point(outcome: Any, size: int) -> Outcome:
+    """``outcome`` with its point as an array of ``size`` numbers; mechanisms from elsewhere may hand back anything.
+
+    Raises
+    ------
+    WrongOutcome
+        In words without numbers.
+    """
+    if not isinstance(outcome, Outcome):
+        raise WrongOutcome(f"{type(outcome).__name__} instead of Outcome")
+    if outcome.x is None:
+        return outcome
+    try:
+        x = np.asarray(outcome.x, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise WrongOutcome("a point that is no array of numbers") from None
+    if x.shape != (size,):
+        raise WrongOutcome(f"a point of shape {x.shape}, and the model has {size} variables")
+    if not np.isfinite(x).all():
+        raise WrongOutcome("a point with entries that are not finite")
+    if not (outcome.value is None or isinstance(outcome.value, Real)):
+        raise WrongOutcome(f"a value of type {type(outcome.value).__name__}")
+    return replace(outcome, x=x)
+
+
+def private_parameters(problem: cp.Problem) -> list[Private]:
+    """The private ones among the parameters of ``problem``."""
+    return [parameter for parameter in problem.parameters() if isinstance(parameter, Private)]
+
+
+def collect(
+    problem: cp.Problem,
+    model: PrivateLP | PrivateRegression,
+    ran: Ran,
+    value: float | None,
+    notes: Sequence[str],
+    duals: Mapping[str, Any],
+) -> Release:
+    """The release, once the values have been written to the variables of ``problem``."""
+    if "solve" not in ran.timings and ran.outcome.x is not None and not ran.forecast.spends_nothing:
+        notes = (*notes, _UNTIMED)
+    guarantee = guarantee_of(model, ran.forecast.epsilon, ran.forecast.delta)
+    if not ran.private:
+        notes = ("NOT PRIVATE: seeded noise for tests was used", *notes)
+        guarantee = replace(guarantee, record=f"NOT PRIVATE (seeded noise for tests); {guarantee.record}")
+    return Release(
+        mechanism=ran.mechanism,
+        guarantee=guarantee,
+        accuracy=accuracy_of(ran.forecast, ran.outcome),
+        status=ran.outcome.status,
+        value=value,
+        variables={} if ran.outcome.x is None else values_of(problem),
+        duals=duals,
+        spent=(ran.forecast.epsilon, ran.forecast.delta),
+        timings=ran.timings,
+        classification=tuple(str(cell) for cell in model.classification.cells),
+        plan=ran.plan,
+        notes=tuple(notes),
+    )
+
+
+def values_of(problem: cp.Problem) -> dict[str, Any]:
+    """Name -> value of each variable, dense."""
+    variables = problem.variables()
+    dense = (v.value.toarray() if sp.issparse(v.value) else v.value for v in variables)  # diagonal ones
+    return dict(zip(unique(v.name() for v in variables), dense, strict=True))
+
+
+def unique(names: Iterable[str]) -> list[str]:
+    """The names, with (2), (3) and so on where CVXPY objects share one."""
+    out: list[str] = []
+    for name in names:
+        fresh, number = name, 1
+        while fresh in out:
+            number += 1
+            fresh = f"{name} ({number})"
+        out.append(fresh)
+    return out

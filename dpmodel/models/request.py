@@ -1,0 +1,129 @@
+"""Checking what a caller asks for, before anything is planned."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, cast, get_args
+
+import cvxpy as cp
+
+from dpmodel.errors import SpecificationError
+from dpmodel.mechanisms.mechanism import Feasibility, Request
+from dpmodel.models.options import Options
+from dpmodel.privacy import validate_privacy
+
+
+def basic_request(
+    epsilon: Any,
+    delta: Any,
+    beta: Any,
+    feasibility: Any = "relaxed",
+    solver: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Request:
+    """A checked request, without what belongs to one family of problems.
+
+    Raises
+    ------
+    SpecificationError
+        For a missing or invalid epsilon, delta, beta, feasibility, solver or options.
+    """
+    if epsilon is None:
+        raise SpecificationError(
+            "without epsilon nothing private can be solved",
+            why="the data are private, and privacy is bought with a budget",
+            remedy="epsilon=1.0, delta=1e-6",
+        )
+    loss = validate_privacy(epsilon, delta)
+    if isinstance(beta, bool) or not isinstance(beta, numbers.Real) or not 0 < float(beta) < 1:
+        raise SpecificationError(
+            f"beta={beta!r}", why="beta is the probability that the accuracy statement fails", remedy="beta=0.05"
+        )
+    kind = type(feasibility).__name__
+    if not isinstance(feasibility, str) or feasibility not in get_args(Feasibility):
+        raise SpecificationError(
+            f"feasibility={feasibility!r}" if isinstance(feasibility, str | float | int) else f"feasibility={kind}",
+            why="private constraints are relaxed so that the true optimum stays feasible, centred (taken as released), "
+            "or made harder so that all hold: safe (with probability 1 - beta) or strict (with certainty)",
+            remedy="'relaxed', 'centred', 'safe', 'strict', dpm.AllBut(rows=, alpha=) or dpm.Exact(margin=)",
+        )
+    if solver is not None and solver not in installed_solvers():
+        known = installed_solvers()
+        near = f"solver={solver.upper()!r}, or " if isinstance(solver, str) and solver.upper() in known else ""
+        raise SpecificationError(f"solver={solver!r}", why="not installed", remedy=f"{near}one of {', '.join(known)}")
+    word = cast(Feasibility, feasibility)
+    return Request(loss.epsilon, loss.delta, float(beta), word, None, solver, checked_options(options))
+
+
+def checked_options(options: Any) -> dict[str, Any]:
+    """``solver_options`` as a dict, {} for None; SpecificationError for what is no mapping from names."""
+    options = {} if options is None else options
+    if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
+        raise SpecificationError(
+            f"solver_options={options!r}",
+            why="options are given by name",
+            remedy="solver_options={'max_iter': 100}, with names that the solver knows",
+        )
+    return dict(options)
+
+
+def public_request(options: Options, what: str) -> Request:
+    """A checked request to a family whose constraints are all public: nothing gives way, and nothing can be traded.
+
+    ``what`` : the family, for messages.
+
+    Raises
+    ------
+    SpecificationError
+        As ``basic_request``, and for what makes sense with private constraints or linear objectives only.
+    """
+    feasibility, goal = options.feasibility, options.goal
+    given = [type(each).__name__ for each in (feasibility, goal) if not isinstance(each, str)]
+    given += ["vertices"] if listed(options.mechanism) is not None else []
+    if given:
+        raise SpecificationError(
+            f"{given[0]} given for a {what}",
+            why="it is for programs with private constraints or a private linear objective",
+            remedy=f"leave it out; the constraints of a {what} are public and always hold",
+        )
+    if goal != "auto":
+        raise unknown_goal(goal)
+    return basic_request(
+        options.epsilon, options.delta, options.beta, feasibility, options.solver, options.solver_options
+    )
+
+
+def listed(mechanism: Any) -> Any:
+    """The points that a mechanism's settings list, or None."""
+    return getattr(mechanism, "vertices", None)
+
+
+def unknown_goal(goal: Any) -> SpecificationError:
+    """For anything but "auto" and the three objects."""
+    return SpecificationError(
+        f"goal={goal!r}" if isinstance(goal, str) else f"goal={type(goal).__name__}",
+        why="it says how mechanisms that find nearly feasible points treat the objective",
+        remedy="'auto', dpm.Target(value), dpm.Search() or dpm.Penalty(weight)",
+    )
+
+
+def finite_number(name: str, value: Any) -> float | None:
+    """``value`` as a float, None for None; SpecificationError for what is no finite number."""
+    if value is None:
+        return None
+    try:
+        if not isinstance(value, bool) and isinstance(value, numbers.Real) and math.isfinite(float(value)):
+            return float(value)
+    except OverflowError:  # whole numbers beyond 1e308
+        pass
+    shown = repr(value) if isinstance(value, str | float | bool) else type(value).__name__
+    raise SpecificationError(f"{name}={shown}", why=f"{name} is a finite number", remedy=f"{name}=0.1, say")
+
+
+@cache
+def installed_solvers() -> tuple[str, ...]:
+    """Names of the solvers that CVXPY finds, looked up once."""
+    return tuple(cp.installed_solvers())
