@@ -35,7 +35,7 @@ from dpmodel.models.released import values_of
 from dpmodel.models.request import checked_options
 from dpmodel.plan.comparison import Plan
 from dpmodel.plan.planner import make_plan
-from dpmodel.plan.portfolio import AnyMechanism
+from dpmodel.plan.registry import AnyMechanism
 from dpmodel.privacy import Budget
 from dpmodel.release.explanation import Explanation, explain, explain_postprocessing, explain_regression
 from dpmodel.release.release import Accuracy, Guarantee, Release
@@ -124,11 +124,13 @@ class Problem(cp.Problem):  # type: ignore[misc]
         goal: Goal = "auto",
         solver: str | None = None,
         compare: bool = True,
+        published: bool = False,
         **unknown: Any,
     ) -> Plan:
         """Compare the mechanisms by forecast error. Needs no private values, spends nothing.
 
-        Parameters and errors are those of ``solve``; without ``compare`` a forced mechanism is planned alone.
+        Parameters and errors are those of ``solve``; without ``compare`` a forced mechanism is planned alone, with
+        ``published`` the papers' algorithms with their own constants are compared too.
         """
         refuse_misplaced(self.plan, {"epsilon": epsilon, "delta": delta, "beta": beta}, unknown)
         model = self._door(solver)
@@ -140,7 +142,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
                 remedy="mark private data with Private(...), or solve() as it is, which spends nothing",
             )
         model, request = model.ask(options)
-        return make_plan(model, request, mechanism, compare=compare)
+        return make_plan(model, request, mechanism, compare=compare, published=published)
 
     def explain(self) -> Explanation:
         """What the problem is, cell by cell, in words: the model's analyser."""

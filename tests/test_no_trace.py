@@ -27,7 +27,7 @@ import dpmodel as dpm
 from dpmodel.execute import conductor
 from dpmodel.models.foregone import refuse_foregone
 from dpmodel.plan import by_name
-from dpmodel.plan.portfolio import PORTFOLIO, REGRESSIONS
+from dpmodel.plan.registry import PORTFOLIO, REGRESSIONS
 
 COST = np.array([[1.0, 2.0, 3.0], [2.5, 1.5, 2.0]])
 

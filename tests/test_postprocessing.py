@@ -12,7 +12,7 @@ from postprocessings import BUILD, noisy
 import dpmodel as dpm
 from dpmodel.compile.postprocessing import Postprocessing
 from dpmodel.mechanisms.mechanism import Request
-from dpmodel.plan.portfolio import POSTPROCESSING
+from dpmodel.plan.registry import POSTPROCESSING
 
 # Relative, of the objective: what plans call the same optimum.
 SAME = 1e-4

@@ -235,7 +235,7 @@ def test_no_error_class_of_the_package_stands_outside_the_base():
 
 
 def test_select_mechanism_documents_its_decision_table():
-    from dpmodel.plan.portfolio import KINDS
+    from dpmodel.plan.registry import KINDS
 
     doc = dpm.select_mechanism.__doc__
     for mechanism in (each for kind in KINDS.values() for each in kind.mechanisms):

@@ -34,7 +34,7 @@ def test_set_up_commands() -> None:
 
 
 def test_every_mechanism_and_doc_named_in_the_readme_exists() -> None:
-    from dpmodel.plan.portfolio import KINDS
+    from dpmodel.plan.registry import KINDS
 
     for mechanism in (each for kind in KINDS.values() for each in kind.mechanisms):
         assert f"`{mechanism.name}`" in README

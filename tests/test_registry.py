@@ -14,7 +14,7 @@ from dpmodel.classify.taxonomy import cell as taxonomy_cell
 from dpmodel.mechanisms.mechanism import Mechanism, Request
 from dpmodel.models.program import SATISFIES_EXACTLY as EXACT
 from dpmodel.plan import PORTFOLIO, by_name
-from dpmodel.plan.portfolio import INEQUALITIES, KINDS, POINTS, POSTPROCESSING, REGRESSIONS, VECTORS
+from dpmodel.plan.registry import INEQUALITIES, KINDS, POINTS, POSTPROCESSING, REGRESSIONS, VECTORS
 
 SYSTEMS = (*VECTORS, *INEQUALITIES, *POINTS)
 # Rows with which a statement about exact equations, or a choice among points, says something.

@@ -12,7 +12,7 @@ from regressions import objective as true_objective
 import dpmodel as dpm
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.mechanisms.regression.frank_wolfe import FrankWolfe
-from dpmodel.plan.portfolio import PORTFOLIO, REGRESSIONS
+from dpmodel.plan.registry import PORTFOLIO, REGRESSIONS
 
 N, P = 4000, 6
 RNG = np.random.default_rng(0)

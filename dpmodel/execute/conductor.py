@@ -14,7 +14,7 @@ from dpmodel.models.contract import PrivateModel, Ran
 from dpmodel.plan.comparison import Plan
 from dpmodel.plan.no_guarantee import warn_of_no_guarantee
 from dpmodel.plan.planner import make_plan
-from dpmodel.plan.portfolio import AnyMechanism, by_name
+from dpmodel.plan.registry import AnyMechanism, by_name
 from dpmodel.privacy import Budget, noise_source
 from dpmodel.progress import Report, reporter
 

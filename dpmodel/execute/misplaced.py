@@ -10,7 +10,7 @@ from typing import Any
 
 from dpmodel.errors import SpecificationError
 from dpmodel.models.request import installed_solvers
-from dpmodel.plan.portfolio import KINDS
+from dpmodel.plan.registry import KINDS
 
 # What CVXPY's own solve takes besides a solver and its options; none of it has a meaning under noise.
 _CVXPYS = ("gp", "qcp", "requires_grad", "enforce_dpp", "ignore_dpp", "canon_backend", "warm_start", "solver_path")

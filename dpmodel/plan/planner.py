@@ -14,7 +14,7 @@ from dpmodel.mechanisms.mechanism import Forecast, Request, Verdict
 from dpmodel.models.contract import ARITHMETIC, Candidate, PrivateModel
 from dpmodel.plan.comparison import Plan
 from dpmodel.plan.no_guarantee import what_would_help
-from dpmodel.plan.portfolio import KINDS, PORTFOLIO, AnyMechanism, named
+from dpmodel.plan.registry import KINDS, PORTFOLIO, AnyMechanism, load_entry_points, named
 
 _LOG = logging.getLogger("dpmodel")
 
@@ -89,8 +89,6 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     anything else that is convex      general-solver, as CVXPY solves it
     ================================  ===================================================================
 
-    As published, for study: admm-published.
-
     Exact systems (vectors, inequalities or points, one per record, satisfied exactly or not at all) compare by the rows
     that the answer misses, points by the records needed (``Forecast.missed``):
 
@@ -104,10 +102,7 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     point in a hull                   tukey-depth while its candidates can be listed, else pin-hull
     ================================  ===================================================================
 
-    As published, for study: stable-span-published, algorithm-10, dp-lp-published.
-
-    The published algorithms (theorem-34, algorithm-2, algorithm-4, algorithm-5, algorithm-6) are compared as well and
-    lose by their constants.
+    The papers' own constants (``registry.PUBLISHED``) lose, and are compared where ``plan(published=True)`` asks.
     """
     served = [(c, c.forecast) for c in candidates if c.eligible and c.forecast is not None]
     predicted = any(not math.isnan(f.against_public) and not f.spends_nothing for _, f in served)
@@ -167,9 +162,10 @@ def make_plan(
     mechanism: str | AnyMechanism = "auto",
     *,
     compare: bool = True,
+    published: bool = False,
 ) -> Plan:
-    """Compare all mechanisms for ``model``; ``mechanism`` forces one (a name, or an object with settings of its own),
-    without ``compare`` alone.
+    """Compare the mechanisms for ``model``; ``mechanism`` forces one (a name, or an object with settings of its own),
+    without ``compare`` alone. ``published`` : the papers' own constants too.
 
     Raises
     ------
@@ -179,7 +175,7 @@ def make_plan(
         For an unknown name; when the forced mechanism, or none at all, is eligible; when planning itself fails.
     """
     try:
-        return _plan(model, request, mechanism, compare)
+        return _plan(model, request, mechanism, compare, published)
     except DPModelError:
         raise
     except Exception as error:
@@ -195,13 +191,16 @@ def make_plan(
         ) from None
 
 
-def _plan(model: PrivateModel[Any], request: Request, mechanism: str | AnyMechanism, compare: bool) -> Plan:
+def _plan(
+    model: PrivateModel[Any], request: Request, mechanism: str | AnyMechanism, compare: bool, published: bool
+) -> Plan:
+    load_entry_points()
     if isinstance(mechanism, str) and mechanism == "auto":
         mechanism = model.preferred(request)
     kind = type(model.data)
     forced = None if isinstance(mechanism, str) and mechanism == "auto" else named(mechanism, kind)
-    portfolio = KINDS[kind].mechanisms
-    compared = portfolio if compare or forced is None else (forced,)
+    offered = KINDS[kind].compared(published)
+    compared = offered if compare or forced is None else (forced,)
     if forced is not None and forced not in compared:  # of the other kind, or with settings of its own
         compared = (*(each for each in compared if each.name != forced.name), forced)
     model.check(request)
@@ -212,7 +211,7 @@ def _plan(model: PrivateModel[Any], request: Request, mechanism: str | AnyMechan
     if forced is not None:
         chosen = next(candidate for candidate in candidates if candidate.mechanism == forced.name)
         if not chosen.eligible:
-            others = (_candidate(each, model, request) for each in portfolio if each is not forced)
+            others = (_candidate(each, model, request) for each in offered if each is not forced)
             names = [each.mechanism for each in others if each.eligible]
             raise UnsupportedModelError(
                 f"mechanism={forced.name!r} cannot serve this problem",

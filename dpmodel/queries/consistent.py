@@ -23,7 +23,7 @@ from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.models.postprocessing import FREE, Published, release_of
 from dpmodel.plan.comparison import Plan
 from dpmodel.plan.planner import make_plan
-from dpmodel.plan.portfolio import AnyMechanism
+from dpmodel.plan.registry import AnyMechanism
 from dpmodel.problem import Problem
 from dpmodel.queries.form_choice import Setting, worse_than_published
 from dpmodel.queries.published import solve_published

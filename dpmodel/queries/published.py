@@ -7,7 +7,7 @@ from typing import Any
 from dpmodel.compile.postprocessing import Postprocessing
 from dpmodel.execute import Executed, execute
 from dpmodel.models.postprocessing import FREE, Published
-from dpmodel.plan.portfolio import AnyMechanism
+from dpmodel.plan.registry import AnyMechanism
 
 
 def solve_published(model: Postprocessing, mechanism: str | AnyMechanism = "auto", progress: Any = None) -> Executed:

@@ -14,7 +14,7 @@ from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.compile.tree import TreeProblem
 from dpmodel.compile.tree_of import tree_problem
 from dpmodel.errors import UnsupportedModelError
-from dpmodel.plan.portfolio import AnyMechanism
+from dpmodel.plan.registry import AnyMechanism
 from dpmodel.privacy import public_generator
 from dpmodel.queries.published import solve_published
 

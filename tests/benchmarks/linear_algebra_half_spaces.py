@@ -35,7 +35,7 @@ from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.mechanisms.mechanism import YES, Request
 from dpmodel.models.systems import system
 from dpmodel.plan.planner import make_plan
-from dpmodel.plan.portfolio import KINDS
+from dpmodel.plan.registry import KINDS
 from dpmodel.privacy import NotPrivateWarning, SeededSource
 
 SETS = ("mushrooms", "iris", "iris in mm", "breast cancer")

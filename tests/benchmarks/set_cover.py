@@ -38,7 +38,7 @@ from measuring import Expectations, Table, data_path, header, parser, quartiles,
 from scipy.optimize import linprog
 
 import dpmodel as dpm
-from dpmodel.plan.portfolio import PORTFOLIO
+from dpmodel.plan.registry import PORTFOLIO
 
 MECHANISMS = (
     "noisy-hinge-descent", "dense-multiplicative-weights", "point-exponential", "private-cutting-planes", "algorithm-2",

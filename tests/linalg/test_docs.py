@@ -42,5 +42,5 @@ def test_every_function_and_mechanism_named_exists() -> None:
         assert hasattr(linalg, name), name
     for name in re.findall(r"`learn\.(\w+)`", DOCS):
         assert hasattr(pytest.importorskip("dpmodel.learn"), name), name
-    known = {each.name for kind in dpm.plan.portfolio.KINDS.values() for each in kind.mechanisms}
+    known = {each.name for kind in dpm.plan.registry.KINDS.values() for each in kind.mechanisms}
     assert set(re.findall(r"`((?:stable-span|block-votes|dp-lp)[a-z-]*)`", DOCS)) <= known

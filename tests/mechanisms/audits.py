@@ -18,7 +18,7 @@ from cases import CASES, Opened
 from dpmodel.compile.affine_map import Floats
 from dpmodel.mechanisms.lp.measurement import measurements
 from dpmodel.mechanisms.lp.noise_design import NoiseDesign, NoisyPart, design
-from dpmodel.plan.portfolio import by_name
+from dpmodel.plan.registry import by_name
 from dpmodel.privacy import Gaussian, SeededSource, TruncatedLaplace
 
 # The audit names an honest mechanism with at most this probability.

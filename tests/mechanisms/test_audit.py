@@ -19,7 +19,7 @@ from dpmodel.mechanisms.lp.noise_once import NoiseOnce
 from dpmodel.mechanisms.lp.solve_released import LEAST_VIOLATION
 from dpmodel.mechanisms.mechanism import Outcome, Progress, Request, no_progress
 from dpmodel.models.program import SATISFIES_EXACTLY as EXACT
-from dpmodel.plan.portfolio import PORTFOLIO, by_name
+from dpmodel.plan.registry import PORTFOLIO, by_name
 from dpmodel.privacy import NoiseSource, SeededSource
 
 # Mechanisms of many steps are audited beside their other tests: (file, honest audit, broken twin).

@@ -12,7 +12,7 @@ import pytest
 from cases import CASES, Case
 
 from dpmodel.annotate import Private
-from dpmodel.plan.portfolio import PORTFOLIO, by_name
+from dpmodel.plan.registry import PORTFOLIO, by_name
 from dpmodel.privacy import SeededSource
 
 SHOWN = ("packing", "prices", "flow", "coefficients", "rows_and_sides", "objective_and_sides")

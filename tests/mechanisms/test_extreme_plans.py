@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import dpmodel as dpm
 from dpmodel.mechanisms.mechanism import Request
-from dpmodel.plan.portfolio import PORTFOLIO
+from dpmodel.plan.registry import PORTFOLIO
 
 SHAPES = ("simplexes", "boxes", "supplies", "equalities", "point")
 PRIVATE = ("sides", "rows", "cost and sides")

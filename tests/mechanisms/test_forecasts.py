@@ -15,7 +15,7 @@ import dpmodel as dpm
 from dpmodel.annotate import Private
 from dpmodel.models.program import Program
 from dpmodel.plan.planner import make_plan
-from dpmodel.plan.portfolio import PORTFOLIO
+from dpmodel.plan.registry import PORTFOLIO
 
 EPSILON = st.floats(0.05, 20)
 DELTA = st.floats(1e-12, 0.05)

@@ -22,7 +22,7 @@ from dpmodel.mechanisms.lp.goal import EngineMechanism
 from dpmodel.mechanisms.lp.noise_once import objective_loss
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
 from dpmodel.mechanisms.mechanism import Outcome, Request
-from dpmodel.plan.portfolio import PORTFOLIO, by_name
+from dpmodel.plan.registry import PORTFOLIO, by_name
 from dpmodel.privacy import SeededSource
 
 FALSE_ALARM, BETA, TOLERANCE = 1e-7, 0.01, 1e-5

@@ -19,7 +19,7 @@ from dpmodel.mechanisms.lp.measurement import measurements
 from dpmodel.mechanisms.lp.noise_design import NoiseDesign, design, row_margins
 from dpmodel.mechanisms.lp.solve_released import relaxed_program, released_parts
 from dpmodel.mechanisms.mechanism import no_progress
-from dpmodel.plan.portfolio import by_name
+from dpmodel.plan.registry import by_name
 from dpmodel.privacy import Gaussian, Laplace, SeededSource, TruncatedLaplace, gaussian_mu
 
 FALSE_ALARM = 1e-7

@@ -25,7 +25,7 @@ from dpmodel.mechanisms.lp.noise_once import NoiseOnce
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
 from dpmodel.mechanisms.lp.solve_released import LEAST_VIOLATION, relaxed_program, released_parts
 from dpmodel.mechanisms.mechanism import no_progress
-from dpmodel.plan.portfolio import PORTFOLIO, by_name
+from dpmodel.plan.registry import PORTFOLIO, by_name
 from dpmodel.privacy import SeededSource
 
 FALSE_ALARM = 1e-7

@@ -16,7 +16,7 @@ import dpmodel as dpm
 from dpmodel.annotate import Private, Records
 from dpmodel.mechanisms.lp.vertex_selection import VertexExponential, _range, candidates
 from dpmodel.mechanisms.mechanism import Request
-from dpmodel.plan.portfolio import by_name
+from dpmodel.plan.registry import by_name
 from dpmodel.privacy import SeededSource
 
 REQUEST = Request(1.0, 1e-6)

@@ -13,7 +13,8 @@ import pytest
 import dpmodel as dpm
 from dpmodel.mechanisms.lp.noise_once import LAPLACE_ONCE
 from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Verdict
-from dpmodel.plan import by_name, portfolio
+from dpmodel.models.program import Program
+from dpmodel.plan import by_name, registry
 
 SECRET = 7321.4375
 
@@ -49,10 +50,10 @@ def demands() -> dpm.Problem:
 
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(portfolio, "KINDS", dict(portfolio.KINDS))
+    monkeypatch.setattr(registry, "KINDS", dict(registry.KINDS))
     from dpmodel.plan import planner
 
-    monkeypatch.setattr(planner, "KINDS", portfolio.KINDS)
+    monkeypatch.setattr(planner, "KINDS", registry.KINDS)
 
 
 GOOD = Forecast(statement="exact", epsilon=1.0, delta=0.0, beta=0.05, violation_alpha=0.0)
@@ -151,7 +152,7 @@ def test_each_mechanism_may_fail_and_the_next_serves(broken: str, monkeypatch: p
         raise IndexError("index 3 is out of bounds")
 
     problem = demands()
-    classes = {type(each) for each in portfolio.PORTFOLIO}
+    classes = {type(each) for each in registry.PORTFOLIO}
     monkeypatch.setattr(type(LAPLACE_ONCE), broken, fail)
     assert problem.plan(1.0).chosen.mechanism not in ("laplace-once", "gaussian-once")
     for each in classes:
@@ -165,8 +166,6 @@ def test_each_mechanism_may_fail_and_the_next_serves(broken: str, monkeypatch: p
 @pytest.mark.parametrize("error", (*NUMBERS, *DEFECTS), ids=lambda e: type(e).__name__)
 def test_numbers_are_blamed_for_arithmetic_only(error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     """In a mechanism, which is named, and in the planner itself: a defect is called one, and the log has the place."""
-    from dpmodel.plan import planner
-
     dpm.register_mechanism(Plugin(error=error))
     with caplog.at_level(logging.WARNING, logger="dpmodel"):
         line = next(c for c in demands().plan(1.0).candidates if c.mechanism == "plugin")
@@ -178,7 +177,7 @@ def test_numbers_are_blamed_for_arithmetic_only(error: Exception, monkeypatch: p
     def fail(*_: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(planner, "_floors", fail)
+    monkeypatch.setattr(Program, "lower_bounds", fail)
     with pytest.raises(dpm.UnsupportedModelError, match=type(error).__name__) as caught:
         demands().plan(1.0)
     assert ("numbers of this model" in caught.value.why) == (error in NUMBERS)

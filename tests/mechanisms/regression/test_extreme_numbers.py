@@ -22,7 +22,7 @@ from dpmodel.mechanisms.regression.objective_perturbation import ObjectivePertur
 from dpmodel.mechanisms.regression.subsampled_descent import SubsampledDescent
 from dpmodel.models.regression import Regression, checked_clip
 from dpmodel.plan.planner import _candidate
-from dpmodel.plan.portfolio import REGRESSIONS
+from dpmodel.plan.registry import REGRESSIONS
 from dpmodel.privacy import SeededSource
 
 pytestmark = [

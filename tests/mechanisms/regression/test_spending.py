@@ -30,7 +30,7 @@ from dpmodel.mechanisms.regression.statistics_adassp import ADASSP_PUBLISHED
 from dpmodel.mechanisms.regression.stochastic_mirror_descent import STOCHASTIC_MIRROR_DESCENT
 from dpmodel.mechanisms.regression.subsampled_descent import SubsampledDescent
 from dpmodel.mechanisms.regression.sufficient_statistics import SUFFICIENT_STATISTICS
-from dpmodel.plan.portfolio import REGRESSIONS
+from dpmodel.plan.registry import REGRESSIONS
 from dpmodel.privacy import SeededSource, gaussian_mu, pure_composition_delta, zcdp_rho
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")

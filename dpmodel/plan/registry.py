@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
 from typing import NamedTuple
 
 from dpmodel.classify.private_lp import PrivateLP
@@ -36,7 +40,7 @@ from dpmodel.mechanisms.lp.scalar_multiplicative_weights import ALGORITHM_4, MUL
 from dpmodel.mechanisms.lp.strict_truncated_laplace import STRICT_TRUNCATED_LAPLACE
 from dpmodel.mechanisms.lp.theorem_34 import THEOREM_34
 from dpmodel.mechanisms.lp.vertex_selection import VERTEX_EXPONENTIAL
-from dpmodel.mechanisms.mechanism import Mechanism
+from dpmodel.mechanisms.mechanism import Forecast, Mechanism, Outcome, Verdict
 from dpmodel.mechanisms.postprocess.admm_mechanisms import ADMM, ADMM_STRATEGY, ADMM_TABLES, ADMM_TREE
 from dpmodel.mechanisms.postprocess.admm_published import ADMM_PUBLISHED
 from dpmodel.mechanisms.postprocess.exact_tree import EXACT_TREE
@@ -56,6 +60,8 @@ from dpmodel.mechanisms.regression.statistics_adassp import ADASSP_PUBLISHED
 from dpmodel.mechanisms.regression.stochastic_mirror_descent import STOCHASTIC_MIRROR_DESCENT
 from dpmodel.mechanisms.regression.subsampled_descent import SUBSAMPLED_DESCENT
 from dpmodel.mechanisms.regression.sufficient_statistics import SUFFICIENT_STATISTICS
+
+_LOG = logging.getLogger("dpmodel")
 
 PORTFOLIO: tuple[Mechanism, ...] = (
     MEASURE_AND_FIT,
@@ -133,11 +139,35 @@ POINTS: tuple[SystemMechanism, ...] = (
 AnyMechanism = Mechanism | RegressionMechanism | PostprocessMechanism | SystemMechanism
 
 
+# The papers' algorithms with their own constants, which lose to the tightened ones: selectable by name, and compared by
+# ``plan(published=True)`` only.
+PUBLISHED = frozenset(
+    {
+        "theorem-34",
+        "algorithm-2",
+        "algorithm-4",
+        "algorithm-5",
+        "algorithm-6",
+        "adassp-published",
+        "frank-wolfe-published",
+        "stochastic-mirror-descent",
+        "admm-published",
+        "stable-span-published",
+        "algorithm-10",
+        "dp-lp-published",
+    }
+)
+
+
 class Kind(NamedTuple):
     """The mechanisms of one kind of model, and what they serve in words."""
 
     mechanisms: tuple[AnyMechanism, ...]
     words: str
+
+    def compared(self, published: bool) -> tuple[AnyMechanism, ...]:
+        """Those that a plan compares: all but the ``PUBLISHED``, or all."""
+        return tuple(each for each in self.mechanisms if published or each.name not in PUBLISHED)
 
 
 KINDS: dict[type, Kind] = {
@@ -180,15 +210,54 @@ def register_mechanism(mechanism: AnyMechanism, serves: str = "program") -> None
         shown = repr(serves) if isinstance(serves, str) else type(serves).__name__
         raise SpecificationError(f"serves={shown}", remedy=", ".join(map(repr, _SERVES)))
     if isinstance(mechanism, type) or not isinstance(mechanism, Mechanism) or not isinstance(mechanism.name, str):
+        what = f"the class {mechanism.__name__}" if isinstance(mechanism, type) else f"{type(mechanism).__name__}"
         raise SpecificationError(
-            f"{type(mechanism).__name__} is no mechanism",
-            why="a mechanism has a name, a source and the methods eligible, forecast and run",
+            f"{what} is no mechanism",
+            why="a mechanism is an object with a name, a source and the methods eligible, forecast and run",
             remedy="an object of a class that has them all (docs/adding-a-mechanism.md)",
         )
     kind = KINDS[_SERVES[serves]]
     if mechanism.name == "auto" or any(mechanism.name == each.name for each in kind.mechanisms):
         raise SpecificationError(f"mechanism {mechanism.name!r} is there already", remedy="another name")
     KINDS[_SERVES[serves]] = kind._replace(mechanisms=(*kind.mechanisms, mechanism))
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A line in every plan for an entry point that names no mechanism."""
+
+    name: str
+    source: str
+    error: SpecificationError
+
+    def eligible(self, model: object, request: object) -> Verdict:
+        raise self.error
+
+    def forecast(self, model: object, request: object) -> Forecast:
+        raise self.error
+
+    def run(self, model: object, request: object, noise: object, progress: object = None) -> Outcome:
+        raise self.error
+
+
+@cache
+def load_entry_points() -> None:
+    """Register what installed packages offer under the entry-point group ``dpmodel.mechanisms``, once per process.
+
+    An entry point names a mechanism object; its attribute ``serves`` says what kind of model (``register_mechanism``),
+    "program" without one. One that is none is a line in the plan and a log record, and stops nobody.
+    """
+    for entry in entry_points(group="dpmodel.mechanisms"):
+        source = f"entry point {entry.name!r} of {entry.dist.name if entry.dist else 'a package'}"
+        try:
+            mechanism = entry.load()
+            register_mechanism(mechanism, getattr(mechanism, "serves", "program"))
+        except Exception as error:
+            _LOG.warning("%s is not used", source, exc_info=error)
+            what = error.what if isinstance(error, SpecificationError) else type(error).__name__
+            broken = Broken(entry.name, source, SpecificationError(f"{source}: {what}"))
+            program = KINDS[PrivateLP]
+            KINDS[PrivateLP] = program._replace(mechanisms=(*program.mechanisms, broken))
 
 
 def by_name(name: str, kind: type | None = None) -> AnyMechanism:
