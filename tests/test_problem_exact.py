@@ -199,7 +199,7 @@ def test_inequalities_with_a_margin_hold_exactly() -> None:
 
 def test_a_target_becomes_a_public_constraint() -> None:
     problem, x, (G, h) = inequalities(target=True)
-    with pytest.raises(dpm.SpecificationError, match="target"):
+    with pytest.raises(dpm.SpecificationError, match="Target"):
         problem.plan(2.0, 1e-6, feasibility=dpm.Exact(margin=0.1))
     problem.solve(2.0, 1e-6, rng=1, feasibility=dpm.Exact(0.1), goal=dpm.Target(0.05), mechanism="rescaling-perceptron")
     assert float(np.sum(x.value)) <= 0.05 + 1e-7
@@ -251,7 +251,7 @@ def wrong_requests():
     yield problem, {"feasibility": dpm.Exact(0.1), "mechanism": "stable-span"}, dpm.UnsupportedModelError, "span"
     X = dpm.Private(shape=(9, 2), unit="row", bounds=[-1, 1])
     public = dpm.Problem(cp.Minimize(cp.sum_squares(X @ cp.Variable(2) - 1)))
-    yield public, {"feasibility": dpm.Exact()}, dpm.SpecificationError, "without private constraints"
+    yield public, {"feasibility": dpm.Exact()}, dpm.SpecificationError, "Exact"
     yield equations(n=50)[0], {"feasibility": dpm.Exact(0.1)}, dpm.SpecificationError, "for private equal"
     shared = dpm.Private(shape=(9, 2), unit="all", l1=1)
     yield (
@@ -284,7 +284,7 @@ def test_nothing_private_is_kept_after_an_exact_solve() -> None:
 
 
 def test_fractions_of_an_exact_point_are_told() -> None:
-    from dpmodel.problem_exact import outcome_of
+    from dpmodel.models.exact_rows import outcome_of
 
     from dpmodel.mechanisms.linalg.protocol import Found
 

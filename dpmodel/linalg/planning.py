@@ -44,6 +44,7 @@ def plan(
     beta: float = 0.05,
     mechanism: Any = "auto",
     compare: bool = True,
+    published: bool = False,
 ) -> Plan:
     """Compare the mechanisms for a task before there are data: rows missed, records needed. Spends nothing.
 
@@ -59,6 +60,7 @@ def plan(
     margin, public, bound, nonneg : of inequalities, as in ``feasible_point``; ``homogeneous``: there is no b.
     levels : of points: values of the public grid, one number for all coordinates or one each.
     mechanism : "auto", the name of one, or an object; without ``compare`` that one is planned alone.
+    published : compare the papers' own constants too.
 
     Returns
     -------
@@ -117,7 +119,7 @@ def plan(
             added=int(task == "affine span"),
             read=_no_data,
         )
-    return make_plan(model_of(system), request, mechanism, compare=compare)
+    return make_plan(model_of(system), request, mechanism, compare=compare, published=published)
 
 
 def _no_data(*_: Any) -> Any:
