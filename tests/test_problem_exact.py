@@ -284,9 +284,8 @@ def test_nothing_private_is_kept_after_an_exact_solve() -> None:
 
 
 def test_fractions_of_an_exact_point_are_told() -> None:
-    from dpmodel.models.exact_rows import outcome_of
-
     from dpmodel.mechanisms.linalg.protocol import Found
+    from dpmodel.models.exact_rows import outcome_of
 
     model = inequalities(5)[0]._model(None)
     point = np.array([Fraction(1, 3), Fraction(2), Fraction(-1, 7)], dtype=object)
