@@ -160,11 +160,11 @@ class _Splitter:
 
     def column(self, expression: Any, j: int) -> Any:
         """``expression[:, j]`` for a matrix with a column for each output, ``expression[j]`` for a vector."""
-        if expression.ndim == 0 or expression.shape[-1] != self.count:
+        if expression.ndim not in (1, 2) or expression.shape[-1] != self.count:
             raise _Tied
         args = expression.args
         if not expression.variables():
-            return expression[..., j] if expression.ndim == 1 else expression[:, j]
+            return expression[j] if expression.ndim == 1 else expression[:, j]
         if isinstance(expression, cp.Variable):
             return self._variable(expression)[j]
         name = kind(expression)
@@ -339,18 +339,25 @@ def _entries_of(column: Any, rows: Any) -> Any:
 
 def _agrees(objective: Any, parts: list[Any], found: Split) -> bool:
     """Whether the parts add up to the objective at a random point."""
-    variables = {v.id: v for v in objective.variables()}.values()
-    private = [p for p in objective.parameters() if isinstance(p, Private)]
     for size in (0.0, 0.01):  # logarithms and the like: a point near 0 inside them
-        point = Point(variables, private, 31, dense=True, size=size)
-        for variable, columns in found.columns:
-            if id(variable) in point.swap:
-                value = point.swap[id(variable)].value
-                point.swap.update({id(column): cp.Constant(value[..., j]) for j, column in enumerate(columns)})
-        theirs, mine = point.scalar(objective), [point.scalar(part) for part in parts]
+        try:
+            theirs, mine = _values(objective, parts, found, size, dense=False)
+        except (TypeError, ValueError, AttributeError):  # some atoms take no sparse stand-ins
+            theirs, mine = _values(objective, parts, found, size, dense=True)
         if np.isfinite([theirs, *mine]).all():
             return bool(abs(theirs - sum(mine)) <= _AGREE * (abs(theirs) + float(np.abs(mine).sum())))
     return False
+
+
+def _values(objective: Any, parts: list[Any], found: Split, size: float, dense: bool) -> tuple[float, list[float]]:
+    variables = {v.id: v for v in objective.variables()}.values()
+    private = [p for p in objective.parameters() if isinstance(p, Private)]
+    point = Point(variables, private, 31, dense=dense, size=size)
+    for variable, columns in found.columns:
+        if id(variable) in point.swap:
+            value = point.swap[id(variable)].value
+            point.swap.update({id(column): cp.Constant(value[..., j]) for j, column in enumerate(columns)})
+    return point.scalar(objective), [point.scalar(part) for part in parts]
 
 
 @dataclass(frozen=True, eq=False)
