@@ -208,7 +208,6 @@ CASES = [
     (least_squares, "noisy-descent", {"clip": 20.0}),
     *[(least_squares, name, {}) for name in ("mirror-descent", "objective-perturbation", "adassp-published")],
     *[(several_outputs, name, {}) for name in ("sufficient-statistics", "frank-wolfe")],
-    (several_outputs, "noisy-descent", {"clip": 20.0}),
     (large_least_squares, "subsampled-descent", {}),
     (least_squares, "frank-wolfe-published", {}),
     (margins, "stochastic-mirror-descent", {"epsilon": 0.1}),

@@ -311,7 +311,13 @@ TRAPS: dict[str, tuple[Any, tuple[str, ...]]] = {
     "cube": (lambda m: cp.sum(cp.power(cp.abs(m.r), 3)), ("Power",)),
     "many outputs with one intercept": (
         lambda m: cp.sum_squares(m.X @ cp.Variable((3, 2)) + m.b - m.Z),
-        ("shape (7, 2)", "several outputs", "a column (or one entry) for each output", "one problem for each output", "Y[:, 0]"),
+        (
+            "shape (7, 2)",
+            "several outputs",
+            "a column (or one entry) for each output",
+            "one problem for each output",
+            "Y[:, 0]",
+        ),
     ),
     "many outputs, one by one": (
         lambda m: sum(cp.sum_squares(m.X @ cp.Variable(3) - m.Z[:, j]) for j in range(2)),
