@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.classify.private_outputs import AnyRegression
 from dpmodel.compile.cone_program import SOLVER_ERROR, SolverFailure
 from dpmodel.errors import DPModelError, SpecificationError
 from dpmodel.mechanisms.linalg.protocol import Found
@@ -36,7 +36,7 @@ def checked_outcome(outcome: Any, model: Any) -> Any:
         raise _WrongOutcome(f"{type(outcome).__name__} instead of {wanted.__name__}")
     if exact or outcome.x is None:
         return outcome
-    size = model.size if isinstance(model, PrivateRegression) else model.affine.variables
+    size = model.size if isinstance(model, AnyRegression) else model.affine.variables
     try:
         x = np.asarray(outcome.x, dtype=np.float64)
     except (TypeError, ValueError):

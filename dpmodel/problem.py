@@ -12,8 +12,8 @@ import cvxpy as cp
 from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import Classification, classify
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.classify.regression_model import private_regression
+from dpmodel.classify.private_outputs import AnyRegression
+from dpmodel.classify.regression_model import private_outputs, private_regression
 from dpmodel.compile.cone_program import SOLVER_ERROR, SolverFailure, probe_solver, solve_cone_program
 from dpmodel.compile.cvxpy_bridge import Lowered, forget_cached_forms, forget_solution, lower
 from dpmodel.compile.footprint import Footprint, footprint
@@ -21,7 +21,7 @@ from dpmodel.compile.likelihood import recognise_postprocessing
 from dpmodel.compile.postprocessing import Postprocessing
 from dpmodel.compile.public_set import PublicSet, base_program
 from dpmodel.compile.refusals import where_used
-from dpmodel.compile.regression import Recognised, recognise
+from dpmodel.compile.regression import Outputs, Recognised, recognise
 from dpmodel.compile.standard_form import public_theta, public_values, require_private_values, standard_form
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
 from dpmodel.guarded_run import RunError as RunError
@@ -73,10 +73,10 @@ class Problem(cp.Problem):  # type: ignore[misc]
         super().__init__(objective, constraints)
         self._lowered: tuple[Lowered, Footprint, Classification] | None = None
         # None: not looked at yet. Regressions are recognised on the tree and never lowered.
-        self._recognised: tuple[bytes | None, Recognised | None] | None = None
+        self._recognised: tuple[bytes | None, Recognised | Outputs | None] | None = None
         self._published: tuple[bytes | None, Postprocessing | None] | None = None
         # Public facts are computed once per set of public parameter values.
-        self._last_model: tuple[tuple[Any, ...], PrivateLP | PrivateRegression] | None = None
+        self._last_model: tuple[tuple[Any, ...], PrivateLP | AnyRegression] | None = None
         self._release: Release | None = None
         self.last_plan: Plan | None = None  # of the last ``solve`` that read private data
         self._warned: set[int] = set()
@@ -151,7 +151,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         if isinstance(model, Postprocessing):
             request = make_postprocess_request(epsilon, delta, beta, feasibility, vertices, solver, {}, asked)
             return plan_postprocessing(model, mechanism, request=request, compare=compare)
-        if isinstance(model, PrivateRegression):
+        if isinstance(model, AnyRegression):
             request = make_regression_request(epsilon, delta, beta, feasibility, vertices, solver, {}, asked, clip)
             return make_plan(model, request, mechanism, compare=compare)
         request = make_request(self, model, epsilon, delta, beta, feasibility, vertices, solver, {}, asked)
@@ -176,7 +176,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             return explain_postprocessing(published, classify_postprocessing(published), self._release)
         if self._regression() is not None:
             model = self._model(None)
-            assert isinstance(model, PrivateRegression)
+            assert isinstance(model, AnyRegression)
             return explain_regression(model, self._release)
         lowered, change, classification = self._compiled()
         return explain(lowered.affine, change, classification, self._release)
@@ -270,7 +270,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             self._forget()
             self._release = solve_problem(self, model, mechanism, request, verbose, progress, compiled - started)
             return self._release.value
-        if isinstance(model, PrivateRegression):
+        if isinstance(model, AnyRegression):
             request = make_regression_request(epsilon, delta, beta, feasibility, vertices, solver, options, asked, clip)
         elif not model.private_parts():
             self._forget()
@@ -313,7 +313,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         elif outcome.x is not None and not forecast.spends_nothing:
             outcome = replace(outcome, notes=(*outcome.notes, _UNTIMED))
         about = {"timings": timings, "private": source.is_private}
-        if isinstance(model, PrivateRegression):
+        if isinstance(model, AnyRegression):
             self._release = write_regression(self, model, plan, outcome, about)
         else:
             self._release = write_lp(self, self._compiled()[0], model, plan, outcome, about)
@@ -383,7 +383,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             self._published = (key, recognise_postprocessing(self))
         return self._published[1]
 
-    def _regression(self) -> Recognised | None:
+    def _regression(self) -> Recognised | Outputs | None:
         key = self._public_key()
         if self._recognised is None or self._recognised[0] != key:
             self._warn_of_constants()
@@ -393,14 +393,18 @@ class Problem(cp.Problem):  # type: ignore[misc]
     def _private(self) -> list[Private]:
         return [parameter for parameter in self.parameters() if isinstance(parameter, Private)]
 
-    def _model(self, solver: str | None, clip: float | None = None) -> PrivateLP | PrivateRegression | Postprocessing:
+    def _model(self, solver: str | None, clip: float | None = None) -> PrivateLP | AnyRegression | Postprocessing:
         published = self._postprocessing()
         recognised = None if published is not None else self._regression()
         key: tuple[Any, ...]
         if recognised is not None:
             key = (clip, public_values(self.parameters()))
             if self._last_model is None or self._last_model[0] != key:
-                self._last_model = key, private_regression(recognised, checked_clip(clip))
+                cut = checked_clip(clip)
+                if isinstance(recognised, Outputs):
+                    self._last_model = key, private_outputs(recognised, cut)
+                else:
+                    self._last_model = key, private_regression(recognised, cut)
             return self._last_model[1]
         if clip is not None:
             raise SpecificationError(

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from dpmodel.annotate.private import Private
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.classify.private_outputs import AnyRegression
 from dpmodel.compile.cvxpy_bridge import Lowered, evaluate_objective, write_values
 from dpmodel.mechanisms.mechanism import Outcome
 from dpmodel.plan.comparison import Plan
@@ -51,7 +51,7 @@ def write_lp(
 
 
 def write_regression(
-    problem: cp.Problem, model: PrivateRegression, plan: Plan, outcome: Outcome, about: Mapping[str, Any]
+    problem: cp.Problem, model: AnyRegression, plan: Plan, outcome: Outcome, about: Mapping[str, Any]
 ) -> Release:
     """The released coefficients, and with them every variable of the model."""
     notes = [*outcome.notes]
@@ -75,7 +75,7 @@ def _clips(parameter: Private) -> bool:
 
 def _collect(
     problem: cp.Problem,
-    model: PrivateLP | PrivateRegression,
+    model: PrivateLP | AnyRegression,
     plan: Plan,
     outcome: Outcome,
     value: float | None,

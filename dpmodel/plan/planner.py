@@ -11,6 +11,7 @@ from typing import Any, cast
 from dpmodel._text import number
 from dpmodel.classify.impossibility import impossibility_error
 from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.classify.private_outputs import AnyRegression, PrivateOutputs
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.classify.regression_floors import regression_floors
 from dpmodel.compile.postprocessing import Postprocessing
@@ -167,7 +168,7 @@ _JUST_BELOW, _JUST_ABOVE = 0.999, 1.001
 # Relative error of the objective up to which two solutions count as the same.
 _SAME_OPTIMUM = 1e-4
 
-AnyModel = PrivateLP | PrivateRegression | Postprocessing | PrivateSystem
+AnyModel = PrivateLP | AnyRegression | Postprocessing | PrivateSystem
 _SYSTEMS = PrivateVectors, PrivateInequalities, PrivatePoints
 
 
@@ -218,7 +219,7 @@ def _plan(model: AnyModel, request: Request, mechanism: str | AnyMechanism, comp
     if isinstance(model, PrivateRegression):
         candidates = tuple(_candidate(each, model, request) for each in compared)
         floors = regression_floors(model, request.epsilon, request.delta)
-    elif isinstance(model, Postprocessing):
+    elif isinstance(model, PrivateOutputs | Postprocessing):
         candidates = tuple(_candidate(each, model, request) for each in compared)
         floors = ()
     elif isinstance(model, _SYSTEMS):
@@ -283,7 +284,7 @@ def _answer(
         return _capped(model, request, _candidate(algorithm, model, replace(request, epsilon=epsilon))).forecast
 
     # Regressions forecast by a search for settings: a few of those, and not ten.
-    often = {"halvings": 0} if isinstance(model, PrivateRegression) else {}
+    often = {"halvings": 0} if isinstance(model, AnyRegression) else {}
     return f"{first}; {what_would_help(told.mechanism, forecast, request.epsilon, again, **often)}"
 
 
@@ -377,7 +378,7 @@ def _nothing_applies(
     if isinstance(model, Postprocessing):
         remedy = "a convex likelihood under convex constraints, without whole-number variables"
         return UnsupportedModelError("no solver serves this post-processing", why=_reasons(candidates), remedy=remedy)
-    if isinstance(model, PrivateRegression):
+    if isinstance(model, AnyRegression):
         return UnsupportedModelError(
             "no mechanism serves this regression", why=_reasons(candidates), remedy=_REGRESSION_REMEDY
         )
