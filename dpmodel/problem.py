@@ -11,8 +11,8 @@ import cvxpy as cp
 from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import Classification, classify
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.classify.regression_model import private_regression
+from dpmodel.classify.private_outputs import AnyRegression
+from dpmodel.classify.regression_model import private_outputs, private_regression
 from dpmodel.compile.cone_program import SOLVER_ERROR, SolverFailure, solve_cone_program
 from dpmodel.compile.cvxpy_bridge import Lowered, forget_cached_forms, forget_solution, lower
 from dpmodel.compile.footprint import Footprint, footprint
@@ -20,7 +20,7 @@ from dpmodel.compile.likelihood import recognise_postprocessing
 from dpmodel.compile.postprocessing import Postprocessing
 from dpmodel.compile.public_set import PublicSet, base_program
 from dpmodel.compile.refusals import where_used
-from dpmodel.compile.regression import Recognised, recognise
+from dpmodel.compile.regression import Outputs, Recognised, recognise
 from dpmodel.compile.standard_form import public_theta, public_values, standard_form
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
 from dpmodel.execute import execute
@@ -68,10 +68,10 @@ class Problem(cp.Problem):  # type: ignore[misc]
         self.clip = clip if clip is None else checked_clip(clip)
         self._lowered: tuple[Lowered, Footprint, Classification] | None = None
         # None: not looked at yet. Regressions are recognised on the tree and never lowered.
-        self._recognised: tuple[bytes | None, Recognised | None] | None = None
+        self._recognised: tuple[bytes | None, Recognised | Outputs | None] | None = None
         self._published: tuple[bytes | None, Postprocessing | None] | None = None
         # Public facts are computed once per set of public parameter values.
-        self._last_model: tuple[tuple[Any, ...], PrivateLP | PrivateRegression] | None = None
+        self._last_model: tuple[tuple[Any, ...], PrivateLP | AnyRegression] | None = None
         self._release: Release | None = None
         self.last_plan: Plan | None = None  # of the last ``solve`` that read private data
         self._warned: set[int] = set()
@@ -151,7 +151,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             return explain_postprocessing(published, classify_postprocessing(published), self._release)
         if self._regression() is not None:
             model = self._model(None)
-            assert isinstance(model, PrivateRegression)
+            assert isinstance(model, AnyRegression)
             return explain_regression(model, self._release)
         lowered, change, classification = self._compiled()
         return explain(lowered.affine, change, classification, self._release)
@@ -304,14 +304,14 @@ class Problem(cp.Problem):  # type: ignore[misc]
             self._published = (key, recognise_postprocessing(self))
         return self._published[1]
 
-    def _regression(self) -> Recognised | None:
+    def _regression(self) -> Recognised | Outputs | None:
         key = self._public_key()
         if self._recognised is None or self._recognised[0] != key:
             self._warn_of_constants()
             self._recognised = (key, recognise(self))
         return self._recognised[1]
 
-    def _model(self, solver: str | None) -> PrivateLP | PrivateRegression | Postprocessing:
+    def _model(self, solver: str | None) -> PrivateLP | AnyRegression | Postprocessing:
         """What mechanisms see of the problem; public facts are computed once per set of public values."""
         published = self._postprocessing()
         recognised = None if published is not None else self._regression()
@@ -319,7 +319,11 @@ class Problem(cp.Problem):  # type: ignore[misc]
         if recognised is not None:
             key = (self.clip, public_values(self.parameters()))
             if self._last_model is None or self._last_model[0] != key:
-                self._last_model = key, private_regression(recognised, checked_clip(self.clip))
+                cut = checked_clip(self.clip)
+                if isinstance(recognised, Outputs):
+                    self._last_model = key, private_outputs(recognised, cut)
+                else:
+                    self._last_model = key, private_regression(recognised, cut)
             return self._last_model[1]
         if self.clip is not None:
             raise SpecificationError(
@@ -341,7 +345,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         data = self._model(solver)
         if isinstance(data, Postprocessing):
             return Published(data, self)
-        if isinstance(data, PrivateRegression):
+        if isinstance(data, AnyRegression):
             return Regression(data, self)
         return Program(data, self, self._compiled()[0])
 

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 QUICK = {
     "scalar-laplace-once", "several_parts-gaussian-once", "bounded_scalar-strict-truncated-laplace",
     "objective-vertex-exponential", "people-noisy-hinge-descent", "least_squares-sufficient-statistics",
+    "several_outputs-sufficient-statistics",
     "whole_equations-exact-equations", "span-stable-span", "feasible_point-dense-weights", "measure-laplace",
     "point_in_hull-tukey-depth", "query_release-auto", "PrivateRidge-auto", "balances-measure-and-fit",
 }  # fmt: skip

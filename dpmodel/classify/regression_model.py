@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -12,13 +13,16 @@ import scipy.sparse as sp
 
 from dpmodel.annotate.records import DEFAULT_RECORDS
 from dpmodel.classify.classifier import Cell, Classification, record_words
+from dpmodel.classify.private_outputs import PrivateOutputs
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.affine_map import Floats, ThetaBlock
 from dpmodel.compile.domain import Domain
+from dpmodel.compile.domain_general import ConvexSet
 from dpmodel.compile.domain_of import domain_of
-from dpmodel.compile.regression import Recognised
+from dpmodel.compile.regression import Outputs, Recognised
 from dpmodel.compile.regression_features import Features, Label
-from dpmodel.compile.regression_rows import reader
+from dpmodel.compile.regression_outputs import PublicColumns
+from dpmodel.compile.regression_rows import reader, reader_of_all
 from dpmodel.compile.row_bounds import RowBounds
 from dpmodel.errors import SpecificationError
 
@@ -62,6 +66,59 @@ def private_regression(recognised: Recognised, clip: float = math.inf) -> Privat
         offset_range=(0.0, 0.0) if offset is None else (float(offset.min()), float(offset.max())),
         private=recognised.private,
     )
+
+
+def private_outputs(outputs: Outputs, clip: float = math.inf) -> PrivateOutputs:
+    """The model of several outputs. Errors as ``private_regression``."""
+    parts: list[PrivateRegression] = []
+    for each in outputs.parts:
+        part = private_regression(each, clip)
+        alike = next((known for known in parts if _alike(known, part)), None)
+        # Forecasts and settings follow from public facts: outputs of which these are equal share what is found.
+        parts.append(part if alike is None else replace(part, _memo=alike._memo))
+    return PrivateOutputs(
+        parts=tuple(parts),
+        classification=_together(parts),
+        read=reader_of_all(outputs.parts),
+        public=PublicColumns(tuple(each.public for each in outputs.parts), outputs.columns),
+    )
+
+
+def _alike(a: PrivateRegression, b: PrivateRegression) -> bool:
+    """Whether all public facts are the same numbers. Sets without a closed form are not compared."""
+    if a.penalty.other is not None or b.penalty.other is not None or isinstance(a.domain, ConvexSet):
+        return False
+    return all(_same(getattr(a, name), getattr(b, name)) for name in _FACTS)
+
+
+_FACTS = (
+    *("loss", "count", "scale", "row", "domain", "penalty", "total"),
+    *("largest_weight", "offset_bound", "offset_range"),
+)
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray):
+        return isinstance(b, np.ndarray) and np.array_equal(a, b)
+    if isinstance(a, tuple):
+        return isinstance(b, tuple) and len(a) == len(b) and all(map(_same, a, b))
+    if is_dataclass(a):
+        return type(a) is type(b) and all(_same(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
+    return bool(a == b or (a != a and b != b))  # nan where a loss has no parameter
+
+
+def _together(parts: Sequence[PrivateRegression]) -> Classification:
+    """One cell for each private parameter: a record moves the gradients of all outputs at once, side by side."""
+    cells: dict[str, Cell] = {}
+    for cell in (cell for part in parts for cell in part.classification.cells):
+        known = cells.get(cell.parameter)
+        if known is None:
+            cells[cell.parameter] = replace(cell, reason=f"{cell.reason}, in each of {len(parts)} outputs")
+        else:
+            both = {key: (known.change[key], cell.change[key]) for key in _KEYS}
+            change = {"l1": sum(both["l1"]), "l2": math.hypot(*both["l2"]), "linf": max(both["linf"])}
+            cells[cell.parameter] = replace(known, change=MappingProxyType(change))
+    return Classification(tuple(cells.values()))
 
 
 # ------------------------------------------------------------------ whose rows they are

@@ -238,7 +238,8 @@ def _require_entries(expression: Any, count: int) -> None:
                 expression,
                 f"it has shape {tuple(expression.shape)}: several outputs of {count} records, all of which one record "
                 "moves at once",
-                "one problem for each output with a share of the budget, cp.sum_squares(X @ w - Y[:, 0]) say",
+                "variables with a column (or one entry) for each output, as in X @ W + b - Y; or one problem for each "
+                "output with a share of the budget, cp.sum_squares(X @ w - Y[:, 0]) say",
             )
         unfit(
             expression,

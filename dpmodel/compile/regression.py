@@ -20,6 +20,7 @@ from dpmodel.compile.refusals import constraint_label, short
 from dpmodel.compile.regression_features import Features, Label
 from dpmodel.compile.regression_forms import NotPerRecord, is_private, kind, require_values, unfit
 from dpmodel.compile.regression_match import match
+from dpmodel.compile.regression_outputs import split
 from dpmodel.compile.regression_penalty import read_penalty, whole_penalty
 from dpmodel.compile.regression_points import Point
 from dpmodel.compile.regression_predictions import Prediction, close, read_predictions
@@ -76,8 +77,19 @@ class Recognised:
         return (*found, *([self.label.features] if isinstance(self.label, Label) else []))
 
 
-def recognise(problem: cp.Problem) -> Recognised | None:
-    """The regression that ``problem`` is; None when it is no candidate for one.
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """Regressions over the same records whose objectives add up, one for each column of the predictions.
+
+    ``columns`` : (user's variable, by output the variable that stands for its column).
+    """
+
+    parts: tuple[Recognised, ...]
+    columns: tuple[tuple[cp.Variable, tuple[cp.Variable, ...]], ...]
+
+
+def recognise(problem: cp.Problem) -> Recognised | Outputs | None:
+    """The regression that ``problem`` is, or several with one objective; None when it is no candidate for one.
 
     A candidate has, in a term of the objective that is not affine, a private matrix of unit "row" or a private vector
     of unit "entry" or "row" (or a matrix of unit "column" whose columns become rows) whose size is declared (bounds=,
@@ -113,10 +125,16 @@ def recognise(problem: cp.Problem) -> Recognised | None:
         if problem.is_dpp():
             return None
         raise
-    except UnsupportedModelError:
+    except UnsupportedModelError as refusal:
         if not features and problem.is_dpp():
             return None
-        raise
+        refused = refusal
+    _refuse_hidden(problem)  # of the whole: twins in two outputs would not meet
+    outputs = split(problem)
+    if outputs is None:
+        raise refused
+    parts = tuple(_recognise(each, count) for each in outputs.problems)
+    return Outputs(parts, outputs.columns)
 
 
 def _in_losses(expression: Any) -> list[Private]:

@@ -118,7 +118,8 @@ def _label(terms: Sequence[Term]) -> Features | None:
         unfit(
             list(found.values())[1][1],
             f"{names} both stand where a label does",
-            "one private label; a private feature column multiplies its own variable",
+            "one private label; a private feature column multiplies its own variable; several outputs are columns "
+            "of one variable, X @ W[:, 0] - Y[:, 0]",
         )
     return next(iter(found.values()))[0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,30 +18,47 @@ from dpmodel.errors import MissingValueError
 
 def reader(recognised: Recognised) -> Reader:
     """A function that reads the rows, for a mechanism's ``run`` only; MissingValueError where a value is missing."""
+    return lambda: _rows(recognised, _unsealed(recognised.private))
 
-    def read() -> Rows:
-        missing = [parameter.name() for parameter in recognised.private if not parameter.has_value]
-        if missing:
-            raise MissingValueError(
-                f"private parameter{'s' if len(missing) > 1 else ''} {', '.join(missing)} without a value",
-                why="planning needs none, solving does",
-                remedy=f"{missing[0]}.value = ... (it is checked, copied and sealed)",
-            )
-        blocks = tuple((_matrix(features), start) for features, start in recognised.blocks)
-        label: Any = recognised.label
-        if label is None:
-            label = np.ones(recognised.count)
-        elif isinstance(label, Label):
-            # What was sealed is within the declared bounds; the range of the labels follows from them up to rounding.
-            label = np.clip(label.of(_owned(label.parameter)), *label.range)
-        return Rows(blocks, label, recognised.size, recognised.offset, recognised.weights)
+
+def reader_of_all(parts: Sequence[Recognised]) -> Callable[[], tuple[Rows, ...]]:
+    """The same for regressions over the same records: every parameter is read once."""
+
+    def read() -> tuple[Rows, ...]:
+        owned = _unsealed({id(p): p for part in parts for p in part.private}.values())
+        return tuple(_rows(part, owned) for part in parts)
 
     return read
 
 
-def _matrix(features: Any) -> Any:
-    """(n, k) dense or CSR: a view of what is sealed where all entries are stored, public numbers as they are."""
-    return features.rows(_owned(features.parameter)) if isinstance(features, Features) else features
+def _unsealed(parameters: Iterable[Private]) -> dict[int, Any]:
+    """What is sealed, by parameter."""
+    parameters = list(parameters)
+    missing = [parameter.name() for parameter in parameters if not parameter.has_value]
+    if missing:
+        raise MissingValueError(
+            f"private parameter{'s' if len(missing) > 1 else ''} {', '.join(missing)} without a value",
+            why="planning needs none, solving does",
+            remedy=f"{missing[0]}.value = ... (it is checked, copied and sealed)",
+        )
+    return {id(parameter): _owned(parameter) for parameter in parameters}
+
+
+def _rows(recognised: Recognised, owned: dict[int, Any]) -> Rows:
+    """The rows, made of the sealed numbers: a view of what is sealed where all entries are stored, public numbers as
+    they are."""
+
+    def matrix(features: Any) -> Any:
+        return features.rows(owned[id(features.parameter)]) if isinstance(features, Features) else features
+
+    blocks = tuple((matrix(features), start) for features, start in recognised.blocks)
+    label: Any = recognised.label
+    if label is None:
+        label = np.ones(recognised.count)
+    elif isinstance(label, Label):
+        # What was sealed is within the declared bounds; the range of the labels follows from them up to rounding.
+        label = np.clip(label.of(owned[id(label.parameter)]), *label.range)
+    return Rows(blocks, label, recognised.size, recognised.offset, recognised.weights)
 
 
 def _owned(parameter: Private) -> Any:

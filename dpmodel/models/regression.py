@@ -10,7 +10,7 @@ import numpy as np
 
 from dpmodel._text import number
 from dpmodel.annotate.private import Private
-from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.classify.private_outputs import AnyRegression, PrivateOutputs
 from dpmodel.classify.regression_floors import regression_floors
 from dpmodel.compile.cvxpy_bridge import write_values
 from dpmodel.compile.standard_form import require_private_values
@@ -23,14 +23,14 @@ from dpmodel.models.request import finite_number, public_request
 from dpmodel.release.release import Release
 
 
-class Regression(PrivateModel[PrivateRegression]):
+class Regression(PrivateModel[AnyRegression]):
     """``problem`` : the caller's CVXPY problem, which ``finish`` writes to."""
 
     words = "regression"
     remedy = "delta > 0, a bounded set such as cp.norm1(w) <= 1, or clip= for losses whose slope has no bound"
     halvings = 0
 
-    def __init__(self, data: PrivateRegression, problem: Any = None) -> None:
+    def __init__(self, data: AnyRegression, problem: Any = None) -> None:
         super().__init__(data)
         self.problem = problem
 
@@ -40,6 +40,8 @@ class Regression(PrivateModel[PrivateRegression]):
         return self, replace(request, clip=clip if math.isfinite(clip) else None)
 
     def lower_bounds(self, request: Request) -> tuple[str, ...]:
+        if isinstance(self.data, PrivateOutputs):
+            return ()  # the theorems speak of one output
         return regression_floors(self.data, request.epsilon, request.delta)
 
     def ready(self, chosen: Candidate) -> None:

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from dpmodel.annotate.private import Private
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.classify.private_outputs import AnyRegression
 from dpmodel.mechanisms.mechanism import Outcome
 from dpmodel.models.contract import Ran, WrongOutcome
 from dpmodel.release.explanation import accuracy_of, guarantee_of
@@ -54,7 +54,7 @@ def private_parameters(problem: cp.Problem) -> list[Private]:
 
 def collect(
     problem: cp.Problem,
-    model: PrivateLP | PrivateRegression,
+    model: PrivateLP | AnyRegression,
     ran: Ran,
     value: float | None,
     notes: Sequence[str],

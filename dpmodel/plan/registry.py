@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.classify.private_outputs import PrivateOutputs
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.postprocessing import Postprocessing
 from dpmodel.errors import SpecificationError
@@ -48,6 +49,7 @@ from dpmodel.mechanisms.postprocess.general_solver import GENERAL_SOLVER
 from dpmodel.mechanisms.postprocess.least_squares_tree import LEAST_SQUARES_TREE
 from dpmodel.mechanisms.postprocess.projection import PROJECTION
 from dpmodel.mechanisms.postprocess.protocol import PostprocessMechanism
+from dpmodel.mechanisms.regression.each_output import EachOutput
 from dpmodel.mechanisms.regression.frank_wolfe import FRANK_WOLFE
 from dpmodel.mechanisms.regression.frank_wolfe_published import FRANK_WOLFE_PUBLISHED
 from dpmodel.mechanisms.regression.gaussian_frank_wolfe import GAUSSIAN_FRANK_WOLFE
@@ -136,7 +138,7 @@ POINTS: tuple[SystemMechanism, ...] = (
     PIN_HULL,
 )
 
-AnyMechanism = Mechanism | RegressionMechanism | PostprocessMechanism | SystemMechanism
+AnyMechanism = Mechanism | RegressionMechanism | EachOutput | PostprocessMechanism | SystemMechanism
 
 
 # The papers' algorithms with their own constants, which lose to the tightened ones: selectable by name, and compared by
@@ -173,6 +175,7 @@ class Kind(NamedTuple):
 KINDS: dict[type, Kind] = {
     PrivateLP: Kind(PORTFOLIO, "linear and cone programs with private parameters"),
     PrivateRegression: Kind(REGRESSIONS, "regressions"),
+    PrivateOutputs: Kind(tuple(map(EachOutput, REGRESSIONS)), "regressions of several outputs"),
     Postprocessing: Kind(POSTPROCESSING, "post-processing of published numbers"),
     PrivateVectors: Kind(VECTORS, "spans and equations, one vector per record"),
     PrivateInequalities: Kind(INEQUALITIES, "inequalities to be satisfied exactly, one per record"),
@@ -220,6 +223,10 @@ def register_mechanism(mechanism: AnyMechanism, serves: str = "program") -> None
     if mechanism.name == "auto" or any(mechanism.name == each.name for each in kind.mechanisms):
         raise SpecificationError(f"mechanism {mechanism.name!r} is there already", remedy="another name")
     KINDS[_SERVES[serves]] = kind._replace(mechanisms=(*kind.mechanisms, mechanism))
+    if serves == "regression":
+        several = KINDS[PrivateOutputs]
+        each = EachOutput(cast(RegressionMechanism, mechanism))
+        KINDS[PrivateOutputs] = several._replace(mechanisms=(*several.mechanisms, each))
 
 
 @dataclass(frozen=True)
@@ -287,4 +294,6 @@ def named(mechanism: str | AnyMechanism, kind: type | None = None) -> AnyMechani
     """
     if isinstance(mechanism, type) or not isinstance(mechanism, Mechanism):
         return by_name(mechanism if isinstance(mechanism, str) else type(mechanism).__name__, kind)
+    if kind is PrivateOutputs and not isinstance(mechanism, EachOutput):
+        return EachOutput(cast(RegressionMechanism, mechanism))
     return mechanism

@@ -13,7 +13,7 @@ from dpmodel.annotate.records import DEFAULT_RECORDS
 from dpmodel.classify.classifier import Classification, all_record_words
 from dpmodel.classify.impossibility import remedies
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.classify.private_outputs import AnyRegression, PrivateOutputs
 from dpmodel.compile.affine_map import AffineMap
 from dpmodel.compile.cone_program import SOLVER_ERROR
 from dpmodel.compile.footprint import Footprint
@@ -127,17 +127,21 @@ def _declared(p: Any) -> dict[str, Any]:
     }
 
 
-def explain_regression(model: PrivateRegression, release: Release | None) -> Explanation:
+def explain_regression(model: AnyRegression, release: Release | None) -> Explanation:
     """The same for a regression: what its loss, rows and set are."""
     parameters = tuple(_declared(parameter) for parameter in model.private)
     changes = []
     for cell in model.classification.cells[:1]:  # the same for all: one record moves them together
         bounds = {key: number(value) for key, value in cell.change.items()}
         changes.append({"part": "gradient of the objective, per unit of the loss's slope", **bounds})
-    slope = number(model.slope_bound) if math.isfinite(model.slope_bound) else "no bound"
+    parts = model.parts if isinstance(model, PrivateOutputs) else (model,)
+    steepest = max(part.slope_bound for part in parts)
+    slope = number(steepest) if math.isfinite(steepest) else "no bound"
+    outputs = f" of {len(parts)} outputs" if len(parts) > 1 else ""
+    sets = " and ".join(dict.fromkeys(part.domain.kind for part in parts))
     size = (
-        f"Regression: {model.loss.name.replace('_', ' ')} loss, {model.count} rows, {model.size} coefficients, "
-        f"{model.domain.kind} set; slope of a record's loss: {slope}."
+        f"Regression{outputs}: {model.loss.name.replace('_', ' ')} loss, {model.count} rows, {model.size} "
+        f"coefficients, {sets} set; slope of a record's loss: {slope}."
     )
     last = "Not solved yet." if release is None else str(release)
     return Explanation(size, parameters, tuple(changes), model.classification, (), last)
@@ -175,9 +179,9 @@ def _row_words(parameters: Sequence[Private]) -> str:
     return f"a record{whose} owns {owned}{known}"
 
 
-def guarantee_of(model: PrivateLP | PrivateRegression, epsilon: float, delta: float) -> Guarantee:
+def guarantee_of(model: PrivateLP | AnyRegression, epsilon: float, delta: float) -> Guarantee:
     """The guarantee, with what a record is and what besides the release is public."""
-    if isinstance(model, PrivateRegression):
+    if isinstance(model, AnyRegression):
         parameters, record = model.private, _row_words(model.private)
     else:
         parameters = tuple(block.parameter for block in model.affine.private_blocks)

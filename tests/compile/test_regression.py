@@ -309,14 +309,19 @@ TRAPS: dict[str, tuple[Any, tuple[str, ...]]] = {
     "two kinks": (lambda m: cp.sum(cp.maximum(m.r - 0.1, -m.r - 0.1, 0)), ("maximum", "shifted")),
     "exponential": (lambda m: cp.sum(cp.exp(m.X @ m.w)), ("exp(X @ w)", "cp.logistic")),
     "cube": (lambda m: cp.sum(cp.power(cp.abs(m.r), 3)), ("Power",)),
-    "many outputs": (lambda m: cp.sum_squares(m.X @ cp.Variable((3, 2))), ("shape (7, 2)",)),
-    "many outputs with labels": (
-        lambda m: cp.sum_squares(m.X @ cp.Variable((3, 2)) - m.Z),
-        ("shape (7, 2)", "several outputs", "one problem for each output", "Y[:, 0]"),
+    "many outputs with one intercept": (
+        lambda m: cp.sum_squares(m.X @ cp.Variable((3, 2)) + m.b - m.Z),
+        (
+            "shape (7, 2)",
+            "several outputs",
+            "a column (or one entry) for each output",
+            "one problem for each output",
+            "Y[:, 0]",
+        ),
     ),
     "many outputs, one by one": (
         lambda m: sum(cp.sum_squares(m.X @ cp.Variable(3) - m.Z[:, j]) for j in range(2)),
-        ("Z[:, 0] and Z[:, 1]", "one private label"),
+        ("Z[:, 0] and Z[:, 1]", "one private label", "X @ W[:, 0] - Y[:, 0]"),
     ),
     "cross entropy without a range": (
         lambda m: cp.sum(

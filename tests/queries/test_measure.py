@@ -25,9 +25,9 @@ from dpmodel.errors import (
     SpecificationError,
     UnsupportedModelError,
 )
+from dpmodel.execute import RunError
 from dpmodel.leak_warning import PossibleLeakWarning
 from dpmodel.privacy import Budget, NotPrivateWarning, SeededSource, gaussian_mu, zcdp_rho
-from dpmodel.problem import RunError
 from dpmodel.queries.measure import measure
 
 # Rounding allowances enlarge scales by less than this share.

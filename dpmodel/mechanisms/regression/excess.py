@@ -35,14 +35,8 @@ def excess_forecast(
     known = known_of(model)
     predicted = math.inf if math.isnan(predicted) else predicted  # descents that diverge in simulation
     proved = at_most is not None and bool(at_most < min(public_excess(model), known.objective))
-    words = (
-        f"excess risk about {number(predicted)} on data drawn from the public bounds "
-        f"({number(known.predicted)} without data)"
-    )
-    if proved:
-        words += f"; at most {number(at_most)} on any data with probability {number(1 - request.beta)}"
     forecast = Forecast(
-        statement=words,
+        statement=excess_words(predicted, known, at_most if proved else None, request.beta),
         epsilon=request.epsilon,
         delta=request.delta,
         beta=request.beta,
@@ -54,6 +48,17 @@ def excess_forecast(
         caveats=caveats,
     )
     return capped(forecast, known)
+
+
+def excess_words(predicted: float, known: Known, at_most: float | None, beta: float) -> str:
+    """What is said of the excess risk; ``at_most`` : a bound for any data, or None."""
+    words = (
+        f"excess risk about {number(predicted)} on data drawn from the public bounds "
+        f"({number(known.predicted)} without data)"
+    )
+    if at_most is not None:
+        words += f"; at most {number(at_most)} on any data with probability {number(1 - beta)}"
+    return words
 
 
 def known_of(model: PrivateRegression) -> Known:

@@ -100,7 +100,7 @@ class GaussianFrankWolfe(PureToo):
             return Verdict(False, "the slope of the loss jumps: its curvature constant is infinite")
         return YES
 
-    def _forecast(self, model: PrivateRegression, request: Request) -> Forecast:
+    def forecast_as_asked(self, model: PrivateRegression, request: Request) -> Forecast:
         plan = self._plan(model, request)
         steps = plan.steps
         proved = plan.memory == 1 and steps.clip >= model.slope_bound and math.isfinite(model.loss.smoothness)
@@ -127,7 +127,9 @@ class GaussianFrankWolfe(PureToo):
             caveats=clip_note(model, steps.clip),
         )
 
-    def _run(self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress) -> Outcome:
+    def run_as_asked(
+        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress
+    ) -> Outcome:
         plan = self._plan(model, request)
         rows, steps = model.read_rows(), plan.steps
         add = noise.laplace if request.delta == 0 else noise.gaussian

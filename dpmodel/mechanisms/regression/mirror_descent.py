@@ -93,7 +93,7 @@ class MirrorDescent(PureToo):
         spend = Spend.of(request.epsilon, request.delta, gaussian_only=True)
         return model.remember(key, lambda: self._choose(model, spend))
 
-    def _forecast(self, model: PrivateRegression, request: Request) -> Forecast:
+    def forecast_as_asked(self, model: PrivateRegression, request: Request) -> Forecast:
         plan = self.plan(model, request)
         noise = _noise(model, request, plan.settings)
         proved = _proved(noise, mirror_maps(model.domain)[plan.map], plan.settings, request.beta)
@@ -115,7 +115,9 @@ class MirrorDescent(PureToo):
             caveats=clip_note(model, plan.settings.clip),
         )
 
-    def _run(self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress) -> Outcome:
+    def run_as_asked(
+        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress
+    ) -> Outcome:
         plan = self.plan(model, request)
         steps = _noise(model, request, plan.settings)
         gradient = private_gradient(steps, model.read_rows(), noise)

@@ -70,7 +70,7 @@ class NoisyDescent(PureToo):
             model, request.epsilon, request.delta, (self.steps, self.momentum, self.averaging, self.middle)
         )
 
-    def _forecast(self, model: PrivateRegression, request: Request) -> Forecast:
+    def forecast_as_asked(self, model: PrivateRegression, request: Request) -> Forecast:
         plan, noise = self._noise(model, request)
         settings = plan.settings
         reach = noise.reach(public_point(model))
@@ -95,7 +95,9 @@ class NoisyDescent(PureToo):
             caveats=clip_note(model, settings.clip),
         )
 
-    def _run(self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress) -> Outcome:
+    def run_as_asked(
+        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress
+    ) -> Outcome:
         plan, steps = self._noise(model, request)
         gradient = private_gradient(steps, model.read_rows(), noise)
         count, done = plan.settings.steps, 0

@@ -14,27 +14,30 @@ from dpmodel.privacy import NoiseSource, gaussian_mu
 class PureToo(ABC):
     """A mechanism with a law of noise for delta = 0 and another for delta > 0, which takes the better one.
 
-    (epsilon, 0) is a part of the budget (epsilon, delta). The choice is a function of public facts.
+    (epsilon, 0) is a part of the budget (epsilon, delta). The choice is a function of public facts. As asked, with
+    delta > 0, all that is released is Gaussian noise, and mu-GDP with ``mu = gaussian_mu(epsilon, delta)``.
     """
 
     @abstractmethod
     def eligible(self, model: PrivateRegression, request: Request) -> Verdict: ...
 
     @abstractmethod
-    def _forecast(self, model: PrivateRegression, request: Request) -> Forecast:
+    def forecast_as_asked(self, model: PrivateRegression, request: Request) -> Forecast:
         """With the law that this delta has."""
 
     @abstractmethod
-    def _run(self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress) -> Outcome:
+    def run_as_asked(
+        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress
+    ) -> Outcome:
         """With the law that this delta has."""
 
     def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
-        return self._forecast(model, self.spent(model, request))
+        return self.forecast_as_asked(model, self.spent(model, request))
 
     def run(
         self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
-        return self._run(model, self.spent(model, request), noise, progress)
+        return self.run_as_asked(model, self.spent(model, request), noise, progress)
 
     def spent(self, model: PrivateRegression, request: Request) -> Request:
         """The request, without its delta where that is predicted to do better."""
@@ -43,7 +46,7 @@ class PureToo(ABC):
             return request
         better = model.remember(  # by epsilon and delta alone; the rest of a request is its own
             ("pure is better", self, request.epsilon, request.delta),
-            lambda: self._forecast(model, pure).predicted < self._forecast(model, request).predicted,
+            lambda: self.forecast_as_asked(model, pure).predicted < self.forecast_as_asked(model, request).predicted,
         )
         return pure if better else request
 

@@ -82,7 +82,7 @@ class SufficientStatistics(PureToo):
     def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
         return judge_statistics(model, request)
 
-    def _forecast(self, model: PrivateRegression, request: Request) -> Forecast:
+    def forecast_as_asked(self, model: PrivateRegression, request: Request) -> Forecast:
         key = (self, request.epsilon, request.delta, request.beta)
         return model.remember(key, lambda: self._simulated(model, request))
 
@@ -125,7 +125,9 @@ class SufficientStatistics(PureToo):
         scale = spend.laplace_scale(layout.change) if layout.pure else spend.gaussian_deviation(layout.change)
         return layout, scale
 
-    def _run(self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress) -> Outcome:
+    def run_as_asked(
+        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress
+    ) -> Outcome:
         layout, scale = self.noise(model, request)
         progress("summing", 0.1)
         exact = to_vector(layout, summed(layout, model.read_rows()))

@@ -1,0 +1,50 @@
+"""A private regression of several outputs: one regression each, over the same records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dpmodel.annotate.private import Private
+from dpmodel.classify.classifier import Classification
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.compile.losses import Loss
+from dpmodel.compile.regression_outputs import PublicColumns
+from dpmodel.compile.rows import Rows
+
+
+@dataclass(frozen=True)
+class PrivateOutputs:
+    """minimise the sum of the objectives of ``parts``, which share records and have coefficients of their own.
+
+    ``read`` : the private rows of all parts, each parameter read once; a mechanism's ``run`` alone may call it.
+    ``public`` : constraints and penalties, for post-processing.
+    """
+
+    parts: tuple[PrivateRegression, ...]
+    classification: Classification
+    read: Callable[[], tuple[Rows, ...]]
+    public: PublicColumns
+
+    @property
+    def size(self) -> int:
+        """Coefficients of all outputs together."""
+        return sum(part.size for part in self.parts)
+
+    @property
+    def count(self) -> int:
+        """n, the number of records."""
+        return self.parts[0].count
+
+    @property
+    def loss(self) -> Loss:
+        """That of the first output; all have one clip."""
+        return self.parts[0].loss
+
+    @property
+    def private(self) -> tuple[Private, ...]:
+        """The private parameters, each once."""
+        return tuple({id(p): p for part in self.parts for p in part.private}.values())
+
+
+AnyRegression = PrivateRegression | PrivateOutputs
