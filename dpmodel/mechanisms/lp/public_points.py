@@ -24,8 +24,8 @@ from dpmodel.mechanisms.lp.margins import giving_way, interior_direction, margin
 from dpmodel.mechanisms.lp.private_rows import plain_linear, private_rows, public_polyhedron
 from dpmodel.mechanisms.lp.routes import cost_range, private_objective, span_of
 
-# Violations up to this are a solver's own: HiGHS keeps rows to 1e-7, whatever the size of their numbers. It does not grow
-# with declared bounds, whose size says nothing of how well a row is kept.
+# Violations up to this are a solver's own: HiGHS keeps rows to 1e-7, whatever the size of their numbers. It does not
+# grow with declared bounds, whose size says nothing of how well a row is kept.
 _SOLVER = 1e-6
 # What sums of ten thousand numbers are rounded by, as a share of them; ranges are widened by as much.
 _ROUNDING = 1e-12
