@@ -27,6 +27,7 @@ from dpmodel.mechanisms.lp import (
     primal_weights,
     scalar_multiplicative_weights,
 )
+from dpmodel.mechanisms.lp.private_rows import public_polyhedron
 from dpmodel.mechanisms.mechanism import Request
 from dpmodel.plan.portfolio import PORTFOLIO, by_name
 
@@ -62,10 +63,17 @@ def share(mechanism: Any, model: PrivateLP, request: Request, one: Floats, two: 
     return first.lost(forecast.epsilon, forecast.delta)
 
 
-def shares(family: str, name: str, request: Request, seeds: Any, count: int) -> Iterator[float]:
+def shares(
+    family: str, name: str, request: Request, seeds: Any, count: int, *, listed: bool = False
+) -> Iterator[float]:
+    """``listed`` : among eight corners of the public set, given as candidates."""
     for seed in seeds:
         made, declared = drawn(family, seed)
         mechanism = by_name(name)
+        if listed:
+            body, rng = public_polyhedron(made.model), np.random.default_rng(seed)
+            corners = [body.minimise(rng.normal(size=body.size)) for _ in range(8)]
+            request = replace(request, vertices=np.unique(np.round(corners, 6), axis=0))
         if not mechanism.eligible(made.model, request).eligible:
             continue
         for number, (one, two) in enumerate(pairs(made, declared, np.random.default_rng(seed), count)):
@@ -77,8 +85,8 @@ def asked(name: str, epsilon: float, delta: float) -> Request:
     return Request(epsilon, delta, feasibility="strict" if strict else "relaxed")
 
 
-def most(family: str, name: str, request: Request, seeds: Any = range(3), count: int = 4) -> float:
-    found = list(shares(family, name, request, seeds, count))
+def most(family: str, name: str, request: Request, seeds: Any = range(3), count: int = 4, **how: Any) -> float:
+    found = list(shares(family, name, request, seeds, count, **how))
     return max(found) if found else -1.0
 
 
@@ -109,6 +117,16 @@ def test_no_neighbour_loses_more_than_the_budget(family: str, name: str) -> None
 def test_at_large_and_pure_budgets_too(family: str, name: str) -> None:
     for epsilon, delta in ((100.0, 0.0), (100.0, 1e-6)):
         assert most(family, name, asked(name, epsilon, delta), range(1), 2) <= 1 + 1e-6
+
+
+LISTED = [("owners", "dense-multiplicative-weights"), ("owners", "point-exponential"), ("prices", "vertex-exponential")]
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 100.0])
+@pytest.mark.parametrize(("family", "name"), LISTED)
+def test_choices_among_listed_points(family: str, name: str, epsilon: float) -> None:
+    for delta in (0.0, 1e-6):
+        assert 0.1 <= most(family, name, Request(epsilon, delta), range(3), 2, listed=True) <= 1 + 1e-6
 
 
 @pytest.mark.long
@@ -144,8 +162,11 @@ def test_a_row_that_is_hidden_as_one_entry_is_found_out(monkeypatch: pytest.Monk
         assert most("tables_alone", "noisy-multiplicative-weights", asked("", 1.0, delta), range(5)) > 1
 
 
+@pytest.mark.parametrize("listed", [False, True])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
-def test_choices_without_noise_at_large_budgets_are_found_out(delta: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_choices_without_noise_at_large_budgets_are_found_out(
+    delta: float, listed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     honest = linear_oracles.exponential_mechanism
 
     def greedy(scores: Any, reach: float, *, epsilon: float, source: Any) -> int:
@@ -153,7 +174,7 @@ def test_choices_without_noise_at_large_budgets_are_found_out(delta: float, monk
 
     monkeypatch.setattr(linear_oracles, "exponential_mechanism", greedy)
     with pytest.raises(AssertionError):
-        most("owners", "dense-multiplicative-weights", asked("", 100.0, delta), range(6))
+        most("owners", "dense-multiplicative-weights", asked("", 100.0, delta), range(6), listed=listed)
 
 
 @pytest.mark.parametrize(("family", "name"), [pair for pair in PLAYED if SERVED[pair[0]][pair[1]] > 0.5])
