@@ -21,6 +21,7 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats, LinearMap
 from dpmodel.compile.footprint import change_of
 from dpmodel.mechanisms.lp import (
+    dense_multiplicative_weights,
     hinge_forecast,
     linear_oracles,
     matrix_multiplicative_weights,
@@ -38,6 +39,7 @@ BUDGETS = [(epsilon, delta) for epsilon in (0.01, 1.0, 100.0) for delta in (0.0,
 def short_games(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a step draws is the same in a long game."""
     monkeypatch.setattr(primal_weights, "MOST_STEPS", 4)
+    monkeypatch.setattr(dense_multiplicative_weights, "_grid", lambda most: np.arange(1.0, 5.0))
     monkeypatch.setattr(hinge_forecast, "_MOST_STEPS", 3)
 
 
@@ -90,6 +92,11 @@ def most(family: str, name: str, request: Request, seeds: Any = range(3), count:
     return max(found) if found else -1.0
 
 
+def seeds_of(family: str, name: str) -> range:
+    """Games are quick on small models, and lose all they may on few pairs only."""
+    return range(9) if name.endswith("multiplicative-weights") and family != "tables" else range(3)
+
+
 # Which mechanisms serve a family, and the share that some pair is to lose at (1, 1e-6): the published ones draw more
 # noise than they need, and long games spread theirs.
 SERVED = {
@@ -110,13 +117,13 @@ PLAYED = [(family, name) for family, names in SERVED.items() for name in names]
 
 @pytest.mark.parametrize(("family", "name"), PLAYED)
 def test_no_neighbour_loses_more_than_the_budget(family: str, name: str) -> None:
-    assert SERVED[family][name] <= most(family, name, asked(name, 1.0, 1e-6)) <= 1 + 1e-6
+    assert SERVED[family][name] <= most(family, name, asked(name, 1.0, 1e-6), seeds_of(family, name)) <= 1 + 1e-6
 
 
 @pytest.mark.parametrize(("family", "name"), PLAYED)
 def test_at_large_and_pure_budgets_too(family: str, name: str) -> None:
-    for epsilon, delta in ((100.0, 0.0), (100.0, 1e-6)):
-        assert most(family, name, asked(name, epsilon, delta), range(1), 2) <= 1 + 1e-6
+    for epsilon, delta in ((100.0, 1e-6), (100.0, 0.0), (1.0, 0.0)):
+        assert most(family, name, asked(name, epsilon, delta), seeds_of(family, name)[::3], 3) <= 1 + 1e-6
 
 
 LISTED = [("owners", "dense-multiplicative-weights"), ("owners", "point-exponential"), ("prices", "vertex-exponential")]
