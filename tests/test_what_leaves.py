@@ -32,6 +32,9 @@ QUICK = {
     "point_in_hull-tukey-depth", "query_release-auto", "PrivateRidge-auto", "balances-measure-and-fit",
 }  # fmt: skip
 
+# Little budget is many steps there.
+MINUTES = {"feasible_point-dense-weights-0.001"}
+
 
 def _each(face: Face) -> Any:
     return pytest.param(face, id=str(face), marks=() if str(face) in QUICK else pytest.mark.long)
@@ -40,7 +43,12 @@ def _each(face: Face) -> Any:
 def _each_with(name: str, quick: list[Any], others: list[Any]) -> Any:
     """The quick faces with the quick values by default."""
     cases = [
-        pytest.param(face, value, id=f"{face}-{value}", marks=_each(face).marks if value in quick else pytest.mark.long)
+        pytest.param(
+            face,
+            value,
+            id=f"{face}-{value}",
+            marks=_each(face).marks if value in quick and f"{face}-{value}" not in MINUTES else pytest.mark.long,
+        )
         for face in FACES
         for value in (*quick, *others)
     ]
