@@ -148,6 +148,36 @@ def _with(problem: dpm.Problem, old: dpm.Private, new: cp.Parameter) -> cp.Probl
     return cp.Problem(copied(problem.objective), [copied(each) for each in problem.constraints])
 
 
+SCALES, GAPS = (4.0, 1e3, 1e6), (0.9, 1e-2, 1e-4)
+
+
+@pytest.mark.parametrize("size", SCALES)
+@pytest.mark.parametrize("gap", GAPS)
+@pytest.mark.parametrize("kind", ["sides", "coefficients", "equalities"])
+def test_a_violation_counts_whatever_the_size_of_the_declared_bounds(kind: str, gap: float, size: float) -> None:
+    """A row is missed by ``gap`` on the worst data, and by nothing at the next point."""
+    x = cp.Variable(2, name="x", bounds=[0, size])
+    p = dpm.Private(shape=2, name="p", unit="entry", linf=1.0, bounds=[size / 2, size])
+    if kind == "equalities":  # the ends of the range lie at the same distance from the middle
+        rows, safe, missed = [x == p], 3 * size / 4, size / 4
+        short = worst_violation(dpm.Problem(cp.Minimize(0), rows)._model(None), np.full(2, safe + gap)) - missed
+        assert short == pytest.approx(gap, abs=1e-9 * size)
+        return
+    if kind == "coefficients":
+        p = dpm.Private(shape=2, name="p", unit="entry", linf=0.1, bounds=[0.5, 1])
+    rows = [x >= p] if kind == "sides" else [cp.multiply(p, x) >= size / 2]
+    model = dpm.Problem(cp.Minimize(cp.sum(x)), rows)._model(None)
+    at = size - (gap if kind == "sides" else 2 * gap)
+    assert worst_violation(model, np.full(2, size)) == 0.0
+    assert worst_violation(model, np.full(2, at)) == pytest.approx(gap, abs=1e-11 * size)
+    capped = dpm.Problem(cp.Minimize(cp.sum(x)), [*rows, x <= at])._model(None)
+    point = min(public_points(capped), key=lambda each: each.violation)
+    assert point.violation == pytest.approx(gap, rel=0.1)
+    for feasibility in ("safe", "strict"):
+        assert not PUBLIC_ONLY.eligible(capped, Request(1.0, 0.0, feasibility=feasibility)).eligible
+        assert PUBLIC_ONLY.eligible(model, Request(1.0, 0.0, feasibility=feasibility)).eligible
+
+
 @pytest.mark.parametrize("build", MODELS)
 def test_public_only_reads_nothing(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     problem, _ = build(np.random.default_rng(0))  # its parameters have no values at all

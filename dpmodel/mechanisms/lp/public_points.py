@@ -24,8 +24,11 @@ from dpmodel.mechanisms.lp.margins import giving_way, interior_direction, margin
 from dpmodel.mechanisms.lp.private_rows import plain_linear, private_rows, public_polyhedron
 from dpmodel.mechanisms.lp.routes import cost_range, private_objective, span_of
 
-# Violations below this share of the numbers in a row are a solver's own.
+# Violations up to this are a solver's own: HiGHS keeps rows to 1e-7, whatever the size of their numbers. It does not
+# grow with declared bounds, whose size says nothing of how well a row is kept.
 _SOLVER = 1e-6
+# What sums of ten thousand numbers are rounded by, as a share of them; ranges are widened by as much.
+_ROUNDING = 1e-12
 # Private entries of A beyond which no point is sought that serves every database.
 _MOST_ENTRIES = 200_000
 _MIDDLE = "the optimum for private numbers at the middle of their ranges"
@@ -250,8 +253,8 @@ def regret(model: PrivateLP, x: Floats) -> float:
 
 
 def worst_violation(model: PrivateLP, x: Floats) -> float:
-    """Largest violation of a private constraint at ``x`` over all allowed databases; 0 up to a solver's tolerance, inf
-    for cones with private numbers."""
+    """Largest violation of a private constraint at ``x`` over all allowed databases; 0 up to a solver's tolerance (an
+    absolute one, and the rounding of the sums), inf for cones with private numbers."""
     form, affine = model.form, model.affine
     private = form.private_rows
     if not private.any():
@@ -269,7 +272,7 @@ def worst_violation(model: PrivateLP, x: Floats) -> float:
     public = form.A0 @ x - form.b0
     over = np.where(affine.equalities(), np.maximum(public + high, -(public + low)), public + high)[private]
     size = (abs(form.A0) @ np.abs(x) + np.abs(form.b0))[private] + np.where(np.isfinite(high), np.abs(high), 0)[private]
-    return float(np.where(over <= _SOLVER * (1 + size), 0.0, over).max(initial=0.0))
+    return float(np.where(over <= _SOLVER + _ROUNDING * size, 0.0, over).max(initial=0.0))
 
 
 def _width(model: PrivateLP) -> float:
