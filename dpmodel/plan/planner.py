@@ -291,7 +291,11 @@ def _answer(
 
     # Regressions forecast by a search for settings: a few of those, and not ten.
     often = {"halvings": 0} if isinstance(model, PrivateRegression) else {}
-    return f"{first}; {what_would_help(told.mechanism, forecast, request.epsilon, again, **often)}"
+    helps = what_would_help(told.mechanism, forecast, request.epsilon, again, **often)
+    unasked = forecast.slack_rows > 0 and (request.violation, request.slack_rows) == (None, None)
+    if unasked and "says something" in helps:
+        helps = f"asked for alpha= or slack_rows=, {helps}"
+    return f"{first}; {helps}"
 
 
 def _perfect(candidate: Candidate) -> bool:

@@ -36,10 +36,10 @@ class NoisyHingeDescent(CountsViolatedRows):
         V is the mean hinge. ``hinge_forecast`` proves w.p. 1 - beta ``w'x + V(x) <= w'x* + error``. If more than s rows
         were violated by more than ``a = k v / (s + 1)``, V would exceed ``a (s + 1) / k = v``: ``gain = k / (s + 1)``.
         s is what was asked for; or the least that keeps ``gain * error`` below the violation asked for; or the one that
-        minimises ``alpha + width s / k``. Asked for s or the violation, it runs what proves most: the accelerated method
-        where the rows are so many that it proves an error below 2 % of the width. Else it runs the settings that do
-        best on synthetic databases (``simulated_settings``), mostly of the plain method set for practice: tight and met
-        rows are given a say (c in ``hinge_forecast``), the rate is high and only the last half of the iterates is
+        minimises ``alpha + width s / k``. Asked for s or the violation, it runs what proves most: the accelerated
+        method where the rows are so many that it proves an error below 2 % of the width. Else it runs the settings that
+        do best on synthetic databases (``simulated_settings``), mostly of the plain method set for practice: tight and
+        met rows are given a say (c in ``hinge_forecast``), the rate is high and only the last half of the iterates is
         averaged. The statement is always that of the settings that are run, and mostly gives no guarantee then.
     Cost
         T products with G and its transpose, T projections (exact for a box with one row), T d noisy numbers; T at most
