@@ -9,8 +9,11 @@ from dpmodel.mechanisms.mechanism import Forecast, says_nothing
 
 # Bounds from solvers are widened by one part in a million, so equal within two is equal.
 _EQUAL = 2e-6
-# What a few simulated populations cannot tell from luck: a smaller gain is none, at any budget.
-_LUCK = 0.01
+# What a few simulated populations cannot tell from luck: a smaller gain is none, at any budget. Near break-even a
+# prediction moves by 3.6 % (median) when populations are drawn anew: squared, absolute and logistic loss, six budgets
+# each, five draws. Of 13 plans predicted to gain 1 to 5 %, 4 gained nothing by the other draws, all of them 1.7 % on
+# average, for the whole budget; test_public_only.py draws anew.
+_LUCK = 0.05
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,8 @@ def test_rows_left_out_say_something_where_no_width_is_known(
 
 def test_each_kind_of_statement_has_its_own_measure() -> None:
     assert capped(replace(PLAIN, predicted=2.0), Known(predicted=2.0)).vacuous
-    assert not capped(replace(PLAIN, predicted=1.9), Known(predicted=2.0)).vacuous
+    assert capped(replace(PLAIN, predicted=1.91), Known(predicted=2.0)).vacuous  # within luck
+    assert not capped(replace(PLAIN, predicted=1.89), Known(predicted=2.0)).vacuous
     assert capped(replace(PLAIN, missed=10.0), Known(missed=10.0)).vacuous
     tight = replace(PLAIN, violation_alpha=0.0, tightening=5.0)
     assert capped(tight, Known(tightening=5.0)).vacuous and not capped(tight, Known(tightening=5.1)).vacuous

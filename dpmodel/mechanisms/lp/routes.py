@@ -6,7 +6,7 @@ Public facts only; ``goal.py`` runs the chosen one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -50,14 +50,18 @@ class Route:
 
 def best_route(engine: Engine, model: PrivateLP, request: Request) -> Route | None:
     """The best way to treat the objective that was not ruled out; None when there is none."""
-    key = ("route", engine.name, request.epsilon, request.delta, request.beta, request.slack_rows, request.violation,
-           request.goal, request.target, request.penalty,
-           None if request.vertices is None else request.vertices.tobytes())  # fmt: skip
 
     def build() -> Route | None:
         return min(_routes(engine, model, request), key=_worst(model), default=None)
 
-    return model.remember(key, build)
+    return model.remember(("route", *key_of(engine, request)), build)
+
+
+def key_of(engine: Engine, request: Request) -> tuple[Hashable, ...]:
+    """What routes depend on."""
+    vertices = None if request.vertices is None else request.vertices.tobytes()
+    return (engine.name, request.epsilon, request.delta, request.beta, request.slack_rows, request.violation,
+            request.goal, request.target, request.penalty, request.by_proof, vertices)  # fmt: skip
 
 
 def _routes(engine: Engine, model: PrivateLP, request: Request) -> Iterator[Route]:
@@ -156,6 +160,17 @@ def _strays(model: PrivateLP, request: Request) -> tuple[Floats, float]:
     part = measured.parts["objective"]
     beyond[part.measurement.positions] = part.reach
     return beyond, 2 * model.public.weighted_norm(beyond)
+
+
+def with_promise(route: Route, promise: Promise) -> Route:
+    """The same way with other settings of the engine: not for a search, whose runs share the budget."""
+    loss, violation = route.objective_alpha, promise.alpha
+    if route.goal == "penalty":
+        loss = route.weight * promise.error
+        # What does not come from the engine's error: gain span / weight.
+        rest = route.violation - route.promise.alpha
+        violation += rest * promise.gain / route.promise.gain
+    return replace(route, promise=promise, objective_alpha=loss, violation=violation, slack_rows=promise.slack_rows)
 
 
 def why_none(model: PrivateLP, request: Request) -> str:
