@@ -35,7 +35,7 @@ def constraint_label(constraint: Any, number: int) -> str:
 
 def short(expression: Any) -> str:
     """The expression's text (parameters by name, tables of numbers left out), cut to a line."""
-    text = re.sub(r"\[[^\[\]]*\]( \[[^\[\]]*\]| \.\.\.)*", "[...]", " ".join(str(expression).split()))
+    text = re.sub(r"(?<![\w\])])\[[^\[\]]*\]( \[[^\[\]]*\]| \.\.\.)*", "[...]", " ".join(str(expression).split()))
     text = text.replace("[[...]]", "[...]")
     return text if len(text) <= _LONG else text[: _LONG - 3] + "..."
 
