@@ -25,7 +25,8 @@ class Known:
     is of the same kind as the statement, word for word: which of them is smaller decides then, and no prediction.
     ``tightening`` : how far right-hand sides lie apart
     between the best and the worst data. ``predicted`` : regressions: mean excess risk of the best public point on the
-    simulated populations. ``missed`` : exact systems: rows there are to miss. inf where nothing is known.
+    simulated populations. ``missed`` : exact systems: rows that an answer found without data misses; ``records`` : how
+    many there are, where statements hold from some number on. inf (``records``: nan) where nothing is known.
     """
 
     objective: float = math.inf
@@ -35,6 +36,7 @@ class Known:
     tightening: float = math.inf
     predicted: float = math.inf
     missed: float = math.inf
+    records: float = math.nan
 
 
 def capped(forecast: Forecast, known: Known) -> Forecast:
@@ -54,8 +56,8 @@ def capped(forecast: Forecast, known: Known) -> Forecast:
         vacuous = forecast.alpha > 0 or not forecast.proved
     elif not math.isnan(forecast.predicted):
         vacuous = not forecast.predicted < (1 - _LUCK) * known.predicted
-    elif not math.isnan(forecast.missed):
-        vacuous = forecast.missed >= known.missed
+    elif not (math.isnan(forecast.missed) and math.isnan(forecast.needed)):
+        vacuous = forecast.missed >= known.missed or forecast.needed >= known.records + 1
     elif not math.isnan(forecast.tightening):
         vacuous = _reached(known.tightening, forecast.tightening) and (
             math.isnan(forecast.objective_alpha) or _reached(known.objective, loss)

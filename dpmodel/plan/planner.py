@@ -21,7 +21,7 @@ from dpmodel.mechanisms.linalg.lower_bounds import system_floors
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivatePoints, PrivateSystem, PrivateVectors
 from dpmodel.mechanisms.lp.private_rows import private_rows
 from dpmodel.mechanisms.lp.public_points import known_without_data
-from dpmodel.mechanisms.lp.routes import span_of
+from dpmodel.mechanisms.lp.routes import objective_span
 from dpmodel.mechanisms.mechanism import Forecast, Request, Verdict
 from dpmodel.plan.comparison import ARITHMETIC, Candidate, Plan
 from dpmodel.plan.no_guarantee import what_would_help
@@ -371,7 +371,7 @@ def _with_widths(model: PrivateLP, request: Request, candidates: Sequence[Candid
             return candidate
         if alike and math.isnan(forecast.width) and not math.isnan(forecast.violation_alpha):
             # Both public: how far rows can be violated and the objective can vary, to weigh one against the other.
-            forecast = replace(forecast, width=min(widths), span=span_of(model))
+            forecast = replace(forecast, width=min(widths), span=objective_span(model))
         return _capped(model, request, replace(candidate, forecast=forecast))
 
     return tuple(told(candidate) for candidate in candidates)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import cvxpy as cp
@@ -66,7 +68,12 @@ def test_each_kind_of_statement_has_its_own_measure() -> None:
     assert capped(replace(PLAIN, predicted=2.0), Known(predicted=2.0)).vacuous
     assert capped(replace(PLAIN, predicted=1.91), Known(predicted=2.0)).vacuous  # within luck
     assert not capped(replace(PLAIN, predicted=1.89), Known(predicted=2.0)).vacuous
-    assert capped(replace(PLAIN, missed=10.0), Known(missed=10.0)).vacuous
+    assert capped(replace(PLAIN, missed=10.0, needed=1.0), Known(missed=10.0)).vacuous
+    assert not capped(replace(PLAIN, missed=9.0, needed=50.0), Known(missed=10.0)).vacuous
+    assert capped(replace(PLAIN, missed=9.0, needed=11.0), Known(missed=10.0, records=10.0)).vacuous
+    unknown = Known(missed=math.inf, records=math.inf)
+    assert not capped(replace(PLAIN, needed=1e9), unknown).vacuous
+    assert capped(replace(PLAIN, needed=math.inf), unknown).vacuous
     tight = replace(PLAIN, violation_alpha=0.0, tightening=5.0)
     assert capped(tight, Known(tightening=5.0)).vacuous and not capped(tight, Known(tightening=5.1)).vacuous
     free = replace(PLAIN, epsilon=0.0, violation_alpha=0.0)
@@ -261,3 +268,43 @@ def test_every_release_is_a_public_point_also_where_rows_give_way(cost: float, f
         assert worst_violation(model, outcome.x) <= known_without_data(model).violation
         assert forecast.violation_alpha <= known_without_data(model).violation
     assert gave_way
+
+
+# ---------------------------------------------------------------------- one function for every family
+PACKAGE = Path(dpm.__file__).parent
+
+
+def test_only_one_function_decides_what_says_nothing() -> None:
+    """Elsewhere ``vacuous=`` only hands on what was decided. Lower bounds have a word of the same name of their own."""
+    set_in = set()
+    for path in PACKAGE.rglob("*.py"):
+        if path.relative_to(PACKAGE).parts[0] in ("classify", "teach"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.keyword) or node.arg != "vacuous":
+                continue
+            if not (isinstance(node.value, ast.Attribute) and node.value.attr == "vacuous"):
+                set_in.add(path.relative_to(PACKAGE).as_posix())
+    assert set_in == {"mechanisms/known.py"}
+
+
+SYSTEMS: tuple[dict[str, Any], ...] = (
+    {"task": "span", "dimension": 3},
+    {"task": "equations", "dimension": 3, "corrupted": 0.01},
+    {"task": "inequalities", "dimension": 2, "margin": 0.3},
+    {"task": "inequalities", "dimension": 2, "bound": 5},
+    {"task": "hull", "dimension": 2},
+)
+
+
+@pytest.mark.parametrize("asked", SYSTEMS, ids=lambda asked: "-".join(map(str, asked.values())))
+def test_exact_systems_of_a_few_records_say_nothing_and_of_many_something(asked: dict[str, Any]) -> None:
+    spoken = set()
+    for records in (4, 4_000 if "bound" in asked else 4_000_000):
+        plan = dpm.linalg.plan(**asked, epsilon=1.0, delta=1e-6, records=records, neighbors="add-remove")
+        for forecast in (each.forecast for each in plan.candidates if each.forecast is not None):
+            assert forecast.vacuous == forecast.statement.startswith("no guarantee")
+            assert not (forecast.vacuous and records > 4 and forecast is plan.chosen.forecast)
+            assert forecast.vacuous or records > 4
+            spoken.add(forecast.vacuous)
+    assert spoken == {True, False}

@@ -10,6 +10,7 @@ import pytest
 
 import dpmodel as dpm
 from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.mechanisms.lp import synthetic_rows
 from dpmodel.mechanisms.lp.noisy_hinge_descent import NoisyHingeDescent
 from dpmodel.mechanisms.lp.synthetic_rows import DATABASES, databases
 from dpmodel.plan import simulation
@@ -68,6 +69,18 @@ def test_a_vacuous_plan_is_settled_without_data(monkeypatch: pytest.MonkeyPatch)
     assert plan.chosen.mechanism == min({**simulated, "public-only": 1.0}, key=lambda name: simulated.get(name, 1.0))
     assert any("synthetic databases" in line for line in plan.chosen.forecast.caveats)  # type: ignore[union-attr]
     assert plan.to_dict() == other.to_dict()
+
+
+def test_databases_are_tried_once_for_all_solves_of_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried, original = [], synthetic_rows.error
+    monkeypatch.setattr(synthetic_rows, "error", lambda *given: tried.append(given) or original(*given))
+    problem = covering()
+    first = problem.plan(0.5, 1e-6)
+    once = len(tried)
+    assert once > 0 and problem.plan(0.5, 1e-6).to_dict() == first.to_dict()
+    assert len(tried) == once
+    problem.plan(0.4, 1e-6)
+    assert len(tried) > once
 
 
 def test_a_mechanism_that_does_nothing_useful_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:

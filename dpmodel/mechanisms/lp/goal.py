@@ -27,8 +27,8 @@ from dpmodel.mechanisms.lp.routes import (
     key_of,
     noise_of_tests,
     objective_design,
+    objective_span,
     private_objective,
-    span_of,
     why_none,
 )
 from dpmodel.mechanisms.lp.simulated_settings import settle
@@ -136,7 +136,7 @@ class EngineMechanism:
             slack_rows=min(route.slack_rows, promise.rows),
             private_rows=promise.rows,
             width=promise.width,
-            span=span_of(model) if not math.isnan(loss) else math.nan,
+            span=objective_span(model) if not math.isnan(loss) else math.nan,
             work=promise.work if route.steps == 1 else f"{route.steps} times: {promise.work}",
             noise=noise,
             caveats=(*promise.caveats, *((_RELATIVE,) if self._relative(model) else ())),
