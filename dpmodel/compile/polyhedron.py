@@ -192,15 +192,19 @@ class Polyhedron:
     def _projector(self) -> Projector:
         return Projector(self.A_ub, self.b_ub, self.A_eq, self.b_eq, self.lower, self.upper)
 
+    @cached_property
+    def _only_row(self) -> tuple[Floats, float]:
+        """(n,) and right-hand side of the one row, where there is one."""
+        A, b = (self.A_eq, self.b_eq) if self.A_eq.shape[0] else (self.A_ub, self.b_ub)
+        return np.asarray(A[[0]].todense(), dtype=np.float64).ravel(), float(b[0])
+
     def project(self, x: Floats) -> Floats:
         """(n,) the nearest point in the 2-norm: exact for a box with at most one more row, else OSQP's."""
         if not self.A_ub.shape[0] and not self.A_eq.shape[0]:
             return np.clip(x, self.lower, self.upper)
         if self.A_ub.shape[0] + self.A_eq.shape[0] == 1:
-            equality = self.A_eq.shape[0] == 1
-            A, b = (self.A_eq, self.b_eq) if equality else (self.A_ub, self.b_ub)
-            a = np.asarray(A[[0]].todense()).ravel()
-            return onto_row(x, a, float(b[0]), self.lower, self.upper, equality=equality)
+            a, b = self._only_row
+            return onto_row(x, a, b, self.lower, self.upper, equality=self.A_eq.shape[0] == 1)
         return self._projector.project(x)
 
     def nearest(self, x: Floats) -> Floats:

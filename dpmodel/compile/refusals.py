@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,8 +34,9 @@ def constraint_label(constraint: Any, number: int) -> str:
 
 
 def short(expression: Any) -> str:
-    """The expression's text (parameters by name), cut to a line."""
-    text = " ".join(str(expression).split())
+    """The expression's text (parameters by name, tables of numbers left out), cut to a line."""
+    text = re.sub(r"(?<![\w\])])\[[^\[\]]*\]( \[[^\[\]]*\]| \.\.\.)*", "[...]", " ".join(str(expression).split()))
+    text = text.replace("[[...]]", "[...]")
     return text if len(text) <= _LONG else text[: _LONG - 3] + "..."
 
 

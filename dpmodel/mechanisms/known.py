@@ -9,8 +9,11 @@ from dpmodel.mechanisms.mechanism import Forecast, says_nothing
 
 # Bounds from solvers are widened by one part in a million, so equal within two is equal.
 _EQUAL = 2e-6
-# What a few simulated populations cannot tell from luck: a smaller gain is none, at any budget.
-_LUCK = 0.01
+# What a few simulated populations cannot tell from luck: a smaller gain is none, at any budget. Near break-even a
+# prediction moves by 3.6 % (median) when populations are drawn anew: squared, absolute and logistic loss, six budgets
+# each, five draws. Of 13 plans predicted to gain 1 to 5 %, 4 gained nothing by the other draws, all of them 1.7 % on
+# average, for the whole budget; test_public_only.py draws anew.
+_LUCK = 0.05
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,8 @@ class Known:
     is of the same kind as the statement, word for word: which of them is smaller decides then, and no prediction.
     ``tightening`` : how far right-hand sides lie apart
     between the best and the worst data. ``predicted`` : regressions: mean excess risk of the best public point on the
-    simulated populations. ``missed`` : exact systems: rows there are to miss. inf where nothing is known.
+    simulated populations. ``missed`` : exact systems: rows that an answer found without data misses; ``records`` : how
+    many there are, where statements hold from some number on. inf (``records``: nan) where nothing is known.
     """
 
     objective: float = math.inf
@@ -32,6 +36,7 @@ class Known:
     tightening: float = math.inf
     predicted: float = math.inf
     missed: float = math.inf
+    records: float = math.nan
 
 
 def capped(forecast: Forecast, known: Known) -> Forecast:
@@ -51,8 +56,8 @@ def capped(forecast: Forecast, known: Known) -> Forecast:
         vacuous = forecast.alpha > 0 or not forecast.proved
     elif not math.isnan(forecast.predicted):
         vacuous = not forecast.predicted < (1 - _LUCK) * known.predicted
-    elif not math.isnan(forecast.missed):
-        vacuous = forecast.missed >= known.missed
+    elif not (math.isnan(forecast.missed) and math.isnan(forecast.needed)):
+        vacuous = forecast.missed >= known.missed or forecast.needed >= known.records + 1
     elif not math.isnan(forecast.tightening):
         vacuous = _reached(known.tightening, forecast.tightening) and (
             math.isnan(forecast.objective_alpha) or _reached(known.objective, loss)

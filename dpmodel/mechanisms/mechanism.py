@@ -37,6 +37,7 @@ class Request:
     one, or a "penalty" with weight ``penalty`` (None: chosen from public facts).
     ``clip`` : regressions: slopes of the loss are cut to this size, or None.
     ``satisfy`` : "exact" where private constraints must hold exactly, all but a few; "nearly" to within alpha.
+    ``by_proof`` : settings by their statements alone, as where slack rows or a violation are asked for.
     """
 
     epsilon: float
@@ -53,6 +54,7 @@ class Request:
     penalty: float | None = None
     clip: float | None = None
     satisfy: Satisfy = "nearly"
+    by_proof: bool = False
 
 
 class Verdict(NamedTuple):

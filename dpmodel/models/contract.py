@@ -128,8 +128,11 @@ class PrivateModel(ABC, Generic[M]):
         """``candidates`` with forecasts that can be compared with each other."""
         return [self.capped(request, each) for each in candidates]
 
-    def settled(self, request: Request, mechanisms: Sequence[Any], candidates: Sequence[Candidate]) -> list[Candidate]:
-        """``candidates`` with what decides where no statement does. Asked only if no mechanism was named."""
+    def settled(
+        self, request: Request, mechanisms: Sequence[Any], candidates: Sequence[Candidate], best: Candidate | None
+    ) -> list[Candidate]:
+        """``candidates`` with what decides where no statement does; ``best`` is the choice by statements. Asked only if
+        no mechanism was named."""
         return list(candidates)
 
     def capped(self, request: Request, candidate: Candidate) -> Candidate:

@@ -19,7 +19,7 @@ from dpmodel.errors import DPModelError, InfeasibleError, UnsupportedModelError
 from dpmodel.mechanisms.known import capped
 from dpmodel.mechanisms.lp.private_rows import private_rows
 from dpmodel.mechanisms.lp.public_points import known_without_data
-from dpmodel.mechanisms.lp.routes import span_of
+from dpmodel.mechanisms.lp.routes import objective_span
 from dpmodel.mechanisms.mechanism import Outcome, Request
 from dpmodel.models.contract import Candidate, PrivateModel, Ran, reasons
 from dpmodel.models.exact_rows import ExactRows, exact_rows
@@ -79,7 +79,7 @@ class Program(PrivateModel[PrivateLP]):
             unknown = forecast.width != forecast.width and forecast.violation_alpha == forecast.violation_alpha
             if alike and unknown:
                 # Both public: how far rows can be violated and the objective can vary, to weigh one against the other.
-                forecast = replace(forecast, width=min(widths), span=span_of(self.data))
+                forecast = replace(forecast, width=min(widths), span=objective_span(self.data))
             return self.capped(request, replace(candidate, forecast=forecast))
 
         return [told(candidate) for candidate in candidates]
@@ -90,8 +90,10 @@ class Program(PrivateModel[PrivateLP]):
         known = known_without_data(self.data, request.feasibility)
         return replace(candidate, forecast=capped(candidate.forecast, known))
 
-    def settled(self, request: Request, mechanisms: Sequence[Any], candidates: Sequence[Candidate]) -> list[Candidate]:
-        return settled(self.data, request, mechanisms, candidates)
+    def settled(
+        self, request: Request, mechanisms: Sequence[Any], candidates: Sequence[Candidate], best: Candidate | None
+    ) -> list[Candidate]:
+        return settled(self.data, request, mechanisms, candidates, best)
 
     def lower_bounds(self, request: Request) -> tuple[str, ...]:
         """What the theorems leave to any mechanism, scaled to how far one record moves an entry."""

@@ -18,20 +18,34 @@ _FEW, _MOST = 1e9, 2e10
 
 
 def settled(
-    model: PrivateLP, request: Request, compared: Sequence[Any], candidates: Sequence[Candidate]
+    model: PrivateLP,
+    request: Request,
+    compared: Sequence[Any],
+    candidates: Sequence[Candidate],
+    best: Candidate | None,
 ) -> list[Candidate]:
-    """``candidates`` with ``against_public`` of those that leave rows out, where no statement of a mechanism that reads
-    data says anything and none of the others is predicted to beat the public point. Public facts only."""
+    """``candidates`` with ``against_public`` of those that leave rows out, where statements do not settle the choice.
+    Public facts only.
+
+    Two cases. No statement of a mechanism that reads data says anything, and none of the others is predicted to beat
+    the public point. Or ``best``, the choice by statements, leaves rows out itself: what its proof allows (rows left
+    out, times all that one of them can be violated by) is far more than what happens, with it and with the others, and
+    who proves most is not who does best. With slack rows or alpha asked for, statements are what was asked for.
+    """
     readers = [c.forecast for c in candidates if c.forecast is not None and not c.forecast.spends_nothing]
-    if not all(forecast.vacuous for forecast in readers) or any(f.against_public < 1 for f in readers):
+    silent = all(forecast.vacuous for forecast in readers)
+    if silent and any(f.against_public < 1 for f in readers):
         return list(candidates)
+    if not silent and not contested(best, request):
+        return list(candidates)
+    most = _MOST if silent else _FEW
     algorithms = {each.name: each for each in compared}
     found: dict[str, float] = {}
     failed: dict[str, Candidate] = {}
     for candidate in candidates:
         if candidate.forecast is not None and candidate.forecast.slack_rows > 0:
             work = _work(model, candidate.forecast)
-            if work <= _MOST:
+            if work <= most:
                 count = DATABASES if work * DATABASES <= _FEW else 1
                 algorithm = algorithms[candidate.mechanism]
                 try:
@@ -46,6 +60,8 @@ def settled(
         "no statement decides here: mechanisms that leave constraints out were compared on synthetic databases, drawn "
         f"from public facts (ranges, norms, number of rows); error as a share of the best public point's: {shares}"
     )
+    if not silent and best is not None:
+        words += f"; the best statement is that of {best.mechanism} (feasibility=AllBut(...) asks for statements)"
 
     def told(candidate: Candidate) -> Candidate:
         if candidate.mechanism not in found or candidate.forecast is None:
@@ -57,6 +73,14 @@ def settled(
         )
 
     return [told(candidate) for candidate in candidates]
+
+
+def contested(best: Candidate | None, request: Request) -> bool:
+    """Whether ``best``, the choice by statements, leaves rows out although no statement was asked for."""
+    if best is None or best.forecast is None or (request.violation, request.slack_rows) != (None, None):
+        return False
+    forecast = best.forecast
+    return not request.by_proof and forecast.slack_rows > 0 and not (forecast.vacuous or forecast.exact)
 
 
 def _work(model: PrivateLP, forecast: Forecast) -> float:

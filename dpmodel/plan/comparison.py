@@ -171,7 +171,7 @@ class Plan:
         """How the chosen mechanism splits its budget, when several parts are private."""
         assert self.chosen.forecast is not None
         parts = {k: v for k, v in self.chosen.forecast.noise.items() if isinstance(v, Mapping) and "share" in v}
-        if len(parts) < 2:
+        if len(parts) < 2 or all(part["share"] == 1 for part in parts.values()):  # of records that are not the same
             return ()
         shares = ", ".join(f"{name} {number(part['share'])}" for name, part in parts.items())
         return (f"split of the budget (shares of epsilon, or of mu for Gaussian noise): {shares}",)

@@ -12,6 +12,7 @@ from dpmodel._text import number
 from dpmodel.errors import DPModelError, InfeasibleError, UnsupportedModelError
 from dpmodel.mechanisms.mechanism import Forecast, Request, Verdict
 from dpmodel.models.contract import ARITHMETIC, Candidate, PrivateModel
+from dpmodel.models.simulation import contested
 from dpmodel.plan.comparison import Plan
 from dpmodel.plan.no_guarantee import what_would_help
 from dpmodel.plan.registry import KINDS, PORTFOLIO, AnyMechanism, load_entry_points, named
@@ -26,7 +27,8 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
 
     Statements that say nothing come last, and predictions come after theorems. With ``slack_rows`` asked for,
     mechanisms that leave out no more compare by alpha; with ``alpha`` asked for, those that keep it compare by the
-    constraints left out; otherwise all compare by ``Forecast.rank``.
+    constraints left out; otherwise all compare by ``Forecast.rank``. Where one that leaves rows out is best by that,
+    those that do compare by how they do on synthetic databases (``simulation.settled``).
 
     The decision table that follows from the forecasts (D1, D2: 1-norm and 2-norm change of the noised
     numbers, D: largest change of one of them, k their count, L a public bound on the 1-norm of x, m private rows):
@@ -107,7 +109,11 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     served = [(c, c.forecast) for c in candidates if c.eligible and c.forecast is not None]
     predicted = any(not math.isnan(f.against_public) and not f.spends_nothing for _, f in served)
     unknown = _JUST_ABOVE if predicted else _JUST_BELOW
-    return min(served, key=lambda pair: _key(pair[1], request, unknown), default=(None, None))[0]
+    best, told = min(served, key=lambda pair: _key(pair[1], request, unknown), default=(None, None))
+    if request is None or told is None or math.isnan(told.against_public) or not contested(best, request):
+        return best
+    rivals = [(c, f) for c, f in served if f.slack_rows > 0 and not f.exact and not math.isnan(f.against_public)]
+    return min(rivals, key=lambda pair: (float(f"{pair[1].against_public:.6g}"), pair[0] is not best))[0]
 
 
 def _key(forecast: Forecast, request: Request | None, unknown: float) -> tuple[float, ...]:
@@ -207,7 +213,7 @@ def _plan(
     candidates = model.judged(request, compared, [_candidate(each, model, request) for each in compared])
     if forced is None:
         model.refuse_auto(candidates)
-        candidates = model.settled(request, compared, candidates)
+        candidates = model.settled(request, compared, candidates, select_mechanism(candidates, request))
     if forced is not None:
         chosen = next(candidate for candidate in candidates if candidate.mechanism == forced.name)
         if not chosen.eligible:
@@ -257,9 +263,15 @@ def _answer(
     algorithm = next(each for each in compared if each.name == told.mechanism)
 
     def again(epsilon: float) -> Forecast | None:
-        return model.capped(request, _candidate(algorithm, model, replace(request, epsilon=epsilon))).forecast
+        # Settings with the best statement: those that do best in simulations need not prove anything at any budget.
+        then = replace(request, epsilon=epsilon, by_proof=True)
+        return model.capped(request, _candidate(algorithm, model, then)).forecast
 
-    return f"{first}; {what_would_help(told.mechanism, forecast, request.epsilon, again, model.halvings)}"
+    helps = what_would_help(told.mechanism, forecast, request.epsilon, again, model.halvings)
+    unasked = forecast.slack_rows > 0 and (request.violation, request.slack_rows) == (None, None)
+    if unasked and "says something" in helps:
+        helps = f"asked for AllBut(alpha=) or AllBut(rows=), {helps}"
+    return f"{first}; {helps}"
 
 
 def _perfect(candidate: Candidate) -> bool:

@@ -37,7 +37,7 @@ def release_html(release_dict: Mapping[str, Any]) -> str:
         f"neighbors: {guarantee['neighbors']}"
     )
     alpha, beta = _show(accuracy["alpha"]), _show(accuracy["beta"])
-    kind = "proved" if accuracy["proved"] else "forecast"
+    kind = "says nothing" if accuracy.get("vacuous") else "proved" if accuracy["proved"] else "forecast"
     spent = get("spent") or (0.0, 0.0)
     rows: list[tuple[str, object]] = [
         ("status", release_dict["status"]),

@@ -101,7 +101,7 @@ class Accuracy:
                 text += f" except with probability {number(self.beta)}"
             if self.slack_rows:
                 text += f", {self.slack_rows} constraints left out"
-        return f"{text} ({'proved' if self.proved else 'forecast'})"
+        return text if self.vacuous else f"{text} ({'proved' if self.proved else 'forecast'})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as a JSON-serialisable dict."""

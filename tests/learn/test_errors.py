@@ -62,6 +62,9 @@ BAD_DATA: dict[str, tuple[Any, Any]] = {
     "no labels": (X, None),
     "column of NaN in a frame": (pd.DataFrame({"a": X[:, 0], "b": np.nan}), Y),
     "dates in a frame": (pd.DataFrame({"a": X[:, 0], "b": pd.Timestamp("2020-01-01")}), Y),
+    "days": (np.full((30, 3), np.datetime64("1970-01-01")), Y),
+    "durations": (np.full((30, 3), np.timedelta64(1, "h")), Y),
+    "durations as labels": (X, np.full(30, np.timedelta64(1, "D"))),
     "sparse NaN": (sp.csr_array(with_nan()), Y),
 }
 

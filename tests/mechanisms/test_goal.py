@@ -171,6 +171,25 @@ def test_a_search_spends_the_budget_and_no_more(delta: float, gaussian_only: boo
         assert spent == pytest.approx(whole.rho)
 
 
+@pytest.mark.parametrize(("answer", "all_pass"), [(-1e12, True), (1e12, False)])
+@pytest.mark.parametrize("values", [[[1, 1, 0], [0, 1, 1]], np.zeros((2, 3)), np.ones((2, 3))])
+def test_answers_alone_decide_which_targets_pass(values: Any, answer: float, all_pass: bool) -> None:
+    """Whatever the data say: what is drawn and then not used would pass every test of what is drawn."""
+
+    class Answering(SeededSource):
+        def laplace(self, values: object, scale: float) -> Floats:
+            return np.full(np.shape(values), answer)  # type: ignore[arg-type]
+
+    problem = cover()
+    problem.parameters()[0].value = values
+    model, request = problem._model(None), Request(1.0, 0.0, goal="search")
+    mechanism = EngineMechanism(Recorder())
+    tests = mechanism.forecast(model, request).noise["objective treated by"]["runs"] - 1  # type: ignore[index]
+    assert tests >= 1
+    notes = mechanism.run(model, request, Answering(0)).notes
+    assert any(f"search: {tests * all_pass} of {tests} targets passed" in note for note in notes)
+
+
 class Counting(SeededSource):
     """Keeps the laws and scales that were asked for."""
 

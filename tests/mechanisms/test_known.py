@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import cvxpy as cp
@@ -64,8 +66,14 @@ def test_rows_left_out_say_something_where_no_width_is_known(
 
 def test_each_kind_of_statement_has_its_own_measure() -> None:
     assert capped(replace(PLAIN, predicted=2.0), Known(predicted=2.0)).vacuous
-    assert not capped(replace(PLAIN, predicted=1.9), Known(predicted=2.0)).vacuous
-    assert capped(replace(PLAIN, missed=10.0), Known(missed=10.0)).vacuous
+    assert capped(replace(PLAIN, predicted=1.91), Known(predicted=2.0)).vacuous  # within luck
+    assert not capped(replace(PLAIN, predicted=1.89), Known(predicted=2.0)).vacuous
+    assert capped(replace(PLAIN, missed=10.0, needed=1.0), Known(missed=10.0)).vacuous
+    assert not capped(replace(PLAIN, missed=9.0, needed=50.0), Known(missed=10.0)).vacuous
+    assert capped(replace(PLAIN, missed=9.0, needed=11.0), Known(missed=10.0, records=10.0)).vacuous
+    unknown = Known(missed=math.inf, records=math.inf)
+    assert not capped(replace(PLAIN, needed=1e9), unknown).vacuous
+    assert capped(replace(PLAIN, needed=math.inf), unknown).vacuous
     tight = replace(PLAIN, violation_alpha=0.0, tightening=5.0)
     assert capped(tight, Known(tightening=5.0)).vacuous and not capped(tight, Known(tightening=5.1)).vacuous
     free = replace(PLAIN, epsilon=0.0, violation_alpha=0.0)
@@ -146,6 +154,36 @@ def _with(problem: dpm.Problem, old: dpm.Private, new: cp.Parameter) -> cp.Probl
         return expression.copy([copied(arg) for arg in expression.args])
 
     return cp.Problem(copied(problem.objective), [copied(each) for each in problem.constraints])
+
+
+SCALES, GAPS = (4.0, 1e3, 1e6), (0.9, 1e-2, 1e-4)
+
+
+@pytest.mark.parametrize("size", SCALES)
+@pytest.mark.parametrize("gap", GAPS)
+@pytest.mark.parametrize("kind", ["sides", "coefficients", "equalities"])
+def test_a_violation_counts_whatever_the_size_of_the_declared_bounds(kind: str, gap: float, size: float) -> None:
+    """A row is missed by ``gap`` on the worst data, and by nothing at the next point."""
+    x = cp.Variable(2, name="x", bounds=[0, size])
+    p = dpm.Private(shape=2, name="p", unit="entry", linf=1.0, bounds=[size / 2, size])
+    if kind == "equalities":  # the ends of the range lie at the same distance from the middle
+        rows, safe, missed = [x == p], 3 * size / 4, size / 4
+        short = worst_violation(dpm.Problem(cp.Minimize(0), rows)._model(None), np.full(2, safe + gap)) - missed
+        assert short == pytest.approx(gap, abs=1e-9 * size)
+        return
+    if kind == "coefficients":
+        p = dpm.Private(shape=2, name="p", unit="entry", linf=0.1, bounds=[0.5, 1])
+    rows = [x >= p] if kind == "sides" else [cp.multiply(p, x) >= size / 2]
+    model = dpm.Problem(cp.Minimize(cp.sum(x)), rows)._model(None)
+    at = size - (gap if kind == "sides" else 2 * gap)
+    assert worst_violation(model, np.full(2, size)) == 0.0
+    assert worst_violation(model, np.full(2, at)) == pytest.approx(gap, abs=1e-11 * size)
+    capped = dpm.Problem(cp.Minimize(cp.sum(x)), [*rows, x <= at])._model(None)
+    point = min(public_points(capped), key=lambda each: each.violation)
+    assert point.violation == pytest.approx(gap, rel=0.1)
+    for feasibility in ("safe", "strict"):
+        assert not PUBLIC_ONLY.eligible(capped, Request(1.0, 0.0, feasibility=feasibility)).eligible
+        assert PUBLIC_ONLY.eligible(model, Request(1.0, 0.0, feasibility=feasibility)).eligible
 
 
 @pytest.mark.parametrize("build", MODELS)
@@ -230,3 +268,43 @@ def test_every_release_is_a_public_point_also_where_rows_give_way(cost: float, f
         assert worst_violation(model, outcome.x) <= known_without_data(model).violation
         assert forecast.violation_alpha <= known_without_data(model).violation
     assert gave_way
+
+
+# ---------------------------------------------------------------------- one function for every family
+PACKAGE = Path(dpm.__file__).parent
+
+
+def test_only_one_function_decides_what_says_nothing() -> None:
+    """Elsewhere ``vacuous=`` only hands on what was decided. Lower bounds have a word of the same name of their own."""
+    set_in = set()
+    for path in PACKAGE.rglob("*.py"):
+        if path.relative_to(PACKAGE).parts[0] in ("classify", "teach"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.keyword) or node.arg != "vacuous":
+                continue
+            if not (isinstance(node.value, ast.Attribute) and node.value.attr == "vacuous"):
+                set_in.add(path.relative_to(PACKAGE).as_posix())
+    assert set_in == {"mechanisms/known.py"}
+
+
+SYSTEMS: tuple[dict[str, Any], ...] = (
+    {"task": "span", "dimension": 3},
+    {"task": "equations", "dimension": 3, "corrupted": 0.01},
+    {"task": "inequalities", "dimension": 2, "margin": 0.3},
+    {"task": "inequalities", "dimension": 2, "bound": 5},
+    {"task": "hull", "dimension": 2},
+)
+
+
+@pytest.mark.parametrize("asked", SYSTEMS, ids=lambda asked: "-".join(map(str, asked.values())))
+def test_exact_systems_of_a_few_records_say_nothing_and_of_many_something(asked: dict[str, Any]) -> None:
+    spoken = set()
+    for records in (4, 4_000 if "bound" in asked else 4_000_000):
+        plan = dpm.linalg.plan(**asked, epsilon=1.0, delta=1e-6, records=records, neighbors="add-remove")
+        for forecast in (each.forecast for each in plan.candidates if each.forecast is not None):
+            assert forecast.vacuous == forecast.statement.startswith("no guarantee")
+            assert not (forecast.vacuous and records > 4 and forecast is plan.chosen.forecast)
+            assert forecast.vacuous or records > 4
+            spoken.add(forecast.vacuous)
+    assert spoken == {True, False}

@@ -10,8 +10,10 @@ import pytest
 
 import dpmodel as dpm
 from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.mechanisms.lp import synthetic_rows
 from dpmodel.mechanisms.lp.noisy_hinge_descent import NoisyHingeDescent
 from dpmodel.mechanisms.lp.synthetic_rows import DATABASES, databases
+from dpmodel.plan import simulation
 
 DECLARED: dict[str, dict[str, Any]] = {
     "ballots": {"unit": "row", "bounds": [0, 1], "max_l1": 3},
@@ -69,6 +71,18 @@ def test_a_vacuous_plan_is_settled_without_data(monkeypatch: pytest.MonkeyPatch)
     assert plan.to_dict() == other.to_dict()
 
 
+def test_databases_are_tried_once_for_all_solves_of_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried, original = [], synthetic_rows.error
+    monkeypatch.setattr(synthetic_rows, "error", lambda *given: tried.append(given) or original(*given))
+    problem = covering()
+    first = problem.plan(0.5, 1e-6)
+    once = len(tried)
+    assert once > 0 and problem.plan(0.5, 1e-6).to_dict() == first.to_dict()
+    assert len(tried) == once
+    problem.plan(0.4, 1e-6)
+    assert len(tried) > once
+
+
 def test_a_mechanism_that_does_nothing_useful_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     """With its step taken away hinge descent stays where it starts: the choice turns to another."""
     before = covering().plan(0.5, 1e-6)
@@ -83,7 +97,32 @@ def test_a_mechanism_that_does_nothing_useful_is_not_chosen(monkeypatch: pytest.
     assert covering().plan(0.5, 1e-6).chosen.mechanism != "noisy-hinge-descent"
 
 
-def test_statements_that_say_something_decide_by_themselves() -> None:
-    plan = covering(rows=4000).plan(60.0, 1e-6)
-    assert plan.chosen.forecast is not None and not plan.chosen.forecast.vacuous
-    assert all("synthetic" not in " ".join(c.forecast.caveats) for c in plan.candidates if c.forecast is not None)
+@pytest.fixture(scope="module")
+def large() -> dpm.Problem:
+    return covering(rows=2000)
+
+
+def test_a_statement_asked_for_decides_by_itself(large: dpm.Problem) -> None:
+    for asked in (dpm.AllBut(alpha=0.5), dpm.AllBut(rows=1000)):
+        plan = large.plan(20.0, 1e-6, feasibility=asked)
+        assert plan.chosen.forecast is not None and not plan.chosen.forecast.vacuous
+        assert all("synthetic" not in " ".join(c.forecast.caveats) for c in plan.candidates if c.forecast is not None)
+
+
+def test_who_proves_most_does_not_beat_who_is_predicted_to_do_best(
+    large: dpm.Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A statement says something, and allows far more than any of them does: the simulation decides, and says so."""
+    engines = "noisy-hinge-descent", "dense-multiplicative-weights"
+    told = {c.mechanism: c.forecast for c in large.plan(20.0, 1e-6).candidates if c.forecast is not None}
+    best = min(told, key=lambda name: (told[name].vacuous, told[name].rank))
+    assert best == engines[1] and not told[best].vacuous
+    for winner in engines:
+        shares = {name: 0.2 if name == winner else 0.4 for name in engines}
+        monkeypatch.setattr(
+            simulation, "against_public", lambda mechanism, *_, shares=shares: shares.get(mechanism.name, 0.9)
+        )
+        plan = large.plan(20.0, 1e-6)
+        assert plan.chosen.mechanism == winner and plan.chosen.forecast is not None
+        assert any(f"the best statement is that of {best}" in line for line in plan.chosen.forecast.caveats)
+        assert plan.chosen.forecast.statement == told[winner].statement

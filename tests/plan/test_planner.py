@@ -15,6 +15,7 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.lp.vertex_selection import VertexExponential
 from dpmodel.mechanisms.mechanism import Forecast, Mechanism, Request, Verdict
 from dpmodel.plan import PORTFOLIO, Candidate, by_name, planner, select_mechanism
+from dpmodel.plan.registry import PUBLISHED
 
 
 def forecast(alpha, **others):
@@ -143,7 +144,7 @@ def test_laplace_on_b_by_hand():
 # ------------------------------------------------------------------ forcing
 @pytest.mark.parametrize("name", ["laplace-once", "gaussian-once"])
 def test_forcing(name):
-    plan = scalar_problem().plan(epsilon=1, delta=1e-6, mechanism=name)
+    plan = scalar_problem().plan(epsilon=1, delta=1e-6, mechanism=name, published=True)
     assert plan.chosen.mechanism == name
     assert plan.forced
     assert len(plan.candidates) == len(PORTFOLIO)
@@ -245,9 +246,15 @@ def test_a_plan_prints_on_one_screen_the_choice_first(width, monkeypatch):
 
 def test_plans_are_plain_data():
     for problem in (scalar_problem(), simplex_problem(), two_parts(True)):
-        data = problem.plan(epsilon=1, delta=1e-6).to_dict()
+        data = problem.plan(epsilon=1, delta=1e-6, published=True).to_dict()
         assert json.loads(json.dumps(data))["chosen"] == data["chosen"]
         assert {c["mechanism"] for c in data["candidates"]} == {m.name for m in PORTFOLIO}
+
+
+def test_published_constants_are_compared_where_asked_for():
+    names = {each.mechanism for each in scalar_problem().plan(epsilon=1).candidates}
+    assert names == {each.name for each in PORTFOLIO} - PUBLISHED
+    assert {"theorem-34", "algorithm-4"} <= PUBLISHED
 
 
 def test_plans_are_frozen():

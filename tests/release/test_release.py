@@ -139,6 +139,7 @@ def test_accuracy():
     )
     assert str(Accuracy(None, None)) == "no error bound (forecast)"
     assert str(Accuracy(1, 0.1, proved=True, statement="text")) == "text (proved)"
+    assert str(Accuracy(1, 0.1, proved=True, statement="text", vacuous=True)) == "text"
     assert Accuracy(1, 0.1).to_dict()["slack_rows"] == 0
 
 

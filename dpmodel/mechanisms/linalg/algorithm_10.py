@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpmodel.mechanisms.known import capped
 from dpmodel.mechanisms.linalg.noisy_average import average_deviation, noisy_average
 from dpmodel.mechanisms.linalg.protocol import Found
 from dpmodel.mechanisms.linalg.rescaling_rows import GridRows, coarsest
-from dpmodel.mechanisms.linalg.systems import Floats, PrivateInequalities
-from dpmodel.mechanisms.mechanism import YES, Forecast, Progress, Request, Verdict, no_progress, says_nothing
+from dpmodel.mechanisms.linalg.systems import Floats, PrivateInequalities, known_of
+from dpmodel.mechanisms.mechanism import YES, Forecast, Progress, Request, Verdict, no_progress
 from dpmodel.privacy import NoiseSource, zcdp_rho
 
 # More rounds than this are not run.
@@ -157,16 +158,14 @@ class Algorithm10:
     def forecast(self, model: PrivateInequalities, request: Request) -> Forecast:
         plan = schedule(model.cone_dimension, float(model.margin or 0.0), request, self.constants)
         proved = self.constants == PUBLISHED
-        vacuous = not proved or plan.missed >= model.expected
         words = f"at most {plan.missed:.3g} rows missed with probability {1 - request.beta:g}"
-        return Forecast(
-            statement=says_nothing(words) if vacuous else words,
+        forecast = Forecast(
+            statement=words,
             epsilon=request.epsilon,
             delta=request.delta,
             beta=request.beta,
             proved=proved,
-            vacuous=vacuous,
-            missed=plan.missed,
+            missed=plan.missed if proved else math.inf,
             needed=plan.missed,
             work=f"up to {plan.rounds:.3g} rounds of two products with the rows",
             noise={
@@ -184,6 +183,7 @@ class Algorithm10:
                 *(() if proved else ("constants were changed: nothing is proved",)),
             ),
         )
+        return capped(forecast, known_of(model))
 
     def run(
         self, model: PrivateInequalities, request: Request, noise: NoiseSource, progress: Progress = no_progress

@@ -11,11 +11,12 @@ import scipy.stats as stats
 
 from dpmodel._text import number
 from dpmodel.errors import SpecificationError
+from dpmodel.mechanisms.known import capped
 from dpmodel.mechanisms.linalg.echelon import Basis
 from dpmodel.mechanisms.linalg.fields import Field
 from dpmodel.mechanisms.linalg.protocol import Found
 from dpmodel.mechanisms.linalg.stable_span import eligible
-from dpmodel.mechanisms.linalg.systems import ExactRows, Integers, PrivateVectors
+from dpmodel.mechanisms.linalg.systems import ExactRows, Integers, PrivateVectors, known_of
 from dpmodel.mechanisms.mechanism import YES, Forecast, Progress, Request, Verdict, no_progress
 from dpmodel.privacy import DiscreteNoiseSource, NoiseSource, random_labels
 
@@ -96,7 +97,7 @@ class BlockVotes:
         # votes - 3 sqrt(votes) >= wanted
         votes = (_SHORT / 2 + math.sqrt(_SHORT**2 / 4 + wanted)) ** 2
         needed = votes / each if each > 0 else math.inf
-        missed = share * model.expected
+        missed, known = share * model.expected, known_of(model)
         found = model.expected >= needed
         words = (
             f"blocks of {blocks.size} vectors vote, a share of {number((1 - share) ** blocks.size)} of them clean; "
@@ -106,17 +107,16 @@ class BlockVotes:
             words = f"predicted to miss only the corrupted vectors, {number(missed)} of {model.expected}; {words}"
         else:
             words = f"nothing is likely to be found among {model.expected} vectors: {words}"
-        return Forecast(
+        forecast = Forecast(
             statement=words,
             epsilon=request.epsilon,
             delta=request.delta,
             beta=request.beta,
             proved=False,
-            missed=missed if found else float(model.expected),
+            missed=missed if found else known.missed,
             needed=needed,
             private_rows=model.expected,
             slack_rows=math.ceil(missed),
-            vacuous=not found,
             work=f"{blocks.count} echelon forms",
             noise={
                 "blocks": blocks.count,
@@ -126,6 +126,7 @@ class BlockVotes:
             },
             caveats=("blocks of vectors outside the corrupted ones are assumed to span the subspace",),
         )
+        return capped(forecast, known)
 
     def run(
         self, model: PrivateVectors, request: Request, noise: NoiseSource, progress: Progress = no_progress

@@ -10,16 +10,17 @@ from scipy.optimize import linprog
 
 from dpmodel._text import number
 from dpmodel.errors import InfeasibleError, UnsupportedModelError
+from dpmodel.mechanisms.known import capped
 from dpmodel.mechanisms.linalg.dp_lp_descent import Schedule
-from dpmodel.mechanisms.linalg.dp_lp_forecast import USEFUL, Setting, simulated_misses, simulated_need
+from dpmodel.mechanisms.linalg.dp_lp_forecast import Setting, simulated_misses, simulated_need
 from dpmodel.mechanisms.linalg.dp_lp_published import published
 from dpmodel.mechanisms.linalg.dp_lp_rounds import Spending, search, spending
 from dpmodel.mechanisms.linalg.integer_flat import Floats, FractionRows, Region, fractions, region_of
 from dpmodel.mechanisms.linalg.integer_rows import slack_rows
 from dpmodel.mechanisms.linalg.protocol import Found
 from dpmodel.mechanisms.linalg.span_tails import thresholds
-from dpmodel.mechanisms.linalg.systems import PrivateInequalities
-from dpmodel.mechanisms.mechanism import YES, Forecast, Progress, Request, Verdict, no_progress, says_nothing
+from dpmodel.mechanisms.linalg.systems import PrivateInequalities, known_of
+from dpmodel.mechanisms.mechanism import YES, Forecast, Progress, Request, Verdict, no_progress
 from dpmodel.privacy import NoiseSource
 
 # Rows expected at most; variables (there forecasts take 3 s); size of whole numbers that machine integers hold.
@@ -117,35 +118,33 @@ class DPLinearProgram:
         if self.constants == "published":
             facts = published(d, U, request.epsilon, request.delta, request.beta)
             words = f"all but {number(facts.missed)} rows hold, hidden constants set to 1"
-            return Forecast(
-                statement=says_nothing(words) if facts.missed >= n else words,
+            forecast = Forecast(
+                statement=words,
                 epsilon=request.epsilon,
                 delta=request.delta,
                 beta=request.beta,
                 proved=False,
-                vacuous=facts.missed >= n,
                 missed=facts.missed,
                 needed=facts.missed,
                 noise={"eta": str(facts.eta), "roundness": str(facts.roundness), "rescalings": facts.rescalings},
             )
+            return capped(forecast, known_of(model))
         first_region(model, self.reach)  # an empty public part is an error before anything is spent
         setting = self._setting(model, request)
         found = simulated_misses(setting, n)
-        vacuous, needed = found.missed >= USEFUL * n, simulated_need(setting)
         rule = thresholds(*self._split(d, request).spans[0], model.neighbors) if self._rounds(d) > 1 else None
         words = (
             f"all but {number(found.missed)} of about {n} rows hold exactly, at worst over made-up programs of this "
             f"size with {', '.join(str(h) for h, _ in found.by_hidden)} hidden equalities"
         )
-        return Forecast(
-            statement=says_nothing(words) if vacuous else words,
+        forecast = Forecast(
+            statement=words,
             epsilon=request.epsilon,
             delta=request.delta,
             beta=request.beta,
             proved=False,
-            vacuous=vacuous,
             missed=found.missed,
-            needed=needed,
+            needed=simulated_need(setting),
             private_rows=n,
             work=f"{self._rounds(d)} rounds of {self.schedule.steps} steps",
             noise={
@@ -159,6 +158,7 @@ class DPLinearProgram:
                 "equations owned by fewer records than the threshold are not found",
             ),
         )
+        return capped(forecast, known_of(model))
 
     def run(
         self, model: PrivateInequalities, request: Request, noise: NoiseSource, progress: Progress = no_progress

@@ -16,12 +16,11 @@ from dpmodel.mechanisms.linalg.dp_lp_rounds import search, spending
 from dpmodel.mechanisms.linalg.integer_flat import FractionRows, region_of
 from dpmodel.mechanisms.linalg.integer_planted import planted_program
 from dpmodel.mechanisms.linalg.integer_rows import satisfied, slack_rows
+from dpmodel.mechanisms.linalg.systems import PUBLIC_WHOLE_NUMBERS
 from dpmodel.privacy import NotPrivateWarning, SeededSource, public_generator
 
 # Programs per number of hidden equalities, and the most rows of each.
 SEEDS, MOST = 3, 5_000
-# A forecast that misses this share of the rows counts as saying nothing.
-USEFUL = 0.25
 # Numbers of records tried for the least that helps.
 SIZES = tuple(125 * 2**k for k in range(6))
 # Made-up points lie in [0, 10]^d.
@@ -76,9 +75,9 @@ def simulated_misses(setting: Setting, records: int) -> Misses:
 
 @lru_cache(maxsize=64)
 def simulated_need(setting: Setting) -> float:
-    """The least number of records in SIZES with which simulations miss less than USEFUL of the rows, or inf."""
+    """The least number of records in SIZES with which simulations say something, or inf."""
     for n in SIZES:
-        if max(_worst(setting, n, h, 2) for h in (0, setting.variables // 2)) < USEFUL * n:
+        if max(_worst(setting, n, h, 2) for h in (0, setting.variables // 2)) < PUBLIC_WHOLE_NUMBERS * n:
             return float(n)
     return math.inf
 

@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dpmodel.mechanisms.known import capped
 from dpmodel.mechanisms.linalg.cone_projection import Projector, into_ball, projector
 from dpmodel.mechanisms.linalg.hinge_bounds import RATE, HingePlan, plan_hinge, proved_missed
 from dpmodel.mechanisms.linalg.hinge_choice import NAMES, Iterates, choose, choose_public
 from dpmodel.mechanisms.linalg.hinge_rows import GridRows, answer_of, cone_eligible, finisher, grid_point
 from dpmodel.mechanisms.linalg.planted import forecast_missed
 from dpmodel.mechanisms.linalg.protocol import Found
-from dpmodel.mechanisms.linalg.systems import Floats, PrivateInequalities
-from dpmodel.mechanisms.mechanism import YES, Forecast, Progress, Request, Verdict, no_progress, says_nothing
+from dpmodel.mechanisms.linalg.systems import Floats, PrivateInequalities, known_of
+from dpmodel.mechanisms.mechanism import YES, Forecast, Progress, Request, Verdict, no_progress
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NoiseSource, public_generator
 
@@ -124,7 +125,8 @@ def cone_forecast(
     work: str,
 ) -> Forecast:
     """The forecast from a proved and a simulated number of missed rows."""
-    missed, theorem = min(proved, high), proved <= high
+    missed, theorem = min(proved, high), proved <= high and proved < model.expected
+    enough = 2.0 * math.floor(missed) + 1
     # Twice the square root of D / (2 rho), over the margin: the noise that descent in D dimensions cannot average away.
     least = 2 * _noise_floor(request) * math.sqrt(model.cone_dimension) / float(model.margin or math.nan)
     said = "nothing proved at this size"
@@ -135,26 +137,24 @@ def cone_forecast(
         f"{said}; in simulations on made-up rows with the promised margin {median:.0f} in the median, {high:.0f} "
         f"at quantile {1 - request.beta:g}, of about {model.expected} rows"
     )
-    # A direction at random misses about half of the rows.
-    vacuous = missed >= model.expected / 2
-    return Forecast(
-        says_nothing(statement) if vacuous else statement,
+    forecast = Forecast(
+        statement,
         request.epsilon,
         request.delta,
         request.beta,
-        proved=theorem and not vacuous,
+        proved=theorem,
         private_rows=model.expected,
         slack_rows=min(math.ceil(missed), model.expected),
-        vacuous=vacuous,
         missed=missed,
-        needed=max(2.0 * math.floor(missed) + 1, least) if vacuous else 2.0 * math.floor(missed) + 1,
+        needed=enough if enough <= model.expected else max(enough, least),
         work=work,
         noise={**noise, "missed, proved": proved, "missed, simulated": high},
         caveats=(
             "all of it rests on the promised margin; without it privacy holds and utility may fail",
-            *(() if theorem and not vacuous else ("simulated on made-up rows: real ones may be missed more often",)),
+            *(() if theorem else ("simulated on made-up rows: real ones may be missed more often",)),
         ),
     )
+    return capped(forecast, known_of(model))
 
 
 def _noise_floor(request: Request) -> float:

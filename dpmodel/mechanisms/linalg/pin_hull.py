@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpmodel._text import number
+from dpmodel.mechanisms.known import capped
 from dpmodel.mechanisms.linalg.aff2lin import Aff2Lin, aff2lin
 from dpmodel.mechanisms.linalg.ellipsoid import Ellipsoid, around_box, log_least_simplex, rounds_needed
 from dpmodel.mechanisms.linalg.pin_hull_plan import (
@@ -23,8 +24,8 @@ from dpmodel.mechanisms.linalg.pin_hull_plan import (
 )
 from dpmodel.mechanisms.linalg.protocol import Found
 from dpmodel.mechanisms.linalg.stable_span import STABLE_SPAN
-from dpmodel.mechanisms.linalg.systems import PrivatePoints
-from dpmodel.mechanisms.mechanism import YES, Forecast, Progress, Request, Verdict, no_progress, says_nothing
+from dpmodel.mechanisms.linalg.systems import PrivatePoints, known_of
+from dpmodel.mechanisms.mechanism import YES, Forecast, Progress, Request, Verdict, no_progress
 from dpmodel.privacy import AboveThreshold, NoiseSource, exponential_mechanism
 
 Integers = npt.NDArray[np.int64]
@@ -100,15 +101,14 @@ class PinHull:
             "and its answer is predicted to lie in their convex hull"
         )
         if math.isinf(plan.needed):
-            words = says_nothing("delta is too large beside beta")
-        return Forecast(
+            words = "delta is too large beside beta"
+        forecast = Forecast(
             statement=words,
             epsilon=request.epsilon,
             delta=request.delta,
             beta=request.beta,
             proved=False,
             needed=plan.needed,
-            vacuous=math.isinf(plan.needed) or 0 < model.expected < plan.needed,
             work=f"at most {plan.rounds} rounds and {plan.spans} affine spans",
             noise={
                 "rounds": plan.rounds,
@@ -120,6 +120,7 @@ class PinHull:
             },
             caveats=("a centre just outside the hull may be answered where points crowd in few places",),
         )
+        return capped(forecast, known_of(model))
 
     def run(
         self, model: PrivatePoints, request: Request, noise: NoiseSource, progress: Progress = no_progress

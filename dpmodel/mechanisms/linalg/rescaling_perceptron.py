@@ -8,12 +8,13 @@ from typing import Literal
 
 import numpy as np
 
+from dpmodel.mechanisms.known import capped
 from dpmodel.mechanisms.linalg.planted import KINDS, instance
 from dpmodel.mechanisms.linalg.protocol import Found
 from dpmodel.mechanisms.linalg.rescaling_plan import SearchPlan, plan_search
 from dpmodel.mechanisms.linalg.rescaling_rows import GridRows, coarsest
 from dpmodel.mechanisms.linalg.rescaling_search import Draw, search
-from dpmodel.mechanisms.linalg.systems import PrivateInequalities
+from dpmodel.mechanisms.linalg.systems import PrivateInequalities, known_of
 from dpmodel.mechanisms.mechanism import YES, Forecast, Progress, Request, Verdict, no_progress
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NoiseSource, public_generator
@@ -81,18 +82,16 @@ class RescalingPerceptron:
         rho = Spend.of(request.epsilon, request.delta, gaussian_only=True).rho or math.nan
         needed = 2 * math.sqrt(model.cone_dimension / (2 * rho)) / float(model.margin or math.nan)
         missed = _CAUTION * high
-        vacuous = missed >= model.expected / 2
         statement = (
             f"predicted to miss at most about {missed:,.0f} rows: {_CAUTION:g} times quantile {1 - request.beta:g} of "
             f"simulations on made-up rows (median {median:,.0f})"
         )
-        return Forecast(
-            statement=f"no forecast at this size and budget: {statement}" if vacuous else statement,
+        forecast = Forecast(
+            statement=statement,
             epsilon=request.epsilon,
             delta=request.delta,
             beta=request.beta,
             proved=False,
-            vacuous=vacuous,
             missed=missed,
             needed=needed,
             work=f"{plan.rounds} rounds of two products with the rows and a projection",
@@ -102,6 +101,7 @@ class RescalingPerceptron:
                 f"{_CAUTION:g} comes from one set of real one-hot rows",
             ),
         )
+        return capped(forecast, known_of(model))
 
     def run(
         self, model: PrivateInequalities, request: Request, noise: NoiseSource, progress: Progress = no_progress

@@ -10,7 +10,7 @@ import numpy as np
 from dpmodel._text import number
 from dpmodel.mechanisms.linalg.span_tails import Floats, Sums, union_bound
 from dpmodel.mechanisms.linalg.systems import PrivateVectors
-from dpmodel.mechanisms.mechanism import Request, says_nothing
+from dpmodel.mechanisms.mechanism import Request
 
 
 @dataclass(frozen=True)
@@ -46,26 +46,22 @@ def level_sums(values: Floats) -> Floats:
     return np.cumsum((levels * values)[::-1])[::-1]
 
 
-def statement(model: PrivateVectors, request: Request, bound: SpanBound) -> tuple[str, bool]:
-    """The bound in words, and whether it says nothing about as many records as are expected (0: unknown)."""
+def statement(model: PrivateVectors, request: Request, bound: SpanBound) -> str:
+    """The bound in words."""
     if math.isinf(bound.needed):
-        return says_nothing("delta is too large beside beta"), True
+        return "delta is too large beside beta"
     what = {"span": "vectors", "affine span": "points", "equations": "equations"}[model.task]
-    words = (
+    return (
         f"with probability {number(1 - request.beta)}, at most {number(bound.missed)} {what} are missed, if "
         f"{number(bound.needed)} or more are not zero"
     )
-    vacuous = model.expected > 0 and (model.expected < bound.needed or bound.missed >= model.expected)
-    return (says_nothing(words) if vacuous else words), vacuous
 
 
-def predicted_statement(model: PrivateVectors, bound: SpanBound) -> tuple[str, bool]:
+def predicted_statement(bound: SpanBound) -> str:
     """The same where a share of the vectors is guessed to be corrupted."""
     if math.isinf(bound.needed):
-        return says_nothing("so many corrupted vectors that every independent set holds one"), True
-    words = (
+        return "so many corrupted vectors that every independent set holds one"
+    return (
         f"predicted to miss the corrupted vectors only, about {number(bound.missed)}, if {number(bound.needed)} or "
         "more vectors are not zero"
     )
-    vacuous = 0 < model.expected < bound.needed
-    return (says_nothing(words) if vacuous else words), vacuous

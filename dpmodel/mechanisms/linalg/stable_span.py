@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from dpmodel._text import number
 from dpmodel.errors import SpecificationError
+from dpmodel.mechanisms.known import capped
 from dpmodel.mechanisms.linalg.echelon import Basis
 from dpmodel.mechanisms.linalg.fields import Field
 from dpmodel.mechanisms.linalg.partition import Partition, stable_partition
@@ -23,7 +24,7 @@ from dpmodel.mechanisms.linalg.span_forecast import (
     statement,
 )
 from dpmodel.mechanisms.linalg.span_tails import Noises, Sums, Thresholds, log_tail_one, log_tail_two, thresholds
-from dpmodel.mechanisms.linalg.systems import PrivateVectors
+from dpmodel.mechanisms.linalg.systems import PrivateVectors, known_of
 from dpmodel.mechanisms.mechanism import YES, Forecast, Progress, Request, Verdict, no_progress
 from dpmodel.privacy import DiscreteNoiseSource, NoiseSource
 from dpmodel.privacy.discrete import LARGEST_SCALE
@@ -103,11 +104,11 @@ class StableSpan:
         if model.corrupted is None:
             key = (self.name, request.epsilon, request.delta, request.beta)
             bound = model.remember(key, lambda: _bound(model, request, rule))
-            words, vacuous = statement(model, request, bound)
+            words = statement(model, request, bound)
         else:
             bound = _predicted(model, request, rule, model.corrupted)
-            words, vacuous = predicted_statement(model, bound)
-        return Forecast(
+            words = predicted_statement(bound)
+        forecast = Forecast(
             statement=words,
             epsilon=request.epsilon,
             delta=request.delta,
@@ -117,11 +118,11 @@ class StableSpan:
             needed=bound.needed,
             private_rows=model.expected,
             slack_rows=math.ceil(bound.missed) if math.isfinite(bound.missed) else 0,
-            vacuous=vacuous,
             work=f"one partition in dimension {model.dimension}",
             noise={"scale": rule.scale, "threshold": rule.gap, "threshold_full_dimension": rule.top},
             caveats=_caveats(model),
         )
+        return capped(forecast, known_of(model))
 
     def run(
         self, model: PrivateVectors, request: Request, noise: NoiseSource, progress: Progress = no_progress

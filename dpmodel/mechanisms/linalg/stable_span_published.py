@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpmodel._text import number
+from dpmodel.mechanisms.known import capped
 from dpmodel.mechanisms.linalg.partition import stable_partition
 from dpmodel.mechanisms.linalg.protocol import Found
 from dpmodel.mechanisms.linalg.span_forecast import SpanBound, level_sums, span_bound, statement
 from dpmodel.mechanisms.linalg.span_tails import Sums, log_tail_unequal
 from dpmodel.mechanisms.linalg.stable_span import discrete, eligible, no_subspace
-from dpmodel.mechanisms.linalg.systems import Integers, PrivateVectors
+from dpmodel.mechanisms.linalg.systems import Integers, PrivateVectors, known_of
 from dpmodel.mechanisms.mechanism import Forecast, Progress, Request, Verdict, no_progress
 from dpmodel.privacy import DiscreteNoiseSource, NoiseSource
 
@@ -76,9 +77,8 @@ class StableSpanPublished:
         rule = published_rule(model, request)
         key = (self.name, request.epsilon, request.delta, request.beta)
         bound = model.remember(key, lambda: _bound(model, request, rule))
-        words, vacuous = statement(model, request, bound)
-        return Forecast(
-            statement=words,
+        forecast = Forecast(
+            statement=statement(model, request, bound),
             epsilon=request.epsilon,
             delta=request.delta,
             beta=request.beta,
@@ -86,7 +86,6 @@ class StableSpanPublished:
             needed=bound.needed,
             private_rows=model.expected,
             slack_rows=math.ceil(bound.missed) if math.isfinite(bound.missed) else 0,
-            vacuous=vacuous,
             work=f"one partition in dimension {model.dimension}",
             noise={
                 "threshold": rule.threshold,
@@ -95,6 +94,7 @@ class StableSpanPublished:
                 "missed_by_theorem_a": theorem_a(model.rank, rule.epsilon, rule.delta),
             },
         )
+        return capped(forecast, known_of(model))
 
     def run(
         self, model: PrivateVectors, request: Request, noise: NoiseSource, progress: Progress = no_progress

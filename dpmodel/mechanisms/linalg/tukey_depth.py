@@ -10,8 +10,9 @@ import numpy as np
 from scipy.stats import binom
 
 from dpmodel._text import number
+from dpmodel.mechanisms.known import capped
 from dpmodel.mechanisms.linalg.protocol import Found
-from dpmodel.mechanisms.linalg.systems import PrivatePoints
+from dpmodel.mechanisms.linalg.systems import PrivatePoints, known_of
 from dpmodel.mechanisms.linalg.tukey_scores import cut_depths
 from dpmodel.mechanisms.mechanism import YES, Forecast, Progress, Request, Verdict, no_progress
 from dpmodel.privacy import NoiseSource, permute_and_flip, permute_and_flip_error
@@ -107,14 +108,13 @@ class TukeyDepth:
     def forecast(self, model: PrivatePoints, request: Request) -> Forecast:
         plan = depth_plan(model, request)
         caveats = () if plan.rate == 1 else (f"each point is taken with probability {number(plan.rate)}, to save time",)
-        return Forecast(
+        forecast = Forecast(
             statement=f"with at least {plan.needed} points, the released point of the grid lies in their convex hull "
             f"with probability {number(1 - request.beta)}",
             epsilon=request.epsilon,
             delta=0.0,
             beta=request.beta,
             needed=float(plan.needed),
-            vacuous=model.expected < plan.needed,
             work=f"one choice among the {plan.candidates:,} points of the grid",
             noise={
                 "candidates": plan.candidates,
@@ -124,6 +124,7 @@ class TukeyDepth:
             },
             caveats=caveats,
         )
+        return capped(forecast, known_of(model))
 
     def run(
         self, model: PrivatePoints, request: Request, noise: NoiseSource, progress: Progress = no_progress

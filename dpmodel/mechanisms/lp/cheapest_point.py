@@ -15,7 +15,7 @@ from dpmodel.mechanisms.lp.feasibility import ONE_CANDIDATE
 from dpmodel.mechanisms.lp.nets import Net, RowBounds, listed
 from dpmodel.mechanisms.lp.point_selection import PointExponential, net_for, points_inside, violated
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, most_rows_stay, private_rows, public_polyhedron
-from dpmodel.mechanisms.lp.routes import span_of
+from dpmodel.mechanisms.lp.routes import objective_span
 from dpmodel.mechanisms.mechanism import (
     YES,
     Forecast,
@@ -122,7 +122,7 @@ class CheapestPoint:
             slack_rows=slack,
             private_rows=rows.count,
             width=width,
-            span=span_of(model),
+            span=objective_span(model),
             work=f"at most {plan.count} points, cheapest first",
             noise={"candidates": plan.count, "rows allowed to pass": plan.allowed, "change": rows.per_record},
             caveats=_caveats(rows, listed),

@@ -374,7 +374,8 @@ def _published_epsilon(task: Task, steps: int) -> float:
 
 def _work(steps: int, oracle: Oracle | Selection) -> str:
     how = "one choice among vertices" if isinstance(oracle, Selection) else "one linear program over the public set"
-    return f"{steps} steps, each with two products with the private rows, one projection of weights and {how}"
+    each = f"two products with the private rows, one projection of weights and {how}"
+    return f"{steps} steps, each with {each}" if steps > 1 else f"one step: {each}"
 
 
 def _caveats(oracle: Oracle | Selection) -> tuple[str, ...]:

@@ -69,7 +69,8 @@ class Promise:
     ``slack_rows`` of the ``rows`` private rows are violated by at most ``gain * v``. ``width`` : how far any row can be
     violated.
     ``proved`` : a theorem, not a prediction. ``work``, ``noise``, ``caveats`` : as in ``Forecast``.
-    ``plan`` : the engine's own numbers (steps, rates), handed back to it in ``point``.
+    ``plan`` : the engine's own numbers (steps, rates), handed back to it in ``point``. ``others`` : what it promises
+    with other settings, which say less and may do better; ``simulated_settings.py`` chooses.
     """
 
     error: float
@@ -82,6 +83,7 @@ class Promise:
     noise: Mapping[str, Any] = field(default_factory=dict)
     caveats: tuple[str, ...] = ()
     plan: Any = None
+    others: tuple[Promise, ...] = ()
 
     @property
     def alpha(self) -> float:

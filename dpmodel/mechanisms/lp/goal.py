@@ -25,12 +25,14 @@ from dpmodel.mechanisms.lp.private_rows import most_rows_stay, plain_linear, pri
 from dpmodel.mechanisms.lp.routes import (
     Route,
     best_route,
+    key_of,
     noise_of_tests,
     objective_design,
+    objective_span,
     private_objective,
-    span_of,
     why_none,
 )
+from dpmodel.mechanisms.lp.simulated_settings import settle
 from dpmodel.mechanisms.mechanism import (
     YES,
     Forecast,
@@ -118,8 +120,7 @@ class EngineMechanism:
         return ONE_CANDIDATE if foregone else YES
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast:
-        route = best_route(self.engine, model, request)
-        assert route is not None  # eligible() came first
+        route = self._route(model, request)
         promise = route.promise
         measured = objective_design(model, request)
         slip = objective_loss(model, measured) if measured else 0.0
@@ -141,15 +142,14 @@ class EngineMechanism:
             slack_rows=min(route.slack_rows, promise.rows),
             private_rows=promise.rows,
             width=promise.width,
-            span=span_of(model) if not math.isnan(loss) else math.nan,
+            span=objective_span(model) if not math.isnan(loss) else math.nan,
             work=promise.work if route.steps == 1 else f"{route.steps} times: {promise.work}",
             noise=noise,
             caveats=(*promise.caveats, *((_RELATIVE,) if self._relative(model) else ())),
         )
 
     def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        route = best_route(self.engine, model, request)
-        assert route is not None
+        route = self._route(model, request)
         theta = model.read_private()
         cost = _released_cost(model, request, theta, noise)
         if route.goal == "search":
@@ -174,6 +174,14 @@ class EngineMechanism:
             "optimal", x, None, float(cost @ x) + model.form.d0,
             extra_violation=point.extra_violation, notes=point.notes,
         )  # fmt: skip
+
+    def _route(self, model: PrivateLP, request: Request) -> Route:
+        """The best way to treat the objective, with the settings that are run; computed once per problem."""
+        route = best_route(self.engine, model, request)
+        assert route is not None  # eligible() came first
+        return model.remember(
+            ("settled", *key_of(self.engine, request)), lambda: settle(self.engine, model, request, route)
+        )
 
     def _search(self, route: Route, cost: Floats, theta: Floats, source: NoiseSource, progress: Progress) -> Point:
         """Bisection on the objective's value; see the class."""

@@ -61,6 +61,11 @@ _MOST_STEPS, _MOST_NOISE, _MOST_READS = 2000, 1_000_000, 4_000_000_000
 # many times the error that noise alone would prove (but at most the width).
 _SURE = 0.02
 _STEPS, _RATE, _MOST_RATE, _SAY = 40, 8.0, 20.0, 10.0
+# Settings of the plain method among which simulations choose: steps, and c as a share of the width. The same at every
+# budget, so that more of it is the same method with less noise; few steps while noise is large (a pure budget's grows
+# with them), a small c only with many steps: a hinge that is hardly rounded takes more of them (tried on ballots drawn
+# like those of tests/mechanisms/test_hinge_settings.py with other seeds, of no election).
+_LADDER = ((10, 1.0), (40, 1.0), (160, 1.0), (640, 0.1), (640, 0.01))
 # The accelerated method: c at least this share of the rest of its error; how near the least error is near enough.
 _LEAST_SAY, _NEAR = 0.5, 1.1
 # Share of beta for the size of the noise (step 4); the rest is for its direction (step 3).
@@ -104,8 +109,9 @@ class _Facts:
     width: float
 
 
-def plan_descent(task: Task) -> tuple[float, DescentPlan]:
-    """The proved error, in units of V plus tilt, and the plan."""
+def plan_descent(task: Task) -> tuple[tuple[float, DescentPlan], ...]:
+    """The proved error, in units of V plus tilt, and the plan, of the settings with the best statement; then of those
+    among which simulations may choose (none of them says much)."""
     rows, body = private_rows(task.model), task.body
     kind = "laplace" if task.spend.rho is None else "gaussian"
     start, radius = centre(body)
@@ -119,19 +125,25 @@ def plan_descent(task: Task) -> tuple[float, DescentPlan]:
             float(np.linalg.norm(task.tilt)), task.beta, width,
         )  # fmt: skip
 
+    def plan(fast: bool, known: _Facts, chosen: int, found: tuple[Floats, Floats, Floats]) -> tuple[float, DescentPlan]:
+        error, rate, say = (float(each[chosen]) for each in found)
+        t = int(known.steps[chosen])
+        kept = t if fast or task.tilted else -(-t // 2)
+        scale = noise_scale(task, kind, t)
+        # Without a tilt the mean violation cannot exceed the width anyway.
+        return (error if task.tilted else min(error, width)), DescentPlan(
+            fast, t, rate, say, kept, start, live, kind, scale
+        )
+
+    def plain(steps: int, share: float | None = None) -> tuple[float, DescentPlan]:
+        known = facts(np.array([min(steps, most)]))
+        return plan(False, known, 0, _averaged(known, halved=not task.tilted, share=share))
+
     known = facts(np.unique(np.geomspace(1, most, 200).astype(np.int64)))
-    error, rate, say = _accelerated(known)
-    chosen, fast = int(np.flatnonzero(error <= _NEAR * error.min())[0]), bool(error.min() <= _SURE * width)
-    if not fast:
-        known, chosen = facts(np.array([min(_STEPS, most)])), 0
-        error, rate, say = _averaged(known, halved=not task.tilted)
-    t = int(known.steps[chosen])
-    plan = DescentPlan(
-        fast, t, float(rate[chosen]), float(say[chosen]), t if fast or task.tilted else -(-t // 2), start, live, kind,
-        noise_scale(task, kind, t),
-    )  # fmt: skip
-    # Without a tilt the mean violation cannot exceed the width anyway.
-    return (float(error[chosen]) if task.tilted else min(float(error[chosen]), width)), plan
+    found = _accelerated(known)
+    fast, near = bool(found[0].min() <= _SURE * width), found[0] <= _NEAR * found[0].min()
+    first = plan(True, known, int(np.flatnonzero(near)[0]), found) if fast else plain(_STEPS)
+    return first, *(plain(*each) for each in _LADDER if each[0] <= most)
 
 
 def noise_scale(task: Task, kind: str, steps: int) -> float:
@@ -183,12 +195,14 @@ def _step_cap(task: Task, live: int) -> int:
     return max(2, min(_MOST_STEPS, _MOST_NOISE // max(live, 1), _MOST_READS // max(entries, 1)))
 
 
-def _averaged(facts: _Facts, *, halved: bool) -> tuple[Floats, Floats, Floats]:
-    """(s,) x 3: error, rate and c of dual averaging for every number of steps; ``halved``: average the last half."""
+def _averaged(facts: _Facts, *, halved: bool, share: float | None = None) -> tuple[Floats, Floats, Floats]:
+    """(s,) x 3: error, rate and c of dual averaging for every number of steps; ``halved``: average the last half;
+    ``share`` : c as a share of the width (None: from the error that noise alone would prove)."""
     t, slope, none = facts.steps, facts.norm + facts.tilt, np.zeros_like(facts.steps)
     size = _size(facts, none)
     alone = (facts.radius * np.sqrt(size) + _turn(facts, none, np.full(t.size, facts.reach))) / t
-    say = np.clip(_SAY * alone, 1e-300, max(facts.width, 1e-300))
+    wanted = _SAY * alone if share is None else np.full(t.size, share * facts.width)
+    say = np.clip(wanted, 1e-300, max(facts.width, 1e-300))
     rate = facts.radius * np.minimum(
         _RATE / np.sqrt(np.maximum(size, 1e-300)), _MOST_RATE / (np.sqrt(t) * max(slope, 1e-300))
     )

@@ -14,11 +14,10 @@ from dpmodel.mechanisms.lp.public_points import (
     PublicPoint,
     known_without_data,
     middle_of,
-    objective_span,
     public_points,
     worst_violation,
 )
-from dpmodel.mechanisms.lp.routes import private_objective
+from dpmodel.mechanisms.lp.routes import objective_span, private_objective
 from dpmodel.mechanisms.mechanism import YES, Feasibility, Forecast, Outcome, Progress, Request, Verdict, no_progress
 from dpmodel.privacy import NoiseSource
 

@@ -22,10 +22,13 @@ from dpmodel.errors import InfeasibleError
 from dpmodel.mechanisms.known import Known
 from dpmodel.mechanisms.lp.margins import giving_way, interior_direction, margin
 from dpmodel.mechanisms.lp.private_rows import plain_linear, private_rows, public_polyhedron
-from dpmodel.mechanisms.lp.routes import cost_range, private_objective, span_of
+from dpmodel.mechanisms.lp.routes import cost_range, objective_span, private_objective
 
-# Violations below this share of the numbers in a row are a solver's own.
+# Violations up to this are a solver's own: HiGHS keeps rows to 1e-7, whatever the size of their numbers. It does not
+# grow with declared bounds, whose size says nothing of how well a row is kept.
 _SOLVER = 1e-6
+# What sums of ten thousand numbers are rounded by, as a share of them; ranges are widened by as much.
+_ROUNDING = 1e-12
 # Private entries of A beyond which no point is sought that serves every database.
 _MOST_ENTRIES = 200_000
 _MIDDLE = "the optimum for private numbers at the middle of their ranges"
@@ -89,28 +92,12 @@ def middle_of(points: Sequence[PublicPoint]) -> PublicPoint | None:
     return next((point for point in points if point.words == _MIDDLE), None)
 
 
-def objective_span(model: PrivateLP) -> float:
-    """Public bound on what any public point loses (inf when there is none)."""
-
-    def build() -> float:
-        low, high = cost_range(model)
-        if not (np.isfinite(low).all() and np.isfinite(high).all()):
-            return math.inf
-        if np.array_equal(low, high) or (model.public.box[0] >= 0).all():
-            if plain_linear(model) is None:
-                return span_of(model)
-            return max(model.public.support(high) + model.public.support(-low), 0.0)
-        return 2 * model.public.weighted_norm(np.maximum(np.abs(low), np.abs(high)))
-
-    return model.remember("span for caps", build)
-
-
 def _cheapest(model: PrivateLP) -> PublicPoint | None:
     """The optimum over the public set for the middle of the objective's range."""
-    low, high = cost_range(model)
-    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+    c = middle_cost(model)
+    if c is None:
         return None
-    solution = solve_cone_program(model.public.program.with_(c=(low + high) / 2), solver=model.public.solver)
+    solution = solve_cone_program(model.public.program.with_(c=c), solver=model.public.solver)
     if solution.x is None:
         return None
     x = solution.x
@@ -127,12 +114,11 @@ def _safest(model: PrivateLP) -> PublicPoint | None:
     if robust is None or model.form.matrix.nnz > _MOST_ENTRIES:
         return None
     program, weights = robust
-    low, high = cost_range(model)
-    finite = bool(np.isfinite(low).all() and np.isfinite(high).all())
-    program = program.with_(c=(low + high) / 2 if finite else np.zeros(model.affine.variables), d=0.0)
+    c = middle_cost(model)
+    program = program.with_(c=np.zeros(model.affine.variables) if c is None else c, d=0.0)
     best = solve_cone_program(program, weights=weights, solver=model.public.solver)
     if best.solved:  # nothing is violated, whatever the data
-        return _as_point(model, best, finite)
+        return _as_point(model, best, c is not None)
     direction = giving_way(model.affine, model.form.private_rows)
     first = solve_cone_program(
         program, direction=direction, minimise_slack=True, weights=weights, solver=model.public.solver
@@ -146,17 +132,16 @@ def _safest(model: PrivateLP) -> PublicPoint | None:
             program, direction=direction, slack_limit=limit, weights=weights, solver=model.public.solver
         )
         best = second if second.solved else first
-    return _as_point(model, best, finite)
+    return _as_point(model, best, c is not None)
 
 
 def _middle(model: PrivateLP) -> PublicPoint | None:
     """The optimum if every private number were at the middle of its range."""
-    program = _middle_program(model)
-    low, high = cost_range(model)
-    if program is None or not (np.isfinite(low).all() and np.isfinite(high).all()):
+    program, c = middle_program(model), middle_cost(model)
+    if program is None or c is None:
         return None
     try:
-        x = solve_cone_program(program.with_(c=(low + high) / 2, d=0.0), solver=model.public.solver).x
+        x = solve_cone_program(program.with_(c=c, d=0.0), solver=model.public.solver).x
         return None if x is None else PublicPoint(x, regret(model, x), worst_violation(model, x), _MIDDLE)
     except SolverFailure:  # the other points stay
         return None
@@ -176,17 +161,10 @@ def robust_program(model: PrivateLP) -> tuple[ConeProgram, sp.csr_array | None] 
     Equalities with private numbers are bands that miss the middle of the allowed numbers by as much as the widest of
     them does, so one slack on all rows measures the largest violation. None where ranges are not declared.
     """
-    affine, form, middle = model.affine, model.form, _middle_program(model)
-    if middle is None:
+    affine, form, middle = model.affine, model.form, middle_program(model)
+    half, weights = half_ranges(model)
+    if middle is None or not np.isfinite(half).all():
         return None
-    low, high = value_range(affine, form.scalar)
-    half, weights = (high - low) / 2, None
-    if form.matrix.nnz:
-        below, above = declared_range(model, "matrix")
-        weights, in_cones = spread(model, (above - below) / 2)
-        half = half + in_cones
-        if not np.isfinite(half).all():
-            return None
     zero = affine.equalities() & form.private_rows
     if zero.any() and weights is not None and weights[np.flatnonzero(zero)].nnz:
         return None  # |x| in equalities is not convex
@@ -199,7 +177,13 @@ def robust_program(model: PrivateLP) -> tuple[ConeProgram, sp.csr_array | None] 
     return middle.with_(b=b, band=band), weights
 
 
-def _middle_program(model: PrivateLP) -> ConeProgram | None:
+def middle_cost(model: PrivateLP) -> Floats | None:
+    """(n,) c with private numbers at the middle of their ranges; None where some have none."""
+    low, high = cost_range(model)
+    return (low + high) / 2 if np.isfinite(low).all() and np.isfinite(high).all() else None
+
+
+def middle_program(model: PrivateLP) -> ConeProgram | None:
     """The model with private numbers of its constraints at the middle of their ranges; None where some have none."""
     form = model.form
     low, high = value_range(model.affine, form.scalar)
@@ -212,6 +196,18 @@ def _middle_program(model: PrivateLP) -> ConeProgram | None:
             return None
         A = form.with_noise(None, None, (below + above) / 2)[2]
     return base_program(form).with_(b=form.b0 + (low + high) / 2, A=A)
+
+
+def half_ranges(model: PrivateLP) -> tuple[Floats, sp.csr_array | None]:
+    """How far b and A may be from that middle: (m,) for right-hand sides, what A adds in cones included, and weights on
+    |x| in linear rows (None: A is public)."""
+    low, high = value_range(model.affine, model.form.scalar)
+    half = (high - low) / 2
+    if not model.form.matrix.nnz:
+        return half, None
+    below, above = declared_range(model, "matrix")
+    weights, in_cones = spread(model, (above - below) / 2)
+    return half + in_cones, weights
 
 
 def spread(model: PrivateLP, reach: Floats) -> tuple[sp.csr_array, Floats]:
@@ -250,8 +246,8 @@ def regret(model: PrivateLP, x: Floats) -> float:
 
 
 def worst_violation(model: PrivateLP, x: Floats) -> float:
-    """Largest violation of a private constraint at ``x`` over all allowed databases; 0 up to a solver's tolerance, inf
-    for cones with private numbers."""
+    """Largest violation of a private constraint at ``x`` over all allowed databases; 0 up to a solver's tolerance (an
+    absolute one, and the rounding of the sums), inf for cones with private numbers."""
     form, affine = model.form, model.affine
     private = form.private_rows
     if not private.any():
@@ -269,7 +265,7 @@ def worst_violation(model: PrivateLP, x: Floats) -> float:
     public = form.A0 @ x - form.b0
     over = np.where(affine.equalities(), np.maximum(public + high, -(public + low)), public + high)[private]
     size = (abs(form.A0) @ np.abs(x) + np.abs(form.b0))[private] + np.where(np.isfinite(high), np.abs(high), 0)[private]
-    return float(np.where(over <= _SOLVER * (1 + size), 0.0, over).max(initial=0.0))
+    return float(np.where(over <= _SOLVER + _ROUNDING * size, 0.0, over).max(initial=0.0))
 
 
 def _width(model: PrivateLP) -> float:
@@ -282,14 +278,11 @@ def _width(model: PrivateLP) -> float:
 
 def _spread_of_sides(model: PrivateLP) -> float:
     """How far the right-hand sides of private rows lie apart between the best and the worst data."""
-    low, high = value_range(model.affine, model.form.scalar)
-    half = (high - low) / 2
-    if model.form.matrix.nnz:
-        below, above = declared_range(model, "matrix")
-        weights, in_cones = spread(model, (above - below) / 2)
+    half, weights = half_ranges(model)
+    if weights is not None:
         size, moved = model.public.magnitudes(), weights.tocoo()
         product = np.where(moved.data > 0, moved.data * size[moved.coords[1]], 0.0)
-        half = half + in_cones + sum_by(moved.coords[0], weights=product, minlength=model.affine.rows)
+        half = half + sum_by(moved.coords[0], weights=product, minlength=model.affine.rows)
     if not np.isfinite(half).all():
         return math.inf
     return float(2 * margin(model.affine, half).max(initial=0.0))

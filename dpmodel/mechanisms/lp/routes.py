@@ -6,7 +6,7 @@ Public facts only; ``goal.py`` runs the chosen one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from dpmodel.compile.polyhedron import Polyhedron
 from dpmodel.compile.standard_form import value_range
 from dpmodel.mechanisms.lp.feasibility import Engine, Promise, Task
 from dpmodel.mechanisms.lp.noise_design import NoiseDesign, design
-from dpmodel.mechanisms.lp.private_rows import public_polyhedron
+from dpmodel.mechanisms.lp.private_rows import plain_linear, public_polyhedron
 from dpmodel.mechanisms.mechanism import Goal, Request
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import Gaussian, Laplace
@@ -50,14 +50,18 @@ class Route:
 
 def best_route(engine: Engine, model: PrivateLP, request: Request) -> Route | None:
     """The best way to treat the objective that was not ruled out; None when there is none."""
-    key = ("route", engine.name, request.epsilon, request.delta, request.beta, request.slack_rows, request.violation,
-           request.goal, request.target, request.penalty,
-           None if request.vertices is None else request.vertices.tobytes())  # fmt: skip
 
     def build() -> Route | None:
         return min(_routes(engine, model, request), key=_worst(model), default=None)
 
-    return model.remember(key, build)
+    return model.remember(("route", *key_of(engine, request)), build)
+
+
+def key_of(engine: Engine, request: Request) -> tuple[Hashable, ...]:
+    """What routes depend on."""
+    vertices = None if request.vertices is None else request.vertices.tobytes()
+    return (engine.name, request.epsilon, request.delta, request.beta, request.slack_rows, request.violation,
+            request.goal, request.target, request.penalty, request.by_proof, vertices)  # fmt: skip
 
 
 def _routes(engine: Engine, model: PrivateLP, request: Request) -> Iterator[Route]:
@@ -73,7 +77,7 @@ def _routes(engine: Engine, model: PrivateLP, request: Request) -> Iterator[Rout
             task_of_target = replace(task, body=task.body.with_row(model.form.c0, request.target - model.form.d0))
         yield _single(engine, "target", task_of_target)
     stray, extra = _strays(model, request)
-    span = span_of(model) + extra
+    span = objective_span(model) + extra
     if not math.isfinite(span) or span == 0:
         return
     if engine.takes_tilt and (not goals or "penalty" in goals):
@@ -158,10 +162,21 @@ def _strays(model: PrivateLP, request: Request) -> tuple[Floats, float]:
     return beyond, 2 * model.public.weighted_norm(beyond)
 
 
+def with_promise(route: Route, promise: Promise) -> Route:
+    """The same way with other settings of the engine: not for a search, whose runs share the budget."""
+    loss, violation = route.objective_alpha, promise.alpha
+    if route.goal == "penalty":
+        loss = route.weight * promise.error
+        # What does not come from the engine's error: gain span / weight.
+        rest = route.violation - route.promise.alpha
+        violation += rest * promise.gain / route.promise.gain
+    return replace(route, promise=promise, objective_alpha=loss, violation=violation, slack_rows=promise.slack_rows)
+
+
 def why_none(model: PrivateLP, request: Request) -> str:
     if request.goal == "target":
         return 'goal="target" needs target=...'
-    if not math.isfinite(span_of(model)):
+    if not math.isfinite(objective_span(model)):
         return "the public constraints do not bound the objective: give target=..., or bounds"
     if request.goal == "penalty":
         return "it does not take this penalty: give target=... or goal='search'"
@@ -199,18 +214,21 @@ def objective_design(model: PrivateLP, request: Request) -> NoiseDesign | None:
 
 
 # ---------------------------------------------------------------------- public facts and words
-def span_of(model: PrivateLP) -> float:
-    """Public bound on ``max c'x - min c'x`` over the public set (inf when there is none)."""
+def objective_span(model: PrivateLP) -> float:
+    """Public bound on ``max c'x - min c'x`` over the public set, so on what any public point loses (inf when there is
+    none)."""
 
     def build() -> float:
-        body: Polyhedron = public_polyhedron(model)
         low, high = cost_range(model)
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             return math.inf
+        body = public_polyhedron(model) if plain_linear(model) is None else model.public
         bottom, top = body.box
         if np.array_equal(low, high) or (bottom >= 0).all():
             return max(body.support(high) + body.support(-low), 0.0)
-        return float(np.maximum(np.abs(low), np.abs(high)) @ (top - bottom))
+        size = np.maximum(np.abs(low), np.abs(high))
+        moving = size > 0
+        return min(float(size[moving] @ (top - bottom)[moving]), 2 * model.public.weighted_norm(size))
 
     return model.remember("objective span", build)
 
@@ -237,7 +255,7 @@ def noise_of_tests(engine: Engine, whole: Task, steps: int) -> Gaussian | Laplac
 
 def _worst(model: PrivateLP) -> Callable[[Route], float]:
     """Key to compare routes: the larger share, of the span lost or of the width violated (rows left out included)."""
-    span = max(span_of(model), 1e-300)
+    span = max(objective_span(model), 1e-300)
 
     def key(route: Route) -> float:
         width = max(route.promise.width, 1e-300)

@@ -11,9 +11,9 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.cone_program import SOLVER_ERROR, ConeProgram, ConeSolution, solve_cone_program
 from dpmodel.compile.public_set import base_program
-from dpmodel.compile.standard_form import value_range
 from dpmodel.mechanisms.lp.margins import giving_way, interior_direction
 from dpmodel.mechanisms.lp.noise_design import NoiseDesign
+from dpmodel.mechanisms.lp.public_points import declared_range
 from dpmodel.mechanisms.mechanism import Outcome, Progress, Request
 from dpmodel.privacy import NoiseSource
 
@@ -45,18 +45,12 @@ def released_parts(
             entries = rebuilt
             continue
         full = np.zeros(model.affine.variables if name == "objective" else model.affine.rows)
-        full[part.measurement.positions] = rebuilt
         if name == "objective":
-            c = np.clip(full, *_objective_range(model))
-        else:
-            b = full
+            # Brings each entry nearer to the true one, and keeps the signs on which a bounded optimum rests.
+            rebuilt = np.clip(rebuilt, *declared_range(model, name))
+        full[part.measurement.positions] = rebuilt
+        c, b = (full, b) if name == "objective" else (c, full)
     return c, b, entries
-
-
-def _objective_range(model: PrivateLP) -> tuple[Floats, Floats]:
-    """(n,), (n,) public range of the private part of c. Moving entries into it brings each nearer to the true one, and
-    keeps the signs on which a bounded optimum rests."""
-    return model.remember("range of c", lambda: value_range(model.affine, model.form.objective))
 
 
 def relaxed_program(

@@ -12,12 +12,10 @@ from dpmodel._text import number
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats
 from dpmodel.compile.cone_program import solve_cone_program
-from dpmodel.compile.public_set import base_program
-from dpmodel.compile.standard_form import value_range
 from dpmodel.mechanisms.lp.margins import interior_direction, margin
 from dpmodel.mechanisms.lp.noise_design import Kind, NoiseDesign, design
 from dpmodel.mechanisms.lp.noise_once import caveats, objective_loss
-from dpmodel.mechanisms.lp.public_points import known_without_data, spread
+from dpmodel.mechanisms.lp.public_points import half_ranges, known_without_data, middle_program
 from dpmodel.mechanisms.lp.solve_released import released_parts, solve_released
 from dpmodel.mechanisms.lp.treatment import furthest_inwards, reach_on_b, tightened, told
 from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, refuse_high
@@ -155,37 +153,17 @@ class StrictTruncatedLaplace:
         The released numbers are moved into their public range [low, high]; its middle and half-width, with the
         tightening on top, give the worst case row by row (cones: along their direction).
         """
-        noise = design(model, request, self._kinds(model))
-        affine, form = model.affine, model.form
-        shift, weights = _shift(model, noise)
-        half_b, half_a = np.zeros(affine.rows), None
-        b = form.b0.copy()
-        entries = None
-        if "scalar" in noise.parts:
-            low, high = value_range(affine, form.scalar)
-            rows = np.unique(form.scalar.row)
-            if not (np.isfinite(low[rows]).all() and np.isfinite(high[rows]).all()):
-                return False
-            b[rows] += (low[rows] + high[rows]) / 2
-            half_b[rows] = (high[rows] - low[rows]) / 2
-        if "matrix" in noise.parts:
-            positions = noise.parts["matrix"].measurement.positions
-            low, high = value_range(affine, form.matrix)
-            low, high = low[positions], high[positions]
-            if not (np.isfinite(low).all() and np.isfinite(high).all()):
-                return False
-            entries, half_a = (low + high) / 2, (high - low) / 2
-        _, _, A = form.with_noise(None, None, entries)
-        cone_half = half_b.copy()
-        if half_a is not None:
-            spread_a, in_cones = spread(model, half_a)
-            weights = spread_a if weights is None else weights + spread_a
-            cone_half += in_cones
-        worst = b - (margin(affine, cone_half) + shift) * interior_direction(affine)
+        affine, middle = model.affine, middle_program(model)
+        if middle is None:
+            return False
+        shift, weights = _shift(model, design(model, request, self._kinds(model)))
+        half, of_a = half_ranges(model)
+        weights = of_a if weights is None else weights if of_a is None else weights + of_a
+        worst = middle.b - (margin(affine, half) + shift) * interior_direction(affine)
         worst = np.maximum(worst, model.public.floor)
         if not np.isfinite(worst).all():
             return False
-        program = base_program(form).with_(c=np.zeros(affine.variables), d=0.0, b=worst, A=A)
+        program = middle.with_(c=np.zeros(affine.variables), d=0.0, b=worst)
         solution = solve_cone_program(program, weights=weights, solver=request.solver, options=request.options)
         return solution.solved
 

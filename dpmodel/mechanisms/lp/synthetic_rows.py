@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats, ThetaBlock
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
 from dpmodel.mechanisms.lp.public_only import PUBLIC_ONLY
-from dpmodel.mechanisms.lp.routes import span_of
+from dpmodel.mechanisms.lp.routes import objective_span
 from dpmodel.mechanisms.mechanism import Request
 from dpmodel.privacy import NotPrivateWarning, PublicGenerator, SeededSource, public_generator
 
@@ -39,18 +39,24 @@ class SyntheticLP(PrivateLP):
 
 def against_public(mechanism: Any, model: PrivateLP, request: Request, count: int = DATABASES) -> float:
     """The error of ``mechanism`` on ``count`` synthetic databases, in units of that of the best point that reads no
-    data (of the largest error there can be, where no such point is eligible)."""
-    own, other = 0.0, 0.0
-    public = PUBLIC_ONLY.eligible(model, request).eligible
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotPrivateWarning)
-        for number, theta in enumerate(databases(model)[:count]):
-            made = SyntheticLP(model.form, model.classification, model.public, model._memo, theta)
-            own += error(model, theta, mechanism.run(made, request, SeededSource(number)).x)
-            other += error(model, theta, PUBLIC_ONLY.run(made, request, SeededSource(0)).x) if public else 1.0
-    if other > 0:
-        return own / other
-    return math.inf if own > 0 else 1.0
+    data (of the largest error there can be, where no such point is eligible). Computed once per request."""
+
+    def build() -> float:
+        own, other = 0.0, 0.0
+        public = PUBLIC_ONLY.eligible(model, request).eligible
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotPrivateWarning)
+            for number, theta in enumerate(databases(model)[:count]):
+                made = SyntheticLP(model.form, model.classification, model.public, model._memo, theta)
+                own += error(model, theta, mechanism.run(made, request, SeededSource(number)).x)
+                other += error(model, theta, PUBLIC_ONLY.run(made, request, SeededSource(0)).x) if public else 1.0
+        if other > 0:
+            return own / other
+        return math.inf if own > 0 else 1.0
+
+    vertices = None if request.vertices is None else request.vertices.tobytes()
+    asked = repr(replace(request, vertices=None))
+    return model.remember(("against public", repr(mechanism), asked, vertices, count), build)
 
 
 def databases(model: PrivateLP) -> list[Floats]:
@@ -74,7 +80,7 @@ def error(model: PrivateLP, theta: Floats, x: Floats | None) -> float:
         return 1.0
     rows, body = private_rows(model), public_polyhedron(model)
     G, h = rows.values(theta)
-    width, span = rows.residual_range(body)[1], span_of(model)
+    width, span = rows.residual_range(body)[1], objective_span(model)
     missed = float(np.maximum(G @ x - h, 0.0).mean()) / width if width > 0 else 0.0
     if not 0 < span < math.inf:
         return missed

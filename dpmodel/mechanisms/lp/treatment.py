@@ -31,11 +31,9 @@ from dpmodel._text import number
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats, Integers
 from dpmodel.compile.cone_program import solve_cone_program
-from dpmodel.compile.public_set import base_program
-from dpmodel.compile.standard_form import value_range
 from dpmodel.mechanisms.lp.margins import margin
 from dpmodel.mechanisms.lp.noise_design import NoiseDesign, NoisyPart, row_margins, x_bound
-from dpmodel.mechanisms.lp.public_points import spread
+from dpmodel.mechanisms.lp.public_points import middle_cost, middle_program, spread
 from dpmodel.mechanisms.mechanism import Feasibility, Outcome, Request
 from dpmodel.privacy import Gaussian
 
@@ -142,17 +140,10 @@ def _shares(model: PrivateLP, positions: Integers, event: Integers, gain: Floats
 
 def _multipliers(model: PrivateLP) -> Floats | None:
     """(m,) of the program with c and b at the middle of their declared ranges; None where one is not declared."""
-    form = model.form
-    if form.matrix.nnz:
+    program, c = middle_program(model), middle_cost(model)
+    if model.form.matrix.nnz or program is None or c is None:
         return None
-    middle = []
-    for part in (form.objective, form.scalar):
-        low, high = value_range(model.affine, part)
-        if not (np.isfinite(low).all() and np.isfinite(high).all()):
-            return None
-        middle.append((low + high) / 2)
-    program = base_program(form).with_(c=form.c0 + middle[0], b=form.b0 + middle[1])
-    return solve_cone_program(program, solver=model.public.solver).dual
+    return solve_cone_program(program.with_(c=c), solver=model.public.solver).dual
 
 
 def cost_of(model: PrivateLP, treatment: Treatment, outcome: Outcome) -> str:

@@ -143,27 +143,43 @@ class SimulatedRisk:
         return out
 
     def excess(self, w: Floats) -> float:
-        """Value above the least in the plane of the true coefficients and a shift of all predictions."""
+        """Value above the least that is found."""
         return self.value(w) - self._best
 
     @cached_property
     def _best(self) -> float:
         # The truth is not the minimiser of every loss (margins grow on, medians and clipped labels move), but nearly
-        # up to its length and a shift.
+        # up to its length and a shift, unless the set or a penalty holds it back: descent begins there.
         from scipy.optimize import minimize
 
-        shift = shift_of(self.model, self.mean)
-        project, values = self.model.domain.project, [self.value(self.truth), self.value(public_point(self.model))]
+        shift, project = shift_of(self.model, self.mean), self.model.domain.project
+        points = [self.truth, public_point(self.model)]
+        values = [self.value(w) for w in points]
 
         def at(x: Floats) -> float:
-            values.append(self.value(project(x[0] * self.truth + x[1] * shift)))
+            points.append(project(x[0] * self.truth + x[1] * shift))
+            values.append(self.value(points[-1]))
             return values[-1]
 
         scale = max(self.noise, self._truth_law[1])
         start = np.array([[1.0, 0.0], [1.5, 0.0], [1.0, 0.5 * scale]])
         most = 120 if self.model.domain.kind not in ("polyhedron", "general") else 20  # those project by a solver
         minimize(at, start[0], method="Nelder-Mead", options={"maxfev": most, "initial_simplex": start})
-        return min(values)
+        return self._descend(points[int(np.argmin(values))], most)
+
+    def _descend(self, w: Floats, tries: int) -> float:
+        """The value that projected descent from w comes to, with steps that double while they help."""
+        penalty, project, value, step = self.model.penalty, self.model.domain.project, self.value(w), 1.0
+        slope = self.gradient(w) + penalty.subgradient(w)
+        for _ in range(tries):
+            moved = project(w - step * slope)
+            found = self.value(moved)
+            if found < value:
+                w, value, step = moved, found, 2 * step
+                slope = self.gradient(w) + penalty.subgradient(w)
+            else:
+                step /= 4
+        return value
 
     @cached_property
     def nothing(self) -> float:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import cvxpy as cp
 import numpy as np
 import pytest
 from regressions import regression
 
+import dpmodel as dpm
 from dpmodel.compile.losses import Loss
 from dpmodel.mechanisms.regression.simulated import simulated_risks
 
@@ -71,3 +73,32 @@ def test_columns_that_move_together():
     assert np.linalg.norm(tied.truth[:4]) > 2 * np.linalg.norm(others[-1].truth[:4])
     short = regression(np.zeros((9, 9)), np.zeros(9), l2=1.0)  # rows as short as that exclude each other's columns
     assert not any(risk.tied for risk in simulated_risks(short))
+
+
+SETS = ({}, {"box": (0.0, 0.2)}, {"ball": 0.5}, {"l1": 0.4})
+RIDGES = (0.0, 0.1)
+
+
+@pytest.mark.parametrize("ridge", RIDGES)
+@pytest.mark.parametrize("within", SETS, ids=lambda within: "-".join(within) or "free")
+@pytest.mark.parametrize("name", ["squared", "hinge"])
+def test_no_point_of_the_set_is_far_below_the_least_that_is_found(name, within, ridge):
+    """Sets and penalties that keep the truth out, too: an excess risk below zero would be promised otherwise."""
+    w = cp.Variable(4, name="w")
+    X = dpm.Private(shape=(200, 4), name="X", unit="row", bounds=[0, 1])
+    y = dpm.Private(shape=200, name="y", unit="entry", bounds=[-1, 1])
+    loss = cp.sum_squares(X @ w - y) if name == "squared" else cp.sum(cp.pos(1 - cp.multiply(y, X @ w)))
+    sets = {
+        "box": lambda ends: [w >= ends[0], w <= ends[1]],
+        "ball": lambda radius: [cp.norm2(w) <= radius],
+        "l1": lambda radius: [cp.norm1(w) <= radius],
+    }
+    constraints = [each for kind, size in within.items() for each in sets[kind](size)]
+    problem = dpm.Problem(cp.Minimize(loss / 200 + ridge * cp.sum_squares(w)), constraints or [cp.norm_inf(w) <= 9])
+    model = problem._model(None)
+    rng = np.random.default_rng(0)
+    for risk in simulated_risks(model):
+        least = min(
+            risk._descend(model.domain.project(start), 100) - risk._best for start in (risk.truth, rng.normal(size=4))
+        )
+        assert -least <= 0.02 * risk.nothing + 1e-6

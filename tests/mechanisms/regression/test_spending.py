@@ -85,8 +85,13 @@ class Asked:
         return int(self._answer(kind, scores, scale, lambda v, s: self.source.noisy_max(v, s, kind=kind)))
 
 
-def two() -> tuple[PrivateRegression, PrivateRegression]:
-    """A small regression, and the same with the first record's row and label at the opposite ends of their bounds."""
+def two(seed: int = 0) -> tuple[PrivateRegression, PrivateRegression]:
+    """A small regression, and the same with the first record's row and label at the opposite ends of their bounds.
+
+    With a ``seed`` bounds are unequal and of both signs, and the record moves between two random corners of them.
+    """
+    if seed:
+        return _lopsided(np.random.default_rng(seed))
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (30, 2)), rng.uniform(-1, 1, 30)
     X[0], y[0] = 1.0, -1.0
@@ -97,8 +102,21 @@ def two() -> tuple[PrivateRegression, PrivateRegression]:
     return one, replace(one, read=lambda: rows)
 
 
-def replayed(mechanism: Any, request: Request) -> tuple[Asked, Asked, Outcome, Outcome]:
-    one, other = two()
+def _lopsided(rng: np.random.Generator) -> tuple[PrivateRegression, PrivateRegression]:
+    low, high = -rng.uniform(0.1, 2.0, 3), rng.uniform(0.1, 2.0, 3)
+    label = (-float(rng.uniform(0.1, 1.0)), float(rng.uniform(0.5, 3.0)))
+    X, y = rng.uniform(low, high, (30, 3)), rng.uniform(*label, 30)
+    A, b = X.copy(), y.copy()
+    X[0], y[0] = np.where(rng.random(3) < 0.5, low, high), label[0]
+    A[0], b[0] = np.where(rng.random(3) < 0.5, low, high), label[1]
+    domain = L1Ball(3, float(rng.uniform(0.5, 2.0)))
+    one = regression(X, y, "squared", domain=domain, lower=low, upper=high, label=label)
+    rows = Rows(((A, 0),), b, 3)
+    return one, replace(one, read=lambda: rows)
+
+
+def replayed(mechanism: Any, request: Request, seed: int = 0) -> tuple[Asked, Asked, Outcome, Outcome]:
+    one, other = two(seed)
     if not mechanism.eligible(one, request).eligible:
         pytest.skip("it does not serve this budget")
     first = Asked()
@@ -107,9 +125,9 @@ def replayed(mechanism: Any, request: Request) -> tuple[Asked, Asked, Outcome, O
     return first, second, before, mechanism.run(other, request, second)
 
 
-def check(mechanism: Any, request: Request) -> None:
+def check(mechanism: Any, request: Request, seed: int = 0) -> None:
     """Same draws asked for, same release, and a cost within what the forecast says is spent."""
-    first, second, before, after = replayed(mechanism, request)
+    first, second, before, after = replayed(mechanism, request, seed)
     assert first.asked, "nothing was drawn"
     assert [(kind, scale) for kind, _, scale in first.asked] == [(kind, scale) for kind, _, scale in second.asked]
     assert before.x is not None and after.x is not None
@@ -119,7 +137,7 @@ def check(mechanism: Any, request: Request) -> None:
     apart = [
         (kind, a - b, scale) for (kind, a, scale), (_, b, _) in zip(first.asked, second.asked, strict=True) if scale
     ]
-    forecast = mechanism.forecast(two()[0], request)
+    forecast = mechanism.forecast(two(seed)[0], request)
     assert forecast.epsilon <= request.epsilon and forecast.delta <= request.delta
     if mechanism.name not in ("subsampled-descent", "objective-perturbation"):  # their proofs count more than draws
         assert_paid(apart, forecast.epsilon, forecast.delta)
@@ -148,6 +166,13 @@ def assert_paid(apart: list[tuple[str, np.ndarray, float]], epsilon: float, delt
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_draws_hide_a_record_at_every_budget(name: str, epsilon: float, delta: float) -> None:
     check(MECHANISMS[name], Request(epsilon, delta))
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 8))])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (100.0, 0.0)], ids=lambda x: f"{x:g}")
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_draws_hide_a_record_of_unequal_bounds(name: str, epsilon: float, delta: float, seed: int) -> None:
+    check(MECHANISMS[name], Request(epsilon, delta), seed)
 
 
 # ------------------------------------------------------------------------------------------------ planted faults
