@@ -13,7 +13,7 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.lp import synthetic_rows
 from dpmodel.mechanisms.lp.noisy_hinge_descent import NoisyHingeDescent
 from dpmodel.mechanisms.lp.synthetic_rows import DATABASES, databases
-from dpmodel.plan import simulation
+from dpmodel.models import simulation
 
 DECLARED: dict[str, dict[str, Any]] = {
     "ballots": {"unit": "row", "bounds": [0, 1], "max_l1": 3},
