@@ -57,11 +57,17 @@ class Request:
     by_proof: bool = False
 
 
+# Why a mechanism does not apply, where others have to know: another feasibility was asked for; no public point does what
+# it needs; it failed while it was planned.
+Code = Literal["", "feasibility", "infeasible", "failed"]
+
+
 class Verdict(NamedTuple):
-    """Whether a mechanism applies, and if not, why."""
+    """Whether a mechanism applies, and if not, why: in words, and as a ``code`` where a plan decides by it."""
 
     eligible: bool
     reason: str = ""
+    code: Code = ""
 
 
 YES = Verdict(True)
@@ -72,7 +78,7 @@ def refuse_feasibility(request: Request, *served: str) -> Verdict | None:
     if request.feasibility in served:
         return None
     names = " and ".join(f'"{name}"' for name in served)
-    return Verdict(False, f'feasibility="{request.feasibility}" was asked for; it serves {names}')
+    return Verdict(False, f'feasibility="{request.feasibility}" was asked for; it serves {names}', "feasibility")
 
 
 def refuse_high(model: PrivateLP, what: str = "noise") -> Verdict | None:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 from dpmodel.errors import DPModelError, UnsupportedModelError
-from dpmodel.mechanisms.mechanism import Forecast, Request
+from dpmodel.mechanisms.mechanism import YES, Forecast, Request, Verdict
 from dpmodel.models.options import Options
 from dpmodel.release.release import Release
 
@@ -24,13 +24,17 @@ M = TypeVar("M")
 
 @dataclass(frozen=True)
 class Candidate:
-    """One mechanism in a plan: ``mechanism`` (its name), ``eligible``, ``reason`` (why not), ``forecast``."""
+    """One mechanism in a plan: ``mechanism`` (its name), ``eligible``, ``reason`` (why not), ``forecast``.
+
+    ``code`` : the reason for programs, where one was given (``Verdict.code``).
+    """
 
     mechanism: str
     source: str
     eligible: bool
     reason: str
     forecast: Forecast | None
+    code: str = ""
 
     @classmethod
     def failed(cls, mechanism: Any, error: Exception) -> Candidate:
@@ -45,7 +49,7 @@ class Candidate:
         else:
             why = f"{kind} while it was planned: a defect of {mechanism.name}, see the log 'dpmodel'"
         _LOG.warning("%s failed to plan: %s", mechanism.name, why, exc_info=error)
-        return cls(mechanism.name, mechanism.source, False, f"failed: {why}", None)
+        return cls(mechanism.name, mechanism.source, False, f"failed: {why}", None, "failed")
 
     @property
     def reads(self) -> bool:
@@ -58,6 +62,7 @@ class Candidate:
             "source": self.source,
             "eligible": self.eligible,
             "reason": self.reason,
+            "code": self.code,
             "forecast": None if self.forecast is None else self.forecast.to_dict(),
         }
 
@@ -120,9 +125,9 @@ class PrivateModel(ABC, Generic[M]):
     def check(self, request: Request) -> None:
         """Raise what stands against any plan: theorems, constraints that contradict each other."""
 
-    def serves(self, mechanism: Any, request: Request) -> str:
-        """Why ``mechanism`` cannot be asked, "" if it can."""
-        return ""
+    def serves(self, mechanism: Any, request: Request) -> Verdict:
+        """Whether ``mechanism`` can be asked at all, before it is."""
+        return YES
 
     def judged(self, request: Request, mechanisms: Sequence[Any], candidates: Sequence[Candidate]) -> list[Candidate]:
         """``candidates`` with forecasts that can be compared with each other."""
@@ -182,6 +187,6 @@ def reasons(candidates: Sequence[Candidate]) -> str:
     """Why not, each reason once with the mechanisms it stops."""
     found: dict[str, list[str]] = {}
     for candidate in candidates:
-        if "was asked for" not in candidate.reason:
+        if candidate.code != "feasibility":
             found.setdefault(candidate.reason, []).append(candidate.mechanism)
     return "; ".join(f"{reason} ({', '.join(names)})" for reason, names in found.items())

@@ -20,7 +20,7 @@ from dpmodel.mechanisms.known import capped
 from dpmodel.mechanisms.lp.private_rows import private_rows
 from dpmodel.mechanisms.lp.public_points import known_without_data
 from dpmodel.mechanisms.lp.routes import objective_span
-from dpmodel.mechanisms.mechanism import Outcome, Request
+from dpmodel.mechanisms.mechanism import YES, Outcome, Request, Verdict
 from dpmodel.models.contract import Candidate, PrivateModel, Ran, reasons
 from dpmodel.models.exact_rows import ExactRows, exact_rows
 from dpmodel.models.foregone import refuse_foregone
@@ -61,10 +61,11 @@ class Program(PrivateModel[PrivateLP]):
         probe_solver(self.data.affine, request.solver, request.options)
         refuse_impossible(self.data, request)
 
-    def serves(self, mechanism: Any, request: Request) -> str:
+    def serves(self, mechanism: Any, request: Request) -> Verdict:
         if request.satisfy == "exact" and mechanism.name not in SATISFIES_EXACTLY:
-            return "it satisfies constraints nearly, and feasibility=Exact() was asked for"
-        return ""
+            why = "it satisfies constraints nearly, and feasibility=Exact() was asked for"
+            return Verdict(False, why, "feasibility")
+        return YES
 
     def judged(self, request: Request, mechanisms: Sequence[Any], candidates: Sequence[Candidate]) -> list[Candidate]:
         """Where some mechanism leaves rows out, the others get the same width and span, so that all compare alike."""
@@ -112,7 +113,7 @@ class Program(PrivateModel[PrivateLP]):
         if request.feasibility == "strict":
             strict = next(c for c in candidates if c.mechanism == "strict-truncated-laplace")
             what = 'feasibility="strict" cannot be promised for this problem'
-            if "do not leave a point" in strict.reason:
+            if strict.code == "infeasible":
                 remedy = 'tighter public bounds=[lo, hi] on the private parameters, or feasibility="relaxed"'
                 return InfeasibleError(what, why=strict.reason, remedy=remedy)
             return UnsupportedModelError(what, why=strict.reason, remedy='mend that, or feasibility="relaxed"')

@@ -148,7 +148,7 @@ class Plan:
         lines += [f"runner-up: {second.mechanism}"] if second is not None else []
         others = [each for each in self.candidates if each not in (self.chosen, second)]
         silent = [each.mechanism for each in others if each.forecast is not None and each.forecast.vacuous]
-        failed = [each for each in others if each.reason.startswith("failed")]
+        failed = [each for each in others if each.code == "failed"]
         useless = [each.mechanism for each in others if each.forecast is None and each not in failed]
         lines += [f"{each.mechanism} {each.reason}" for each in failed]
         lines += [f"say nothing here: {', '.join(silent)}"] if silent else []

@@ -284,8 +284,8 @@ def _verdict(mechanism: AnyMechanism, model: PrivateModel[Any], request: Request
         if kind is not type(model.data) and any(type(mechanism) is type(each) for each in mechanisms):
             return Verdict(False, f"it serves {words}")
     refused = model.serves(mechanism, request)
-    if refused:
-        return Verdict(False, refused)
+    if not refused.eligible:
+        return refused
     method: Any = mechanism  # the kind of model it serves was checked
     verdict: Verdict = method.eligible(model.data, request)
     return verdict
@@ -305,5 +305,6 @@ def _candidate(mechanism: AnyMechanism, model: PrivateModel[Any], request: Reque
         return Candidate.failed(mechanism, error)
     if forecast is not None and (not forecast.epsilon <= request.epsilon or not forecast.delta <= request.delta):
         spends = f"epsilon {number(forecast.epsilon)}, delta {number(forecast.delta)}"
-        return Candidate(name, mechanism.source, False, f"failed: it would spend {spends}, more than was given", None)
-    return Candidate(name, mechanism.source, verdict.eligible, verdict.reason, forecast)
+        why = f"failed: it would spend {spends}, more than was given"
+        return Candidate(name, mechanism.source, False, why, None, "failed")
+    return Candidate(name, mechanism.source, verdict.eligible, verdict.reason, forecast, verdict.code)

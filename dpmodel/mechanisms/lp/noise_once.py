@@ -68,7 +68,8 @@ class NoiseOnce:
         if self.kind == "gaussian" and request.delta == 0:
             return Verdict(False, "Gaussian noise needs delta > 0")
         if request.feasibility == "strict" and _touches_rows(model):
-            return Verdict(False, 'feasibility="strict" was asked for: this noise has no bound that always holds')
+            why = 'feasibility="strict" was asked for: this noise has no bound that always holds'
+            return Verdict(False, why, "feasibility")
         if request.feasibility == "safe" and (model.form.private_rows & model.affine.equalities()).any():
             return Verdict(False, "an equality with private numbers cannot be made harder, so none is safe")
         if "matrix" in model.private_parts():

@@ -52,7 +52,8 @@ class PublicOnly:
         if _point(model, request) is not None:
             return YES
         if request.feasibility in ("safe", "strict"):
-            return Verdict(False, "the public bounds do not leave a point that is feasible for every allowed database")
+            why = "the public bounds do not leave a point that is feasible for every allowed database"
+            return Verdict(False, why, "infeasible")
         return Verdict(False, "no point is found from public facts: the public constraints do not bound the objective")
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast:

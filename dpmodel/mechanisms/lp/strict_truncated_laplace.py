@@ -68,7 +68,7 @@ class StrictTruncatedLaplace:
         if high is not None:
             return high
         if request.feasibility != "strict":
-            return Verdict(False, f'serves feasibility="strict"; "{request.feasibility}" was asked for')
+            return Verdict(False, f'serves feasibility="strict"; "{request.feasibility}" was asked for', "feasibility")
         if request.delta == 0:
             return Verdict(False, "noise with bounded support needs delta > 0")
         private = model.form.private_rows
@@ -81,7 +81,7 @@ class StrictTruncatedLaplace:
         key = ("strict feasible", request.epsilon, request.delta, request.beta)
         if model.public.feasible and model.remember(key, lambda: self._feasible_for_all(model, request)):
             return YES
-        return Verdict(False, self._why_not(model))
+        return Verdict(False, self._why_not(model), "infeasible")
 
     def _clamped(self, model: PrivateLP, request: Request) -> Verdict | None:
         """No, where allowed values lie beyond the clamp: those would be released as another number."""
