@@ -57,8 +57,8 @@ class Request:
     by_proof: bool = False
 
 
-# Why a mechanism does not apply, where others have to know: another feasibility was asked for, no public point would do, it
-# failed while it was planned.
+# Why a mechanism does not apply, where others have to know: another feasibility was asked for, no public point does,
+# it failed while it was planned.
 Code = Literal["", "feasibility", "infeasible", "failed"]
 
 
