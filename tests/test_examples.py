@@ -92,7 +92,7 @@ SHOWN = {
         r"Least error of any private mechanism",
     ],
     "set_cover.py": [
-        r"noisy-hinge-descent: with probability 0\.95, all but 3\d\d\d of the 40000 private constraints",
+        r"noisy-hinge-descent: with probability 0\.95, all but 1\d\d\d of the 40000 private constraints",
         r"Private release by noisy-hinge-descent",
         r"Released plan, 2[56]\d of 260 thousand",
         r"private: \d\.\d% of the voters",
