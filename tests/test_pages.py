@@ -52,7 +52,7 @@ def test_what_is_broken_is_found() -> None:
     page = ROOT / "docs" / "page.md"
     assert broken_links(page, "[a](privacy.md#x) [b](../README.md) [c](https://a.b) [d](#e)") == []
     assert broken_links(page, "[a](README.md) [b](../docs/none.md)") == ["README.md", "../docs/none.md"]
-    assert missing_paths("`tests/test_docs.py` and `python tests/none.py --runs 3`") == ["tests/none.py"]
+    assert missing_paths("`tests/test_pages.py` and `python tests/none.py --runs 3`") == ["tests/none.py"]
 
 
 def test_the_glossary_defines_every_word_in_a_sentence_or_two() -> None:
