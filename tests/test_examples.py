@@ -154,7 +154,12 @@ def test_every_example_is_listed_here() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == set(SHOWN)
 
 
-@pytest.mark.parametrize("name", sorted(SHOWN))
+LONG = {"lasso.py", "private_regressions.py", "scikit_learn.py", "set_cover.py"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in sorted(SHOWN)]
+)
 def test_it_prints_what_it_shows(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

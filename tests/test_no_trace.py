@@ -258,8 +258,19 @@ OTHERS = np.array([2741.15625, 6919.46875, 3407.65625, 5236.90625, 7143.03125, 4
 DIGITS = re.compile("|".join(re.escape(str(v)[:7]) for v in SECRETS))  # the integer part may be hit by a release
 
 
+# Seconds each; gaussian-frank-wolfe takes a minute over a set that only CVXPY knows.
+SLOW = {
+    "gaussian-frank-wolfe",
+    "noisy-descent",
+    "mirror-descent",
+    "subsampled-descent",
+    "algorithm-2",
+    "measure-and-fit",
+}
+
+
 def _case(build, mechanism, options):
-    slow = pytest.mark.slow if mechanism == "gaussian-frank-wolfe" else ()  # a minute over a set only CVXPY knows
+    slow = pytest.mark.slow if mechanism in SLOW else ()
     return pytest.param(build, mechanism, options, marks=slow, id=f"{build.__name__}-{mechanism}")
 
 

@@ -51,8 +51,16 @@ LOSSES = {
 }
 
 
-@pytest.mark.parametrize("ball", [cp.norm1, cp.norm, cp.norm_inf], ids=["l1", "l2", "linf"])
-@pytest.mark.parametrize("loss", LOSSES)
+REPRESENTATIVES = {("squared", "l2"), ("logistic", "l2")}
+# One loss of residuals and one of margins by default.
+EACH = [
+    pytest.param(loss, ball, id=f"{loss}-{name}", marks=() if (loss, name) in REPRESENTATIVES else pytest.mark.slow)
+    for loss in LOSSES
+    for name, ball in {"l1": cp.norm1, "l2": cp.norm, "linf": cp.norm_inf}.items()
+]
+
+
+@pytest.mark.parametrize(("loss", "ball"), EACH)
 def test_every_loss_over_every_ball_is_released_near_its_minimum(loss, ball):
     written = Written(values=SIGNS if loss in ("logistic", "hinge", "squared_hinge") else SCORES)
     problem = written.problem(ball(written.w) <= 1, objective=LOSSES[loss](written))
@@ -75,6 +83,7 @@ def test_every_loss_over_every_ball_is_released_near_its_minimum(loss, ball):
     json.dumps(problem.release.to_dict())
 
 
+@pytest.mark.slow
 def test_plan_and_explanation_speak_of_excess_risk_and_need_no_values():
     written = Written()
     written.X.value = written.y.value = None
@@ -100,6 +109,7 @@ def test_a_mechanism_with_settings_of_its_own():
     assert problem.plan(epsilon=1, delta=1e-6, mechanism=mine).chosen.mechanism == "frank-wolfe"
 
 
+@pytest.mark.slow
 def test_mechanisms_of_the_other_kind_say_so():
     written = Written()
     problem = written.problem(cp.norm1(written.w) <= 1)
@@ -115,6 +125,7 @@ def test_mechanisms_of_the_other_kind_say_so():
     assert set(names[0]) & set(names[1]) == {"public-only"}  # the point that reads nothing stands in every plan
 
 
+@pytest.mark.slow
 def test_a_public_parameter_may_change_between_solves():
     written, weight = Written(), cp.Parameter(nonneg=True, name="weight", value=0.1)
     problem = written.problem(
@@ -137,6 +148,7 @@ def test_a_budget_is_charged_once_and_before_anything_is_read():
     assert problem.release.spent == (1, 1e-6)
 
 
+@pytest.mark.slow
 def test_several_variables_and_auxiliary_ones_come_back():
     written = Written()
     b, t = cp.Variable(name="b"), cp.Variable(P, name="t")
@@ -248,6 +260,7 @@ def test_an_infeasible_set(budget):
     assert budget.history == ()
 
 
+@pytest.mark.slow
 def test_too_few_rows_are_told():
     written = Written(X=FEATURES[:30], values=SCORES[:30])
     problem = written.problem(
@@ -257,6 +270,7 @@ def test_too_few_rows_are_told():
     assert plan.chosen.forecast.vacuous and "no guarantee at this size and budget" in str(plan)
 
 
+@pytest.mark.slow
 def test_constant_and_empty_columns_are_ordinary():
     X = FEATURES.copy()
     X[:, 2], X[:, 3] = 1.0, 0.0
@@ -266,6 +280,7 @@ def test_constant_and_empty_columns_are_ordinary():
     assert np.isfinite(written.w.value).all() and abs(written.w.value[0] - 0.5) < 0.2
 
 
+@pytest.mark.slow
 def test_rows_beyond_the_bounds_are_clipped_and_not_counted():
     wild = FEATURES.copy()
     wild[0], wild[1] = 1e9, -1e9
@@ -294,6 +309,7 @@ def test_a_term_that_does_not_fit_is_named():
     assert "exp" in text and not problem.is_dp()
 
 
+@pytest.mark.slow
 def test_add_remove_says_so():
     written = Written(neighbors="add-remove")
     problem = written.problem(cp.norm1(written.w) <= 1)

@@ -29,16 +29,22 @@ QUICK = {
     "scalar-laplace-once", "several_parts-gaussian-once", "bounded_scalar-strict-truncated-laplace",
     "objective-vertex-exponential", "people-noisy-hinge-descent", "least_squares-sufficient-statistics",
     "several_outputs-sufficient-statistics",
-    "whole_equations-exact-equations", "span-stable-span", "feasible_point-dense-weights", "measure-laplace",
-    "point_in_hull-tukey-depth", "query_release-auto", "PrivateRidge-auto", "balances-measure-and-fit",
+    "whole_equations-exact-equations", "span-stable-span", "measure-laplace",
+    "point_in_hull-tukey-depth", "query_release-auto",
 }  # fmt: skip
+# Of the same, what takes seconds.
+SLOW = {"feasible_point-dense-weights", "PrivateRidge-auto", "balances-measure-and-fit"}
 
 # Little budget is many steps there.
 MINUTES = {"feasible_point-dense-weights-0.001"}
 
 
+def _marks(name: str) -> Any:
+    return () if name in QUICK else pytest.mark.slow if name in SLOW else pytest.mark.long
+
+
 def _each(face: Face) -> Any:
-    return pytest.param(face, id=str(face), marks=() if str(face) in QUICK else pytest.mark.long)
+    return pytest.param(face, id=str(face), marks=_marks(str(face)))
 
 
 def _each_with(name: str, quick: list[Any], others: list[Any]) -> Any:

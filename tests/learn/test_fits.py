@@ -55,7 +55,13 @@ CLASSIFIERS = [
 ]
 
 
-@pytest.mark.parametrize("estimator", REGRESSORS, ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        pytest.param(each, id=type(each).__name__, marks=() if type(each) is PrivateRidge else pytest.mark.slow)
+        for each in REGRESSORS
+    ],
+)
 def test_regressors_find_what_is_there_in_any_units(estimator: Any) -> None:
     X, y = table()
     fitted = clone(estimator).fit(X, y)
@@ -87,6 +93,7 @@ def test_probabilities() -> None:
     assert ((chances[:, 1] > 0.5) == (fitted.predict(X) == "high")).all()
 
 
+@pytest.mark.slow
 def test_the_units_of_a_column_do_not_matter() -> None:
     X, y = table()
     unit = np.array([1000.0, 0.01, 1.0])
@@ -95,6 +102,7 @@ def test_the_units_of_a_column_do_not_matter() -> None:
     np.testing.assert_allclose(other.coef_ * unit, one.coef_, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_frames_and_names() -> None:
     X, y = table()
     names = ["age", "share", "change"]
@@ -124,6 +132,7 @@ def test_a_budget_is_charged_by_every_fit_and_shared_by_clones() -> None:
         estimator.fit(X, y)
 
 
+@pytest.mark.slow
 def test_noise_of_a_seed_repeats_and_says_that_it_is_not_private() -> None:
     X, y = table()
     with pytest.warns(dpm.NotPrivateWarning):
@@ -155,6 +164,7 @@ def test_without_an_intercept() -> None:
     assert np.mean((fitted.predict(X) - y) ** 2) < np.mean(y**2) / 5
 
 
+@pytest.mark.slow
 def test_rows_of_bounded_norm() -> None:
     X, y = table()
     rows = (X - LOW) / (HIGH - LOW) / 3
@@ -165,6 +175,7 @@ def test_rows_of_bounded_norm() -> None:
     ).fit(rows, y > 4).score(rows, y > 4) > 0.8  # fmt: skip
 
 
+@pytest.mark.slow
 def test_sparse_rows_give_the_fit_of_dense_ones() -> None:
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 5, size=(5_000, 8)) * (rng.random((5_000, 8)) < 0.3)
@@ -179,12 +190,14 @@ def test_sparse_rows_give_the_fit_of_dense_ones() -> None:
         np.testing.assert_allclose(fitted.predict(form(X)), dense.predict(X), rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_add_remove() -> None:
     X, y = table()
     fitted = PrivateRidge(**REGRESSION, neighbors="add-remove").fit(X, y)
     assert fitted.guarantee_.neighbors == "add-remove" and fitted.score(X, y) > 0.9
 
 
+@pytest.mark.slow
 def test_the_radius_speaks_of_predictions() -> None:
     X, y = table()
     fitted = PrivateLasso(**REGRESSION, radius=1.0).fit(X, y)

@@ -175,6 +175,7 @@ def stopping(mechanism: NoiseOnce, value: float, runs: int, seed: int) -> np.nda
     return np.array([outcome.x[0] for outcome in outcomes if outcome.x is not None])
 
 
+@pytest.mark.slow
 def test_a_data_dependent_stop_is_found_out() -> None:
     """Infeasible is decided on released data; a twin that then opens the data shows its number exactly."""
     laplace = by_name("laplace-once")

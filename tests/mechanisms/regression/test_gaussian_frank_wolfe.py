@@ -100,8 +100,16 @@ def spent(name: str, mechanism: GaussianFrankWolfe, delta: float, draws: int = 6
 NAMES = ["plain", "l2 rows", "absent", "intercept", "intervals", "one wide", "logistic"]
 
 
-@pytest.mark.parametrize("middle", [False, True])
-@pytest.mark.parametrize("name", NAMES)
+EACH = [
+    pytest.param(
+        name, middle, id=f"{name}-{middle}", marks=() if (name, middle) == ("plain", True) else pytest.mark.slow
+    )
+    for name in NAMES
+    for middle in (False, True)
+]
+
+
+@pytest.mark.parametrize(("name", "middle"), EACH)
 def test_a_run_spends_no_more_than_the_budget(name: str, middle: bool) -> None:
     for delta in (1e-5, 0.0):
         mechanism = GaussianFrankWolfe(steps=3, rate=0.0, clip=math.inf if middle else 0.3, memory=0.5, middle=middle)
