@@ -23,7 +23,7 @@ from dpmodel.compile.refusals import where_used
 from dpmodel.compile.regression import Outputs, Recognised, recognise
 from dpmodel.compile.standard_form import public_theta, public_values, standard_form
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
-from dpmodel.execute import execute
+from dpmodel.execute import check_budget, execute
 from dpmodel.execute.misplaced import refuse_misplaced
 from dpmodel.leak_warning import warn_of_constants
 from dpmodel.models.contract import PrivateModel
@@ -65,7 +65,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
 
     def __init__(self, objective: Any, constraints: Any = None, *, clip: float | None = None) -> None:
         super().__init__(objective, constraints)
-        self.clip = clip if clip is None else checked_clip(clip)
+        self._clip = None if clip is None else checked_clip(clip)
         self._lowered: tuple[Lowered, Footprint, Classification] | None = None
         # None: not looked at yet. Regressions are recognised on the tree and never lowered.
         self._recognised: tuple[bytes | None, Recognised | Outputs | None] | None = None
@@ -73,10 +73,15 @@ class Problem(cp.Problem):  # type: ignore[misc]
         # Public facts are computed once per set of public parameter values.
         self._last_model: tuple[tuple[Any, ...], PrivateLP | AnyRegression] | None = None
         self._release: Release | None = None
-        self.last_plan: Plan | None = None  # of the last ``solve`` that read private data
+        self.last_plan: Plan | None = None  # of the last ``solve`` that came as far as a plan
         self._warned: set[int] = set()
 
     # ------------------------------------------------------------------ what it is
+    @property
+    def clip(self) -> float | None:
+        """Where slopes of the loss are cut, None for nowhere."""
+        return self._clip
+
     @property
     def release(self) -> Release | None:
         """The last release, or None before a successful ``solve``."""
@@ -111,6 +116,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             model = self._model(None)
             assert not isinstance(model, Postprocessing)
             return model.classification
+        self._refuse_clip()
         return self._compiled()[2]
 
     def plan(
@@ -220,8 +226,9 @@ class Problem(cp.Problem):  # type: ignore[misc]
         model = self._door(solver)
         compiled = time.perf_counter() - started
         if model.is_public:
+            check_budget(budget)
             self._forget()
-            return self._solve_public(solver, checked_options(solver_options))
+            return self._solve_public(model.data, solver, checked_options(solver_options))
         model, request = model.ask(Options(epsilon, delta, beta, mechanism, feasibility, goal, solver, solver_options))
 
         def announce(plan: Plan) -> None:
@@ -230,9 +237,18 @@ class Problem(cp.Problem):  # type: ignore[misc]
             if verbose:
                 print(self.classify(), plan, sep="\n\n")
 
-        how = {"budget": budget, "rng": rng, "progress": progress, "verbose": verbose}
-        done = execute(model, request, mechanism, label="solve", announce=announce, **how)
-        self._forget()  # not before: a refused call must not cost the release that an earlier one paid for
+        done = execute(
+            model,
+            request,
+            mechanism,
+            label="solve",
+            budget=budget,
+            rng=rng,
+            progress=progress,
+            verbose=verbose,
+            announce=announce,
+            charged=self._forget,  # not before: a refused call must not cost the release that an earlier one paid for
+        )
         if done.outcome is not None:
             self._release = model.finish(done.ran(compile=compiled))
         if done.failure is not None:
@@ -248,10 +264,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
         self._release = None
         forget_solution(self)
 
-    def _solve_public(self, solver: str | None, options: Mapping[str, Any] | None) -> float | None:
+    def _solve_public(self, model: PrivateLP, solver: str | None, options: Mapping[str, Any] | None) -> float | None:
         """Nothing private reaches c, b or A: solve as CVXPY does and say so. Nothing is read, nothing is spent."""
-        model = self._model(solver)
-        assert isinstance(model, PrivateLP)
         if not any(isinstance(parameter, Private) for parameter in self.parameters()):
             super().solve(solver=solver, **dict(options or {}))
             note = "nothing is private: solved as CVXPY does, without noise"
@@ -325,12 +339,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
                 else:
                     self._last_model = key, private_regression(recognised, cut)
             return self._last_model[1]
-        if self.clip is not None:
-            raise SpecificationError(
-                f"clip={self.clip!r}",
-                why="only the losses of a regression have slopes to cut, and this problem is not a regression",
-                remedy="leave it out",
-            )
+        self._refuse_clip()
         if published is not None:
             return published
         lowered, _, classification = self._compiled()
@@ -339,6 +348,14 @@ class Problem(cp.Problem):  # type: ignore[misc]
             form = standard_form(lowered.affine)
             self._last_model = key, PrivateLP(form, classification, PublicSet(form, solver))
         return self._last_model[1]
+
+    def _refuse_clip(self) -> None:
+        if self.clip is not None:
+            raise SpecificationError(
+                f"clip={self.clip!r}",
+                why="only the losses of a regression have slopes to cut, and this problem is not a regression",
+                remedy="leave it out",
+            )
 
     def _door(self, solver: str | None) -> PrivateModel[Any]:
         """The model as planner and conductor see it."""
@@ -386,6 +403,12 @@ for _operator in ("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rm
             result = getattr(cp.Problem, forward)(others[0], self)
         else:
             result = getattr(cp.Problem, _name)(self, *others)
+        if any(getattr(each, "clip", None) is not None for each in (self, *others)):
+            raise SpecificationError(
+                "arithmetic with a problem that has clip=",
+                why="a clip is in the units of its own objective",
+                remedy="dpm.Problem(the result's objective and constraints, clip=...)",
+            )
         return Problem(result.objective, result.constraints) if type(result) is cp.Problem else result
 
     setattr(Problem, _operator, _keeping_class)

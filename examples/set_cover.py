@@ -40,7 +40,7 @@ def main() -> None:
     everybody = (A @ x >= 1).set_label("everybody covered")
     problem = dpm.Problem(cp.Minimize(0), [everybody, (COST @ x <= BUDGET).set_label("budget")])
 
-    # Asked for a statement. Without it the plan takes what does best on synthetic ballots, and can prove little of that.
+    # A statement is asked for: without, the plan takes what does best on synthetic ballots, and proves little of it.
     nearly = dpm.AllBut(alpha=0.2)
     plan = problem.plan(epsilon=1, delta=1e-6, feasibility=nearly)
     for candidate in plan.candidates:

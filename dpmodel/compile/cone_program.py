@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import cvxpy as cp
@@ -22,6 +23,12 @@ from dpmodel.compile.affine_map import AffineMap, ConeBlock, Floats, Integers
 from dpmodel.errors import DPModelError, SpecificationError
 
 
+@cache
+def installed_solvers() -> tuple[str, ...]:
+    """Names of the solvers that CVXPY finds, looked up once: it imports each of them to know."""
+    return tuple(cp.installed_solvers())
+
+
 class SolverFailure(DPModelError):
     """A solver stopped without an answer."""
 
@@ -29,7 +36,7 @@ class SolverFailure(DPModelError):
 # CVXPY's word for it, in solutions and releases: no solver that was tried had an answer.
 SOLVER_ERROR = str(cp.SOLVER_ERROR)
 # What solvers may say. Anything else (HiGHS has an "unknown") is no answer, and another solver is asked.
-_ANSWERS = frozenset(
+ANSWERS = frozenset(
     (
         *(cp.OPTIMAL, cp.INFEASIBLE, cp.UNBOUNDED),
         *(cp.OPTIMAL_INACCURATE, cp.INFEASIBLE_INACCURATE, cp.UNBOUNDED_INACCURATE),
@@ -183,7 +190,7 @@ def _answer(problem: cp.Problem, solver: str | None, options: Mapping[str, Any])
             problem.solve(solver=solver, **options)
     except Exception:  # the interfaces of solvers raise more than cp.SolverError
         return SOLVER_ERROR
-    return str(problem.status) if problem.status in _ANSWERS else SOLVER_ERROR
+    return str(problem.status) if problem.status in ANSWERS else SOLVER_ERROR
 
 
 # Kinds of programs that a solver with given options has handled in this process.

@@ -18,7 +18,7 @@ import numpy as np
 
 from dpmodel.annotate.private import Private
 from dpmodel.compile.affine_map import Floats
-from dpmodel.compile.cone_program import SolverFailure
+from dpmodel.compile.cone_program import SolverFailure, installed_solvers
 from dpmodel.compile.cvxpy_bridge import forget_solution
 from dpmodel.compile.domain import no_minimum
 from dpmodel.compile.public_twin import Lifted, Twin, lifted
@@ -316,7 +316,7 @@ class PublicPart:
         solvers = [cp.CLARABEL, cp.OSQP, cp.SCS] if self.linear else [cp.CLARABEL, cp.SCS]
         if self.linear and linear_goal:
             solvers = [cp.HIGHS, cp.CLARABEL]
-        solvers = [s for s in solvers if s in cp.installed_solvers()]
+        solvers = [s for s in solvers if s in installed_solvers()]
         status = ""
         for solver in [self.solver, *solvers] if self.solver else solvers:
             status = _attempt(problem, solver)

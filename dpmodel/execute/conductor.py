@@ -58,12 +58,14 @@ def execute(
     verbose: bool = False,
     compare: bool = False,
     announce: Callable[[Plan], None] = lambda plan: None,
+    charged: Callable[[], None] = lambda: None,
 ) -> Executed:
     """Plan, charge, run, in this order; nothing private is read before the charge.
 
     Parameters
     ----------
-    label : of the charge, such as "solve". ``announce`` : called with the plan, last before the charge; it may raise.
+    label : of the charge, such as "solve". ``announce`` : called with the plan before the charge; it may raise.
+    charged : called between the charge and the run.
     mechanism, budget, rng, progress, verbose : as in ``Problem.solve``. ``compare`` : whether a named mechanism is
         compared with the others in the plan.
 
@@ -90,7 +92,7 @@ def execute(
     warn_of_no_guarantee(plan)
     forecast, name = plan.chosen.forecast, plan.chosen.mechanism
     assert forecast is not None
-    algorithm: Any = plan.algorithm or by_name(name, type(model.data))
+    algorithm: Any = by_name(name, type(model.data)) if plan.algorithm is None else plan.algorithm
     outcome, failure = charge_then_run(
         lambda told: model.checked(algorithm.run(model.data, request, source, told)),
         name=name,
@@ -99,10 +101,13 @@ def execute(
         delta=forecast.delta,
         label=f"{label} by {name}",
         report=report,
+        charged=charged,
+        public=not model.reads,
     )
+    spent = "nothing was spent" if forecast.spends_nothing else "the budget of this solve is spent"
     if isinstance(failure, SolverFailure):
-        outcome = model.stopped(SOLVER_ERROR, f"{failure.what}; the budget of this solve is spent")
+        outcome = model.stopped(SOLVER_ERROR, f"{failure.what}; {spent}")
         failure = None if outcome is not None else failure
     elif failure is not None:
-        outcome = model.stopped(STOPPED, "the run ended with an error; its budget is spent")
+        outcome = model.stopped(STOPPED, f"the run ended with an error; {spent}")
     return Executed(plan, outcome, failure, seconds, source.is_private, report)

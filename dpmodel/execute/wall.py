@@ -12,7 +12,8 @@ from dpmodel.privacy import Budget
 from dpmodel.progress import Report
 
 T = TypeVar("T")
-_SPENT = "the budget of this solve is spent, because private data was read before it failed"
+# What ends a process or a cell of a notebook; whatever else is no Exception is told like one.
+_ENDINGS = (KeyboardInterrupt, SystemExit, GeneratorExit)
 
 
 class RunError(DPModelError):
@@ -36,18 +37,21 @@ def charge_then_run(
     delta: float,
     label: str,
     report: Report,
+    charged: Callable[[], None] = lambda: None,
+    public: bool = False,
     remedy: str = "another mechanism",
 ) -> tuple[T | None, BaseException | None]:
     """What ``run`` hands back, or why it did not, without the frames that hold private numbers.
 
     The only place where private data is read: ``run`` is called once, after the charge, and its exceptions are told by
-    their type alone. Interrupts and errors of the caller's own ``report``, which saw public words only, pass as they
-    are. With nothing to spend nothing private is read, and the errors of this package are passed on whole.
+    their type alone. Interrupts pass without what they carry, and errors of the caller's own ``report``, which saw
+    public words only, as they are.
 
     Parameters
     ----------
     run : gets a ``report`` to call with (stage, share done). ``name`` : of the mechanism, for messages.
-    epsilon, delta, label : of the charge.
+    epsilon, delta, label : of the charge. ``charged`` : called between the charge and the run.
+    public : whether the whole family reads nothing private: then errors of this package are passed on whole.
 
     Raises
     ------
@@ -57,6 +61,7 @@ def charge_then_run(
     free = epsilon == 0 == delta
     if budget is not None and not free:
         budget.charge(epsilon, delta, label=label)
+    charged()
     mine: list[BaseException] = []
 
     def guarded(stage: str, done: float) -> None:
@@ -66,7 +71,7 @@ def charge_then_run(
             mine.append(error)
             raise
 
-    spent = "nothing was spent" if free else _SPENT
+    spent = "nothing was spent" if free else "the budget is spent, because private data was read before it failed"
     failure: BaseException
     try:
         return run(guarded), None
@@ -75,8 +80,10 @@ def charge_then_run(
     except SolverFailure as error:
         failure = SolverFailure(error.what, why=f"{error.why}; {spent}", remedy=error.remedy)
     except BaseException as error:
-        if error in mine or not isinstance(error, Exception) or (free and isinstance(error, DPModelError)):
+        if error in mine or (public and isinstance(error, DPModelError)):
             failure = error
+        elif isinstance(error, _ENDINGS):
+            failure = next(kind for kind in _ENDINGS if isinstance(error, kind))()
         else:
             failure = RunError(f"{name} stopped with {type(error).__name__}", why=spent, remedy=remedy)
     # An error chained to the first one would carry its frames, and so would a traceback.

@@ -81,7 +81,6 @@ def conduct(
     )
     if done.failure is not None:
         raise done.failure
-    done.report("done", 1.0)
     if not done.private:
         record = f"NOT PRIVATE (seeded noise for tests); {record}"
     spent = Guarantee(done.forecast.epsilon, done.forecast.delta, model.neighbors, record)

@@ -51,7 +51,10 @@ class _Result:
         rows = [("status", "found" if self.found else "nothing found"), *self._rows()]
         if self.estimate is not None and self.sigma is not None and self.missed is not None:
             noise = f"noisy count, standard deviation {number(self.sigma)}" if self.sigma else "no noise"
-            rows.append(("records missed", f"about {number(self.estimate)} ({noise}), at most {number(self.missed)}"))
+            told = f"{number(self.estimate)} or more ({noise}), at most {number(self.missed)}"
+            if self.accuracy.beta and self.missed:
+                told += f" except with probability {number(self.accuracy.beta)}"
+            rows.append(("records missed", told))
         rows += [("guarantee", self.guarantee), ("accuracy", self.accuracy)]
         rows += [("note", note) for note in self.notes]
         return table(("", ""), rows, title=f"{self._title} by {self.mechanism}")

@@ -34,6 +34,9 @@ class ExactRows(Inequalities):
         super().__init__(data)
         self.program = program
 
+    def check(self, request: Request) -> None:
+        self.program.check(request)
+
     def ready(self, chosen: Candidate) -> None:
         self.program.data.public.require_feasible()
         require_private_values(private_parameters(self.program.problem))
@@ -61,7 +64,7 @@ def exact_rows(model: PrivateLP, request: Request, options: Options) -> PrivateI
     SpecificationError
         For a problem without private constraints, a margin for equalities, and as ``_exact_system``.
     """
-    if not (model.form.private_rows.any() or not model.private_parts()):
+    if not model.form.private_rows.any():
         raise SpecificationError(
             "feasibility=Exact() for a problem without private constraints",
             why="public constraints always hold, and nothing else is to be satisfied",

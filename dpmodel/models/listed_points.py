@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import cvxpy as cp
@@ -33,7 +33,7 @@ def listed_points(problem: cp.Problem, model: PrivateLP, vertices: Any) -> Float
             remedy="a linear objective and linear constraints in the listed variables",
         )
     rows = []
-    if not isinstance(vertices, Iterable):
+    if not isinstance(vertices, Iterable) or isinstance(vertices, Iterator):
         raise SpecificationError(f"vertices={type(vertices).__name__}", remedy="a list of points, or an array")
     for number, point in enumerate(vertices):
         try:

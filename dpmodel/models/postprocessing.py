@@ -18,7 +18,7 @@ from dpmodel.errors import DPModelError, UnsupportedModelError
 from dpmodel.mechanisms.mechanism import Outcome, Request
 from dpmodel.models.contract import Candidate, PrivateModel, Ran, reasons
 from dpmodel.models.options import Options
-from dpmodel.models.released import values_of
+from dpmodel.models.released import checked_point, values_of
 from dpmodel.models.request import public_request
 from dpmodel.release.release import Accuracy, Guarantee, Release
 
@@ -52,10 +52,11 @@ class Published(PrivateModel[Postprocessing]):
     def ready(self, chosen: Candidate) -> None:
         require_consistent(self.data)
 
-    def checked(self, outcome: Any) -> Any:
+    def checked(self, outcome: Any) -> Outcome:
         if isinstance(outcome, Outcome) and outcome.status == "infeasible":
             raise contradiction(self.data)
-        return outcome
+        size = sum(where.stop - where.start for _, where in self.data.columns)
+        return checked_point(outcome, size if self.data.form is None else self.data.form.size)
 
     def finish(self, ran: Ran) -> Release:
         outcome, values = ran.outcome, {}

@@ -129,7 +129,7 @@ class Program(PrivateModel[PrivateLP]):
         require_private_values(private_parameters(self.problem))
 
     def checked(self, outcome: Any) -> Outcome:
-        return checked_point(outcome, self.data.affine.variables)
+        return checked_point(outcome, self.data.affine.variables, self.data.affine.rows)
 
     def stopped(self, status: str, note: str) -> Outcome:
         return Outcome(status, None, None, None, notes=(note,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
@@ -14,7 +15,8 @@ import scipy.sparse as sp
 from dpmodel.annotate.private import Private
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_outputs import AnyRegression
-from dpmodel.mechanisms.mechanism import Outcome
+from dpmodel.compile.cone_program import ANSWERS, SOLVER_ERROR
+from dpmodel.mechanisms.mechanism import NOTHING_FOUND, STOPPED, Outcome
 from dpmodel.models.contract import Ran, WrongOutcome
 from dpmodel.release.explanation import accuracy_of, guarantee_of
 from dpmodel.release.release import Release
@@ -22,8 +24,14 @@ from dpmodel.release.release import Release
 _UNTIMED = "how long the run took is not released: all its steps read private data, and their time may depend on it"
 
 
-def checked_point(outcome: Any, size: int) -> Outcome:
+# What a released solve may say of itself.
+_STATUSES = {*ANSWERS, "least_violation", SOLVER_ERROR, NOTHING_FOUND, STOPPED}
+
+
+def checked_point(outcome: Any, size: int, rows: int = 0) -> Outcome:
     """``outcome`` with its point as an array of ``size`` numbers; mechanisms from elsewhere may hand back anything.
+
+    ``rows`` : how many multipliers there are, if any.
 
     Raises
     ------
@@ -32,8 +40,18 @@ def checked_point(outcome: Any, size: int) -> Outcome:
     """
     if not isinstance(outcome, Outcome):
         raise WrongOutcome(f"{type(outcome).__name__} instead of Outcome")
+    if outcome.status not in _STATUSES:
+        raise WrongOutcome("a status that is none")
+    if not isinstance(outcome.notes, tuple) or not all(isinstance(note, str) for note in outcome.notes):
+        raise WrongOutcome("notes that are no tuple of text")
+    for name in ("value", "seconds", "extra_violation"):
+        number = getattr(outcome, name)
+        if not (number is None or (isinstance(number, Real) and not math.isnan(number))):
+            raise WrongOutcome(f"a {name} of type {type(number).__name__} that is no number")
+    if outcome.dual is not None and not (isinstance(outcome.dual, np.ndarray) and outcome.dual.shape == (rows,)):
+        raise WrongOutcome("multipliers of another shape than the rows")
     if outcome.x is None:
-        return outcome
+        return replace(outcome, value=None, dual=None)
     try:
         x = np.asarray(outcome.x, dtype=np.float64)
     except (TypeError, ValueError):
@@ -42,8 +60,6 @@ def checked_point(outcome: Any, size: int) -> Outcome:
         raise WrongOutcome(f"a point of shape {x.shape}, and the model has {size} variables")
     if not np.isfinite(x).all():
         raise WrongOutcome("a point with entries that are not finite")
-    if not (outcome.value is None or isinstance(outcome.value, Real)):
-        raise WrongOutcome(f"a value of type {type(outcome.value).__name__}")
     return replace(outcome, x=x)
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, cast, get_args
 
-import cvxpy as cp
-
+from dpmodel.compile.cone_program import installed_solvers
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.mechanism import Feasibility, Request
 from dpmodel.models.options import Options
@@ -121,9 +119,3 @@ def finite_number(name: str, value: Any) -> float | None:
         pass
     shown = repr(value) if isinstance(value, str | float | bool) else type(value).__name__
     raise SpecificationError(f"{name}={shown}", why=f"{name} is a finite number", remedy=f"{name}=0.1, say")
-
-
-@cache
-def installed_solvers() -> tuple[str, ...]:
-    """Names of the solvers that CVXPY finds, looked up once."""
-    return tuple(cp.installed_solvers())

@@ -211,9 +211,6 @@ def _plan(
         compared = (*(each for each in compared if each.name != forced.name), forced)
     model.check(request)
     candidates = model.judged(request, compared, [_candidate(each, model, request) for each in compared])
-    if forced is None:
-        model.refuse_auto(candidates)
-        candidates = model.settled(request, compared, candidates, select_mechanism(candidates, request))
     if forced is not None:
         chosen = next(candidate for candidate in candidates if candidate.mechanism == forced.name)
         if not chosen.eligible:
@@ -225,6 +222,8 @@ def _plan(
                 remedy=f"mechanism={' or '.join(map(repr, names))}" if names else "see plan() for every reason",
             )
     else:
+        model.refuse_auto(candidates)
+        candidates = model.settled(request, compared, candidates, select_mechanism(candidates, request))
         best = select_mechanism(candidates, request)
         # Where nothing can read the data, what stands in the way is told: the public point has to be asked for.
         reads = any(candidate.reads for candidate in candidates)
@@ -280,8 +279,9 @@ def _perfect(candidate: Candidate) -> bool:
 
 
 def _verdict(mechanism: AnyMechanism, model: PrivateModel[Any], request: Request) -> Verdict:
+    own = any(mechanism is each for each in KINDS[type(model.data)].mechanisms)
     for kind, (mechanisms, words) in KINDS.items():
-        if kind is not type(model.data) and any(type(mechanism) is type(each) for each in mechanisms):
+        if not own and kind is not type(model.data) and any(type(mechanism) is type(each) for each in mechanisms):
             return Verdict(False, f"it serves {words}")
     refused = model.serves(mechanism, request)
     if not refused.eligible:
@@ -303,8 +303,8 @@ def _candidate(mechanism: AnyMechanism, model: PrivateModel[Any], request: Reque
         raise
     except Exception as error:
         return Candidate.failed(mechanism, error)
-    if forecast is not None and (not forecast.epsilon <= request.epsilon or not forecast.delta <= request.delta):
+    if forecast is not None and not (0 <= forecast.epsilon <= request.epsilon and 0 <= forecast.delta <= request.delta):
         spends = f"epsilon {number(forecast.epsilon)}, delta {number(forecast.delta)}"
-        why = f"failed: it would spend {spends}, more than was given"
+        why = f"failed: it would spend {spends}, and not what was given or less"
         return Candidate(name, mechanism.source, False, why, None, "failed")
     return Candidate(name, mechanism.source, verdict.eligible, verdict.reason, forecast, verdict.code)

@@ -220,7 +220,7 @@ def register_mechanism(mechanism: AnyMechanism, serves: str = "program") -> None
             remedy="an object of a class that has them all (docs/adding-a-mechanism.md)",
         )
     kind = KINDS[_SERVES[serves]]
-    if mechanism.name == "auto" or any(mechanism.name == each.name for each in kind.mechanisms):
+    if mechanism.name in {"auto", *_names()}:
         raise SpecificationError(f"mechanism {mechanism.name!r} is there already", remedy="another name")
     KINDS[_SERVES[serves]] = kind._replace(mechanisms=(*kind.mechanisms, mechanism))
     if serves == "regression":
@@ -262,9 +262,14 @@ def load_entry_points() -> None:
         except Exception as error:
             _LOG.warning("%s is not used", source, exc_info=error)
             what = error.what if isinstance(error, SpecificationError) else type(error).__name__
-            broken = Broken(entry.name, source, SpecificationError(f"{source}: {what}"))
-            program = KINDS[PrivateLP]
-            KINDS[PrivateLP] = program._replace(mechanisms=(*program.mechanisms, broken))
+            name = f"entry point {entry.name}" if entry.name in _names() else entry.name
+            broken = Broken(name, source, SpecificationError(f"{source}: {what}"))
+            for kind, given in KINDS.items():
+                KINDS[kind] = given._replace(mechanisms=(*given.mechanisms, broken))
+
+
+def _names() -> set[str]:
+    return {each.name for kind in KINDS.values() for each in kind.mechanisms}
 
 
 def by_name(name: str, kind: type | None = None) -> AnyMechanism:
@@ -292,6 +297,9 @@ def named(mechanism: str | AnyMechanism, kind: type | None = None) -> AnyMechani
     SpecificationError
         For an unknown name, or anything else.
     """
+    if callable(mechanism) and not isinstance(mechanism, Mechanism):
+        name = getattr(mechanism, "__name__", "a function")
+        raise SpecificationError(f"mechanism={name}", why="it makes mechanisms", remedy=f"call it: mechanism={name}()")
     if isinstance(mechanism, type) or not isinstance(mechanism, Mechanism):
         return by_name(mechanism if isinstance(mechanism, str) else type(mechanism).__name__, kind)
     if kind is PrivateOutputs and not isinstance(mechanism, EachOutput):

@@ -104,5 +104,5 @@ def test_the_estimate_stands_first_and_is_right() -> None:
         estimates.append((found.estimate - missed) / found.sigma)
         assert found.estimate <= found.missed
         line = next(line for line in str(found).splitlines() if "records missed" in line)
-        assert line.index("about") < line.index("standard deviation") < line.index("at most")
+        assert line.index("or more") < line.index("standard deviation") < line.index("at most")
     assert np.abs(estimates).max() < 5 and found.to_dict()["estimate"] == found.estimate

@@ -23,7 +23,15 @@ from dpmodel.mechanisms.linalg.span_forecast import (
     span_bound,
     statement,
 )
-from dpmodel.mechanisms.linalg.span_tails import Noises, Sums, Thresholds, log_tail_one, log_tail_two, thresholds
+from dpmodel.mechanisms.linalg.span_tails import (
+    Noises,
+    Sums,
+    Thresholds,
+    log_tail_one,
+    log_tail_two,
+    thresholds,
+    union_bound,
+)
 from dpmodel.mechanisms.linalg.systems import PrivateVectors, known_of
 from dpmodel.mechanisms.mechanism import YES, Forecast, Progress, Request, Verdict, no_progress
 from dpmodel.privacy import DiscreteNoiseSource, NoiseSource
@@ -133,7 +141,7 @@ class StableSpan:
         if chosen is None:
             return Found("nothing", no_subspace(model), notes=(_nothing(rule),))
         level, basis = chosen
-        low, high = outside(counts, level, model)
+        low, high = outside(counts, level, model, rule.scale, request.beta)
         # The variance of one discrete Laplace draw of scale s is 2 q / (1 - q)^2 with q = e^(-1/s).
         variance = 2 * math.exp(-1 / rule.scale) / math.expm1(-1 / rule.scale) ** 2
         sigma = math.sqrt(variance * (min(model.rank, counts.size) - level))
@@ -229,12 +237,21 @@ def preferred(noisy: Integers, model: PrivateVectors, rule: Thresholds, beta: fl
     return [k for k in levels if k <= first]
 
 
-def outside(noisy: Integers, level: int, model: PrivateVectors) -> tuple[int, int]:
-    """Fewest and most vectors outside V_level by the noisy counts, noise apart: a set of j > level vectors has at least
-    j - level and at most j of them outside."""
+def outside(noisy: Integers, level: int, model: PrivateVectors, scale: float, beta: float) -> tuple[int, int]:
+    """Fewest vectors outside V_level, by the noisy counts as they are, and most, except with probability beta.
+
+    A set of j > level vectors has at least j - level and at most j of them outside, so with M(j) sets of j vectors or
+    more they are between ``sum_{j > level} M(j)`` and that plus ``level M(level + 1)``. The noise of these counts is
+    symmetric, with weights level + 1, 1, 1, ...; the level is chosen by noisy counts, so each of the ``rank`` levels
+    gets beta / rank.
+    """
     above = noisy[level : model.rank]
-    low = max(int(above.sum()), 0)
-    return low, max(low + level * int(above[0]) if above.size else 0, low)
+    if not above.size:
+        return 0, 0
+    low, most = int(above.sum()), int(above.sum()) + level * int(above[0])
+    weights: Noises = [(level + 1.0, scale, 1), *([(1.0, scale, above.size - 1)] if above.size > 1 else [])]
+    margin = union_bound(np.zeros(1), [weights], beta / model.rank)
+    return max(low, 0), max(math.ceil(most + margin), low, 0)
 
 
 def _chosen(partition: Partition, order: list[int], model: PrivateVectors) -> tuple[int, Basis] | None:

@@ -60,7 +60,7 @@ def best_route(engine: Engine, model: PrivateLP, request: Request) -> Route | No
 def key_of(engine: Engine, request: Request) -> tuple[Hashable, ...]:
     """What routes depend on."""
     vertices = None if request.vertices is None else request.vertices.tobytes()
-    return (engine.name, request.epsilon, request.delta, request.beta, request.slack_rows, request.violation,
+    return (repr(engine), request.epsilon, request.delta, request.beta, request.slack_rows, request.violation,
             request.goal, request.target, request.penalty, request.by_proof, vertices)  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from scipy.optimize import linprog
 from scipy.sparse.linalg import lsmr
 
 from dpmodel.compile.affine_map import Floats
-from dpmodel.compile.cone_program import SolverFailure
+from dpmodel.compile.cone_program import SolverFailure, installed_solvers
 from dpmodel.compile.likelihood_feasible import contradiction
 from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
@@ -142,7 +142,7 @@ GENERAL_SOLVER = GeneralSolver()
 
 
 def _installed() -> set[str]:
-    return {str(each).upper() for each in cp.installed_solvers()}
+    return {str(each).upper() for each in installed_solvers()}
 
 
 def _mixed_squares() -> str | None:
