@@ -475,7 +475,7 @@ SECOND: tuple[dict[str, Any], ...] = (
 
 
 @pytest.mark.parametrize("second", SECOND, ids=lambda second: "+".join(second))
-def test_a_second_attribute_does_not_switch_off_the_check_of_whole_numbers(second: dict[str, Any]) -> None:
+def test_a_second_attribute_does_not_switch_off_the_check_of_integers(second: dict[str, Any]) -> None:
     """CVXPY's projection does nothing where a leaf has two attributes. 0.4 and 1.6 differ by 1.2, so one step of
     discrete noise would be paid for; rounded, they differ by 2."""
     p = Private(shape=(2, 2), name="p", unit="all", l1=1.2, linf=1.2, integer=True, **second)
@@ -486,7 +486,7 @@ def test_a_second_attribute_does_not_switch_off_the_check_of_whole_numbers(secon
     assert type(measure(p, 1.0, rng=0).noise) is DiscreteLaplace
 
 
-def test_whole_by_positions() -> None:
+def test_integers_by_positions() -> None:
     for second in ({}, {"nonneg": True}):
         with pytest.raises(SpecificationError, match="integer"):
             Private([1.5, 2.5], unit="entry", linf=1, integer=[(1,)], **second)
@@ -497,7 +497,7 @@ def test_whole_by_positions() -> None:
             Private(value, linf=1, boolean=True)
 
 
-def test_near_whole_numbers_are_rounded_and_laplace_noise_spends_no_delta() -> None:
+def test_numbers_near_integers_are_rounded_and_laplace_noise_spends_no_delta() -> None:
     p = Private([3 - 5e-10, -2 + 5e-10], name="p", unit="entry", linf=1, integer=True)
     budget = Budget(50.0, 1e-6)
     for law in ("auto", "discrete-laplace"):
@@ -507,7 +507,7 @@ def test_near_whole_numbers_are_rounded_and_laplace_noise_spends_no_delta() -> N
     assert noisy.delta == 0 and (budget.spent.epsilon, budget.spent.delta) == (50.0, 0.0)
 
 
-def test_no_whole_change_is_possible() -> None:
+def test_integers_that_no_record_can_change_are_refused() -> None:
     """The 2-norm allows none, the 1-norm alone would allow five."""
     p = Private(np.zeros(100), name="p", unit="all", l2=0.5, integer=True)
     for options in ({}, {"delta": 1e-6}, {"delta": 1e-6, "law": "discrete-gaussian"}):

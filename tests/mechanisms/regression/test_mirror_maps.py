@@ -75,7 +75,7 @@ def test_points_minimise(name: str) -> None:
 @pytest.mark.parametrize("shape", ["ball", "simplex", "solid"])
 @pytest.mark.parametrize("p", [1, 2, 7, 300])
 def test_p_norm_maps_find_a_point_for_gradients_of_any_size(shape: Shape, p: int) -> None:
-    """Also where the root finder meets no change of sign, as for one in five gradients on a simplex."""
+    """On a simplex, one gradient in five is beyond a plain search for a root."""
     generator = np.random.default_rng(p)
     for radius in (0.1, 37.0):
         for r in (1.5, 1 + 1 / max(math.log(max(p, 2)), 1.0)):

@@ -104,7 +104,9 @@ def _spent(name: str, request: Request, mechanism: NoisyDescent, seed: int, extr
     return squares / gaussian_mu(request.epsilon, request.delta) ** 2
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ("columns", "weights"))) for name in CASES]
+)
 def test_all_steps_together_stay_within_the_budget(name: str) -> None:
     for seed in range(4):
         assert _spent(name, REQUEST, NoisyDescent(steps=6), seed) <= 1.0 + 1e-9

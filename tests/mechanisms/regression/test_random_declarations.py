@@ -132,7 +132,7 @@ class Situation:
         return dpm.Problem(cp.Minimize(total), ball)._model(None)
 
 
-def excess(situation, absent):
+def largest_ratio(situation, absent):
     """The largest ratio of what one record moved to what is claimed; nan for models that are no regression."""
     try:
         first, second = (situation.model(*data) for data in situation.databases(absent))
@@ -186,7 +186,7 @@ def excess(situation, absent):
 
 @pytest.mark.parametrize("start", range(0, 160, 20))
 def test_no_record_moves_a_noised_sum_by_more_than_is_claimed(start):
-    ratios = [excess(s := Situation(seed), s.absent) for seed in range(start, start + 20)]
+    ratios = [largest_ratio(s := Situation(seed), s.absent) for seed in range(start, start + 20)]
     assert np.nanmax(ratios) <= 1 + 1e-12
     assert np.nanmax(ratios) > 0.99  # bounds that nothing attains would hide a mistake
 
@@ -194,4 +194,4 @@ def test_no_record_moves_a_noised_sum_by_more_than_is_claimed(start):
 def test_a_claim_that_is_too_small_is_found():
     """Records are replaced where a change is declared to be that of coming and going."""
     situations = [s for s in map(Situation, range(80)) if s.absent]
-    assert np.nanmax([excess(s, absent=False) for s in situations]) > 1.5
+    assert np.nanmax([largest_ratio(s, absent=False) for s in situations]) > 1.5
