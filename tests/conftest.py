@@ -1,4 +1,4 @@
-"""Makes the helpers of this folder (models, walking, auditing) importable from every room's tests."""
+"""Makes the helpers of this folder (models, walking, auditing) importable from every room's tests; a fixture of all."""
 
 import os
 import sys
