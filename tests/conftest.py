@@ -1,8 +1,22 @@
-"""Makes the helpers of this folder (models, walking, auditing) importable from every room's tests."""
+"""Makes the helpers of this folder (models, walking, auditing) importable from every room's tests; a fixture of all."""
 
 import os
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 os.environ["COLUMNS"] = "120"  # printed tables fit the terminal: the same one wherever the tests run
+
+
+@pytest.fixture
+def unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any reading of a private value is an error."""
+    from dpmodel.annotate import vault
+
+    def refuse(parameter: Any) -> Any:
+        raise AssertionError("a private value was read")
+
+    monkeypatch.setattr(vault, "unseal", refuse)

@@ -12,6 +12,7 @@ from postprocessings import BUILD, noisy
 import dpmodel as dpm
 from dpmodel.compile.postprocessing import Postprocessing
 from dpmodel.mechanisms.mechanism import Request
+from dpmodel.mechanisms.postprocess.general_solver import GeneralSolver
 from dpmodel.plan.registry import POSTPROCESSING
 
 # Relative, of the objective: what plans call the same optimum.
@@ -38,7 +39,7 @@ def by_cvxpy(problem: dpm.Problem) -> float:
 @pytest.mark.parametrize("mechanism", POSTPROCESSING, ids=lambda m: m.name)
 def test_every_solver_reaches_the_optimum_or_says_why_not(name: str, mechanism: object) -> None:
     problem = BUILD[name]()
-    candidate = next(c for c in problem.plan().candidates if c.mechanism == mechanism.name)
+    candidate = next(c for c in problem.plan(published=True).candidates if c.mechanism == mechanism.name)
     if not candidate.eligible:
         assert candidate.reason
         with pytest.raises(dpm.UnsupportedModelError):
@@ -148,7 +149,7 @@ def test_inconsistent_public_constraints_are_refused() -> None:
 
 
 @pytest.mark.parametrize("mechanism", POSTPROCESSING, ids=lambda m: m.name)
-def test_private_problems_are_refused_by_solvers_of_published_numbers(mechanism: object) -> None:
+def test_private_problems_are_refused_by_solvers_of_published_numbers(mechanism: object, unread: None) -> None:
     b = dpm.Private([2.0, 3.0], name="b", unit="entry", linf=1)
     x = cp.Variable(2, nonneg=True)
     problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b])
@@ -156,6 +157,29 @@ def test_private_problems_are_refused_by_solvers_of_published_numbers(mechanism:
         problem.solve(epsilon=1, mechanism=mechanism.name)
     verdict = mechanism.eligible(BUILD["beyond_linear"]()._model(None), Request(0.0, 0.0))
     assert verdict.eligible == (mechanism.name == "general-solver")
+
+
+def test_private_data_never_passes_as_post_processing(unread: None) -> None:
+    counts = dpm.Noisy([1.0, 2.0], dpm.Laplace(1.0), name="counts")
+    x = cp.Variable(2, name="x")
+    p = dpm.Private([31337.0, 2.0], name="p", unit="entry", linf=1)
+    near = dpm.neg_log_likelihood(x, counts)
+    bounded = cp.Variable(2, name="y", bounds=[p, None])
+    problems = (
+        dpm.Problem(cp.Minimize(near), [x >= p]),
+        dpm.Problem(cp.Minimize(near + p @ x)),
+        dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x - p, counts))),
+        dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(bounded, counts))),
+    )
+    for problem in problems:
+        with pytest.raises((dpm.SpecificationError, dpm.UnsupportedModelError)):
+            problem.solve()
+        assert problem.release is None
+    with pytest.raises(dpm.UnsupportedModelError):
+        dpm.Problem(cp.Minimize(cp.sum(x)), [x >= p]).solve(epsilon=1.0, mechanism=GeneralSolver(solver="HIGHS"))
+    added = dpm.Problem(cp.Minimize(near + cp.sum(p)))
+    assert added.solve() is None  # the value would tell sum(p)
+    np.testing.assert_allclose(x.value, [1.0, 2.0], atol=1e-6)
 
 
 @pytest.mark.parametrize("name", [n for n in BUILD if n not in ("beyond_linear", "general_rows")])

@@ -325,6 +325,20 @@ def test_a_refused_value_leaves_the_old_one() -> None:
     np.testing.assert_array_equal(vault.unseal(p), SECRET)
 
 
+@pytest.mark.parametrize("value", [[2**60 + 128, 2**60], np.array([1, 2], dtype=np.longdouble)], ids=str)
+def test_numbers_that_double_precision_would_round_are_refused(value: object) -> None:
+    if isinstance(value, np.ndarray) and value.dtype.itemsize <= 8:
+        pytest.skip("long doubles are doubles on this platform")
+    with pytest.raises(SpecificationError, match="rounded"):
+        Private(value, unit="entry", linf=1)
+
+
+@pytest.mark.parametrize("linf", [1e-170, 1e170])
+def test_sensitivities_that_cannot_be_squared_are_refused(linf: float) -> None:
+    with pytest.raises(SpecificationError, match="squared"):
+        Private([1.0], unit="entry", linf=linf)
+
+
 @pytest.mark.parametrize("value", [3, 3.5, True, np.float32(2), np.int8(4)])
 def test_real_scalars_are_values(value: Any) -> None:
     p = Private(value, unit="entry", linf=1)

@@ -106,6 +106,9 @@ def test_absence_taken_for_a_declared_change_is_caught(monkeypatch: pytest.Monke
 AR = Records("people", "add-remove")
 TIGHT: list[tuple[dict[str, Any], str, float, Any, Any]] = [
     ({"unit": "entry", "linf": 5, "bounds": (-3, 3), "records": AR}, "linf", 5, [2.5, 0.0], [-2.5, 0.0]),
+    # An aggregate does not go with a record: one record less may turn -5 into 5. What the record owns is there or zero.
+    ({"bounds": (-5, 5), "records": AR}, "linf", 10, [5.0], [-5.0]),
+    ({"unit": "entry", "bounds": (-5, 5), "records": AR}, "linf", 5, [5.0], [0.0]),
     ({"unit": "row", "l1": 5, "max_l1": 2.5, "records": AR}, "l1", 5, [[2.5, 0.0]], [[-2.5, 0.0]]),
     ({"unit": "column", "l1": 5, "max_l1": 2.5, "records": AR}, "l1", 5, [[2.5], [0.0]], [[-2.5], [0.0]]),
     ({"unit": "row", "max_l2": 3, "nonneg": True}, "l2", 3 * math.sqrt(2), [[9.0, 0.0]], [[0.0, 9.0]]),

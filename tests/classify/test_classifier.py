@@ -239,6 +239,32 @@ def test_a_right_hand_side_of_another_row_is_no_row():
     assert not problem.is_dp()
 
 
+def test_a_row_and_its_right_hand_side_are_paired_by_default():
+    x = cp.Variable(2)
+    A = dpm.Private(np.ones((3, 2)), unit="row", linf=0.1, name="A")
+    b = dpm.Private(np.ones(3), unit="entry", linf=1, name="b")
+    assert {cell.part for cell in dpm.Problem(cp.Minimize(cp.sum(x)), [A @ x >= b]).classify().cells} == {"row"}
+
+
+def test_the_cell_of_a_paired_right_hand_side_reports_its_own_change():
+    x = cp.Variable(2)
+    same = Records("people")
+    A = dpm.Private(np.ones((3, 2)), unit="row", linf=0.1, name="A", records=same)
+    b = dpm.Private(np.ones(3), unit="entry", linf=50, name="b", records=same)
+    cells = {c.parameter: c for c in dpm.Problem(cp.Minimize(cp.sum(x)), [A @ x >= b]).classify().cells}
+    assert (cells["A"].change["linf"], cells["b"].change["linf"]) == (0.1, 50)
+    assert "row_l1" not in cells["b"].change
+
+
+def test_two_vectors_nobody_said_anything_about_are_not_paired():
+    x = cp.Variable()
+    p, q = (dpm.Private([0.0, 0.0], unit="entry", linf=1, name=n) for n in "pq")
+    assert change_of(dpm.Problem(cp.Minimize(x), [x >= p[0] + q[1]]))["linf"] == 2
+    same = Records("customers")
+    p, q = (dpm.Private([0.0, 0.0], unit="entry", linf=1, name=n, records=same) for n in "pq")
+    assert change_of(dpm.Problem(cp.Minimize(x), [x >= p[0] + q[1]]))["linf"] == 1
+
+
 def test_two_records_do_not_add_up():
     def build(second):
         one = dpm.Private(shape=3, name="one", l1=1, records=Records("one"))

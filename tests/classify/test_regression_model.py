@@ -197,6 +197,15 @@ def test_rows_lie_within_their_bounds(game: Any) -> None:
     assert model.row.label[0] <= rows.labels.min() and rows.labels.max() <= model.row.label[1]
 
 
+def test_public_columns_whose_squares_vanish_still_need_their_noise() -> None:
+    """The squares of such a column are 0 in floating point; what a record moves is not."""
+    size = 3.4e-162
+    Z = cp.Constant(np.where(np.arange(2 * N).reshape(N, 2) % 3 == 0, size, -size), name="Z")
+    w = cp.Variable(2)
+    model = model_of(cp.sum(cp.logistic(-cp.multiply(labels_of(), Z @ w))) / N, cp.norm(w, 2) <= 1 / size)
+    assert model.gradient_change(2.0, 1.0) >= 2 * math.sqrt(2) * size
+
+
 # ------------------------------------------------------------------------------------ the model
 def test_the_model_holds_what_the_objective_says() -> None:
     people = Records("people")

@@ -70,6 +70,14 @@ def test_least_squares_weighs_by_the_variance(law):
     assert neg_log_likelihood(x, noisy, form="least-squares").value == pytest.approx(wanted)
 
 
+def test_least_squares_of_noise_that_is_zero_is_refused():
+    """Its variance underflows, and no weight is left."""
+    noisy = Noisy(np.arange(3.0), noise=DiscreteGaussian(0.01), name="counts")
+    with pytest.raises(SpecificationError, match=r"counts: discrete gaussian noise of scale 0\.01 is zero"):
+        neg_log_likelihood(cp.Variable(3), noisy, form="least-squares")
+    neg_log_likelihood(cp.Variable(3), noisy)
+
+
 def test_prints_the_name_and_not_the_numbers():
     noisy = Noisy(np.arange(100.0), noise=Laplace(1.0), name="counts")
     text = str(neg_log_likelihood(cp.Variable(100, name="x"), noisy))
@@ -509,6 +517,19 @@ def test_two_measurements_of_the_same_cells_add_up():
     assert recognised(cp.norm1((x - p)[:2]) + cp.norm1((x - p)[2:])).form.absolute.max() == 1
     # Absolute values and squares of one publication are the elastic form.
     assert recognised(cp.norm1(x - p) + cp.sum_squares(x - p)).form is not None
+
+
+def test_many_integers_agree_by_chance_where_noise_is_mostly_zero():
+    """Noise of scale 0.2 is 0 in 99% of draws: two publications of a dozen cells agree more often than not."""
+    x = cp.Variable(12)
+
+    def both(scale):
+        pair = [Noisy(np.arange(12.0), noise=DiscreteLaplace(scale)) for _ in range(2)]
+        return sum(neg_log_likelihood(x, noisy) for noisy in pair)
+
+    assert recognised(both(0.2)).form.matrix.shape == (24, 12)
+    with pytest.raises(SpecificationError, match="twice"):
+        recognised(both(20.0))
 
 
 # ------------------------------------------------------------------ contradictions

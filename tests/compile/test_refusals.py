@@ -61,6 +61,10 @@ REFUSED: dict[str, tuple[Callable[[], cp.Problem], tuple[str, ...]]] = {
         lambda: minimise(cp.sum(cp.Variable(2, bounds=[0, q()], name="y"))),
         ("y has a parameter", "y <= q"),
     ),
+    "constraint that lowering would drop": (
+        lambda: minimise(cp.sum(x), x >= q(), cp.FiniteSet(x[0], [5, 7])),
+        ("FiniteSet",),
+    ),
     "n-d power cone": (
         lambda: minimise(cp.sum(x), cp.PowConeND(x, cp.Variable(), np.array([0.5, 0.5]))),
         ("PowConeND", "3-d"),

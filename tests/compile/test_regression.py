@@ -20,7 +20,7 @@ from dpmodel.classify.regression_model import private_regression
 from dpmodel.compile import regression as module
 from dpmodel.compile import regression_loops
 from dpmodel.compile.regression import Recognised, recognise
-from dpmodel.errors import MissingValueError, SpecificationError, UnsupportedModelError
+from dpmodel.errors import DPModelError, MissingValueError, SpecificationError, UnsupportedModelError
 
 
 def minimise(expression: Any, *constraints: Any) -> cp.Problem:
@@ -407,6 +407,32 @@ def test_private_constraints_and_bounds_are_refused() -> None:
         recognise(minimise(cp.sum_squares(m.X @ w - m.y)))
     with pytest.raises(UnsupportedModelError, match="integer"):
         recognise(minimise(cp.sum_squares(m.X @ cp.Variable(3, integer=True) - m.y)))
+
+
+@pytest.mark.parametrize("shape", [(1, 20), (10, 2)])
+def test_a_record_that_owns_several_labels_is_refused(shape: tuple[int, int]) -> None:
+    """Taken for one label per record after reshaping, (1, 20) would get noise too small by a factor of 20."""
+    people = Records("people")
+    X = Private(shape=(20, 2), unit="row", bounds=[-1, 1], records=people, name="X")
+    y = Private(shape=shape, unit="row", bounds=[-1, 1], records=people, name="y")
+    w = cp.Variable(2)
+    with pytest.raises(UnsupportedModelError, match="shape"):
+        recognise(minimise(cp.sum_squares(X @ w - cp.vec(y, order="F")) / 20, cp.norm1(w) <= 1))
+
+
+def test_a_feature_that_is_one_row_is_refused() -> None:
+    m = Leaves()
+    f = Private(shape=(1, N), unit="row", bounds=[-1, 1], records=m.people, name="f")
+    with pytest.raises(UnsupportedModelError, match="shape"):
+        recognise(minimise(cp.sum_squares(m.X @ m.w + cp.multiply(cp.vec(f, order="F"), cp.Variable()) - m.y)))
+
+
+def test_one_record_and_a_scalar_label_is_refused_in_words() -> None:
+    X = Private(shape=(1, 3), unit="row", bounds=[-1, 1], name="X")
+    y = Private(shape=(), unit="entry", bounds=[-1, 1], name="y")
+    w = cp.Variable(3)
+    with pytest.raises(DPModelError, match="shape"):
+        recognise(minimise(cp.sum_squares(X @ w - y), cp.norm1(w) <= 1))
 
 
 def test_two_parameters_of_one_id_are_refused() -> None:

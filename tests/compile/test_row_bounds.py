@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpmodel.compile.row_bounds import RowBounds
+from dpmodel.compile.row_bounds import RowBounds, length
 from dpmodel.compile.rows import Rows
 
 INF = math.inf
@@ -77,6 +77,14 @@ def test_norms_are_derived_both_ways():
     assert list(row.upper) == [1.0] * 4
     nothing = RowBounds.of([-INF], [INF])
     assert math.isinf(nothing.norm(2))
+
+
+@pytest.mark.parametrize("size", [1e-310, 1e-170, 3.4e-162, 1.0, 1e170])
+def test_norms_of_tiny_and_huge_columns_are_no_smaller_than_they_are(size):
+    assert length(np.array([3.0, 4.0]) * size) == pytest.approx(5 * size, rel=1e-10 if size > 1e-300 else 1e-2)
+    row = RowBounds.of(np.array([-3.0, -4.0, 2.0]) * size, np.array([3.0, 4.0, 2.0]) * size, np.array([0, 0, 1]) == 1)
+    assert row.moving(2.0) >= 5 * size * (1 - 1e-2)
+    assert row.fixed(2.0) >= 2 * size * (1 - 1e-2)
 
 
 @pytest.mark.parametrize("sparse", [False, True])

@@ -262,6 +262,18 @@ def test_a_strict_promise_is_refused_where_the_clamp_would_break_it() -> None:
         problem.plan(1.0, 1e-6, feasibility="strict")
 
 
+def test_statements_name_the_clamp_beyond_which_they_do_not_hold() -> None:
+    x = cp.Variable(1)
+    unbounded = dpm.Problem(cp.Minimize(x[0]), [x >= Private([5e12], unit="entry", linf=1, name="b")])
+    bounded = Private([5.0], unit="entry", linf=1, bounds=[0, 9], name="b")
+    plan = unbounded.plan(1)
+    assert plan.chosen.forecast is not None
+    assert any("for private numbers up to" in caveat for caveat in plan.chosen.forecast.caveats)
+    assert "for private numbers up to" in str(plan)
+    within = dpm.Problem(cp.Minimize(x[0]), [x >= bounded]).plan(1).chosen.forecast
+    assert within is not None and not any("private numbers up to" in caveat for caveat in within.caveats)
+
+
 @pytest.mark.parametrize("model", LOW, ids=str)
 def test_the_public_range_contains_the_truth(model: Model) -> None:
     lp, private, _ = opened(model)

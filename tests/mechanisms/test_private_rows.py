@@ -344,6 +344,17 @@ def test_residual_ranges_are_attained_by_boxes() -> None:
     assert opened.info.residual_range(opened.body) == pytest.approx((-1, 1), abs=1e-4)
 
 
+@pytest.mark.parametrize("declared", [{"bounds": [1, 2]}, {"linf": 1.0, "bounds": [0, 9]}, {"bounds": [-1, 1]}])
+def test_a_row_is_absent_only_where_records_come_and_go_whole(declared: dict[str, Any]) -> None:
+    """Counts move by one and bounds without zero keep a row present: neither is a row that reads 0 <= 0."""
+    records = Records(neighbors="add-remove")
+    q = Private(shape=(3, 2), name="q", unit="row", records=records, **declared)
+    x = cp.Variable(2, bounds=[0, 1])
+    rows = private_rows(dpm.Problem(cp.Minimize(0), [q @ x <= 1])._model(None))
+    assert rows.absent == q.vanishes == (declared == {"bounds": [-1, 1]})
+    assert rows.sum_change(2) == (rows.norm2 if rows.absent else rows.swing(2))
+
+
 def test_refusals() -> None:
     b = Private(shape=2, name="b", unit="entry", bounds=[0, 1])
     x, y = cp.Variable(2), cp.Variable(2, integer=True)
@@ -357,3 +368,19 @@ def test_refusals() -> None:
     assert "cones" in verdict(x >= b, cp.norm2(x) <= 1)
     assert "split" in verdict(cp.norm1(x - b) <= 1, x >= -9, x <= 9)
     assert verdict(x >= b, x >= -9, x <= 9) == ""
+
+
+def test_numbers_that_overflow_end_no_solve_and_give_no_warning() -> None:
+    """One record's huge number must not decide whether a solve fails or warns."""
+    people = Records("people")
+    A = Private(np.ones((4, 2)), unit="row", name="A", records=people)
+    b = Private(np.array([1.7e308, 1.0, 1.0, 1.0]), unit="entry", name="b", records=people)
+    x = cp.Variable(2, bounds=[0, 1])
+    problem = dpm.Problem(cp.Minimize(0), [A @ x <= 2 * b])
+    for mechanism in ("dense-multiplicative-weights", "noisy-hinge-descent", "point-exponential"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            warnings.simplefilter("ignore", dpm.NotPrivateWarning)
+            warnings.simplefilter("ignore", dpm.NoGuaranteeWarning)
+            problem.solve(10.0, 1e-6, mechanism=mechanism, rng=0)
+        assert x.value is not None and np.isfinite(x.value).all()

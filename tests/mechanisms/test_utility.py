@@ -20,6 +20,8 @@ import dpmodel as dpm
 from dpmodel.annotate import Private
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import Floats
+from dpmodel.compile.cone_program import ConeSolution
+from dpmodel.mechanisms.lp import solve_released
 from dpmodel.mechanisms.lp.noise_design import design, row_margins
 from dpmodel.mechanisms.lp.noise_once import NoiseOnce
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
@@ -160,6 +162,31 @@ def test_a_statement_that_is_too_bold_is_found_out() -> None:
     assert not holds(sum(missed), 60, 0.1)
 
 
+@pytest.mark.parametrize("objective", [False, True])
+def test_expressions_split_into_rows_are_not_called_proved(objective: bool) -> None:
+    """norm1 has a row per entry; each gives way, and the misses add up to far more than one row's alpha."""
+    rng = np.random.default_rng(0)
+    centre = rng.normal(size=50)
+    p = Private(centre, unit="entry", linf=0.1, name="p")
+    x = cp.Variable(50, name="x")
+    if objective:
+        problem = dpm.Problem(cp.Minimize(cp.norm1(x - p)), [cp.sum(x) == 3])
+    else:
+        problem = dpm.Problem(cp.Maximize(cp.sum(x)), [cp.norm1(x - p) <= 5])
+    value = problem.solve(epsilon=1, rng=0)
+    release = problem.release
+    assert release is not None and not release.accuracy.proved
+    assert "row of the standard form" in release.accuracy.statement
+    chosen = next(c for c in release.plan["candidates"] if c["mechanism"] == release.mechanism)  # type: ignore[index]
+    assert any("split" in caveat for caveat in chosen["forecast"]["caveats"])
+    if objective:
+        assert value is None and any("objective" in note for note in release.notes)
+        assert "objective" not in release.accuracy.statement
+    else:
+        assert value == pytest.approx(x.value.sum())
+        assert np.abs(x.value - centre).sum() - 5 > release.accuracy.alpha  # what the statement must not promise
+
+
 def _x(outcome: Any) -> Floats:
     assert outcome.x is not None
     return np.asarray(outcome.x)
@@ -269,6 +296,24 @@ def test_strict_costs_at_most_its_tightening_in_one_row() -> None:
         value = problem.solve(epsilon=1.0, delta=1e-6, feasibility="strict", rng=seed)
         losses.append(50.0 - value)  # type: ignore[operator]
     assert min(losses) >= -1e-6 and max(losses) <= alpha + 1e-6
+
+
+def test_strict_rows_never_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if a solver calls the tightened program infeasible: then there is no point, and not one that violates."""
+    x = cp.Variable(2, nonneg=True)
+    b = Private([50.0, 60.0], unit="entry", linf=1, bounds=[40, 70], name="b")
+    problem = dpm.Problem(cp.Maximize(cp.sum(x)), [x <= b])
+    calls = []
+
+    def infeasible(*given: object, **named: object) -> ConeSolution:
+        calls.append(named)
+        return ConeSolution("infeasible", None, None, None, 0.0)
+
+    monkeypatch.setattr(solve_released, "solve_cone_program", infeasible)
+    assert problem.solve(epsilon=1, delta=1e-6, feasibility="strict", rng=0) is None
+    assert len(calls) == 1 and problem.release is not None
+    assert problem.release.status == "infeasible" and x.value is None
+    assert problem.release.accuracy.alpha is None
 
 
 REFUSED = {

@@ -154,6 +154,18 @@ def test_given_points() -> None:
         problem.plan(1.0, mechanism=VertexExponential(vertices=[[1.0, 1.0, 1.0]]))
 
 
+def test_given_points_are_checked_against_cones_and_integers() -> None:
+    c = Private([1.0, 2.0], unit="entry", linf=1, name="c")
+    x = cp.Variable(2)
+    in_a_cone = dpm.Problem(cp.Maximize(c @ x), [cp.norm(x) <= 1])
+    with pytest.raises(dpm.SpecificationError):
+        in_a_cone.plan(1, 1e-6, mechanism=VertexExponential(vertices=[[5, 5], [7, 7]]))
+    whole = cp.Variable(2, integer=True)
+    integers = dpm.Problem(cp.Maximize(c @ whole), [whole >= 0, whole <= 3])
+    with pytest.raises(dpm.SpecificationError, match="integer"):
+        integers.plan(1, 1e-6, mechanism=VertexExponential(vertices=[[0.5, 1], [1, 1]]))
+
+
 def _candidate(plan: Any) -> Any:
     return next(candidate for candidate in plan.candidates if candidate.mechanism == "vertex-exponential")
 
@@ -170,13 +182,22 @@ def test_points_whose_scores_no_record_can_move() -> None:
         assert x.value.tolist() == [0.0, 0.0, 1.0]
 
 
+def test_public_scores_that_drown_private_ones_are_refused() -> None:
+    c = Private([1.0, 2.0], unit="entry", linf=1, name="c")
+    x = cp.Variable(2, nonneg=True)
+    known = cp.Constant([3e13, 2e13], name="known")
+    plan = dpm.Problem(cp.Minimize(c @ x + known @ x), [cp.sum(x) == 1]).plan(1, 1e-6)
+    refused = _candidate(plan)
+    assert not refused.eligible and "drown" in refused.reason
+
+
 def test_the_planner_prefers_it_to_the_published_theorem_by_far() -> None:
     """d = 100, epsilon 1, delta 1e-6: at least 50 times below Theorem 34 as published."""
     d = 100
     c = Private(shape=d, name="c", l1=1.0)
     x = cp.Variable(d, nonneg=True)
     problem = dpm.Problem(cp.Minimize(c @ x), [cp.sum(x) == 1])
-    plan = problem.plan(1.0, 1e-6)
+    plan = problem.plan(1.0, 1e-6, published=True)
     assert plan.chosen.mechanism == "vertex-exponential"
     published = next(candidate for candidate in plan.candidates if candidate.mechanism == "theorem-34").forecast
     assert published is not None and plan.chosen.forecast is not None

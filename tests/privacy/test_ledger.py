@@ -225,6 +225,15 @@ def test_a_lost_file_is_not_born_again(path):
     assert not path.exists() and "gone" in repr(budget)
 
 
+def test_a_pickled_budget_whose_file_is_lost_stays_spent(path):
+    budget = Budget(1.0, ledger=path)
+    budget.charge(0.9)
+    dumped = pickle.dumps(budget)
+    path.unlink()
+    with pytest.raises(SpecificationError, match="forget"):
+        pickle.loads(dumped)
+
+
 def test_missing_directory(tmp_path):
     with pytest.raises(SpecificationError, match="directory"):
         Budget(1.0, ledger=tmp_path / "none" / "budget.db")

@@ -258,6 +258,15 @@ def test_wrong_input_is_refused(what):
         consistent_table(measured, **{"domain": DOMAIN, **options})
 
 
+def test_a_publication_enters_once_and_with_one_distribution():
+    values, domain = np.arange(6.0).reshape(2, 3) + 0.5, {"a": 2, "b": 3}
+    first = Noisy(values, noise=Laplace(1.0))
+    with pytest.raises(SpecificationError, match="twice"):
+        consistent_table({("a", "b"): [first, first]}, domain=domain)
+    with pytest.raises(SpecificationError, match="two laws"):
+        consistent_table({("a", "b"): [first, Noisy(values, noise=Gaussian(1.0))]}, domain=domain)
+
+
 CONTRADICTIONS = {
     r"the total \(margin total\) is known to be 10, but by sex it is 9": {"known": {(): 10, "sex": [4, 5]}},
     r"sex=m \(margin age x sex\) is known to be 3, but by sex it is 5": {

@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import linprog
 
 import dpmodel as dpm
-from dpmodel.annotate.noise_laws import Gaussian, Laplace
+from dpmodel.annotate.noise_laws import DiscreteGaussian, Gaussian, Laplace
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.tree_of import tree_problem
 from dpmodel.errors import InfeasibleError, SpecificationError
@@ -148,6 +148,11 @@ def test_elastic_and_least_squares_forms():
         assert fit.solve().value == pytest.approx(problem.objective.value, rel=1e-4)
 
 
+def test_least_squares_of_noise_that_is_zero_is_refused():
+    with pytest.raises(SpecificationError, match="is zero in practice"):
+        tree_query(2).fit(Noisy(np.arange(3.0), noise=DiscreteGaussian(0.01)), form="least-squares")
+
+
 def test_single_levels_and_mixed_laws():
     tree = tree_query(8)
     histogram = np.array([0, 3, 0, 0, 7, 1, 0, 2.0])
@@ -181,6 +186,13 @@ def test_rounding_keeps_the_sums(how):
     again = tree.fit(noisy_tree(tree, np.arange(13.0), Laplace(3.0), 5), total=78, form="least-squares")
     again.solve(round=how, rng=4)
     np.testing.assert_array_equal(again.nodes, fit.nodes)
+
+
+def test_rounded_numbers_are_not_called_the_exact_optimum():
+    fit = tree_query(4).fit(Noisy(np.arange(7.0) + 0.25, noise=Laplace(1.0)))
+    assert fit.solve().accuracy.proved
+    accuracy = fit.solve(round="unbiased").accuracy
+    assert not accuracy.proved and accuracy.alpha is None and "whole numbers beside" in accuracy.statement
 
 
 def test_rounding_refuses_bounds_that_are_not_whole():
@@ -231,6 +243,11 @@ WRONG = {
 def test_wrong_input_is_refused(what):
     with pytest.raises(SpecificationError):
         WRONG[what](tree_query(6))
+
+
+def test_text_for_a_number_of_bins_is_named():
+    with pytest.raises(SpecificationError, match="type str"):
+        tree_query("8")
 
 
 def test_totals_that_the_bounds_cannot_meet():

@@ -11,7 +11,7 @@ from scipy.stats import binom
 import dpmodel as dpm
 from dpmodel.annotate.noise_laws import DiscreteLaplace, Gaussian, Laplace
 from dpmodel.annotate.noisy import Noisy
-from dpmodel.compile.likelihood import neg_log_likelihood
+from dpmodel.compile.likelihood import neg_log_likelihood, published
 from dpmodel.errors import SpecificationError
 from dpmodel.queries.hierarchy import hierarchy
 from dpmodel.queries.linear_estimator import _sparse
@@ -185,6 +185,56 @@ def test_problems_written_by_hand():
     np.testing.assert_allclose(((high - low) / 2)[where["y"]], 1.96 * np.array([1, 3, 2, 4]), rtol=0.15)
     np.testing.assert_allclose(standard_errors(problem, y, repetitions=100), [[1, 2], [3, 4]], rtol=0.3)
     assert intervals(problem, x).low.shape == (3,)
+
+
+@pytest.mark.parametrize("values", [[[1.0, 5], [5, 1]], [[0.0, 0], [0, 0]]])
+def test_scales_of_symmetric_values_stay_with_their_entries(values: list[list[float]]) -> None:
+    """Values cannot tell rows from columns where they are symmetric."""
+    scale = np.array([[1.0, 10], [100, 1000]])
+    x = cp.Variable((2, 2))
+    problem = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, dpm.Noisy(values, noise=dpm.Gaussian(scale)))))
+    problem.solve()
+    assert dpm.standard_errors(problem, x, repetitions=400) == pytest.approx(scale, rel=0.25)
+    low, high = dpm.intervals(problem, x)
+    assert (high - low) / 2 == pytest.approx(1.96 * scale, rel=0.25)
+
+
+def test_penalties_do_not_shift_intervals() -> None:
+    """They are no measurements of standard deviation one."""
+    y = dpm.Noisy([10.0, 20.0, 30.0], noise=dpm.Laplace(2.0))
+    x = cp.Variable(3)
+    problem = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, y) + 0.05 * cp.sum_squares(x)))
+    problem.solve()
+    low, high = dpm.intervals(problem, x)
+    assert (low + high) / 2 == pytest.approx(y.value, abs=1e-6)
+
+
+def test_penalties_keep_what_they_pull_towards_in_refits() -> None:
+    """|x| on an entry without a measurement: every refit puts it at 0, however far out the solution was moved to."""
+    y = dpm.Noisy([1.0, 2.0], noise=dpm.Laplace(1.0))
+    x = cp.Variable(3)
+    problem = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x[:2], y) + 0.1 * cp.abs(x[2] - 4)))
+    problem.solve()
+    x.save_value(np.array([1.0, 2.0, 9.0]))
+    low, high = dpm.intervals(problem, x, method="percentile", repetitions=50)
+    assert (low[2], high[2]) == pytest.approx((4, 4), abs=1e-6)
+
+
+def test_published_numbers_outside_a_likelihood_have_no_refits() -> None:
+    """Refits do not know the noise of what stands in constraints, or of a publication that enters in part."""
+    y = dpm.Noisy(np.arange(4.0), noise=dpm.Laplace(1.0), name="counts")
+    bound = dpm.Noisy(np.zeros(4), noise=dpm.Laplace(1.0), name="bound")
+    x = cp.Variable(4)
+    part = cp.norm1(x[:2] - published(y)[:2]) + cp.sum_squares(x)
+    for loss, constraints, name in (
+        (dpm.neg_log_likelihood(x, y), [x >= published(bound)], "bound"),
+        (part, [], "counts"),
+    ):
+        problem = dpm.Problem(cp.Minimize(loss), constraints)
+        problem.solve()
+        for ask in (dpm.standard_errors, dpm.intervals):
+            with pytest.raises(dpm.UnsupportedModelError, match=f"{name} enters in another way"):
+                ask(problem, x)
 
 
 def test_what_is_asked_for_by_name():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import dpmodel as dpm
 from dpmodel.annotate.noise_laws import Gaussian, Laplace
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.cone_program import SolverFailure
@@ -232,6 +233,14 @@ def test_squares_with_whole_numbers_want_a_solver_for_both(monkeypatch):
     assert GENERAL_SOLVER.eligible(model, REQUEST).eligible
 
 
+def test_highs_is_not_given_squares_with_whole_numbers() -> None:
+    x = cp.Variable(3, integer=True)
+    y = dpm.Noisy([1.5, 2.0, 3.0], noise=dpm.Gaussian(1.0))
+    problem = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, y)), [cp.sum(x) == 6, x[0] - x[1] <= 1])
+    with pytest.raises(dpm.UnsupportedModelError, match="HiGHS does not take squared errors with whole numbers"):
+        problem.solve(solver="HIGHS")
+
+
 def test_solvers_that_are_not_there():
     model = recognise_postprocessing(lasso(Laplace(1.0)))
     verdict = GENERAL_SOLVER.eligible(model, Request(0.0, 0.0, solver="NOPE"))
@@ -266,6 +275,43 @@ def test_large_and_small_numbers(law, scale, spread):
     wanted = 3.0 / spread if law is Laplace else 4.5 / 2 / spread**2
     assert outcome.value == pytest.approx(wanted, rel=1e-6)
     assert model.form.violation(outcome.x) < 1e-7 * scale
+
+
+@pytest.mark.parametrize("size", [1e3, 1e6, 1e9])
+def test_residuals_far_smaller_than_the_counts(size: float) -> None:
+    """Interior points stop at 1e-9 of the numbers they see, which at sums of 10,000 is 0.7% of the objective."""
+    rng = np.random.default_rng(0)
+    true, A = np.rint(rng.random(8) * size), rng.integers(0, 2, (14, 8)).astype(float)
+    y = dpm.Noisy(A @ true + rng.normal(size=14), noise=dpm.Gaussian(1.0))
+    x, z = cp.Variable(8, nonneg=True), cp.Variable(8)
+    problem = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(A @ x, y)), [x[0] - x[1] == true[0] - true[1]])
+    value = problem.solve(mechanism="general-solver")
+    # The same in x - true; no bound binds.
+    least = cp.Problem(cp.Minimize(cp.sum_squares(A @ z - (y.value - A @ true)) / 2), [z[0] == z[1]])
+    assert value == pytest.approx(least.solve(solver=cp.CLARABEL), rel=1e-5)
+    assert problem.release.status == "optimal"
+
+
+def test_bounds_far_from_the_solution() -> None:
+    """Measured from near the solution, they are 4,000 residuals away: with them Clarabel runs out of steps."""
+    A = np.array([[1.0, 0, -1, 0], [-1, -1, 0, 0], [1, 0, 1, 0], [1, -1, -1, -1], [1, 1, -1, 1]])
+    values = np.array([5368.7, -2004504.4, 2004081.2, -993605.8, 2004317.4])
+    total, sums = dpm.Noisy(4002463.7, noise=dpm.Laplace(500.0)), dpm.Noisy(values, noise=dpm.Gaussian(3000.0))
+    x = cp.Variable(4, nonneg=True)
+    loss = dpm.neg_log_likelihood(cp.sum(x), total) + dpm.neg_log_likelihood(A @ x, sums)
+    problem, free = dpm.Problem(cp.Minimize(loss)), cp.Variable(4)
+    value = problem.solve(mechanism="general-solver")
+    moved = cp.abs(cp.sum(free) - 2.4637) / 0.5 + cp.sum_squares(A @ free - (values - A @ np.full(4, 1e6)) / 1e3) / 18
+    assert value == pytest.approx(cp.Problem(cp.Minimize(moved)).solve(solver=cp.CLARABEL), rel=1e-5, abs=1e-8)
+    assert problem.release.status == "optimal"
+
+
+def test_a_far_bound_that_binds_after_all() -> None:
+    x = cp.Variable(3, bounds=[-200.0, 1e6])
+    y = dpm.Noisy([0.5, 0.0, -0.25], noise=dpm.Gaussian(1.0))
+    problem = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, y) + 1000 * cp.sum(x)), [x[0] <= 1e5])
+    problem.solve(mechanism="general-solver")
+    assert x.value == pytest.approx(np.full(3, -200.0), abs=1e-4)
 
 
 def test_interior_points_and_simplex_agree_where_rows_are_dense(monkeypatch):

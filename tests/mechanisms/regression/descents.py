@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from regressions import regression
 
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.domain import L1Ball
+from dpmodel.compile.domain import Box, Domain, FreeSpace, L1Ball, Product, Simplex
+from dpmodel.compile.losses import Loss
 from dpmodel.compile.rows import Rows
 from dpmodel.privacy import NotPrivateWarning, SeededSource
 
@@ -29,21 +32,22 @@ class Replay:
     """Records values and scales; hands out the given answers instead of noise, or draws them from a seed."""
 
     source: SeededSource
-    answers: list[np.ndarray] | None = None
+    answers: list[Any] | None = None
     values: list[np.ndarray] = field(default_factory=list)
     scales: list[float] = field(default_factory=list)
-    given: list[np.ndarray] = field(default_factory=list)
+    given: list[Any] = field(default_factory=list)
     kinds: list[str] = field(default_factory=list)
     is_private: bool = False
 
-    def _answer(self, kind: str, values: Any, scale: float, draw: Callable[[Any, float], np.ndarray]) -> np.ndarray:
+    def _answer(self, kind: str, values: Any, scale: float, draw: Callable[[Any, float], Any]) -> Any:
         number = len(self.values)
-        self.values.append(np.array(values))
+        assert np.isfinite(values).all() and 0 < scale < math.inf
+        self.values.append(np.array(values, dtype=float))
         self.scales.append(scale)
         self.kinds.append(kind)
         out = draw(values, scale) if self.answers is None else self.answers[number]
         self.given.append(out)
-        return out
+        return np.copy(out)  # callers may write into what they are given
 
     def gaussian(self, values: Any, scale: float) -> np.ndarray:
         return self._answer("gaussian", values, scale, self.source.gaussian)
@@ -54,8 +58,8 @@ class Replay:
     def truncated_laplace(self, values: Any, scale: float, half_width: float) -> np.ndarray:
         raise AssertionError("not used by descents")
 
-    def noisy_max(self, scores: Any, scale: float, *, kind: str) -> int:
-        raise AssertionError("not used by descents")
+    def noisy_max(self, scores: Any, scale: float, *, kind: Any) -> int:
+        return int(self._answer(kind, scores, scale, lambda s, b: self.source.noisy_max(s, b, kind=kind)))
 
 
 def _columns(rng: np.random.Generator, n: int) -> np.ndarray:
@@ -113,8 +117,6 @@ def model_of(name: str, seed: int = 0, n: int = N) -> PrivateRegression:
     options = dict(options)
     loss: Any = options.pop("loss")
     if loss == "quantile":
-        from dpmodel.compile.losses import Loss
-
         loss = Loss("quantile", 0.3)
     return regression(rows(rng, n), labels(rng, n), loss, **options)
 
@@ -139,3 +141,61 @@ def neighbour(name: str, model: PrivateRegression, rng: np.random.Generator, ext
     X[i], y[i] = other, label
     changed = Rows(((X, 0), *rows.blocks[1:]), y, rows.size, rows.offset, rows.weights)
     return replace(model, read=lambda: changed, _memo=dict(model._memo))
+
+
+def random_pair(generator: np.random.Generator, domain: str) -> tuple[PrivateRegression, Rows, Rows]:
+    """A random model, and the rows of two neighbours within its bounds: the worst ones in half of the cases."""
+    n, p, intercept = 12, int(generator.integers(1, 5)), bool(generator.random() < 0.5)
+    name = str(generator.choice(["squared", "huber", "quantile", "logistic", "binary_logistic", "hinge"]))
+    clip = float(generator.choice([math.inf, math.inf, 0.3]))
+    loss = Loss(name, {"huber": 0.5, "quantile": 0.3}.get(name, math.nan), clip)  # type: ignore[arg-type]
+    absent = bool(generator.random() < 0.4)
+    label = {"number": (-1.0, 2.0), "sign": (-1.0, 1.0), "binary": (0.0, 1.0)}[loss.labels]
+    low, high = -generator.uniform(0, 3, p), generator.uniform(0.1, 3, p) * 10.0 ** generator.integers(-2, 3, p)
+    if not absent and generator.random() < 0.5:
+        low, high = low + 4, high + 4
+    l2 = float(generator.choice([math.inf, 1.0])) if (low <= 0).all() else math.inf
+
+    def row() -> np.ndarray:
+        a = np.where(generator.random(p) < 0.5, low, high)
+        return a * min(1.0, l2 / max(float(np.linalg.norm(a)), 1e-9))
+
+    X, y = np.array([row() for _ in range(n)]), generator.choice(label, n)
+    other, labels = X.copy(), y.copy()
+    other[3], labels[3] = (0.0, 0.0) if absent else (row(), label[0])
+    if not absent and generator.random() < 0.5:
+        other[3], y[3] = X[3], label[1]
+    size = p + intercept
+    over: dict[str, Domain] = {
+        "free": FreeSpace(size),
+        "l1": L1Ball(size, 2.0),
+        "solid": Simplex(size, 2.0, solid=True),
+        "product": Product(((L1Ball(p, 2.0), 0), (Box(np.array([-9.0]), np.array([1.0])), p)))
+        if intercept
+        else L1Ball(p, 2.0),
+    }
+    weights = generator.uniform(0.1, 3, n) if generator.random() < 0.3 else None
+    offset = generator.normal(size=n) if generator.random() < 0.3 else None
+    model = regression(
+        X, y, loss, domain=over[domain], lower=low, upper=high, l2=l2, label=label, intercept=intercept,
+        absent=absent, weights=weights,
+    )  # fmt: skip
+    sparse = bool(generator.random() < 0.3)
+
+    def rows(matrix: np.ndarray, told: np.ndarray) -> Rows:
+        blocks: list[tuple[Any, int]] = [(sp.csr_array(matrix) if sparse else matrix, 0)]
+        if intercept:
+            blocks.append((np.ones((n, 1)), p))
+        return Rows(tuple(blocks), told, size, offset, weights)
+
+    bound = 0.0 if offset is None else float(np.abs(offset).max())
+    return replace(model, offset_bound=bound, _memo={}), rows(X, y), rows(other, labels)
+
+
+def moves(first: Replay, second: Replay, order: float) -> np.ndarray:
+    """How far each release moved, in scales (order 0: the range of the moves). Scales must not depend on the rows."""
+    assert first.scales == second.scales
+    changes = [a - b for a, b in zip(first.values, second.values, strict=True)]
+    if order == 0:
+        return np.array([np.ptp(d) / s for d, s in zip(changes, first.scales, strict=True)])
+    return np.array([np.linalg.norm(d, ord=order) / s for d, s in zip(changes, first.scales, strict=True)])

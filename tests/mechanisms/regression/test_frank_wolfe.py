@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from descents import Replay, moves, random_pair, seeded
 from regressions import objective, regression
 from scipy.stats import binom
 
@@ -173,6 +174,20 @@ def test_no_neighbour_moves_scores_further_than_the_noise_allows(name: str, leas
         assert found >= least * epsilon
         if least > 0.9:
             assert 2 * found > epsilon * 1.9  # with half of the noise the first check fails
+
+
+def test_random_neighbours_move_scores_within_their_range() -> None:
+    generator, worst = np.random.default_rng(2), 0.0
+    for number in range(200):
+        model, rows, others = random_pair(generator, str(generator.choice(["l1", "solid", "product"])))
+        steps = Steps(4, clip=float(generator.choice([0.2, math.inf])))
+        first = Replay(seeded(number))
+        one = walk(replace(model, read=lambda rows=rows: rows), steps, 0.3, False, first)
+        second = Replay(seeded(number), answers=first.given)
+        two = walk(replace(model, read=lambda rows=others: rows), steps, 0.3, False, second)
+        assert np.array_equal(one, two)
+        worst = max(worst, float(moves(first, second, 0).max()))
+    assert 0.2 < worst <= 0.3 * (1 + 1e-12)
 
 
 def test_the_scales_asked_of_the_source() -> None:

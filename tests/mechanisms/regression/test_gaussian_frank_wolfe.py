@@ -18,7 +18,7 @@ from scipy.stats import binom
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.domain import FreeSpace, L1Ball, L2Ball
 from dpmodel.mechanisms.mechanism import Request
-from dpmodel.mechanisms.regression.gaussian_frank_wolfe import GAUSSIAN_FRANK_WOLFE, GaussianFrankWolfe
+from dpmodel.mechanisms.regression.gaussian_frank_wolfe import GAUSSIAN_FRANK_WOLFE, GaussianFrankWolfe, _noisy
 from dpmodel.mechanisms.regression.protocol import RegressionMechanism
 from dpmodel.privacy import SeededSource, gaussian_delta, gaussian_mu
 
@@ -80,8 +80,11 @@ def pair(name: str, rng: np.random.Generator) -> tuple[PrivateRegression, Privat
 def spent(name: str, mechanism: GaussianFrankWolfe, delta: float, draws: int = 60) -> tuple[float, set[str], int]:
     """Largest Gaussian mu (Laplace noise: epsilon) of a whole run over random neighbours, laws asked, releases."""
     rng, request, most, laws, count = np.random.default_rng(2), Request(0.7, delta), 0.0, set(), 0
-    for _ in range(draws):
+    memo: dict[Any, Any] = {}
+    for number in range(draws):
         one, two = pair(name, rng)
+        if number > 1:  # planned from the same public facts, as two pairs have shown
+            one, two = replace(one, _memo=memo), replace(two, _memo=memo)
         first = Replayed()
         mechanism.run(one, request, first)
         second = Replayed(first.given)
@@ -123,6 +126,29 @@ def test_a_run_spends_no_more_than_the_budget(name: str, middle: bool) -> None:
             assert found >= 0.9 * allowed  # so half of the noise would be found out
         if not pure:
             assert gaussian_delta(found, 0.7) <= delta
+
+
+def test_sums_without_a_scale_are_not_released() -> None:
+    """Where no slope reaches anything, the sums are zero; they are not passed on as they are."""
+    assert not _noisy(SeededSource(0).gaussian, np.ones(3), 0.0).any()
+
+
+def test_settings_remembered_for_one_budget_set_no_noise_for_another() -> None:
+    generator = np.random.default_rng(4)
+    X, y = generator.uniform(-1, 1, (30, 2)), generator.uniform(-1, 1, 30)
+
+    def fresh() -> PrivateRegression:
+        return regression(X, y, domain=L1Ball(2, 1.0), lower=-1, upper=1)
+
+    mechanism, asked = GaussianFrankWolfe(steps=3), (Request(0.5, 1e-6), Request(5.0, 1e-6), Request(0.5, 0.0))
+    warm = fresh()
+    for request in asked:
+        mechanism.forecast(warm, request)
+    for request in asked:
+        one, two = Replayed(), Replayed()
+        mechanism.run(warm, request, one)
+        mechanism.run(fresh(), request, two)
+        assert [scale for *_, scale in one.asked] == [scale for *_, scale in two.asked]
 
 
 def test_published_noise_is_the_printed_one_where_that_is_enough() -> None:

@@ -72,6 +72,30 @@ def test_points_minimise(name: str) -> None:
         assert np.allclose(found, w.value, atol=2e-4)
 
 
+@pytest.mark.parametrize("shape", ["ball", "simplex", "solid"])
+@pytest.mark.parametrize("p", [1, 2, 7, 300])
+def test_p_norm_maps_find_a_point_for_gradients_of_any_size(shape: Shape, p: int) -> None:
+    """On a simplex, one gradient in five is beyond a plain search for a root."""
+    generator = np.random.default_rng(p)
+    for radius in (0.1, 37.0):
+        for r in (1.5, 1 + 1 / max(math.log(max(p, 2)), 1.0)):
+            chosen = PNorm(p, radius, shape, r)
+            for size in (1e-3, 1.0, 1e3, 1e8, 1e150):
+                g = generator.normal(size=p) * size
+                w = chosen.point(g)
+                assert float(np.abs(w).sum()) <= radius * (1 + 1e-12)
+                assert shape == "ball" or (w >= 0).all()
+                assert shape != "simplex" or math.isclose(float(w.sum()), radius, rel_tol=1e-12)
+                if size == 1.0:  # least: no other point of the set is better
+                    for _ in range(20):
+                        v = generator.dirichlet(np.ones(p)) * radius
+                        assert _goal(g, w, r) <= _goal(g, v, r) + 1e-9 * max(1.0, radius**2)
+
+
+def _goal(g: np.ndarray, w: np.ndarray, r: float) -> float:
+    return float(g @ w + np.linalg.norm(w, ord=r) ** 2 / 2)
+
+
 @pytest.mark.parametrize("name", MAPS)
 def test_regret_is_as_proved(name: str) -> None:
     """The deterministic half of the theorem, with random gradients."""

@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from auditing import epsilon_lower_bound
-from descents import CASES, Replay, model_of, neighbour, seeded
+from descents import CASES, Replay, model_of, moves, neighbour, random_pair, seeded
 from regressions import objective, regression
 from scipy.optimize import minimize
 from scipy.stats import binom
 
 from dpmodel.compile.domain import Box, L2Ball
 from dpmodel.compile.losses import Loss
+from dpmodel.compile.penalty import Penalty
+from dpmodel.compile.rows import Rows
 from dpmodel.mechanisms.mechanism import Request
 from dpmodel.mechanisms.regression import descent_steps
 from dpmodel.mechanisms.regression.descent_metric import descent_metric
@@ -102,11 +104,33 @@ def _spent(name: str, request: Request, mechanism: NoisyDescent, seed: int, extr
     return squares / gaussian_mu(request.epsilon, request.delta) ** 2
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ("columns", "weights"))) for name in CASES]
+)
 def test_all_steps_together_stay_within_the_budget(name: str) -> None:
     for seed in range(4):
         assert _spent(name, REQUEST, NoisyDescent(steps=6), seed) <= 1.0 + 1e-9
         assert _spent(name, PURE, NoisyDescent(steps=4), seed) <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_random_neighbours_cost_all_of_the_budget_and_no_more(delta: float) -> None:
+    generator, worst = np.random.default_rng(0), 0.0
+    spend, order = Spend.of(1.0, delta, gaussian_only=True), 1.0 if delta == 0 else 2.0
+    for number in range(150):
+        model, rows, others = random_pair(generator, str(generator.choice(["free", "l1", "product"])))
+        share = 0.4 if 0 < model.loss.middle_bound(model.row.label_bound) < math.inf and number % 2 else 0.0
+        noise = StepNoise(model, descent_metric(model), spend, 4, share)
+        first = Replay(seeded(number))
+        settings = Settings(4, float(10.0 ** generator.uniform(-4, 2)), 0.3, share, "last")
+        one = descend(model, noise.metric, settings, private_gradient(noise, rows, first))
+        second = Replay(seeded(number), answers=first.given)
+        two = descend(model, noise.metric, settings, private_gradient(noise, others, second))
+        assert np.array_equal(one["last"], two["last"])
+        moved = moves(first, second, order)
+        spent = moved.sum() if delta == 0 else math.hypot(*moved) / gaussian_mu(1.0, delta)
+        worst = max(worst, float(spent))
+    assert 0.99 < worst <= 1 + 1e-12  # the worst neighbours cost all of it, and no more
 
 
 def test_the_budget_is_used_and_a_forgotten_share_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,3 +323,30 @@ def test_noise_that_drives_coefficients_away_stays_finite() -> None:
         gradient = private_gradient(noise, model.read_rows(), seeded(0))
         points = descend(model, noise.metric, Settings(128, 0.5, 0.97, share, "last"), gradient)
         assert all(np.isfinite(w).all() for w in points.values())
+
+
+@pytest.mark.parametrize("steps", [5, 6, 7, 9])
+def test_a_descent_that_diverges_tells_nothing_of_zeros(steps: int) -> None:
+    """A public penalty throws points to infinity, where 0 times infinity would be an error for some rows only."""
+    generator = np.random.default_rng(0)
+    X, y = generator.choice([-1.0, 1.0], (40, 1)), generator.choice([-1.0, 1.0], 40)
+    zero = X.copy()
+    zero[3] = 0.0
+    none = np.zeros(1)
+    steep = Penalty(none, none, none, other=lambda w: 1e6 * float((w**4).sum()), other_slope=lambda w: 4e6 * w**3)
+    model = replace(regression(X, y, "logistic", lower=-1, upper=1), penalty=steep)
+    spend = Spend.of(1.0, 1e-6, gaussian_only=True)
+    noise = StepNoise(model, descent_metric(model), spend, steps, 0.0)
+    found = []
+    for matrix in (X, zero):
+        rows = Rows(((matrix, 0),), y, 1)
+        with np.errstate(all="raise", under="ignore"):
+            told = private_gradient(noise, rows, Replay(seeded(1)))
+
+            def gradient(w: np.ndarray, told: Any = told) -> np.ndarray:
+                assert np.isfinite(w).all()
+                out: np.ndarray = told(w)
+                return out
+
+            found.append(descend(model, noise.metric, Settings(steps, 1.0, 0.0, 0.0, "last"), gradient)["last"])
+    assert all(np.isfinite(w).all() for w in found)

@@ -24,6 +24,7 @@ from dpmodel.mechanisms.regression.objective_perturbation import (
     Design,
     ObjectivePerturbation,
     design,
+    facts_of,
     leverage,
     noise_level,
     perturbed,
@@ -330,6 +331,20 @@ def test_users_ridge_counts() -> None:
     )
     assert math.isinf(leverage(with_intercept, 0.0))  # nothing holds the intercept
     assert ridge_for(with_intercept, 0.5) > 0
+
+
+def test_the_minimiser_lies_within_its_public_bound_for_weak_labels() -> None:
+    """ln 2 at prediction 0 counts whole, however small labels are: the number of certified steps rests on this."""
+    n, weak, strong = 1000, 0.01, 0.005
+    model = regression(
+        np.ones((n, 1)), np.full(n, weak), "logistic", lower=-1, upper=1, label=(-weak, weak), mean=False
+    )
+    low, high = 0.0, 1e5
+    for _ in range(100):  # n weak sigma(-weak w) = strong w
+        middle = (low + high) / 2
+        low, high = (middle, high) if n * weak / (1 + math.exp(weak * middle)) > strong * middle else (low, middle)
+    assert low > 100
+    assert facts_of(model, strong, strong, 0.0).size >= low
 
 
 # ---------------------------------------------------------------------- forecasts

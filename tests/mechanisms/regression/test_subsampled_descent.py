@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from auditing import epsilon_lower_bound
-from descents import CASES, Replay, model_of, neighbour, seeded
+from descents import CASES, Replay, model_of, moves, neighbour, random_pair, seeded
 from regressions import objective, regression
 
 from dpmodel.compile.rows import Rows
 from dpmodel.mechanisms.mechanism import Request
 from dpmodel.mechanisms.regression import subsampled_descent
 from dpmodel.mechanisms.regression.descent_metric import descent_metric
+from dpmodel.mechanisms.regression.descent_steps import Settings, descend
 from dpmodel.mechanisms.regression.protocol import RegressionMechanism
 from dpmodel.mechanisms.regression.subsampled_descent import (
     SUBSAMPLED_DESCENT,
@@ -71,6 +72,21 @@ def test_neighbours_differ_in_one_vector_and_scales_are_public(name: str) -> Non
         assert _steps(first.scales) == second.scales or first.scales == second.scales
         for a, b, scale in zip(_steps(first.values), second.values, _steps(first.scales), strict=True):
             assert np.linalg.norm(a - b) <= 2 * scale / plan.multiplier * (1 + 1e-9)
+
+
+def test_random_neighbours_move_samples_as_far_as_is_paid_for() -> None:
+    generator, worst = np.random.default_rng(1), 0.0
+    for number in range(150):
+        model, rows, others = random_pair(generator, "free")
+        noise = _noise(model, multiplier=2.0)
+        settings, first = Settings(4, float(10.0 ** generator.uniform(-4, 0)), 0.0, 0.0, "last"), Replay(seeded(number))
+        descend(model, noise.metric, settings, sampled_gradient(noise, rows, first))
+        second = Replay(seeded(number), answers=first.given)
+        descend(model, noise.metric, settings, sampled_gradient(noise, others, second))
+        vectors = 1 if model.row.absent and model.row.fixed(2.0) == 0 else 2
+        moved = moves(first, second, 2.0)[1::2]  # every other call draws the coins
+        worst = max(worst, float(moved.max()) * noise.multiplier / vectors)
+    assert 0.99 < worst <= 1 + 1e-12
 
 
 def _steps(given: list[Any]) -> list[Any]:
