@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from dpmodel.models.systems import system
 from dpmodel.plan.comparison import Plan
 from dpmodel.privacy import Budget
 from dpmodel.release.release import Accuracy, Guarantee
+from dpmodel.users_line import users_line
 
 ProgressArgument = Callable[[str, float], None] | bool | None
 
@@ -81,6 +83,11 @@ def conduct(
     )
     if done.failure is not None:
         raise done.failure
+    try:
+        done.report("done", 1.0)
+    except Exception as error:  # the caller's own; what was paid for is worth more
+        words = f"progress stopped with {type(error).__name__} at the end; the result is kept"
+        warnings.warn(words, stacklevel=users_line())
     if not done.private:
         record = f"NOT PRIVATE (seeded noise for tests); {record}"
     spent = Guarantee(done.forecast.epsilon, done.forecast.delta, model.neighbors, record)
