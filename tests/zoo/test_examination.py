@@ -41,7 +41,7 @@ def test_money_for_a_refusal(case: Case, monkeypatch: pytest.MonkeyPatch) -> Non
     def refuse(*_: Any, **__: Any) -> Any:
         raise dpm.DPModelError("no")
 
-    monkeypatch.setattr("dpmodel.problem.run_to_outcome", refuse)
+    monkeypatch.setattr("dpmodel.models.program.Program.finish", refuse)
     assert any("and then refused" in broken for broken in examine(case, "relaxed").broken)
 
 

@@ -115,7 +115,7 @@ def _penalty(engine: Engine, task: Task, span: float, weight: float | None, stra
         weight = span * math.sqrt(promise.gain / error / width)
     low, high = cost_range(task.model)
     tilt = (np.maximum(np.abs(low), np.abs(high)) + stray) / max(weight, 1e-300)
-    if not 1e-100 < float(np.abs(tilt).max()) < 1e100:
+    if not weight > 0 or not 1e-100 < float(np.abs(tilt).max()) < 1e100:
         return
     promise = engine.promise(replace(task, tilt=tilt))
     violation = promise.gain * (promise.error + span / weight)
