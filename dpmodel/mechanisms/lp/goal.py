@@ -43,6 +43,7 @@ from dpmodel.mechanisms.mechanism import (
     no_progress,
     refuse_feasibility,
 )
+from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NoiseSource
 
 
@@ -98,6 +99,8 @@ class EngineMechanism:
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         if not {"scalar", "matrix"} & set(model.private_parts()):
             return Verdict(False, "serves problems with private constraints")
+        if Spend.of(request.epsilon, request.delta).rho == 0:
+            return Verdict(False, "the budget is below what floating point tells from none")
         other = refuse_feasibility(request, "relaxed")
         if other is not None:
             return other

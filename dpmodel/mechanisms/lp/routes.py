@@ -124,8 +124,6 @@ def _penalty(engine: Engine, task: Task, span: float, weight: float | None, stra
 
 def _searching(engine: Engine, task: Task, span: float, steps: int) -> Iterator[Route]:
     """``steps`` runs; nothing when what was asked for leaves no room for the margin of the tests."""
-    if task.spend.rho == 0:
-        return  # a budget below what floating point tells from none
     law = noise_of_tests(engine, task, steps)
     margin = law.max_abs_quantile(steps - 1, task.beta / 2)
     room = math.ceil(2 * margin) if engine.counts_rows else 0
