@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast, get_args
 
 from dpmodel.compile.cone_program import installed_solvers
@@ -41,12 +42,17 @@ def basic_request(
             f"beta={beta!r}", why="beta is the probability that the accuracy statement fails", remedy="beta=0.05"
         )
     kind = type(feasibility).__name__
+    if isinstance(feasibility, type):
+        raise SpecificationError(
+            f"feasibility={feasibility.__name__}", why="it is a class", remedy=f"dpm.{feasibility.__name__}(...)"
+        )
     if not isinstance(feasibility, str) or feasibility not in get_args(Feasibility):
         raise SpecificationError(
             f"feasibility={feasibility!r}" if isinstance(feasibility, str | float | int) else f"feasibility={kind}",
             why="private constraints are relaxed so that the true optimum stays feasible, centred (taken as released), "
             "or made harder so that all hold: safe (with probability 1 - beta) or strict (with certainty)",
-            remedy="'relaxed', 'centred', 'safe', 'strict', dpm.AllBut(rows=, alpha=) or dpm.Exact(margin=)",
+            remedy=f"{nearest(feasibility, get_args(Feasibility))}'relaxed', 'centred', 'safe', 'strict', "
+            "dpm.AllBut(rows=, alpha=) or dpm.Exact(margin=)",
         )
     if solver is not None and solver not in installed_solvers():
         known = installed_solvers()
@@ -54,6 +60,12 @@ def basic_request(
         raise SpecificationError(f"solver={solver!r}", why="not installed", remedy=f"{near}one of {', '.join(known)}")
     word = cast(Feasibility, feasibility)
     return Request(loss.epsilon, loss.delta, float(beta), word, None, solver, checked_options(options))
+
+
+def nearest(word: Any, words: Iterable[str]) -> str:
+    """``'word'; one of `` for the one of ``words`` that was most likely meant, "" for none."""
+    close = difflib.get_close_matches(word.lower(), words, 1, 0.6) if isinstance(word, str) else []
+    return f"{close[0]!r}; one of " if close else ""
 
 
 def checked_options(options: Any) -> dict[str, Any]:

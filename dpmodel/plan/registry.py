@@ -62,6 +62,7 @@ from dpmodel.mechanisms.regression.statistics_adassp import ADASSP_PUBLISHED
 from dpmodel.mechanisms.regression.stochastic_mirror_descent import STOCHASTIC_MIRROR_DESCENT
 from dpmodel.mechanisms.regression.subsampled_descent import SUBSAMPLED_DESCENT
 from dpmodel.mechanisms.regression.sufficient_statistics import SUFFICIENT_STATISTICS
+from dpmodel.models.request import nearest
 
 _LOG = logging.getLogger("dpmodel")
 
@@ -286,7 +287,8 @@ def by_name(name: str, kind: type | None = None) -> AnyMechanism:
         if mechanism.name == name:
             return mechanism
     names = ", ".join(repr(mechanism.name) for mechanism in fitting)
-    raise SpecificationError(f"mechanism={name!r}", why="no such mechanism", remedy=f"'auto', {names}")
+    near = nearest(name, [mechanism.name for mechanism in fitting])
+    raise SpecificationError(f"mechanism={name!r}", why="no such mechanism", remedy=f"{near}'auto', {names}")
 
 
 def named(mechanism: str | AnyMechanism, kind: type | None = None) -> AnyMechanism:
