@@ -147,6 +147,10 @@ class PrivateModel(ABC, Generic[M]):
     def refuse_auto(self, candidates: Sequence[Candidate]) -> None:
         """Raise where no mechanism should be run unless it is named."""
 
+    def unmet(self, request: Request, forecast: Forecast) -> str:
+        """What was asked for and ``forecast``, the chosen one, does not promise; "" for nothing."""
+        return ""
+
     def lower_bounds(self, request: Request) -> tuple[str, ...]:
         """What no mechanism can beat, in words."""
         return ()
@@ -187,6 +191,6 @@ def reasons(candidates: Sequence[Candidate]) -> str:
     """Why not, each reason once with the mechanisms it stops."""
     found: dict[str, list[str]] = {}
     for candidate in candidates:
-        if candidate.code != "feasibility":
+        if candidate.reason and candidate.code != "feasibility":
             found.setdefault(candidate.reason, []).append(candidate.mechanism)
     return "; ".join(f"{reason} ({', '.join(names)})" for reason, names in found.items())

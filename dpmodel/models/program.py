@@ -9,6 +9,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
+from dpmodel._text import number
 from dpmodel.annotate.private import Private
 from dpmodel.classify.impossibility import impossibility_error
 from dpmodel.classify.private_lp import PrivateLP
@@ -20,7 +21,7 @@ from dpmodel.mechanisms.known import capped
 from dpmodel.mechanisms.lp.private_rows import private_rows
 from dpmodel.mechanisms.lp.public_points import known_without_data
 from dpmodel.mechanisms.lp.routes import objective_span
-from dpmodel.mechanisms.mechanism import YES, Outcome, Request, Verdict
+from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Request, Verdict
 from dpmodel.models.contract import Candidate, PrivateModel, Ran, reasons
 from dpmodel.models.exact_rows import ExactRows, exact_rows
 from dpmodel.models.foregone import refuse_foregone
@@ -95,6 +96,16 @@ class Program(PrivateModel[PrivateLP]):
         self, request: Request, mechanisms: Sequence[Any], candidates: Sequence[Candidate], best: Candidate | None
     ) -> list[Candidate]:
         return settled(self.data, request, mechanisms, candidates, best)
+
+    def unmet(self, request: Request, forecast: Forecast) -> str:
+        alpha, rows = request.violation, request.slack_rows
+        if alpha is not None and forecast.violation_alpha > alpha * (1 + 1e-9):
+            promised = number(forecast.violation_alpha)
+            return f"No mechanism reaches alpha={number(alpha)}, which was asked for: the choice promises {promised}"
+        if rows is not None and forecast.slack_rows > rows:
+            left = forecast.slack_rows
+            return f"No mechanism leaves out at most {rows} rows, as was asked for: the choice leaves out up to {left}"
+        return ""
 
     def lower_bounds(self, request: Request) -> tuple[str, ...]:
         """What the theorems leave to any mechanism, scaled to how far one record moves an entry."""

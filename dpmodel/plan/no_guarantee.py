@@ -21,7 +21,8 @@ _FACTOR, _STEPS, _HALVINGS = 4.0, 6, 4
 
 
 class NoGuaranteeWarning(UserWarning):
-    """A solve is about to be paid for whose accuracy statement says no more than is known without data.
+    """A solve is about to be paid for whose accuracy statement says no more than is known without data, or not what
+    was asked for.
 
     Raised before anything is charged: ``warnings.simplefilter("error", dpmodel.NoGuaranteeWarning)`` turns it into an
     error that costs nothing.
@@ -29,7 +30,7 @@ class NoGuaranteeWarning(UserWarning):
 
 
 def warn_of_no_guarantee(plan: Plan) -> None:
-    """Warn where ``plan`` has an answer that begins with "no guarantee"; call it before charging."""
+    """Warn where ``plan`` has an answer (no guarantee, or not the one asked for); call it before charging."""
     if plan.answer:
         warnings.warn(plan.answer, NoGuaranteeWarning, stacklevel=users_line())
 

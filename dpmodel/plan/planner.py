@@ -248,7 +248,7 @@ def _answer(
     """What to know first: nothing where the chosen statement says something, else that, and what would help."""
     assert chosen.forecast is not None
     if not chosen.forecast.vacuous or not model.reads:
-        return ""
+        return model.unmet(request, chosen.forecast)
     first = f"No guarantee: {chosen.mechanism} promises no more than is known without data"
     told = chosen
     if chosen.forecast.spends_nothing:

@@ -128,3 +128,17 @@ def test_a_perfect_public_point_is_taken_in_silence() -> None:
     release = problem.release
     assert release is not None and release.mechanism == "public-only" and (x.value >= 3 - 1e-6).all()
     assert budget.spent.epsilon == 0 and release.guarantee.epsilon == 0 and not release.accuracy.vacuous
+
+
+def test_what_was_asked_for_and_is_not_reached_is_told_before_the_charge() -> None:
+    b = dpm.Private([5.0, 30.0, 9.0], name="b", unit="entry", linf=1, bounds=[0, 40])
+    x = cp.Variable(3, bounds=[0, 100])
+    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b])
+    budget = dpm.Budget(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dpm.NoGuaranteeWarning)
+        for asked in (dpm.AllBut(alpha=1), dpm.AllBut(alpha=1, rows=1)):
+            with pytest.raises(dpm.NoGuaranteeWarning, match="alpha=1, which was asked for"):
+                problem.solve(1.0, feasibility=asked, budget=budget, rng=0)
+        problem.solve(1.0, feasibility=dpm.AllBut(alpha=20), budget=budget, rng=0)
+    assert budget.spent.epsilon == 1
