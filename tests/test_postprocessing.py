@@ -100,9 +100,9 @@ def test_an_epsilon_may_be_given_and_is_not_spent() -> None:
         problem.solve(epsilon=0)
     with pytest.raises(dpm.SpecificationError, match="post-processing"):
         problem.solve(feasibility=dpm.AllBut(rows=1))
-    problem.clip = 1.0
+    clipped = dpm.Problem(problem.objective, problem.constraints, clip=1.0)
     with pytest.raises(dpm.SpecificationError, match="clip"):
-        problem.solve()
+        clipped.solve()
 
 
 def test_what_the_measurement_cost_is_said_and_not_charged_again() -> None:
