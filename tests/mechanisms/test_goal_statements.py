@@ -139,7 +139,7 @@ def test_noise_beyond_all_that_points_differ_by_cuts_off_no_target(monkeypatch: 
     assert not plausible(cut_off(monkeypatch, 100), 100)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("goal", GOALS)
 @pytest.mark.parametrize("private_cost", [False, True])
 @pytest.mark.parametrize("kind", KINDS)

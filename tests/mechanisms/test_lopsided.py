@@ -136,7 +136,7 @@ def test_choices_among_listed_points(family: str, name: str, epsilon: float) -> 
         assert 0.1 <= most(family, name, Request(epsilon, delta), range(3), 2, listed=True) <= 1 + 1e-6
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 @pytest.mark.parametrize("name", [each.name for each in PORTFOLIO if each.name != "public-only"])
 @pytest.mark.parametrize("family", FAMILIES)

@@ -80,7 +80,7 @@ def test_numbers_of_every_size(name: str) -> None:
     assert any(served) or name == "stochastic-mirror-descent"  # which needs many records
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [each.name for each in REGRESSIONS])
 def test_more_numbers_of_every_size(name: str) -> None:
     for case in CASES:

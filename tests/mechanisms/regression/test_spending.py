@@ -168,7 +168,7 @@ def test_draws_hide_a_record_at_every_budget(name: str, epsilon: float, delta: f
     check(MECHANISMS[name], Request(epsilon, delta))
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 8))])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (100.0, 0.0)], ids=lambda x: f"{x:g}")
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_draws_hide_a_record_of_unequal_bounds(name: str, epsilon: float, delta: float, seed: int) -> None:
