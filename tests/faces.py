@@ -42,8 +42,8 @@ class Face:
 
 FACES: list[Face] = []
 # Their draws do not pay one by one: they are about random samples of the records; hidden in the objective, so that the
-# same release on a neighbour comes from another draw (objective-perturbation); or of a noisy threshold that pays for all
-# answers before the first yes (cheapest-point). Their own tests have the exact losses.
+# same release on a neighbour comes from another draw (objective-perturbation); or of a noisy threshold that pays for
+# all answers before the first yes (cheapest-point). Their own tests have the exact losses.
 AMPLIFIED = {"subsampled-descent", "stochastic-mirror-descent", "objective-perturbation", "cheapest-point"}
 SLOW = {"gaussian-frank-wolfe", "subsampled-descent", "stochastic-mirror-descent"}
 
