@@ -282,7 +282,8 @@ def _estimator(name: str, **arguments: Any) -> Face:
         made.fit(X, y)
         return {"release": made.release_.to_dict(), "coef": made.coef_, "intercept": made.intercept_}
 
-    return Face(name, "auto", _labelled, release)
+    # Plans of logistic regressions take objective-perturbation at many budgets.
+    return Face(name, "auto", _labelled, release, amplified=name == "PrivateLogisticRegression")
 
 
 FACES += [
