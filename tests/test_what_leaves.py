@@ -24,7 +24,7 @@ import dpmodel as dpm
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-# One of each family by default; all of them, and more neighbours, in the long part.
+# One of each family by default; all of them, and more neighbours, in the slow part.
 QUICK = {
     "scalar-laplace-once", "several_parts-gaussian-once", "bounded_scalar-strict-truncated-laplace",
     "objective-vertex-exponential", "people-noisy-hinge-descent", "least_squares-sufficient-statistics",
@@ -32,19 +32,13 @@ QUICK = {
     "whole_equations-exact-equations", "span-stable-span", "measure-laplace",
     "point_in_hull-tukey-depth", "query_release-auto",
 }  # fmt: skip
-# Of the same, what takes seconds.
-SLOW = {"feasible_point-dense-weights", "PrivateRidge-auto", "balances-measure-and-fit"}
 
 # Little budget is many steps there.
 MINUTES = {"feasible_point-dense-weights-0.001"}
 
 
-def _marks(name: str) -> Any:
-    return () if name in QUICK else pytest.mark.slow if name in SLOW else pytest.mark.long
-
-
 def _each(face: Face) -> Any:
-    return pytest.param(face, id=str(face), marks=_marks(str(face)))
+    return pytest.param(face, id=str(face), marks=() if str(face) in QUICK else pytest.mark.slow)
 
 
 def _each_with(name: str, quick: list[Any], others: list[Any]) -> Any:
@@ -54,7 +48,7 @@ def _each_with(name: str, quick: list[Any], others: list[Any]) -> Any:
             face,
             value,
             id=f"{face}-{value}",
-            marks=_each(face).marks if value in quick and f"{face}-{value}" not in MINUTES else pytest.mark.long,
+            marks=_each(face).marks if value in quick and f"{face}-{value}" not in MINUTES else pytest.mark.slow,
         )
         for face in FACES
         for value in (*quick, *others)
@@ -119,7 +113,7 @@ STRANGE = {
 @pytest.mark.parametrize(
     "face",
     [
-        pytest.param(face, id=str(face), marks=pytest.mark.long if face.slow or str(face) in STRANGE else ())
+        pytest.param(face, id=str(face), marks=pytest.mark.slow if face.slow or str(face) in STRANGE else ())
         for face in FACES
         if face.strangers
     ],
