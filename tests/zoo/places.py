@@ -64,7 +64,7 @@ def divisible_budget(n: int, rng: np.random.Generator, private: Make) -> Any:
     return cp.Maximize(mean @ fund), [cost @ fund <= 0.3 * cost.sum()]
 
 
-@model(12, 100, 1000, quick=False, alpha=0.5)
+@model(12, 100, 1000, quick=False, feasibility=dpm.AllBut(alpha=0.5))
 def ballots(n: int, rng: np.random.Generator, private: Make) -> Any:
     """Every one of 3,000 voters should get one of the projects they approve; a voter owns a constraint."""
     popular = rng.dirichlet(np.ones(n)) * 5
