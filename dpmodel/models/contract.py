@@ -162,7 +162,7 @@ class PrivateModel(ABC, Generic[M]):
 
     # ------------------------------------------------------------------ executing
     def ready(self, chosen: Candidate) -> None:
-        """Raise, last before the charge, where a value is missing or nothing could be released."""
+        """Raise, before the charge, where a value is missing or nothing could be released."""
 
     @abstractmethod
     def checked(self, outcome: Any) -> Any:
