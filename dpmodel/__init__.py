@@ -12,7 +12,8 @@ from dpmodel.annotate.noise_laws import DiscreteGaussian, DiscreteLaplace, Gauss
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.classify import taxonomy
 from dpmodel.classify.classifier import Classification
-from dpmodel.compile.likelihood import neg_log_likelihood, published
+from dpmodel.compile.leak_warning import PossibleLeakWarning
+from dpmodel.compile.likelihood.face import neg_log_likelihood, published
 from dpmodel.errors import (
     BudgetExceededError,
     DPModelError,
@@ -23,7 +24,6 @@ from dpmodel.errors import (
     SpecificationError,
     UnsupportedModelError,
 )
-from dpmodel.leak_warning import PossibleLeakWarning
 from dpmodel.models.options import AllBut, Exact, Penalty, Search, Target
 from dpmodel.plan import Plan, register_mechanism, select_mechanism
 from dpmodel.plan.no_guarantee import NoGuaranteeWarning

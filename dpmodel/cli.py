@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 import dpmodel
-from dpmodel._text import number, table
+from dpmodel.text import number, table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

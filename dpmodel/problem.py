@@ -13,19 +13,18 @@ from dpmodel.classify.classifier import Classification, classify
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_outputs import AnyRegression
 from dpmodel.classify.regression_model import private_outputs, private_regression
-from dpmodel.compile.cone_program import SOLVER_ERROR, SolverFailure, solve_cone_program
-from dpmodel.compile.cvxpy_bridge import Lowered, forget_cached_forms, forget_solution, lower
-from dpmodel.compile.footprint import Footprint, footprint
-from dpmodel.compile.likelihood import recognise_postprocessing
-from dpmodel.compile.postprocessing import Postprocessing
-from dpmodel.compile.public_set import PublicSet, base_program
+from dpmodel.compile.leak_warning import warn_of_constants
+from dpmodel.compile.likelihood.face import recognise_postprocessing
+from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.compile.refusals import where_used
-from dpmodel.compile.regression import Outputs, Recognised, recognise
-from dpmodel.compile.standard_form import public_theta, public_values, standard_form
+from dpmodel.compile.regression.recognise import Outputs, Recognised, recognise
+from dpmodel.compile.standard_form.cvxpy_bridge import Lowered, forget_cached_forms, forget_solution, lower
+from dpmodel.compile.standard_form.footprint import Footprint, footprint
+from dpmodel.compile.standard_form.form import public_theta, public_values, standard_form
+from dpmodel.compile.standard_form.public_set import PublicSet, base_program
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
 from dpmodel.execute import check_budget, execute
 from dpmodel.execute.misplaced import refuse_misplaced
-from dpmodel.leak_warning import warn_of_constants
 from dpmodel.models.contract import PrivateModel
 from dpmodel.models.options import AllBut, Exact, Options, Penalty, Search, Target
 from dpmodel.models.postprocessing import Published, classify_postprocessing
@@ -33,6 +32,7 @@ from dpmodel.models.program import Program
 from dpmodel.models.regression import Regression, checked_clip
 from dpmodel.models.released import values_of
 from dpmodel.models.request import checked_options
+from dpmodel.numerics.cone_program import SOLVER_ERROR, SolverFailure, solve_cone_program
 from dpmodel.plan.comparison import Plan
 from dpmodel.plan.planner import make_plan
 from dpmodel.plan.registry import AnyMechanism

@@ -9,8 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
+from dpmodel.mechanisms.contract import YES, Forecast
 from dpmodel.mechanisms.linalg.protocol import Found
-from dpmodel.mechanisms.mechanism import YES, Forecast
 
 
 @dataclass(frozen=True)

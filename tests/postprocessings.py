@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import dpmodel as dpm
-from dpmodel.compile.tree import Tree
+from dpmodel.numerics.trees.tree import Tree
 
 Build = Callable[[], dpm.Problem]
 BUILD: dict[str, Build] = {}

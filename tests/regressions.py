@@ -10,11 +10,11 @@ import scipy.sparse as sp
 
 from dpmodel.classify.classifier import Classification
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.domain import Domain, FreeSpace
-from dpmodel.compile.losses import Loss
-from dpmodel.compile.penalty import Penalty
-from dpmodel.compile.row_bounds import RowBounds
-from dpmodel.compile.rows import Rows
+from dpmodel.compile.regression.domain import Domain, FreeSpace
+from dpmodel.compile.regression.losses import Loss
+from dpmodel.compile.regression.penalty import Penalty
+from dpmodel.compile.regression.row_bounds import RowBounds
+from dpmodel.compile.regression.rows import Rows
 
 
 def regression(

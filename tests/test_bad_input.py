@@ -15,9 +15,9 @@ import scipy.sparse as sp
 
 import dpmodel as dpm
 from dpmodel import problem as problem_module
-from dpmodel.compile import cone_program
-from dpmodel.mechanisms.lp import noise_once
-from dpmodel.progress import reporter
+from dpmodel.execute.progress import reporter
+from dpmodel.mechanisms.lp.noise_once import mechanism as noise_once
+from dpmodel.numerics import cone_program
 
 SECRET = np.array([7321.4375, -5128.8125])
 DIGITS = re.compile("7321|5128|4375|8125")

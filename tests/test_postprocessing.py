@@ -10,8 +10,8 @@ import pytest
 from postprocessings import BUILD, noisy
 
 import dpmodel as dpm
-from dpmodel.compile.postprocessing import Postprocessing
-from dpmodel.mechanisms.mechanism import Request
+from dpmodel.compile.likelihood.postprocessing import Postprocessing
+from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.postprocess.general_solver import GeneralSolver
 from dpmodel.plan.registry import POSTPROCESSING
 

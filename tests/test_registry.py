@@ -11,7 +11,7 @@ import pytest
 
 import dpmodel as dpm
 from dpmodel.classify.taxonomy import cell as taxonomy_cell
-from dpmodel.mechanisms.mechanism import Mechanism, Request
+from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.models.program import SATISFIES_EXACTLY as EXACT
 from dpmodel.plan import PORTFOLIO, by_name
 from dpmodel.plan.registry import INEQUALITIES, KINDS, POINTS, POSTPROCESSING, REGRESSIONS, VECTORS

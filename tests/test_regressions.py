@@ -11,7 +11,7 @@ from regressions import objective as true_objective
 
 import dpmodel as dpm
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.mechanisms.regression.frank_wolfe import FrankWolfe
+from dpmodel.mechanisms.regression.frank_wolfe.vertices import FrankWolfe
 from dpmodel.plan.registry import PORTFOLIO, REGRESSIONS
 
 N, P = 4000, 6

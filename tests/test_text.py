@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpmodel._text import array_text, html_table, number, table
+from dpmodel.text import array_text, html_table, number, table
 
 
 @pytest.fixture(autouse=True, scope="module")

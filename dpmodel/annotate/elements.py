@@ -13,11 +13,9 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dpmodel._types import Array
 from dpmodel.errors import SpecificationError
-
-Array = npt.NDArray[Any]
 
 EXACT_INTEGERS = 2.0**53  # floats beyond have no fractions, and not every whole number
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel.annotate.layout import Floats, Layout, free_entries
+from dpmodel._types import Floats
+from dpmodel.annotate.layout import Layout, free_entries
 from dpmodel.annotate.per_entry import spread
 from dpmodel.errors import SpecificationError
 

@@ -15,11 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from dpmodel._types import Floats, Integers
 from dpmodel.annotate.bounds import Unit
 from dpmodel.errors import SpecificationError
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 def sum_by(index: Integers, weights: Floats, minlength: int) -> Floats:

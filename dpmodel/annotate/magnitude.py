@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from dpmodel._types import Floats, Integers
 from dpmodel.annotate.bounds import Ball, ChangeBounds, complete
-from dpmodel.annotate.layout import Floats, Integers, Layout, sum_by
+from dpmodel.annotate.layout import Layout, sum_by
 from dpmodel.annotate.per_entry import largest_sum
 
 # Scaled entries are rounded a few times; the change bounds that carry over are enlarged by it.

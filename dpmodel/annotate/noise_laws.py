@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from dpmodel._text import array_text, number
+from dpmodel._types import Floats
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy import PublicGenerator
 from dpmodel.privacy.discrete import LARGEST_SCALE, discrete_normal, two_sided_geometric
-
-Floats = npt.NDArray[np.float64]
+from dpmodel.text import array_text, number
 
 # Scales are squared and inverted.
 _LEAST, _MOST = 1e-150, 1e150

@@ -8,17 +8,15 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from dpmodel import privacy
-from dpmodel._text import array_text, number
+from dpmodel._types import Floats
 from dpmodel.annotate.labels import Labels, labels_of, taken
 from dpmodel.annotate.noise_laws import Gaussian, Laplace, Law, _is_number
 from dpmodel.annotate.private import Private
 from dpmodel.errors import SpecificationError
-
-Floats = npt.NDArray[np.float64]
+from dpmodel.text import array_text, number
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel.annotate.layout import Floats, Layout
+from dpmodel._types import Floats
+from dpmodel.annotate.layout import Layout
 
 
 def spread(numbers: Floats, layout: Layout) -> Floats:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from dpmodel._types import Floats
 from dpmodel.annotate import vault
 from dpmodel.annotate.bounds import UNITS, Ball, ChangeBounds, Unit, positive, refuse_contradictions
 from dpmodel.annotate.declared_bounds import names_of, read_bounds
@@ -24,7 +25,6 @@ from dpmodel.annotate.records import DEFAULT_RECORDS, Records
 from dpmodel.annotate.values import checked_entries, checked_rows, limit_entries, limit_rows
 from dpmodel.errors import SpecificationError
 
-Floats = npt.NDArray[np.float64]
 Positions = Literal["public", "private"]
 
 # Norms are sums of squares, which vanish or overflow outside this range.

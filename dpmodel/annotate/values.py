@@ -10,9 +10,10 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
+from dpmodel._types import Floats
 from dpmodel.annotate.elements import EXACT_INTEGERS, array_of, frame_columns, is_frame
 from dpmodel.annotate.entry_ranges import Range
-from dpmodel.annotate.layout import Floats, Layout, canonical, free_entries
+from dpmodel.annotate.layout import Layout, canonical, free_entries
 from dpmodel.annotate.magnitude import scale_listed, scale_units
 from dpmodel.annotate.per_entry import at
 from dpmodel.errors import SpecificationError

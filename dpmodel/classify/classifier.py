@@ -11,15 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel._plain import plain, revived
-from dpmodel._text import html_table, number, printable, table
+from dpmodel._types import Integers
 from dpmodel.annotate.records import DEFAULT_RECORDS
 from dpmodel.classify.impossibility import Floor, floor
 from dpmodel.classify.taxonomy import Level, Part, TaxonomyCell
 from dpmodel.classify.taxonomy import cell as taxonomy_cell
-from dpmodel.compile.affine_map import AffineMap, Integers, LinearMap, ThetaBlock
-from dpmodel.compile.extremes import most_items
-from dpmodel.compile.footprint import Blocks, Change, Footprint, record_blocks
+from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock
+from dpmodel.compile.standard_form.extremes import most_items
+from dpmodel.compile.standard_form.footprint import Blocks, Change, Footprint, record_blocks
+from dpmodel.release.plain import plain, revived
+from dpmodel.text import html_table, number, printable, table
 
 # Texts name no more parameters than this at once, and tables show no more rows of one kind.
 _MOST_NAMES = 5

@@ -19,8 +19,8 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from dpmodel._text import number
 from dpmodel.errors import ImpossibilityError, SpecificationError
+from dpmodel.text import number
 
 CITATION = "Hsu, Roth, Roughgarden, Ullman: Privately Solving Linear Programs (ICALP 2014), sections 5 to 5.3"
 

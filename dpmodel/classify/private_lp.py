@@ -6,10 +6,11 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from dpmodel._types import Floats
 from dpmodel.classify.classifier import Classification
-from dpmodel.compile.affine_map import AffineMap, Floats
-from dpmodel.compile.public_set import PublicSet
-from dpmodel.compile.standard_form import StandardForm, private_theta
+from dpmodel.compile.standard_form.affine_map import AffineMap
+from dpmodel.compile.standard_form.form import StandardForm, private_theta
+from dpmodel.compile.standard_form.public_set import PublicSet
 
 T = TypeVar("T")
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import Classification
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.losses import Loss
-from dpmodel.compile.regression_outputs import PublicColumns
-from dpmodel.compile.rows import Rows
+from dpmodel.compile.regression.losses import Loss
+from dpmodel.compile.regression.outputs import PublicColumns
+from dpmodel.compile.regression.rows import Rows
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import Classification
-from dpmodel.compile.domain import Domain
-from dpmodel.compile.losses import Loss
-from dpmodel.compile.penalty import Penalty
-from dpmodel.compile.row_bounds import RowBounds
-from dpmodel.compile.rows import Reader, Rows
+from dpmodel.compile.regression.domain import Domain
+from dpmodel.compile.regression.losses import Loss
+from dpmodel.compile.regression.penalty import Penalty
+from dpmodel.compile.regression.row_bounds import RowBounds
+from dpmodel.compile.regression.rows import Reader, Rows
 
 if TYPE_CHECKING:
-    from dpmodel.compile.public_part import PublicPart
+    from dpmodel.compile.regression.public_part import PublicPart
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpmodel._text import number
 from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.text import number
 
 
 @dataclass(frozen=True)

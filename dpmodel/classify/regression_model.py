@@ -11,19 +11,20 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from dpmodel._types import Floats
 from dpmodel.annotate.records import DEFAULT_RECORDS
 from dpmodel.classify.classifier import Cell, Classification, record_words
 from dpmodel.classify.private_outputs import PrivateOutputs
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.affine_map import Floats, ThetaBlock
-from dpmodel.compile.domain import Domain
-from dpmodel.compile.domain_general import ConvexSet
-from dpmodel.compile.domain_of import domain_of
-from dpmodel.compile.regression import Outputs, Recognised
-from dpmodel.compile.regression_features import Features, Label
-from dpmodel.compile.regression_outputs import PublicColumns
-from dpmodel.compile.regression_rows import reader, reader_of_all
-from dpmodel.compile.row_bounds import RowBounds
+from dpmodel.compile.regression.domain import Domain
+from dpmodel.compile.regression.domain_general import ConvexSet
+from dpmodel.compile.regression.domain_of import domain_of
+from dpmodel.compile.regression.features import Features, Label
+from dpmodel.compile.regression.outputs import PublicColumns
+from dpmodel.compile.regression.read_rows import reader, reader_of_all
+from dpmodel.compile.regression.recognise import Outputs, Recognised
+from dpmodel.compile.regression.row_bounds import RowBounds
+from dpmodel.compile.standard_form.affine_map import ThetaBlock
 from dpmodel.errors import SpecificationError
 
 _NORMS = (1.0, 2.0, math.inf)

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, Literal, overload
 
-from dpmodel._text import html_table, table
 from dpmodel.errors import SpecificationError
+from dpmodel.text import html_table, table
 
 Part = Literal["objective", "scalar", "row", "column", "matrix"]
 Level = Literal["low", "high"]

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dpmodel.compile.cone_program import SOLVER_ERROR, SolverFailure
+from dpmodel.execute.progress import Report, reporter
 from dpmodel.execute.wall import charge_then_run, check_budget
-from dpmodel.mechanisms.mechanism import STOPPED, Forecast, Request
+from dpmodel.mechanisms.contract import STOPPED, Forecast, Request
 from dpmodel.models.contract import PrivateModel, Ran
+from dpmodel.numerics.cone_program import SOLVER_ERROR, SolverFailure
 from dpmodel.plan.comparison import Plan
 from dpmodel.plan.no_guarantee import warn_of_no_guarantee
 from dpmodel.plan.planner import make_plan
 from dpmodel.plan.registry import AnyMechanism, by_name
 from dpmodel.privacy import Budget, noise_source
-from dpmodel.progress import Report, reporter
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dpmodel.compile.cone_program import installed_solvers
 from dpmodel.errors import SpecificationError
+from dpmodel.numerics.cone_program import installed_solvers
 from dpmodel.plan.registry import KINDS
 
 # What CVXPY's own solve takes besides a solver and its options; none of it has a meaning under noise.

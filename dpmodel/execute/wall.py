@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from dpmodel.compile.cone_program import SolverFailure
 from dpmodel.errors import DPModelError, SpecificationError
+from dpmodel.execute.progress import Report
 from dpmodel.models.contract import WrongOutcome
+from dpmodel.numerics.cone_program import SolverFailure
 from dpmodel.privacy import Budget
-from dpmodel.progress import Report
 
 T = TypeVar("T")
 # What ends a process or a cell of a notebook; whatever else is no Exception is told like one.

@@ -23,8 +23,8 @@ from dpmodel.linalg.conduct import conduct
 from dpmodel.linalg.public_facts import expected_of, field_of, vectors_request
 from dpmodel.linalg.subspace_result import AffineSubspace, common
 from dpmodel.linalg.vectors_input import vectors_model
-from dpmodel.mechanisms.linalg.fields import GF, QQ, Field
 from dpmodel.mechanisms.linalg.systems import ExactRows
+from dpmodel.numerics.fields.field import GF, QQ, Field
 from dpmodel.privacy import Budget
 
 _WHOLE = 2.0**53  # up to here a float that is whole is the number that was meant

@@ -9,10 +9,10 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
+from dpmodel._types import Floats
 from dpmodel.annotate.elements import array_of, elements, key, refuse_united
 from dpmodel.errors import SpecificationError
 from dpmodel.learn.data import checked
-from dpmodel.learn.features import Floats
 from dpmodel.learn.linear_model import PrivateLinearModel
 
 

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
+from dpmodel._types import Floats
 from dpmodel.annotate import Private, Records
 from dpmodel.annotate.declared_bounds import read_bounds
 from dpmodel.errors import SpecificationError
-
-Floats = npt.NDArray[np.float64]
 
 _BLOCK = 1 << 18  # entries that are mapped at once
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from dpmodel._types import Floats
 from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import SpecificationError
 from dpmodel.learn.classifier import PrivateClassifier, classes_and_signs
 from dpmodel.learn.data import checked
 from dpmodel.learn.exact_release import keep_release, require_classes
-from dpmodel.learn.features import Floats
 from dpmodel.learn.linear_model import _rng
 from dpmodel.linalg.feasible_point import feasible_point
 from dpmodel.models.exact_rows import checked_margin

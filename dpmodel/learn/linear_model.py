@@ -13,10 +13,11 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from dpmodel._types import Floats
 from dpmodel.annotate import Private, Records
 from dpmodel.errors import SpecificationError
 from dpmodel.learn.data import checked
-from dpmodel.learn.features import Features, Floats, features_of
+from dpmodel.learn.features import Features, features_of
 from dpmodel.problem import Problem
 
 

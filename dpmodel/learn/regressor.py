@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 
+from dpmodel._types import Floats
 from dpmodel.errors import SpecificationError
 from dpmodel.learn.data import checked
-from dpmodel.learn.features import Floats, pair_of
+from dpmodel.learn.features import pair_of
 from dpmodel.learn.linear_model import PrivateLinearModel
 
 

@@ -11,7 +11,7 @@ from dpmodel.linalg.point_in_hull import PointInHull, point_in_hull
 from dpmodel.linalg.solve_equations import solve_equations
 from dpmodel.linalg.span import span
 from dpmodel.linalg.subspace_result import AffineSubspace, Equations, Subspace
-from dpmodel.mechanisms.linalg.fields import GF, QQ, Field
+from dpmodel.numerics.fields.field import GF, QQ, Field
 
 __all__ = [
     "GF",

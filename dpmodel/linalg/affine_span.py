@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from dpmodel._types import Array
 from dpmodel.annotate.records import Neighbors
 from dpmodel.linalg.conduct import ProgressArgument, conduct
 from dpmodel.linalg.public_facts import field_of, vectors_request
-from dpmodel.linalg.subspace_result import AffineSubspace, Array, common, frozen
+from dpmodel.linalg.subspace_result import AffineSubspace, common, frozen
 from dpmodel.linalg.vectors_input import vectors_model
-from dpmodel.mechanisms.linalg.echelon import Basis
+from dpmodel.numerics.fields.echelon import Basis
 from dpmodel.privacy import Budget
 
 __all__ = ["AffineSubspace", "affine_span", "point_and_directions"]

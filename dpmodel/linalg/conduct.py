@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpmodel.execute import execute
+from dpmodel.mechanisms.contract import Forecast, Request
 from dpmodel.mechanisms.linalg.protocol import Found
 from dpmodel.mechanisms.linalg.systems import PrivateSystem
-from dpmodel.mechanisms.mechanism import Forecast, Request
 from dpmodel.models.systems import system
 from dpmodel.plan.comparison import Plan
 from dpmodel.privacy import Budget

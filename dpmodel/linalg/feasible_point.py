@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel._text import array_text, number, table
+from dpmodel._types import Floats
 from dpmodel.annotate.records import Neighbors
 from dpmodel.linalg.conduct import Conducted, ProgressArgument, conduct
 from dpmodel.linalg.inequalities_input import Input, inequalities_input, margin_of
-from dpmodel.mechanisms.linalg.systems import Floats
 from dpmodel.models.request import basic_request
 from dpmodel.plan.comparison import Plan
 from dpmodel.privacy import Budget
 from dpmodel.release.release import Accuracy, Guarantee
+from dpmodel.text import array_text, number, table
 
 __all__ = ["FeasiblePoint", "feasible_point", "margin_of"]
 

@@ -12,10 +12,10 @@ from dpmodel.linalg.inequalities_input import public_inequalities
 from dpmodel.linalg.point_in_hull import require_levels
 from dpmodel.linalg.public_facts import EXPECTED, field_of, is_whole, require_neighbors, vectors_request
 from dpmodel.linalg.vectors_input import public_vectors
-from dpmodel.mechanisms.linalg.fields import QQ, Field
 from dpmodel.mechanisms.linalg.systems import PrivatePoints, PrivateSystem, VectorTask
 from dpmodel.models.request import basic_request
 from dpmodel.models.systems import system as model_of
+from dpmodel.numerics.fields.field import QQ, Field
 from dpmodel.plan.comparison import Plan
 from dpmodel.plan.planner import make_plan
 

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpmodel._text import table
 from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import SpecificationError
 from dpmodel.linalg.conduct import ProgressArgument, conduct
 from dpmodel.linalg.public_facts import expected_of, require_neighbors
-from dpmodel.mechanisms.linalg.entries import integers, matrix, rational
 from dpmodel.mechanisms.linalg.systems import PrivatePoints
 from dpmodel.models.request import basic_request
+from dpmodel.numerics.fields.entries import integers, matrix, rational
 from dpmodel.plan.comparison import Plan
 from dpmodel.privacy import Budget
 from dpmodel.release.release import Accuracy, Guarantee
+from dpmodel.text import table
 
 __all__ = ["PointInHull", "point_in_hull"]
 

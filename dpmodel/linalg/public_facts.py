@@ -8,9 +8,9 @@ from typing import Any
 
 from dpmodel.annotate.records import NEIGHBORS
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.linalg.fields import Field
-from dpmodel.mechanisms.mechanism import Request
+from dpmodel.mechanisms.contract import Request
 from dpmodel.models.request import basic_request
+from dpmodel.numerics.fields.field import Field
 
 # A public guess of the number of records where one is needed, that number is private and nothing was said.
 EXPECTED = 10_000

@@ -11,8 +11,8 @@ from dpmodel.linalg.conduct import Conducted, ProgressArgument, conduct
 from dpmodel.linalg.public_facts import field_of, vectors_request
 from dpmodel.linalg.subspace_result import Equations, common, frozen
 from dpmodel.linalg.vectors_input import equation_rows, vectors_model
-from dpmodel.mechanisms.linalg.fields import Field
-from dpmodel.mechanisms.linalg.stable_span import CONSISTENT_PART
+from dpmodel.mechanisms.linalg.stable_span.mechanism import CONSISTENT_PART
+from dpmodel.numerics.fields.field import Field
 from dpmodel.privacy import Budget
 from dpmodel.release.release import Accuracy
 

@@ -6,18 +6,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from dpmodel._text import number, table
+from dpmodel._types import Array
 from dpmodel.errors import SpecificationError
 from dpmodel.linalg.conduct import Conducted
-from dpmodel.mechanisms.linalg.echelon import Basis
-from dpmodel.mechanisms.linalg.fields import QQ, Field
-from dpmodel.mechanisms.linalg.rational import Rationals
+from dpmodel.numerics.fields.echelon import Basis
+from dpmodel.numerics.fields.field import QQ, Field
+from dpmodel.numerics.fields.rational import Rationals
 from dpmodel.plan.comparison import Plan
 from dpmodel.release.release import Accuracy, Guarantee
-
-Array = npt.NDArray[Any]
+from dpmodel.text import number, table
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

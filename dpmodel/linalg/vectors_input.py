@@ -14,9 +14,9 @@ import scipy.sparse as sp
 from dpmodel.annotate.elements import array_of
 from dpmodel.errors import SpecificationError
 from dpmodel.linalg.public_facts import EXPECTED, expected_of, rank_of, require_neighbors, share_of
-from dpmodel.mechanisms.linalg.entries import matrix, refuse_other_fields
-from dpmodel.mechanisms.linalg.fields import Field
 from dpmodel.mechanisms.linalg.systems import ExactRows, PrivateVectors, VectorTask
+from dpmodel.numerics.fields.entries import matrix, refuse_other_fields
+from dpmodel.numerics.fields.field import Field
 
 
 def vectors_model(

@@ -7,46 +7,46 @@ from functools import wraps
 from importlib import import_module
 from typing import Any
 
-from dpmodel.mechanisms.mechanism import Forecast, Mechanism, Outcome, Request, Verdict
+from dpmodel.mechanisms.contract import Forecast, Mechanism, Outcome, Request, Verdict
 
 __all__ = ["Forecast", "Mechanism", "Outcome", "Request", "Verdict"]
 
 # Looked up when asked for: the mechanisms import their models, which import this room's protocol.
 _CLASSES = {
-    "AdaSSP": "regression.statistics_adassp",
-    "Admm": "postprocess.admm_mechanisms",
-    "AdmmStrategy": "postprocess.admm_mechanisms",
-    "AdmmTables": "postprocess.admm_mechanisms",
-    "AdmmTree": "postprocess.admm_mechanisms",
+    "AdaSSP": "published.adassp",
+    "Admm": "postprocess.admm.mechanism",
+    "AdmmStrategy": "postprocess.admm.mechanism",
+    "AdmmTables": "postprocess.admm.mechanism",
+    "AdmmTree": "postprocess.admm.mechanism",
     "BlockVotes": "linalg.block_votes",
     "CheapestPoint": "lp.cheapest_point",
-    "DPLinearProgram": "linalg.dp_lp",
-    "DenseMultiplicativeWeights": "lp.dense_multiplicative_weights",
-    "DenseWeights": "linalg.dense_weights",
+    "DPLinearProgram": "linalg.dp_lp.mechanism",
+    "DenseMultiplicativeWeights": "lp.dense_weights.mechanism",
+    "DenseWeights": "linalg.dense_weights.mechanism",
     "ExactEquations": "lp.exact_equations",
-    "ExactTree": "postprocess.exact_tree",
-    "FrankWolfe": "regression.frank_wolfe",
-    "GaussianFrankWolfe": "regression.gaussian_frank_wolfe",
+    "ExactTree": "postprocess.exact_tree.mechanism",
+    "FrankWolfe": "regression.frank_wolfe.vertices",
+    "GaussianFrankWolfe": "regression.frank_wolfe.gaussian",
     "GeneralSolver": "postprocess.general_solver",
-    "HingeDescent": "linalg.hinge_descent",
-    "LeastSquaresTree": "postprocess.least_squares_tree",
+    "HingeDescent": "linalg.hinge_descent.mechanism",
+    "LeastSquaresTree": "postprocess.least_squares_tree.mechanism",
     "MeasureAndFit": "lp.measure_and_fit",
-    "MirrorDescent": "regression.mirror_descent",
-    "NoisyDescent": "regression.noisy_descent",
-    "NoisyHingeDescent": "lp.noisy_hinge_descent",
-    "ObjectivePerturbation": "regression.objective_perturbation",
-    "PinHull": "linalg.pin_hull",
-    "PointExponential": "lp.point_selection",
-    "PrivateCuttingPlanes": "lp.private_cutting_planes",
-    "Projection": "postprocess.projection",
-    "RescalingPerceptron": "linalg.rescaling_perceptron",
-    "StableSpan": "linalg.stable_span",
-    "StochasticMirrorDescent": "regression.stochastic_mirror_descent",
+    "MirrorDescent": "regression.mirror_descent.mechanism",
+    "NoisyDescent": "regression.descent.full_batch",
+    "NoisyHingeDescent": "lp.hinge_descent.mechanism",
+    "ObjectivePerturbation": "regression.objective_perturbation.mechanism",
+    "PinHull": "linalg.pin_hull.mechanism",
+    "PointExponential": "lp.point_exponential.mechanism",
+    "PrivateCuttingPlanes": "lp.cutting_planes.mechanism",
+    "Projection": "postprocess.projection.mechanism",
+    "RescalingPerceptron": "linalg.rescaling_perceptron.mechanism",
+    "StableSpan": "linalg.stable_span.mechanism",
+    "StochasticMirrorDescent": "published.stochastic_mirror_descent",
     "StrictTruncatedLaplace": "lp.strict_truncated_laplace",
-    "SubsampledDescent": "regression.subsampled_descent",
-    "SufficientStatistics": "regression.sufficient_statistics",
-    "TukeyDepth": "linalg.tukey_depth",
-    "VertexExponential": "lp.vertex_selection",
+    "SubsampledDescent": "regression.descent.subsampled",
+    "SufficientStatistics": "regression.sufficient_statistics.mechanism",
+    "TukeyDepth": "linalg.tukey_depth.mechanism",
+    "VertexExponential": "lp.vertex_exponential.mechanism",
 }
 
 
@@ -60,7 +60,7 @@ def __getattr__(name: str) -> Any:
 
     @wraps(found, updated=())
     def of_engine(**settings: Any) -> Any:
-        return import_module(f"{__name__}.lp.goal").EngineMechanism(found(**settings))
+        return import_module(f"{__name__}.lp.engines.mechanism").EngineMechanism(found(**settings))
 
     return of_engine
 

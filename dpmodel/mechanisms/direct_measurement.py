@@ -14,12 +14,13 @@ from typing import Literal
 import numpy as np
 import scipy.sparse as sp
 
+from dpmodel._types import Floats
 from dpmodel.annotate.noise_laws import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Law
-from dpmodel.compile.affine_map import AffineMap, Floats, LinearMap, ThetaBlock
-from dpmodel.compile.footprint import change_of, largest, most_touched
-from dpmodel.compile.standard_form import private_theta, public_theta
+from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock
+from dpmodel.compile.standard_form.footprint import change_of, largest, most_touched
+from dpmodel.compile.standard_form.form import private_theta, public_theta
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.lp.measurement import CLAMP, ROUNDING, exact_rows
+from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP, ROUNDING, exact_rows
 from dpmodel.privacy import NoiseSource, gaussian_mu, zcdp_rho
 from dpmodel.privacy.discrete import IntArray
 from dpmodel.privacy.noise import DiscreteNoiseSource

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from dpmodel.mechanisms.mechanism import Forecast, says_nothing
+from dpmodel.mechanisms.contract import Forecast, says_nothing
 
 # Bounds from solvers are widened by one part in a million, so equal within two is equal.
 _EQUAL = 2e-6

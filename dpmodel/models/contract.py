@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 from dpmodel.errors import DPModelError, UnsupportedModelError
-from dpmodel.mechanisms.mechanism import YES, Forecast, Request, Verdict
+from dpmodel.mechanisms.contract import YES, Forecast, Request, Verdict
 from dpmodel.models.options import Options
 from dpmodel.release.release import Release
 

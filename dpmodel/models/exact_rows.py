@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpmodel._text import number
+from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.affine_map import Floats
-from dpmodel.compile.standard_form import require_private_values
+from dpmodel.compile.standard_form.form import require_private_values
 from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModelError
+from dpmodel.mechanisms.contract import NOTHING_FOUND, Outcome, Request
 from dpmodel.mechanisms.linalg.protocol import Found
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.mechanisms.lp.exact_rows import exact_inequalities, public_body, why_not_inequalities
-from dpmodel.mechanisms.mechanism import NOTHING_FOUND, Outcome, Request
 from dpmodel.models.contract import Candidate, Ran
 from dpmodel.models.options import Options
 from dpmodel.models.released import private_parameters
 from dpmodel.models.systems import Inequalities
 from dpmodel.release.release import Release
+from dpmodel.text import number
 
 if TYPE_CHECKING:
     from dpmodel.models.program import Program

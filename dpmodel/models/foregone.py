@@ -12,14 +12,15 @@ from typing import cast
 
 import numpy as np
 
-from dpmodel._text import number
+from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.affine_map import ConeBlock, ConeKind, Floats
-from dpmodel.compile.cone_program import ConeProgram, solve_cone_program
-from dpmodel.compile.public_set import base_program
-from dpmodel.compile.standard_form import value_range
+from dpmodel.compile.standard_form.form import value_range
+from dpmodel.compile.standard_form.public_set import base_program
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.models.contract import Candidate
+from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
+from dpmodel.numerics.cones import ConeBlock, ConeKind
+from dpmodel.text import number
 
 # Solvers take larger coefficients for errors and larger sides for infinite ones (HiGHS from 1e15 and 1e20).
 _LARGEST = 1e15

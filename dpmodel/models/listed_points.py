@@ -8,8 +8,8 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
+from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.affine_map import Floats
 from dpmodel.errors import SpecificationError
 
 _FEASIBLE = 1e-6

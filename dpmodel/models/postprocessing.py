@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel._text import number
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.classify.classifier import Classification
-from dpmodel.compile.cvxpy_bridge import evaluate_objective, write_values
-from dpmodel.compile.likelihood_feasible import contradiction, require_consistent
-from dpmodel.compile.postprocessing import Postprocessing
+from dpmodel.compile.likelihood.feasible import contradiction, require_consistent
+from dpmodel.compile.likelihood.postprocessing import Postprocessing
+from dpmodel.compile.standard_form.cvxpy_bridge import evaluate_objective, write_values
 from dpmodel.errors import DPModelError, UnsupportedModelError
-from dpmodel.mechanisms.mechanism import Outcome, Request
+from dpmodel.mechanisms.contract import Outcome, Request
 from dpmodel.models.contract import Candidate, PrivateModel, Ran, reasons
 from dpmodel.models.options import Options
 from dpmodel.models.released import checked_point, values_of
 from dpmodel.models.request import public_request
 from dpmodel.release.release import Accuracy, Guarantee, Release
+from dpmodel.text import number
 
 FREE = Request(0.0, 0.0)
 _BIASED = "non-negativity is a constraint: it lowers the error of cells and biases totals of sparse data upwards"

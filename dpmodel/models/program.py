@@ -9,19 +9,17 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
-from dpmodel._text import number
 from dpmodel.annotate.private import Private
 from dpmodel.classify.impossibility import impossibility_error
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.cone_program import probe_solver
-from dpmodel.compile.cvxpy_bridge import Lowered, evaluate_objective
-from dpmodel.compile.standard_form import require_private_values
+from dpmodel.compile.standard_form.cvxpy_bridge import Lowered, evaluate_objective
+from dpmodel.compile.standard_form.form import require_private_values
 from dpmodel.errors import DPModelError, InfeasibleError, UnsupportedModelError
+from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Request, Verdict
 from dpmodel.mechanisms.known import capped
+from dpmodel.mechanisms.lp.engines.routes import objective_span
 from dpmodel.mechanisms.lp.private_rows import private_rows
-from dpmodel.mechanisms.lp.public_points import known_without_data
-from dpmodel.mechanisms.lp.routes import objective_span
-from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Request, Verdict
+from dpmodel.mechanisms.lp.public.points import known_without_data
 from dpmodel.models.contract import Candidate, PrivateModel, Ran, reasons
 from dpmodel.models.exact_rows import ExactRows, exact_rows
 from dpmodel.models.foregone import refuse_foregone
@@ -29,7 +27,9 @@ from dpmodel.models.options import Exact, Options
 from dpmodel.models.program_request import program_request
 from dpmodel.models.released import checked_point, collect, private_parameters, unique
 from dpmodel.models.simulation import settled
+from dpmodel.numerics.cone_program import probe_solver
 from dpmodel.release.release import Release
+from dpmodel.text import number
 
 # Of the mechanisms, what satisfies private constraints exactly, all but a few.
 SATISFIES_EXACTLY = ("exact-equations",)
@@ -59,7 +59,9 @@ class Program(PrivateModel[PrivateLP]):
 
     # ------------------------------------------------------------------ planning
     def check(self, request: Request) -> None:
-        probe_solver(self.data.affine, request.solver, request.options)
+        affine = self.data.affine
+        kinds = frozenset(block.kind for block in affine.cones)
+        probe_solver(kinds, bool(affine.boolean.size or affine.integer.size), request.solver, request.options)
         refuse_impossible(self.data, request)
 
     def serves(self, mechanism: Any, request: Request) -> Verdict:

@@ -8,14 +8,14 @@ from typing import Any
 
 import cvxpy as cp
 
-from dpmodel._text import number
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.private_rows import plain_linear, private_rows, public_polyhedron
-from dpmodel.mechanisms.mechanism import Request
 from dpmodel.models.listed_points import listed_points
 from dpmodel.models.options import AllBut, Exact, Options, Penalty, Search, Target
 from dpmodel.models.request import basic_request, finite_number, listed, unknown_goal
+from dpmodel.text import number
 
 # A target is reached if it is missed by no more than solvers miss constraints by.
 _REACHED = 1e-7

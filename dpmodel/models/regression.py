@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel._text import number
 from dpmodel.annotate.private import Private
 from dpmodel.classify.private_outputs import AnyRegression, PrivateOutputs
 from dpmodel.classify.regression_floors import regression_floors
-from dpmodel.compile.cvxpy_bridge import write_values
-from dpmodel.compile.standard_form import require_private_values
+from dpmodel.compile.standard_form.cvxpy_bridge import write_values
+from dpmodel.compile.standard_form.form import require_private_values
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.mechanism import Outcome, Request
+from dpmodel.mechanisms.contract import Outcome, Request
 from dpmodel.models.contract import Candidate, PrivateModel, Ran
 from dpmodel.models.options import Options
 from dpmodel.models.released import checked_point, collect, private_parameters
 from dpmodel.models.request import finite_number, public_request
 from dpmodel.release.release import Release
+from dpmodel.text import number
 
 
 class Regression(PrivateModel[AnyRegression]):

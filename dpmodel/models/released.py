@@ -15,9 +15,9 @@ import scipy.sparse as sp
 from dpmodel.annotate.private import Private
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_outputs import AnyRegression
-from dpmodel.compile.cone_program import ANSWERS, SOLVER_ERROR
-from dpmodel.mechanisms.mechanism import NOTHING_FOUND, STOPPED, Outcome
+from dpmodel.mechanisms.contract import NOTHING_FOUND, STOPPED, Outcome
 from dpmodel.models.contract import Ran, WrongOutcome
+from dpmodel.numerics.cone_program import ANSWERS, SOLVER_ERROR
 from dpmodel.release.explanation import accuracy_of, guarantee_of
 from dpmodel.release.release import Release
 

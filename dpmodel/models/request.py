@@ -8,10 +8,10 @@ import numbers
 from collections.abc import Iterable, Mapping
 from typing import Any, cast, get_args
 
-from dpmodel.compile.cone_program import installed_solvers
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.mechanism import Feasibility, Request
+from dpmodel.mechanisms.contract import Feasibility, Request
 from dpmodel.models.options import Options
+from dpmodel.numerics.cone_program import installed_solvers
 from dpmodel.privacy import validate_privacy
 
 

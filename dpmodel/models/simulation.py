@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dpmodel._text import number
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.lp.synthetic_rows import DATABASES, against_public
-from dpmodel.mechanisms.mechanism import Forecast, Request
+from dpmodel.mechanisms.contract import Forecast, Request
+from dpmodel.mechanisms.lp.engines.synthetic_rows import DATABASES, against_public
 from dpmodel.models.contract import Candidate
+from dpmodel.text import number
 
 # Numbers read in all runs of one mechanism: beyond the first one database has to do, beyond the second none.
 _FEW, _MOST = 1e9, 2e10

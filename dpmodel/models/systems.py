@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from dpmodel.errors import UnsupportedModelError
+from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.linalg.lower_bounds import system_floors
 from dpmodel.mechanisms.linalg.protocol import Found
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivatePoints, PrivateSystem, PrivateVectors
-from dpmodel.mechanisms.mechanism import Request
 from dpmodel.models.contract import Candidate, PrivateModel, WrongOutcome
 
 S = TypeVar("S", PrivateVectors, PrivateInequalities, PrivatePoints)

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpmodel._plain import plain, plain_fields, revived
-from dpmodel._text import html_table, number, table
-from dpmodel.mechanisms.mechanism import Request
+from dpmodel.mechanisms.contract import Request
 from dpmodel.models.contract import Candidate
+from dpmodel.release.plain import plain, plain_fields, revived
+from dpmodel.text import html_table, number, table
 
 _COLUMNS = ("", "mechanism", "objective within", "violation within", "spends", "statement")
 # Regressions violate nothing: what they may lose is excess risk, forecast and (where a theorem says so) at most.

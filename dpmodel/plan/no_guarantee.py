@@ -8,10 +8,10 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dpmodel._text import number
 from dpmodel.errors import DPModelError
-from dpmodel.mechanisms.mechanism import Forecast
+from dpmodel.mechanisms.contract import Forecast
 from dpmodel.plan.comparison import Plan
+from dpmodel.text import number
 from dpmodel.users_line import users_line
 
 _LOG = logging.getLogger("dpmodel")

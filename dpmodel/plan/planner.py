@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from dpmodel._text import number
 from dpmodel.errors import DPModelError, InfeasibleError, UnsupportedModelError
-from dpmodel.mechanisms.mechanism import Forecast, Request, Verdict
+from dpmodel.mechanisms.contract import Forecast, Request, Verdict
 from dpmodel.models.contract import ARITHMETIC, Candidate, PrivateModel
 from dpmodel.models.simulation import contested
 from dpmodel.plan.comparison import Plan
 from dpmodel.plan.no_guarantee import what_would_help
 from dpmodel.plan.registry import KINDS, PORTFOLIO, AnyMechanism, load_entry_points, named
+from dpmodel.text import number
 
 _LOG = logging.getLogger("dpmodel")
 

@@ -12,56 +12,60 @@ from typing import NamedTuple, cast
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_outputs import PrivateOutputs
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.postprocessing import Postprocessing
+from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.linalg.algorithm_10 import ALGORITHM_10
+from dpmodel.mechanisms.contract import Forecast, Mechanism, Outcome, Verdict
 from dpmodel.mechanisms.linalg.block_votes import BLOCK_VOTES
-from dpmodel.mechanisms.linalg.dense_weights import DENSE_WEIGHTS
-from dpmodel.mechanisms.linalg.dp_lp import DP_LP, DP_LP_PUBLISHED
-from dpmodel.mechanisms.linalg.hinge_descent import HINGE_DESCENT
-from dpmodel.mechanisms.linalg.pin_hull import PIN_HULL
+from dpmodel.mechanisms.linalg.dense_weights.mechanism import DENSE_WEIGHTS
+from dpmodel.mechanisms.linalg.dp_lp.mechanism import DP_LP, DP_LP_PUBLISHED
+from dpmodel.mechanisms.linalg.hinge_descent.mechanism import HINGE_DESCENT
+from dpmodel.mechanisms.linalg.pin_hull.mechanism import PIN_HULL
 from dpmodel.mechanisms.linalg.protocol import SystemMechanism
-from dpmodel.mechanisms.linalg.rescaling_perceptron import RESCALING_PERCEPTRON
-from dpmodel.mechanisms.linalg.stable_span import STABLE_SPAN
-from dpmodel.mechanisms.linalg.stable_span_published import STABLE_SPAN_PUBLISHED
+from dpmodel.mechanisms.linalg.rescaling_perceptron.mechanism import RESCALING_PERCEPTRON
+from dpmodel.mechanisms.linalg.stable_span.mechanism import STABLE_SPAN
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivatePoints, PrivateVectors
-from dpmodel.mechanisms.linalg.tukey_depth import TUKEY_DEPTH
+from dpmodel.mechanisms.linalg.tukey_depth.mechanism import TUKEY_DEPTH
 from dpmodel.mechanisms.lp.cheapest_point import CHEAPEST_POINT
-from dpmodel.mechanisms.lp.dense_multiplicative_weights import ALGORITHM_2, DENSE_MULTIPLICATIVE_WEIGHTS
+from dpmodel.mechanisms.lp.cutting_planes.mechanism import PRIVATE_CUTTING_PLANES
+from dpmodel.mechanisms.lp.dense_weights.mechanism import ALGORITHM_2, DENSE_MULTIPLICATIVE_WEIGHTS
+from dpmodel.mechanisms.lp.engines.mechanism import EngineMechanism
 from dpmodel.mechanisms.lp.exact_equations import EXACT_EQUATIONS
-from dpmodel.mechanisms.lp.goal import EngineMechanism
-from dpmodel.mechanisms.lp.matrix_multiplicative_weights import ALGORITHM_5, ALGORITHM_6, NOISY_MULTIPLICATIVE_WEIGHTS
+from dpmodel.mechanisms.lp.hinge_descent.mechanism import NOISY_HINGE_DESCENT
 from dpmodel.mechanisms.lp.measure_and_fit import MEASURE_AND_FIT
-from dpmodel.mechanisms.lp.noise_once import GAUSSIAN_ONCE, LAPLACE_ONCE
-from dpmodel.mechanisms.lp.noisy_hinge_descent import NOISY_HINGE_DESCENT
-from dpmodel.mechanisms.lp.point_selection import POINT_EXPONENTIAL
-from dpmodel.mechanisms.lp.private_cutting_planes import PRIVATE_CUTTING_PLANES
-from dpmodel.mechanisms.lp.public_only import PUBLIC_ONLY
-from dpmodel.mechanisms.lp.scalar_multiplicative_weights import ALGORITHM_4, MULTIPLICATIVE_WEIGHTS
+from dpmodel.mechanisms.lp.multiplicative_weights.coefficients import (
+    ALGORITHM_5,
+    ALGORITHM_6,
+    NOISY_MULTIPLICATIVE_WEIGHTS,
+)
+from dpmodel.mechanisms.lp.multiplicative_weights.right_hand_sides import ALGORITHM_4, MULTIPLICATIVE_WEIGHTS
+from dpmodel.mechanisms.lp.noise_once.mechanism import GAUSSIAN_ONCE, LAPLACE_ONCE
+from dpmodel.mechanisms.lp.point_exponential.mechanism import POINT_EXPONENTIAL
+from dpmodel.mechanisms.lp.public.mechanism import PUBLIC_ONLY
 from dpmodel.mechanisms.lp.strict_truncated_laplace import STRICT_TRUNCATED_LAPLACE
-from dpmodel.mechanisms.lp.theorem_34 import THEOREM_34
-from dpmodel.mechanisms.lp.vertex_selection import VERTEX_EXPONENTIAL
-from dpmodel.mechanisms.mechanism import Forecast, Mechanism, Outcome, Verdict
-from dpmodel.mechanisms.postprocess.admm_mechanisms import ADMM, ADMM_STRATEGY, ADMM_TABLES, ADMM_TREE
-from dpmodel.mechanisms.postprocess.admm_published import ADMM_PUBLISHED
-from dpmodel.mechanisms.postprocess.exact_tree import EXACT_TREE
+from dpmodel.mechanisms.lp.vertex_exponential.mechanism import VERTEX_EXPONENTIAL
+from dpmodel.mechanisms.postprocess.admm.mechanism import ADMM, ADMM_STRATEGY, ADMM_TABLES, ADMM_TREE
+from dpmodel.mechanisms.postprocess.exact_tree.mechanism import EXACT_TREE
 from dpmodel.mechanisms.postprocess.general_solver import GENERAL_SOLVER
-from dpmodel.mechanisms.postprocess.least_squares_tree import LEAST_SQUARES_TREE
-from dpmodel.mechanisms.postprocess.projection import PROJECTION
+from dpmodel.mechanisms.postprocess.least_squares_tree.mechanism import LEAST_SQUARES_TREE
+from dpmodel.mechanisms.postprocess.projection.mechanism import PROJECTION
 from dpmodel.mechanisms.postprocess.protocol import PostprocessMechanism
+from dpmodel.mechanisms.published.adassp import ADASSP_PUBLISHED
+from dpmodel.mechanisms.published.admm import ADMM_PUBLISHED
+from dpmodel.mechanisms.published.algorithm_10 import ALGORITHM_10
+from dpmodel.mechanisms.published.frank_wolfe import FRANK_WOLFE_PUBLISHED
+from dpmodel.mechanisms.published.stable_span import STABLE_SPAN_PUBLISHED
+from dpmodel.mechanisms.published.stochastic_mirror_descent import STOCHASTIC_MIRROR_DESCENT
+from dpmodel.mechanisms.published.theorem_34 import THEOREM_34
+from dpmodel.mechanisms.regression.descent.full_batch import NOISY_DESCENT
+from dpmodel.mechanisms.regression.descent.subsampled import SUBSAMPLED_DESCENT
 from dpmodel.mechanisms.regression.each_output import EachOutput
-from dpmodel.mechanisms.regression.frank_wolfe import FRANK_WOLFE
-from dpmodel.mechanisms.regression.frank_wolfe_published import FRANK_WOLFE_PUBLISHED
-from dpmodel.mechanisms.regression.gaussian_frank_wolfe import GAUSSIAN_FRANK_WOLFE
-from dpmodel.mechanisms.regression.mirror_descent import MIRROR_DESCENT
-from dpmodel.mechanisms.regression.noisy_descent import NOISY_DESCENT
-from dpmodel.mechanisms.regression.objective_perturbation import OBJECTIVE_PERTURBATION
+from dpmodel.mechanisms.regression.frank_wolfe.gaussian import GAUSSIAN_FRANK_WOLFE
+from dpmodel.mechanisms.regression.frank_wolfe.vertices import FRANK_WOLFE
+from dpmodel.mechanisms.regression.mirror_descent.mechanism import MIRROR_DESCENT
+from dpmodel.mechanisms.regression.objective_perturbation.mechanism import OBJECTIVE_PERTURBATION
 from dpmodel.mechanisms.regression.protocol import RegressionMechanism
 from dpmodel.mechanisms.regression.public_only import PUBLIC_ONLY_REGRESSION
-from dpmodel.mechanisms.regression.statistics_adassp import ADASSP_PUBLISHED
-from dpmodel.mechanisms.regression.stochastic_mirror_descent import STOCHASTIC_MIRROR_DESCENT
-from dpmodel.mechanisms.regression.subsampled_descent import SUBSAMPLED_DESCENT
-from dpmodel.mechanisms.regression.sufficient_statistics import SUFFICIENT_STATISTICS
+from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import SUFFICIENT_STATISTICS
 from dpmodel.models.request import nearest
 
 _LOG = logging.getLogger("dpmodel")

@@ -13,12 +13,12 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
+from dpmodel._types import Floats
 from dpmodel.annotate.noisy import Noisy
-from dpmodel.compile.affine_map import Floats
-from dpmodel.compile.likelihood import neg_log_likelihood
-from dpmodel.compile.likelihood_blocks import require_one_publication
-from dpmodel.compile.likelihood_terms import law_weights
-from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
+from dpmodel.compile.likelihood.blocks import require_one_publication
+from dpmodel.compile.likelihood.face import neg_log_likelihood
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
+from dpmodel.compile.likelihood.terms import law_weights
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.models.postprocessing import FREE, Published, release_of
 from dpmodel.plan.comparison import Plan

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from dpmodel._types import Integers
 from dpmodel.annotate.elements import array_of, elements, key, refuse_united
 from dpmodel.errors import SpecificationError
 
-Integers = npt.NDArray[np.int64]
 Outside = Literal["error", "drop"]
 
 

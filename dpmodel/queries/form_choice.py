@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpmodel._types import Floats, Integers
 from dpmodel.annotate.noisy import Noisy
-from dpmodel.compile.affine_map import Floats, Integers
-from dpmodel.compile.likelihood_blocks import name_of
-from dpmodel.compile.likelihood_terms import checked_setting
-from dpmodel.compile.postprocessing import Postprocessing
-from dpmodel.compile.tree_of import tree_problem
+from dpmodel.compile.likelihood.blocks import name_of
+from dpmodel.compile.likelihood.postprocessing import Postprocessing
+from dpmodel.compile.likelihood.terms import checked_setting
+from dpmodel.compile.likelihood.tree_of import tree_problem
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.models.contract import Candidate
 from dpmodel.models.postprocessing import FREE, Published

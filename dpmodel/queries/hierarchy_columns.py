@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from dpmodel._types import Integers
 from dpmodel.annotate.elements import elements
-from dpmodel.compile.affine_map import Integers
-from dpmodel.compile.tree import Tree
 from dpmodel.errors import SpecificationError
+from dpmodel.numerics.trees.tree import Tree
 
 Names = tuple[Hashable, ...]
 

@@ -12,13 +12,13 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import splu
 
-from dpmodel.compile.affine_map import Floats
-from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.compile.tree_of import tree_problem
+from dpmodel._types import Floats
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
+from dpmodel.compile.likelihood.tree_of import tree_problem
 from dpmodel.errors import UnsupportedModelError
-from dpmodel.mechanisms.postprocess.tree_projector import TreeProjector
+from dpmodel.execute.progress import Report
+from dpmodel.numerics.trees.projector import TreeProjector
 from dpmodel.privacy import PublicGenerator
-from dpmodel.progress import Report
 from dpmodel.queries.consistent import picks
 from dpmodel.queries.refits import form_of, measured_rows, noise_of
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from dpmodel._types import Integers
 from dpmodel.annotate.elements import key
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.errors import SpecificationError
-from dpmodel.queries.domain import Domain, Integers
+from dpmodel.queries.domain import Domain
 from dpmodel.queries.workload import Marginal, checked_marginals
 
 # Columns along one axis, and their values there (None: in the order of the domain).

@@ -11,13 +11,13 @@ from dpmodel.annotate.noisy import Noisy
 from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import all_record_words
 from dpmodel.classify.impossibility import impossibility_error
-from dpmodel.compile.cvxpy_bridge import lower
-from dpmodel.compile.footprint import change_of
-from dpmodel.compile.standard_form import require_private_values
+from dpmodel.compile.standard_form.cvxpy_bridge import lower
+from dpmodel.compile.standard_form.footprint import change_of
+from dpmodel.compile.standard_form.form import require_private_values
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.execute import charge_then_run, check_budget
+from dpmodel.mechanisms.contract import no_progress
 from dpmodel.mechanisms.direct_measurement import KINDS, DirectMeasurement
-from dpmodel.mechanisms.mechanism import no_progress
 from dpmodel.privacy import Budget, noise_source, validate_privacy
 from dpmodel.problem import Problem
 

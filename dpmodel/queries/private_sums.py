@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from dpmodel._types import Floats
 from dpmodel.annotate.elements import array_of
 from dpmodel.annotate.private import Private
 from dpmodel.annotate.records import Records
-from dpmodel.compile.affine_map import Floats
-from dpmodel.compile.tree import Tree
 from dpmodel.errors import SpecificationError
+from dpmodel.numerics.trees.tree import Tree
 
 
 def private_sums(tree: Tree, counts: Any, records: Records, name: str, attributes: dict[str, Any]) -> Private:

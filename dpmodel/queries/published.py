@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpmodel.compile.postprocessing import Postprocessing
+from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.execute import Executed, execute
 from dpmodel.models.postprocessing import FREE, Published
 from dpmodel.plan.registry import AnyMechanism

@@ -12,14 +12,15 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
+from dpmodel._types import Floats, Integers
 from dpmodel.annotate.private import Private
 from dpmodel.annotate.records import NEIGHBORS, Neighbors, Records
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.lp.measure_and_fit import MEASURE_AND_FIT, MeasureAndFit
 from dpmodel.problem import Problem
-from dpmodel.queries.domain import Domain, Integers, Outside
+from dpmodel.queries.domain import Domain, Outside
 from dpmodel.queries.weights import Loss, automatic_weights
-from dpmodel.queries.workload import Floats, Marginal, Tables, checked_marginals, counts
+from dpmodel.queries.workload import Marginal, Tables, checked_marginals, counts
 from dpmodel.release.release import Release
 
 Over = Literal["auto", "domain", "marginals"]

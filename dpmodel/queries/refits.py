@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel.compile.affine_map import Floats
-from dpmodel.compile.likelihood_blocks import name_of
-from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.compile.tree import TreeProblem
-from dpmodel.compile.tree_of import tree_problem
+from dpmodel._types import Floats
+from dpmodel.compile.likelihood.blocks import name_of
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
+from dpmodel.compile.likelihood.tree_of import tree_problem
 from dpmodel.errors import UnsupportedModelError
+from dpmodel.numerics.trees.tree import TreeProblem
 from dpmodel.plan.registry import AnyMechanism
 from dpmodel.privacy import public_generator
 from dpmodel.queries.published import solve_published

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dpmodel._types import Integers, Mask
 from dpmodel.errors import SpecificationError
-from dpmodel.queries.domain import Domain, Integers
+from dpmodel.queries.domain import Domain
 from dpmodel.queries.workload import Marginal, Tables
 
-Mask = npt.NDArray[np.bool_]
 # Combinations of values that are held at once while allowed cells are listed.
 _LOOKED_AT = 4_000_000
 

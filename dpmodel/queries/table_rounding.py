@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpmodel._text import number
-from dpmodel.compile.affine_map import Floats
-from dpmodel.compile.postprocessing import Postprocessing
+from dpmodel._types import Floats
+from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.errors import DPModelError
-from dpmodel.mechanisms.postprocess.rounding import round_form, round_table
+from dpmodel.mechanisms.postprocess.rounding.mechanism import round_form, round_table
+from dpmodel.text import number
 
 
 def rounded_table(model: Postprocessing, x: Floats, round: str, seed: int) -> Floats:

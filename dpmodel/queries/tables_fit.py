@@ -11,10 +11,10 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
+from dpmodel._types import Floats, Integers
 from dpmodel.annotate.noise_laws import Laplace
 from dpmodel.annotate.noisy import Noisy
-from dpmodel.compile.affine_map import Floats
-from dpmodel.compile.postprocessing import Postprocessing
+from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.queries.consistent import (
     Consistent,
@@ -26,7 +26,7 @@ from dpmodel.queries.consistent import (
     public_array,
     refuse_contradiction,
 )
-from dpmodel.queries.domain import Domain, Integers
+from dpmodel.queries.domain import Domain
 from dpmodel.queries.form_choice import AUTO, Setting, settled
 from dpmodel.queries.marginal_input import listed, marginal_named, placed
 from dpmodel.queries.query_release import MOST_CELLS, MarginalAnswer, Over

@@ -6,12 +6,12 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 
+from dpmodel._types import Floats, Integers
 from dpmodel.annotate.noisy import Noisy
-from dpmodel.compile.affine_map import Floats, Integers
-from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.compile.tree import Tree, TreeProblem
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.postprocess.tree_rounding import round_tree
+from dpmodel.mechanisms.postprocess.rounding.trees import round_tree
+from dpmodel.numerics.trees.tree import Tree, TreeProblem
 from dpmodel.queries.consistent import refuse_contradiction
 
 Arrays = tuple[LikelihoodForm, tuple[Noisy, ...], tuple[slice, ...]]

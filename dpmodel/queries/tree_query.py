@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from dpmodel._types import Floats, Integers
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.annotate.private import Private
 from dpmodel.annotate.records import Neighbors, Records
-from dpmodel.compile.affine_map import Floats, Integers
-from dpmodel.compile.postprocessing import Postprocessing
-from dpmodel.compile.tree import Tree
+from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.errors import SpecificationError
+from dpmodel.numerics.trees.tree import Tree
 from dpmodel.queries.consistent import (
     Consistent,
     Round,

@@ -12,12 +12,12 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel.compile.affine_map import Floats
-from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
+from dpmodel._types import Floats
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.errors import SpecificationError
+from dpmodel.execute.progress import reporter
 from dpmodel.privacy import public_generator
 from dpmodel.problem import Problem
-from dpmodel.progress import reporter
 from dpmodel.queries.consistent import Consistent, picks
 from dpmodel.queries.linear_estimator import linear_errors
 from dpmodel.queries.refits import form_of, refits

@@ -9,8 +9,9 @@ from typing import Literal
 
 import numpy as np
 
+from dpmodel._types import Floats
 from dpmodel.queries.domain import Domain
-from dpmodel.queries.workload import Floats, Marginal
+from dpmodel.queries.workload import Marginal
 
 Loss = Literal["mean", "max"]
 Weights = dict[Marginal, float]

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel.compile.affine_map import Floats
-from dpmodel.compile.postprocessing import Postprocessing
-from dpmodel.compile.tree import TreeProblem
-from dpmodel.compile.tree_of import tree_problem
+from dpmodel._types import Floats
+from dpmodel.compile.likelihood.postprocessing import Postprocessing
+from dpmodel.compile.likelihood.tree_of import tree_problem
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.postprocess.rounding import round_form
-from dpmodel.mechanisms.postprocess.tree_rounding import round_tree
+from dpmodel.mechanisms.postprocess.rounding.mechanism import round_form
+from dpmodel.mechanisms.postprocess.rounding.trees import round_tree
+from dpmodel.numerics.trees.tree import TreeProblem
 from dpmodel.problem import Problem
 from dpmodel.queries.consistent import ROUNDINGS, Round
 

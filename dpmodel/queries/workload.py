@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
+from dpmodel._types import Floats, Integers
 from dpmodel.errors import SpecificationError
-from dpmodel.queries.domain import Domain, Integers
+from dpmodel.queries.domain import Domain
 
 Marginal = tuple[str, ...]
-Floats = npt.NDArray[np.float64]
 
 
 def checked_marginals(domain: Domain, given: Any) -> tuple[Marginal, ...]:

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpmodel._text import html_table, number, table, wrapped
 from dpmodel.annotate.private import Private
 from dpmodel.annotate.records import DEFAULT_RECORDS
 from dpmodel.classify.classifier import Classification, all_record_words
 from dpmodel.classify.impossibility import remedies
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_outputs import AnyRegression, PrivateOutputs
-from dpmodel.compile.affine_map import AffineMap
-from dpmodel.compile.cone_program import SOLVER_ERROR
-from dpmodel.compile.footprint import Footprint
-from dpmodel.compile.postprocessing import Postprocessing
-from dpmodel.mechanisms.mechanism import STOPPED, Forecast, Outcome
+from dpmodel.compile.likelihood.postprocessing import Postprocessing
+from dpmodel.compile.standard_form.affine_map import AffineMap
+from dpmodel.compile.standard_form.footprint import Footprint
+from dpmodel.mechanisms.contract import STOPPED, Forecast, Outcome
+from dpmodel.numerics.cone_program import SOLVER_ERROR
 from dpmodel.release.release import Accuracy, Guarantee, Release
+from dpmodel.text import html_table, number, table, wrapped
 
 _WORDS = {"objective": "c", "offset": "constant term", "scalar": "b", "matrix": "A"}
 

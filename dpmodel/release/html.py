@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpmodel._text import array_text, escaped, html_table, number
+from dpmodel.text import array_text, escaped, html_table, number
 
 _BOX = "border:1px solid #ccc;border-radius:4px;padding:8px 12px;font-family:sans-serif;max-width:60em"
 

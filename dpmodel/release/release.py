@@ -15,8 +15,8 @@ from typing import Any, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmodel._plain import plain_fields, revived
-from dpmodel._text import array_text, number, printable, table
+from dpmodel.release.plain import plain_fields, revived
+from dpmodel.text import array_text, number, printable, table
 
 # Printed cells of a classification; all of them are data.
 _MOST_CELLS = 5

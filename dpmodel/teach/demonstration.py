@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel._text import html_table, number, table
+from dpmodel._types import Floats
 from dpmodel.errors import SpecificationError
 from dpmodel.plan.no_guarantee import NoGuaranteeWarning
 from dpmodel.privacy import NoiseSource, noise_source
-from dpmodel.teach.lower_bounds import PARTS, Bits, Floats, Gadget, build, is_whole, random_bits
+from dpmodel.teach.lower_bounds import PARTS, Bits, Gadget, build, is_whole, random_bits
 from dpmodel.teach.reconstruction import randomised_response, reconstruct
+from dpmodel.text import html_table, number, table
 
 PLAIN = "plain solver"
 RESPONSE = "randomised response"

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel._text import html_table, number, table
 from dpmodel.classify.impossibility import floor
 from dpmodel.errors import MissingExtraError, SpecificationError
 from dpmodel.teach.demonstration import Demonstration, Row
+from dpmodel.text import html_table, number, table
 
 EPSILONS = (0.01, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0)
 _SCALAR = "Theorem 36 (scalar)"

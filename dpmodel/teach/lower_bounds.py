@@ -29,15 +29,15 @@ import cvxpy as cp
 import numpy as np
 import numpy.typing as npt
 
-from dpmodel._text import number
+from dpmodel._types import Floats
 from dpmodel.annotate import Private, Records
 from dpmodel.classify.impossibility import Floor
 from dpmodel.classify.impossibility import floor as least_error
 from dpmodel.errors import SpecificationError
 from dpmodel.problem import Problem
+from dpmodel.text import number
 
 Bits = npt.NDArray[np.int8]
-Floats = npt.NDArray[np.float64]
 GadgetPart = Literal["scalar", "objective", "column"]
 
 PARTS: tuple[GadgetPart, ...] = ("scalar", "objective", "column")

@@ -10,10 +10,10 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
-from dpmodel._text import array_text, number
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy import noise_source, validate_privacy
 from dpmodel.teach.lower_bounds import Bits, Gadget, checked_bits, is_whole, solution_vector
+from dpmodel.text import array_text, number
 
 
 @dataclass(frozen=True)

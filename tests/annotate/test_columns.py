@@ -13,8 +13,8 @@ import pytest
 import scipy.sparse as sp
 
 from dpmodel.annotate import Private, Records, vault
-from dpmodel.compile.cvxpy_bridge import lower
-from dpmodel.compile.footprint import footprint
+from dpmodel.compile.standard_form.cvxpy_bridge import lower
+from dpmodel.compile.standard_form.footprint import footprint
 from dpmodel.errors import SpecificationError
 
 LOW, HIGH = np.array([0.0, -2.0, 5.0]), np.array([100.0, 3.0, 6.0])

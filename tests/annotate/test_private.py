@@ -18,8 +18,8 @@ import scipy.sparse as sp
 from walking import assert_no_trace
 
 from dpmodel.annotate import DEFAULT_RECORDS, Private, PublicPatternWarning, Records, vault
-from dpmodel.compile.cvxpy_bridge import lower
-from dpmodel.compile.footprint import footprint
+from dpmodel.compile.standard_form.cvxpy_bridge import lower
+from dpmodel.compile.standard_form.footprint import footprint
 from dpmodel.errors import SpecificationError
 
 SECRET = np.array([7321.4375, 8642.8125, 9753.15625])

@@ -19,8 +19,8 @@ import numpy as np
 import scipy.sparse as sp
 from measuring import Expectations, Table, header, parser, short
 
-from dpmodel.mechanisms.lp.dense_measure import DenseMeasure
-from dpmodel.mechanisms.lp.dense_multiplicative_weights import Plan, descend
+from dpmodel.mechanisms.lp.dense_weights.measure import DenseMeasure
+from dpmodel.mechanisms.lp.dense_weights.mechanism import Plan, descend
 
 
 def private_matrix(m: int, d: int, per_row: int, rng: np.random.Generator) -> sp.csr_array:

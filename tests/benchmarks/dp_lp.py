@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel.mechanisms.linalg.dp_lp import DP_LP
-from dpmodel.mechanisms.linalg.integer_planted import planted_program
-from dpmodel.mechanisms.linalg.integer_rows import satisfied, slack_rows
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.linalg.dp_lp.mechanism import DP_LP
+from dpmodel.mechanisms.linalg.dp_lp.synthetic import planted_program
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
-from dpmodel.mechanisms.mechanism import Request
+from dpmodel.numerics.fields.integer_rows import satisfied, slack_rows
 from dpmodel.privacy import NotPrivateWarning, SeededSource
 
 

@@ -22,16 +22,17 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel.mechanisms.linalg import dense_weights, hinge_descent
-from dpmodel.mechanisms.linalg.hinge_choice import NAMES
-from dpmodel.mechanisms.linalg.planted import KINDS, instance
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.linalg.dense_weights import mechanism as dense_weights
+from dpmodel.mechanisms.linalg.hinge_descent import mechanism as hinge_descent
+from dpmodel.mechanisms.linalg.hinge_descent.choice import NAMES
+from dpmodel.mechanisms.linalg.synthetic import KINDS, instance
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
-from dpmodel.mechanisms.mechanism import Request
 from dpmodel.privacy import NotPrivateWarning, SeededSource
 
 MECHANISMS = {
-    "hinge-descent": "dpmodel.mechanisms.linalg.hinge_descent:HINGE_DESCENT",
-    "dense-weights": "dpmodel.mechanisms.linalg.dense_weights:DENSE_WEIGHTS",
+    "hinge-descent": "dpmodel.mechanisms.linalg.hinge_descent.mechanism:HINGE_DESCENT",
+    "dense-weights": "dpmodel.mechanisms.linalg.dense_weights.mechanism:DENSE_WEIGHTS",
 }
 
 

@@ -24,9 +24,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from regressions import regression
 
-from dpmodel.compile.domain import L1Ball
-from dpmodel.mechanisms.mechanism import Request
-from dpmodel.mechanisms.regression.frank_wolfe import FrankWolfe
+from dpmodel.compile.regression.domain import L1Ball
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.regression.frank_wolfe.vertices import FrankWolfe
 from dpmodel.privacy import OpenDPSource, SeededSource
 
 

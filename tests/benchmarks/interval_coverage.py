@@ -12,7 +12,7 @@ import numpy as np
 from measuring import header, parser
 
 import dpmodel as dpm
-from dpmodel._text import table
+from dpmodel.text import table
 
 HISTOGRAMS = {"2 full bins among 30 empty": {3: 40.0, 17: 200.0}, "32 full bins": dict.fromkeys(range(32), 60.0)}
 METHODS = ("noise", "basic", "percentile")

@@ -25,11 +25,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from regressions import objective, regression
 
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.domain import L1Ball
-from dpmodel.mechanisms.mechanism import Request
-from dpmodel.mechanisms.regression.frank_wolfe import FRANK_WOLFE, FrankWolfe
-from dpmodel.mechanisms.regression.frank_wolfe_published import FRANK_WOLFE_PUBLISHED
-from dpmodel.mechanisms.regression.gaussian_frank_wolfe import GAUSSIAN_FRANK_WOLFE
+from dpmodel.compile.regression.domain import L1Ball
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.published.frank_wolfe import FRANK_WOLFE_PUBLISHED
+from dpmodel.mechanisms.regression.frank_wolfe.gaussian import GAUSSIAN_FRANK_WOLFE
+from dpmodel.mechanisms.regression.frank_wolfe.vertices import FRANK_WOLFE, FrankWolfe
 from dpmodel.privacy import SeededSource
 
 REQUEST = Request(1.0, 1e-6)

@@ -31,8 +31,8 @@ from linear_algebra_data import HalfSpace, half_space
 from measuring import Expectations, Table, data_path, header, parser, quartiles, short, spread
 
 from dpmodel.errors import DPModelError
+from dpmodel.mechanisms.contract import YES, Request
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
-from dpmodel.mechanisms.mechanism import YES, Request
 from dpmodel.models.systems import system
 from dpmodel.plan.planner import make_plan
 from dpmodel.plan.registry import KINDS

@@ -28,14 +28,14 @@ import numpy as np
 from linear_algebra_data import Planted, partitioned_once, planted, vectors
 from measuring import Expectations, Table, header, parser, short
 
+from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.linalg.block_votes import BLOCK_VOTES
-from dpmodel.mechanisms.linalg.echelon import Basis
-from dpmodel.mechanisms.linalg.fields import GF, QQ
-from dpmodel.mechanisms.linalg.partition import stable_partition
-from dpmodel.mechanisms.linalg.stable_span import STABLE_SPAN
-from dpmodel.mechanisms.linalg.stable_span_published import STABLE_SPAN_PUBLISHED
+from dpmodel.mechanisms.linalg.stable_span.mechanism import STABLE_SPAN
+from dpmodel.mechanisms.linalg.stable_span.partition import stable_partition
 from dpmodel.mechanisms.linalg.systems import VectorTask
-from dpmodel.mechanisms.mechanism import Request
+from dpmodel.mechanisms.published.stable_span import STABLE_SPAN_PUBLISHED
+from dpmodel.numerics.fields.echelon import Basis
+from dpmodel.numerics.fields.field import GF, QQ
 from dpmodel.privacy import NotPrivateWarning, SeededSource
 
 # What is shown -> (mechanism, task, whether it is told the share)

@@ -25,11 +25,11 @@ import numpy as np
 from linear_algebra_data import SPAN_DIMENSIONS, adult, mushrooms, partitioned_once, vectors
 from measuring import Expectations, Table, data_path, header, parser, short, spread
 
-from dpmodel.mechanisms.linalg.fields import QQ
-from dpmodel.mechanisms.linalg.partition import stable_partition
-from dpmodel.mechanisms.linalg.stable_span import STABLE_SPAN
-from dpmodel.mechanisms.linalg.stable_span_published import STABLE_SPAN_PUBLISHED
-from dpmodel.mechanisms.mechanism import Request
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.linalg.stable_span.mechanism import STABLE_SPAN
+from dpmodel.mechanisms.linalg.stable_span.partition import stable_partition
+from dpmodel.mechanisms.published.stable_span import STABLE_SPAN_PUBLISHED
+from dpmodel.numerics.fields.field import QQ
 from dpmodel.privacy import NotPrivateWarning, SeededSource
 
 LOADERS = {"adult": ("adult_pgm.csv.gz", adult), "mushrooms": ("agaricus_train.npz", lambda f: mushrooms(f)[0])}

@@ -36,12 +36,12 @@ from sklearn.linear_model import LogisticRegression, QuantileRegressor
 from sklearn.metrics import roc_auc_score
 from sklearn.svm import LinearSVC
 
-from dpmodel.compile.losses import Loss
-from dpmodel.mechanisms.mechanism import Request
-from dpmodel.mechanisms.regression.descent_metric import descent_metric
-from dpmodel.mechanisms.regression.descent_steps import Settings, StepNoise, descend, private_gradient
-from dpmodel.mechanisms.regression.noisy_descent import NOISY_DESCENT
-from dpmodel.mechanisms.regression.subsampled_descent import SUBSAMPLED_DESCENT
+from dpmodel.compile.regression.losses import Loss
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.regression.descent.full_batch import NOISY_DESCENT
+from dpmodel.mechanisms.regression.descent.metric import descent_metric
+from dpmodel.mechanisms.regression.descent.steps import Settings, StepNoise, descend, private_gradient
+from dpmodel.mechanisms.regression.descent.subsampled import SUBSAMPLED_DESCENT
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NotPrivateWarning, SeededSource
 

@@ -31,8 +31,8 @@ from measuring import Expectations, Table, data_path, header, parser, spread
 from postprocessing_baselines import haar
 from postprocessing_solvers import exact_tree, solve
 
-from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.compile.tree_of import tree_problem
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
+from dpmodel.compile.likelihood.tree_of import tree_problem
 
 Floats = npt.NDArray[np.float64]
 STRATEGIES = ("Identity", "H2", "Wavelet", "HB")

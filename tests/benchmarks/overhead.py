@@ -28,8 +28,8 @@ from lp_files import LP, read_lp
 from measuring import Expectations, Table, data_path, header, parser, quartiles, short, spread
 from private_lps import files, is_lp, plain, quiet, with_private
 
-from dpmodel.compile import cone_program
-from dpmodel.mechanisms.lp import noise_once
+from dpmodel.mechanisms.lp.noise_once import mechanism as noise_once
+from dpmodel.numerics import cone_program
 from dpmodel.privacy import OpenDPSource
 
 

@@ -25,10 +25,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from hull_membership import in_hull
 
-from dpmodel.mechanisms.linalg.pin_hull import PIN_HULL
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.linalg.pin_hull.mechanism import PIN_HULL
 from dpmodel.mechanisms.linalg.systems import PrivatePoints
-from dpmodel.mechanisms.linalg.tukey_depth import TUKEY_DEPTH
-from dpmodel.mechanisms.mechanism import Request
+from dpmodel.mechanisms.linalg.tukey_depth.mechanism import TUKEY_DEPTH
 from dpmodel.privacy import NotPrivateWarning, SeededSource
 
 MECHANISMS: dict[str, Any] = {"tukey-depth": TUKEY_DEPTH, "pin-hull": PIN_HULL}

@@ -22,7 +22,7 @@ from measuring import Expectations, Table, data_path, header, parser, quartiles
 from postprocessing_baselines import CompleteTree, Privlet
 from postprocessing_solvers import TIES, admm_tree, clarabel, exact_tree, tree_form
 
-from dpmodel.compile.tree import Tree, TreeProblem
+from dpmodel.numerics.trees.tree import Tree, TreeProblem
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

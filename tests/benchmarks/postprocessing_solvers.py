@@ -16,12 +16,12 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from measuring import ROOT  # noqa: F401  (puts the checkout on the path)
 
-from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.compile.tree import TreeProblem
-from dpmodel.mechanisms.postprocess.admm import prepare_tables, prepare_tree, solve_admm
-from dpmodel.mechanisms.postprocess.admm_mechanisms import ADMM_STRATEGY
-from dpmodel.mechanisms.postprocess.exact_tree import Ties, solve_exact_tree
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
+from dpmodel.mechanisms.postprocess.admm.mechanism import ADMM_STRATEGY
+from dpmodel.mechanisms.postprocess.admm.setup import prepare_tables, prepare_tree, solve_admm
+from dpmodel.mechanisms.postprocess.exact_tree.mechanism import Ties, solve_exact_tree
 from dpmodel.models.postprocessing import FREE
+from dpmodel.numerics.trees.tree import TreeProblem
 from dpmodel.privacy import OpenDPSource
 
 Floats = npt.NDArray[np.float64]

@@ -26,7 +26,7 @@ from measuring import Expectations, Table, data_path, header, parser, spread
 from postprocessing_baselines import Privlet, margin_matrix, mwem
 from postprocessing_solvers import admm_table, clarabel, highs
 
-from dpmodel.compile.postprocessing import LikelihoodForm
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm
 
 Floats = npt.NDArray[np.float64]
 FILES = {

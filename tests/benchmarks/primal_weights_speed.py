@@ -17,10 +17,10 @@ import numpy as np
 import scipy.sparse as sp
 from measuring import Expectations, header, parser, short
 
-from dpmodel.compile.polyhedron import Polyhedron
-from dpmodel.mechanisms.lp.primal_weights import PrivateRowsNow, play
-from dpmodel.mechanisms.lp.simplex_form import SimplexForm
-from dpmodel.mechanisms.mechanism import no_progress
+from dpmodel.mechanisms.contract import no_progress
+from dpmodel.mechanisms.lp.multiplicative_weights.game import PrivateRowsNow, play
+from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.polytopes.simplex_form import SimplexForm
 from dpmodel.privacy import OpenDPSource
 
 

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from measuring import data_path
 
-from dpmodel.mechanisms.linalg.fields import GF, QQ
-from dpmodel.mechanisms.linalg.partition import stable_partition
+from dpmodel.mechanisms.linalg.stable_span.partition import stable_partition
+from dpmodel.numerics.fields.field import GF, QQ
 
 
 def measure(label: str, field: Any, rows: Any) -> None:

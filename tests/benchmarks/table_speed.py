@@ -22,7 +22,7 @@ from measuring import Expectations, Table, header, parser, quartiles, short, spr
 from postprocessing_baselines import margin_matrix
 from postprocessing_solvers import GENERAL, admm_table, laddered, timed
 
-from dpmodel.compile.postprocessing import LikelihoodForm
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm
 
 Floats = npt.NDArray[np.float64]
 SHARP = ("HiGHS", "HiGHS interior")

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from measuring import Expectations, Table, header, parser, quartiles, short, spread
 from postprocessing_solvers import GENERAL, admm_tree, exact_tree, laddered, timed, tree_form
 
-from dpmodel.compile.tree import Tree, TreeProblem
+from dpmodel.numerics.trees.tree import Tree, TreeProblem
 
 Floats = npt.NDArray[np.float64]
 OURS: dict[str, Callable[[TreeProblem], Floats]] = {"exact tree": exact_tree, "ADMM tree": admm_tree}

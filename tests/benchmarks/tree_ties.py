@@ -15,9 +15,9 @@ from typing import get_args
 import numpy as np
 from measuring import Expectations, Table, data_path, header, parser
 
-from dpmodel.compile.tree import Tree, TreeProblem
-from dpmodel.mechanisms.postprocess.exact_tree import Ties, solve_exact_tree
-from dpmodel.mechanisms.postprocess.exact_tree_plan import tree_plan
+from dpmodel.mechanisms.postprocess.exact_tree.mechanism import Ties, solve_exact_tree
+from dpmodel.mechanisms.postprocess.exact_tree.plan import tree_plan
+from dpmodel.numerics.trees.tree import Tree, TreeProblem
 
 RULES = get_args(Ties)
 QUERIES = 300

@@ -22,9 +22,9 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from regressions import regression
 
-from dpmodel.mechanisms.mechanism import Request
-from dpmodel.mechanisms.regression.statistics_adassp import ADASSP_PUBLISHED
-from dpmodel.mechanisms.regression.sufficient_statistics import SUFFICIENT_STATISTICS
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.published.adassp import ADASSP_PUBLISHED
+from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import SUFFICIENT_STATISTICS
 from dpmodel.privacy import NotPrivateWarning, SeededSource
 
 MECHANISMS = {"AdaSSP": ADASSP_PUBLISHED, "ours": SUFFICIENT_STATISTICS}

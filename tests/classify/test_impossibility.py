@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from dpmodel._text import number
 from dpmodel.classify.impossibility import (
     CITATION,
     floor,
@@ -22,6 +21,7 @@ from dpmodel.classify.impossibility import (
     remedies,
 )
 from dpmodel.errors import ImpossibilityError, SpecificationError
+from dpmodel.text import number
 
 PARTS = ("objective", "scalar", "row", "column", "matrix")
 epsilons = st.floats(0, 50)

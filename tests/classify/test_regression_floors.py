@@ -11,8 +11,8 @@ from regressions import regression
 
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.classify.regression_floors import floors_of, lasso_floor, lipschitz_floor, regression_floors
-from dpmodel.compile.domain import FreeSpace, L1Ball, L2Ball
-from dpmodel.compile.losses import Loss
+from dpmodel.compile.regression.domain import FreeSpace, L1Ball, L2Ball
+from dpmodel.compile.regression.losses import Loss
 
 
 def lasso(n: int = 1000, p: int = 200, *, bound: float = 1.0, radius: float = 1.0, **how: Any) -> PrivateRegression:

@@ -16,7 +16,7 @@ from dpmodel.annotate import Private, Records
 from dpmodel.annotate.private import PublicPatternWarning
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.classify.regression_model import private_regression
-from dpmodel.compile.regression import recognise
+from dpmodel.compile.regression.recognise import recognise
 from dpmodel.errors import InfeasibleError, MissingValueError, SpecificationError
 
 N = 6

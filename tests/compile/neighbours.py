@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel.annotate import DEFAULT_RECORDS
-from dpmodel.compile.affine_map import AffineMap, LinearMap
+from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap
 
 PARTS = ("objective", "offset", "scalar", "matrix")
 # Solver answers are shrunk by this to lie inside the bounds for certain.

@@ -22,8 +22,8 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from dpmodel.annotate import Private
 from dpmodel.annotate.layout import free_entries
-from dpmodel.compile.affine_map import AffineMap, LinearMap
-from dpmodel.compile.cvxpy_bridge import lower
+from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap
+from dpmodel.compile.standard_form.cvxpy_bridge import lower
 from dpmodel.errors import UnsupportedModelError
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.compile import cone_program
-from dpmodel.compile.cone_program import SOLVER_ERROR, SolverFailure
+from dpmodel.numerics import cone_program
+from dpmodel.numerics.cone_program import SOLVER_ERROR, SolverFailure
 
 SAYS = [
     *("optimal", "optimal_inaccurate", "infeasible", "infeasible_inaccurate", "unbounded", "unbounded_inaccurate"),

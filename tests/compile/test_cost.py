@@ -12,9 +12,9 @@ import pytest
 import scipy.sparse as sp
 
 from dpmodel.annotate import Private
-from dpmodel.compile.affine_map import AffineMap
-from dpmodel.compile.cvxpy_bridge import lower
-from dpmodel.compile.footprint import Footprint, footprint
+from dpmodel.compile.standard_form.affine_map import AffineMap
+from dpmodel.compile.standard_form.cvxpy_bridge import lower
+from dpmodel.compile.standard_form.footprint import Footprint, footprint
 
 GIGABYTE = 1e9
 

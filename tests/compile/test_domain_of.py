@@ -8,10 +8,10 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from dpmodel.compile.domain import Box, FreeSpace, L1Ball, L2Ball, Product, Simplex
-from dpmodel.compile.domain_general import ConvexSet
-from dpmodel.compile.domain_of import domain_of
-from dpmodel.compile.public_part import PublicPart
+from dpmodel.compile.regression.domain import Box, FreeSpace, L1Ball, L2Ball, Product, Simplex
+from dpmodel.compile.regression.domain_general import ConvexSet
+from dpmodel.compile.regression.domain_of import domain_of
+from dpmodel.compile.regression.public_part import PublicPart
 from dpmodel.errors import InfeasibleError, MissingValueError, UnsupportedModelError
 
 P = 4

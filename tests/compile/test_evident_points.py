@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dpmodel.compile import polyhedron
-from dpmodel.compile.polyhedron import Polyhedron
+from dpmodel.numerics.polytopes import polyhedron
+from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.queries import query_release
 
 
@@ -46,7 +46,7 @@ def test_the_public_set_of_a_query_release_takes_no_linear_program(sizes, monkey
     domain = dict(zip("abcd", sizes, strict=True))
     release = query_release(None, list(itertools.combinations("abcd", 2)), domain=domain, total=50, over="marginals")
     model = release.problem._model(None)
-    monkeypatch.setattr("dpmodel.compile.public_set.solve_cone_program", None)
+    monkeypatch.setattr("dpmodel.compile.standard_form.public_set.solve_cone_program", None)
     assert model.public.feasible
     body = Polyhedron.of(model.public.program)
     monkeypatch.setattr(Polyhedron, "minimise", None)

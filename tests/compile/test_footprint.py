@@ -16,9 +16,9 @@ from models import MODELS, Model, random_value
 from neighbours import PARTS, FootprintExceededError, check, owned_of, records_of
 
 from dpmodel.annotate import DEFAULT_RECORDS, Private, Records, vault
-from dpmodel.compile.affine_map import AffineMap, LinearMap, ThetaBlock
-from dpmodel.compile.cvxpy_bridge import lower
-from dpmodel.compile.footprint import NO_CHANGE, Change, Footprint, change_of, footprint, most_touched
+from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock
+from dpmodel.compile.standard_form.cvxpy_bridge import lower
+from dpmodel.compile.standard_form.footprint import NO_CHANGE, Change, Footprint, change_of, footprint, most_touched
 
 BY_NAME = {model.name: model for model in MODELS}
 
@@ -327,7 +327,7 @@ def test_nothing_depends_on_the_values() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_a_large_gram_matrix_is_bounded_without_being_formed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Never below the spectral norm, and equal to the bound of the Gram matrix where coefficients are not negative."""
-    from dpmodel.compile import block_view
+    from dpmodel.compile.standard_form import block_view
 
     rng = np.random.default_rng(seed)
     A = rng.integers(0 if seed % 2 else -2, 3, (7, 5)).astype(float)

@@ -16,11 +16,11 @@ from scipy import stats
 from dpmodel.annotate.noise_laws import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.annotate.private import Private
-from dpmodel.compile.likelihood import Published, neg_log_likelihood, published, recognise_postprocessing
-from dpmodel.compile.likelihood_affine import AffineReader, flat
-from dpmodel.compile.likelihood_feasible import contradiction, require_consistent
-from dpmodel.compile.tree import Tree
+from dpmodel.compile.likelihood.affine import AffineReader, flat
+from dpmodel.compile.likelihood.face import Published, neg_log_likelihood, published, recognise_postprocessing
+from dpmodel.compile.likelihood.feasible import contradiction, require_consistent
 from dpmodel.errors import InfeasibleError, MissingValueError, SpecificationError, UnsupportedModelError
+from dpmodel.numerics.trees.tree import Tree
 
 SCALE = np.array([0.5, 1.0, 2.0])
 LAWS = {

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 import dpmodel as dpm
-from dpmodel.compile.cone_program import SolverFailure
-from dpmodel.compile.polyhedron import Polyhedron, _fold
-from dpmodel.compile.projection import Projector, onto_row
+from dpmodel.numerics.cone_program import SolverFailure
+from dpmodel.numerics.polytopes.nearest_point import Projector, onto_row
+from dpmodel.numerics.polytopes.polyhedron import Polyhedron, _fold
 
 SEEDS = st.integers(0, 2**32 - 1)
 QUICK = settings(deadline=None, max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck))

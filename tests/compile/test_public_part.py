@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpmodel import Private
-from dpmodel.compile.public_part import PublicPart, positive_part
+from dpmodel.compile.regression.public_part import PublicPart, positive_part
 from dpmodel.errors import InfeasibleError, MissingValueError, UnsupportedModelError
 
 P = 5

@@ -13,8 +13,8 @@ import pytest
 from walking import assert_no_trace
 
 from dpmodel.annotate import Private
-from dpmodel.compile.cvxpy_bridge import lower
 from dpmodel.compile.refusals import short, where_used
+from dpmodel.compile.standard_form.cvxpy_bridge import lower
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
 
 SECRET = np.array([7321.4375, 8642.8125])

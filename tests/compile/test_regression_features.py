@@ -18,8 +18,8 @@ from dpmodel.classify import regression_model
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.classify.regression_floors import lasso_floor
 from dpmodel.classify.regression_model import private_regression
-from dpmodel.compile.regression import recognise
-from dpmodel.compile.regression_features import Features, tidy
+from dpmodel.compile.regression.features import Features, tidy
+from dpmodel.compile.regression.recognise import recognise
 from dpmodel.errors import SpecificationError
 
 ORDERS = (1.0, 2.0, math.inf)

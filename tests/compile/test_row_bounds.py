@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpmodel.compile.row_bounds import RowBounds, length
-from dpmodel.compile.rows import Rows
+from dpmodel.compile.regression.row_bounds import RowBounds, length
+from dpmodel.compile.regression.rows import Rows
 
 INF = math.inf
 CASES = {

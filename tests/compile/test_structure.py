@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.compile.structure import Margins, Sums, margins_of, recognise, separable, structure
-from dpmodel.compile.structure_chains import Chains
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
+from dpmodel.compile.likelihood.structure import Margins, Sums, margins_of, recognise, separable, structure
+from dpmodel.compile.likelihood.structure_chains import Chains
 from dpmodel.errors import InfeasibleError
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.compile.tree import Tree
-from dpmodel.compile.tree_of import tree_of, tree_problem
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
+from dpmodel.compile.likelihood.tree_of import tree_of, tree_problem
 from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.numerics.trees.tree import Tree
 
 
 def random_parents(rng, size, root=0.15):

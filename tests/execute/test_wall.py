@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.compile.cone_program import SolverFailure
 from dpmodel.execute import charge_then_run
-from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, no_progress
+from dpmodel.mechanisms.contract import YES, Forecast, Outcome, no_progress
+from dpmodel.numerics.cone_program import SolverFailure
 
 FAILURES = [
     SolverFailure("no answer"),

@@ -19,7 +19,7 @@ from walking import assert_no_trace
 import dpmodel as dpm
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
 from dpmodel.learn import AffineSubspaceClassifier
-from dpmodel.mechanisms.linalg.fields import GF, QQ
+from dpmodel.numerics.fields.field import GF, QQ
 
 PLAIN: dict[str, Any] = {"classes": ("out", "in"), "mechanism": PlainSystem(), "random_state": 0}
 

@@ -11,7 +11,7 @@ import pytest
 from dpmodel.errors import SpecificationError
 from dpmodel.linalg.affine_span import affine_span as _affine_span
 from dpmodel.linalg.affine_span import point_and_directions
-from dpmodel.mechanisms.linalg.fields import GF, QQ
+from dpmodel.numerics.fields.field import GF, QQ
 
 affine_span = functools.partial(_affine_span, neighbors="add-remove")  # unless a test says otherwise
 

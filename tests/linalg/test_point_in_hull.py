@@ -15,8 +15,8 @@ from hull_membership import in_hull
 from dpmodel.errors import BudgetExceededError, SpecificationError, UnsupportedModelError
 from dpmodel.linalg.point_in_hull import _positions
 from dpmodel.linalg.point_in_hull import point_in_hull as _point_in_hull
-from dpmodel.mechanisms.linalg.entries import matrix
-from dpmodel.mechanisms.linalg.tukey_depth import TUKEY_DEPTH
+from dpmodel.mechanisms.linalg.tukey_depth.mechanism import TUKEY_DEPTH
+from dpmodel.numerics.fields.entries import matrix
 from dpmodel.privacy import Budget
 
 point_in_hull = functools.partial(_point_in_hull, neighbors="add-remove")  # unless a test says otherwise

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from dpmodel.errors import BudgetExceededError, DPModelError, SpecificationError, UnsupportedModelError
 from dpmodel.linalg import span as _span
 from dpmodel.linalg.vectors_input import vectors_model
-from dpmodel.mechanisms.linalg.fields import GF, QQ
+from dpmodel.numerics.fields.field import GF, QQ
 from dpmodel.privacy import Budget
 
 span = functools.partial(_span, neighbors="add-remove")  # unless a test says otherwise

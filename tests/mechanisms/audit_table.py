@@ -32,10 +32,11 @@ from audits import BROKEN, HONEST, lower_bound  # noqa: E402
 from scipy.optimize import brentq  # noqa: E402
 from scipy.stats import norm  # noqa: E402
 
-from dpmodel.mechanisms.lp import hinge_forecast, primal_weights  # noqa: E402
-from dpmodel.mechanisms.lp.dense_multiplicative_weights import ALGORITHM_2  # noqa: E402
-from dpmodel.mechanisms.lp.noisy_hinge_descent import NOISY_HINGE_DESCENT  # noqa: E402
-from dpmodel.mechanisms.lp.scalar_multiplicative_weights import ALGORITHM_4, MULTIPLICATIVE_WEIGHTS  # noqa: E402
+from dpmodel.mechanisms.lp.dense_weights.mechanism import ALGORITHM_2  # noqa: E402
+from dpmodel.mechanisms.lp.hinge_descent import forecast as hinge_forecast  # noqa: E402
+from dpmodel.mechanisms.lp.hinge_descent.mechanism import NOISY_HINGE_DESCENT  # noqa: E402
+from dpmodel.mechanisms.lp.multiplicative_weights import game as primal_weights  # noqa: E402
+from dpmodel.mechanisms.lp.multiplicative_weights.right_hand_sides import ALGORITHM_4, MULTIPLICATIVE_WEIGHTS  # noqa: E402
 from dpmodel.mechanisms.spend import Spend  # noqa: E402
 
 EPSILON, SHARE = "epsilon", "share of the budget"

@@ -15,9 +15,9 @@ import numpy as np
 from auditing import epsilon_lower_bound
 from cases import CASES, Opened
 
-from dpmodel.compile.affine_map import Floats
-from dpmodel.mechanisms.lp.measurement import measurements
-from dpmodel.mechanisms.lp.noise_design import NoiseDesign, NoisyPart, design
+from dpmodel._types import Floats
+from dpmodel.mechanisms.lp.noise_once.design import NoiseDesign, NoisyPart, design
+from dpmodel.mechanisms.lp.noise_once.measurement import measurements
 from dpmodel.plan.registry import by_name
 from dpmodel.privacy import Gaussian, SeededSource, TruncatedLaplace
 

@@ -17,14 +17,14 @@ import numpy as np
 from scipy.optimize import brentq
 
 import dpmodel as dpm
+from dpmodel._types import Floats
 from dpmodel.annotate import Private, Records
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.affine_map import Floats
-from dpmodel.compile.cone_program import ConeProgram, solve_cone_program
-from dpmodel.compile.public_set import base_program
-from dpmodel.leak_warning import PossibleLeakWarning
-from dpmodel.mechanisms.lp.margins import interior_direction
-from dpmodel.mechanisms.mechanism import Request
+from dpmodel.compile.leak_warning import PossibleLeakWarning
+from dpmodel.compile.standard_form.public_set import base_program
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.lp.noise_once.margins import interior_direction
+from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 
 Pair = tuple[dict[str, Any], dict[str, Any]]
 

@@ -13,4 +13,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
-            item.add_marker(pytest.mark.filterwarnings("ignore::dpmodel.leak_warning.PossibleLeakWarning"))
+            item.add_marker(pytest.mark.filterwarnings("ignore::dpmodel.compile.leak_warning.PossibleLeakWarning"))

@@ -13,13 +13,13 @@ from cases import CASES
 from neighbours import owned_of, records_of
 
 import dpmodel as dpm
+from dpmodel._types import Floats
 from dpmodel.annotate import Private, Records
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.affine_map import Floats
-from dpmodel.leak_warning import PossibleLeakWarning
-from dpmodel.mechanisms.lp.feasibility import Engine, Point, Promise, Task
+from dpmodel.compile.leak_warning import PossibleLeakWarning
+from dpmodel.mechanisms.contract import Request, no_progress
+from dpmodel.mechanisms.lp.engines.contract import Engine, Point, Promise, Task
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
-from dpmodel.mechanisms.mechanism import Request, no_progress
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import SeededSource
 

@@ -16,8 +16,8 @@ import numpy as np
 from games import Game, game
 from neighbours import Owned, Unit, candidates, owned_of, records_of
 
+from dpmodel._types import Floats
 from dpmodel.annotate import Private, Records
-from dpmodel.compile.affine_map import Floats
 
 Declared = dict[str, dict[str, Any]]
 Model = tuple[Game, Declared]

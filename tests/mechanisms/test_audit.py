@@ -15,9 +15,9 @@ from cases import CASES
 
 import dpmodel as dpm
 from dpmodel.annotate import Private
-from dpmodel.mechanisms.lp.noise_once import NoiseOnce
-from dpmodel.mechanisms.lp.solve_released import LEAST_VIOLATION
-from dpmodel.mechanisms.mechanism import Outcome, Progress, Request, no_progress
+from dpmodel.mechanisms.contract import Outcome, Progress, Request, no_progress
+from dpmodel.mechanisms.lp.noise_once.mechanism import NoiseOnce
+from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION
 from dpmodel.models.program import SATISFIES_EXACTLY as EXACT
 from dpmodel.plan.registry import PORTFOLIO, by_name
 from dpmodel.privacy import NoiseSource, SeededSource

@@ -19,14 +19,14 @@ import pytest
 from games import Game, Keeping, game
 from scipy.stats import laplace
 
+from dpmodel._types import Floats
 from dpmodel.annotate import Private, Records
-from dpmodel.compile.affine_map import Floats
+from dpmodel.mechanisms.contract import Request, no_progress
 from dpmodel.mechanisms.lp.cheapest_point import CHEAPEST_POINT
-from dpmodel.mechanisms.lp.dense_multiplicative_weights import ALGORITHM_2, DENSE_MULTIPLICATIVE_WEIGHTS, Plan
-from dpmodel.mechanisms.lp.matrix_multiplicative_weights import ALGORITHM_5, ALGORITHM_6
+from dpmodel.mechanisms.lp.dense_weights.mechanism import ALGORITHM_2, DENSE_MULTIPLICATIVE_WEIGHTS, Plan
+from dpmodel.mechanisms.lp.multiplicative_weights.coefficients import ALGORITHM_5, ALGORITHM_6
+from dpmodel.mechanisms.lp.multiplicative_weights.right_hand_sides import ALGORITHM_4
 from dpmodel.mechanisms.lp.private_rows import private_rows
-from dpmodel.mechanisms.lp.scalar_multiplicative_weights import ALGORITHM_4
-from dpmodel.mechanisms.mechanism import Request, no_progress
 from dpmodel.mechanisms.spend import valid_step
 from dpmodel.privacy import SeededSource, pure_composition_delta, zcdp_rho
 

@@ -12,9 +12,9 @@ from scipy.stats import binom, laplace
 
 import dpmodel as dpm
 from dpmodel.annotate import Private, Records
+from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.cheapest_point import CHEAPEST_POINT as MECHANISM
 from dpmodel.mechanisms.lp.private_rows import private_rows
-from dpmodel.mechanisms.mechanism import Request
 from dpmodel.plan import by_name
 from dpmodel.privacy import SeededSource
 

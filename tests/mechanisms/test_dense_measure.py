@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpmodel.mechanisms.lp import dense_measure
-from dpmodel.mechanisms.lp.dense_measure import DenseMeasure, project_dense
+from dpmodel.mechanisms.lp.dense_weights import measure as dense_measure
+from dpmodel.mechanisms.lp.dense_weights.measure import DenseMeasure, project_dense
 
 
 def by_sorting(log_weights, density, idle=0):

@@ -15,14 +15,14 @@ from scipy.special import logsumexp
 from scipy.stats import binom
 
 import dpmodel as dpm
-from dpmodel.leak_warning import PossibleLeakWarning
-from dpmodel.mechanisms.lp import dense_multiplicative_weights as module
-from dpmodel.mechanisms.lp.dense_measure import DenseMeasure
-from dpmodel.mechanisms.lp.dense_multiplicative_weights import ALGORITHM_2, DENSE_MULTIPLICATIVE_WEIGHTS, Plan
-from dpmodel.mechanisms.lp.feasibility import Task
-from dpmodel.mechanisms.lp.linear_oracles import ListedSelection, NoisyMinimisation, ProductSelection, oracles
+from dpmodel.compile.leak_warning import PossibleLeakWarning
+from dpmodel.mechanisms.contract import Request, no_progress
+from dpmodel.mechanisms.lp.dense_weights import mechanism as module
+from dpmodel.mechanisms.lp.dense_weights.measure import DenseMeasure
+from dpmodel.mechanisms.lp.dense_weights.mechanism import ALGORITHM_2, DENSE_MULTIPLICATIVE_WEIGHTS, Plan
+from dpmodel.mechanisms.lp.dense_weights.oracles import ListedSelection, NoisyMinimisation, ProductSelection, oracles
+from dpmodel.mechanisms.lp.engines.contract import Task
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
-from dpmodel.mechanisms.mechanism import Request, no_progress
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import SeededSource, pure_composition_delta, zcdp_rho
 

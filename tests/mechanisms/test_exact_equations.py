@@ -8,8 +8,8 @@ import pytest
 from auditing import epsilon_lower_bound
 
 import dpmodel as dpm
+from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.exact_equations import EXACT_EQUATIONS
-from dpmodel.mechanisms.mechanism import Request
 from dpmodel.privacy import SeededSource
 
 # A large delta makes the threshold small, and an audit possible: x = 3 is released or not.

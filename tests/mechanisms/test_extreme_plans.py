@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpmodel as dpm
-from dpmodel.mechanisms.mechanism import Request
+from dpmodel.mechanisms.contract import Request
 from dpmodel.plan.registry import PORTFOLIO
 
 SHAPES = ("simplexes", "boxes", "supplies", "equalities", "point")

@@ -12,14 +12,14 @@ import pytest
 from auditing import epsilon_lower_bound
 
 import dpmodel as dpm
-from dpmodel.compile.affine_map import Floats
+from dpmodel._types import Floats
+from dpmodel.mechanisms.contract import YES, Outcome, Request
 from dpmodel.mechanisms.known import capped
-from dpmodel.mechanisms.lp.feasibility import Point, Promise, Task
-from dpmodel.mechanisms.lp.goal import EngineMechanism
+from dpmodel.mechanisms.lp.engines.contract import Point, Promise, Task
+from dpmodel.mechanisms.lp.engines.mechanism import EngineMechanism
+from dpmodel.mechanisms.lp.engines.routes import TEST_SHARE, best_route, noise_of_tests, objective_design
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
-from dpmodel.mechanisms.lp.public_points import known_without_data
-from dpmodel.mechanisms.lp.routes import TEST_SHARE, best_route, noise_of_tests, objective_design
-from dpmodel.mechanisms.mechanism import YES, Outcome, Request
+from dpmodel.mechanisms.lp.public.points import known_without_data
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import Gaussian, Laplace, SeededSource, zcdp_rho
 

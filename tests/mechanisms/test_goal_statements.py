@@ -17,11 +17,11 @@ from scipy.stats import binom
 
 import dpmodel as dpm
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.lp.feasibility import Point
-from dpmodel.mechanisms.lp.goal import EngineMechanism
-from dpmodel.mechanisms.lp.noise_once import objective_loss
+from dpmodel.mechanisms.contract import Outcome, Request
+from dpmodel.mechanisms.lp.engines.contract import Point
+from dpmodel.mechanisms.lp.engines.mechanism import EngineMechanism
+from dpmodel.mechanisms.lp.noise_once.mechanism import objective_loss
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
-from dpmodel.mechanisms.mechanism import Outcome, Request
 from dpmodel.plan.registry import PORTFOLIO, by_name
 from dpmodel.privacy import SeededSource
 
@@ -108,7 +108,7 @@ def test_goals_with_a_private_objective_are_kept(goal: str) -> None:
 def test_a_target_without_the_noise_of_its_objective_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the released objective were the true one."""
     for bound in ("objective_loss", "objective_noise"):
-        monkeypatch.setattr(f"dpmodel.mechanisms.lp.goal.{bound}", lambda model, noise: 0.0)
+        monkeypatch.setattr(f"dpmodel.mechanisms.lp.engines.mechanism.{bound}", lambda model, noise: 0.0)
     found = served("rows", True, "target", RUNS, QUICK)
     wrong = {name for name, *_, failed in found if not plausible(failed, RUNS)}
     assert wrong >= {"noisy-hinge-descent", "dense-multiplicative-weights", "point-exponential"}, found
@@ -135,7 +135,7 @@ def cut_off(monkeypatch: pytest.MonkeyPatch, runs: int) -> int:
 def test_noise_beyond_all_that_points_differ_by_cuts_off_no_target(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loss is capped by what any public point loses; the room for the noise of an objective is not."""
     assert plausible(cut_off(monkeypatch, 100), 100)
-    monkeypatch.setattr("dpmodel.mechanisms.lp.goal.objective_noise", objective_loss)
+    monkeypatch.setattr("dpmodel.mechanisms.lp.engines.mechanism.objective_noise", objective_loss)
     assert not plausible(cut_off(monkeypatch, 100), 100)
 
 

@@ -14,13 +14,14 @@ from scipy.stats import mannwhitneyu
 
 import dpmodel as dpm
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.lp import goal, simulated_settings
-from dpmodel.mechanisms.lp.goal import EngineMechanism
-from dpmodel.mechanisms.lp.noisy_hinge_descent import NOISY_HINGE_DESCENT as ENGINE
-from dpmodel.mechanisms.lp.noisy_hinge_descent import NoisyHingeDescent
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.lp.engines import mechanism as goal
+from dpmodel.mechanisms.lp.engines import simulated_settings
+from dpmodel.mechanisms.lp.engines.mechanism import EngineMechanism
+from dpmodel.mechanisms.lp.engines.routes import best_route, with_promise
+from dpmodel.mechanisms.lp.hinge_descent.mechanism import NOISY_HINGE_DESCENT as ENGINE
+from dpmodel.mechanisms.lp.hinge_descent.mechanism import NoisyHingeDescent
 from dpmodel.mechanisms.lp.private_rows import private_rows
-from dpmodel.mechanisms.lp.routes import best_route, with_promise
-from dpmodel.mechanisms.mechanism import Request
 from dpmodel.privacy import SeededSource
 
 FALSE_ALARM, SEEDS = 1e-6, range(16)
@@ -104,7 +105,7 @@ def test_the_settings_that_do_best_without_data_are_run(steps: int, monkeypatch:
     """An engine that covers everybody with so many steps and nobody else: those settings are taken, no data read."""
 
     def good_at(self: Any, task: Any, promise: Any, *rest: Any) -> Any:
-        from dpmodel.mechanisms.lp.feasibility import Point
+        from dpmodel.mechanisms.lp.engines.contract import Point
 
         return Point(np.full(task.body.size, float(promise.plan.steps == steps)))
 

@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpmodel as dpm
+from dpmodel.mechanisms.contract import Forecast, Request
 from dpmodel.mechanisms.known import Known, capped
-from dpmodel.mechanisms.lp.noise_once import LAPLACE_ONCE
+from dpmodel.mechanisms.lp.noise_once.mechanism import LAPLACE_ONCE
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
-from dpmodel.mechanisms.lp.public_only import PUBLIC_ONLY
-from dpmodel.mechanisms.lp.public_points import known_without_data, public_points, worst_violation
-from dpmodel.mechanisms.mechanism import Forecast, Request
+from dpmodel.mechanisms.lp.public.mechanism import PUBLIC_ONLY
+from dpmodel.mechanisms.lp.public.points import known_without_data, public_points, worst_violation
 from dpmodel.privacy import SeededSource
 
 PLAIN = Forecast(statement="a bound", epsilon=1.0, delta=0.0, beta=0.05)

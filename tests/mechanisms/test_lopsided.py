@@ -17,19 +17,18 @@ import pytest
 from lopsided import FAMILIES, Model, pairs
 from replaying import Replay, Transcript
 
+from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.affine_map import Floats, LinearMap
-from dpmodel.compile.footprint import change_of
-from dpmodel.mechanisms.lp import (
-    dense_multiplicative_weights,
-    hinge_forecast,
-    linear_oracles,
-    matrix_multiplicative_weights,
-    primal_weights,
-    scalar_multiplicative_weights,
-)
+from dpmodel.compile.standard_form.affine_map import LinearMap
+from dpmodel.compile.standard_form.footprint import change_of
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.lp.dense_weights import mechanism as dense_multiplicative_weights
+from dpmodel.mechanisms.lp.dense_weights import oracles as linear_oracles
+from dpmodel.mechanisms.lp.hinge_descent import forecast as hinge_forecast
+from dpmodel.mechanisms.lp.multiplicative_weights import coefficients as matrix_multiplicative_weights
+from dpmodel.mechanisms.lp.multiplicative_weights import game as primal_weights
+from dpmodel.mechanisms.lp.multiplicative_weights import right_hand_sides as scalar_multiplicative_weights
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
-from dpmodel.mechanisms.mechanism import Request
 from dpmodel.plan.registry import PORTFOLIO, by_name
 
 BUDGETS = [(epsilon, delta) for epsilon in (0.01, 1.0, 100.0) for delta in (0.0, 1e-6)]

@@ -16,10 +16,15 @@ from scipy.optimize import brentq
 from scipy.stats import binom, gamma
 
 from dpmodel.annotate import Private, Records
-from dpmodel.mechanisms.lp import matrix_multiplicative_weights, primal_weights
-from dpmodel.mechanisms.lp.matrix_multiplicative_weights import ALGORITHM_5, ALGORITHM_6, NOISY_MULTIPLICATIVE_WEIGHTS
-from dpmodel.mechanisms.lp.matrix_rows import matrix_rows
-from dpmodel.mechanisms.mechanism import Request, no_progress
+from dpmodel.mechanisms.contract import Request, no_progress
+from dpmodel.mechanisms.lp.multiplicative_weights import coefficients as matrix_multiplicative_weights
+from dpmodel.mechanisms.lp.multiplicative_weights import game as primal_weights
+from dpmodel.mechanisms.lp.multiplicative_weights.coefficients import (
+    ALGORITHM_5,
+    ALGORITHM_6,
+    NOISY_MULTIPLICATIVE_WEIGHTS,
+)
+from dpmodel.mechanisms.lp.multiplicative_weights.matrix_rows import matrix_rows
 from dpmodel.privacy import SeededSource, pure_composition_delta, zcdp_rho
 
 ENGINE = NOISY_MULTIPLICATIVE_WEIGHTS

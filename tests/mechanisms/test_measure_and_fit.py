@@ -14,10 +14,10 @@ from scipy.stats import binom
 
 import dpmodel as dpm
 from dpmodel.annotate import Private, Records
-from dpmodel.mechanisms.lp.diagonal_qp import DiagonalQP, solve_diagonal_qp
+from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.mechanisms.lp.measure_and_fit import MEASURE_AND_FIT, in_row_units, measured
-from dpmodel.mechanisms.lp.measurement import ROUNDING, best_measurement
-from dpmodel.mechanisms.mechanism import Mechanism, Request
+from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, best_measurement
+from dpmodel.numerics.polytopes.diagonal_qp import DiagonalQP, solve_diagonal_qp
 from dpmodel.privacy import Gaussian, SeededSource, gaussian_mu
 
 REQUEST = Request(epsilon=1.0, delta=0.05, beta=0.1)

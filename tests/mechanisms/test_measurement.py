@@ -15,14 +15,15 @@ from models import MODELS, Model, random_value
 from neighbours import Owned, owned_of, records_of
 
 import dpmodel as dpm
+from dpmodel._types import Floats
 from dpmodel.annotate import DEFAULT_RECORDS, Private, Records
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.affine_map import Floats, LinearMap
-from dpmodel.compile.footprint import Change
-from dpmodel.compile.public_set import PublicSet
-from dpmodel.compile.standard_form import standard_form
+from dpmodel.compile.standard_form.affine_map import LinearMap
+from dpmodel.compile.standard_form.footprint import Change
+from dpmodel.compile.standard_form.form import standard_form
+from dpmodel.compile.standard_form.public_set import PublicSet
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.lp.measurement import Measurement, best_measurement, exact_rows, measurements
+from dpmodel.mechanisms.lp.noise_once.measurement import Measurement, best_measurement, exact_rows, measurements
 
 Declared = dict[str, dict[str, Any]]
 

@@ -12,8 +12,16 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpmodel.compile.polyhedron import Polyhedron, _fold
-from dpmodel.mechanisms.lp.nets import CubeNet, Net, ProductNet, RowBounds, _inside_equalities, _project_all, net_of
+from dpmodel.numerics.polytopes.nets import (
+    CubeNet,
+    Net,
+    ProductNet,
+    RowBounds,
+    _inside_equalities,
+    _project_all,
+    net_of,
+)
+from dpmodel.numerics.polytopes.polyhedron import Polyhedron, _fold
 
 QUICK = settings(deadline=None, max_examples=25, derandomize=True, suppress_health_check=list(HealthCheck))
 INF = np.inf

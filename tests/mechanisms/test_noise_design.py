@@ -13,12 +13,12 @@ from scipy.stats import binom
 
 import dpmodel as dpm
 from dpmodel.annotate import Private, Records
-from dpmodel.compile.affine_map import ConeBlock
-from dpmodel.mechanisms.lp.margins import margin
-from dpmodel.mechanisms.lp.measurement import measurements
-from dpmodel.mechanisms.lp.noise_design import NoiseDesign, design, row_margins
-from dpmodel.mechanisms.lp.solve_released import relaxed_program, released_parts
-from dpmodel.mechanisms.mechanism import no_progress
+from dpmodel.mechanisms.contract import no_progress
+from dpmodel.mechanisms.lp.noise_once.design import NoiseDesign, design, row_margins
+from dpmodel.mechanisms.lp.noise_once.margins import margin
+from dpmodel.mechanisms.lp.noise_once.measurement import measurements
+from dpmodel.mechanisms.lp.noise_once.solve_released import relaxed_program, released_parts
+from dpmodel.numerics.cones import ConeBlock
 from dpmodel.plan.registry import by_name
 from dpmodel.privacy import Gaussian, Laplace, SeededSource, TruncatedLaplace, gaussian_mu
 

@@ -14,13 +14,13 @@ from scipy.stats import binom
 from test_private_rows import CASES, Opened
 
 import dpmodel as dpm
-from dpmodel.mechanisms.lp import hinge_forecast
-from dpmodel.mechanisms.lp.feasibility import Promise, Task
-from dpmodel.mechanisms.lp.hinge_forecast import DescentPlan, centre, sum_sensitivity
-from dpmodel.mechanisms.lp.noisy_hinge_descent import NOISY_HINGE_DESCENT as ENGINE
-from dpmodel.mechanisms.lp.noisy_hinge_descent import say
+from dpmodel.mechanisms.contract import no_progress
+from dpmodel.mechanisms.lp.engines.contract import Promise, Task
+from dpmodel.mechanisms.lp.hinge_descent import forecast as hinge_forecast
+from dpmodel.mechanisms.lp.hinge_descent.forecast import DescentPlan, centre, sum_sensitivity
+from dpmodel.mechanisms.lp.hinge_descent.mechanism import NOISY_HINGE_DESCENT as ENGINE
+from dpmodel.mechanisms.lp.hinge_descent.mechanism import say
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
-from dpmodel.mechanisms.mechanism import no_progress
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import SeededSource, gaussian_mu
 

@@ -14,11 +14,11 @@ from scipy.stats import binom
 
 import dpmodel as dpm
 from dpmodel.annotate import Private, Records
-from dpmodel.mechanisms.lp.feasibility import Task
-from dpmodel.mechanisms.lp.point_selection import POINT_EXPONENTIAL as ENGINE
-from dpmodel.mechanisms.lp.point_selection import _range, violated
+from dpmodel.mechanisms.contract import Request, no_progress
+from dpmodel.mechanisms.lp.engines.contract import Task
+from dpmodel.mechanisms.lp.point_exponential.mechanism import POINT_EXPONENTIAL as ENGINE
+from dpmodel.mechanisms.lp.point_exponential.mechanism import _range, violated
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
-from dpmodel.mechanisms.mechanism import Request, no_progress
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import SeededSource
 
@@ -349,7 +349,7 @@ def test_blocks_of_points_agree() -> None:
     rng = np.random.default_rng(1)
     import scipy.sparse as sp
 
-    import dpmodel.mechanisms.lp.point_selection as module
+    import dpmodel.mechanisms.lp.point_exponential.mechanism as module
 
     for columns in (5, 30):
         G, h = sp.random_array((40, columns), density=0.4, rng=rng, format="csr"), rng.normal(size=40)

@@ -13,12 +13,11 @@ import scipy.sparse as sp
 from auditing import fits_frequencies
 from scipy.stats import binom
 
+from dpmodel._types import Floats
 from dpmodel.annotate import Private
-from dpmodel.compile.affine_map import Floats
-from dpmodel.compile.polyhedron import Polyhedron
-from dpmodel.mechanisms.lp import primal_weights
-from dpmodel.mechanisms.lp.entropic_projection import EntropicBody
-from dpmodel.mechanisms.lp.primal_weights import (
+from dpmodel.mechanisms.contract import no_progress
+from dpmodel.mechanisms.lp.multiplicative_weights import game as primal_weights
+from dpmodel.mechanisms.lp.multiplicative_weights.game import (
     PrivateRowsNow,
     noisy_regret,
     plain_regret,
@@ -27,11 +26,12 @@ from dpmodel.mechanisms.lp.primal_weights import (
     shortfall,
     step_grid,
 )
+from dpmodel.mechanisms.lp.multiplicative_weights.right_hand_sides import MULTIPLICATIVE_WEIGHTS
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
-from dpmodel.mechanisms.lp.scalar_multiplicative_weights import MULTIPLICATIVE_WEIGHTS
-from dpmodel.mechanisms.lp.simplex_form import SimplexForm, simplex_form
-from dpmodel.mechanisms.mechanism import no_progress
 from dpmodel.mechanisms.spend import valid_step
+from dpmodel.numerics.polytopes.entropic_projection import EntropicBody
+from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.polytopes.simplex_form import SimplexForm, simplex_form
 from dpmodel.privacy import SeededSource, pure_composition_delta
 
 

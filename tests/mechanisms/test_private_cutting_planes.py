@@ -17,15 +17,15 @@ from scipy.stats import binom
 
 import dpmodel as dpm
 from dpmodel.annotate import Private, Records
-from dpmodel.compile.polyhedron import Polyhedron
-from dpmodel.mechanisms.lp.cut_program import CutProgram
-from dpmodel.mechanisms.lp.cutting_rounds import Rounds, best_split, cuts_of, plan_of
-from dpmodel.mechanisms.lp.noise_once import GAUSSIAN_ONCE, LAPLACE_ONCE
-from dpmodel.mechanisms.lp.private_cutting_planes import PRIVATE_CUTTING_PLANES as MECHANISM
-from dpmodel.mechanisms.lp.private_cutting_planes import _run
+from dpmodel.mechanisms.contract import Outcome, Request, no_progress
+from dpmodel.mechanisms.lp.cutting_planes.mechanism import PRIVATE_CUTTING_PLANES as MECHANISM
+from dpmodel.mechanisms.lp.cutting_planes.mechanism import _run
+from dpmodel.mechanisms.lp.cutting_planes.rounds import Rounds, best_split, cuts_of, plan_of
+from dpmodel.mechanisms.lp.noise_once.mechanism import GAUSSIAN_ONCE, LAPLACE_ONCE
+from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
-from dpmodel.mechanisms.lp.solve_released import LEAST_VIOLATION
-from dpmodel.mechanisms.mechanism import Outcome, Request, no_progress
+from dpmodel.numerics.polytopes.cut_program import CutProgram
+from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.privacy import SeededSource, zcdp_rho
 
 FALSE_ALARM = 1e-7

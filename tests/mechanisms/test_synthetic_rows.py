@@ -10,9 +10,9 @@ import pytest
 
 import dpmodel as dpm
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.lp import synthetic_rows
-from dpmodel.mechanisms.lp.noisy_hinge_descent import NoisyHingeDescent
-from dpmodel.mechanisms.lp.synthetic_rows import DATABASES, databases
+from dpmodel.mechanisms.lp.engines import synthetic_rows
+from dpmodel.mechanisms.lp.engines.synthetic_rows import DATABASES, databases
+from dpmodel.mechanisms.lp.hinge_descent.mechanism import NoisyHingeDescent
 from dpmodel.models import simulation
 
 DECLARED: dict[str, dict[str, Any]] = {
@@ -89,7 +89,7 @@ def test_a_mechanism_that_does_nothing_useful_is_not_chosen(monkeypatch: pytest.
     assert before.chosen.mechanism == "noisy-hinge-descent"
 
     def stuck(self: Any, task: Any, *rest: Any) -> Any:
-        from dpmodel.mechanisms.lp.feasibility import Point
+        from dpmodel.mechanisms.lp.engines.contract import Point
 
         return Point(task.body.nearest(np.zeros(task.body.size)))
 

@@ -11,12 +11,12 @@ import pytest
 from scipy.stats import binom
 
 import dpmodel as dpm
+from dpmodel.mechanisms.contract import Request, no_progress
 from dpmodel.mechanisms.lp import treatment as treatment_module
-from dpmodel.mechanisms.lp.noise_design import design
-from dpmodel.mechanisms.lp.public_points import known_without_data
-from dpmodel.mechanisms.lp.solve_released import released_parts
+from dpmodel.mechanisms.lp.noise_once.design import design
+from dpmodel.mechanisms.lp.noise_once.solve_released import released_parts
+from dpmodel.mechanisms.lp.public.points import known_without_data
 from dpmodel.mechanisms.lp.treatment import treat
-from dpmodel.mechanisms.mechanism import Request, no_progress
 from dpmodel.privacy import SeededSource
 
 BETA, DRAWS, FALSE_ALARM = 0.2, 1500, 1e-8

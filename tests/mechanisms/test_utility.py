@@ -17,16 +17,15 @@ from cases import CASES, Opened, Truth, violation
 from scipy.stats import binom
 
 import dpmodel as dpm
+from dpmodel._types import Floats
 from dpmodel.annotate import Private
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.affine_map import Floats
-from dpmodel.compile.cone_program import ConeSolution
-from dpmodel.mechanisms.lp import solve_released
-from dpmodel.mechanisms.lp.noise_design import design, row_margins
-from dpmodel.mechanisms.lp.noise_once import NoiseOnce
+from dpmodel.mechanisms.contract import no_progress
+from dpmodel.mechanisms.lp.noise_once.design import design, row_margins
+from dpmodel.mechanisms.lp.noise_once.mechanism import NoiseOnce, solve_released
+from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION, relaxed_program, released_parts
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
-from dpmodel.mechanisms.lp.solve_released import LEAST_VIOLATION, relaxed_program, released_parts
-from dpmodel.mechanisms.mechanism import no_progress
+from dpmodel.numerics.cone_program import ConeSolution
 from dpmodel.plan.registry import PORTFOLIO, by_name
 from dpmodel.privacy import SeededSource
 

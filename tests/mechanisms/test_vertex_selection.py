@@ -14,8 +14,8 @@ from auditing import fits_frequencies
 
 import dpmodel as dpm
 from dpmodel.annotate import Private, Records
-from dpmodel.mechanisms.lp.vertex_selection import VertexExponential, _range, candidates
-from dpmodel.mechanisms.mechanism import Request
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.lp.vertex_exponential.mechanism import VertexExponential, _range, candidates
 from dpmodel.plan.registry import by_name
 from dpmodel.privacy import SeededSource
 

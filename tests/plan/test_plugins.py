@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.mechanisms.lp.noise_once import LAPLACE_ONCE
-from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Verdict
+from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Verdict
+from dpmodel.mechanisms.lp.noise_once.mechanism import LAPLACE_ONCE
 from dpmodel.models.program import Program
 from dpmodel.plan import by_name, registry
 

@@ -10,7 +10,7 @@ from scipy.sparse.linalg import splu
 import dpmodel as dpm
 from dpmodel.annotate.noise_laws import Laplace
 from dpmodel.annotate.noisy import Noisy
-from dpmodel.compile.postprocessing import LikelihoodForm
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm
 from dpmodel.queries import linear_estimator
 from dpmodel.queries.linear_estimator import _fill, _sparse
 

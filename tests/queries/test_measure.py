@@ -18,6 +18,7 @@ from scipy import stats
 from dpmodel.annotate import Private, Records
 from dpmodel.annotate.noise_laws import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Law
 from dpmodel.annotate.noisy import Noisy
+from dpmodel.compile.leak_warning import PossibleLeakWarning
 from dpmodel.errors import (
     BudgetExceededError,
     ImpossibilityError,
@@ -26,7 +27,6 @@ from dpmodel.errors import (
     UnsupportedModelError,
 )
 from dpmodel.execute import RunError
-from dpmodel.leak_warning import PossibleLeakWarning
 from dpmodel.privacy import Budget, NotPrivateWarning, SeededSource, gaussian_mu, zcdp_rho
 from dpmodel.queries.measure import measure
 

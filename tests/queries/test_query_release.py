@@ -10,10 +10,10 @@ import pytest
 import scipy.sparse as sp
 
 import dpmodel as dpm
-from dpmodel.compile.footprint import change_of
+from dpmodel.compile.standard_form.footprint import change_of
+from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.measure_and_fit import MEASURE_AND_FIT
-from dpmodel.mechanisms.lp.measurement import measurements
-from dpmodel.mechanisms.mechanism import Request
+from dpmodel.mechanisms.lp.noise_once.measurement import measurements
 from dpmodel.privacy import SeededSource
 from dpmodel.queries import query_release as _query_release
 from dpmodel.queries.domain import Domain

@@ -14,7 +14,7 @@ import dpmodel as dpm
 from dpmodel.annotate.noise_laws import Gaussian, Laplace
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.errors import InfeasibleError, SpecificationError
-from dpmodel.mechanisms.postprocess.rounding import round_table
+from dpmodel.mechanisms.postprocess.rounding.mechanism import round_table
 from dpmodel.queries.measure import measure
 from dpmodel.queries.query_release import MOST_CELLS
 from dpmodel.queries.tables_fit import consistent_table, marginal_query
@@ -332,7 +332,7 @@ def test_plans_count_the_rounding(how):
 
 def test_large_rounded_tables_keep_their_sums(monkeypatch):
     """Three crossing margins: the linear program's vertex is not whole, and what it leaves is settled alone."""
-    monkeypatch.setattr("dpmodel.mechanisms.postprocess.rounding_nearest._MANY", 0)
+    monkeypatch.setattr("dpmodel.mechanisms.postprocess.rounding.nearest._MANY", 0)
     for seed in range(8):
         x = np.random.default_rng(seed).gamma(0.5, 4.0, (3, 4, 3))
         axes = [(0, 1), (1, 2), (0, 2)]

@@ -11,7 +11,7 @@ from scipy.stats import binom
 import dpmodel as dpm
 from dpmodel.annotate.noise_laws import DiscreteLaplace, Gaussian, Laplace
 from dpmodel.annotate.noisy import Noisy
-from dpmodel.compile.likelihood import neg_log_likelihood, published
+from dpmodel.compile.likelihood.face import neg_log_likelihood, published
 from dpmodel.errors import SpecificationError
 from dpmodel.queries.hierarchy import hierarchy
 from dpmodel.queries.linear_estimator import _sparse
@@ -154,7 +154,7 @@ def test_seeds_repeat_and_simulated_fits_need_no_new_search(monkeypatch):
     def refuse(form):
         raise AssertionError("looked for a tree again")
 
-    monkeypatch.setattr("dpmodel.compile.tree_of.tree_of", refuse)
+    monkeypatch.setattr("dpmodel.compile.likelihood.tree_of.tree_of", refuse)
     np.testing.assert_array_equal(first, standard_errors(fit, rows, repetitions=10, rng=3))
     assert (first != standard_errors(fit, rows, repetitions=10, rng=4)).all()
     stages = []

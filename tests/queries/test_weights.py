@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpmodel as dpm
+from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.measure_and_fit import measured
-from dpmodel.mechanisms.mechanism import Request
 from dpmodel.queries import query_release
 from dpmodel.queries.domain import Domain
 from dpmodel.queries.weights import automatic_weights, forecast

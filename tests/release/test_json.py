@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpmodel as dpm
-from dpmodel.mechanisms.mechanism import Forecast, Request
+from dpmodel.mechanisms.contract import Forecast, Request
 from dpmodel.plan.comparison import Candidate
 from dpmodel.release.release import Accuracy, Guarantee
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.mechanisms.lp.noise_once import NoiseOnce
+from dpmodel.mechanisms.lp.noise_once.mechanism import NoiseOnce
 from zoo import flows
 from zoo.examination import Run, _beaten, examine
 from zoo.registry import Case

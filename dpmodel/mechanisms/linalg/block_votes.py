@@ -9,16 +9,17 @@ from functools import lru_cache
 import numpy as np
 import scipy.stats as stats
 
-from dpmodel._text import number
+from dpmodel._types import Integers
 from dpmodel.errors import SpecificationError
+from dpmodel.mechanisms.contract import YES, Forecast, Progress, Request, Verdict, no_progress
 from dpmodel.mechanisms.known import capped
-from dpmodel.mechanisms.linalg.echelon import Basis
-from dpmodel.mechanisms.linalg.fields import Field
 from dpmodel.mechanisms.linalg.protocol import Found
-from dpmodel.mechanisms.linalg.stable_span import eligible
-from dpmodel.mechanisms.linalg.systems import ExactRows, Integers, PrivateVectors, known_of
-from dpmodel.mechanisms.mechanism import YES, Forecast, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.linalg.stable_span.mechanism import eligible
+from dpmodel.mechanisms.linalg.systems import ExactRows, PrivateVectors, known_of
+from dpmodel.numerics.fields.echelon import Basis
+from dpmodel.numerics.fields.field import Field
 from dpmodel.privacy import DiscreteNoiseSource, NoiseSource, random_labels
+from dpmodel.text import number
 
 # Rows beyond the dimension in a block, so that random rows over any field span it but for one time in 2^4.
 _SPARE = 4

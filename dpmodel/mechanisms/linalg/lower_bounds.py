@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from dpmodel._text import number
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivatePoints, PrivateSystem, PrivateVectors
+from dpmodel.text import number
 
 
 def rows_at_risk(epsilon: float, delta: float, beta: float) -> float:

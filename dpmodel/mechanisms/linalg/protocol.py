@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from dpmodel.mechanisms.mechanism import Forecast, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.contract import Forecast, Progress, Request, Verdict, no_progress
 from dpmodel.privacy import NoiseSource
 
 

@@ -17,12 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from dpmodel._types import Floats, Integers
 from dpmodel.annotate.records import Neighbors
 from dpmodel.mechanisms.known import Known
-from dpmodel.mechanisms.linalg.fields import Field
+from dpmodel.numerics.fields.field import Field
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 # (n, d): int64, or Python integers in an object array where they are too large for that.
 ExactRows = npt.NDArray[Any]
 VectorTask = Literal["span", "affine span", "equations"]

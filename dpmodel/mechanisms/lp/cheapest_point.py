@@ -8,15 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel._text import number
+from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.affine_map import Floats
-from dpmodel.mechanisms.lp.feasibility import ONE_CANDIDATE
-from dpmodel.mechanisms.lp.nets import Net, RowBounds, listed
-from dpmodel.mechanisms.lp.point_selection import PointExponential, net_for, points_inside, violated
-from dpmodel.mechanisms.lp.private_rows import PrivateRows, most_rows_stay, private_rows, public_polyhedron
-from dpmodel.mechanisms.lp.routes import objective_span
-from dpmodel.mechanisms.mechanism import (
+from dpmodel.mechanisms.contract import (
     YES,
     Forecast,
     Outcome,
@@ -26,7 +20,13 @@ from dpmodel.mechanisms.mechanism import (
     no_progress,
     refuse_feasibility,
 )
+from dpmodel.mechanisms.lp.engines.contract import ONE_CANDIDATE
+from dpmodel.mechanisms.lp.engines.routes import objective_span
+from dpmodel.mechanisms.lp.point_exponential.mechanism import PointExponential, net_for, points_inside, violated
+from dpmodel.mechanisms.lp.private_rows import PrivateRows, most_rows_stay, private_rows, public_polyhedron
+from dpmodel.numerics.polytopes.nets import Net, RowBounds, listed
 from dpmodel.privacy import AboveThreshold, NoiseSource, above_threshold_error
+from dpmodel.text import number
 
 # Points are asked in blocks of this many, and only until one passes.
 _BLOCK = 4096

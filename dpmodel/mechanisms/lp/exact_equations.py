@@ -9,16 +9,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.affine_map import Floats
-from dpmodel.compile.cone_program import SolverFailure
-from dpmodel.compile.polyhedron import Polyhedron
-from dpmodel.mechanisms.linalg.echelon import Basis
-from dpmodel.mechanisms.linalg.stable_span import STABLE_SPAN, release_flag
-from dpmodel.mechanisms.linalg.systems import PrivateVectors
-from dpmodel.mechanisms.lp.exact_rows import exact_equations, public_body, why_not_equations
-from dpmodel.mechanisms.lp.private_rows import private_rows
-from dpmodel.mechanisms.mechanism import (
+from dpmodel.mechanisms.contract import (
     NOTHING_FOUND,
     YES,
     Forecast,
@@ -29,6 +22,13 @@ from dpmodel.mechanisms.mechanism import (
     no_progress,
     refuse_feasibility,
 )
+from dpmodel.mechanisms.linalg.stable_span.mechanism import STABLE_SPAN, release_flag
+from dpmodel.mechanisms.linalg.systems import PrivateVectors
+from dpmodel.mechanisms.lp.exact_rows import exact_equations, public_body, why_not_equations
+from dpmodel.mechanisms.lp.private_rows import private_rows
+from dpmodel.numerics.cone_program import SolverFailure
+from dpmodel.numerics.fields.echelon import Basis
+from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.privacy import NoiseSource
 
 # Solvers keep constraints to this; a unique exact solution is held against the public ones with it.

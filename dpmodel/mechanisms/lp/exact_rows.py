@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from dpmodel._types import Floats, Integers
 from dpmodel.annotate.records import Neighbors
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.affine_map import Floats, Integers
-from dpmodel.compile.extremes import most_items
-from dpmodel.compile.footprint import most_touched
-from dpmodel.compile.polyhedron import Polyhedron
-from dpmodel.compile.standard_form import value_range
-from dpmodel.mechanisms.linalg.fields import QQ
+from dpmodel.compile.standard_form.extremes import most_items
+from dpmodel.compile.standard_form.footprint import most_touched
+from dpmodel.compile.standard_form.form import value_range
+from dpmodel.mechanisms.contract import YES, Verdict
 from dpmodel.mechanisms.linalg.systems import ExactRows, PrivateInequalities, PrivateVectors
 from dpmodel.mechanisms.lp.private_rows import _owners, public_polyhedron
-from dpmodel.mechanisms.mechanism import YES, Verdict
+from dpmodel.numerics.fields.field import QQ
+from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 
 # Whole private numbers beyond this are cut to it (public policy), so that rows are computed exactly in 64 bits.
 LARGEST = 2**40

@@ -10,18 +10,13 @@ from typing import Literal
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._text import number
+from dpmodel._types import Floats, Integers
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.affine_map import Floats, Integers, LinearMap
-from dpmodel.compile.footprint import change_of, entry_changes
-from dpmodel.compile.public_set import base_program
-from dpmodel.compile.standard_form import value_range
-from dpmodel.mechanisms.lp.diagonal_qp import DiagonalQP, QPSolution, solve_diagonal_qp
-from dpmodel.mechanisms.lp.measurement import CLAMP, ROUNDING, Measurement, best_measurement
-from dpmodel.mechanisms.lp.noise_design import Kind, Law, design
-from dpmodel.mechanisms.lp.noise_once import against_ignorance
-from dpmodel.mechanisms.lp.public_points import declared_range, known_without_data
-from dpmodel.mechanisms.mechanism import (
+from dpmodel.compile.standard_form.affine_map import LinearMap
+from dpmodel.compile.standard_form.footprint import change_of, entry_changes
+from dpmodel.compile.standard_form.form import value_range
+from dpmodel.compile.standard_form.public_set import base_program
+from dpmodel.mechanisms.contract import (
     YES,
     Forecast,
     Outcome,
@@ -32,7 +27,13 @@ from dpmodel.mechanisms.mechanism import (
     refuse_feasibility,
     refuse_high,
 )
+from dpmodel.mechanisms.lp.noise_once.design import Kind, Law, design
+from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP, ROUNDING, Measurement, best_measurement
+from dpmodel.mechanisms.lp.noise_once.mechanism import against_ignorance
+from dpmodel.mechanisms.lp.public.points import declared_range, known_without_data
+from dpmodel.numerics.polytopes.diagonal_qp import DiagonalQP, QPSolution, solve_diagonal_qp
 from dpmodel.privacy import Gaussian, Laplace, NoiseSource, gaussian_mu
+from dpmodel.text import number
 
 # The fit stops at residuals of this share of the least noise; public rows are then met to the finer one.
 _PRECISION, _PUBLIC = 3e-3, 1e-6

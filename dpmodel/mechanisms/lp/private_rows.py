@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from dpmodel._types import Floats, Integers
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.affine_map import Floats, Integers, LinearMap, sum_by
-from dpmodel.compile.extremes import most_items
-from dpmodel.compile.footprint import most_touched, record_blocks
-from dpmodel.compile.polyhedron import Polyhedron
-from dpmodel.compile.standard_form import value_range
-from dpmodel.mechanisms.mechanism import Verdict
+from dpmodel.compile.standard_form.affine_map import LinearMap, sum_by
+from dpmodel.compile.standard_form.extremes import most_items
+from dpmodel.compile.standard_form.footprint import most_touched, record_blocks
+from dpmodel.compile.standard_form.form import value_range
+from dpmodel.mechanisms.contract import Verdict
+from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 
 # Relative rows whose own width is below this (their numbers are zero or nearly subnormal) read ``0 <= 0``.
 _TINY = 1e-290

@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._text import number
+from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.affine_map import Floats
-from dpmodel.compile.cone_program import solve_cone_program
-from dpmodel.mechanisms.lp.margins import interior_direction, margin
-from dpmodel.mechanisms.lp.noise_design import Kind, NoiseDesign, design
-from dpmodel.mechanisms.lp.noise_once import caveats, objective_loss
-from dpmodel.mechanisms.lp.public_points import half_ranges, known_without_data, middle_program
-from dpmodel.mechanisms.lp.solve_released import released_parts, solve_released
+from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, refuse_high
+from dpmodel.mechanisms.lp.noise_once.design import Kind, NoiseDesign, design
+from dpmodel.mechanisms.lp.noise_once.margins import interior_direction, margin
+from dpmodel.mechanisms.lp.noise_once.mechanism import caveats, objective_loss
+from dpmodel.mechanisms.lp.noise_once.solve_released import released_parts, solve_released
+from dpmodel.mechanisms.lp.public.points import half_ranges, known_without_data, middle_program
 from dpmodel.mechanisms.lp.treatment import furthest_inwards, reach_on_b, tightened, told
-from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, refuse_high
+from dpmodel.numerics.cone_program import solve_cone_program
 from dpmodel.privacy import NoiseSource
+from dpmodel.text import number
 
 
 @dataclass(frozen=True)

@@ -27,15 +27,15 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._text import number
+from dpmodel._types import Floats, Integers
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.affine_map import Floats, Integers
-from dpmodel.compile.cone_program import solve_cone_program
-from dpmodel.mechanisms.lp.margins import margin
-from dpmodel.mechanisms.lp.noise_design import NoiseDesign, NoisyPart, row_margins, x_bound
-from dpmodel.mechanisms.lp.public_points import middle_cost, middle_program, spread
-from dpmodel.mechanisms.mechanism import Feasibility, Outcome, Request
+from dpmodel.mechanisms.contract import Feasibility, Outcome, Request
+from dpmodel.mechanisms.lp.noise_once.design import NoiseDesign, NoisyPart, row_margins, x_bound
+from dpmodel.mechanisms.lp.noise_once.margins import margin
+from dpmodel.mechanisms.lp.public.points import middle_cost, middle_program, spread
+from dpmodel.numerics.cone_program import solve_cone_program
 from dpmodel.privacy import Gaussian
+from dpmodel.text import number
 
 # So many constraints are told one by one.
 _MOST_TOLD = 8

@@ -14,12 +14,12 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 from scipy.sparse.linalg import lsmr
 
-from dpmodel.compile.affine_map import Floats
-from dpmodel.compile.cone_program import SolverFailure, installed_solvers
-from dpmodel.compile.likelihood_feasible import contradiction
-from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel._types import Floats
+from dpmodel.compile.likelihood.feasible import contradiction
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
+from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
 from dpmodel.mechanisms.postprocess.protocol import free_of_charge
+from dpmodel.numerics.cone_program import SolverFailure, installed_solvers
 from dpmodel.privacy import NoiseSource
 
 # Solvers in CVXPY that take squares together with whole numbers.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from dpmodel.compile.postprocessing import Postprocessing
-from dpmodel.mechanisms.mechanism import Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.compile.likelihood.postprocessing import Postprocessing
+from dpmodel.mechanisms.contract import Forecast, Outcome, Progress, Request, Verdict, no_progress
 from dpmodel.privacy import NoiseSource
 
 

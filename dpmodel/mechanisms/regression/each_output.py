@@ -10,9 +10,9 @@ import numpy as np
 
 from dpmodel.classify.private_outputs import PrivateOutputs
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.rows import Reader, Rows
+from dpmodel.compile.regression.rows import Reader, Rows
+from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
 from dpmodel.mechanisms.known import Known, capped
-from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
 from dpmodel.mechanisms.regression.excess import excess_words, known_of
 from dpmodel.mechanisms.regression.protocol import RegressionMechanism
 from dpmodel.mechanisms.regression.pure_too import PureToo

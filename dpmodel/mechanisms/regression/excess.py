@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel._text import number
 from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.mechanisms.contract import Forecast, Request
 from dpmodel.mechanisms.known import Known, capped
-from dpmodel.mechanisms.mechanism import Forecast, Request
 from dpmodel.mechanisms.regression.public_point import objective_range, public_excess
-from dpmodel.mechanisms.regression.simulated import simulated_risks
+from dpmodel.mechanisms.regression.synthetic import simulated_risks
+from dpmodel.text import number
 
 
 def excess_forecast(

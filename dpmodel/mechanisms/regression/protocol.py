@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.mechanisms.mechanism import Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.contract import Forecast, Outcome, Progress, Request, Verdict, no_progress
 from dpmodel.privacy import NoiseSource
 
 

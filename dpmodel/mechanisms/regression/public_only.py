@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpmodel._text import number
 from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
 from dpmodel.mechanisms.known import capped
-from dpmodel.mechanisms.mechanism import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
 from dpmodel.mechanisms.regression.excess import known_of
 from dpmodel.mechanisms.regression.public_point import public_excess, public_point
 from dpmodel.privacy import NoiseSource
+from dpmodel.text import number
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from dpmodel._types import Floats
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.affine_map import Floats
 
 _TRIED = 21  # points between the set's centre and the best constant prediction
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.mechanisms.mechanism import Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.contract import Forecast, Outcome, Progress, Request, Verdict, no_progress
 from dpmodel.privacy import NoiseSource, gaussian_mu
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hull_membership import in_hull
 
-from dpmodel.mechanisms.linalg.aff2lin import aff2lin
+from dpmodel.numerics.fields.aff2lin import aff2lin
 
 
 def points_in_a_subspace(rng: np.random.Generator, q: int, k: int) -> np.ndarray:

@@ -8,7 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpmodel.mechanisms.linalg.algorithm_10 import (
+from dpmodel._types import Floats
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.linalg.synthetic import instance
+from dpmodel.mechanisms.linalg.systems import PrivateInequalities
+from dpmodel.mechanisms.published.algorithm_10 import (
     ALGORITHM_10,
     MOST_ROUNDS,
     PUBLISHED,
@@ -16,9 +20,6 @@ from dpmodel.mechanisms.linalg.algorithm_10 import (
     Constants,
     schedule,
 )
-from dpmodel.mechanisms.linalg.planted import instance
-from dpmodel.mechanisms.linalg.systems import Floats, PrivateInequalities
-from dpmodel.mechanisms.mechanism import Request
 from dpmodel.privacy import Cost, SeededSource, compose
 
 ONE = Request(1.0, 1e-6)

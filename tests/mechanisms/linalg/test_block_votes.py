@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from auditing import epsilon_lower_bound
 
+from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.linalg.block_votes import BLOCK_VOTES, Blocks, count_votes, plan_blocks, threshold_of
-from dpmodel.mechanisms.linalg.fields import GF, QQ
 from dpmodel.mechanisms.linalg.systems import PrivateVectors
-from dpmodel.mechanisms.mechanism import Request
+from dpmodel.numerics.fields.field import GF, QQ
 from dpmodel.privacy import SeededSource
 
 REQUEST = Request(1.0, 1e-6)

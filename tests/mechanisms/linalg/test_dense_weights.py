@@ -12,14 +12,15 @@ import scipy.sparse as sp
 from auditing import epsilon_lower_bound
 from inequalities import Recorder, system
 
-from dpmodel.mechanisms.linalg import dense_weights, dense_weights_plan
-from dpmodel.mechanisms.linalg.dense_weights import DENSE_WEIGHTS, best_plan
-from dpmodel.mechanisms.linalg.dense_weights_plan import DensePlan, candidates, dense_plan, proved_missed, sum_change
-from dpmodel.mechanisms.linalg.planted import KINDS, instance
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.linalg.dense_weights import mechanism as dense_weights
+from dpmodel.mechanisms.linalg.dense_weights.mechanism import DENSE_WEIGHTS, best_plan
+from dpmodel.mechanisms.linalg.dense_weights.mechanism import plan as dense_weights_plan
+from dpmodel.mechanisms.linalg.dense_weights.plan import DensePlan, candidates, dense_plan, proved_missed, sum_change
 from dpmodel.mechanisms.linalg.protocol import SystemMechanism
+from dpmodel.mechanisms.linalg.synthetic import KINDS, instance
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
-from dpmodel.mechanisms.lp.dense_measure import project_dense
-from dpmodel.mechanisms.mechanism import Request
+from dpmodel.mechanisms.lp.dense_weights.measure import project_dense
 from dpmodel.privacy import SeededSource, gaussian_delta, gaussian_epsilon, gaussian_mu
 
 REQUEST = Request(1.0, 1e-6)

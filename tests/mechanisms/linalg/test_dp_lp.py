@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModelError
-from dpmodel.mechanisms.linalg.dp_lp import DP_LP, DP_LP_PUBLISHED, DPLinearProgram
-from dpmodel.mechanisms.linalg.dp_lp_published import published
-from dpmodel.mechanisms.linalg.integer_planted import planted_program
-from dpmodel.mechanisms.linalg.integer_rows import satisfied, slack_rows
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.linalg.dp_lp.mechanism import DP_LP, DP_LP_PUBLISHED, DPLinearProgram
+from dpmodel.mechanisms.linalg.dp_lp.synthetic import planted_program
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
-from dpmodel.mechanisms.mechanism import Request
+from dpmodel.mechanisms.published.dp_lp import published
+from dpmodel.numerics.fields.integer_rows import satisfied, slack_rows
 from dpmodel.privacy import SeededSource
 
 REQUEST = Request(2.0, 1e-6)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dpmodel.mechanisms.linalg.dp_lp_forecast import box
-from dpmodel.mechanisms.linalg.integer_flat import flat_of, fractions, nearest, region_of
-from dpmodel.mechanisms.linalg.integer_rows import exact_product, primitive, satisfied, slack_rows
+from dpmodel.mechanisms.linalg.dp_lp.forecast import box
+from dpmodel.numerics.fields.integer_flat import flat_of, fractions, nearest, region_of
+from dpmodel.numerics.fields.integer_rows import exact_product, primitive, satisfied, slack_rows
 
 
 def test_products_never_overflow() -> None:

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from auditing import epsilon_lower_bound
 
-from dpmodel.mechanisms.linalg import dp_lp_rounds
-from dpmodel.mechanisms.linalg.dp_lp_descent import ScaledRows, Schedule, descend, reduced_rows, scaled_rows
-from dpmodel.mechanisms.linalg.dp_lp_forecast import box
-from dpmodel.mechanisms.linalg.dp_lp_rounds import Searched, search, spending
-from dpmodel.mechanisms.linalg.dp_lp_spans import supported_levels
-from dpmodel.mechanisms.linalg.fields import QQ
-from dpmodel.mechanisms.linalg.integer_flat import region_of
-from dpmodel.mechanisms.linalg.integer_planted import planted_program
-from dpmodel.mechanisms.linalg.integer_rows import slack_rows
-from dpmodel.mechanisms.linalg.partition import stable_partition
-from dpmodel.mechanisms.linalg.span_tails import Thresholds
+from dpmodel.mechanisms.linalg.dp_lp.descent import ScaledRows, Schedule, descend, reduced_rows, scaled_rows
+from dpmodel.mechanisms.linalg.dp_lp.forecast import box
+from dpmodel.mechanisms.linalg.dp_lp.mechanism import rounds as dp_lp_rounds
+from dpmodel.mechanisms.linalg.dp_lp.rounds import Searched, search, spending
+from dpmodel.mechanisms.linalg.dp_lp.spans import supported_levels
+from dpmodel.mechanisms.linalg.dp_lp.synthetic import planted_program
+from dpmodel.mechanisms.linalg.stable_span.partition import stable_partition
+from dpmodel.mechanisms.linalg.stable_span.tails import Thresholds
+from dpmodel.numerics.fields.field import QQ
+from dpmodel.numerics.fields.integer_flat import region_of
+from dpmodel.numerics.fields.integer_rows import slack_rows
 from dpmodel.privacy import SeededSource, compose, zcdp_epsilon
 
 SCHEDULE = Schedule(steps=40)
@@ -222,7 +222,7 @@ def test_sums_of_more_rows_than_doubles_add_exactly_are_put_together_in_integers
     mask = draw.random(1000) < 0.5
     whole = rows.pull(mask)
     assert (whole == directions.T @ mask).all()
-    monkeypatch.setattr("dpmodel.mechanisms.linalg.dp_lp_descent._BLOCK", 99)
+    monkeypatch.setattr("dpmodel.mechanisms.linalg.dp_lp.descent._BLOCK", 99)
     assert (rows.pull(mask) == whole).all()
 
 
@@ -256,10 +256,12 @@ def test_audit_of_the_levels(monkeypatch: pytest.MonkeyPatch) -> None:
     delta, runs = 0.05, 2500
     # The partition is no chance: compute it once per input.
     known = {v.shape[0]: stable_partition(QQ, v) for v in (few, more)}
-    monkeypatch.setattr("dpmodel.mechanisms.linalg.stable_span.stable_partition", lambda _, v: known[v.shape[0]])
+    monkeypatch.setattr(
+        "dpmodel.mechanisms.linalg.stable_span.mechanism.stable_partition", lambda _, v: known[v.shape[0]]
+    )
     fair = epsilon_lower_bound(_levels(more, 1, runs, delta), _levels(few, 2, runs, delta), delta=delta)
     assert fair <= 1.0
-    monkeypatch.setattr("dpmodel.mechanisms.linalg.stable_span.thresholds", lambda *_: Thresholds(1.0, 1, 1))
+    monkeypatch.setattr("dpmodel.mechanisms.linalg.stable_span.mechanism.thresholds", lambda *_: Thresholds(1.0, 1, 1))
     broken = epsilon_lower_bound(_levels(more, 3, runs, delta), _levels(few, 4, runs, delta), delta=delta)
     assert broken > 1.0
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpmodel.mechanisms.linalg.fields import GF, QQ
+from dpmodel.numerics.fields.field import GF, QQ
 
 FIELDS = [QQ, GF(2), GF(7), GF(8), GF(9), GF(2**31 - 1)]
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpmodel.mechanisms.linalg.ellipsoid import (
+from dpmodel.numerics.polytopes.ellipsoid import (
     Ellipsoid,
     around_box,
     log_ball,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.linalg.fields import GF
+from dpmodel.numerics.fields.field import GF
 
 flint = pytest.importorskip("flint")
 

@@ -14,15 +14,16 @@ from auditing import epsilon_lower_bound
 from inequalities import Recorder, system
 from scipy.stats import norm
 
-from dpmodel.mechanisms.linalg import hinge_bounds, hinge_descent
-from dpmodel.mechanisms.linalg.hinge_bounds import HingePlan, plan_hinge, proved_missed, sum_change
-from dpmodel.mechanisms.linalg.hinge_choice import CountNoise, choose
-from dpmodel.mechanisms.linalg.hinge_descent import HINGE_DESCENT
-from dpmodel.mechanisms.linalg.hinge_rows import GridRows, allowance, finisher, grid_point, row_norm
-from dpmodel.mechanisms.linalg.planted import KINDS, instance, planted
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.linalg.hinge_descent import mechanism as hinge_descent
+from dpmodel.mechanisms.linalg.hinge_descent.bounds import HingePlan, plan_hinge, proved_missed, sum_change
+from dpmodel.mechanisms.linalg.hinge_descent.choice import CountNoise, choose
+from dpmodel.mechanisms.linalg.hinge_descent.mechanism import HINGE_DESCENT
+from dpmodel.mechanisms.linalg.hinge_descent.mechanism import bounds as hinge_bounds
+from dpmodel.mechanisms.linalg.hinge_descent.rows import GridRows, allowance, finisher, grid_point, row_norm
 from dpmodel.mechanisms.linalg.protocol import SystemMechanism
+from dpmodel.mechanisms.linalg.synthetic import KINDS, instance, planted
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
-from dpmodel.mechanisms.mechanism import Request
 from dpmodel.privacy import OpenDPSource, SeededSource, gaussian_delta
 
 REQUEST = Request(1.0, 1e-6)

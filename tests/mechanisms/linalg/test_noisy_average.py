@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from auditing import epsilon_lower_bound
 
-from dpmodel.mechanisms.linalg.noisy_average import average_deviation, noisy_average
-from dpmodel.mechanisms.linalg.rescaling_rows import GridRows
-from dpmodel.mechanisms.linalg.systems import Floats
-from dpmodel.mechanisms.lp.measurement import ROUNDING
+from dpmodel._types import Floats
+from dpmodel.mechanisms.linalg.pin_hull.noisy_average import average_deviation, noisy_average
+from dpmodel.mechanisms.linalg.rescaling_perceptron.rows import GridRows
+from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING
 from dpmodel.privacy import SeededSource
 
 FALSE_ALARM = 1e-7

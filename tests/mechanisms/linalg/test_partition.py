@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpmodel.mechanisms.linalg import partition as module
-from dpmodel.mechanisms.linalg.fields import GF, QQ
-from dpmodel.mechanisms.linalg.partition import stable_partition
-from dpmodel.mechanisms.linalg.residues import largest_modulus, primes_below
+from dpmodel.mechanisms.linalg.stable_span.mechanism import partition as module
+from dpmodel.mechanisms.linalg.stable_span.partition import stable_partition
+from dpmodel.numerics.fields.field import GF, QQ
+from dpmodel.numerics.fields.residues import largest_modulus, primes_below
 
 FIELDS = [QQ, GF(2), GF(7), GF(4), GF(9), GF(256), GF(2**31 - 1)]
 

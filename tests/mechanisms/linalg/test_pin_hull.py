@@ -12,12 +12,12 @@ import pytest
 from auditing import epsilon_lower_bound
 from hull_membership import in_hull
 
-from dpmodel.mechanisms.linalg import pin_hull
-from dpmodel.mechanisms.linalg.ellipsoid import around_box
-from dpmodel.mechanisms.linalg.pin_hull import PIN_HULL, Cuts, Left
-from dpmodel.mechanisms.linalg.pin_hull_plan import SEARCH, SPANS, TEST, PinHullPlan, directions, pin_hull_plan
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.linalg.pin_hull import mechanism as pin_hull
+from dpmodel.mechanisms.linalg.pin_hull.mechanism import PIN_HULL, Cuts, Left
+from dpmodel.mechanisms.linalg.pin_hull.plan import SEARCH, SPANS, TEST, PinHullPlan, directions, pin_hull_plan
 from dpmodel.mechanisms.linalg.systems import PrivatePoints
-from dpmodel.mechanisms.mechanism import Request
+from dpmodel.numerics.polytopes.ellipsoid import around_box
 from dpmodel.privacy import Cost, SeededSource, compose
 
 REQUEST = Request(1.0, 1e-6)

@@ -8,8 +8,8 @@ from auditing import kolmogorov_distance, kolmogorov_limit
 from inequalities import system
 from scipy.special import betainc
 
-from dpmodel.mechanisms.linalg.planted import KINDS, forecast_missed, instance, planted
-from dpmodel.mechanisms.mechanism import Request
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.linalg.synthetic import KINDS, forecast_missed, instance, planted
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -11,8 +11,8 @@ import pytest
 import scipy.sparse as sp
 
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.linalg import residues
-from dpmodel.mechanisms.linalg.fields import QQ
+from dpmodel.numerics.fields import residues
+from dpmodel.numerics.fields.field import QQ
 
 SECRET = 918273645
 

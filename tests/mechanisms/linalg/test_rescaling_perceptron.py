@@ -12,14 +12,15 @@ import scipy.sparse as sp
 from auditing import epsilon_lower_bound
 from scipy.stats import binom
 
-from dpmodel.mechanisms.linalg import rescaling_rows
-from dpmodel.mechanisms.linalg.planted import instance
-from dpmodel.mechanisms.linalg.rescaling_perceptron import RESCALING_PERCEPTRON, RescalingPerceptron
-from dpmodel.mechanisms.linalg.rescaling_plan import SearchPlan, moments_change, plan_search, release_change
-from dpmodel.mechanisms.linalg.rescaling_rows import GridRows
-from dpmodel.mechanisms.linalg.rescaling_search import search
-from dpmodel.mechanisms.linalg.systems import Floats, PrivateInequalities
-from dpmodel.mechanisms.mechanism import Request
+from dpmodel._types import Floats
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.linalg.rescaling_perceptron.mechanism import RESCALING_PERCEPTRON, RescalingPerceptron
+from dpmodel.mechanisms.linalg.rescaling_perceptron.mechanism import rows as rescaling_rows
+from dpmodel.mechanisms.linalg.rescaling_perceptron.plan import SearchPlan, moments_change, plan_search, release_change
+from dpmodel.mechanisms.linalg.rescaling_perceptron.rows import GridRows
+from dpmodel.mechanisms.linalg.rescaling_perceptron.search import search
+from dpmodel.mechanisms.linalg.synthetic import instance
+from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.privacy import Cost, SeededSource, compose
 
 ONE = Request(1.0, 1e-6)

@@ -13,18 +13,9 @@ import scipy.stats as stats
 from auditing import epsilon_lower_bound
 
 from dpmodel.annotate.records import Neighbors
-from dpmodel.mechanisms.linalg import stable_span as module
-from dpmodel.mechanisms.linalg.fields import GF, QQ
-from dpmodel.mechanisms.linalg.partition import Partition, stable_partition
-from dpmodel.mechanisms.linalg.span_tails import (
-    Thresholds,
-    log_loss,
-    log_tail_one,
-    log_tail_two,
-    thresholds,
-    union_bound,
-)
-from dpmodel.mechanisms.linalg.stable_span import (
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.linalg.stable_span import mechanism as module
+from dpmodel.mechanisms.linalg.stable_span.mechanism import (
     STABLE_SPAN,
     no_subspace,
     outside,
@@ -32,8 +23,17 @@ from dpmodel.mechanisms.linalg.stable_span import (
     preferred,
     sets_of_at_least,
 )
+from dpmodel.mechanisms.linalg.stable_span.partition import Partition, stable_partition
+from dpmodel.mechanisms.linalg.stable_span.tails import (
+    Thresholds,
+    log_loss,
+    log_tail_one,
+    log_tail_two,
+    thresholds,
+    union_bound,
+)
 from dpmodel.mechanisms.linalg.systems import PrivateVectors
-from dpmodel.mechanisms.mechanism import Request
+from dpmodel.numerics.fields.field import GF, QQ
 from dpmodel.privacy import SeededSource
 
 FIELDS = [QQ, GF(2), GF(3), GF(4)]  # QQ is slower to start: fewer cases

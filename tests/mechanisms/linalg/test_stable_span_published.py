@@ -12,18 +12,18 @@ import pytest
 import scipy.stats as stats
 from auditing import epsilon_lower_bound
 
-from dpmodel.mechanisms.linalg.fields import GF
-from dpmodel.mechanisms.linalg.span_tails import log_tail_unequal
-from dpmodel.mechanisms.linalg.stable_span import STABLE_SPAN
-from dpmodel.mechanisms.linalg.stable_span_published import (
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.linalg.stable_span.mechanism import STABLE_SPAN
+from dpmodel.mechanisms.linalg.stable_span.tails import log_tail_unequal
+from dpmodel.mechanisms.linalg.systems import PrivateVectors
+from dpmodel.mechanisms.published.stable_span import (
     STABLE_SPAN_PUBLISHED,
     PublishedRule,
     _log_false,
     published_rule,
     theorem_a,
 )
-from dpmodel.mechanisms.linalg.systems import PrivateVectors
-from dpmodel.mechanisms.mechanism import Request
+from dpmodel.numerics.fields.field import GF
 from dpmodel.privacy import SeededSource
 
 

@@ -8,7 +8,7 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel.compile.postprocessing import LikelihoodForm
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm
 
 
 def reference(form: LikelihoodForm) -> float:

@@ -7,9 +7,9 @@ import pytest
 import scipy.sparse as sp
 from mechanisms.postprocess.admm_cases import random_form, reference, table
 
-from dpmodel.compile.postprocessing import LikelihoodForm
-from dpmodel.mechanisms.postprocess.admm import Settings, solve_admm
-from dpmodel.mechanisms.postprocess.admm_splits import splits_of
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm
+from dpmodel.mechanisms.postprocess.admm.setup import Settings, solve_admm
+from dpmodel.mechanisms.postprocess.admm.splits import splits_of
 
 KINDS = ("laplace", "gaussian", "elastic", "mixed")
 
@@ -153,7 +153,7 @@ def test_redundant_equalities_and_empty_parts() -> None:
 
 
 def test_sparse_and_dense_updates_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    import dpmodel.mechanisms.postprocess.admm_linear as linear
+    import dpmodel.mechanisms.postprocess.admm.linear as linear
 
     forms = [table((4, 3, 3), 2, 3), random_form(4, "laplace"), random_form(9, "elastic")]
     before = [form.objective(solve_admm(form)[0]) for form in forms]

@@ -9,14 +9,12 @@ import pytest
 import scipy.sparse as sp
 from mechanisms.postprocess.admm_cases import margins, reference, table
 
-from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.compile.tree import Tree, TreeProblem
-from dpmodel.compile.tree_of import tree_problem
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
+from dpmodel.compile.likelihood.tree_of import tree_problem
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.mechanism import Request
-from dpmodel.mechanisms.postprocess.admm import Projection, prepare_tables, prepare_tree, solve_admm_tree
-from dpmodel.mechanisms.postprocess.admm_margins import Contradiction, margins_of
-from dpmodel.mechanisms.postprocess.admm_mechanisms import (
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.postprocess.admm.margins import Contradiction, margins_of
+from dpmodel.mechanisms.postprocess.admm.mechanism import (
     ADMM,
     ADMM_STRATEGY,
     ADMM_TABLES,
@@ -24,8 +22,10 @@ from dpmodel.mechanisms.postprocess.admm_mechanisms import (
     Admm,
     AdmmTree,
 )
-from dpmodel.mechanisms.postprocess.admm_published import ADMM_PUBLISHED, AdmmPublished
+from dpmodel.mechanisms.postprocess.admm.setup import Projection, prepare_tables, prepare_tree, solve_admm_tree
 from dpmodel.mechanisms.postprocess.protocol import PostprocessMechanism
+from dpmodel.mechanisms.published.admm import ADMM_PUBLISHED, AdmmPublished
+from dpmodel.numerics.trees.tree import Tree, TreeProblem
 from dpmodel.privacy import noise_source
 
 REQUEST = Request(0.0, 0.0)

@@ -10,17 +10,17 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.compile.tree import Tree, TreeProblem
-from dpmodel.compile.tree_of import tree_problem
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
+from dpmodel.compile.likelihood.tree_of import tree_problem
 from dpmodel.errors import InfeasibleError, SpecificationError
-from dpmodel.mechanisms.mechanism import Request
-from dpmodel.mechanisms.postprocess import exact_tree_plan
-from dpmodel.mechanisms.postprocess.exact_tree import EXACT_TREE, ExactTree, solve_exact_tree
-from dpmodel.mechanisms.postprocess.exact_tree_certificate import tree_bound, tree_prices
-from dpmodel.mechanisms.postprocess.exact_tree_plan import tree_plan, whole_weights
-from dpmodel.mechanisms.postprocess.exact_tree_whole import whole_problem
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.postprocess.exact_tree.certificate import tree_bound, tree_prices
+from dpmodel.mechanisms.postprocess.exact_tree.integers import whole_problem
+from dpmodel.mechanisms.postprocess.exact_tree.mechanism import EXACT_TREE, ExactTree, solve_exact_tree
+from dpmodel.mechanisms.postprocess.exact_tree.mechanism import plan as exact_tree_plan
+from dpmodel.mechanisms.postprocess.exact_tree.plan import tree_plan, whole_weights
 from dpmodel.mechanisms.postprocess.protocol import PostprocessMechanism
+from dpmodel.numerics.trees.tree import Tree, TreeProblem
 from dpmodel.privacy import SeededSource
 
 TIES = ("nearest", "middle", "lower", "upper")

@@ -10,16 +10,16 @@ import scipy.sparse as sp
 import dpmodel as dpm
 from dpmodel.annotate.noise_laws import Gaussian, Laplace
 from dpmodel.annotate.noisy import Noisy
-from dpmodel.compile.cone_program import SolverFailure
-from dpmodel.compile.likelihood import neg_log_likelihood, published, recognise_postprocessing
-from dpmodel.compile.likelihood_feasible import require_consistent
-from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.compile.tree import Tree
+from dpmodel.compile.likelihood.face import neg_log_likelihood, published, recognise_postprocessing
+from dpmodel.compile.likelihood.feasible import require_consistent
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.errors import InfeasibleError
-from dpmodel.mechanisms.mechanism import Request
+from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.postprocess import general_solver
 from dpmodel.mechanisms.postprocess.general_solver import GENERAL_SOLVER, GeneralSolver
 from dpmodel.mechanisms.postprocess.protocol import PostprocessMechanism
+from dpmodel.numerics.cone_program import SolverFailure
+from dpmodel.numerics.trees.tree import Tree
 
 REQUEST = Request(0.0, 0.0)
 TIGHT = {"tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10}

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.compile.tree import Tree, TreeProblem
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.errors import InfeasibleError, SpecificationError
-from dpmodel.mechanisms.mechanism import Request
-from dpmodel.mechanisms.postprocess import least_squares_tree_bounds as bounds
-from dpmodel.mechanisms.postprocess.least_squares_tree import LEAST_SQUARES_TREE, node_targets
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.postprocess.least_squares_tree.mechanism import LEAST_SQUARES_TREE, node_targets
+from dpmodel.mechanisms.postprocess.least_squares_tree.mechanism import bounds as bounds
 from dpmodel.mechanisms.postprocess.protocol import PostprocessMechanism
-from dpmodel.mechanisms.postprocess.tree_projector import TreeProjector, tree_projection
+from dpmodel.numerics.trees.projector import TreeProjector, tree_projection
+from dpmodel.numerics.trees.tree import Tree, TreeProblem
 from dpmodel.privacy import SeededSource
 
 REQUEST = Request(epsilon=0.0, delta=0.0)

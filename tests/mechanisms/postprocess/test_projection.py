@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dpmodel.compile.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.compile.structure import recognise
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
+from dpmodel.compile.likelihood.structure import recognise
 from dpmodel.errors import InfeasibleError, SpecificationError
-from dpmodel.mechanisms.mechanism import Request
-from dpmodel.mechanisms.postprocess.projection import PROJECTION, Projection, solve
-from dpmodel.mechanisms.postprocess.projection_margins import MarginProjector, margin_of
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.postprocess.projection.mechanism import PROJECTION, Projection, solve
 from dpmodel.mechanisms.postprocess.protocol import PostprocessMechanism
+from dpmodel.numerics.projections.margins import MarginProjector, margin_of
 from dpmodel.privacy import SeededSource
 
 REQUEST = Request(epsilon=0.0, delta=0.0)

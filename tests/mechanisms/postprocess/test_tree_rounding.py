@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from dpmodel.compile.tree import Tree
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.postprocess.tree_rounding import round_tree
+from dpmodel.mechanisms.postprocess.rounding.trees import round_tree
+from dpmodel.numerics.trees.tree import Tree
 
 HOWS = ("unbiased", "nearest", "controlled")
 

@@ -13,9 +13,9 @@ import scipy.sparse as sp
 from regressions import regression
 
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.domain import Box, Domain, FreeSpace, L1Ball, Product, Simplex
-from dpmodel.compile.losses import Loss
-from dpmodel.compile.rows import Rows
+from dpmodel.compile.regression.domain import Box, Domain, FreeSpace, L1Ball, Product, Simplex
+from dpmodel.compile.regression.losses import Loss
+from dpmodel.compile.regression.rows import Rows
 from dpmodel.privacy import NotPrivateWarning, SeededSource
 
 N = 40

@@ -18,14 +18,14 @@ from test_what_leaves import test_the_same_answers_release_the_same_on_a_neighbo
 
 import dpmodel as dpm
 from dpmodel.classify.private_outputs import PrivateOutputs
-from dpmodel.mechanisms.mechanism import Request
+from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.regression import each_output
+from dpmodel.mechanisms.regression.descent.full_batch import NoisyDescent
 from dpmodel.mechanisms.regression.each_output import EachOutput, _basic, _gaussian
-from dpmodel.mechanisms.regression.frank_wolfe import FRANK_WOLFE
-from dpmodel.mechanisms.regression.noisy_descent import NoisyDescent
-from dpmodel.mechanisms.regression.objective_perturbation import OBJECTIVE_PERTURBATION
+from dpmodel.mechanisms.regression.frank_wolfe.vertices import FRANK_WOLFE
+from dpmodel.mechanisms.regression.objective_perturbation.mechanism import OBJECTIVE_PERTURBATION
 from dpmodel.mechanisms.regression.public_only import PUBLIC_ONLY_REGRESSION
-from dpmodel.mechanisms.regression.sufficient_statistics import SUFFICIENT_STATISTICS
+from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import SUFFICIENT_STATISTICS
 from dpmodel.privacy import SeededSource, gaussian_delta, gaussian_mu
 
 pytestmark = pytest.mark.filterwarnings("ignore")

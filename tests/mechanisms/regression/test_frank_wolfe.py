@@ -16,18 +16,18 @@ from regressions import objective, regression
 from scipy.stats import binom
 
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.domain import Box, FreeSpace, L1Ball, L2Ball, Product, Simplex
-from dpmodel.compile.losses import Loss
-from dpmodel.compile.penalty import Penalty
+from dpmodel.compile.regression.domain import Box, FreeSpace, L1Ball, L2Ball, Product, Simplex
+from dpmodel.compile.regression.losses import Loss
+from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.mechanism import Request
-from dpmodel.mechanisms.regression import frank_wolfe
-from dpmodel.mechanisms.regression.frank_wolfe import FRANK_WOLFE, FrankWolfe, selection_epsilon, walk
-from dpmodel.mechanisms.regression.frank_wolfe_crowd import Crowd
-from dpmodel.mechanisms.regression.frank_wolfe_published import FRANK_WOLFE_PUBLISHED, FrankWolfePublished
-from dpmodel.mechanisms.regression.frank_wolfe_steps import Steps, excess_bound
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.published.frank_wolfe import FRANK_WOLFE_PUBLISHED, FrankWolfePublished
+from dpmodel.mechanisms.regression.frank_wolfe.steps import Steps, excess_bound
+from dpmodel.mechanisms.regression.frank_wolfe.synthetic_walks import Crowd
+from dpmodel.mechanisms.regression.frank_wolfe.vertices import FRANK_WOLFE, FrankWolfe, selection_epsilon, walk
+from dpmodel.mechanisms.regression.frank_wolfe.vertices import vertices as frank_wolfe
 from dpmodel.mechanisms.regression.protocol import RegressionMechanism
-from dpmodel.mechanisms.regression.simulated import simulated_risks
+from dpmodel.mechanisms.regression.synthetic import simulated_risks
 from dpmodel.privacy import SeededSource, pure_composition_delta, zcdp_rho
 
 CLOSE = 4e-3  # rounding allowances enlarge ranges by less than this share

@@ -16,9 +16,9 @@ from regressions import objective, regression
 from scipy.stats import binom
 
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.domain import FreeSpace, L1Ball, L2Ball
-from dpmodel.mechanisms.mechanism import Request
-from dpmodel.mechanisms.regression.gaussian_frank_wolfe import GAUSSIAN_FRANK_WOLFE, GaussianFrankWolfe, _noisy
+from dpmodel.compile.regression.domain import FreeSpace, L1Ball, L2Ball
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.regression.frank_wolfe.gaussian import GAUSSIAN_FRANK_WOLFE, GaussianFrankWolfe, _noisy
 from dpmodel.mechanisms.regression.protocol import RegressionMechanism
 from dpmodel.privacy import SeededSource, gaussian_delta, gaussian_mu
 

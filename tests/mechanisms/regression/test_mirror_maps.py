@@ -11,10 +11,10 @@ from descents import Replay, model_of, neighbour, seeded
 from regressions import objective, regression
 from scipy.stats import binom
 
-from dpmodel.compile.domain import L1Ball, L2Ball, Simplex
-from dpmodel.mechanisms.mechanism import Request
-from dpmodel.mechanisms.regression.mirror_descent import MIRROR_DESCENT, MirrorDescent
-from dpmodel.mechanisms.regression.mirror_maps import Entropic, MirrorMap, PNorm, Shape, mirror_maps
+from dpmodel.compile.regression.domain import L1Ball, L2Ball, Simplex
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.regression.mirror_descent.maps import Entropic, MirrorMap, PNorm, Shape, mirror_maps
+from dpmodel.mechanisms.regression.mirror_descent.mechanism import MIRROR_DESCENT, MirrorDescent
 from dpmodel.mechanisms.regression.protocol import RegressionMechanism
 from dpmodel.privacy import gaussian_mu
 

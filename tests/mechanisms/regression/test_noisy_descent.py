@@ -15,15 +15,15 @@ from regressions import objective, regression
 from scipy.optimize import minimize
 from scipy.stats import binom
 
-from dpmodel.compile.domain import Box, L2Ball
-from dpmodel.compile.losses import Loss
-from dpmodel.compile.penalty import Penalty
-from dpmodel.compile.rows import Rows
-from dpmodel.mechanisms.mechanism import Request
-from dpmodel.mechanisms.regression import descent_steps
-from dpmodel.mechanisms.regression.descent_metric import descent_metric
-from dpmodel.mechanisms.regression.descent_steps import Settings, StepNoise, descend, private_gradient
-from dpmodel.mechanisms.regression.noisy_descent import NOISY_DESCENT, NoisyDescent
+from dpmodel.compile.regression.domain import Box, L2Ball
+from dpmodel.compile.regression.losses import Loss
+from dpmodel.compile.regression.penalty import Penalty
+from dpmodel.compile.regression.rows import Rows
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.regression.descent import steps as descent_steps
+from dpmodel.mechanisms.regression.descent.full_batch import NOISY_DESCENT, NoisyDescent
+from dpmodel.mechanisms.regression.descent.metric import descent_metric
+from dpmodel.mechanisms.regression.descent.steps import Settings, StepNoise, descend, private_gradient
 from dpmodel.mechanisms.regression.protocol import RegressionMechanism
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import gaussian_mu

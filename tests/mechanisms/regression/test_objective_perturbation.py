@@ -13,13 +13,12 @@ from regressions import objective, regression
 from scipy.stats import binom, norm
 
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.domain import FreeSpace, L1Ball, L2Ball
-from dpmodel.compile.losses import Loss
-from dpmodel.compile.penalty import Penalty
-from dpmodel.mechanisms.mechanism import Request
-from dpmodel.mechanisms.regression import objective_perturbation as module
-from dpmodel.mechanisms.regression import perturbed_objective
-from dpmodel.mechanisms.regression.objective_perturbation import (
+from dpmodel.compile.regression.domain import FreeSpace, L1Ball, L2Ball
+from dpmodel.compile.regression.losses import Loss
+from dpmodel.compile.regression.penalty import Penalty
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.regression.objective_perturbation import mechanism as module
+from dpmodel.mechanisms.regression.objective_perturbation.mechanism import (
     OBJECTIVE_PERTURBATION,
     Design,
     ObjectivePerturbation,
@@ -28,9 +27,10 @@ from dpmodel.mechanisms.regression.objective_perturbation import (
     leverage,
     noise_level,
     perturbed,
+    perturbed_objective,
     ridge_for,
 )
-from dpmodel.mechanisms.regression.simulated import simulated_risks
+from dpmodel.mechanisms.regression.synthetic import simulated_risks
 from dpmodel.privacy import SeededSource
 
 FALSE_ALARM = 1e-7

@@ -12,17 +12,17 @@ from regressions import regression
 from test_objective_perturbation import DELTA, EPSILON, LOSSES, Capture, labels, problem, rows_of
 
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.domain import Box, FreeSpace, L1Ball, L2Ball, Product
-from dpmodel.compile.losses import Loss
-from dpmodel.compile.penalty import Penalty
-from dpmodel.mechanisms.mechanism import Request
-from dpmodel.mechanisms.regression import objective_perturbation as module
-from dpmodel.mechanisms.regression import perturbed_objective
-from dpmodel.mechanisms.regression.objective_perturbation import (
+from dpmodel.compile.regression.domain import Box, FreeSpace, L1Ball, L2Ball, Product
+from dpmodel.compile.regression.losses import Loss
+from dpmodel.compile.regression.penalty import Penalty
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.regression.objective_perturbation import mechanism as module
+from dpmodel.mechanisms.regression.objective_perturbation.mechanism import (
     OBJECTIVE_PERTURBATION,
     Design,
     design,
     perturbed,
+    perturbed_objective,
     ridge_for,
 )
 
@@ -202,6 +202,6 @@ def test_curvature_is_the_derivative_of_the_slope(loss: Loss) -> None:
 
 
 def test_conjugate_gradients_stop_where_curvature_underflows() -> None:
-    from dpmodel.mechanisms.regression.perturbed_objective import _conjugate_gradients
+    from dpmodel.mechanisms.regression.objective_perturbation.perturbed_objective import _conjugate_gradients
 
     assert not _conjugate_gradients(lambda v: 0.0 * v, np.ones(3), 5, 1e-3).any()

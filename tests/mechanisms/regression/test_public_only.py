@@ -16,12 +16,12 @@ from scipy.optimize import minimize_scalar
 
 import dpmodel as dpm
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.domain import Box, Domain, L1Ball, L2Ball
-from dpmodel.compile.losses import Loss
-from dpmodel.compile.penalty import Penalty
-from dpmodel.compile.rows import Rows
+from dpmodel.compile.regression.domain import Box, Domain, L1Ball, L2Ball
+from dpmodel.compile.regression.losses import Loss
+from dpmodel.compile.regression.penalty import Penalty
+from dpmodel.compile.regression.rows import Rows
+from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.known import _LUCK
-from dpmodel.mechanisms.mechanism import Request
 from dpmodel.mechanisms.regression.excess import excess_forecast, known_of
 from dpmodel.mechanisms.regression.public_only import PUBLIC_ONLY_REGRESSION
 from dpmodel.mechanisms.regression.public_point import objective_range, public_excess, public_point

@@ -6,8 +6,12 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from dpmodel.compile.domain import Box, Domain, FreeSpace, L1Ball, L2Ball, Product, Simplex
-from dpmodel.mechanisms.regression.quadratic_model import SimplePart, minimise_quadratic, solve_positive
+from dpmodel.compile.regression.domain import Box, Domain, FreeSpace, L1Ball, L2Ball, Product, Simplex
+from dpmodel.mechanisms.regression.objective_perturbation.quadratic import (
+    SimplePart,
+    minimise_quadratic,
+    solve_positive,
+)
 
 P = 20
 PARTS: dict[str, tuple[Domain, float]] = {

@@ -12,11 +12,11 @@ import scipy.sparse as sp
 import dpmodel as dpm
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.errors import UnsupportedModelError
-from dpmodel.mechanisms.mechanism import Request
-from dpmodel.mechanisms.regression.descent_metric import descent_metric, plain_metric
-from dpmodel.mechanisms.regression.statistics_adassp import ADASSP_PUBLISHED
-from dpmodel.mechanisms.regression.statistics_layout import layout_of
-from dpmodel.mechanisms.regression.statistics_measure import summed, summed_raw, to_vector
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.published.adassp import ADASSP_PUBLISHED
+from dpmodel.mechanisms.regression.descent.metric import descent_metric, plain_metric
+from dpmodel.mechanisms.regression.sufficient_statistics.layout import layout_of
+from dpmodel.mechanisms.regression.sufficient_statistics.measure import summed, summed_raw, to_vector
 
 LOSSES = ("squared", "absolute", "huber", "quantile", "logistic", "binary", "hinge", "squared hinge")
 LABELS = {"logistic": (-1.0, 1.0), "hinge": (-1.0, 1.0), "squared hinge": (-1.0, 1.0), "binary": (0.0, 1.0)}

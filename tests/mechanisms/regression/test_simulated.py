@@ -8,8 +8,8 @@ import pytest
 from regressions import regression
 
 import dpmodel as dpm
-from dpmodel.compile.losses import Loss
-from dpmodel.mechanisms.regression.simulated import simulated_risks
+from dpmodel.compile.regression.losses import Loss
+from dpmodel.mechanisms.regression.synthetic import simulated_risks
 
 LOSSES = [Loss("squared"), Loss("absolute"), Loss("huber", 0.2), Loss("quantile", 0.3), Loss("logistic"), Loss("hinge")]
 LOSSES += [Loss("binary_logistic"), Loss("squared_hinge"), Loss("squared", clip=0.3)]

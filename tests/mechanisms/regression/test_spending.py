@@ -16,20 +16,22 @@ import pytest
 from regressions import regression
 
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.domain import L1Ball, L2Ball
-from dpmodel.compile.rows import Rows
-from dpmodel.mechanisms.mechanism import Outcome, Request
-from dpmodel.mechanisms.regression import frank_wolfe, frank_wolfe_published, stochastic_mirror_descent
-from dpmodel.mechanisms.regression.frank_wolfe import FrankWolfe
-from dpmodel.mechanisms.regression.frank_wolfe_published import FrankWolfePublished
-from dpmodel.mechanisms.regression.gaussian_frank_wolfe import GaussianFrankWolfe
-from dpmodel.mechanisms.regression.mirror_descent import MirrorDescent
-from dpmodel.mechanisms.regression.noisy_descent import NoisyDescent
-from dpmodel.mechanisms.regression.objective_perturbation import ObjectivePerturbation
-from dpmodel.mechanisms.regression.statistics_adassp import ADASSP_PUBLISHED
-from dpmodel.mechanisms.regression.stochastic_mirror_descent import STOCHASTIC_MIRROR_DESCENT
-from dpmodel.mechanisms.regression.subsampled_descent import SubsampledDescent
-from dpmodel.mechanisms.regression.sufficient_statistics import SUFFICIENT_STATISTICS
+from dpmodel.compile.regression.domain import L1Ball, L2Ball
+from dpmodel.compile.regression.rows import Rows
+from dpmodel.mechanisms.contract import Outcome, Request
+from dpmodel.mechanisms.published import frank_wolfe as frank_wolfe_published
+from dpmodel.mechanisms.published import stochastic_mirror_descent
+from dpmodel.mechanisms.published.adassp import ADASSP_PUBLISHED
+from dpmodel.mechanisms.published.frank_wolfe import FrankWolfePublished
+from dpmodel.mechanisms.published.stochastic_mirror_descent import STOCHASTIC_MIRROR_DESCENT
+from dpmodel.mechanisms.regression.descent.full_batch import NoisyDescent
+from dpmodel.mechanisms.regression.descent.subsampled import SubsampledDescent
+from dpmodel.mechanisms.regression.frank_wolfe.gaussian import GaussianFrankWolfe
+from dpmodel.mechanisms.regression.frank_wolfe.vertices import FrankWolfe
+from dpmodel.mechanisms.regression.frank_wolfe.vertices import vertices as frank_wolfe
+from dpmodel.mechanisms.regression.mirror_descent.mechanism import MirrorDescent
+from dpmodel.mechanisms.regression.objective_perturbation.mechanism import ObjectivePerturbation
+from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import SUFFICIENT_STATISTICS
 from dpmodel.plan.registry import REGRESSIONS
 from dpmodel.privacy import SeededSource, gaussian_mu, pure_composition_delta, zcdp_rho
 

@@ -13,11 +13,10 @@ from regressions import objective, regression
 from scipy.special import ndtr
 
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.domain import L1Ball, L2Ball
-from dpmodel.compile.losses import Loss
-from dpmodel.mechanisms.mechanism import Request
-from dpmodel.mechanisms.regression.simulated import simulated_risks
-from dpmodel.mechanisms.regression.stochastic_mirror_descent import (
+from dpmodel.compile.regression.domain import L1Ball, L2Ball
+from dpmodel.compile.regression.losses import Loss
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.published.stochastic_mirror_descent import (
     STOCHASTIC_MIRROR_DESCENT,
     Descent,
     applicable_rows,
@@ -29,6 +28,7 @@ from dpmodel.mechanisms.regression.stochastic_mirror_descent import (
     shuffled_epsilon,
     whole_epsilon,
 )
+from dpmodel.mechanisms.regression.synthetic import simulated_risks
 from dpmodel.privacy import SeededSource, gaussian_delta
 
 FALSE_ALARM = 1e-7

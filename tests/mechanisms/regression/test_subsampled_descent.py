@@ -13,19 +13,19 @@ from auditing import epsilon_lower_bound
 from descents import CASES, Replay, model_of, moves, neighbour, random_pair, seeded
 from regressions import objective, regression
 
-from dpmodel.compile.rows import Rows
-from dpmodel.mechanisms.mechanism import Request
-from dpmodel.mechanisms.regression import subsampled_descent
-from dpmodel.mechanisms.regression.descent_metric import descent_metric
-from dpmodel.mechanisms.regression.descent_steps import Settings, descend
-from dpmodel.mechanisms.regression.protocol import RegressionMechanism
-from dpmodel.mechanisms.regression.subsampled_descent import (
+from dpmodel.compile.regression.rows import Rows
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.regression.descent import subsampled as subsampled_descent
+from dpmodel.mechanisms.regression.descent.metric import descent_metric
+from dpmodel.mechanisms.regression.descent.steps import Settings, descend
+from dpmodel.mechanisms.regression.descent.subsampled import (
     SUBSAMPLED_DESCENT,
     SampledNoise,
     SubsampledDescent,
     sampled_gradient,
     select,
 )
+from dpmodel.mechanisms.regression.protocol import RegressionMechanism
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import poisson_sample, subsampled_epsilon, subsampled_multiplier
 

@@ -14,20 +14,26 @@ from auditing import epsilon_lower_bound
 from regressions import objective, regression
 
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.domain import L1Ball, L2Ball
-from dpmodel.compile.public_part import PublicPart
-from dpmodel.compile.rows import Rows
-from dpmodel.mechanisms.mechanism import Request
-from dpmodel.mechanisms.regression import statistics_forecast
+from dpmodel.compile.regression.domain import L1Ball, L2Ball
+from dpmodel.compile.regression.public_part import PublicPart
+from dpmodel.compile.regression.rows import Rows
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.published.adassp import ADASSP_PUBLISHED
 from dpmodel.mechanisms.regression.protocol import RegressionMechanism
-from dpmodel.mechanisms.regression.simulated import simulated_risks
-from dpmodel.mechanisms.regression.statistics_adassp import ADASSP_PUBLISHED
-from dpmodel.mechanisms.regression.statistics_forecast import noise_bounds, reach_of
-from dpmodel.mechanisms.regression.statistics_layout import Layout, change_l1, change_l2, layout_of
-from dpmodel.mechanisms.regression.statistics_measure import Spread, Statistics, from_vector, summed, to_vector
-from dpmodel.mechanisms.regression.statistics_rule import normal_equations, quadratic, shrunk
-from dpmodel.mechanisms.regression.statistics_solve import accelerated
-from dpmodel.mechanisms.regression.sufficient_statistics import MOST_COLUMNS, SUFFICIENT_STATISTICS, spread_of
+from dpmodel.mechanisms.regression.sufficient_statistics.forecast import noise_bounds, reach_of
+from dpmodel.mechanisms.regression.sufficient_statistics.layout import Layout, change_l1, change_l2, layout_of
+from dpmodel.mechanisms.regression.sufficient_statistics.measure import (
+    Spread,
+    Statistics,
+    from_vector,
+    summed,
+    to_vector,
+)
+from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import MOST_COLUMNS, SUFFICIENT_STATISTICS, spread_of
+from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import forecast as statistics_forecast
+from dpmodel.mechanisms.regression.sufficient_statistics.rule import normal_equations, quadratic, shrunk
+from dpmodel.mechanisms.regression.sufficient_statistics.solve import accelerated
+from dpmodel.mechanisms.regression.synthetic import simulated_risks
 from dpmodel.privacy import SeededSource, gaussian_mu
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")

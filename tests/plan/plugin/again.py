@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from dpmodel.mechanisms import Forecast, Outcome, Request, Verdict
-from dpmodel.mechanisms.lp.noise_once import LAPLACE_ONCE
+from dpmodel.mechanisms.lp.noise_once.mechanism import LAPLACE_ONCE
 
 
 @dataclass(frozen=True)

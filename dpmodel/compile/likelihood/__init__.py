@@ -1,0 +1,1 @@
+"""Recognising post-processing: likelihoods of published numbers under public constraints."""

@@ -1,0 +1,345 @@
+"""Affine CVXPY expressions as sparse rows, read off the tree by its public face, without lowering.
+
+Everything is flattened column by column (Fortran order), as CVXPY itself does for any number of dimensions. Sums,
+scalings, rearrangements and products with constants are followed exactly; any other affine atom is asked for its
+Jacobian. Public parameters count as constants with their present values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel._types import Floats, Integers
+from dpmodel.annotate.layout import sum_by
+
+
+@dataclass(frozen=True, eq=False)
+class Gather:
+    """Entry k of the result is entry ``index[k]`` of the argument, or zero where that is -1. ``size`` : argument's."""
+
+    index: Integers
+    size: int
+
+    def forward(self, rows: Affine) -> Affine:
+        held = self.index >= 0
+        at = self.index if held.all() else np.where(held, self.index, 0)
+        offset = np.where(held, rows.offset[at], 0.0) if rows.size else np.zeros(self.index.size)
+        if rows.pick is not None:
+            return Affine(offset, pick=np.where(held, rows.pick[at], -1) if rows.size else np.full(self.index.size, -1))
+        matrix = rows.csr()[at]
+        if not held.all():
+            matrix = sp.csr_array(sp.diags_array(held.astype(np.float64)) @ matrix)
+        return _of_csr(matrix, offset)
+
+    def back(self, weights: Floats) -> Floats:
+        held = self.index >= 0
+        return sum_by(self.index[held], weights=weights[held], minlength=self.size)
+
+
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """Every entry times a factor, (size,) or one number."""
+
+    factor: Any
+
+    def forward(self, rows: Affine) -> Affine:
+        row, column, data = rows.coo()
+        factor = np.asarray(self.factor)
+        data = data * (factor if factor.ndim == 0 else factor[row])
+        return Affine(rows.offset * factor, row=row, column=column, data=data, width=rows.width)
+
+    def back(self, weights: Floats) -> Floats:
+        return np.asarray(weights * self.factor)
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Entry k of the argument is added to entry ``index[k]`` of the result, of ``size`` entries."""
+
+    index: Integers
+    size: int
+
+    def forward(self, rows: Affine) -> Affine:
+        row, column, data = rows.coo()
+        offset = sum_by(self.index, weights=rows.offset, minlength=self.size)
+        return Affine(offset, row=self.index[row], column=column, data=data, width=rows.width)
+
+    def back(self, weights: Floats) -> Floats:
+        return np.asarray(weights[self.index])
+
+
+@dataclass(frozen=True, eq=False)
+class Times:
+    """``matrix`` times the argument."""
+
+    matrix: sp.csr_array
+
+    def forward(self, rows: Affine) -> Affine:
+        offset = self.matrix @ rows.offset
+        if rows.pick is not None and (rows.pick >= 0).all():
+            coo = self.matrix.tocoo()
+            return Affine(offset, row=coo.row, column=rows.pick[coo.col], data=coo.data, width=rows.width)
+        return _of_csr(self.matrix @ rows.csr(), offset)
+
+    def back(self, weights: Floats) -> Floats:
+        return np.asarray(self.matrix.T @ weights)
+
+
+Step = Gather | Scale | Group | Times | None
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """``A x + offset`` with ``offset`` (size,). A is given by coordinates ``row, column, data`` (duplicates add up), or
+    by ``pick`` (size,): row k is variable ``pick[k]``, or nothing where that is -1. ``width`` : columns."""
+
+    offset: Floats
+    row: Any = None
+    column: Any = None
+    data: Any = None
+    pick: Any = None
+    width: int = 0
+
+    @property
+    def size(self) -> int:
+        return int(self.offset.size)
+
+    def coo(self) -> tuple[Integers, Integers, Floats]:
+        if self.pick is None:
+            return self.row, self.column, self.data
+        row = np.flatnonzero(self.pick >= 0)
+        return row, self.pick[row], np.ones(row.size)
+
+    def csr(self, width: int | None = None) -> sp.csr_array:
+        """A (size, width) without duplicates and zeros."""
+        row, column, data = self.coo()
+        if width is None:
+            width = max(self.width, int(column.max(initial=-1)) + 1)
+        matrix = sp.csr_array(sp.coo_array((data, (row, column)), shape=(self.size, width)))
+        matrix.eliminate_zeros()
+        return matrix
+
+
+def _of_csr(matrix: sp.csr_array, offset: Floats) -> Affine:
+    coo = sp.coo_array(matrix)
+    return Affine(np.asarray(offset), row=coo.row, column=coo.col, data=coo.data, width=int(matrix.shape[1]))
+
+
+def flat(value: Any) -> Floats:
+    """A value column by column."""
+    value = value.toarray() if sp.issparse(value) else value
+    return np.asarray(value, dtype=np.float64).ravel(order="F")
+
+
+@dataclass(eq=False)
+class AffineReader:
+    """Reads expressions of the variables whose entries start at column ``start[variable.id]``."""
+
+    start: Mapping[int, int]
+    _constant: dict[int, tuple[Any, bool]] = field(default_factory=dict)
+    _read: dict[int, tuple[Any, Affine]] = field(default_factory=dict)
+
+    def is_constant(self, node: Any) -> bool:
+        """Whether no variable stands in the tree."""
+        known = self._constant.get(id(node))
+        if known is None:
+            here = not isinstance(node, cp.Variable) and all(self.is_constant(arg) for arg in node.args)
+            known = self._constant[id(node)] = node, here
+        return known[1]
+
+    def read(self, node: Any) -> Affine:
+        """The rows of an affine expression."""
+        known = self._read.get(id(node))
+        if known is None:
+            known = self._read[id(node)] = node, self._rows(node)
+        return known[1]
+
+    def _rows(self, node: Any) -> Affine:
+        if self.is_constant(node):
+            offset, none = flat(node.value), np.zeros(0, dtype=np.int64)
+            return Affine(offset, row=none, column=none, data=np.zeros(0))
+        if isinstance(node, cp.Variable):
+            first = self.start[node.id]
+            return Affine(np.zeros(node.size), pick=np.arange(first, first + node.size))
+        parts = [self.read(arg) if step is None else step.forward(self.read(arg)) for arg, step in self.steps(node)]
+        if len(parts) == 1:
+            return parts[0]
+        moving = [part for part in parts if part.pick is not None or part.data.size]
+        offset = np.sum([part.offset for part in parts], axis=0)
+        if len(moving) == 1 and moving[0].pick is not None:
+            return Affine(offset, pick=moving[0].pick)
+        if not moving:  # coefficients that are all zero
+            return Affine(offset, row=parts[0].row, column=parts[0].column, data=parts[0].data)
+        coordinates = [part.coo() for part in moving]
+        row, column, data = (np.concatenate(each) for each in zip(*coordinates, strict=True))
+        return Affine(offset, row=row, column=column, data=data, width=max(part.width for part in moving))
+
+    def steps(self, node: Any) -> list[tuple[Any, Step]]:
+        """An affine atom as a sum of linear maps of its arguments: (argument, map), None for the identity."""
+        kinds, args = atom_kinds(), node.args
+        if isinstance(node, kinds["add"]):
+            return [(arg, spread(tuple(arg.shape), tuple(node.shape))) for arg in args]
+        if isinstance(node, kinds["real"]):
+            return [(args[0], None)]
+        if isinstance(node, kinds["negative"]):
+            return [(args[0], Scale(-1.0))]
+        if isinstance(node, kinds["sum"]):
+            return [(args[0], _grouped(node))]
+        if isinstance(node, kinds["divide"]) and self.is_constant(args[1]):
+            return [(args[0], Scale(1.0 / _one(flat(args[1].value))))]
+        if isinstance(node, kinds["multiply"]):  # before the matrix product, whose subclass it is
+            left = self.is_constant(args[0])
+            if left or self.is_constant(args[1]):
+                factor, other = (args[0], args[1]) if left else (args[1], args[0])
+                if factor.shape == other.shape:
+                    return [(other, Scale(_one(flat(factor.value))))]
+        elif isinstance(node, kinds["product"]):
+            step = self._product(*args)
+            if step is not None:
+                return [step]
+        elif isinstance(node, kinds["rearrange"]):
+            return _rearranged(node)
+        return self._jacobians(node)
+
+    def _product(self, left: Any, right: Any) -> tuple[Any, Step] | None:
+        if max(left.ndim, right.ndim) > 2 or min(left.ndim, right.ndim) < 1:
+            return None
+        if self.is_constant(left):
+            matrix = _sparse(left.value)
+            count = right.shape[1] if right.ndim == 2 else 1
+            return right, Times(matrix if count == 1 else sp.csr_array(sp.kron(sp.eye_array(count), matrix)))
+        matrix = sp.csr_array(_sparse(right.value, column=True).T)
+        count = left.shape[0] if left.ndim == 2 else 1
+        return left, Times(matrix if count == 1 else sp.csr_array(sp.kron(matrix, sp.eye_array(count))))
+
+    def _jacobians(self, node: Any) -> list[tuple[Any, Step]]:
+        """By CVXPY's own gradient, over stand-ins for the arguments."""
+        stand_ins = [arg if self.is_constant(arg) else cp.Variable(arg.shape) for arg in node.args]
+        copy = node.copy(stand_ins)
+        if not copy.is_affine():
+            raise NotAffine(type(node).__name__)
+        for arg in stand_ins:
+            if isinstance(arg, cp.Variable):
+                arg.value = np.zeros(arg.shape)
+        out: list[tuple[Any, Step]] = [(cp.Constant(copy.value), None)]
+        gradient = copy.grad
+        for arg, stand_in in zip(node.args, stand_ins, strict=True):
+            if stand_in in gradient:
+                slope = gradient[stand_in]
+                slope = slope if sp.issparse(slope) else np.atleast_2d(slope)
+                out.append((arg, Times(sp.csr_array(sp.csr_array(slope).T))))
+        return out
+
+
+class NotAffine(Exception):
+    """An atom that cannot be followed."""
+
+
+# ------------------------------------------------------------------ single atoms
+def spread(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Step:
+    if shape == wanted:
+        return None
+    return Gather(_broadcast(shape, wanted), int(np.prod(shape, dtype=np.int64)))
+
+
+def _broadcast(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Integers:
+    return np.broadcast_to(numbering(shape), wanted).ravel(order="F")
+
+
+def numbering(shape: tuple[int, ...]) -> Integers:
+    """0, 1, ... column by column, in this shape."""
+    return np.arange(int(np.prod(shape, dtype=np.int64))).reshape(shape, order="F")
+
+
+def _grouped(node: Any) -> Group:
+    return group(tuple(node.args[0].shape), node.axis)
+
+
+def group(shape: tuple[int, ...], axis: Any) -> Group:
+    """Sums over ``axis`` (None: all; a number or several)."""
+    if axis is None:
+        return Group(np.zeros(int(np.prod(shape, dtype=np.int64)), dtype=np.int64), 1)
+    axes = {a % len(shape) for a in (axis if isinstance(axis, tuple | list) else (axis,))} if shape else set()
+    kept = tuple(1 if a in axes else d for a, d in enumerate(shape))
+    return Group(_broadcast(kept, shape), int(np.prod(kept, dtype=np.int64)))
+
+
+def _rearranged(node: Any) -> list[tuple[Any, Step]]:
+    """Where the entries go is found by sending their numbers through the atom; structural zeros have number 0."""
+    starts = np.cumsum([1, *(arg.size for arg in node.args)])
+    firsts = zip(node.args, starts[:-1], strict=True)
+    numbers = [
+        _numbers(tuple(arg.shape)) + (first - 1) if first > 1 else _numbers(tuple(arg.shape)) for arg, first in firsts
+    ]
+    moved = np.asarray(node.numeric(numbers))
+    if moved.size != node.size:
+        raise NotAffine(type(node).__name__)
+    place = np.rint(moved).astype(np.int64).ravel(order="F")
+    out: list[tuple[Any, Step]] = []
+    for arg, first, end in zip(node.args, starts[:-1], starts[1:], strict=True):
+        mine = (place >= first) & (place < end)
+        out.append((arg, Gather(np.where(mine, place - first, -1), arg.size)))
+    return out
+
+
+@lru_cache(maxsize=8)
+def _numbers(shape: tuple[int, ...]) -> Floats:
+    """1, 2, ... column by column. Kept, because ``x[i]`` for every i must not cost the whole of x each time."""
+    out = numbering(shape).astype(np.float64) + 1.0
+    out.setflags(write=False)
+    return out
+
+
+def _sparse(value: Any, column: bool = False) -> sp.csr_array:
+    """A constant factor as a matrix: a vector is a row, or a column."""
+    if sp.issparse(value):
+        return sp.csr_array(value)
+    value = np.asarray(value, dtype=np.float64)
+    if value.ndim == 1:
+        value = value[:, None] if column else value[None, :]
+    return sp.csr_array(value)
+
+
+def _one(values: Floats) -> Any:
+    """One number where all are the same."""
+    return float(values[0]) if values.size and (values == values[0]).all() else values
+
+
+@cache
+def atom_kinds() -> dict[str, Any]:
+    """The types of the atoms that are followed, found by writing them down."""
+    x, column, square = cp.Variable(3), cp.Variable((3, 1)), cp.Variable((2, 2))
+    moved = [
+        x[0:1],
+        x[[0, 1]],
+        cp.reshape(square, (4,), order="F"),
+        square.T,
+        cp.promote(x[0], (2,)),
+        cp.broadcast_to(x, (2, 3)),
+        cp.hstack([x, x]),
+        cp.vstack([x, x]),
+        cp.concatenate([x, x]),
+        cp.diag(column),
+        cp.diag(square),
+        cp.upper_tri(square),
+    ]
+    rearrange = tuple({type(each) for each in moved})
+    negative, divide, multiply = type(-x), type(x / 2), type(cp.multiply(x, np.ones(3)))
+    return {
+        "add": type(x + 1),
+        "negative": negative,
+        "sum": type(cp.sum(x)),
+        "divide": divide,
+        "multiply": multiply,
+        "product": type(np.ones(3) @ x),
+        "rearrange": rearrange,
+        "real": type(cp.real(x)),
+        "outer": (negative, divide, multiply, *rearrange),
+    }

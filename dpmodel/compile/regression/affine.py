@@ -1,0 +1,292 @@
+"""Reading forms off the user's tree: sums and products down to ``(private or public matrix) @ variables``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel._types import Floats
+from dpmodel.annotate.private import Private
+from dpmodel.compile.regression.features import Features, tidy
+from dpmodel.compile.regression.forms import (
+    Form,
+    Monomial,
+    is_number,
+    is_private,
+    kind,
+    number_of,
+    unfit,
+    vector_of,
+)
+
+_ONE = np.asarray(1.0)
+
+
+def form_of(expression: Any, count: int) -> Form:
+    """The monomials of an expression with one entry per record (or one entry for all), affine in the variables.
+
+    Raises
+    ------
+    UnsupportedModelError
+        Naming the innermost part that is none.
+    """
+    if is_number(expression):
+        return (Monomial(vector_of(expression, count)),)
+    if expression.size not in (1, count):
+        unfit(
+            expression,
+            f"it has shape {tuple(expression.shape)}: not one entry for each of {count} records",
+            "vectors of one entry per record; X @ w for the predictions",
+        )
+    if isinstance(expression, Private):
+        if expression.size == 1 and count > 1:
+            unfit(expression, "one private number that all records share is no label", "one entry per record")
+        if expression.shape[:1] != (count,):  # reshaped: a row of it, which a record may own, would be several labels
+            unfit(
+                expression,
+                f"it has shape {tuple(expression.shape)}, in which entries are not numbered like the records",
+                f"a Private of shape ({count},) with unit='entry'",
+            )
+        return (Monomial(_ONE, (Features(expression),)),)
+    if not is_private(expression) and expression.size == 1:
+        return (Monomial(_ONE, expression=_flat(expression)),)
+    match kind(expression):
+        case "add":
+            return tuple(m for arg in expression.args for m in form_of(arg, count))
+        case "negate":
+            return tuple(m.times(np.asarray(-1.0)) for m in form_of(expression.args[0], count))
+        case "promote" | "broadcast" | "reshape" | "transpose" | "conjugate":
+            return form_of(_same_entries(expression), count)
+        case "divide" if is_number(expression.args[1]):
+            by = vector_of(expression.args[1], count)
+            return tuple(m.times(1 / by) for m in form_of(expression.args[0], count))
+        case "multiply":
+            left, right = (form_of(arg, count) for arg in expression.args)
+            return tuple(_product(a, b, expression) for a in left for b in right)
+        case "matmul":
+            return _matmul(expression, count)
+        case "index" if is_private(expression) and (column := _picked_columns(expression)) is not None:
+            return _numbers(expression.args[0], column, expression, count)
+    if not is_private(expression):
+        return _jacobian_form(expression)
+    return unfit(
+        expression,
+        "predictions are built from X @ w, public numbers, +, -, and entrywise products with one private vector",
+        "X @ w + b for the predictions, with X a Private of unit='row' and w, b variables",
+    )
+
+
+def _same_entries(expression: Any) -> Any:
+    """The argument of an atom that only changes the shape."""
+    inner = expression.args[0]
+    if inner.size not in (1, expression.size):
+        unfit(
+            expression,
+            f"shape {tuple(inner.shape)} is broadcast to {tuple(expression.shape)}",
+            "vectors of equal shapes: (n,) with (n,)",
+        )
+    return inner
+
+
+def _flat(expression: Any) -> cp.Expression:
+    """(k,) or () for a column, a row, or a vector."""
+    if expression.size == 1:
+        return expression if expression.ndim == 0 else cp.reshape(expression, (), order="F")
+    return expression if expression.ndim == 1 else cp.reshape(expression, (expression.size,), order="F")
+
+
+def _product(a: Monomial, b: Monomial, expression: Any) -> Monomial:
+    if a.expression is not None and b.expression is not None:
+        unfit(expression, "it is a product of variables", "a model that is affine in the variables")
+    if any(p.same(q) for p in a.vectors for q in b.vectors):
+        unfit(expression, f"{a.vectors[0].name()} is multiplied by itself", "the product, computed beforehand")
+    bearer = a if a.expression is not None else b
+    return Monomial(a.coefficient * b.coefficient, (*a.vectors, *b.vectors), bearer.matrix, bearer.expression)
+
+
+def _matmul(expression: Any, count: int) -> Form:
+    """``matrix @ coefficients`` (or ``coefficients @ matrix.T``)."""
+    left, right = expression.args
+    square = is_number(left) and left.size == count**2 > 1 and right.size == count
+    if square and (weights := diagonal(left)) is not None:
+        return tuple(m.times(weights) for m in form_of(right, count))
+    if not left.variables() and not is_private(right):
+        if not expression.variables():
+            return _numbers(left, sp.csr_array(np.reshape(_dense(number_of(right)), (-1, 1))), expression, count)
+        return _through(left, right, expression, count)
+    if not right.variables() and not is_private(left):
+        if not expression.variables():
+            numbers = sp.csr_array(np.reshape(_dense(number_of(left)), (-1, 1)))
+            return _numbers(_transposed(right), numbers, expression, count)
+        return _through(_transposed(right), left, expression, count)
+    matrix = next((arg for arg in (left, right) if is_number(arg)), None)
+    if matrix is not None:
+        unfit(
+            expression,
+            "a public matrix mixes the records",
+            "cp.multiply(weights, ...) for weights; the product computed beforehand otherwise",
+        )
+    return unfit(
+        expression,
+        "a product of private parameters that is not entrywise",
+        "y @ (X @ w), or cp.sum(cp.multiply(y, X @ w))",
+    )
+
+
+def _transposed(expression: Any) -> Any:
+    return expression.args[0] if kind(expression) == "transpose" else expression.T
+
+
+def diagonal(expression: Any) -> Floats | None:
+    """(n,) diagonal of a public square matrix; None if it is not diagonal."""
+    matrix = sp.coo_array(number_of(expression))
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.data[matrix.row != matrix.col].any():
+        return None
+    return np.asarray(sp.csr_array(matrix).diagonal())
+
+
+def picked(expression: Any) -> tuple[Any, Any] | None:
+    """(rows, columns) as written in ``matrix[rows, columns]``; None for other arguments and keys."""
+    inner = expression.args[0]
+    raw = getattr(expression, "_orig_key", expression.key)
+    raw = raw if isinstance(raw, tuple) else (raw,)
+    if inner.ndim != 2 or len(raw) > 2 or any(part is None or part is Ellipsis for part in raw):
+        return None
+    return raw if len(raw) == 2 else (raw[0], slice(None))
+
+
+def _picked_columns(expression: Any) -> Any:
+    """CSR (p, k) map of ``matrix[:, columns]``; None where rows are picked too."""
+    key = picked(expression)
+    n, p = expression.args[0].shape if key is not None else (0, 0)
+    if key is None or not isinstance(key[0], slice) or key[0].indices(n) != (0, n, 1):
+        return None
+    chosen = np.atleast_1d(np.arange(p)[key[1]])
+    return sp.csr_array((np.ones(chosen.size), (chosen, np.arange(chosen.size))), shape=(p, chosen.size))
+
+
+def _numbers(matrix: Any, column: Any, whole: Any, count: int) -> Form:
+    """``matrix @ column`` with public numbers (p, 1): one private number per record."""
+    if column.shape[1] != 1:
+        return _wrong(whole, count)
+    out = []
+    for m in _through(matrix, cp.Constant([1.0]), whole, count, column):
+        coefficient = m.coefficient * (1.0 if m.expression is None else float(number_of(m.expression).item()))
+        if isinstance(m.matrix, Features):
+            out.append(Monomial(coefficient, (m.matrix,)))
+        else:
+            out.append(Monomial(coefficient * (1.0 if m.matrix is None else _dense(m.matrix).ravel())))
+    return tuple(out)
+
+
+def _through(matrix: Any, coefficients: Any, whole: Any, count: int, columns: Any = None) -> Form:
+    """Monomials of ``matrix @ columns @ coefficients``: sums, multiples, picked, mixed and stacked columns of private
+    and public matrices. ``columns`` : public (p, k), or None.
+
+    Multiples are moved to the coefficients, so that the prediction is whole: label and margin stand beside it as it is.
+    """
+    if is_number(matrix):
+        value = number_of(matrix)
+        value = value if columns is None else value @ columns
+        if value.ndim == 1:  # (k,) @ (k,): a scalar, the same for all records
+            return (Monomial(_ONE, expression=_flat(matrix @ coefficients)),)
+        if value.shape[0] != count:
+            return (Monomial(_ONE, expression=_flat(whole)),) if whole.size == 1 else _wrong(whole, count)
+        return (Monomial(_ONE, (), value, _flat(coefficients)),)
+    turned = kind(matrix) == "transpose" and isinstance(matrix.args[0], Private) and matrix.args[0].unit == "column"
+    if isinstance(matrix, Private) or turned:
+        features = Features(matrix.args[0] if turned else matrix, tidy(columns), turned)
+        if matrix.ndim != 2 or features.count != count or coefficients.size != features.size:
+            return _wrong(whole, count)
+        return (Monomial(_ONE, (), features, _flat(coefficients)),)
+
+    def through(inner: Any, mixed: Any = columns) -> Form:
+        return _through(inner, coefficients, whole, count, mixed)
+
+    match kind(matrix):
+        case "add":
+            return tuple(m for arg in matrix.args for m in through(arg))
+        case "negate":
+            return _through(matrix.args[0], -coefficients, whole, count, columns)
+        case "multiply" | "divide" if any(is_number(arg) for arg in matrix.args):
+            factor, rest = matrix.args if is_number(matrix.args[0]) else matrix.args[::-1]
+            value = np.asarray(_dense(number_of(factor)))
+            if kind(matrix) == "divide" and factor is matrix.args[0]:
+                return _no_features(matrix)
+            value = 1 / value if kind(matrix) == "divide" else value
+            if np.ptp(value) == 0:
+                return _through(rest, float(value.flat[0]) * coefficients, whole, count, columns)
+            if rest.ndim == 2 and (value == value[:1]).all():
+                return through(rest, _mixed(sp.diags_array(np.broadcast_to(value, rest.shape)[0]), columns))
+            if rest.ndim == 2 and (value == value[:, :1]).all():
+                return tuple(m.times(np.broadcast_to(value, rest.shape)[:, 0]) for m in through(rest))
+        case "matmul" if matrix.ndim == 2 and is_number(matrix.args[1]):
+            return through(matrix.args[0], _mixed(sp.csr_array(number_of(matrix.args[1])), columns))
+        case "matmul" if matrix.ndim == 2 and matrix.args[0].shape == (count, count) and is_number(matrix.args[0]):
+            if (weights := diagonal(matrix.args[0])) is not None:
+                return tuple(m.times(weights) for m in through(matrix.args[1]))
+        case "index" if (chosen := _picked_columns(matrix)) is not None and matrix.ndim == 2:
+            return through(matrix.args[0], _mixed(chosen, columns))
+        case "hstack" if matrix.ndim == 2 and (columns is not None or coefficients.size == matrix.shape[1]):
+            start, out = 0, []
+            for arg in matrix.args:
+                part = slice(start, start + arg.shape[1])
+                start = part.stop
+                if columns is not None:
+                    out += list(through(arg, columns[part]))
+                elif len(matrix.args) == 1:
+                    out += list(through(arg))
+                else:
+                    out += list(_through(arg, _flat(coefficients)[part], whole, count))
+            return tuple(out)
+    return _no_features(matrix)
+
+
+def _mixed(inner: Any, outer: Any) -> Any:
+    return inner if outer is None else sp.csr_array(inner @ outer)
+
+
+def _no_features(matrix: Any) -> Form:
+    return unfit(
+        matrix,
+        "features are private matrices, their sums, multiples, picked, stacked and publicly mixed columns",
+        "X[:, :2] @ v, (X @ G) @ w with a public G, X @ cp.multiply(scales, w); other features computed beforehand",
+    )
+
+
+def _dense(value: Any) -> Any:
+    return value.toarray() if sp.issparse(value) else value
+
+
+def _wrong(whole: Any, count: int) -> Form:
+    return unfit(
+        whole,
+        f"a matrix of {count} rows (one per record) times a vector of coefficients was expected",
+        "X @ w with X (records x features) a Private of unit='row' and w a vector",
+    )
+
+
+def _jacobian_form(expression: Any) -> Form:
+    """A public expression of the variables with one entry per record, as (sparse matrix) @ variable + numbers."""
+    if not expression.is_affine():
+        unfit(expression, "predictions must be affine in the variables", "an affine prediction")
+    copies = {v: cp.Variable(v.shape) for v in expression.variables()}
+    twin = expression.tree_copy({id(v): copy for v, copy in copies.items()})
+    for copy in copies.values():
+        copy.save_value(np.zeros(copy.shape))
+    gradient = twin.grad
+    out = [Monomial(np.asarray(twin.value, dtype=np.float64).ravel(order="F"))]
+    for variable, copy in copies.items():
+        matrix = sp.csr_array(gradient[copy]).T.tocsr()
+        if matrix.shape[0] == matrix.shape[1] and matrix.nnz == matrix.shape[0]:
+            unfit(
+                expression,
+                f"variable {variable.name()} has a coefficient of its own for every record",
+                "coefficients that many records share",
+            )
+        flat = cp.vec(variable, order="F") if variable.ndim != 1 else variable
+        out.append(Monomial(_ONE, (), matrix, flat))
+    return tuple(out)

@@ -1,0 +1,390 @@
+"""Where the coefficients may lie: the public set, its size in three norms, and what can be computed over it."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dpmodel._types import Floats
+from dpmodel.errors import UnsupportedModelError
+
+# Vertices of boxes and products are listed up to this many.
+_MOST_VERTICES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Domain(ABC):
+    """A closed convex public set of coefficient vectors w (size,).
+
+    ``kind`` : "free", "l1", "l2", "linf", "box", "simplex", "product", "polyhedron" or "general".
+    All methods are functions of public facts and of their argument alone.
+    """
+
+    size: int
+
+    @property
+    @abstractmethod
+    def kind(self) -> str: ...
+
+    @abstractmethod
+    def norm(self, order: float) -> float:
+        """Upper bound on ``max ||w||_order`` (1, 2 or inf) over the set; inf where it is unbounded."""
+
+    @abstractmethod
+    def diameter(self, order: float) -> float:
+        """Upper bound on ``max ||w - v||_order`` over the set."""
+
+    @abstractmethod
+    def center(self) -> Floats:
+        """(p,) a point of the set to start from, 0 where it lies inside."""
+
+    @abstractmethod
+    def project(self, w: Floats) -> Floats:
+        """(p,) the nearest point in the 2-norm."""
+
+    @abstractmethod
+    def minimise(self, g: Floats) -> Floats:
+        """(p,) a point of the set where <g, w> is least (an extreme point where that is cheap).
+
+        Raises
+        ------
+        UnsupportedModelError
+            Where there is no minimum.
+        """
+
+    @property
+    def bounded(self) -> bool:
+        return math.isfinite(self.norm(2.0))
+
+    # ------------------------------------------------------------------ sets whose vertices can be listed
+    @property
+    def vertices(self) -> int | None:
+        """How many extreme points there are, where they can be listed; else None."""
+        return None
+
+    def scores(self, g: Floats) -> Floats:
+        """(vertices,) <v_j, g> for every vertex."""
+        raise UnsupportedModelError("vertices of this set", why="they cannot be listed", remedy="another mechanism")
+
+    def vertex(self, number: int) -> Floats:
+        """(p,) the vertex of this number."""
+        raise UnsupportedModelError("vertices of this set", why="they cannot be listed", remedy="another mechanism")
+
+    def score_range(self, change_inf: float) -> float:
+        """Upper bound on ``max_j <v_j, d> - min_j <v_j, d>`` over all d with ``||d||_inf <= change_inf``.
+
+        ``<v - u, d> <= ||v - u||_1 ||d||_inf``, so the 1-norm diameter serves; where ``diameter`` is exact, so is this,
+        because the sign vector of the longest difference attains it.
+        """
+        return change_inf * self.diameter(1.0)
+
+
+def no_minimum() -> UnsupportedModelError:
+    return UnsupportedModelError(
+        "a linear function over coefficients without bounds",
+        why="it has no minimum",
+        remedy="a constraint such as cp.norm1(w) <= 1",
+    )
+
+
+@dataclass(frozen=True)
+class FreeSpace(Domain):
+    """No constraint."""
+
+    @property
+    def kind(self) -> str:
+        return "free"
+
+    def norm(self, order: float) -> float:
+        return math.inf
+
+    def diameter(self, order: float) -> float:
+        return math.inf
+
+    def center(self) -> Floats:
+        return np.zeros(self.size)
+
+    def project(self, w: Floats) -> Floats:
+        return w
+
+    def minimise(self, g: Floats) -> Floats:
+        raise no_minimum()
+
+
+@dataclass(frozen=True)
+class L1Ball(Domain):
+    """``||w||_1 <= radius``. Vertex j < p is ``radius e_j``, vertex p + j is ``-radius e_j``."""
+
+    radius: float
+
+    @property
+    def kind(self) -> str:
+        return "l1"
+
+    def norm(self, order: float) -> float:
+        return self.radius
+
+    def diameter(self, order: float) -> float:
+        return 2 * self.radius
+
+    def center(self) -> Floats:
+        return np.zeros(self.size)
+
+    def project(self, w: Floats) -> Floats:
+        sizes = np.abs(w)
+        if float(sizes.sum()) <= self.radius:
+            return w
+        return np.sign(w) * onto_simplex(sizes, self.radius)
+
+    def minimise(self, g: Floats) -> Floats:
+        j = int(np.argmax(np.abs(g)))
+        return self.vertex(j if g[j] < 0 else j + self.size)
+
+    @property
+    def vertices(self) -> int:
+        return 2 * self.size
+
+    def scores(self, g: Floats) -> Floats:
+        up = self.radius * g
+        return np.concatenate([up, -up])
+
+    def vertex(self, number: int) -> Floats:
+        out = np.zeros(self.size)
+        out[number % self.size] = self.radius if number < self.size else -self.radius
+        return out
+
+
+@dataclass(frozen=True)
+class L2Ball(Domain):
+    """``||w||_2 <= radius``."""
+
+    radius: float
+
+    @property
+    def kind(self) -> str:
+        return "l2"
+
+    def norm(self, order: float) -> float:
+        return self.radius * (math.sqrt(self.size) if order == 1 else 1.0)
+
+    def diameter(self, order: float) -> float:
+        return 2 * self.norm(order)
+
+    def center(self) -> Floats:
+        return np.zeros(self.size)
+
+    def project(self, w: Floats) -> Floats:
+        length = float(np.linalg.norm(w))
+        return w if length <= self.radius else w * (self.radius / length)
+
+    def minimise(self, g: Floats) -> Floats:
+        largest = float(np.abs(g).max(initial=0.0))
+        if largest == 0:
+            return np.zeros(self.size)
+        g = g / largest  # so that its length neither overflows nor vanishes
+        return g * (-self.radius / float(np.linalg.norm(g)))
+
+
+@dataclass(frozen=True, eq=False)
+class Box(Domain):
+    """``lower <= w <= upper`` entry by entry, (p,) each; infinite sides leave a coordinate unbounded.
+
+    Of kind "linf" when it is ``||w||_inf <= c``. Vertex ``k`` takes ``upper_j`` where bit j of k is set; vertices are
+    listed for bounded boxes of at most 12 coordinates (an intercept, mostly).
+    """
+
+    size: int = field(init=False)
+    lower: Floats
+    upper: Floats
+
+    def __post_init__(self) -> None:
+        lower, upper = np.broadcast_arrays(
+            np.atleast_1d(np.asarray(self.lower, dtype=np.float64)),
+            np.atleast_1d(np.asarray(self.upper, dtype=np.float64)),
+        )
+        object.__setattr__(self, "lower", lower.copy())
+        object.__setattr__(self, "upper", upper.copy())
+        object.__setattr__(self, "size", int(lower.size))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Box)
+            and np.array_equal(self.lower, other.lower)
+            and np.array_equal(self.upper, other.upper)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.lower.tobytes(), self.upper.tobytes()))
+
+    @property
+    def kind(self) -> str:
+        same = self.size > 0 and bool((self.upper == self.upper[0]).all() and (self.lower == -self.upper).all())
+        return "linf" if same and math.isfinite(self.upper[0]) else "box"
+
+    def norm(self, order: float) -> float:
+        return float(np.linalg.norm(np.maximum(np.abs(self.lower), np.abs(self.upper)), ord=order))
+
+    def diameter(self, order: float) -> float:
+        return float(np.linalg.norm(self.upper - self.lower, ord=order))
+
+    def center(self) -> Floats:
+        return np.clip(np.zeros(self.size), self.lower, self.upper)
+
+    def project(self, w: Floats) -> Floats:
+        return np.clip(w, self.lower, self.upper)
+
+    def minimise(self, g: Floats) -> Floats:
+        w = np.where(g > 0, self.lower, np.where(g < 0, self.upper, self.center()))
+        if not np.isfinite(w).all():
+            raise no_minimum()
+        return w
+
+    @property
+    def vertices(self) -> int | None:
+        return 1 << self.size if self.size <= 12 and self.bounded else None
+
+    def scores(self, g: Floats) -> Floats:
+        if self.vertices is None:
+            return super().scores(g)
+        out = np.zeros(1)
+        for low, high, slope in zip(self.lower, self.upper, g, strict=True):
+            out = np.concatenate([out + low * slope, out + high * slope])
+        return out
+
+    def vertex(self, number: int) -> Floats:
+        if self.vertices is None:
+            return super().vertex(number)
+        return np.where((number >> np.arange(self.size)) & 1, self.upper, self.lower)
+
+
+@dataclass(frozen=True)
+class Simplex(Domain):
+    """``w >= 0, sum w = total``, or ``<= total`` when ``solid``. Vertex j < p is ``total e_j``, vertex p the origin
+    (of the solid one only)."""
+
+    total: float
+    solid: bool = False
+
+    @property
+    def kind(self) -> str:
+        return "simplex"
+
+    def norm(self, order: float) -> float:
+        return self.total
+
+    def diameter(self, order: float) -> float:
+        if self.size == 1:
+            return self.total if self.solid else 0.0
+        return self.total * {1.0: 2.0, 2.0: math.sqrt(2)}.get(float(order), 1.0)
+
+    def center(self) -> Floats:
+        return np.zeros(self.size) if self.solid else np.full(self.size, self.total / self.size)
+
+    def project(self, w: Floats) -> Floats:
+        if self.solid:
+            inside = np.maximum(w, 0.0)
+            if float(inside.sum()) <= self.total:
+                return inside
+        return onto_simplex(w, self.total)
+
+    def minimise(self, g: Floats) -> Floats:
+        j = int(np.argmin(g))
+        return np.zeros(self.size) if self.solid and g[j] >= 0 else self.vertex(j)
+
+    @property
+    def vertices(self) -> int:
+        return self.size + self.solid
+
+    def scores(self, g: Floats) -> Floats:
+        out = self.total * g
+        return np.append(out, 0.0) if self.solid else out
+
+    def vertex(self, number: int) -> Floats:
+        out = np.zeros(self.size)
+        if number < self.size:
+            out[number] = self.total
+        return out
+
+
+@dataclass(frozen=True)
+class Product(Domain):
+    """A product of sets: part k holds the coordinates from ``start_k`` on, and the parts tile them all.
+
+    Vertices are listed when all parts' are: vertex number ``n_1 + m_1 (n_2 + m_2 (...))`` for m_k vertices in part k.
+    """
+
+    size: int = field(init=False)
+    parts: tuple[tuple[Domain, int], ...]
+
+    def __post_init__(self) -> None:
+        end = 0
+        for part, start in self.parts:
+            if start != end:
+                raise ValueError("the parts of a product must follow each other without gaps")
+            end += part.size
+        object.__setattr__(self, "size", end)
+
+    @property
+    def kind(self) -> str:
+        return "product"
+
+    def norm(self, order: float) -> float:
+        return float(np.linalg.norm([part.norm(order) for part, _ in self.parts], ord=order))
+
+    def diameter(self, order: float) -> float:
+        return float(np.linalg.norm([part.diameter(order) for part, _ in self.parts], ord=order))
+
+    def center(self) -> Floats:
+        return np.concatenate([part.center() for part, _ in self.parts])
+
+    def project(self, w: Floats) -> Floats:
+        return np.concatenate([part.project(w[start : start + part.size]) for part, start in self.parts])
+
+    def minimise(self, g: Floats) -> Floats:
+        return np.concatenate([part.minimise(g[start : start + part.size]) for part, start in self.parts])
+
+    @property
+    def vertices(self) -> int | None:
+        out = 1
+        for part, _ in self.parts:
+            count = part.vertices
+            if count is None or out * count > _MOST_VERTICES:
+                return None
+            out *= count
+        return out
+
+    def scores(self, g: Floats) -> Floats:
+        out = np.zeros(1)
+        for part, start in self.parts:
+            out = (part.scores(g[start : start + part.size])[:, None] + out).ravel()
+        return out
+
+    def vertex(self, number: int) -> Floats:
+        out = []
+        for part, _ in self.parts:
+            count = part.vertices
+            if count is None:
+                return super().vertex(number)
+            number, own = divmod(number, count)
+            out.append(part.vertex(own))
+        return np.concatenate(out)
+
+
+def onto_simplex(w: Floats, total: float) -> Floats:
+    """(p,) the nearest point of ``{v >= 0, sum v = total}``, exact up to rounding; the sum is never above ``total`` by
+    more than its rounding. O(p log p).
+
+    It is ``max(w - t, 0)``: with k entries left, t is their sum less ``total`` over k; k is the largest number of top
+    entries that all stay positive.
+    """
+    if total == 0:
+        return np.zeros(w.size)
+    top = np.sort(w)[::-1]
+    # From the largest entry down, so that a common shift of any size costs no accuracy.
+    excess = np.cumsum(top - top[0]) - total
+    count = int(np.flatnonzero(top - top[0] > excess / np.arange(1, w.size + 1))[-1]) + 1
+    out: Floats = np.maximum((w - top[0]) - excess[count - 1] / count, 0.0)
+    return out * (total / float(out.sum()))

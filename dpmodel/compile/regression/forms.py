@@ -1,0 +1,157 @@
+"""Functions of one record that are affine in the variables, read off the user's tree: predictions, margins, residuals.
+
+A form is a sum of monomials ``coefficient_i * (private vectors)_i * (matrix @ expression)_i``, i being the record.
+Nothing is lowered: private matrices stay what they are, seen through a public map of their columns at most, and public
+expressions of the variables as CVXPY wrote them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel._types import Floats
+from dpmodel.annotate.private import Private
+from dpmodel.compile.refusals import short
+from dpmodel.compile.regression.features import Features
+from dpmodel.errors import MissingValueError, SpecificationError, UnsupportedModelError
+
+
+class NotPerRecord(UnsupportedModelError):
+    """A term with private rows that is no sum over the records (a largest residual, say)."""
+
+
+def _kinds() -> dict[str, tuple[type, ...]]:
+    """Classes of CVXPY's atoms, found on instances: factories and approximations hide their names."""
+    x, s, matrix = cp.Variable(3), cp.Variable(), cp.Variable((3, 2))
+    found: dict[str, list[Any]] = {
+        "add": [x + x],
+        "negate": [-x],
+        "multiply": [cp.multiply(np.ones(3), x)],
+        "matmul": [np.ones((3, 3)) @ x],
+        "divide": [x / 2],
+        "sum": [cp.sum(x)],
+        "promote": [cp.multiply(s, np.ones(3)).args[0]],
+        "broadcast": [cp.broadcast_to(x, (2, 3))],
+        "reshape": [cp.reshape(x, (3, 1), order="F")],
+        "transpose": [matrix.T],
+        "conjugate": [cp.conj(x)],
+        "hstack": [cp.hstack([x, x])],
+        "vstack": [cp.vstack([x, x])],
+        "concatenate": [cp.concatenate([x, x])],
+        "maximum": [cp.maximum(x, 0)],
+        "minimum": [cp.minimum(x, 0)],
+        "abs": [cp.abs(x)],
+        "power": [cp.square(x), cp.power(x, 2, approx=False)],
+        "pnorm": [cp.norm(x, 2), cp.pnorm(x, 2, approx=False)],
+        "norm1": [cp.norm1(x)],
+        "quad_over_lin": [cp.sum_squares(x)],
+        "quad_form": [cp.quad_form(x, np.eye(3))],
+        "huber": [cp.huber(x)],
+        "logistic": [cp.logistic(x)],
+        "max": [cp.max(x)],
+        "min": [cp.min(x)],
+        "index": [x[:2], x[[0, 1]]],
+        "diag": [cp.diag(x)],
+    }
+    return {name: tuple({type(atom) for atom in atoms}) for name, atoms in found.items()}
+
+
+_KINDS = {found: name for name, classes in reversed(_kinds().items()) for found in classes}
+
+
+def kind(expression: Any) -> str:
+    """Name of the atom; "" for others. (``multiply`` is a subclass of CVXPY's matrix product: exact classes only.)"""
+    return _KINDS.get(type(expression), "")
+
+
+def exponent(expression: Any) -> float:
+    """Exponent of a power; nan where a parameter decides it."""
+    return float("nan") if expression.p.parameters() else float(expression.p.value)
+
+
+def is_private(expression: Any) -> bool:
+    return any(isinstance(parameter, Private) for parameter in expression.parameters())
+
+
+def is_number(expression: Any) -> bool:
+    """Whether it holds neither variables nor private parameters."""
+    return not expression.variables() and not is_private(expression)
+
+
+def number_of(expression: Any) -> Any:
+    """Value of a public expression without variables: dense, or sparse as it is.
+
+    Raises
+    ------
+    MissingValueError, SpecificationError
+        For a public parameter without a value; for NaN and infinite entries.
+    """
+    require_values(expression)
+    if kind(expression) == "diag" and expression.k == 0:  # dense, it would be the square of the number of records
+        return sp.dia_array((np.atleast_2d(number_of(expression.args[0])), [0]), shape=expression.shape).tocsr()
+    value = expression.value
+    if value is None:
+        raise SpecificationError(f"{short(expression)} has no value", why="it is outside the domain of an atom")
+    data = value.data if sp.issparse(value) else np.asarray(value, dtype=np.float64)
+    if not np.isfinite(data).all():
+        raise SpecificationError(f"{short(expression)} has NaN or infinite entries", remedy="finite numbers")
+    return sp.csr_array(value, dtype=np.float64) if sp.issparse(value) else data
+
+
+def require_values(expression: Any) -> None:
+    """Raise MissingValueError unless the public parameters in ``expression`` have values."""
+    names = [p.name() for p in expression.parameters() if p.value is None and not isinstance(p, Private)]
+    if names:
+        raise MissingValueError(
+            f"public parameter {names[0]} has no value",
+            why="losses, weights and penalties are read when the problem is classified and planned",
+            remedy=f"{names[0]}.value = ... before planning",
+        )
+
+
+def vector_of(expression: Any, count: int) -> Floats:
+    """() or (n,) value of a public expression that stands beside per-record ones."""
+    value = number_of(expression)
+    value = np.asarray(value.toarray() if sp.issparse(value) else value, dtype=np.float64).ravel(order="F")
+    if value.size == 1:
+        return np.asarray(value.reshape(()))
+    if value.size != count:
+        unfit(expression, f"it has {value.size} entries for {count} records", "one number per record, or one for all")
+    return value
+
+
+def unfit(
+    expression: Any, why: str, remedy: str, error: type[UnsupportedModelError] = UnsupportedModelError
+) -> NoReturn:
+    """Refuse an objective with private rows, naming the term that did not fit."""
+    raise error(f"the objective: {short(expression)} does not fit a private regression", why=why, remedy=remedy)
+
+
+@dataclass(frozen=True)
+class Monomial:
+    """``coefficient * vectors * (matrix @ expression)``, record by record.
+
+    ``coefficient`` : () or (n,) public. ``vectors`` : private features of one column. ``matrix`` : private features or
+    public (n, k), with ``expression`` (k,) public and affine in the variables; or None with a scalar ``expression``;
+    or both None.
+    """
+
+    coefficient: Floats
+    vectors: tuple[Features, ...] = ()
+    matrix: Any = None
+    expression: cp.Expression | None = None
+
+    def times(self, factor: Floats) -> Monomial:
+        return replace(self, coefficient=self.coefficient * factor)
+
+    @property
+    def is_number(self) -> bool:
+        return self.expression is None and not self.vectors
+
+
+Form = tuple[Monomial, ...]

@@ -1,0 +1,56 @@
+"""The public part of a regression's objective: ridge, l1, linear and other convex terms of the coefficients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpmodel._types import Floats
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """``sum_j ridge_j w_j^2 + sum_j l1_j |w_j| + <linear, w> + constant + other(w)``.
+
+    ``ridge``, ``l1``, ``linear`` : (p,), the first two non-negative. ``other`` : a convex function of w that is none
+    of these (then only mechanisms that post-process with CVXPY or subgradients serve), ``other_slope`` a subgradient.
+    """
+
+    ridge: Floats
+    l1: Floats
+    linear: Floats
+    constant: float = 0.0
+    other: Callable[[Floats], float] | None = None
+    other_slope: Callable[[Floats], Floats] | None = None
+
+    @staticmethod
+    def none(size: int) -> Penalty:
+        return Penalty(np.zeros(size), np.zeros(size), np.zeros(size))
+
+    @property
+    def smooth(self) -> bool:
+        """Whether it is quadratic."""
+        return self.other is None and not self.l1.any()
+
+    @property
+    def absent(self) -> bool:
+        return self.smooth and not (self.ridge.any() or self.linear.any())
+
+    def value(self, w: Floats) -> float:
+        out = float(self.ridge @ (w * w) + self.l1 @ np.abs(w) + self.linear @ w) + self.constant
+        return out + (self.other(w) if self.other is not None else 0.0)
+
+    def slope(self, w: Floats) -> Floats:
+        """(p,) gradient of the quadratic part."""
+        return 2 * self.ridge * w + self.linear
+
+    def subgradient(self, w: Floats) -> Floats:
+        """(p,) a subgradient of all of it."""
+        out = self.slope(w) + self.l1 * np.sign(w)
+        return out if self.other_slope is None else out + self.other_slope(w)
+
+    def shrink(self, w: Floats, step: float | Floats) -> Floats:
+        """(p,) proximal step of the l1 part: soft thresholding by ``step * l1``."""
+        return np.sign(w) * np.maximum(np.abs(w) - step * self.l1, 0.0)

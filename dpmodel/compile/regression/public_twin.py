@@ -1,0 +1,180 @@
+"""A copy of a regression's public tree over variables of its own, where values can be tried out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel._types import Floats
+from dpmodel.compile.standard_form.cvxpy_bridge import lower
+from dpmodel.compile.standard_form.form import standard_form
+from dpmodel.compile.standard_form.public_set import base_program
+from dpmodel.errors import SpecificationError, UnsupportedModelError
+from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+
+# Attributes of matrix variables that tie entries to each other.
+_TIED = ("symmetric", "diag", "PSD", "NSD", "sparsity")
+
+
+@dataclass(frozen=True, eq=False)
+class Twin:
+    """A copy of the public tree over fresh variables.
+
+    ``pairs`` : (user's variable, its copy). ``attributes`` : the constraints that the copies' attributes stand for.
+    """
+
+    pairs: tuple[tuple[cp.Variable, cp.Variable], ...]
+    w: cp.Expression
+    constraints: list[Any]
+    penalty: cp.Expression | None
+    attributes: list[Any]
+    parameters: list[cp.Parameter]
+
+    @staticmethod
+    def of(coefficients: cp.Expression, constraints: tuple[Any, ...], penalty: cp.Expression | None) -> Twin:
+        parts = [coefficients, *constraints, *([penalty] if penalty is not None else [])]
+        users = {v.id: v for part in parts for v in part.variables()}.values()
+        pairs = tuple((v, cp.Variable(v.shape, **v.attributes)) for v in users)
+        swap = {id(user): copy for user, copy in pairs}
+        w = coefficients.tree_copy(swap)
+        parameters = {p.id: p for part in parts for p in part.parameters()}
+        sides = [side for _, copy in pairs for side in copy.attributes["bounds"] or ()]
+        parameters.update({p.id: p for side in sides if isinstance(side, cp.Expression) for p in side.parameters()})
+        return Twin(
+            pairs=pairs,
+            w=w if w.ndim == 1 else cp.reshape(w, (w.size,), order="F"),
+            constraints=[c.tree_copy(swap) for c in constraints],
+            penalty=None if penalty is None else penalty.tree_copy(swap),
+            attributes=[c for _, copy in pairs for c in copy.domain],
+            parameters=list(parameters.values()),
+        )
+
+    @cached_property
+    def coefficient_ids(self) -> frozenset[int]:
+        return frozenset(v.id for v in self.w.variables())
+
+    @property
+    def auxiliary(self) -> bool:
+        """Whether there are variables outside the coefficients."""
+        return any(copy.id not in self.coefficient_ids for _, copy in self.pairs)
+
+    @cached_property
+    def places(self) -> tuple[tuple[cp.Variable, Any], ...] | None:
+        """Where every entry of every coefficient variable stands in w: (variable, (size,) in Fortran order), -1 for
+        entries that do not; None when w is not made of plain entries, each once."""
+        own = {p.id for variable in self.w.variables() for p in variable.parameters()}  # those of bounds
+        if any(p.id not in own for p in self.w.parameters()):
+            return None
+        self.clear()
+        maps = self.w.grad
+        if np.asarray(self.w.value).any():
+            return None
+        out, taken = [], np.zeros(self.w.size, dtype=np.int64)
+        for variable in self.w.variables():
+            jacobian = as_jacobian(maps[variable])
+            jacobian.eliminate_zeros()
+            if (jacobian.data != 1).any() or np.unique(jacobian.row).size != jacobian.row.size:
+                return None
+            place = np.full(variable.size, -1, dtype=np.int64)
+            place[jacobian.row] = jacobian.col
+            np.add.at(taken, jacobian.col, 1)
+            out.append((variable, place))
+        return tuple(out) if (taken == 1).all() else None
+
+    @cached_property
+    def tied(self) -> bool:
+        """Whether an attribute ties entries of a coefficient variable to each other."""
+        return any(variable.attributes[name] for variable in self.w.variables() for name in _TIED)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the coefficients are variables, stacked: every entry of theirs once, none tied to another."""
+        return not self.tied and self.places is not None and all((place >= 0).all() for _, place in self.places)
+
+    def clear(self) -> None:
+        for _, copy in self.pairs:
+            copy.save_value(np.zeros(copy.shape))
+
+    def assign(self, w: Floats) -> None:
+        """Give the coefficient variables the values of ``w``; only where they are plain."""
+        for variable, place in self.places or ():
+            variable.save_value(w[place].reshape(variable.shape, order="F"))
+
+    def point(self) -> Floats:
+        out: Floats = np.asarray(self.w.value, dtype=np.float64).ravel(order="F")
+        return out
+
+    def violation(self, w: Floats) -> float:
+        """Largest amount by which ``w`` misses a constraint; inf where that takes a solver to say."""
+        if not self.plain or self.auxiliary:
+            return math.inf
+        self.assign(w)
+        return max((largest_violation(c) for c in [*self.constraints, *self.attributes]), default=0.0)
+
+    def quadratic_penalty(self) -> tuple[Floats, Floats] | None:
+        """``H`` ((p,) if diagonal, else (p, p)) and ``h`` (p,) with penalty ``w'Hw + h'w + constant``; else None."""
+        if self.penalty is None or not self.penalty.is_quadratic() or not self.plain or self.auxiliary:
+            return None
+        p = self.w.size
+        zero, probe = np.zeros(p), np.cos(1.0 + np.arange(p))
+        h = self.penalty_slope(zero)
+        diagonal = (self.penalty_slope(np.ones(p)) - h) / 2
+        wanted = self.penalty_slope(probe) - h
+        if np.allclose(2 * diagonal * probe, wanted, rtol=1e-9, atol=1e-12 * float(np.abs(wanted).max(initial=0.0))):
+            return diagonal, h
+        if p > 200:
+            return None
+        H = np.stack([self.penalty_slope(unit) - h for unit in np.eye(p)]) / 2
+        close = np.allclose(2 * H @ probe, wanted, rtol=1e-8, atol=1e-10 * float(np.abs(wanted).max(initial=0.0)))
+        return ((H + H.T) / 2, h) if close else None
+
+    def penalty_slope(self, w: Floats) -> Floats:
+        """(p,) gradient (a subgradient, as CVXPY gives it) of the penalty at ``w``; only where w is plain."""
+        assert self.penalty is not None
+        self.assign(w)
+        slopes = self.penalty.grad
+        out = np.zeros(self.w.size)
+        for variable, place in self.places or ():
+            slope = slopes.get(variable)
+            if slope is not None:
+                out[place] = np.asarray(slope.todense() if sp.issparse(slope) else slope).ravel()
+        return out
+
+
+def largest_violation(constraint: Any) -> float:
+    """Largest entry of a CVXPY constraint's violation at its variables' values; inf where it has no value."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        missed = np.abs(np.asarray(constraint.violation(), dtype=np.float64))
+    return math.inf if np.isnan(missed).any() else float(missed.max(initial=0.0))
+
+
+def as_jacobian(gradient: Any) -> sp.coo_array:
+    """(variable's size, expression's size) a gradient as CVXPY gives it: sparse, or a number when both sizes are 1."""
+    return sp.coo_array(gradient if sp.issparse(gradient) else np.atleast_2d(gradient))
+
+
+@dataclass(frozen=True)
+class Lifted:
+    """``w = x[columns]`` for x in a polyhedron of more columns."""
+
+    polyhedron: Polyhedron
+    columns: slice
+
+
+def lifted(twin: Twin) -> Lifted | None:
+    """The twin's constraints in standard form, for the present values of the parameters; None if not linear or DPP."""
+    w = cp.Variable(twin.w.size)
+    try:
+        affine = lower(cp.Problem(cp.Minimize(0), [*twin.constraints, w == twin.w])).affine
+        if not affine.is_linear() or w.id not in affine.variable_columns:
+            return None
+        start = affine.variable_columns[w.id]
+        return Lifted(Polyhedron.of(base_program(standard_form(affine))), slice(start, start + w.size))
+    except (UnsupportedModelError, SpecificationError):
+        return None

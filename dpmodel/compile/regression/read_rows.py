@@ -1,0 +1,73 @@
+"""The one way from a recognised regression to its private rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel.annotate import vault
+from dpmodel.annotate.private import Private
+from dpmodel.compile.regression.features import Features, Label
+from dpmodel.compile.regression.recognise import Recognised
+from dpmodel.compile.regression.rows import Reader, Rows
+from dpmodel.errors import MissingValueError
+
+
+def reader(recognised: Recognised) -> Reader:
+    """A function that reads the rows, for a mechanism's ``run`` only; MissingValueError where a value is missing."""
+    return lambda: _rows(recognised, _unsealed(recognised.private))
+
+
+def reader_of_all(parts: Sequence[Recognised]) -> Callable[[], tuple[Rows, ...]]:
+    """The same for regressions over the same records: every parameter is read once."""
+
+    def read() -> tuple[Rows, ...]:
+        owned = _unsealed({id(p): p for part in parts for p in part.private}.values())
+        return tuple(_rows(part, owned) for part in parts)
+
+    return read
+
+
+def _unsealed(parameters: Iterable[Private]) -> dict[int, Any]:
+    """What is sealed, by parameter."""
+    parameters = list(parameters)
+    missing = [parameter.name() for parameter in parameters if not parameter.has_value]
+    if missing:
+        raise MissingValueError(
+            f"private parameter{'s' if len(missing) > 1 else ''} {', '.join(missing)} without a value",
+            why="planning needs none, solving does",
+            remedy=f"{missing[0]}.value = ... (it is checked, copied and sealed)",
+        )
+    return {id(parameter): _owned(parameter) for parameter in parameters}
+
+
+def _rows(recognised: Recognised, owned: dict[int, Any]) -> Rows:
+    """The rows, made of the sealed numbers: a view of what is sealed where all entries are stored, public numbers as
+    they are."""
+
+    def matrix(features: Any) -> Any:
+        return features.rows(owned[id(features.parameter)]) if isinstance(features, Features) else features
+
+    blocks = tuple((matrix(features), start) for features, start in recognised.blocks)
+    label: Any = recognised.label
+    if label is None:
+        label = np.ones(recognised.count)
+    elif isinstance(label, Label):
+        # What was sealed is within the declared bounds; the range of the labels follows from them up to rounding.
+        label = np.clip(label.of(owned[id(label.parameter)]), *label.range)
+    return Rows(blocks, label, recognised.size, recognised.offset, recognised.weights)
+
+
+def _owned(parameter: Private) -> Any:
+    """What is sealed, in the shape of the parameter (a column for a vector), dense or CSR."""
+    entries: Any = vault.unseal(parameter)
+    if sp.issparse(entries):
+        return entries
+    shape = tuple(parameter.shape) if parameter.ndim == 2 else (int(parameter.size), 1)
+    layout = parameter.layout
+    if layout.size == parameter.size and parameter.sparse_idx is None:
+        return entries.reshape(shape, order="F")
+    return sp.csr_array((entries, (layout.rows, layout.columns)), shape=shape)

@@ -1,0 +1,138 @@
+"""How large one record's row of features and its label may be: the public facts that sensitivities rest on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dpmodel._types import Floats
+
+
+@dataclass(frozen=True)
+class RowBounds:
+    """Bounds on a row ``a`` of all features, in the order of the stacked coefficients.
+
+    ``lower``, ``upper`` : (p,) per column (infinite where only a norm is declared). ``constant`` : (p,) bool, columns
+    that are the same public number in every row (intercepts; lower = upper there).
+    ``l1, l2, linf`` : norms of the columns that are not constant, declared or derived; inf where nothing bounds them.
+    ``label`` : (lowest, highest) label. ``absent`` : whether a record may be missing, which makes its row (constants
+    apart) and its label zero; otherwise one row is replaced by another. ``mixed`` : columns are made of others, and
+    not every row within the bounds can occur: no lower bound may rest on them.
+    """
+
+    lower: Floats
+    upper: Floats
+    constant: np.ndarray
+    l1: float
+    l2: float
+    linf: float
+    label: tuple[float, float]
+    absent: bool
+    mixed: bool = False
+
+    @staticmethod
+    def of(
+        lower: Floats,
+        upper: Floats,
+        constant: np.ndarray | None = None,
+        *,
+        l1: float = math.inf,
+        l2: float = math.inf,
+        linf: float = math.inf,
+        label: tuple[float, float] = (-math.inf, math.inf),
+        absent: bool = False,
+        mixed: bool = False,
+    ) -> RowBounds:
+        """Derive the missing norms from columns and norms alike, and columns from norms."""
+        lower, upper = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
+        constant = np.zeros(lower.size, dtype=bool) if constant is None else np.asarray(constant, dtype=bool)
+        size = np.maximum(np.abs(lower), np.abs(upper))[~constant]
+        largest = float(size.max(initial=0.0))
+        p = max(size.size, 1)
+        for _ in range(3):
+            linf = min(linf, l2, l1, largest)
+            l1 = min(l1, float(size.sum()), math.sqrt(p) * l2, p * linf)
+            l2 = min(l2, l1, length(size), math.sqrt(p) * linf)
+        lower, upper = (
+            np.where(constant, lower, np.maximum(lower, -linf)),
+            np.where(constant, upper, np.minimum(upper, linf)),
+        )
+        return RowBounds(lower, upper, constant, l1, l2, linf, (float(label[0]), float(label[1])), absent, mixed)
+
+    @property
+    def size(self) -> int:
+        return int(self.lower.size)
+
+    @property
+    def label_bound(self) -> float:
+        """Largest |label|."""
+        return max(abs(self.label[0]), abs(self.label[1]))
+
+    @cached_property
+    def magnitudes(self) -> Floats:
+        """(p,) largest size of each column."""
+        return np.maximum(np.abs(self.lower), np.abs(self.upper))
+
+    def moving(self, order: float) -> float:
+        """Largest norm (order 1, 2 or inf) of the columns that are not constant."""
+        return {1.0: self.l1, 2.0: self.l2, math.inf: self.linf}[float(order)]
+
+    def fixed(self, order: float) -> float:
+        """Norm of the constant columns."""
+        values = self.lower[self.constant]
+        if float(order) == 2.0:
+            return length(values)
+        return float(np.linalg.norm(values, ord=order)) if values.size else 0.0
+
+    def norm(self, order: float) -> float:
+        """Largest norm of a whole row."""
+        a, c = self.moving(order), self.fixed(order)
+        return max(a, c) if math.isinf(order) else a + c if order == 1 else math.hypot(a, c)
+
+    def change(self, reach: float, order: float) -> float:
+        """How far one record moves ``sum_i s_i a_i`` in this norm, for numbers ``|s_i| <= reach`` that depend on the
+        record alone (and on what was released).
+
+        Replace-one: two such vectors of norm at most ``reach * norm`` each: twice that, attained by s = reach and
+        -reach on one row. An absent record has a zero row but for the constants: columns that are not constant move by
+        ``reach`` times their norm, constant ones by twice theirs.
+        """
+        if not self.absent:
+            return 2 * reach * self.norm(order)
+        a, c = reach * self.moving(order), 2 * reach * self.fixed(order)
+        return max(a, c) if math.isinf(order) else a + c if order == 1 else math.hypot(a, c)
+
+    def reach(self, w: Floats) -> float:
+        """Largest |<a, w>| over the rows allowed, for one released ``w`` (p,)."""
+        fixed = abs(float(self.lower[self.constant] @ w[self.constant]))
+        u, low, high = w[~self.constant], self.lower[~self.constant], self.upper[~self.constant]
+        with np.errstate(invalid="ignore"):
+            ends = np.stack([np.where(u == 0, 0.0, low * u), np.where(u == 0, 0.0, high * u)])
+        columns = max(float(ends.max(axis=0).sum()), float(-ends.min(axis=0).sum()))
+        size = np.abs(u)
+        holder = min(
+            _product(self.l1, float(size.max(initial=0.0))),
+            _product(self.l2, float(np.linalg.norm(u))),
+            _product(self.linf, float(size.sum())),
+        )
+        return min(columns, holder) + fixed
+
+    def prediction_bound(self, w1: float, w2: float, winf: float) -> float:
+        """Largest |<a, w>| for w of these norms (each may be inf)."""
+        pairs = ((math.inf, w1), (2.0, w2), (1.0, winf))
+        return min(_product(self.norm(order), size) for order, size in pairs)
+
+
+def length(values: Floats) -> float:
+    """2-norm of the values. Their squares neither overflow nor vanish: a norm that is too small is too little noise."""
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest == 0 or math.isinf(largest):
+        return largest
+    return largest * float(np.linalg.norm(values / largest))
+
+
+def _product(a: float, b: float) -> float:
+    return 0.0 if a == 0 or b == 0 else a * b

@@ -1,0 +1,237 @@
+"""One block of parameters seen by a list of linear functions: norms of what one unit's change does to them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel._types import Floats, Integers
+from dpmodel.annotate.bounds import Ball
+from dpmodel.annotate.private import Private
+from dpmodel.compile.standard_form.affine_map import LinearMap, ThetaBlock, sum_by
+from dpmodel.compile.standard_form.extremes import group_ids, max_linear, max_squares
+
+# Up to this side a Gram matrix's largest eigenvalue is computed exactly; beyond, its row sums bound it.
+_DENSE_GRAM = 600
+# Products of coefficients that a Gram matrix may cost.
+_MOST_PRODUCTS = 2e7
+
+
+def block_view(block: tuple[ThetaBlock, ...], part: LinearMap, theta_size: int) -> BlockView | None:
+    """The coefficients of ``part`` on the block's private entries, or None if there are none."""
+    owner = np.full(theta_size, -1, dtype=np.int64)
+    unit = np.zeros(theta_size, dtype=np.int64)
+    cap = np.zeros(theta_size)
+    unit_count = 1
+    for number, member in enumerate(block):
+        layout = member.parameter.layout
+        owner[member.columns] = number
+        unit[member.columns] = layout.units
+        cap[member.columns] = member.parameter.entry_caps
+        unit_count = max(unit_count, layout.unit_count)
+    part = part.select(owner[part.column] >= 0)
+    return BlockView(block, part, owner, unit, cap, unit_count) if part.nnz else None
+
+
+class BlockView:
+    """One block's coefficients with, per coefficient, the parameter, unit and cap of its private entry."""
+
+    def __init__(
+        self,
+        block: tuple[ThetaBlock, ...],
+        part: LinearMap,
+        owner: Integers,
+        unit: Integers,
+        cap: Floats,
+        unit_count: int,
+    ) -> None:
+        self.block = block
+        self.part = part
+        self.owner, self.unit, self.cap = owner, unit, cap
+        self.unit_count = unit_count
+        self.size = np.abs(part.coefficient)
+        # A row mixes when it depends on two private entries of the same record. Rows are sorted.
+        if bool((part.row[1:] != part.row[:-1]).all()):
+            rows_units, count = np.arange(part.nnz, dtype=np.int64), part.nnz
+        else:
+            rows_units, count = group_ids(part.row, unit[part.column])
+        self.mixes = count < part.nnz
+        self._repeats = int(np.bincount(part.column).max()) > 1
+        self.row_unit, self.row_unit_count = rows_units, count
+        self.aligned = self._signs_can_agree() if self.mixes else True
+
+    def _members(self) -> Iterable[tuple[ThetaBlock, Any, Ball]]:
+        for number, member in enumerate(self.block):
+            mask = self.owner[self.part.column] == number
+            if mask.any():
+                parameter: Private = member.parameter
+                yield member, mask, parameter.ball
+
+    def _matrix_rows_of(self, member: ThetaBlock, columns: Integers) -> Integers:
+        rows: Integers = member.parameter.layout.rows
+        return rows[columns - member.offset]
+
+    def _support(self, weights: Floats, mask: Any, groups: Integers, count: int, member: ThetaBlock, ball: Ball) -> Any:
+        columns = self.part.column[mask]
+        return max_linear(
+            weights[mask], self.cap[columns], groups[mask], count, self._matrix_rows_of(member, columns), ball
+        )
+
+    def _per_unit(self, weights: Floats, most: Callable[..., Floats]) -> list[Floats]:
+        """Per parameter, (units,) the largest value that a unit's change attains under weights on its entries."""
+        out = []
+        for member in self.block:
+            columns = np.arange(member.offset, member.offset + member.size, dtype=np.int64)
+            rows = self._matrix_rows_of(member, columns)
+            unit, ball = self.unit[columns], member.parameter.ball
+            out.append(most(weights[columns], self.cap[columns], unit, self.unit_count, rows, ball))
+        return out
+
+    def largest_entries(self) -> tuple[float, Floats, Integers]:
+        """Largest change of any entry; per (entry, unit) its largest change, and that unit."""
+        maxima = np.zeros(self.row_unit_count)
+        for member, mask, ball in self._members():
+            maxima += self._support(self.size, mask, self.row_unit, self.row_unit_count, member, ball)
+        units = np.zeros(self.row_unit_count, dtype=np.int64)
+        units[self.row_unit] = self.unit[self.part.column]
+        return float(maxima.max(initial=0.0)), maxima, units
+
+    def one_norm(self, entry_maxima: Floats, entry_units: Integers) -> tuple[float, bool]:
+        """Sum over private entries of (column 1-norm) * |d_j|, largest over units."""
+        width = self.owner.size
+        weights = sum_by(self.part.column, weights=self.size, minlength=width)
+        total = np.sum(self._per_unit(weights, max_linear), axis=0)
+        bound = float(total.max(initial=0.0))
+        if not self.mixes or self.aligned or self._is_one_norm_ball():
+            return bound, True
+        other = sum_by(entry_units, weights=entry_maxima, minlength=self.unit_count)
+        return min(bound, float(other.max(initial=0.0))), False
+
+    def two_norm(self, entry_maxima: Floats, entry_units: Integers) -> tuple[float, bool]:
+        if not self.mixes:
+            return self._two_norm_unmixed()
+        # Each entry at its own maximum at once: attained when nothing but caps bounds d and signs agree.
+        worst = np.sqrt(sum_by(entry_units, weights=entry_maxima**2, minlength=self.unit_count))
+        bounds = [(float(worst.max(initial=0.0)), self.aligned and self._is_box())]
+        columns_l2 = np.sqrt(sum_by(self.part.column, weights=self.size**2, minlength=self.owner.size))
+        by_columns = sum(float(each.max(initial=0.0)) for each in self._per_unit(columns_l2, max_linear))
+        bounds.append((by_columns, self._is_one_norm_ball()))
+        if all(math.isfinite(member.parameter.l2) for member in self.block):
+            by_balls = sum(member.parameter.l2 * self._operator_norm(mask) for member, mask, _ in self._members())
+            bounds.append((by_balls, len(self.block) == 1 and self._is_two_norm_ball()))
+        return min(bounds, key=lambda pair: (pair[0], not pair[1]))
+
+    def _two_norm_unmixed(self) -> tuple[float, bool]:
+        width = self.owner.size
+        squares = sum_by(self.part.column, weights=self.size**2, minlength=width)
+        total = np.sum(self._per_unit(squares, max_squares), axis=0)
+        # Only combinations of norms can leave a gap (see max_squares).
+        balls = [member.parameter.ball for member in self.block]
+        exact = all(
+            sum(map(math.isfinite, (b.l1, b.l2, b.row_l1))) <= 1
+            and math.isinf(b.row_l1)
+            and (math.isinf(b.l1) or _all_equal(member.parameter.entry_caps))
+            for member, b in zip(self.block, balls, strict=True)
+        )
+        return float(np.sqrt(total.max(initial=0.0))), exact
+
+    def grouped_one_norm(self, keys: Integers) -> float:
+        """Largest 1-norm of the change within one group of entries (a row or a column of A)."""
+        units = self.unit[self.part.column]
+        if all(member.parameter.layout.unit_count == 1 for member in self.block):
+            groups, count = keys, int(keys.max()) + 1
+        else:
+            groups, count = group_ids(keys, units)
+        total = np.zeros(count)
+        for member, mask, ball in self._members():
+            if not self._repeats:
+                columns = self.part.column[mask]
+                rows = self._matrix_rows_of(member, columns)
+                total += max_linear(self.size[mask], self.cap[columns], groups[mask], count, rows, ball)
+                continue
+            # Coefficients of the same private entry within a group add up.
+            cells, cell_count = group_ids(groups[mask], self.part.column[mask])
+            weight = sum_by(cells, weights=self.size[mask], minlength=cell_count)
+            cell_group = np.zeros(cell_count, dtype=np.int64)
+            cell_group[cells] = groups[mask]
+            cell_column = np.zeros(cell_count, dtype=np.int64)
+            cell_column[cells] = self.part.column[mask]
+            total += max_linear(
+                weight, self.cap[cell_column], cell_group, count, self._matrix_rows_of(member, cell_column), ball
+            )
+        return float(total.max(initial=0.0))
+
+    def _is_one_norm_ball(self) -> bool:
+        """One parameter whose set of changes is a 1-norm ball, or units of a single entry."""
+        if len(self.block) != 1:
+            return False
+        parameter: Private = self.block[0].parameter
+        caps = parameter.entry_caps
+        single = parameter.layout.unit_size == 1
+        return single or (math.isfinite(parameter.ball.l1) and bool((caps >= parameter.ball.l1 * (1 - 1e-12)).all()))
+
+    def _is_two_norm_ball(self) -> bool:
+        parameter: Private = self.block[0].parameter
+        ball = parameter.ball
+        return (
+            math.isfinite(ball.l2)
+            and math.isinf(ball.l1)
+            and math.isinf(ball.row_l1)
+            and bool((parameter.entry_caps >= ball.l2 * (1 - 1e-12)).all())
+        )
+
+    def _is_box(self) -> bool:
+        return all(
+            all(map(math.isinf, (ball.l1, ball.l2, ball.row_l1)))
+            for ball in (member.parameter.ball for member in self.block)
+        )
+
+    def _operator_norm(self, mask: Any) -> float:
+        """Largest 2-norm gain of any unit's coefficients (never understated)."""
+        columns, column_count = group_ids(self.part.column[mask])
+        rows, row_count = group_ids(self.row_unit[mask])
+        matrix = sp.csr_array((self.part.coefficient[mask], (rows, columns)), shape=(row_count, column_count))
+        if (
+            column_count > _DENSE_GRAM < row_count
+            and np.square(np.diff(matrix.indptr), dtype=float).sum() > _MOST_PRODUCTS
+        ):
+            # Where the Gram matrix would fill up, its row sums are had without it: those of |A|'|A| or |A||A|'.
+            size = abs(matrix)
+            sums = size.T @ (size @ np.ones(column_count)), size @ (size.T @ np.ones(row_count))
+            return math.sqrt(min(float(each.max()) for each in sums)) * (1 + 1e-9)
+        gram = matrix.T @ matrix if column_count <= row_count else matrix @ matrix.T
+        if gram.shape[0] <= _DENSE_GRAM:
+            return math.sqrt(float(np.linalg.eigvalsh(gram.toarray())[-1])) * (1 + 1e-9)
+        return math.sqrt(float(abs(gram).sum(axis=1).max())) * (1 + 1e-9)
+
+    def _signs_can_agree(self) -> bool:
+        """Whether flipping signs of entries and of private entries makes all coefficients non-negative.
+
+        Then one choice of signs of d lets every row reach its largest absolute value. It fails exactly
+        when the bipartite graph of coefficients has a cycle with an odd number of negative signs, that
+        is when in the double cover (a node and its negation) a node is connected to its negation.
+        """
+        columns, column_count = group_ids(self.part.column)
+        nodes = self.row_unit_count + column_count
+        source = self.row_unit
+        target = self.row_unit_count + columns
+        negative = self.part.coefficient < 0
+        flipped = np.where(negative, target + nodes, target)
+        mirrored = np.where(negative, target, target + nodes)
+        edges = sp.coo_array(
+            (
+                np.ones(2 * source.size, dtype=np.int8),
+                (np.concatenate([source, source + nodes]), np.concatenate([flipped, mirrored])),
+            ),
+            shape=(2 * nodes, 2 * nodes),
+        )
+        labels = sp.csgraph.connected_components(edges, directed=False)[1]
+        return not bool((labels[:nodes] == labels[nodes:]).any())
+
+
+def _all_equal(values: Floats) -> bool:
+    return bool(values.size == 0 or (values == values[0]).all())

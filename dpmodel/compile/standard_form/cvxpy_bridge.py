@@ -1,0 +1,267 @@
+"""The only module that touches CVXPY's internals: lowering a problem, and writing a solution back.
+
+CVXPY's own reductions turn a problem into tensors that map parameters to standard form; nothing is
+solved and no parameter needs a value. The COO backend is the one whose cost grows with the non-zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+from cvxpy import settings
+from cvxpy.constraints import PSD, SOC, ExpCone, NonNeg, PowCone3D, Zero
+from cvxpy.reductions.chain import Chain
+from cvxpy.reductions.cvx_attr2constr import CvxAttr2Constr
+from cvxpy.reductions.dcp2cone.cone_matrix_stuffing import ConeMatrixStuffing
+from cvxpy.reductions.dcp2cone.dcp2cone import Dcp2Cone
+from cvxpy.reductions.eliminate_zero_sized import EliminateZeroSized
+from cvxpy.reductions.flip_objective import FlipObjective
+from cvxpy.reductions.solution import Solution
+from cvxpy.reductions.solvers.conic_solvers.conic_solver import ConicSolver
+
+from dpmodel._types import Floats
+from dpmodel.annotate.private import Private
+from dpmodel.compile.refusals import constraint_label, refuse_undisciplined
+from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock
+from dpmodel.errors import SpecificationError, UnsupportedModelError
+from dpmodel.numerics.cones import ConeBlock, ConeKind
+
+_KINDS: dict[type, ConeKind] = {
+    Zero: "zero",
+    NonNeg: "nonneg",
+    SOC: "soc",
+    PSD: "psd",
+    ExpCone: "exp",
+    PowCone3D: "pow3d",
+}
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A lowered problem: its affine map, and what is needed to write a solution back to the user's."""
+
+    affine: AffineMap
+    _chain: Any
+    _inverse: Any
+    _variable_id: int
+
+    def write_back(
+        self, problem: cp.Problem, x: Floats | None, dual: Floats | None, status: str, value: float | None
+    ) -> None:
+        """Give ``problem`` released values: variables, duals, status and objective value.
+
+        ``x`` : (n,) standard-form point, ``dual`` : (m,) or None. CVXPY would recompute the objective from
+        parameters; those read None, so ``value`` is set to what was released, or None.
+        """
+        if x is None:
+            # Neither infeasible nor unbounded: a solver that stopped early. There is nothing to unpack then.
+            known = status in settings.INF_OR_UNB
+            problem.unpack(Solution(status if known else settings.INFEASIBLE_OR_UNBOUNDED, None, {}, {}, {}))
+            problem._value, problem._status = value, status
+            return
+        # CVXPY's solvers hand scalars over for constraints of one row.
+        duals = {}
+        if dual is not None:
+            duals = {b.constraint_id: dual[b.rows] if b.size > 1 else dual[b.start] for b in self.affine.cones}
+        solution = Solution(status, 0.0 if value is None else value, {self._variable_id: x}, duals, {})
+        problem.unpack(self._chain.invert(solution, self._inverse))
+        problem._value = value
+
+
+def evaluate_objective(problem: cp.Problem) -> float:
+    """Set the problem's value to its public objective at the values of its variables."""
+    problem._value = float(problem.objective.value)
+    return float(problem._value)
+
+
+def write_values(problem: cp.Problem, values: Mapping[Any, Floats], status: str) -> None:
+    """Give the variables of ``problem`` released values. No objective value: it would speak of private rows."""
+    for variable, value in values.items():
+        variable.save_value(value)
+    problem._value, problem._status = None, status
+
+
+def forget_solution(problem: cp.Problem) -> None:
+    """Clear what an earlier solve left, so that a failed one cannot be mistaken for it."""
+    for variable in problem.variables():
+        variable.save_value(None)
+    for constraint in problem.constraints:
+        for dual in constraint.dual_variables:
+            dual.save_value(None)
+    problem._value = None
+    problem._status = None
+    problem._solution = None
+
+
+def has_name(constant: cp.Constant) -> bool:
+    """Whether the user named the constant. (Its ``name()`` would print a whole unnamed array.)"""
+    return getattr(constant, "_name", None) is not None
+
+
+def forget_cached_forms(problem: cp.Problem) -> None:
+    """Drop what CVXPY cached on the tree: a deep copy's caches still speak of the original's leaves."""
+    stack: list[Any] = [problem.objective, *problem.constraints]
+    while stack:
+        node = stack.pop()
+        for name in [n for n in vars(node) if n.startswith("_lazy") or n.endswith("__cache__")]:
+            delattr(node, name)
+        node.__dict__.pop("__deepcopy__", None)  # CVXPY's recursion guard, left behind
+        stack.extend(node.args)
+
+
+def lower(problem: cp.Problem) -> Lowered:
+    """Lower ``problem`` to standard form as a function of its parameters.
+
+    Raises
+    ------
+    UnsupportedModelError
+        For problems that are not convex (DCP), not DPP, or use cones that are not served.
+    SpecificationError
+        For constants with NaN or infinite entries.
+    """
+    refuse_undisciplined(problem)
+    maximize = isinstance(problem.objective, cp.Maximize)
+    chain, program, inverse = _stuffed(problem, maximize)
+    for constraint in program.constraints:
+        if type(constraint) not in _KINDS:
+            raise UnsupportedModelError(
+                f"a {type(constraint).__name__} constraint",
+                why="served are linear, second-order, exponential, 3-d power and semidefinite cones",
+                remedy="rewrite it with those cones (n-d power cones as chains of 3-d ones)",
+            )
+    program = ConicSolver.format_constraints(program, [0, 1, 2])
+    affine = _affine_map(problem, program, chain, maximize)
+    return Lowered(affine, chain, inverse, program.x.id)
+
+
+# In this order: the cost of the first grows with the non-zeros; the others know atoms that it does not.
+_BACKENDS = (cp.COO_CANON_BACKEND, cp.SCIPY_CANON_BACKEND, cp.CPP_CANON_BACKEND)
+
+
+def _stuffed(problem: cp.Problem, maximize: bool) -> tuple[Any, Any, Any]:
+    """The chain of reductions, the program it ends in, and what inverts it, by the first backend that manages."""
+    for backend in _BACKENDS:
+        reductions: list[Any] = [FlipObjective()] if maximize else []
+        reductions += [
+            Dcp2Cone(quad_obj=False),
+            CvxAttr2Constr(reduce_bounds=True),
+            EliminateZeroSized(),
+            ConeMatrixStuffing(quad_obj=False, canon_backend=backend),
+        ]
+        chain = Chain(reductions=reductions)
+        try:
+            return chain, *chain.apply(problem)
+        except Exception as error:  # assertions, numpy's and scipy's errors, whatever an atom raises
+            failure = f"{type(error).__name__} in CVXPY's last backend"
+    raise UnsupportedModelError(
+        "CVXPY cannot write this problem as a function of its parameters",
+        why=f"{failure}; the change that one record makes is read off that function",
+        remedy="another way to write the expressions with private parameters, such as sums and products with matrices "
+        "(a convolution is a product with a Toeplitz matrix)",
+    )
+
+
+def _affine_map(problem: cp.Problem, program: Any, chain: Any, maximize: bool) -> AffineMap:
+    n, m, width = int(program.x.size), int(program.constr_size), int(program.total_param_size) + 1
+    q = sp.coo_array(program.q)
+    in_c = q.row < n
+    objective = LinearMap.of(q.row[in_c], q.col[in_c], q.data[in_c], n)
+    offset = LinearMap.of(q.row[~in_c] - n, q.col[~in_c], q.data[~in_c], 1)
+    if program.A is None or m == 0:
+        scalar = matrix = LinearMap.of([], [], [], 0)
+    else:
+        tensor = sp.coo_array(program.A)
+        split = np.int64(m) * n
+        in_a = tensor.row < split
+        row, column, data = tensor.row, tensor.col, tensor.data
+        matrix = LinearMap.of(row[in_a], column[in_a], -data[in_a], int(split))
+        scalar = LinearMap.of(row[~in_a] - split, column[~in_a], data[~in_a], m)
+    for part in (objective, offset, scalar, matrix):
+        if not np.isfinite(part.coefficient).all():
+            raise SpecificationError(
+                "a constant of the model has NaN or infinite entries",
+                why="the standard form must be finite",
+                remedy="check the arrays that enter the model (infinite bounds can be left out)",
+            )
+    boolean, integer = (
+        np.array([index[0] for index in indices], dtype=np.int64)
+        for indices in (program.x.boolean_idx, program.x.integer_idx)
+    )
+    return AffineMap(
+        variables=n,
+        rows=m,
+        theta_size=width,
+        objective=objective,
+        offset=offset,
+        scalar=scalar,
+        matrix=matrix,
+        cones=_cones(problem, program),
+        parameters=_theta_blocks(problem, program, chain),
+        column_names=_column_names(program, n),
+        variable_columns=_variable_columns(problem, program, chain),
+        boolean=boolean,
+        integer=integer,
+        maximize=maximize,
+    )
+
+
+def _cones(problem: cp.Problem, program: Any) -> tuple[ConeBlock, ...]:
+    numbers = {constraint.id: i for i, constraint in enumerate(problem.constraints)}
+    blocks: list[ConeBlock] = []
+    start = 0
+    for constraint in program.constraints:
+        kind = _KINDS[type(constraint)]
+        number = numbers.get(constraint.id, -1)
+        label = constraint_label(problem.constraints[number], number) if number >= 0 else "rows added by lowering"
+        sizes: tuple[int, ...] = ()
+        alphas: tuple[float, ...] = ()
+        if kind == "soc":
+            sizes = tuple(int(s) for s in constraint.cone_sizes())
+        elif kind == "psd":
+            side = int(constraint.args[0].shape[-1])
+            sizes = (side * side,) * (int(constraint.size) // (side * side))
+        elif kind in ("exp", "pow3d"):
+            sizes = (3,) * (int(constraint.size) // 3)
+            if kind == "pow3d":
+                alphas = tuple(float(a) for a in np.ravel(constraint.alpha.value, order="F"))
+        blocks.append(ConeBlock(kind, start, int(constraint.size), sizes, alphas, number, constraint.id, label))
+        start += int(constraint.size)
+    return tuple(blocks)
+
+
+def _theta_blocks(problem: cp.Problem, program: Any, chain: Any) -> tuple[ThetaBlock, ...]:
+    origin = {parameter.id: parameter for parameter in problem.parameters()}
+    for original, lowered in chain.compose_param_id_map().items():
+        for identity in lowered:
+            if original in origin:
+                origin[identity] = origin[original]
+    blocks = []
+    for parameter in program.parameters:
+        source = origin[parameter.id]
+        offset = int(program.param_id_to_col[parameter.id])
+        blocks.append(ThetaBlock(source, offset, int(parameter.size), isinstance(source, Private)))
+    return tuple(sorted(blocks, key=lambda block: block.offset))
+
+
+def _column_names(program: Any, n: int) -> tuple[str, ...]:
+    names = [""] * n
+    for variable in program.variables:
+        start = int(program.var_id_to_col[variable.id])
+        names[start : start + variable.size] = [str(variable.name())] * int(variable.size)
+    return tuple(names)
+
+
+def _variable_columns(problem: cp.Problem, program: Any, chain: Any) -> dict[int, int]:
+    sizes = {variable.id: variable.size for variable in program.variables}
+    renamed = chain.compose_var_id_map()
+    columns = {}
+    for variable in problem.variables():
+        final = renamed.get(variable.id, [variable.id])
+        if len(final) == 1 and sizes.get(final[0]) == variable.size:
+            columns[variable.id] = int(program.var_id_to_col[final[0]])
+    return columns

@@ -1,0 +1,176 @@
+"""The public part of a standard form: constants with the public parameters filled in, private maps beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel._types import Floats
+from dpmodel.annotate import vault
+from dpmodel.annotate.layout import free_entries
+from dpmodel.annotate.private import Private
+from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, sum_by
+from dpmodel.errors import MissingValueError, SpecificationError
+
+
+@dataclass(frozen=True)
+class StandardForm:
+    """Minimise ``c'x + d`` subject to ``b - A x`` in K, as public constants plus linear maps of private theta.
+
+    ``c0`` (n,), ``d0``, ``b0`` (m,), ``A0`` (m x n, CSR): public constants. ``objective``, ``offset``, ``scalar``,
+    ``matrix``: the private coefficients of ``affine``'s maps. ``private_rows`` (m,): rows whose b or A
+    entries depend on private parameters.
+    """
+
+    affine: AffineMap
+    c0: Floats
+    d0: float
+    b0: Floats
+    A0: sp.csr_array
+    objective: LinearMap
+    offset: LinearMap
+    scalar: LinearMap
+    matrix: LinearMap
+
+    @property
+    def private_rows(self) -> np.ndarray:
+        mask = np.zeros(self.affine.rows, dtype=bool)
+        mask[self.scalar.row] = True
+        if self.matrix.nnz:
+            mask[self.matrix.row % self.affine.rows] = True
+        return mask
+
+    def private_part(self, name: str) -> LinearMap:
+        part: LinearMap = getattr(self, name)
+        return part
+
+    def with_noise(
+        self, c: Floats | None, b: Floats | None, entries: Floats | None
+    ) -> tuple[Floats, Floats, sp.csr_array]:
+        """(c, b, A) with released private parts added to the public constants.
+
+        ``c`` : (n,), ``b`` : (m,) or None; ``entries`` : values of the private A entries, in the order of
+        ``matrix_positions``.
+        """
+        total_c = self.c0 if c is None else self.c0 + c
+        total_b = self.b0 if b is None else self.b0 + b
+        if entries is None:
+            return total_c, total_b, self.A0
+        rows, columns = self.matrix_positions()
+        shape = (self.affine.rows, self.affine.variables)
+        return total_c, total_b, self.A0 + sp.csr_array((entries, (rows, columns)), shape=shape)
+
+    def matrix_positions(self) -> tuple[np.ndarray, np.ndarray]:
+        """Row and column of every private entry of A, in increasing order of ``row + m * column``."""
+        position = np.unique(self.matrix.row)
+        return position % max(self.affine.rows, 1), position // max(self.affine.rows, 1)
+
+
+def public_theta(affine: AffineMap) -> Floats:
+    """(P,) theta with the public parameters' values, the final 1, and 0 at private entries.
+
+    Raises
+    ------
+    MissingValueError, SpecificationError
+        For a public parameter without a value, or with NaN or infinite entries.
+    """
+    theta = np.zeros(affine.theta_size)
+    theta[-1] = 1.0
+    for block in affine.parameters:
+        if not block.private:
+            theta[block.columns] = _public_entries(block.parameter)
+    return theta
+
+
+def public_values(parameters: Iterable[Any]) -> bytes:
+    """The values of the public ones among ``parameters``, to notice that one changed. Errors as ``public_theta``."""
+    return b"".join(_public_entries(each).tobytes() for each in parameters if not isinstance(each, Private))
+
+
+def _public_entries(parameter: Any) -> Floats:
+    value = parameter.value_sparse if parameter.sparse_idx is not None else parameter.value
+    if value is None:
+        raise MissingValueError(
+            f"public parameter {parameter.name()} has no value",
+            why="plans and solutions need every public number",
+            remedy=f"{parameter.name()}.value = ... before planning",
+        )
+    entries = free_entries(parameter, value if parameter.sparse_idx is not None else np.asarray(value, dtype=float))
+    if not np.isfinite(entries).all():
+        raise SpecificationError(
+            f"public parameter {parameter.name()} has NaN or infinite entries", remedy="finite numbers"
+        )
+    return entries
+
+
+def require_private_values(parameters: Iterable[Any]) -> None:
+    """Raise MissingValueError unless every private parameter was given a value."""
+    missing = [parameter.name() for parameter in parameters if not parameter.has_value]
+    if missing:
+        raise MissingValueError(
+            f"private parameter{'s' if len(missing) > 1 else ''} {', '.join(missing)} without a value",
+            why="planning needs none, solving does",
+            remedy=f"{missing[0]}.value = ... (it is checked, copied and sealed)",
+        )
+
+
+def private_theta(affine: AffineMap) -> Floats:
+    """(P,) theta with the private parameters' values, 0 elsewhere. For a mechanism's ``run`` only."""
+    theta = np.zeros(affine.theta_size)
+    for block in affine.private_blocks:
+        entries = vault.unseal(block.parameter)
+        if entries is None:
+            require_private_values(block.parameter for block in affine.private_blocks)
+        else:
+            # A parameter that hides the positions of its entries is kept sparse; here it takes its full size.
+            theta[block.columns] = entries.toarray().ravel(order="F") if sp.issparse(entries) else entries
+    return theta
+
+
+def standard_form(affine: AffineMap) -> StandardForm:
+    """Fill in the public parameters and separate the private maps."""
+    theta = public_theta(affine)
+    private = affine.private_columns
+    n, m = affine.variables, affine.rows
+
+    def split(part: LinearMap) -> tuple[LinearMap, LinearMap]:
+        mask = private[part.column]
+        if not mask.any():
+            return part, LinearMap.of([], [], [], part.height)
+        return part.select(~mask), part.select(mask)
+
+    objective, private_objective = split(affine.objective)
+    offset, private_offset = split(affine.offset)
+    scalar, private_scalar = split(affine.scalar)
+    matrix, private_matrix = split(affine.matrix)
+    data = matrix.coefficient * theta[matrix.column]
+    shape = (m, n)
+    public = sp.csr_array((data, (matrix.row % max(m, 1), matrix.row // max(m, 1))), shape=shape)
+    return StandardForm(
+        affine=affine,
+        c0=objective.apply(theta),
+        d0=float(offset.apply(theta).sum()),
+        b0=scalar.apply(theta),
+        A0=public,
+        objective=private_objective,
+        offset=private_offset,
+        scalar=private_scalar,
+        matrix=private_matrix,
+    )
+
+
+def value_range(affine: AffineMap, part: LinearMap) -> tuple[Floats, Floats]:
+    """(height,), (height,): public range of linear functions, from the declared ranges of the private entries."""
+    low, high = np.full(affine.theta_size, -np.inf), np.full(affine.theta_size, np.inf)
+    for block in affine.private_blocks:
+        low[block.columns], high[block.columns] = block.parameter.entry_range
+    a = part.coefficient * low[part.column]
+    b = part.coefficient * high[part.column]
+    lower = sum_by(part.row, weights=np.minimum(a, b), minlength=part.height)
+    upper = sum_by(part.row, weights=np.maximum(a, b), minlength=part.height)
+    # Sums of many bounds are rounded; widened so that the true value always lies inside.
+    return lower - 1e-12 * np.abs(lower), upper + 1e-12 * np.abs(upper)

@@ -1,0 +1,253 @@
+"""What the public constraints alone say about x: a box, feasibility, and bounds on weighted 1-norms.
+
+Rows whose coefficients depend on a private parameter are left out; inequalities with a private right-hand
+side count with its largest allowed value, if it has one. So every point that is feasible for any database
+lies in this set, and every bound found here is a public fact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dpmodel._types import Floats
+from dpmodel.compile.standard_form.form import StandardForm, value_range
+from dpmodel.errors import InfeasibleError
+from dpmodel.numerics.cone_program import SOLVER_ERROR, ConeProgram, SolverFailure, solve_cone_program
+from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+
+# Solvers stop near the optimum; bounds are widened by this to stay bounds.
+_SOLVER_SLACK = 1e-6
+
+# Free variables get their own pair of linear programs; beyond this many the set is taken as unbounded.
+_MOST_FREE = 64
+
+
+@dataclass(frozen=True)
+class PublicSet:
+    """The public constraints of a standard form.
+
+    ``program`` : the cone program without the private rows (objective zero); ``box`` : bounds from rows with one
+    variable.
+    """
+
+    form: StandardForm
+    solver: str | None = None
+
+    @cached_property
+    def box(self) -> tuple[Floats, Floats]:
+        """(n,), (n,): bounds on x read off public rows with one non-zero, nothing solved."""
+        lower, upper, _ = single_variable_rows(self.form, lowering_only=False)
+        return lower, upper
+
+    @cached_property
+    def program(self) -> ConeProgram:
+        form = self.form
+        keep = ~form.private_rows
+        for block in form.affine.cones:
+            # A cone with one private row says nothing for certain about its other rows.
+            if block.kind not in ("zero", "nonneg") and not keep[block.rows].all():
+                keep[block.rows] = False
+        base = base_program(form)
+        ceiling = self.ceiling
+        capped = np.isfinite(ceiling) & ~keep
+        b = np.where(capped, ceiling, base.b)
+        return base.with_(c=np.zeros(form.affine.variables), d=0.0, b=b, keep=base.keep & (keep | capped))
+
+    @property
+    def ceiling(self) -> Floats:
+        """(m,) largest right-hand side that any database allows, for inequality rows with public
+        coefficients and a private, bounded right-hand side; inf elsewhere."""
+        return self._sides[1]
+
+    @property
+    def floor(self) -> Floats:
+        """(m,) least right-hand side that any database allows, in the same rows; -inf elsewhere."""
+        return self._sides[0]
+
+    @cached_property
+    def _sides(self) -> tuple[Floats, Floats]:
+        form = self.form
+        floor, ceiling = np.full(form.affine.rows, -np.inf), np.full(form.affine.rows, np.inf)
+        if not form.scalar.nnz:
+            return floor, ceiling
+        low, high = value_range(form.affine, form.scalar)
+        fits = np.zeros(form.affine.rows, dtype=bool)
+        for block in form.affine.cones:
+            if block.kind == "nonneg":
+                fits[block.rows] = True
+        if form.matrix.nnz:
+            fits[form.matrix.row % form.affine.rows] = False
+        rows = np.unique(form.scalar.row)
+        rows = rows[fits[rows]]
+        floor[rows], ceiling[rows] = form.b0[rows] + low[rows], form.b0[rows] + high[rows]
+        return floor, ceiling
+
+    def require_feasible(self) -> None:
+        """Raise InfeasibleError if the public constraints have no common point."""
+        if not self.feasible:
+            raise InfeasibleError(
+                "the public constraints have no common point",
+                why="this does not depend on any private value, so no mechanism can help and nothing was spent",
+                remedy="relax or remove constraints without private parameters",
+            )
+
+    @cached_property
+    def feasible(self) -> bool:
+        lower, upper = self.box
+        if (lower > upper + 1e-9 * (1 + np.abs(lower))).any():
+            return False
+        program = self.program
+        if not program.keep.any():
+            return True
+        start = np.clip(0.0, lower, upper)
+        if self._holds(program, start):
+            return True
+        linear = all(block.kind in ("zero", "nonneg") for block in program.cones)
+        if linear and not (program.boolean.size or program.integer.size) and Polyhedron.of(program).evident:
+            return True
+        solution = solve_cone_program(program, solver=self.solver)
+        if solution.status == SOLVER_ERROR:
+            raise SolverFailure(
+                "no solver could tell whether the public constraints have a common point",
+                why=solution.notes[0].replace("released", "public"),
+                remedy="public numbers of moderate size (change the units), or fewer constraints; nothing was spent",
+            )
+        return "infeasible" not in solution.status
+
+    def _holds(self, program: ConeProgram, x: Floats) -> bool:
+        """Whether x satisfies the linear public rows (a quick way to see feasibility)."""
+        if program.boolean.size or program.integer.size:
+            return False
+        gap = program.b - program.A @ x
+        for block in program.cones:
+            rows = np.arange(block.start, block.start + block.size)
+            rows = rows[program.keep[rows]]
+            if rows.size == 0:
+                continue
+            if block.kind == "nonneg":
+                if gap[rows].min() < 0:
+                    return False
+            elif block.kind != "zero" or np.abs(gap[rows]).max() > 0:
+                return False
+        return True
+
+    def weighted_norm(self, weights: Floats) -> float:
+        """Upper bound on ``max sum_j weights_j |x_j|`` over the public set (inf when there is none).
+
+        ``weights`` : (n,) non-negative. One linear program: |x_j| is replaced by x_j or -x_j where the
+        box fixes the sign, and by its chord over [lower_j, upper_j] elsewhere.
+        """
+        weights = np.asarray(weights, dtype=np.float64)
+        used = weights > 0
+        if not used.any():
+            return 0.0
+        lower, upper = (bound.copy() for bound in self.box)
+        crossing = used & (lower < 0) & (upper > 0)
+        missing = np.flatnonzero(crossing & ~(np.isfinite(lower) & np.isfinite(upper)))
+        if missing.size > _MOST_FREE:
+            return np.inf
+        for j in missing:
+            lower[j], upper[j] = self._range(int(j), lower[j], upper[j])
+            if not (np.isfinite(lower[j]) and np.isfinite(upper[j])) and lower[j] < 0 < upper[j]:
+                return np.inf
+        slope = np.where(lower >= 0, 1.0, np.where(upper <= 0, -1.0, 0.0))
+        constant = 0.0
+        crossing = used & (lower < 0) & (upper > 0)
+        if crossing.any():
+            low, high = lower[crossing], upper[crossing]
+            slope[crossing] = (high + low) / (high - low)
+            constant = float((weights[crossing] * (-2 * low * high / (high - low))).sum())
+        box_bound = float((weights[used] * np.maximum(np.abs(lower[used]), np.abs(upper[used]))).sum())
+        if not self.program.keep.any():
+            return box_bound
+        best = self._maximise(weights * slope, lower, upper)
+        return min(box_bound, best + constant)
+
+    def support(self, direction: Floats) -> float:
+        """Upper bound on ``max direction'x`` over the public set (inf when there is none): nothing solved for a box."""
+        lower, upper = self.box
+        ends = np.where(direction > 0, upper, lower)
+        used = direction != 0
+        by_box = float((direction[used] * ends[used]).sum())
+        return min(by_box, self._maximise(direction, lower, upper)) if self.program.keep.any() else by_box
+
+    def magnitudes(self) -> Floats:
+        """(n,) bounds on |x_j| from the box (inf where the box has none)."""
+        lower, upper = self.box
+        return np.maximum(np.abs(lower), np.abs(upper))
+
+    def _range(self, j: int, lower: float, upper: float) -> tuple[float, float]:
+        unit = np.zeros(self.form.affine.variables)
+        unit[j] = 1.0
+        box = self.box
+        low = lower if np.isfinite(lower) else -self._maximise(-unit, *box)
+        high = upper if np.isfinite(upper) else self._maximise(unit, *box)
+        return low, high
+
+    def _maximise(self, objective: Floats, lower: Floats, upper: Floats) -> float:
+        # Without integrality the maximum is an upper bound, and one linear program away.
+        none = np.zeros(0, dtype=np.int64)
+        program = self.program.with_(c=-objective, lower=lower, upper=upper, boolean=none, integer=none)
+        solution = solve_cone_program(program, solver=self.solver)
+        if "infeasible" in solution.status and "unbounded" not in solution.status:
+            self.__dict__["feasible"] = False
+            self.require_feasible()
+        if solution.status == "unbounded":
+            self.__dict__["feasible"] = True
+        if not solution.solved or solution.value is None:
+            return np.inf
+        self.__dict__["feasible"] = True
+        return -solution.value + _SOLVER_SLACK * (1 + abs(solution.value))
+
+
+def single_variable_rows(form: StandardForm, *, lowering_only: bool) -> tuple[Floats, Floats, Any]:
+    """Box from public rows ``a x_j <= b``: (n,) lower, (n,) upper, (m,) mask of the rows used.
+
+    With ``lowering_only`` only rows that CVXPY made from variable attributes are used, so that the user's own
+    constraints keep their multipliers.
+    """
+    n, m = form.affine.variables, form.affine.rows
+    lower, upper = np.full(n, -np.inf), np.full(n, np.inf)
+    lower[form.affine.boolean], upper[form.affine.boolean] = 0.0, 1.0
+    used = np.zeros(m, dtype=bool)
+    if m == 0:
+        return lower, upper, used
+    candidate = (np.diff(form.A0.indptr) == 1) & ~form.private_rows
+    linear = np.zeros(m, dtype=bool)
+    for block in form.affine.cones:
+        if block.kind == "nonneg" and (block.constraint < 0 or not lowering_only):
+            linear[block.rows] = True
+    rows = np.flatnonzero(candidate & linear)
+    column = form.A0.indices[form.A0.indptr[rows]]
+    slope = form.A0.data[form.A0.indptr[rows]]
+    live = slope != 0
+    rows, column, slope = rows[live], column[live], slope[live]
+    value = form.b0[rows] / slope
+    up = slope > 0
+    np.minimum.at(upper, column[up], value[up])
+    np.maximum.at(lower, column[~up], value[~up])
+    used[rows] = True
+    return lower, upper, used
+
+
+def base_program(form: StandardForm) -> ConeProgram:
+    """The public numbers of ``form`` as a cone program; variable attributes become bounds."""
+    lower, upper, used = single_variable_rows(form, lowering_only=True)
+    affine = form.affine
+    return ConeProgram(
+        c=form.c0,
+        d=form.d0,
+        b=form.b0,
+        A=form.A0,
+        cones=affine.cones,
+        boolean=affine.boolean,
+        integer=affine.integer,
+        lower=lower,
+        upper=upper,
+        band=np.zeros(affine.rows),
+        keep=~used,
+    )

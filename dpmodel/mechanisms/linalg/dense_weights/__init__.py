@@ -1,0 +1,1 @@
+"""Dense multiplicative weights over a cone."""

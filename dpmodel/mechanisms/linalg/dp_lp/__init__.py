@@ -1,0 +1,1 @@
+"""Integer programs with hidden equalities (KMMST24, Algorithm 5)."""

@@ -1,0 +1,1 @@
+"""Noisy descent on the hinge of private inequalities over a cone."""

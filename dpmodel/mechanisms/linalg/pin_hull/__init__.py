@@ -1,0 +1,1 @@
+"""A point in the hull by the ellipsoid method (KMMST24, Algorithm 7)."""

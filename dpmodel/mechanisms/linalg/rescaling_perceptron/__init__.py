@@ -1,0 +1,1 @@
+"""The rescaling perceptron on a budget (KMMST24)."""

@@ -1,0 +1,151 @@
+"""Arithmetic for the stable partition: one finite field, or several prime fields at once as lanes of one array.
+
+All arrays have a leading axis of lanes: (lanes, rows, columns); entry 0 is the field's zero in every kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from dpmodel._types import Array, Floats
+from dpmodel.numerics.fields.finite import ExtensionField, PrimeField
+from dpmodel.numerics.fields.residues import largest, largest_modulus, reduce, residues
+
+
+class Kernel(Protocol):
+    """What the partition computes with."""
+
+    @property
+    def lanes(self) -> int: ...
+
+    def load(self, rows: Array) -> Array:
+        """(lanes or 1, n, d) of exact rows (n, d)."""
+        ...
+
+    def identity(self, d: int) -> Array:
+        """(lanes, d, d)."""
+        ...
+
+    def matmul(self, a: Array, b: Array) -> Array:
+        """(lanes, n, m) times (lanes, m, k)."""
+        ...
+
+    def add(self, a: Array, b: Array) -> Array:
+        """Entrywise sum."""
+        ...
+
+    def exchange(self, table: Array, c: Array, r: int) -> None:
+        """In place for rows y of (lanes, m, d): y_r / c_r in column r, y_i - c_i y_r / c_r in others; c (lanes, d)."""
+        ...
+
+    def keep(self, alive: npt.NDArray[np.bool_]) -> Kernel:
+        """The kernel of some of the lanes."""
+        ...
+
+    def modulus(self) -> int:
+        """Product of the primes of the lanes."""
+        ...
+
+
+class PrimeLanes:
+    """GF(p) for one or several small primes, in doubles: ``d p^2 <= 2^50``, so that sums of d products are exact."""
+
+    def __init__(self, primes: npt.NDArray[np.int64]) -> None:
+        self.primes = primes
+        self._p: Floats = primes.astype(np.float64)[:, None, None]
+        self._inverse = 1.0 / self._p
+
+    @property
+    def lanes(self) -> int:
+        return len(self.primes)
+
+    def load(self, rows: Array) -> Array:
+        if rows.dtype != object and largest(rows) < int(self.primes.min()):
+            return rows.astype(np.float64)[None]  # products with residues stay below p^2 in size
+        return np.stack([residues(rows, p) for p in self.primes.tolist()])
+
+    def _reduce(self, x: Floats) -> Floats:
+        return reduce(x, self._p, self._inverse)
+
+    def identity(self, d: int) -> Array:
+        return np.tile(np.eye(d), (self.lanes, 1, 1))
+
+    def matmul(self, a: Array, b: Array) -> Array:
+        return self._reduce(np.matmul(a, b))
+
+    def add(self, a: Array, b: Array) -> Array:
+        return self._reduce(a + b)
+
+    def exchange(self, table: Array, c: Array, r: int) -> None:
+        inverse = [pow(int(x), -1, int(p)) for x, p in zip(c[:, r], self.primes, strict=True)]
+        column = table[:, :, r, None] * np.array(inverse, dtype=np.float64)[:, None, None]
+        self._reduce(column)
+        table -= column * c[:, None, :]
+        self._reduce(table)
+        table[:, :, r] = column[:, :, 0]
+
+    def keep(self, alive: npt.NDArray[np.bool_]) -> PrimeLanes:
+        return PrimeLanes(self.primes[alive])
+
+    def modulus(self) -> int:
+        return math.prod(self.primes.tolist())
+
+
+class _OneLane:
+    """What the kernels of one finite field in int64 share."""
+
+    lanes = 1
+
+    def __init__(self, field: PrimeField | ExtensionField) -> None:
+        self._field = field
+
+    def load(self, rows: Array) -> Array:
+        return np.asarray(rows, dtype=np.int64)[None]
+
+    def identity(self, d: int) -> Array:
+        return np.eye(d, dtype=np.int64)[None]
+
+    def matmul(self, a: Array, b: Array) -> Array:
+        return self._field.matmul(a[0], b[0])[None]
+
+    def add(self, a: Array, b: Array) -> Array:
+        return self._field.add(a, b)
+
+    def keep(self, alive: npt.NDArray[np.bool_]) -> Kernel:
+        raise AssertionError("a finite field has one lane")
+
+    def modulus(self) -> int:
+        return self._field.order
+
+
+class LargePrime(_OneLane):
+    """GF(p) with a prime up to 2^31, in int64."""
+
+    def exchange(self, table: Array, c: Array, r: int) -> None:
+        p = self._field.order
+        column = table[:, :, r, None] * pow(int(c[0, r]), -1, p) % p
+        table += column * (p - c[:, None, :])  # below 2^62 + 2^31
+        table %= p
+        table[:, :, r] = column[:, :, 0]
+
+
+class Tables(_OneLane):
+    """GF(p^k) by tables of logarithms."""
+
+    def exchange(self, table: Array, c: Array, r: int) -> None:
+        column = self._field.multiply(table[:, :, r, None], self._field.invert(c[0, r]))
+        table[:] = self._field.subtract(table, self._field.multiply(column, c[:, None, :]))
+        table[:, :, r] = column[:, :, 0]
+
+
+def kernel_of(field: Any, d: int) -> Kernel:
+    """The fastest kernel of a finite field (``PrimeField`` or ``ExtensionField``) for d columns."""
+    if isinstance(field, ExtensionField):
+        return Tables(field)
+    if field.order <= largest_modulus(d):
+        return PrimeLanes(np.array([field.order], dtype=np.int64))
+    return LargePrime(field)

@@ -1,0 +1,1 @@
+"""A point in the hull by one choice among all grid points."""

@@ -1,0 +1,1 @@
+"""Cutting planes for private right-hand sides."""

@@ -1,0 +1,1 @@
+"""Dense multiplicative weights over private rows (HRRU14, Algorithm 2)."""

@@ -1,0 +1,389 @@
+"""Dense multiplicative weights for private rows: nearly feasible points that leave fewer than s rows out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dpmodel._types import Floats
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.errors import UnsupportedModelError
+from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict
+from dpmodel.mechanisms.lp.dense_weights.measure import DenseMeasure
+from dpmodel.mechanisms.lp.dense_weights.oracles import (
+    MOST_TERMS,
+    ListedSelection,
+    NoisyMinimisation,
+    Oracle,
+    Selection,
+    oracles,
+    selections,
+)
+from dpmodel.mechanisms.lp.engines.contract import CountsViolatedRows, Point, Promise, Task
+from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING
+from dpmodel.mechanisms.lp.private_rows import PrivateRows, private_rows, public_polyhedron
+from dpmodel.mechanisms.spend import valid_step
+from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.privacy import NoiseSource
+
+# Steps beyond these are not planned, so that a run ends in reasonable time.
+MOST_STEPS = 10_000
+MOST_PUBLISHED_STEPS = 100_000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to run: ``density`` s, ``steps`` T, ``rate`` eta per unit of violation, ``idle`` rows ``0 <= 0`` beside the
+    private ones, ``oracle`` by name. ``range_bound``, ``step_epsilon`` : of each selection (Algorithm 2 alone)."""
+
+    density: int
+    steps: int
+    rate: float
+    idle: int
+    oracle: str
+    range_bound: float = math.nan
+    step_epsilon: float = math.nan
+
+
+def descend(
+    rows: PrivateRows,
+    body: Polyhedron,
+    plan: Plan,
+    minimise: Callable[[Floats], Floats],
+    theta: Floats,
+    progress: Progress,
+) -> Point:
+    """The loop of HRRU14, Algorithm 2, with the lazy Algorithm 1: (n,) the average of the T points chosen.
+
+    ``minimise`` : the private linear minimiser with its budget, from the (n,) private average of rows to a point.
+    """
+    G, h = rows.values(theta)
+    h *= plan.rate  # a fresh array
+    measure = DenseMeasure(rows.count, plan.density, plan.idle)
+    total = np.zeros(body.size)
+    for step in range(1, plan.steps + 1):
+        x = minimise(G.T @ measure.projected())
+        total += x
+        if step < plan.steps:
+            gain = G @ (plan.rate * x)
+            gain -= h
+            measure.add(gain)
+            del gain
+        if step % 64 == 0:
+            progress(f"dense multiplicative weights, step {step} of {plan.steps}", step / plan.steps)
+    return Point(body.nearest(total / plan.steps))
+
+
+@dataclass(frozen=True)
+class DenseMultiplicativeWeights(CountsViolatedRows):
+    """Weights over the private rows, never more than 1/s on one, against points that are best for the weighted row.
+
+    Source
+        HRRU14, Algorithms 1 and 2 with exact sensitivities, zCDP and the analysis' best step; regret of
+        follow-the-regularised-leader (Shalev-Shwartz 2012, Theorem 2.21 in its Hoeffding form).
+    Privacy
+        Rows ``G x <= h``, m of them (public; an absent row reads ``0 <= 0`` and keeps its weight, which makes
+        add-remove a replacement by the zero row, and zero rows are inside all bounds). Step t releases x_t from
+        ``u = sum_i y_i g_i`` alone, y the 1/s-dense projection of the measure with log-weights
+        ``sum_{t' < t} rate (g_i'x_t' - h_i)``. Given the released x_1 .. x_{t-1}, the log-weight of a row depends on
+        this row alone (the measure is lazy).
+        *One row.* Let row i change from g to g' and its weight before the projection from A to A' >= A (else exchange
+        the two). ``sum_j min(1, c A_j) = s`` then holds for c' <= c, so all other weights fall, together by
+        ``tau = y'_i - y_i``, and ``y_i + tau = y'_i <= 1/s``. Hence ``u' - u = y'_i g' - y_i g - tau g_bar``, with
+        g_bar an average of other rows, is ``y'_i`` times the difference of g' and an average of rows: at most ``1/s``
+        times the difference of two rows that the bounds allow, in every norm, and in the range of ``u'v`` over v.
+        *r rows of one record.* Change them one by one: every database on the way has rows within the bounds and
+        weights that are functions of their rows, which is all that was used. By the triangle inequality r/s replaces
+        1/s; as both u are averages of rows, ``share = min(r/s, 1)`` does.
+        What a difference of rows can do, the noise for it and rounding: ``linear_oracles.py``. T steps, fixed
+        beforehand, of rho/T each (epsilon/T for a pure budget) compose adaptively to the budget. The average of the
+        x_t is post-processing. T, s, the rate and the oracle follow from public facts.
+    Utility
+        V(x) is the mean over the s worst rows of the positive parts of ``g_i'x - h_i``, so all but s - 1 rows are
+        within V(x), and V >= 0 with equality at feasible points. With y_t the projected weights, W the length of the
+        public range of residuals, and losses ``-(residual) / W``, whose range is one: y_t maximises
+        ``eta sum of gains - KL(y, uniform)`` over the 1/s-dense distributions (the projection of a lazy measure), whose
+        conjugate is 1-smooth in the maximum norm, and losses may be centred to 1/2 in size, so for the uniform
+        distribution y* on any s rows
+            ``sum_t (y* - y_t)'(G x_t - h) <= W (ln(m/s)/eta + eta T/8) = W sqrt(T ln(m/s) / 2)``
+        for ``eta = sqrt(8 ln(m/s) / T)``. The oracle has ``tilt'x_t + y_t'(G x_t - h) <= tilt'x* + e_t`` for a feasible
+        x*, so for the average point: ``tilt'x + max_y* y*'(G x - h) <= tilt'x* + mean e_t + W sqrt(ln(m/s) / (2T))``.
+        Without a tilt this bounds V (the errors are non-negative). With one, s idle rows ``0 <= 0`` are added: the s
+        worst of the m + s rows then have mean V exactly, and m + s replaces m. The mean of the e_t is bounded by the
+        oracle (with probability 1 - beta for one x* fixed beforehand, the best one; then for all).
+        T minimises the sum. s is ``slack_rows + 1`` if that was asked for, the least s that promises ``violation`` if
+        that was, else the s <= m/2 with the least ``alpha + width (s - 1) / m``.
+    Cost
+        T steps: a product with G and one with its transpose, a projection in O(m), a selection or one linear program
+        over the public set. Three vectors of m numbers beside G and h.
+    """
+
+    name: str = "dense-multiplicative-weights"
+    source: str = "HRRU14, Algorithms 1 and 2, tightened"
+    gaussian_only: bool = False
+    takes_tilt: bool = True
+    search_steps: int = 8
+    counts_rows: bool = True
+    own_composition: bool = False
+    vertices: Any = field(default=None, compare=False, repr=False)
+
+    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+        return _size(model)
+
+    def promise(self, task: Task) -> Promise:
+        rows = private_rows(task.model)
+        low, high = rows.residual_range(task.body)
+        candidates = oracles(rows, task.body, task.vertices)
+        if task.cut:  # only noise serves every part of the set, no worse than all of it
+            candidates = (NoisyMinimisation.of(rows, task.body),)
+        steps = _grid(MOST_STEPS)
+
+        def best(density: int) -> tuple[float, int, Oracle]:
+            """Least error for this s, and how to reach it."""
+            share = min(rows.per_record / density, 1.0)
+            all_rows = rows.count + (density if task.tilted else 0)
+            regret = (high - low) * np.sqrt(math.log(all_rows / density) / (2 * steps))
+            tables = [share * oracle.error(task.spend, steps, task.beta) + regret for oracle in candidates]
+            errors = [float(table.min()) for table in tables]
+            chosen = int(np.argmin(errors))
+            return errors[chosen], int(steps[int(tables[chosen].argmin())]), candidates[chosen]
+
+        most = _most_density(rows, task)
+        if task.slack_rows is not None:
+            density = min(task.slack_rows + 1, most)
+        elif task.violation is not None:
+            density = _least(lambda s: best(s)[0] <= (task.violation or 0.0), _fewest(rows), most)
+        else:
+            fewest = _fewest(rows)
+            choices = np.unique(np.geomspace(fewest, max(fewest, min(most, rows.count // 2)), 120).astype(np.int64))
+            density = int(min(choices, key=lambda s: best(int(s))[0] + high * (s - 1) / rows.count))
+        error, number, oracle = best(density)
+        idle = density if task.tilted else 0
+        eta = math.sqrt(8 * math.log((rows.count + idle) / density) / number)
+        plan = Plan(density, number, eta / (high - low) if high > low else 0.0, idle, oracle.name)
+        share = min(rows.per_record / density, 1.0)
+        return Promise(
+            error=error if task.tilted else min(error, high),
+            gain=1.0,
+            slack_rows=density - 1,
+            rows=rows.count,
+            width=high,
+            work=_work(number, oracle),
+            noise={"steps": number, "density": density, "rate": eta, **oracle.noise(share, task.spend, number)},
+            caveats=_caveats(oracle),
+            plan=plan,
+        )
+
+    def point(self, task: Task, promise: Promise, theta: Floats, source: NoiseSource, progress: Progress) -> Point:
+        rows, plan = private_rows(task.model), promise.plan
+        candidates = oracles(rows, task.body, task.vertices)
+        oracle = next((o for o in candidates if o.name == plan.oracle), candidates[-1])
+        share = min(rows.per_record / plan.density, 1.0)
+        minimise = partial(
+            oracle.minimise, tilt=task.tilt, share=share, spend=task.spend, steps=plan.steps, source=source
+        )
+        return descend(rows, task.body, plan, minimise, theta, progress)
+
+
+@dataclass(frozen=True)
+class PublishedAlgorithm2(CountsViolatedRows):
+    """HRRU14's Algorithm 2 with its own constants, corrected where they do not hold.
+
+    Source
+        HRRU14, Algorithms 1 and 2, Theorems 11, 12 and 15.
+    Privacy
+        As for ``dense-multiplicative-weights``, with selection among vertices only. The score of v is ``y'(G v - h)``
+        up to its sign; one record moves it by at most ``Delta = share * max |residual_i(v) - residual_j(v)|``
+        (Lemma 14 with its 3 replaced by 1), so the scores' range is at most 2 Delta, and every selection with
+        scale ``2 Delta / epsilon'`` is epsilon'-DP. ``epsilon' = epsilon / sqrt(8 T ln(1/delta))`` as in Theorem 12 if
+        T such steps really are (epsilon, delta)-DP by the optimal composition theorem, else the largest that is.
+        The measure is lazy; the paper's text projects it in place, for which Lemma 13 does not hold.
+    Utility
+        Theorem 11: for alpha <= 3 rho (9 rho in the paper; the rate is at most 1/2 then), ``T = 36 rho^2 ln m /
+        alpha^2`` and ``rate = sqrt(ln m / T)``, the regret is 2 alpha / 3. Every selection errs by at most
+        ``(2 Delta / epsilon') ln(k T / beta)`` over k vertices with probability 1 - beta / T; this is alpha / 3 for
+        ``s = 6 r W ln(k T / beta) / (alpha epsilon')``. rho bounds the size of residuals, W the length of their range.
+        Fewer than s rows are left out. s follows from alpha (``violation``) or alpha from s (``slack_rows``), or both
+        are chosen by ``alpha + width s / m``. Where s exceeds m, nothing is promised; weights are uniform then.
+    Cost
+        As for ``dense-multiplicative-weights``; at most 100,000 steps are planned.
+    """
+
+    name: str = "algorithm-2"
+    source: str = "HRRU14, Algorithm 2, Theorems 11, 12 and 15, with corrected constants"
+    gaussian_only: bool = False
+    takes_tilt: bool = False
+    search_steps: int = 0
+    counts_rows: bool = True
+    own_composition: bool = True
+    vertices: Any = field(default=None, compare=False, repr=False)
+
+    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+        verdict = _size(model)
+        if not verdict.eligible:
+            return verdict
+        if request.delta == 0:
+            return Verdict(False, "HRRU14, Theorem 12, needs delta > 0")
+        if "objective" in model.private_parts():
+            return Verdict(False, "HRRU14, section 3, takes the objective as public")
+        rows, body = private_rows(model), public_polyhedron(model)
+        if request.target is not None:
+            body = body.with_row(model.form.c0, request.target - model.form.d0)
+        if body.empty:
+            return Verdict(False, "no public point reaches the target")
+        if selections(rows, body, request.vertices) is None:
+            return Verdict(
+                False, "HRRU14 chooses among vertices: the public set is no product of scaled simplices and boxes; "
+                "give its vertices: mechanisms.DenseMultiplicativeWeights(vertices=[...])"
+            )  # fmt: skip
+        if request.violation is not None and request.slack_rows is None:
+            steps = _published_steps(rows, _largest(rows, body), request.violation)
+            if steps > MOST_PUBLISHED_STEPS:
+                return Verdict(
+                    False, f"HRRU14, Theorem 11, asks for {steps:.3g} steps for this violation (at most "
+                    f"{MOST_PUBLISHED_STEPS} are run)"
+                )  # fmt: skip
+        return YES
+
+    def promise(self, task: Task) -> Promise:
+        rows = private_rows(task.model)
+        low, high = rows.residual_range(task.body)
+        largest, most = max(high, -low), _most_density(rows, task)
+        oracle = _vertices(rows, task)
+        change = high - low + ROUNDING * oracle.size  # Delta for s = 1
+        finest = 6 * largest * math.sqrt(_log(rows) / MOST_PUBLISHED_STEPS) * (1 + 1e-9)
+
+        def needed(alpha: float) -> float:
+            """s for alpha, by the theorems; a real number."""
+            steps = _published_steps(rows, largest, alpha)
+            each = _published_epsilon(task, steps)
+            logs = oracle.log_count + math.log(steps / task.beta)
+            return 6 * rows.per_record * change * logs / (alpha * each)
+
+        grid = np.geomspace(finest, 3 * largest, 200) if largest > 0 else np.array([1.0])
+        if task.slack_rows is not None:
+            asked = task.slack_rows + 1
+            alpha = float(next((a for a in grid if needed(float(a)) <= asked), grid[-1]))
+        elif task.violation is not None:
+            alpha = float(np.clip(task.violation, grid[0], grid[-1]))
+        else:
+            reached = [float(a) for a in grid if needed(float(a)) <= most] or [float(grid[-1])]
+            alpha = min(reached, key=lambda a: a + high * needed(a) / rows.count)
+        steps = _published_steps(rows, largest, alpha)
+        wanted = max(math.ceil(needed(alpha)), 1)
+        holds = wanted <= most
+        density = min(max(wanted, 1 if task.slack_rows is None else task.slack_rows + 1), most)
+        share = min(rows.per_record / density, 1.0)
+        plan = Plan(
+            density, steps, math.sqrt(_log(rows) / steps) / (2 * largest) if largest > 0 else 0.0, 0, oracle.name,
+            2 * share * change, _published_epsilon(task, steps),
+        )  # fmt: skip
+        return Promise(
+            error=min(alpha, high) if holds else high,
+            gain=1.0,
+            slack_rows=density - 1 if holds else rows.count,
+            rows=rows.count,
+            width=high,
+            work=_work(steps, oracle),
+            noise={"steps": steps, "density": density, "oracle": oracle.name, "range": plan.range_bound,
+                   "epsilon of a step": plan.step_epsilon, "s by Theorem 15": wanted},
+            caveats=_caveats(oracle),
+            plan=plan,
+        )  # fmt: skip
+
+    def point(self, task: Task, promise: Promise, theta: Floats, source: NoiseSource, progress: Progress) -> Point:
+        rows, plan = private_rows(task.model), promise.plan
+        minimise = partial(
+            _vertices(rows, task).select,
+            tilt=np.zeros(task.body.size),
+            range_bound=plan.range_bound,
+            epsilon=plan.step_epsilon,
+            source=source,
+        )
+        return descend(rows, task.body, plan, minimise, theta, progress)
+
+
+# ---------------------------------------------------------------------- public facts
+def _size(model: PrivateLP) -> Verdict:
+    rows = private_rows(model)
+    if rows.count + 2 * model.affine.variables > MOST_TERMS / 2:
+        return Verdict(False, "the problem is so large that rounding of its sums is not covered")
+    return YES
+
+
+def _most_density(rows: PrivateRows, task: Task) -> int:
+    """s at most m, and so small that rounding is covered."""
+    return max(1, min(rows.count, int(MOST_TERMS // (rows.count + 2 * task.body.size))))
+
+
+def _fewest(rows: PrivateRows) -> int:
+    """Least s that is planned when no number of rows was asked for: with one row left out, searches can count rows."""
+    return min(2, rows.count)
+
+
+def _grid(most: int) -> Floats:
+    """Numbers of steps worth comparing: all up to 100, then 5 % apart."""
+    wide = np.geomspace(100, most, math.ceil(math.log(most / 100) / 0.05))
+    return np.unique(np.concatenate([np.arange(1.0, 100.0), np.floor(wide)]))
+
+
+def _least(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """Least integer in [low, high] with ``holds``, which stays true once it is; ``high`` when there is none."""
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return high
+
+
+def _vertices(rows: PrivateRows, task: Task) -> Selection:
+    found = selections(rows, task.body, task.vertices)
+    if found is None:
+        raise UnsupportedModelError(
+            "Algorithm 2 chooses among the vertices of the public set",
+            why="this set is no product of scaled simplices and boxes",
+            remedy="give its vertices as vertices=[...]",
+        )
+    return found
+
+
+def _log(rows: PrivateRows) -> float:
+    return math.log(max(rows.count, 2))
+
+
+def _largest(rows: PrivateRows, body: Polyhedron) -> float:
+    """rho of the paper: bound on the size of residuals."""
+    return max(abs(end) for end in rows.residual_range(body))
+
+
+def _published_steps(rows: PrivateRows, largest: float, alpha: float) -> int:
+    """T of Theorem 11."""
+    # Beyond 1e100 widths in alpha it is too many in any case, and squares would overflow.
+    return max(1, math.ceil(36 * min(largest / max(alpha, 1e-300), 1e100) ** 2 * _log(rows))) if largest > 0 else 1
+
+
+def _published_epsilon(task: Task, steps: int) -> float:
+    """Theorem 12's epsilon', or the largest valid one where that is not."""
+    formula = task.epsilon / math.sqrt(8 * steps * math.log(1 / task.delta))
+    return valid_step(formula, steps, task.epsilon, task.delta)
+
+
+def _work(steps: int, oracle: Oracle | Selection) -> str:
+    how = "one choice among vertices" if isinstance(oracle, Selection) else "one linear program over the public set"
+    each = f"two products with the private rows, one projection of weights and {how}"
+    return f"{steps} steps, each with {each}" if steps > 1 else f"one step: {each}"
+
+
+def _caveats(oracle: Oracle | Selection) -> tuple[str, ...]:
+    if isinstance(oracle, ListedSelection):
+        return ("the statement compares with feasible points among the averages of the given points",)
+    return ()
+
+
+DENSE_MULTIPLICATIVE_WEIGHTS = DenseMultiplicativeWeights()
+ALGORITHM_2 = PublishedAlgorithm2()
+__all__ = ["ALGORITHM_2", "DENSE_MULTIPLICATIVE_WEIGHTS", "DenseMultiplicativeWeights", "Plan", "PublishedAlgorithm2"]

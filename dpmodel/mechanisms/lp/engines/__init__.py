@@ -1,0 +1,1 @@
+"""Engines find nearly feasible points; this package treats the objective and makes mechanisms of them."""

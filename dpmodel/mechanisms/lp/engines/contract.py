@@ -1,0 +1,172 @@
+"""What mechanisms that find nearly feasible points share: the task, the promise, and the engine's contract.
+
+Such an *engine* (dense multiplicative weights, hinge descent, ...) knows private rows ``G x <= h`` and a public
+polyhedron K. Let V(x) >= 0 be its measure of violation (mean hinge, mean over the s worst rows, largest, ...). For a
+``tilt`` w (public or released, zero unless the objective is an exact penalty) it returns a point x of K with
+
+    w'x + V(x) <= w'x* + error    for every x* in K that satisfies all private rows,
+
+with probability at least 1 - beta, and ``V(x) <= v`` means that all but ``slack_rows`` rows are violated by at most
+``gain * v``. ``goal.py`` makes mechanisms out of engines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from dpmodel._types import Floats
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.mechanisms.contract import Progress, Request, Verdict
+from dpmodel.mechanisms.lp.private_rows import private_rows
+from dpmodel.mechanisms.spend import Spend
+from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.privacy import NoiseSource
+
+ONE_CANDIDATE = Verdict(
+    False, "at this budget it would select among one candidate point: data could not change it, and would be paid for"
+)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One feasibility problem for an engine; public or released facts only.
+
+    ``body`` : the public set K, cut at the target if there is one. ``tilt`` (n,) : cost added to the violation
+    (all zero: none). ``spend`` : the budget; ``epsilon, delta`` : the same for engines with composition rules of their
+    own (published variants). ``beta`` : allowed failure probability. ``slack_rows``, ``violation`` : what the
+    user asked for, or None. ``vertices`` (k, n) : public candidate points, or None. ``whole`` : the budget
+    is not a part of one that others share, so a pure release may take all of ``epsilon``. ``cut`` : the runs happen on
+    parts of ``body`` that are known later, cut off by one more row: a promise for it has to hold for all of them.
+    """
+
+    model: PrivateLP
+    body: Polyhedron
+    tilt: Floats
+    spend: Spend
+    epsilon: float
+    delta: float
+    beta: float
+    slack_rows: int | None = None
+    violation: float | None = None
+    vertices: Floats | None = None
+    whole: bool = True
+    cut: bool = False
+
+    @property
+    def tilted(self) -> bool:
+        return bool(np.any(self.tilt))
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What an engine promises for a task, from public facts alone.
+
+    ``error`` : in units of V (see the module). ``gain``, ``slack_rows`` : ``V(x) <= v`` means that all but
+    ``slack_rows`` of the ``rows`` private rows are violated by at most ``gain * v``. ``width`` : how far any row can be
+    violated.
+    ``proved`` : a theorem, not a prediction. ``work``, ``noise``, ``caveats`` : as in ``Forecast``.
+    ``plan`` : the engine's own numbers (steps, rates), handed back to it in ``point``. ``others`` : what it promises
+    with other settings, which say less and may do better; ``simulated_settings.py`` chooses.
+    """
+
+    error: float
+    gain: float
+    slack_rows: int
+    rows: int
+    width: float
+    work: str
+    proved: bool = True
+    noise: Mapping[str, Any] = field(default_factory=dict)
+    caveats: tuple[str, ...] = ()
+    plan: Any = None
+    others: tuple[Promise, ...] = ()
+
+    @property
+    def alpha(self) -> float:
+        return self.gain * self.error
+
+
+@dataclass(frozen=True)
+class Point:
+    """What an engine releases: ``x`` (n,) in the public set; ``extra_violation`` beyond the promise, known from
+    released data; ``notes`` : public words."""
+
+    x: Floats
+    extra_violation: float = 0.0
+    notes: tuple[str, ...] = ()
+
+
+class Engine(Protocol):
+    """An algorithm that finds nearly feasible points privately. Docstring headings as for mechanisms."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def gaussian_only(self) -> bool:
+        """Whether every release is Gaussian noise when delta > 0 (then the exact composition is used)."""
+        ...
+
+    @property
+    def takes_tilt(self) -> bool:
+        """Whether it can serve an exact penalty; else ``task.tilt`` is always zero."""
+        ...
+
+    @property
+    def search_steps(self) -> int:
+        """Most steps worth planning in a paid search for the objective's value; 0 when a search makes no sense."""
+        ...
+
+    @property
+    def own_composition(self) -> bool:
+        """Whether it keeps to (task.epsilon, task.delta) by composition of its own instead of to ``task.spend``."""
+        ...
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether ``excess`` counts rows (else it is the largest violation)."""
+        ...
+
+    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+        """Yes, or why not; public facts only. The objective (private or not) is not its business."""
+        ...
+
+    def promise(self, task: Task) -> Promise:
+        """Public facts only."""
+        ...
+
+    def point(self, task: Task, promise: Promise, theta: Floats, source: NoiseSource, progress: Progress) -> Point:
+        """Spend ``task.spend`` on private data. ``theta`` (P,) holds the private values."""
+        ...
+
+    def excess(self, task: Task, promise: Promise, x: Floats, theta: Floats) -> float:
+        """Private: how badly x misses the promise, for the paid test of a search: the number of rows violated by
+        more than alpha, or the largest violation."""
+        ...
+
+    def excess_change(self, task: Task) -> float:
+        """How far one record moves ``excess`` (the larger direction)."""
+        ...
+
+    def excess_limit(self, promise: Promise) -> float:
+        """Value of ``excess`` that the promise allows."""
+        ...
+
+
+class CountsViolatedRows:
+    """The test of a search for engines that leave rows out: how many rows are violated by more than alpha."""
+
+    def excess(self, task: Task, promise: Promise, x: Floats, theta: Floats) -> float:
+        G, h = private_rows(task.model).values(theta)
+        return float(np.count_nonzero(G @ x - h > promise.alpha))
+
+    def excess_change(self, task: Task) -> float:
+        return float(private_rows(task.model).per_record)
+
+    def excess_limit(self, promise: Promise) -> float:
+        return float(promise.slack_rows)

@@ -1,0 +1,283 @@
+"""Mechanisms made of engines: how the objective is treated when an engine only finds nearly feasible points.
+
+HRRU14 solves feasibility problems and takes the optimal value as known (its footnote 2). Three ways around that:
+
+* *target*: the user names a public value; the public constraint ``c'x <= target`` is added.
+* *search*: the value is found by bisection of the public range of the objective. The engine runs k times, each time
+  on a part of the budget, and k - 1 points are tested by a noisy count (or size) of what they violate.
+* *penalty*: the objective is added to the violation, ``c'x / weight + V(x)`` is minimised, in one run.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dpmodel._types import Floats
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.mechanisms.contract import (
+    YES,
+    Forecast,
+    Outcome,
+    Progress,
+    Request,
+    Verdict,
+    no_progress,
+    refuse_feasibility,
+)
+from dpmodel.mechanisms.lp.engines.contract import ONE_CANDIDATE, Engine, Point, Promise, Task
+from dpmodel.mechanisms.lp.engines.routes import (
+    Route,
+    best_route,
+    key_of,
+    noise_of_tests,
+    objective_design,
+    objective_span,
+    private_objective,
+    why_none,
+)
+from dpmodel.mechanisms.lp.engines.simulated_settings import settle
+from dpmodel.mechanisms.lp.noise_once.mechanism import objective_loss, objective_noise
+from dpmodel.mechanisms.lp.private_rows import most_rows_stay, plain_linear, private_rows, public_polyhedron
+from dpmodel.mechanisms.spend import Spend
+from dpmodel.privacy import NoiseSource
+from dpmodel.text import number
+
+
+@dataclass(frozen=True)
+class EngineMechanism:
+    """A nearly feasible point by an engine, with the objective as target, by search or as a penalty.
+
+    Source
+        The engine's; HRRU14, section 3 and footnote 2, for the treatment of the objective.
+    Privacy
+        Private values are read in three places, each paid from its own part of the budget, which add up to the
+        whole (sequential composition: zCDP costs or pure epsilons add, and a private objective with
+        its own (epsilon / 2, delta / 2) by basic composition):
+        1. a private objective is measured once like ``laplace-once`` or ``gaussian-once``; from then on it is a
+           released vector;
+        2. the engine (its docstring), once, or k times with 1/k of its part each in a search;
+        3. each of the k - 1 tests of a search adds noise (Gaussian, Laplace for a pure budget) to the engine's
+           ``excess``, calibrated to ``change``, the most by which one record moves it; the bisection reads only the
+           noisy answers.
+        Which way is taken, k, weights and limits follow from public facts.
+    Utility (with probability 1 - beta, if some public point satisfies all private constraints)
+        target: the engine's promise, with ``c'x <= target``, if a feasible point reaches the target. A private c
+        measured as c^ with ``|(c^ - c)'x| <= m`` over the public set: the set is cut at ``c^'x <= target + m``, which
+        such a point satisfies, and then ``c'x <= target + 2 m``.
+        penalty with weight t: ``c'x <= c'x* + t error`` and ``V(x) <= error + span / t``, where span bounds
+        ``c'x* - min c'x`` over the public set: divide ``c'x / t + V(x) <= c'x* / t + error`` (the engine's contract,
+        V >= 0 and V(x*) = 0) accordingly.
+        search: the engine meets every target that a feasible point reaches, and then passes its test, so the
+        last accepted target is within ``span / 2^(k-1)`` of the optimum; an accepted point's excess is at most
+        the promised limit plus twice the margin of a test. The first run takes no target and needs no test.
+        A private objective adds the bound of its measurement to the loss. Runs on parts of the public set that are
+        known only then (released objectives, targets of a search) are planned anew, for the rows left out as
+        promised; should one promise less than was planned for all of them, the release says by how much.
+    Cost
+        The engine's, k times in a search.
+    """
+
+    engine: Engine
+
+    @property
+    def name(self) -> str:
+        return self.engine.name
+
+    @property
+    def vertices(self) -> Any:
+        """The points that the engine was told to look at, or None."""
+        return getattr(self.engine, "vertices", None)
+
+    @property
+    def source(self) -> str:
+        return self.engine.source
+
+    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+        if not {"scalar", "matrix"} & set(model.private_parts()):
+            return Verdict(False, "serves problems with private constraints")
+        if Spend.of(request.epsilon, request.delta).rho == 0:
+            return Verdict(False, "the budget is below what floating point tells from none")
+        other = refuse_feasibility(request, "relaxed")
+        if other is not None:
+            return other
+        if any(cell.part == "objective" and cell.level == "high" for cell in model.classification.cells):
+            return Verdict(False, "the objective may change arbitrarily: no noise can hide it")
+        verdict = plain_linear(model)
+        if verdict is None and public_polyhedron(model).empty:
+            verdict = Verdict(False, "the public constraints have no common point")
+        if verdict is None and self.engine.counts_rows:
+            verdict = most_rows_stay(model)
+        verdict = verdict or self.engine.eligible(model, request)
+        if not verdict.eligible:
+            return verdict
+        if model.form.offset.nnz and request.goal in ("target", "search"):
+            return Verdict(False, "a target for an objective whose constant term is private says nothing")
+        route = best_route(self.engine, model, request)
+        if route is None:
+            return Verdict(False, why_none(model, request))
+        foregone = route.steps == 1 and route.promise.noise.get("candidates") == 1
+        return ONE_CANDIDATE if foregone else YES
+
+    def forecast(self, model: PrivateLP, request: Request) -> Forecast:
+        route = self._route(model, request)
+        promise = route.promise
+        measured = objective_design(model, request)
+        slip = objective_loss(model, measured) if measured else 0.0
+        loss = route.objective_alpha + slip
+        stated = slip if route.goal == "target" else loss
+        noise = dict(promise.noise)
+        if measured is not None:
+            noise["objective"] = measured.parts["objective"].to_dict()
+        if route.goal is not None:
+            noise["objective treated by"] = _plain(route, slip)
+        return Forecast(
+            statement=_statement(model, request, route, stated, self._relative(model)),
+            epsilon=request.epsilon,
+            delta=request.delta,
+            beta=request.beta,
+            objective_alpha=loss,
+            violation_alpha=route.violation,
+            proved=promise.proved,
+            slack_rows=min(route.slack_rows, promise.rows),
+            private_rows=promise.rows,
+            width=promise.width,
+            span=objective_span(model) if not math.isnan(loss) else math.nan,
+            work=promise.work if route.steps == 1 else f"{route.steps} times: {promise.work}",
+            noise=noise,
+            caveats=(*promise.caveats, *((_RELATIVE,) if self._relative(model) else ())),
+        )
+
+    def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        route = self._route(model, request)
+        theta = model.read_private()
+        cost = _released_cost(model, request, theta, noise)
+        if route.goal == "search":
+            point = self._search(route, cost, theta, noise, progress)
+        else:
+            task = route.task
+            if route.goal == "penalty":
+                task = replace(task, tilt=cost / route.weight)
+            if route.goal == "target" and private_objective(model):
+                assert request.target is not None
+                measured = objective_design(model, request)
+                assert measured is not None
+                cut = request.target - model.form.d0 + objective_noise(model, measured) / 2
+                if public_polyhedron(model).with_row(cost, cut).empty:
+                    notes = ("no public point reaches the target under the released objective",)
+                    return Outcome("infeasible", None, None, None, notes=notes)
+                point = self._reach(self._kept(route, task), route, cost, cut, theta, noise, progress)[1]
+            else:
+                point = self.engine.point(task, route.promise, theta, noise, progress)
+        x = point.x
+        return Outcome(
+            "optimal", x, None, float(cost @ x) + model.form.d0,
+            extra_violation=point.extra_violation, notes=point.notes,
+        )  # fmt: skip
+
+    def _route(self, model: PrivateLP, request: Request) -> Route:
+        """The best way to treat the objective, with the settings that are run; computed once per problem."""
+        route = best_route(self.engine, model, request)
+        assert route is not None  # eligible() came first
+        return model.remember(
+            ("settled", *key_of(self.engine, request)), lambda: settle(self.engine, model, request, route)
+        )
+
+    def _search(self, route: Route, cost: Floats, theta: Floats, source: NoiseSource, progress: Progress) -> Point:
+        """Bisection on the objective's value; see the class."""
+        # A fresh copy of the public set: what it remembers of released numbers ends with this solve.
+        whole, engine = self._kept(route, route.task), self.engine
+        low, high = -whole.body.support(-cost), whole.body.support(cost)
+        (_, best), accepted = self._reach(whole, route, cost, high, theta, source), 0
+        law = noise_of_tests(engine, route.whole, route.steps)
+        for step in range(1, route.steps):
+            progress(f"search for the objective, run {step + 1} of {route.steps}", step / route.steps)
+            middle = (low + high) / 2
+            promise, point = self._reach(whole, route, cost, middle, theta, source)
+            excess = engine.excess(whole, promise, point.x, theta)
+            noisy = float(law.sample(np.array([excess]), source)[0])
+            if noisy <= engine.excess_limit(promise) + route.margin:
+                best, high, accepted = point, middle, accepted + 1
+            else:
+                low = middle
+        notes = (*best.notes, f"search: {accepted} of {route.steps - 1} targets passed; the objective is at most "
+                 f"{number(high)} in minimisation form")  # fmt: skip
+        return replace(best, notes=notes)
+
+    def _relative(self, model: PrivateLP) -> bool:
+        """Whether violations are shares of each row's own width: engines that count rows scale those without bounds."""
+        return self.engine.counts_rows and private_rows(model).relative
+
+    def _kept(self, route: Route, task: Task) -> Task:
+        """``task`` on the whole public set, a fresh copy: what it remembers of released numbers ends with this solve.
+        Runs on parts of it keep to the rows that were planned."""
+        slack = route.promise.slack_rows if self.engine.counts_rows else task.slack_rows
+        return replace(task, body=replace(public_polyhedron(task.model)), slack_rows=slack)
+
+    def _reach(
+        self,
+        task: Task,
+        route: Route,
+        cost: Floats,
+        target: float,
+        theta: Floats,
+        source: NoiseSource,
+        progress: Progress = no_progress,
+    ) -> tuple[Promise, Point]:
+        """One run with the objective at most ``target``, planned for the body it runs on."""
+        task = replace(task, body=task.body.with_row(cost, target))
+        promise = self.engine.promise(task)
+        point = self.engine.point(task, promise, theta, source, progress)
+        over = max(promise.alpha - route.promise.alpha, 0.0)
+        return promise, replace(point, extra_violation=point.extra_violation + over)
+
+
+def _released_cost(model: PrivateLP, request: Request, theta: Floats, source: NoiseSource) -> Floats:
+    """(n,) the public objective, or the private one measured with its share of the budget."""
+    measured = objective_design(model, request)
+    if measured is None:
+        return model.form.c0
+    part = measured.parts["objective"]
+    exact = part.measurement.values(theta)
+    released = part.law.sample(exact, source) if part.law is not None else exact
+    cost = model.form.c0.copy()
+    cost[part.measurement.positions] += part.measurement.rebuild(released, clip=part.clip)
+    return cost
+
+
+def _plain(route: Route, slip: float) -> dict[str, object]:
+    out: dict[str, object] = {"way": route.goal}
+    if route.goal == "target":
+        out["target missed by"] = slip
+    if route.goal == "penalty":
+        out["weight"] = route.weight
+    if route.goal == "search":
+        out |= {"runs": route.steps, "margin of a test": route.margin}
+    return out
+
+
+_RELATIVE = (
+    "the private rows have no declared magnitude: each is divided by its own width (the largest violation it can "
+    "have), and alpha is a share of that"
+)
+
+
+def _statement(model: PrivateLP, request: Request, route: Route, loss: float, relative: bool) -> str:
+    rows, left = route.promise.rows, min(route.slack_rows, route.promise.rows)
+    unit = " times its own width" if relative else ""
+    which = f"all but {left} of the {rows} private constraints are" if left else "no private constraint is"
+    what = f"{which} violated by more than {number(route.violation)}{unit}"
+    if left:
+        what = f"{which} violated by at most {number(route.violation)}{unit}"
+    if route.goal == "target":
+        assert request.target is not None
+        target = -request.target if model.affine.maximize else request.target
+        side = "at least" if model.affine.maximize else "at most"
+        missed = f", missed by at most {number(loss)}" if loss else ""
+        what += f", and the objective is {side} the target {number(target)}{missed} (if a feasible point reaches it)"
+    elif route.goal is not None:
+        what += f", and the objective is within {number(loss)} of the true optimum"
+    return f"with probability {number(1 - request.beta)}, {what}"

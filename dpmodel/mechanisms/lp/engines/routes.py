@@ -1,0 +1,266 @@
+"""Ways to treat the objective with an engine that finds nearly feasible points: what each would promise.
+
+Public facts only; ``goal.py`` runs the chosen one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpmodel._types import Floats
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.compile.standard_form.form import value_range
+from dpmodel.mechanisms.contract import Goal, Request
+from dpmodel.mechanisms.lp.engines.contract import Engine, Promise, Task
+from dpmodel.mechanisms.lp.noise_once.design import NoiseDesign, design
+from dpmodel.mechanisms.lp.private_rows import plain_linear, public_polyhedron
+from dpmodel.mechanisms.spend import Spend
+from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.privacy import Gaussian, Laplace
+
+# Shares of the budget: of a private objective, and of the tests of a search in what is left.
+OBJECTIVE_SHARE = 0.5
+TEST_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class Route:
+    """One way to treat the objective: what it promises and how it will be run.
+
+    ``whole`` : the task with all of the budget for the constraints; ``task`` : one run's share of it.
+    ``objective_alpha`` : loss against the true optimum (nan: a target, or no objective). ``weight`` : of the penalty.
+    ``steps`` : engine runs of a search; ``margin`` : of its tests. ``slack_rows``, ``violation`` : of the result.
+    """
+
+    goal: Goal | None
+    whole: Task
+    task: Task
+    promise: Promise
+    objective_alpha: float
+    violation: float
+    slack_rows: int
+    weight: float = math.nan
+    steps: int = 1
+    margin: float = 0.0
+
+
+def best_route(engine: Engine, model: PrivateLP, request: Request) -> Route | None:
+    """The best way to treat the objective that was not ruled out; None when there is none."""
+
+    def build() -> Route | None:
+        return min(_routes(engine, model, request), key=_worst(model), default=None)
+
+    return model.remember(("route", *key_of(engine, request)), build)
+
+
+def key_of(engine: Engine, request: Request) -> tuple[Hashable, ...]:
+    """What routes depend on."""
+    vertices = None if request.vertices is None else request.vertices.tobytes()
+    return (repr(engine), request.epsilon, request.delta, request.beta, request.slack_rows, request.violation,
+            request.goal, request.target, request.penalty, request.by_proof, vertices)  # fmt: skip
+
+
+def _routes(engine: Engine, model: PrivateLP, request: Request) -> Iterator[Route]:
+    task = _task(engine, model, request)
+    if not model.form.c0.any() and not private_objective(model):
+        yield _single(engine, None, task)
+        return
+    goals = (request.goal,) if request.goal != "auto" else ("target",) if request.target is not None else ()
+    if (goals or ("target",)) == ("target",) and request.target is not None:
+        if private_objective(model):
+            task_of_target = _for_parts(task)
+        else:
+            task_of_target = replace(task, body=task.body.with_row(model.form.c0, request.target - model.form.d0))
+        yield _single(engine, "target", task_of_target)
+    stray, extra = _strays(model, request)
+    span = objective_span(model) + extra
+    if not math.isfinite(span) or span == 0:
+        return
+    if engine.takes_tilt and (not goals or "penalty" in goals):
+        yield from _penalty(engine, task, span, request.penalty, stray)
+    if not goals or "search" in goals:
+        for steps in range(2, engine.search_steps + 1):
+            yield from _searching(engine, task, span, steps)
+
+
+def _task(engine: Engine, model: PrivateLP, request: Request) -> Task:
+    epsilon, delta = request.epsilon, request.delta
+    if private_objective(model):
+        epsilon, delta = epsilon * (1 - OBJECTIVE_SHARE), delta * (1 - OBJECTIVE_SHARE)
+    spend = Spend.of(epsilon, delta, gaussian_only=engine.gaussian_only)
+    beta = request.beta / (2 if private_objective(model) else 1)
+    return Task(
+        model, public_polyhedron(model), np.zeros(model.affine.variables), spend, epsilon, delta, beta,
+        request.slack_rows, request.violation, request.vertices,
+    )  # fmt: skip
+
+
+def _single(engine: Engine, goal: Goal | None, task: Task) -> Route:
+    promise = engine.promise(task)
+    return Route(goal, task, task, promise, math.nan, promise.alpha, promise.slack_rows)
+
+
+def _penalty(engine: Engine, task: Task, span: float, weight: float | None, stray: Floats) -> Iterator[Route]:
+    """Weight t: loss ``t error``, violation ``gain (error + span / t)``; ``stray`` (n,) : as in ``_strays``. Nothing
+    for weights so extreme that floating point loses the objective or the violation."""
+    if weight is None:
+        promise = engine.promise(task)
+        width = promise.width or 1.0  # 0: no row can be violated, and any weight will do
+        error = max(promise.error, 1e-9 * width)
+        # The same share of the span is lost as of the width is violated: t error / span = gain (span / t) / width.
+        weight = span * math.sqrt(promise.gain / error / width)
+    low, high = cost_range(task.model)
+    tilt = (np.maximum(np.abs(low), np.abs(high)) + stray) / max(weight, 1e-300)
+    if not weight > 0 or not 1e-100 < float(np.abs(tilt).max()) < 1e100:
+        return
+    promise = engine.promise(replace(task, tilt=tilt))
+    violation = promise.gain * (promise.error + span / weight)
+    yield Route("penalty", task, task, promise, weight * promise.error, violation, promise.slack_rows, weight)
+
+
+def _searching(engine: Engine, task: Task, span: float, steps: int) -> Iterator[Route]:
+    """``steps`` runs; nothing when what was asked for leaves no room for the margin of the tests."""
+    law = noise_of_tests(engine, task, steps)
+    margin = law.max_abs_quantile(steps - 1, task.beta / 2)
+    room = math.ceil(2 * margin) if engine.counts_rows else 0
+    each = run_of(task, steps)
+    if task.slack_rows is not None and room:
+        if task.slack_rows <= room:
+            return
+        each = replace(each, slack_rows=task.slack_rows - room)
+    each = _for_parts(each)
+    promise = engine.promise(each)
+    violation = promise.alpha if engine.counts_rows else promise.alpha + 2 * margin
+    loss = span * 2.0 ** (1 - steps)
+    rows = promise.slack_rows + room
+    yield Route("search", task, each, promise, loss, violation, rows, steps=steps, margin=margin)
+
+
+def _for_parts(task: Task) -> Task:
+    """The task of runs on the public set and one more row, for the objective."""
+
+    def build() -> Polyhedron:
+        high = cost_range(task.model)[1]
+        row = high if np.isfinite(high).all() else np.ones(high.size)
+        return task.body.with_row(row, task.body.support(row))
+
+    return replace(task, body=task.model.remember("body of runs", build), cut=True)
+
+
+def _strays(model: PrivateLP, request: Request) -> tuple[Floats, float]:
+    """How far a released objective may leave its public range: (n,) by coefficient, and how much that adds to its span.
+    Nothing where released numbers are moved into their range."""
+    measured, beyond = objective_design(model, request), np.zeros(model.affine.variables)
+    if measured is None or measured.parts["objective"].clip:
+        return beyond, 0.0
+    part = measured.parts["objective"]
+    beyond[part.measurement.positions] = part.reach
+    return beyond, 2 * model.public.weighted_norm(beyond)
+
+
+def with_promise(route: Route, promise: Promise) -> Route:
+    """The same way with other settings of the engine: not for a search, whose runs share the budget."""
+    loss, violation = route.objective_alpha, promise.alpha
+    if route.goal == "penalty":
+        loss = route.weight * promise.error
+        # What does not come from the engine's error: gain span / weight.
+        rest = route.violation - route.promise.alpha
+        violation += rest * promise.gain / route.promise.gain
+    return replace(route, promise=promise, objective_alpha=loss, violation=violation, slack_rows=promise.slack_rows)
+
+
+def why_none(model: PrivateLP, request: Request) -> str:
+    if request.goal == "target":
+        return 'goal="target" needs target=...'
+    if not math.isfinite(objective_span(model)):
+        return "the public constraints do not bound the objective: give target=..., or bounds"
+    if request.goal == "penalty":
+        return "it does not take this penalty: give target=... or goal='search'"
+    return "it only finds nearly feasible points: give target=... (the objective's value to reach)"
+
+
+# ---------------------------------------------------------------------- budget
+def run_of(task: Task, steps: int) -> Task:
+    """One of ``steps`` engine runs of a search: its share of the budget and of beta."""
+    share = (1 - TEST_SHARE) / steps
+    return replace(
+        task, spend=task.spend.part(share), epsilon=task.epsilon * share, delta=task.delta * share,
+        beta=task.beta / (2 * steps),
+        whole=False,
+    )  # fmt: skip
+
+
+def private_objective(model: PrivateLP) -> bool:
+    return "objective" in model.private_parts()
+
+
+def objective_design(model: PrivateLP, request: Request) -> NoiseDesign | None:
+    """Noise for a private objective, with its share of the budget; None for a public one."""
+    if not private_objective(model):
+        return None
+    part = replace(
+        request,
+        epsilon=request.epsilon * OBJECTIVE_SHARE,
+        delta=request.delta * OBJECTIVE_SHARE,
+        beta=request.beta / 2,
+    )
+    kinds = ("laplace",) if request.delta == 0 else ("laplace", "gaussian")
+    designs = [design(model, part, {"objective": kind}) for kind in kinds]  # type: ignore[dict-item]
+    return min(designs, key=lambda noise: float(noise.parts["objective"].reach.max(initial=0.0)))
+
+
+# ---------------------------------------------------------------------- public facts and words
+def objective_span(model: PrivateLP) -> float:
+    """Public bound on ``max c'x - min c'x`` over the public set, so on what any public point loses (inf when there is
+    none)."""
+
+    def build() -> float:
+        low, high = cost_range(model)
+        if not (np.isfinite(low).all() and np.isfinite(high).all()):
+            return math.inf
+        body = public_polyhedron(model) if plain_linear(model) is None else model.public
+        bottom, top = body.box
+        if np.array_equal(low, high) or (bottom >= 0).all():
+            return max(body.support(high) + body.support(-low), 0.0)
+        size = np.maximum(np.abs(low), np.abs(high))
+        moving = size > 0
+        return min(float(size[moving] @ (top - bottom)[moving]), 2 * model.public.weighted_norm(size))
+
+    return model.remember("objective span", build)
+
+
+def cost_range(model: PrivateLP) -> tuple[Floats, Floats]:
+    """(n,), (n,): public bounds of the objective's coefficients."""
+    if not private_objective(model):
+        return model.form.c0, model.form.c0
+    below, above = value_range(model.affine, model.form.objective)
+    return model.form.c0 + below, model.form.c0 + above
+
+
+def noise_of_tests(engine: Engine, whole: Task, steps: int) -> Gaussian | Laplace:
+    """Noise of each of the tests of a search of ``steps`` runs; ``whole`` has the budget of all of it.
+
+    Gaussian, whose zCDP cost adds to that of the runs. Engines that compose on their own are (epsilon, delta)-DP run by
+    run: their runs and tests add up by basic composition, so the tests are pure.
+    """
+    change = engine.excess_change(whole)
+    spend = Spend(whole.epsilon, None) if engine.own_composition else whole.spend
+    part = spend.part(TEST_SHARE / max(steps - 1, 1))
+    return Laplace(part.laplace_scale(change)) if part.rho is None else Gaussian(part.gaussian_deviation(change))
+
+
+def _worst(model: PrivateLP) -> Callable[[Route], float]:
+    """Key to compare routes: the larger share, of the span lost or of the width violated (rows left out included)."""
+    span = max(objective_span(model), 1e-300)
+
+    def key(route: Route) -> float:
+        width = max(route.promise.width, 1e-300)
+        violated = route.violation / width + route.slack_rows / max(route.promise.rows, 1)
+        lost = 0.0 if math.isnan(route.objective_alpha) else route.objective_alpha / span
+        return max(violated, lost)
+
+    return key

@@ -1,0 +1,72 @@
+"""Which settings an engine runs with, where it is asked for no statement: those that do best on synthetic databases.
+
+A proof of little error says how an engine does on the worst data, and the settings that it likes best may be worse than
+others in practice: as the budget grows, a choice by proofs alone moves from good settings without a proof to worse ones
+with one. So ``alpha`` or ``slack_rows`` asks for the best statement; without them the settings with the least simulated
+error are run, and the plan states what is proved of those. Settings that are the same at every budget can only gain
+from more of it, and so does the best of them. Public facts only: databases are drawn from the declarations.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import replace
+
+import numpy as np
+
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.mechanisms.contract import Request, no_progress
+from dpmodel.mechanisms.lp.engines.contract import Engine, Promise
+from dpmodel.mechanisms.lp.engines.routes import Route, private_objective, with_promise
+from dpmodel.mechanisms.lp.engines.synthetic_rows import DATABASES, databases
+from dpmodel.mechanisms.lp.private_rows import private_rows
+from dpmodel.privacy import NotPrivateWarning, SeededSource
+
+# Numbers read in the runs with one of the settings: beyond the first one database has to do, beyond the second none.
+# A projection onto a set with several public rows takes about as long as reading so many.
+_FEW, _MOST, _PROJECTION = 3e7, 3e8, 3e5
+
+
+def settle(engine: Engine, model: PrivateLP, request: Request, route: Route) -> Route:
+    """``route`` with the settings of least simulated error; as it is where a statement was asked for."""
+    asked = request.by_proof or (request.violation, request.slack_rows) != (None, None)
+    replanned = route.goal == "target" and private_objective(model)
+    if asked or replanned or route.goal == "search" or not route.promise.others or not route.promise.width > 0:
+        return route
+    work = {id(each): _work(route, each) for each in (route.promise, *route.promise.others)}
+    tried = [each for each in route.promise.others if work[id(each)] <= _MOST]
+    if route.promise.plan.accelerated and work[id(route.promise)] <= _MOST:
+        tried.append(route.promise)
+    count = DATABASES if max((work[id(each)] for each in tried), default=0.0) <= _FEW else 1
+    best, least, worse = route.promise, math.inf, False
+    for promise in tried:
+        if worse and promise is not route.promise:
+            continue  # they come in the order of the budgets they are for
+        found = _simulated(engine, model, route, promise, count)
+        best, least, worse = (promise, found, False) if found < least else (best, least, True)
+    return route if best is route.promise else with_promise(route, best)
+
+
+def _work(route: Route, promise: Promise) -> float:
+    form, body = route.task.model.form, route.task.body
+    projection = _PROJECTION if body.A_ub.shape[0] + body.A_eq.shape[0] > 1 else 0.0
+    return float(promise.plan.steps * (form.matrix.nnz + form.A0.nnz + projection))
+
+
+def _simulated(engine: Engine, model: PrivateLP, route: Route, promise: Promise, count: int) -> float:
+    """What the engine minimises, tilt and mean violation, on ``count`` synthetic databases."""
+    total, rows = 0.0, private_rows(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotPrivateWarning)
+        for number, theta in enumerate(databases(model)[:count]):
+            task = route.task
+            if route.goal == "penalty":
+                task = replace(task, tilt=(model.form.c0 + model.form.objective.apply(theta)) / route.weight)
+            x = engine.point(task, promise, theta, SeededSource(number), no_progress).x
+            G, h = rows.values(theta)
+            total += float(task.tilt @ x) + float(np.maximum(G @ x - h, 0.0).mean())
+    return total
+
+
+__all__ = ["settle"]

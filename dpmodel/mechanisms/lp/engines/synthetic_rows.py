@@ -1,0 +1,121 @@
+"""How well a mechanism does on made-up databases, where its statement says nothing and so decides nothing.
+
+Public facts only: private numbers are drawn inside their declared ranges and magnitudes, as many units as there are,
+and mechanisms run on them in place of the private ones. A prediction by which plans choose, no statement.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from dpmodel._types import Floats
+from dpmodel.annotate.magnitude import scale_units
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.compile.standard_form.affine_map import ThetaBlock
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.lp.engines.routes import objective_span
+from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
+from dpmodel.mechanisms.lp.public.mechanism import PUBLIC_ONLY
+from dpmodel.privacy import NotPrivateWarning, PublicGenerator, SeededSource, public_generator
+
+# Databases drawn, and the spread of the logarithm of how popular columns are in them: ballots of public votes have
+# at least that (chosen on four elections, tests/benchmarks/set_cover.py).
+DATABASES, _SPREAD = 3, 2.0
+
+
+@dataclass(frozen=True)
+class SyntheticLP(PrivateLP):
+    """The same problem with made-up private values ``theta`` (P,); public facts are shared."""
+
+    theta: Floats = field(default_factory=lambda: np.zeros(0))
+
+    def read_private(self) -> Floats:
+        return self.theta
+
+
+def against_public(mechanism: Any, model: PrivateLP, request: Request, count: int = DATABASES) -> float:
+    """The error of ``mechanism`` on ``count`` synthetic databases, in units of that of the best point that reads no
+    data (of the largest error there can be, where no such point is eligible). Computed once per request."""
+
+    def build() -> float:
+        own, other = 0.0, 0.0
+        public = PUBLIC_ONLY.eligible(model, request).eligible
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotPrivateWarning)
+            for number, theta in enumerate(databases(model)[:count]):
+                made = SyntheticLP(model.form, model.classification, model.public, model._memo, theta)
+                own += error(model, theta, mechanism.run(made, request, SeededSource(number)).x)
+                other += error(model, theta, PUBLIC_ONLY.run(made, request, SeededSource(0)).x) if public else 1.0
+        if other > 0:
+            return own / other
+        return math.inf if own > 0 else 1.0
+
+    vertices = None if request.vertices is None else request.vertices.tobytes()
+    asked = repr(replace(request, vertices=None))
+    return model.remember(("against public", repr(mechanism), asked, vertices, count), build)
+
+
+def databases(model: PrivateLP) -> list[Floats]:
+    """(P,) private numbers of each database; the same ones whenever they are asked for."""
+
+    def build() -> list[Floats]:
+        rng, out = public_generator(0), []
+        for _ in range(DATABASES):
+            theta = np.zeros(model.affine.theta_size)
+            for block in model.affine.private_blocks:
+                theta[block.columns] = _draw(block, rng)
+            out.append(theta)
+        return out
+
+    return model.remember("synthetic databases", build)
+
+
+def error(model: PrivateLP, theta: Floats, x: Floats | None) -> float:
+    """Mean violation as a share of the width, plus the loss (against the cheapest public point) as one of its span."""
+    if x is None:
+        return 1.0
+    rows, body = private_rows(model), public_polyhedron(model)
+    G, h = rows.values(theta)
+    width, span = rows.residual_range(body)[1], objective_span(model)
+    missed = float(np.maximum(G @ x - h, 0.0).mean()) / width if width > 0 else 0.0
+    if not 0 < span < math.inf:
+        return missed
+    c = model.form.c0 + model.form.objective.apply(theta)
+    return missed + max(float(c @ x) + body.support(-c), 0.0) / span
+
+
+def _draw(block: ThetaBlock, rng: PublicGenerator) -> Floats:
+    """(size,) entries of one private parameter.
+
+    A unit of one entry is uniform in its range. Of larger units a random number of entries is at an end of its range
+    and the rest at zero, as in ballots, baskets and incidence; some columns are more popular than others.
+    """
+    layout, limits = block.parameter.layout, block.parameter.magnitude
+    low, high = (np.array(np.broadcast_to(end, block.size), dtype=np.float64) for end in block.parameter.entry_range)
+    low, high = np.where(np.isfinite(low), low, -1.0), np.where(np.isfinite(high), high, 1.0)
+    units = layout.units
+    sizes = np.bincount(units, minlength=layout.unit_count)
+    if sizes.max(initial=0) <= 1:
+        return rng.uniform(low, high)
+    place = {"row": layout.columns, "column": layout.rows}.get(layout.unit, np.arange(block.size))
+    popular = _SPREAD * rng.standard_normal(int(place.max()) + 1)
+    order = np.lexsort((popular[place] + rng.gumbel(size=block.size), units))[::-1]
+    rank = np.empty(block.size, dtype=np.int64)
+    rank[order] = np.arange(block.size) - np.repeat((np.cumsum(sizes[::-1]) - sizes[::-1]), sizes[::-1])
+    reach = max(float(np.maximum(np.abs(low), np.abs(high)).max()), 1e-300)
+    most = min(limits["max_l1"] / reach, (limits["max_l2"] / reach) ** 2, float(sizes.max()))
+    taken = rng.integers(1, max(math.floor(most + 1e-9), 1) + 1, size=sizes.size)
+    up, down = np.maximum(high, 0.0), np.maximum(-low, 0.0)
+    share = np.divide(up, up + down, out=np.full(block.size, 0.5), where=up + down > 0)
+    end = np.where(rng.uniform(size=block.size) < share, high, low)
+    values = np.where(rank < taken[units], end, np.clip(0.0, low, high))
+    scale_units(values, layout, limits)
+    return values
+
+
+__all__ = ["DATABASES", "SyntheticLP", "against_public", "databases", "error"]

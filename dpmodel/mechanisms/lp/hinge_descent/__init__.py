@@ -1,0 +1,1 @@
+"""Noisy descent on the mean hinge of private rows."""

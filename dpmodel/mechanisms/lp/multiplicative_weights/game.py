@@ -1,0 +1,287 @@
+"""Primal multiplicative weights against a private dual oracle: the game, its regret, and the choice of its length.
+
+HRRU14, Algorithms 3 and 4: one player moves a point x by multiplicative weights over the columns, the other names a
+violated row. Notation: p_t = z_t / L in the probability simplex (see ``simplex_form``), W bounds the range of the
+losses ``l_t(k) = L (S' a_{i_t})_k`` of a named row, eta is the rate, w the tilt.
+
+Regret (proved here, for any convex part P of the simplex, so the public constraints hold at every step)
+    Play ``p_t = grad Phi(psi_t - eta w)`` with ``Phi(g) = max_P <g, p> + entropy(p)`` and
+    ``psi_{t+1} = psi_t - eta (w + l_t + n_t)``, ``psi_1 = 0``, where n_t is fresh zero-mean noise.
+    1. First-order optimality of ``p = grad Phi(g)`` in P: ``<g, q> + entropy(q) <= Phi(g) - KL(q || p)`` for q in P.
+       With Donsker and Varadhan, ``Phi(g + v) <= Phi(g) + max_q (<v, q> - KL(q || p)) <= Phi(g) + ln sum p_k e^{v_k}``.
+    2. Convexity gives ``Phi(psi_t - eta w) <= Phi(psi_t) - eta <w, p_t>``. With 1, where l is the mean of l_t by p_t:
+       ``Phi(psi_{t+1}) - Phi(psi_t) <= -eta <w + l_t, p_t> + ln sum_k p_tk e^{-eta (l_t(k) - l + n_t(k))}``.
+    3. ``Phi(psi_{T+1}) >= <psi_{T+1}, p*> + entropy(p*)`` and ``Phi(psi_1) <= ln d``. Summed over t, for p* in P:
+       ``eta sum <w + l_t, p_t - p*> <= ln d + sum_t Z_t``,
+       ``Z_t = ln sum_k p_tk e^{-eta (l_t(k) - l) + eta <n_t, p* - e_k>}``.
+    Without noise ``Z_t <= eta^2 W^2 / 8`` by Hoeffding's lemma: average regret ``W sqrt(ln d / (2 T))``.
+    With noise ``E[e^{Z_t} | past] <= e^{eta^2 V}``, since the noise is independent of p_t and l_t, so
+    ``P[sum Z_t >= ln(1/beta) + eta^2 V T] <= beta`` (Markov): average regret ``ln(d / beta) / (eta T) + eta V``. For
+    Gaussian noise of deviation sigma on entries of a, ``V = W^2 / 8 + D^2 sigma^2 / 2``, where D is the diameter of the
+    x of the vertices; for Laplace noise of scale b, ``V = W^2 / 8 + 1.151 D^2 b^2`` as long as ``eta b |x_j - x'_j|``
+    is at most 1/2 for vertices x, x', because ``-ln(1 - u) <= 1.151 u`` for u <= 1/4. The tilt costs nothing.
+
+Selections (proved here)
+    Each falls short of the best score by more than ``scale (ln k + t)`` with probability at most e^{-t}, whatever came
+    before, so the sum of T shortfalls is dominated by ``scale (T ln k + Gamma(T))``.
+
+The game
+    The candidates are the private rows, equalities with both signs, and "no row" with score 0: the best score is
+    V(x_t). With ``score_i(x*) <= 0``: ``w'xbar + V(xbar) <= mean(w'x_t + V(x_t)) <= w'x* + regret + mean shortfall``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import brentq
+from scipy.special import gammainccinv
+
+from dpmodel._types import Floats, Integers
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap
+from dpmodel.compile.standard_form.footprint import change_of
+from dpmodel.mechanisms.contract import Progress, Verdict
+from dpmodel.mechanisms.lp.engines.contract import Point
+from dpmodel.mechanisms.lp.private_rows import public_polyhedron
+from dpmodel.numerics.polytopes.entropic_projection import MOST_ROWS, EntropicBody
+from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.polytopes.simplex_form import SimplexForm, simplex_form
+from dpmodel.privacy import NoiseSource
+
+# Run time: at most so many steps, and fewer when a step is long (about half a minute of products).
+MOST_STEPS, _MOST_WORK, _LEAST_STEPS = 5_000, 4e9, 200
+# Beyond this many candidates a selection takes two stages.
+_ONE_STAGE = 4096
+
+
+@dataclass(frozen=True)
+class PrivateRowsNow:
+    """The private rows at theta; private. Scores are ``residual(x)``, then ``-residual(x)[twins]``, then 0.
+
+    ``parts`` : matrices (k x n) whose sum is G; ``h`` (k,); ``twins`` : equalities among the rows;
+    ``limit`` : scores are clamped to [-limit, limit].
+    """
+
+    parts: tuple[sp.csr_array, ...]
+    fixed: Floats
+    h: Floats
+    twins: Integers
+    limit: float
+
+    def scores(self, x: Floats) -> Floats:
+        """(k + e + 1,) scores of the rows, the twins of equalities, and no row."""
+        k = self.h.size
+        out = np.empty(k + self.twins.size + 1)
+        out[-1] = 0.0
+        rows = out[:k]
+        rows[:] = self.parts[0] @ x
+        for part in self.parts[1:]:
+            rows += part @ x
+        rows -= self.fixed
+        rows -= self.h
+        if math.isfinite(self.limit):
+            np.clip(rows, -self.limit, self.limit, out=rows)
+        out[k:-1] = -out[self.twins]
+        return out
+
+    def name(self, candidate: int) -> tuple[int, float] | None:
+        """Row and sign of a candidate; None for no row."""
+        k = self.h.size
+        if candidate < k:
+            return candidate, 1.0
+        if candidate < k + self.twins.size:
+            return int(self.twins[candidate - k]), -1.0
+        return None
+
+    def worst(self, x: Floats) -> float:
+        """V(x): the largest violation."""
+        return float(self.scores(x).max())
+
+
+Row = Callable[[int], tuple[Integers, Floats]]
+
+
+def play(
+    form: SimplexForm,
+    body: Polyhedron,
+    rows: PrivateRowsNow,
+    row: Row,
+    scale: Callable[[Floats], float],
+    *,
+    tilt: Floats,
+    steps: int,
+    rate: float,
+    source: NoiseSource,
+    progress: Progress,
+) -> Floats:
+    """(n,) the mean of the points of ``steps`` rounds.
+
+    ``row(i)`` : columns and entries of row i of G as they may be released; ``scale(x)`` : scale of the selection at the
+    released point x. Memory: log weights, weights and the sum of the points, beside the rows.
+    """
+    public = EntropicBody.of(body, form)
+    g, z = np.zeros(form.columns), np.empty(form.columns)
+    total = np.zeros(form.shift.size)
+    gain = rate * form.total
+    tilted = form.pull(np.arange(tilt.size), tilt) if tilt.any() else None
+    shown = max(steps // 20, 1)
+    for step in range(steps):
+        if step % shown == 0:
+            progress(f"multiplicative weights, step {step + 1} of {steps}", step / steps)
+        if tilted is not None:
+            g[tilted[0]] -= gain * tilted[1]
+        x = form.to_x(public.weights(g, z))
+        total += x
+        chosen = rows.name(select(rows.scores(x), scale(x), source))
+        if chosen is None:
+            continue
+        index, sign = chosen
+        columns, values = form.pull(*row(index))
+        g[columns] -= gain * sign * values
+    total /= steps
+    return total
+
+
+def select(scores: Floats, scale: float, source: NoiseSource) -> int:
+    """A candidate i with probability proportional to ``exp(scores[i] / scale)``: the exponential mechanism.
+
+    Many candidates are drawn in two stages, a group by the sum of its weights and then one of the group, which is the
+    same law: the work is one pass over the scores, and noise is drawn for two short lists. The sums are
+    rounded to about 1e-13 of themselves, far inside the rounding allowance of the range. ``scores`` is overwritten.
+    """
+    scores /= scale
+    scaled = scores
+    if scaled.size <= _ONE_STAGE:
+        return source.noisy_max(scaled, 1.0, kind="exponential")
+    width = math.isqrt(scaled.size)
+    whole = scaled.size // width * width
+    head, tail = scaled[:whole].reshape(-1, width), scaled[whole:]
+    tops = head.max(axis=1)
+    weights = head - tops[:, None]
+    np.exp(weights, out=weights)
+    groups = tops + np.log(weights.sum(axis=1))
+    if tail.size:
+        groups = np.append(groups, np.logaddexp.reduce(tail))
+    group = source.noisy_max(groups, 1.0, kind="exponential")
+    members = head[group] if group < tops.size else tail
+    return group * width + source.noisy_max(members, 1.0, kind="exponential")
+
+
+def finish(body: Polyhedron, x: Floats, row_bound: float) -> Point:
+    """x moved into the public set exactly; ``row_bound`` bounds the entries of a private row."""
+    inside = body.nearest(x)
+    moved = row_bound * float(np.abs(inside - x).sum())
+    return Point(inside, extra_violation=moved if moved > 1e-9 * (1 + row_bound) else 0.0)
+
+
+# ------------------------------------------------------------------ planning
+def simplex_of(model: PrivateLP, body: Polyhedron, lower: Floats, upper: Floats) -> SimplexForm | Verdict:
+    """The simplex form of a public set for rows between ``lower`` and ``upper``, or why there is none."""
+    form = simplex_form(body, lower, upper)
+    if not isinstance(form, SimplexForm):
+        names = list(dict.fromkeys(model.affine.column_names[j] for j in form))
+        which = ", ".join(names[:3]) + (" and others" if len(names) > 3 else "")
+        return Verdict(
+            False,
+            f"the public constraints leave {which} unbounded, so they give no L with ||x||_1 <= L; "
+            "give bounds=[lo, hi] or a public constraint that bounds the sum",
+        )
+    rows = EntropicBody.of(body, form).rows.shape[0]
+    # The objective may become one more row later: a target, or the runs of a search.
+    most = MOST_ROWS - 1 if body is public_polyhedron(model) else MOST_ROWS
+    if rows > most:
+        return Verdict(False, f"{rows} public rows couple the variables; it projects onto at most {most}")
+    return form
+
+
+def step_grid(work: float) -> Floats:
+    """Numbers of steps to choose from; ``work`` : numbers that one step reads."""
+    most = int(min(max(_MOST_WORK / max(work, 1.0), _LEAST_STEPS), MOST_STEPS))
+    return np.unique(np.round(np.geomspace(1, most, 240)))
+
+
+def shortfall(candidates: int, steps: Floats, beta: float) -> Floats:
+    """(grid,) bound of the mean shortfall of T selections of scale 1, with probability 1 - beta."""
+    return math.log(candidates) + gammainccinv(steps, beta) / steps if candidates > 1 else np.zeros_like(steps)
+
+
+def plain_regret(width: float, columns: int, steps: Floats) -> tuple[Floats, Floats]:
+    """(grid,) average regret without noise, and the rate that attains it."""
+    size = math.log(columns) if columns > 1 else 0.0
+    regret = width * np.sqrt(size / (2 * steps))
+    return regret, np.sqrt(8 * size / steps) / width if width > 0 else np.zeros_like(steps)
+
+
+def noisy_regret(
+    variance: Floats, columns: int, steps: Floats, beta: float, most_rate: Floats | float = math.inf
+) -> tuple[Floats, Floats]:
+    """Average regret with noise (V of the module's docstring), and the rate (at most ``most_rate``)."""
+    size = math.log(columns / beta)
+    rate = np.minimum(np.sqrt(size / (np.maximum(variance, 1e-300) * steps)), most_rate)
+    return size / (rate * steps) + rate * variance, rate
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A game's plan. ``form`` : of the public set; ``count`` : T; ``rate`` : eta; ``epsilon`` : of one selection;
+    ``noise`` : deviation (Gaussian) or scale (Laplace) of the noise on the entries of a named row, 0 for none."""
+
+    form: SimplexForm
+    count: int
+    rate: float
+    epsilon: float
+    noise: float = 0.0
+
+
+def longest_game(gap: Callable[[float], float]) -> float | None:
+    """Real T >= 1 where the increasing ``gap`` vanishes (1 when it is positive there); None beyond the most steps."""
+    top = math.log(MOST_STEPS)
+    if gap(MOST_STEPS) < 0:
+        return None
+    return 1.0 if gap(1.0) >= 0 else math.exp(float(brentq(lambda t: gap(math.exp(t)), 0.0, top)))
+
+
+def both_signs(part: LinearMap, twins: Integers) -> LinearMap:
+    """``part`` with its rows ``twins`` a second time, negated."""
+    place = np.full(part.height, -1, dtype=np.int64)
+    place[twins] = part.height + np.arange(twins.size)
+    again = part.select(place[part.row] >= 0)
+    return LinearMap.of(
+        np.concatenate([part.row, place[again.row]]),
+        np.concatenate([part.column, again.column]),
+        np.concatenate([part.coefficient, -again.coefficient]),
+        part.height + twins.size,
+    )
+
+
+def apart(affine: AffineMap, scores: LinearMap) -> float:
+    """How far one record can move two of the scores, or one of them and 0, apart.
+
+    The two moves u >= 0 >= v satisfy ``u - v <= 2 linf``, ``<= l1`` and ``<= sqrt(2) l2``. And entry d_j of a record's
+    change moves score i by ``a_ij d_j``, so ``u - v <= sum_j (max_i a_ij - min_i a_ij) |d_j|`` (0 counted in both), one
+    more linear function whose change the footprint knows; it is exact when a record owns one entry.
+    """
+    high, low = np.zeros(affine.theta_size), np.zeros(affine.theta_size)
+    np.maximum.at(high, scores.column, scores.coefficient)
+    np.minimum.at(low, scores.column, scores.coefficient)
+    columns = np.flatnonzero(high > low)
+    spread = LinearMap.of(np.zeros(columns.size), columns, (high - low)[columns], 1)
+    by_entries = change_of(affine, spread)
+    return max(
+        (
+            min(2 * change.linf, change.l1, math.sqrt(2) * change.l2, by_entries[records].linf)
+            for records, change in change_of(affine, scores).items()
+        ),
+        default=0.0,
+    )
+
+
+def listed_rows(model: PrivateLP) -> tuple[Integers, Integers]:
+    """Private rows of the standard form, and the equalities among them (numbers in that list)."""
+    index = np.flatnonzero(model.form.private_rows)
+    return index, np.flatnonzero(model.affine.equalities()[index])

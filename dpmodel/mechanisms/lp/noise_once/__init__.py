@@ -1,0 +1,1 @@
+"""Noise once on the private entries, then an ordinary solve."""

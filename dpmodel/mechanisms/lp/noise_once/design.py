@@ -1,0 +1,282 @@
+"""How the budget is split over the noised parts of a problem, and what accuracy follows: public facts only.
+
+One record belongs to one ``Records`` and moves part p by at most ``D_p`` (in the norm of the noise). With share
+w_p, part p gets Laplace noise of scale ``D_p / (w_p epsilon)`` (costing a record ``w_p epsilon D_pg / D_p`` when its
+Records g moves p by D_pg) or Gaussian noise of deviation ``D_p / (w_p mu)`` with the squares adding up. Basic
+composition (pure epsilon) and exact Gaussian composition (mu adds in squares) bound the total per Records;
+the shares are then scaled up until the largest total is the whole budget. So parts computed from
+different people each get all of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from scipy.special import chdtri, ndtri
+
+from dpmodel._types import Floats
+from dpmodel.annotate.layout import sum_by
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.lp.noise_once.margins import margin
+from dpmodel.mechanisms.lp.noise_once.measurement import Measurement, best_measurement
+from dpmodel.privacy import (
+    Gaussian,
+    Laplace,
+    TruncatedLaplace,
+    gaussian_mu,
+    truncated_laplace_half_width,
+)
+
+Kind = Literal["laplace", "gaussian", "truncated"]
+Law = Laplace | Gaussian | TruncatedLaplace
+
+
+@dataclass(frozen=True)
+class NoisyPart:
+    """One part's measurement, its noise law (None if no record can move it) and its share of the budget.
+
+    ``beta`` : probability with which some entry may miss ``reach`` (h,), the public bound on its noise.
+    ``clip`` : whether released numbers are moved into their public range. That never enlarges the error of one
+    number, but it can move many of them the same way, so it is left out where the bound on a sum of draws relies on
+    their independence and zero mean.
+    """
+
+    measurement: Measurement
+    law: Law | None
+    share: float
+    beta: float
+    reach: Floats
+    clip: bool = True
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "law": self.law.to_dict() if self.law is not None else None,
+            "share": self.share,
+            "measured": self.measurement.count,
+            "measured_as": self.measurement.strategy,
+            "largest_noise": float(self.reach.max(initial=0.0)),
+            "beta": self.beta,
+        }
+
+
+@dataclass(frozen=True)
+class NoiseDesign:
+    """The noise of every private part, and the (epsilon, delta) it costs."""
+
+    parts: Mapping[str, NoisyPart]
+    epsilon: float
+    delta: float
+
+    @property
+    def work(self) -> str:
+        count = sum(part.measurement.count for part in self.parts.values())
+        return f"{count} noise draw{'' if count == 1 else 's'}, one solve"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: part.to_dict() for name, part in self.parts.items()}
+
+
+@dataclass(frozen=True)
+class RowMargins:
+    """Public bounds on what the noise does to the rows (m,): ``relax`` along the interior direction keeps any
+    fixed truly feasible point, ``violate`` bounds how far a point of the relaxed program can miss the true
+    constraint (the same number in all rows of a cone)."""
+
+    relax: Floats
+    violate: Floats
+
+    @property
+    def alpha(self) -> float:
+        return float(self.violate.max(initial=0.0))
+
+
+def design(model: PrivateLP, request: Request, kinds: Mapping[str, Kind]) -> NoiseDesign:
+    """Calibrate the noise of each part in ``kinds`` so that one record costs at most the request's budget."""
+    key = ("design", request.epsilon, request.delta, request.beta, tuple(sorted(kinds.items())))
+    return model.remember(key, lambda: _design(model, request, kinds))
+
+
+def _design(model: PrivateLP, request: Request, kinds: Mapping[str, Kind]) -> NoiseDesign:
+    chosen = {part: best_measurement(model, part, 2 if kind == "gaussian" else 1) for part, kind in kinds.items()}
+    gaussian = all(kind == "gaussian" for kind in kinds.values())
+    shares = _shares(model, chosen, gaussian)
+    beta = request.beta / max(1, len(kinds))
+    parts = {}
+    for part, kind in kinds.items():
+        law = _law(chosen[part], kind, shares[part], request)
+        noisy = NoisyPart(chosen[part], law, shares[part], beta, _reach(chosen[part], law, beta))
+        sums = _mixes(chosen[part]) or (part == "matrix" and _row_reach(model, noisy) is not None)
+        parts[part] = replace(noisy, clip=not (isinstance(law, Gaussian) and sums))
+    uses_delta = any(kind != "laplace" for kind in kinds.values())
+    return NoiseDesign(parts, request.epsilon, request.delta if uses_delta else 0.0)
+
+
+def _law(m: Measurement, kind: Kind, share: float, request: Request) -> Law | None:
+    if m.l1 == 0:
+        return None
+    if kind == "gaussian":
+        return Gaussian(m.l2 / (share * gaussian_mu(request.epsilon, request.delta)))
+    scale = m.l1 / (share * request.epsilon)
+    if kind == "laplace":
+        return Laplace(scale)
+    width = truncated_laplace_half_width(scale, share * request.epsilon, share * request.delta)
+    return TruncatedLaplace(scale, width)
+
+
+def _shares(model: PrivateLP, chosen: Mapping[str, Measurement], gaussian: bool) -> dict[str, float]:
+    """Weights between objective and constraints half and half, between b and A by what each adds to the
+    violation; then scaled up to the budget of the most exposed Records."""
+    power = 2.0 if gaussian else 1.0
+    families = [[p for p in chosen if p == "objective"], [p for p in chosen if p != "objective"]]
+    families = [family for family in families if family]
+    weight = {}
+    for family in families:
+        # Noise t_p / w_p with sum of w_p^power fixed: least total at w_p proportional to t_p^(1 / (power + 1)).
+        effect = {p: _effect(model, chosen[p], gaussian) ** (1 / (power + 1)) for p in family}
+        total = sum(value**power for value in effect.values())
+        for p in family:
+            weight[p] = effect[p] / (total * len(families)) ** (1 / power) if total > 0 else 1.0
+    records = {r for m in chosen.values() for r in m.change}
+    worst = 0.0
+    for r in records:
+        cost = 0.0
+        for p, m in chosen.items():
+            norm = m.l2 if gaussian else m.l1
+            moved = m.change[r].l2 if gaussian else m.change[r].l1
+            if norm > 0:
+                cost += (weight[p] * moved / norm) ** power
+        worst = max(worst, cost)
+    scale = worst ** (-1 / power) if worst > 0 else 1.0
+    # A share never exceeds 1 by rounding: that would spend more than the budget.
+    return {p: min(1.0, w * scale * (1 - 1e-12)) for p, w in weight.items()}
+
+
+def _effect(model: PrivateLP, m: Measurement, gaussian: bool) -> float:
+    """Size of the noise at full budget, up to a common factor; for A times the public size of x."""
+    size = (m.l2 if gaussian else m.l1) * float(m.gain(2 if gaussian else 1).max(initial=0.0))
+    if m.part != "matrix":
+        return size
+    reach = x_bound(model)
+    return size * reach if math.isfinite(reach) and reach > 0 else size
+
+
+def _reach(m: Measurement, law: Law | None, beta: float) -> Floats:
+    """(h,) bounds on every entry's noise that hold together with probability 1 - beta.
+
+    Each entry is a combination of independent draws. With one draw per entry, the k distinct draws count;
+    with several, Gaussian entries are jointly Gaussian and Sidak's inequality lets their count h stand for
+    independent ones, and other laws are bounded draw by draw.
+    """
+    if law is None:
+        return np.zeros(m.recover.shape[0])
+    if isinstance(law, Gaussian):
+        count = m.recover.shape[0] if _mixes(m) else min(m.recover.shape[0], m.count)
+        return m.gain(2) * law.max_abs_quantile(count, beta)
+    bound = law.half_width if isinstance(law, TruncatedLaplace) else law.max_abs_quantile(m.count, beta)
+    return m.gain(1) * bound
+
+
+def _mixes(m: Measurement) -> bool:
+    """Whether some entry of the part is a combination of several numbers."""
+    return bool(m.recover.nnz > m.recover.shape[0])
+
+
+def x_bound(model: PrivateLP) -> float:
+    """Public bound on the 1-norm of x over the columns in which A is private (inf when there is none)."""
+
+    def build() -> float:
+        _, columns = model.form.matrix_positions()
+        weights = np.zeros(model.affine.variables)
+        weights[columns] = 1.0
+        return model.public.weighted_norm(weights)
+
+    return model.remember("x_bound", build)
+
+
+def row_margins(model: PrivateLP, noise: NoiseDesign) -> RowMargins:
+    """What the noise on b and A can do to each row, and how far to relax."""
+    affine = model.affine
+    fixed, uniform = np.zeros(affine.rows), np.zeros(affine.rows)
+    if "scalar" in noise.parts:
+        part = noise.parts["scalar"]
+        fixed[part.measurement.positions] += part.reach
+        uniform[part.measurement.positions] += part.reach
+    if "matrix" in noise.parts:
+        for_one, for_all = _matrix_reach(model, noise.parts["matrix"])
+        fixed += for_one
+        uniform += for_all
+    relax = margin(affine, fixed)
+    return RowMargins(relax, relax + margin(affine, uniform))
+
+
+def _matrix_reach(model: PrivateLP, part: NoisyPart) -> tuple[Floats, Floats]:
+    """(m,), (m,): bounds on ``|N_i x|`` for one fixed x, and for all x in the public set at once.
+
+    Box: the largest noise times the public size of x, entry by entry or in the 1-norm; it serves both. Another
+    way, ``_row_reach``, was taken in the design where it is better.
+    """
+    by_rows = None if part.clip else _row_reach(model, part)
+    if by_rows is not None:
+        return by_rows
+    box = _box_reach(model, part)
+    return box, box
+
+
+def _box_reach(model: PrivateLP, part: NoisyPart) -> Floats:
+    m = model.affine.rows
+    rows, columns = model.form.matrix_positions()
+    norm = x_bound(model)
+    size = np.minimum(model.public.magnitudes()[columns], norm)
+    moved = part.reach > 0
+    entrywise = sum_by(rows[moved], weights=part.reach[moved] * size[moved], minlength=m)
+    largest = _largest_per_row(part.reach, rows, m)
+    return np.minimum(entrywise, np.where(largest > 0, norm, 0.0) * largest if math.isfinite(norm) else entrywise)
+
+
+def _row_reach(model: PrivateLP, part: NoisyPart) -> tuple[Floats, Floats] | None:
+    """The same from sums, for independent Gaussian entries: None where that is not possible or not better.
+
+    Each half with beta / 2: for all x the 2-norm of a row's noise (chi) times that of x, and for one x a single
+    Gaussian per row. The noise must not be clipped: clipped draws have a mean.
+    """
+    law, measured = part.law, part.measurement
+    one_draw_each = measured.recover.nnz == measured.recover.shape[0] == measured.count
+    if not isinstance(law, Gaussian) or not one_draw_each:
+        return None
+    m = model.affine.rows
+    rows, columns = model.form.matrix_positions()
+    norm = x_bound(model)
+    size = np.minimum(model.public.magnitudes()[columns], norm)
+    box = _box_reach(model, part)
+    deviation = _largest_per_row(measured.gain(2) * law.scale, rows, m)
+    noised = np.bincount(rows, minlength=m)
+    live = noised > 0
+    two_norm = _two_norm_of_x(model, columns, size, norm)
+    tail = part.beta / (2 * int(live.sum()))
+    for_all, for_one = np.zeros(m), np.zeros(m)
+    for_all[live] = deviation[live] * two_norm * np.sqrt(chdtri(noised[live], tail))
+    for_one[live] = deviation[live] * two_norm * -float(ndtri(tail / 2))
+    for_one = np.minimum(for_one, for_all)
+    if (for_one + for_all).max(initial=0.0) < 2 * box.max(initial=0.0):
+        return for_one, for_all
+    return None
+
+
+def _largest_per_row(values: Floats, rows: np.ndarray, m: int) -> Floats:
+    out = np.zeros(m)
+    np.maximum.at(out, rows, values)
+    return out
+
+
+def _two_norm_of_x(model: PrivateLP, columns: np.ndarray, size: Floats, norm: float) -> float:
+    """Public bound on the 2-norm of x over the columns with private A entries."""
+    reached = np.unique(columns)
+    box = np.zeros(model.affine.variables)
+    np.maximum.at(box, columns, size)
+    squares = float((box[reached] ** 2).sum())
+    return min(math.sqrt(squares), norm)

@@ -1,0 +1,247 @@
+"""What a noise-once mechanism measures: few linear functions of the private entries that determine a part.
+
+A part of the standard form (c, b or the private entries of A) is ``R S theta``: the mechanism releases
+``S theta`` with noise and rebuilds the part by the public matrix R. Two choices of S are built:
+
+* *entries*: the distinct entries of the part, where entries that are multiples of each other (a parameter
+  reused in several constraints, both signs of an absolute value, the two halves of a symmetric matrix) are measured
+  once;
+* *inputs*: the private parameters' own entries, better when the part combines few of them many times.
+
+Every row of S is scaled so that one record moves all rows by the same amount at most; the noise is then
+spread in proportion to how far each number can move.
+
+Rounding. The values are exact dot products rounded once (2^-53 of the value at most) and clamped at ``limit``:
+2^40 times the least of their largest change, ``D_1 / t`` and ``D_2 / sqrt(t)``, where t numbers at most depend on the
+data of one record. So rounding adds at most 2^-12 of D_1 to the 1-norm and of D_2 to the 2-norm change between two
+neighbours, which ``ROUNDING`` (for up to three parts, and the sums behind the bounds) adds to every sensitivity.
+Numbers that are one private entry times a power of two are not rounded at all; there the clamp is 2^40 times
+their change. The clamp is public policy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel._types import Floats, Integers
+from dpmodel.annotate.records import Records
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, sum_by
+from dpmodel.compile.standard_form.footprint import Change, change_of, entry_changes, most_touched
+from dpmodel.compile.standard_form.form import value_range
+
+CLAMP = 2.0**40
+ROUNDING = 2.0**-10
+# Entries beyond this are taken as this, so that no product or sum of theirs overflows.
+_HUGE = 1e150
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """``part = recover @ (queries theta)`` with public ``recover``.
+
+    ``queries`` : (k, P) scaled functions S of theta; ``recover`` : (h, k) sparse, h = entries of the part, in
+    increasing order of ``positions``. ``change`` : what one record does to the k numbers, per Records,
+    rounding included. ``lower, upper`` : (k,) public range of the numbers; ``limit`` : where their absolute values
+    are clamped. ``shared_limit`` : the same limit for numbers that are rounded.
+    """
+
+    part: str
+    strategy: str
+    queries: LinearMap
+    recover: sp.csr_array
+    positions: Integers
+    change: Mapping[Records, Change]
+    lower: Floats
+    upper: Floats
+    limit: float
+    shared_limit: float
+
+    @property
+    def furthest(self) -> float:
+        """Largest absolute value that the public ranges allow (inf where there is none)."""
+        return float(np.maximum(np.abs(self.lower), np.abs(self.upper)).max(initial=0.0))
+
+    @property
+    def count(self) -> int:
+        return self.queries.height
+
+    @property
+    def l1(self) -> float:
+        return max((change.l1 for change in self.change.values()), default=0.0)
+
+    @property
+    def l2(self) -> float:
+        return max((change.l2 for change in self.change.values()), default=0.0)
+
+    def gain(self, order: int) -> Floats:
+        """(h,) 1-norm or 2-norm of the rows of ``recover``: how noise on the k numbers reaches each entry."""
+        if self.recover.nnz == self.recover.shape[0] == np.count_nonzero(np.diff(self.recover.indptr)):
+            return np.asarray(np.abs(self.recover.data), dtype=np.float64)
+        size = abs(self.recover)
+        if order == 1:
+            return np.asarray(size.sum(axis=1)).ravel()
+        return np.asarray(np.sqrt(np.asarray(size.multiply(size).sum(axis=1)).ravel()), dtype=np.float64)
+
+    def values(self, theta: Floats) -> Floats:
+        """(k,) the private numbers; for a mechanism's ``run`` only."""
+        exact = exact_rows(self.queries, theta)
+        return np.clip(np.clip(exact, self.lower, self.upper), -self.limit, self.limit)
+
+    def rebuild(self, released: Floats, clip: bool = True) -> Floats:
+        """(h,) entries of the part from released numbers, moved into their public range first if ``clip``."""
+        return np.asarray(self.recover @ (np.clip(released, self.lower, self.upper) if clip else released))
+
+
+def measurements(model: PrivateLP, part: str) -> tuple[Measurement, ...]:
+    """The choices of S for one part, computed once per problem."""
+
+    def build() -> tuple[Measurement, ...]:
+        whole = model.form.private_part(part)
+        positions, rows = np.unique(whole.row, return_inverse=True)
+        dense = LinearMap(rows.astype(np.int64), whole.column, whole.coefficient, int(positions.size))
+        by_entries = _finish(model, part, "entries", *_by_entries(dense), positions)
+        if dense.nnz == dense.height:
+            return (by_entries,)
+        return by_entries, _finish(model, part, "inputs", *_by_inputs(dense), positions)
+
+    return model.remember(("measurements", part), build)
+
+
+def best_measurement(model: PrivateLP, part: str, order: int) -> Measurement:
+    """The choice with the least worst noise when the noise is scaled to the 1-norm or 2-norm change."""
+
+    def worst(m: Measurement) -> float:
+        return (m.l1 if order == 1 else m.l2) * float(m.gain(order).max(initial=0.0))
+
+    return min(measurements(model, part), key=worst)
+
+
+def _finish(
+    model: PrivateLP,
+    part: str,
+    strategy: str,
+    queries: LinearMap,
+    recover: sp.csr_array,
+    positions: Integers,
+) -> Measurement:
+    """Scale the rows to equal change and attach change and range."""
+    moves = entry_changes(model.affine, queries)
+    step = float(moves.max(initial=0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factor = np.where((moves > 0) & np.isfinite(moves), step / moves, 1.0)
+    factor = np.where(np.abs(factor - 1.0) < 1e-12, 1.0, factor)
+    if (factor != 1.0).any():
+        queries = LinearMap(queries.row, queries.column, queries.coefficient * factor[queries.row], queries.height)
+        recover = sp.csr_array(recover @ sp.diags_array(1.0 / factor))
+    change = {
+        records: value.scaled_for_rounding(ROUNDING) for records, value in change_of(model.affine, queries).items()
+    }
+    lower, upper = value_range(model.affine, queries)
+    shared = _shared_limit(model.affine, queries, step, change)
+    limit = CLAMP * step if step > 0 and _never_rounded(queries) else shared
+    return Measurement(part, strategy, queries, recover, positions, change, lower, upper, limit, shared)
+
+
+def _never_rounded(queries: LinearMap) -> bool:
+    """Whether every number is one private entry times a power of two."""
+    single = queries.nnz == 0 or int(np.bincount(queries.row).max()) == 1
+    return single and bool((np.abs(np.frexp(queries.coefficient)[0]) == 0.5).all())
+
+
+def _shared_limit(affine: AffineMap, queries: LinearMap, step: float, change: Mapping[Records, Change]) -> float:
+    """Where rounded numbers are clamped, so that rounding stays inside the allowance (the module's docstring)."""
+    if step == 0:
+        return math.inf  # bounds that fix every number
+    touched = max(most_touched(affine, queries.row, queries.column), 1)
+    l1 = max(c.l1 for c in change.values())
+    l2 = max(c.l2 for c in change.values())
+    return CLAMP * min(step, l1 / touched, l2 / math.sqrt(touched))
+
+
+def _by_entries(part: LinearMap) -> tuple[LinearMap, sp.csr_array]:
+    """Distinct rows up to a factor, and the factors."""
+    height = part.height
+    counts = np.bincount(part.row, minlength=height)
+    first = np.r_[0, np.cumsum(counts)[:-1]]
+    lead = part.coefficient[first]
+    normal = part.coefficient / lead[part.row]
+    # Rows that are multiples of each other agree in these sums; whether they really are is checked below.
+    golden = 1 + np.modf((part.column + 1) * 0.6180339887498949)[0]
+    silver = 1 + np.modf((part.column + 1) * 0.4142135623730951)[0]
+    signature = np.c_[
+        counts,
+        part.column[first],
+        np.round(sum_by(part.row, weights=normal * golden, minlength=height), 9),
+        np.round(sum_by(part.row, weights=normal * silver, minlength=height), 9),
+    ]
+    if (counts == 1).all():
+        _, representative, group = np.unique(part.column, return_index=True, return_inverse=True)
+    else:
+        _, representative, group = np.unique(signature, axis=0, return_index=True, return_inverse=True)
+        group = np.ravel(group)
+        if not _same_rows(part, normal, first, counts, representative[group]):
+            representative = group = np.arange(height)
+    chosen = np.zeros(height, dtype=bool)
+    chosen[representative] = True
+    number = np.full(height, -1, dtype=np.int64)
+    number[representative] = np.arange(representative.size)
+    keep = chosen[part.row]
+    queries = LinearMap.of(number[part.row[keep]], part.column[keep], normal[keep], int(representative.size))
+    recover = sp.csr_array((lead, (np.arange(height), group)), shape=(height, int(representative.size)))
+    return queries, recover
+
+
+def _same_rows(part: LinearMap, normal: Floats, first: Integers, counts: Integers, model_row: Integers) -> bool:
+    """Whether every row equals (up to rounding) the row it is to be rebuilt from."""
+    if not (counts == counts[model_row]).all():
+        return False
+    within = np.arange(part.nnz) - first[part.row]
+    twin = first[model_row[part.row]] + within
+    same_columns = bool((part.column == part.column[twin]).all())
+    return same_columns and bool((np.abs(normal - normal[twin]) <= 1e-12 * np.abs(normal)).all())
+
+
+def _by_inputs(part: LinearMap) -> tuple[LinearMap, sp.csr_array]:
+    columns, number = np.unique(part.column, return_inverse=True)
+    k = int(columns.size)
+    queries = LinearMap(np.arange(k, dtype=np.int64), columns, np.ones(k), k)
+    return queries, sp.csr_array((part.coefficient, (part.row, number)), shape=(part.height, k))
+
+
+def exact_rows(part: LinearMap, theta: Floats) -> Floats:
+    """(height,) ``part`` at ``theta``, each value rounded once (as if computed with unbounded precision)."""
+    x = np.clip(theta[part.column], -_HUGE, _HUGE)
+    counts = np.bincount(part.row, minlength=part.height)
+    product = part.coefficient * x
+    if (counts <= 1).all():
+        out = np.zeros(part.height)
+        out[part.row] = product
+        return out
+    error = _product_error(part.coefficient, x, product)
+    ends = np.cumsum(counts)
+    order = np.argsort(part.row, kind="stable")
+    product, error = product[order], error[order]
+    single = counts == 1
+    out = np.zeros(part.height)
+    out[single] = product[ends[single] - 1]
+    for i in np.flatnonzero(counts > 1):
+        rows = slice(ends[i] - counts[i], ends[i])
+        out[i] = math.fsum(np.concatenate([product[rows], error[rows]]))
+    return out
+
+
+def _product_error(a: Floats, b: Floats, product: Floats) -> Floats:
+    """``a * b - product`` exactly (Dekker's splitting; overflow gives nan, treated as no correction)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        split = 134217729.0  # 2^27 + 1
+        a_high = split * a - (split * a - a)
+        b_high = split * b - (split * b - b)
+        a_low, b_low = a - a_high, b - b_high
+        error = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+    return np.where(np.isfinite(error), error, 0.0)

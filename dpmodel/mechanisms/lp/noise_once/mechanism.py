@@ -1,0 +1,232 @@
+"""Noise once, then solve: Laplace or Gaussian noise on the private entries of c, b and A, and ordinary solving."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpmodel._types import Floats
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, refuse_high
+from dpmodel.mechanisms.lp.noise_once.design import Kind, NoiseDesign, design, x_bound
+from dpmodel.mechanisms.lp.noise_once.solve_released import released_parts, solve_most_inside, solve_released
+from dpmodel.mechanisms.lp.public.points import declared_range, known_without_data
+from dpmodel.mechanisms.lp.treatment import cost_of, treat
+from dpmodel.privacy import NoiseSource
+from dpmodel.text import number
+
+
+@dataclass(frozen=True)
+class NoiseOnce:
+    """Measure the private entries of c, b and A once with noise, then solve the noised program.
+
+    Source
+        HRRU14, sections 4.2 to 4.5 (the remark that noise on the data suffices; Theorem 34 for the
+        objective, with plain Laplace noise in place of its over-large scale).
+    Privacy
+        The only reading of private values is ``S_p theta`` for each private part p (``measurement.py``),
+        released with Laplace noise of scale ``D_1 / (w_p epsilon)`` or Gaussian noise of deviation
+        ``D_2 / (w_p mu)``. ``D_1`` and ``D_2`` are the largest 1-norm and 2-norm change of ``S_p theta`` by one
+        record, computed by ``footprint.change_of`` from the affine map and the declared bounds, plus the
+        rounding allowance. The Laplace mechanism with scale D_1 / e is e-DP and these add up over parts;
+        Gaussian releases compose to ``mu`` (the squares of D_2 / sigma add up), and ``mu`` is the largest
+        value for which the Gaussian mechanism is (epsilon, delta)-DP (exact, Balle and Wang 2018). The shares
+        w_p keep the sum at one for every record (``noise_design.py``). Everything after is post-processing:
+        it reads released numbers and public ones. Infeasible and unbounded are decided on these.
+    Utility (each with probability at least 1 - beta)
+        Objective: the noised optimum x and the true one x* satisfy both the same constraints, so
+        ``c'x - c'x* <= 2 sup |noise'x| <= 2 q max sum r_j |x_j|`` with q the quantile of the largest draw, r_j its
+        gain at entry j, and the maximum taken over the public constraints.
+        Constraints, relaxed: rows give way by tau, a public bound on the noise in the row (for A: times the
+        public bound on x), so every truly feasible point stays feasible, the objective is at least as good
+        as the true optimum, and no true constraint is violated by more than about 2 tau. Noisy
+        equalities become bands of half-width tau. In cones the same holds along the interior direction.
+        Without an objective, the point that misses the released rows least is taken, under the same statement.
+        Centred: rows do not move, and the first tau of the two remains. Safe: rows move inwards by the quantile of the
+        noise, so that all true ones hold (proof in ``treatment.py``). Both promise nothing of the true optimum, which
+        the noise may cut off.
+        All this speaks of the standard form. Where lowering split an expression (a norm, say) into several rows with
+        private numbers, their errors add up in it; the forecast then says so and is not called proved.
+        If the released program is infeasible (relaxed: probability below beta when the true one is feasible), the
+        point of least violation is returned and the status says so; safe rows then hold up to that violation.
+    Cost
+        One noise draw per private number, one solve (a second when the first is infeasible).
+    """
+
+    kind: Kind
+    name: str
+    source: str
+
+    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+        if not model.private_parts():
+            return Verdict(False, "no private parameter changes c, b or A")
+        high = refuse_high(model)
+        if high is not None:
+            return high
+        if self.kind == "gaussian" and request.delta == 0:
+            return Verdict(False, "Gaussian noise needs delta > 0")
+        if request.feasibility == "strict" and _touches_rows(model):
+            why = 'feasibility="strict" was asked for: this noise has no bound that always holds'
+            return Verdict(False, why, "feasibility")
+        if request.feasibility == "safe" and (model.form.private_rows & model.affine.equalities()).any():
+            return Verdict(False, "an equality with private numbers cannot be made harder, so none is safe")
+        if "matrix" in model.private_parts():
+            return bounded_variables(model)
+        return YES
+
+    def forecast(self, model: PrivateLP, request: Request) -> Forecast:
+        noise = design(model, request, dict.fromkeys(model.private_parts(), self.kind))
+        loss = objective_loss(model, noise)
+        treatment = treat(model, request, noise)
+        known = known_without_data(model)
+        violation = min(treatment.violation, known.violation) if _touches_rows(model) else math.nan
+        safe = request.feasibility == "safe" and _touches_rows(model)
+        split = model.splits_objective if safe else model.split_rows > 0
+        tightening = treatment.tightening if safe else math.nan
+        return Forecast(
+            statement=statement(model, request, loss, violation, tightening),
+            epsilon=noise.epsilon,
+            delta=noise.delta,
+            beta=request.beta,
+            objective_alpha=loss,
+            violation_alpha=violation,
+            proved=not split,
+            caveats=(*treatment.words, *caveats(model, noise, split=split)),
+            tightening=tightening,
+            against_public=noise_against_ignorance(model, noise),
+            work=noise.work,
+            noise=noise.to_dict(),
+        )
+
+    def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        plan = design(model, request, dict.fromkeys(model.private_parts(), self.kind))
+        treatment = treat(model, request, plan)
+        c, b, entries = released_parts(model, plan, noise, progress)
+        progress("solving the noised program", 0.5)
+        relaxed = request.feasibility == "relaxed"
+        if relaxed and c is None and not model.form.c0.any() and model.affine.is_linear():
+            out = solve_most_inside(model, request, b, entries, relax=treatment.relax)
+        else:
+            out = solve_released(model, request, c, b, entries, relax=treatment.relax, weights=treatment.weights)
+        cost = cost_of(model, treatment, out) if request.feasibility == "safe" else ""
+        return replace(out, notes=(*treatment.words, *([cost] if cost else ()), *out.notes))
+
+
+def _touches_rows(model: PrivateLP) -> bool:
+    return any(part in ("scalar", "matrix") for part in model.private_parts())
+
+
+def objective_loss(model: PrivateLP, noise: NoiseDesign) -> float:
+    """Public bound on the loss in objective value from noise on c, at most what any public point loses; nan when c is
+    not noised."""
+    return min(objective_noise(model, noise), known_without_data(model).objective)
+
+
+def objective_noise(model: PrivateLP, noise: NoiseDesign) -> float:
+    """Twice a public bound on ``|noise'x|`` over the public set, which holds with the noise's probability; nan when c
+    is not noised. Unlike a loss it is not capped: noise may exceed all that points can differ by."""
+    if "objective" not in noise.parts:
+        return math.nan
+    part = noise.parts["objective"]
+    largest = float(part.reach.max(initial=0.0))
+    if largest == 0:
+        return 0.0
+    weights: Floats = np.zeros(model.affine.variables)
+    weights[part.measurement.positions] = part.reach / largest
+    # The same for every law whose draws reach the entries by the same gains, so usually solved once.
+    key = ("norm of x", weights.tobytes())
+    return 2 * largest * model.remember(key, lambda: model.public.weighted_norm(weights))
+
+
+def noise_against_ignorance(model: PrivateLP, noise: NoiseDesign) -> float:
+    """Root mean square of the noise over that of what is unknown about the private numbers without it.
+
+    The prediction behind it: private numbers are spread evenly over their declared ranges, so the middle of a range
+    misses one by ``range / sqrt(12)`` on average; noise misses it by its deviation. Noise that is larger tells less
+    than the middle of the ranges does, which costs nothing. 0 where some range is not declared.
+    """
+    shares = []
+    lower, upper = model.public.box
+    for name, part in noise.parts.items():
+        low, high = declared_range(model, name)
+        size = np.ones(low.size)
+        if name == "objective":
+            size = (upper - lower)[part.measurement.positions]
+        elif name == "matrix":
+            size = model.public.magnitudes()[model.form.matrix_positions()[1]]
+        drawn = part.measurement.gain(2) * (0.0 if part.law is None else part.law.standard_deviation)
+        shares.append(against_ignorance(drawn, high - low, size))
+    return math.sqrt(sum(share**2 for share in shares) / max(len(shares), 1))
+
+
+def against_ignorance(deviation: Floats, span: Floats, size: Floats | float = 1.0) -> float:
+    """Noise of these deviations (k,) over what is unknown of numbers whose ranges are ``span`` (k,) wide; see
+    ``noise_against_ignorance``. ``size`` : how much each number counts."""
+    with np.errstate(invalid="ignore"):
+        unknown = span * size / math.sqrt(12)
+    if not np.isfinite(unknown).all() or not unknown.any():
+        return 0.0
+    return float(np.linalg.norm(deviation * size) / np.linalg.norm(unknown))
+
+
+def bounded_variables(model: PrivateLP) -> Verdict:
+    """Whether x is publicly bounded where A is private: noise on A is multiplied by x."""
+    if math.isfinite(x_bound(model)):
+        return YES
+    _, columns = model.form.matrix_positions()
+    loose = columns[~np.isfinite(model.public.magnitudes()[columns])]
+    names = list(dict.fromkeys(model.affine.column_names[j] or "an auxiliary variable" for j in loose))
+    return Verdict(
+        False,
+        f"no public bound on {', '.join(names[:3]) or 'x'}: noise on A is multiplied by it; "
+        "give bounds=[lo, hi] or a public constraint that bounds it",
+    )
+
+
+def statement(model: PrivateLP, request: Request, loss: float, violation: float, tightening: float) -> str:
+    """The utility statement in words."""
+    parts, cost = [], ""
+    rows, mode = _touches_rows(model), request.feasibility
+    if not math.isnan(loss):
+        bound = number(loss) if math.isfinite(loss) else "an amount without a public bound (x is not bounded)"
+        what = "the true optimum" if not rows or mode == "relaxed" else "the best that the released constraints allow"
+        parts.append(f"the objective is within {bound} of {what}")
+    along = "" if model.affine.is_linear() else " (in cones: along the interior direction)"
+    if rows and mode == "safe":
+        amount = number(tightening) if math.isfinite(tightening) else "an amount without a public bound (x has none)"
+        parts.append("every true private constraint holds")
+        # A statement of its own: that a row holds and that it is not much harder are the two sides of its noise.
+        cost = (
+            f"; as likely, right-hand sides lie at most {amount} inside the true ones{along}, which costs that times "
+        )
+        cost += "their multipliers in objective value"
+    elif rows:
+        if mode == "relaxed" and math.isnan(loss) and not model.splits_objective and model.form.c0.any():
+            parts.append("the objective is at least as good as the true optimum")
+        what = "no row of the standard form" if model.split_rows else "no private constraint"
+        parts.append(f"{what} is violated by more than {number(violation)}{along}")
+        if mode == "centred" and math.isnan(loss) and model.form.c0.any():
+            parts.append("nothing is promised of the objective, which may be better or worse than the true optimum")
+    else:
+        parts.append("all constraints hold exactly")
+    return f"with probability {number(1 - request.beta)}, {' and '.join(parts)}{cost}"
+
+
+def caveats(model: PrivateLP, noise: NoiseDesign, *, split: bool) -> tuple[str, ...]:
+    """What the statement leaves out: numbers beyond the clamp and, with ``split``, expressions split into rows."""
+    out = []
+    clamps = [p.measurement.limit for p in noise.parts.values() if p.measurement.furthest > p.measurement.limit]
+    if clamps:
+        out.append(f"statements are for private numbers up to {number(min(clamps))} in size; beyond, they are clamped")
+    if split:
+        out.append(
+            f"CVXPY split expressions (norms, absolute values, maxima, ...) into rows, {model.split_rows} of them with "
+            "noise; the errors of the rows of one expression add up in it, so the statement is about single rows only"
+        )
+    return tuple(out)
+
+
+LAPLACE_ONCE = NoiseOnce("laplace", "laplace-once", "HRRU14, sections 4.2-4.5; Laplace mechanism")
+GAUSSIAN_ONCE = NoiseOnce("gaussian", "gaussian-once", "HRRU14, sections 4.2-4.5; Gaussian mechanism")

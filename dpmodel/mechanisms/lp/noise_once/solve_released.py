@@ -1,0 +1,135 @@
+"""From measurement to solution: draw noise, rebuild c, b and A, relax, solve. All but the draw is post-processing."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dpmodel._types import Floats
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.compile.standard_form.public_set import base_program
+from dpmodel.mechanisms.contract import Outcome, Progress, Request
+from dpmodel.mechanisms.lp.noise_once.design import NoiseDesign
+from dpmodel.mechanisms.lp.noise_once.margins import giving_way, interior_direction
+from dpmodel.mechanisms.lp.public.points import declared_range
+from dpmodel.numerics.cone_program import SOLVER_ERROR, ConeProgram, ConeSolution, solve_cone_program
+from dpmodel.privacy import NoiseSource
+
+# A solver's own tolerance: the least violation is kept to this when the objective is minimised after it.
+_TOLERANCE = 1e-6
+
+LEAST_VIOLATION = "least_violation"
+_GIVES_WAY = (
+    "the relaxed program is infeasible on the released data; this point gives way by the least further amount",
+)
+
+
+def released_parts(
+    model: PrivateLP, noise: NoiseDesign, source: NoiseSource, progress: Progress
+) -> tuple[Floats | None, Floats | None, Floats | None]:
+    """Noised c (n,), b (m,) and private A entries, None for parts that are public.
+
+    This is where private values enter: ``read_private`` gives theta, ``values`` the numbers to measure, and
+    ``sample`` releases them through the noise source.
+    """
+    theta = model.read_private()
+    c = b = entries = None
+    for number, (name, part) in enumerate(noise.parts.items()):
+        progress(f"noise on the {name} part ({part.measurement.count} numbers)", number / (2 * len(noise.parts)))
+        exact = part.measurement.values(theta)
+        released = part.law.sample(exact, source) if part.law is not None else exact
+        rebuilt = part.measurement.rebuild(released, clip=part.clip)
+        if name == "matrix":
+            entries = rebuilt
+            continue
+        full = np.zeros(model.affine.variables if name == "objective" else model.affine.rows)
+        if name == "objective":
+            # Brings each entry nearer to the true one, and keeps the signs on which a bounded optimum rests.
+            rebuilt = np.clip(rebuilt, *declared_range(model, name))
+        full[part.measurement.positions] = rebuilt
+        c, b = (full, b) if name == "objective" else (c, full)
+    return c, b, entries
+
+
+def relaxed_program(
+    model: PrivateLP, c: Floats | None, b: Floats | None, entries: Floats | None, relax: Floats
+) -> ConeProgram:
+    """The released program with rows moved by ``relax`` (m,) along their interior direction.
+
+    Bands for equalities. Right-hand sides of inequalities with public coefficients are moved into the range
+    that databases allow, which can only bring them nearer to the true ones; nor do they give way beyond it, so what is
+    released is a public point, whatever is done to the rows.
+    """
+    total_c, total_b, A = model.form.with_noise(c, b, entries)
+    direction = interior_direction(model.affine)
+    equality = model.affine.equalities()
+    moved = np.where(equality, total_b, total_b + relax * direction)
+    moved = np.maximum(np.minimum(moved, model.public.ceiling), model.public.floor)
+    band = np.where(equality, np.maximum(relax, 0.0), 0.0)
+    return base_program(model.form).with_(c=total_c, b=moved, A=A, band=band, ceiling=model.public.ceiling)
+
+
+def solve_released(
+    model: PrivateLP,
+    request: Request,
+    c: Floats | None,
+    b: Floats | None,
+    entries: Floats | None,
+    *,
+    relax: Floats,
+    weights: Any = None,
+    may_give_way: bool = True,
+) -> Outcome:
+    """Solve the relaxed program; if it is infeasible (or no solver has an answer) and ``may_give_way``, find the point
+    of least violation."""
+    program = relaxed_program(model, c, b, entries, relax)
+    solve = partial(solve_cone_program, program, solver=request.solver, options=request.options, weights=weights)
+    solution = solve()
+    stays = not (may_give_way and model.form.private_rows.any())
+    without_point = "infeasible" in solution.status or solution.status == SOLVER_ERROR
+    if solution.solved or not without_point or stays:
+        return _outcome(solution, solution.status)
+    direction = giving_way(model.affine, model.form.private_rows)
+    first = solve(direction=direction, minimise_slack=True)
+    if not first.solved:
+        return _outcome(first, first.status)
+    limit = first.slack * (1 + _TOLERANCE) + _TOLERANCE
+    second = solve(direction=direction, slack_limit=limit)
+    if not second.solved and "unbounded" in solution.status and first.slack <= _TOLERANCE:
+        return _outcome(second, "unbounded")  # the solver could not tell the two apart at first
+    best = second if second.solved else first
+    earlier = solution.seconds + (first.seconds if best is second else 0.0)
+    return _outcome(best, LEAST_VIOLATION, extra=limit, notes=_GIVES_WAY, seconds=earlier)
+
+
+def solve_most_inside(
+    model: PrivateLP, request: Request, b: Floats | None, entries: Floats | None, *, relax: Floats
+) -> Outcome:
+    """For linear programs without an objective: the point that meets the released rows best.
+
+    Rows start tightened by ``relax`` and give way by ``t relax`` (bands of equalities grow from nothing by
+    ``t relax / 2``) with the least t >= 0. At t = 2 this is the relaxed program, so its statement holds up to there.
+    """
+    program = relaxed_program(model, None, b, entries, -relax)
+    direction = np.where(model.affine.equalities(), relax / 2, relax)
+    moves = np.where(direction > 0, direction, 0.0)
+    if not moves.any():
+        return solve_released(model, request, None, b, entries, relax=relax)
+    solution = solve_cone_program(
+        program, direction=moves, minimise_slack=True, solver=request.solver, options=request.options
+    )
+    beyond = max(solution.slack - 2.0, 0.0) * float(relax.max()) if solution.solved else 0.0
+    value = program.d if solution.solved else None
+    status = LEAST_VIOLATION if beyond > _TOLERANCE * float(relax.max()) else solution.status
+    notes = _GIVES_WAY if status == LEAST_VIOLATION else ()
+    extra = beyond if status == LEAST_VIOLATION else 0.0
+    return Outcome(status, solution.x, solution.dual, value, solution.seconds, extra, (*notes, *solution.notes))
+
+
+def _outcome(
+    solution: ConeSolution, status: str, *, extra: float = 0.0, notes: tuple[str, ...] = (), seconds: float = 0.0
+) -> Outcome:
+    seconds += solution.seconds
+    return Outcome(status, solution.x, solution.dual, solution.value, seconds, extra, (*notes, *solution.notes))

@@ -1,0 +1,1 @@
+"""A nearly feasible point chosen by the exponential mechanism."""

@@ -1,0 +1,1 @@
+"""The best points that read no private data."""

@@ -1,0 +1,143 @@
+"""The best point that reads no private data: what every other mechanism is measured against."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.mechanisms.contract import YES, Feasibility, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.lp.engines.routes import objective_span, private_objective
+from dpmodel.mechanisms.lp.private_rows import plain_linear, public_polyhedron
+from dpmodel.mechanisms.lp.public.points import (
+    PublicPoint,
+    known_without_data,
+    middle_of,
+    public_points,
+    worst_violation,
+)
+from dpmodel.privacy import NoiseSource
+from dpmodel.text import number
+
+
+@dataclass(frozen=True)
+class PublicOnly:
+    """A point found from public facts: the robust optimum, the cheapest public point, the optimum for the middle of the
+    declared ranges, or the centre of the set.
+
+    Source
+        Robust optimisation (Ben-Tal, El Ghaoui and Nemirovski 2009, chapter 1) over the declared ranges.
+    Privacy
+        ``run`` does not call ``read_private``: its answer is a function of public facts. (0, 0)-DP.
+    Utility (for every database that the declarations allow, no probability involved)
+        Loss: ``max c'x - c'y`` over public points y and allowed c, bounded by one linear program
+        (``public_points.regret``); 0 for the cheapest point under a public objective, because the true optimum is a
+        public point. Violation: the largest residual at x over allowed numbers, row by row.
+        Without an objective, the centre of the public set is taken where no point violates less: equal shares on a
+        simplex, the middle of a box.
+    Cost
+        At most four solves of the size of the model's own.
+    """
+
+    name: str = "public-only"
+    source: str = "Ben-Tal, El Ghaoui and Nemirovski 2009, chapter 1"
+
+    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+        if not model.private_parts():
+            return Verdict(False, "no private parameter changes c, b or A")
+        if request.goal != "auto" or request.target is not None:
+            return Verdict(False, "it needs no target, search or penalty")
+        if _point(model, request) is not None:
+            return YES
+        if request.feasibility in ("safe", "strict"):
+            why = "the public bounds do not leave a point that is feasible for every allowed database"
+            return Verdict(False, why, "infeasible")
+        return Verdict(False, "no point is found from public facts: the public constraints do not bound the objective")
+
+    def forecast(self, model: PrivateLP, request: Request) -> Forecast:
+        point = _point(model, request)
+        assert point is not None  # eligible() came first
+        rows = bool(model.form.private_rows.any())
+        parts = []
+        if private_objective(model) or model.form.c0.any():
+            loss = f"within {number(point.loss)} of" if math.isfinite(point.loss) else "not bounded against"
+            parts.append(f"the objective is {loss} the true optimum" if point.loss else "the objective is at least as "
+                         "good as the true optimum")  # fmt: skip
+        if rows and math.isfinite(point.violation):
+            parts.append(f"no private constraint is violated by more than {number(point.violation)}")
+        elif rows:
+            parts.append("nothing bounds by how much a private constraint is violated")
+        else:
+            parts.append("all constraints hold exactly")
+        return Forecast(
+            statement=f"for all data, {' and '.join(parts)}; it is {point.words}",
+            epsilon=0.0,
+            delta=0.0,
+            beta=0.0,
+            objective_alpha=point.loss if private_objective(model) or model.form.c0.any() else math.nan,
+            violation_alpha=point.violation if rows else math.nan,
+            proved=model.split_rows == 0,
+            against_public=1.0,
+            work="public solves only",
+        )
+
+    def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        point = _point(model, request)
+        assert point is not None
+        value = None if private_objective(model) else float(model.form.c0 @ point.x) + model.form.d0
+        notes = ("no private data was read: this point is the same for all data",)
+        return Outcome("optimal", np.array(point.x), None, value, notes=notes)
+
+
+def _point(model: PrivateLP, request: Request) -> PublicPoint | None:
+    """The point that a request gets: for safe and strict ones one that is feasible for every allowed database; for
+    centred ones with an objective the one for the middle of all ranges (nothing is shifted); else the feasible one if
+    it exists, or the least larger share of the objective's span lost or of the width violated."""
+    mode = request.feasibility
+    return model.remember(("public point", mode), lambda: _choose(model, mode))
+
+
+def _choose(model: PrivateLP, mode: Feasibility) -> PublicPoint | None:
+    points, strict = list(public_points(model)), mode in ("safe", "strict")
+    perfect = any(point.violation == 0 == point.loss for point in points)
+    if mode == "centred" and not perfect and (private_objective(model) or model.form.c0.any()):
+        middle = middle_of(points)
+        if middle is not None:
+            return middle
+    if not (private_objective(model) and math.isfinite(objective_span(model))) and not model.form.c0.any():
+        centre = _centre(model)
+        points = [centre, *points] if centre is not None else points
+    safe = [point for point in points if point.violation == 0]
+    if safe:
+        return min(safe, key=lambda point: point.loss)
+    if strict or not points:
+        return None
+    known = known_without_data(model)
+
+    def share(point: PublicPoint) -> float:
+        lost = point.loss / known.objective if 0 < known.objective < math.inf else 0.0
+        width = known.violation if 0 < known.violation < math.inf else 1.0
+        return max(lost, point.violation / width)
+
+    return min(points, key=share)
+
+
+def _centre(model: PrivateLP) -> PublicPoint | None:
+    """The public point nearest to the middle of the box around the public set."""
+    body = public_polyhedron(model) if plain_linear(model) is None else None
+    if body is None or body.empty:
+        return None
+    lower, upper = body.box
+    if not (np.isfinite(lower).all() and np.isfinite(upper).all()):
+        return None
+    x = body.project((lower + upper) / 2)
+    if body.violation(x) > 1e-6 * (1 + float(np.abs(x).max(initial=0.0))):
+        return None
+    loss = 0.0 if not private_objective(model) else objective_span(model)
+    return PublicPoint(x, loss, worst_violation(model, x), "the centre of the public set")
+
+
+PUBLIC_ONLY = PublicOnly()
+__all__ = ["PUBLIC_ONLY", "PublicOnly"]

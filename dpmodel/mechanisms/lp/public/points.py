@@ -1,0 +1,302 @@
+"""Points of a private LP that are found without data, and what they keep for every database that is allowed.
+
+Public facts only. Private numbers enter as the ranges that their declarations give; where there are none, bounds are
+infinite and nothing is capped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel._types import Floats
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.compile.standard_form.affine_map import LinearMap, sum_by
+from dpmodel.compile.standard_form.form import value_range
+from dpmodel.compile.standard_form.public_set import base_program
+from dpmodel.errors import InfeasibleError
+from dpmodel.mechanisms.known import Known
+from dpmodel.mechanisms.lp.engines.routes import cost_range, objective_span, private_objective
+from dpmodel.mechanisms.lp.noise_once.margins import giving_way, interior_direction, margin
+from dpmodel.mechanisms.lp.private_rows import plain_linear, private_rows, public_polyhedron
+from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, SolverFailure, solve_cone_program
+
+# Violations up to this are a solver's own: HiGHS keeps rows to 1e-7, whatever the size of their numbers. It does not
+# grow with declared bounds, whose size says nothing of how well a row is kept.
+_SOLVER = 1e-6
+# What sums of ten thousand numbers are rounded by, as a share of them; ranges are widened by as much.
+_ROUNDING = 1e-12
+# Private entries of A beyond which no point is sought that serves every database.
+_MOST_ENTRIES = 200_000
+_MIDDLE = "the optimum for private numbers at the middle of their ranges"
+
+
+@dataclass(frozen=True)
+class PublicPoint:
+    """``x`` (n,); ``loss`` against the true optimum and largest ``violation`` of a private constraint, at most, for
+    every database that the declarations allow. ``words`` : which point it is."""
+
+    x: Floats
+    loss: float
+    violation: float
+    words: str
+
+
+def known_without_data(model: PrivateLP, feasibility: str = "relaxed") -> Known:
+    """What statements about ``model`` are held against; at most four solves of the size of the model's own, and those
+    that bound losses, once per problem.
+
+    Under "centred" a loss is one against the best that the released constraints allow: the point for the middle of
+    the ranges has none under a public objective, and its promise is of the same kind as that of noise.
+    """
+
+    def build() -> Known:
+        points = public_points(model)
+        rows = model.form.private_rows.any()
+        return Known(
+            objective=objective_span(model),
+            violation=_width(model) if rows else 0.0,
+            points=tuple((point.loss, point.violation) for point in points),
+            tightening=_spread_of_sides(model) if rows else 0.0,
+        )
+
+    known = model.remember("known without data", build)
+    middle = middle_of(public_points(model))
+    if feasibility != "centred" or middle is None:
+        return known
+    return replace(known, alike=(middle.loss if private_objective(model) else 0.0, middle.violation))
+
+
+def public_points(model: PrivateLP) -> tuple[PublicPoint, ...]:
+    """The cheapest public point, the one that violates least whatever the data are, and the optimum for the middle of
+    the declared ranges; those of them that exist."""
+
+    def build() -> tuple[PublicPoint, ...]:
+        try:
+            if not model.public.feasible:
+                return ()
+            rows = model.form.private_rows.any()
+            found = (_cheapest(model), _safest(model) if rows else None, _middle(model) if rows else None)
+        except (SolverFailure, InfeasibleError):
+            return ()
+        return tuple(point for point in found if point is not None)
+
+    return model.remember("public points", build)
+
+
+def middle_of(points: Sequence[PublicPoint]) -> PublicPoint | None:
+    """The optimum for the middle of the declared ranges, if it is among them."""
+    return next((point for point in points if point.words == _MIDDLE), None)
+
+
+def _cheapest(model: PrivateLP) -> PublicPoint | None:
+    """The optimum over the public set for the middle of the objective's range."""
+    c = middle_cost(model)
+    if c is None:
+        return None
+    solution = solve_cone_program(model.public.program.with_(c=c), solver=model.public.solver)
+    if solution.x is None:
+        return None
+    x = solution.x
+    loss = regret(model, x) if private_objective(model) else 0.0
+    words = "the cheapest public point"
+    if private_objective(model):
+        words += " for the middle of the objective's range"
+    return PublicPoint(x, loss, worst_violation(model, x), words)
+
+
+def _safest(model: PrivateLP) -> PublicPoint | None:
+    """The point that violates private constraints least on the worst data; among several, the cheapest on average."""
+    robust = robust_program(model)
+    if robust is None or model.form.matrix.nnz > _MOST_ENTRIES:
+        return None
+    program, weights = robust
+    c = middle_cost(model)
+    program = program.with_(c=np.zeros(model.affine.variables) if c is None else c, d=0.0)
+    best = solve_cone_program(program, weights=weights, solver=model.public.solver)
+    if best.solved:  # nothing is violated, whatever the data
+        return _as_point(model, best, c is not None)
+    direction = giving_way(model.affine, model.form.private_rows)
+    first = solve_cone_program(
+        program, direction=direction, minimise_slack=True, weights=weights, solver=model.public.solver
+    )
+    if not first.solved:
+        return None
+    best = first
+    if program.c.any():
+        limit = first.slack * (1 + _SOLVER) + 1e-9
+        second = solve_cone_program(
+            program, direction=direction, slack_limit=limit, weights=weights, solver=model.public.solver
+        )
+        best = second if second.solved else first
+    return _as_point(model, best, c is not None)
+
+
+def _middle(model: PrivateLP) -> PublicPoint | None:
+    """The optimum if every private number were at the middle of its range."""
+    program, c = middle_program(model), middle_cost(model)
+    if program is None or c is None:
+        return None
+    try:
+        x = solve_cone_program(program.with_(c=c, d=0.0), solver=model.public.solver).x
+        return None if x is None else PublicPoint(x, regret(model, x), worst_violation(model, x), _MIDDLE)
+    except SolverFailure:  # the other points stay
+        return None
+
+
+def _as_point(model: PrivateLP, solution: ConeSolution, finite: bool) -> PublicPoint:
+    assert solution.x is not None
+    loss = regret(model, solution.x) if finite else math.inf
+    return PublicPoint(
+        solution.x, loss, worst_violation(model, solution.x), "the point that violates least on the worst data"
+    )
+
+
+def robust_program(model: PrivateLP) -> tuple[ConeProgram, sp.csr_array | None] | None:
+    """The program whose points satisfy every private constraint for every allowed database, and weights on |x|.
+
+    Equalities with private numbers are bands that miss the middle of the allowed numbers by as much as the widest of
+    them does, so one slack on all rows measures the largest violation. None where ranges are not declared.
+    """
+    affine, form, middle = model.affine, model.form, middle_program(model)
+    half, weights = half_ranges(model)
+    if middle is None or not np.isfinite(half).all():
+        return None
+    zero = affine.equalities() & form.private_rows
+    if zero.any() and weights is not None and weights[np.flatnonzero(zero)].nnz:
+        return None  # |x| in equalities is not convex
+    need = margin(affine, np.where(zero, 0.0, half))
+    widest = float(half[zero].max(initial=0.0))
+    b = middle.b - need * interior_direction(affine)
+    if widest > 0:
+        b = b + np.where(form.private_rows & ~zero, widest * interior_direction(affine), 0.0)
+    band = np.where(zero, widest - half, 0.0)
+    return middle.with_(b=b, band=band), weights
+
+
+def middle_cost(model: PrivateLP) -> Floats | None:
+    """(n,) c with private numbers at the middle of their ranges; None where some have none."""
+    low, high = cost_range(model)
+    return (low + high) / 2 if np.isfinite(low).all() and np.isfinite(high).all() else None
+
+
+def middle_program(model: PrivateLP) -> ConeProgram | None:
+    """The model with private numbers of its constraints at the middle of their ranges; None where some have none."""
+    form = model.form
+    low, high = value_range(model.affine, form.scalar)
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        return None
+    A = form.A0
+    if form.matrix.nnz:
+        below, above = declared_range(model, "matrix")
+        if not np.isfinite(above - below).all():
+            return None
+        A = form.with_noise(None, None, (below + above) / 2)[2]
+    return base_program(form).with_(b=form.b0 + (low + high) / 2, A=A)
+
+
+def half_ranges(model: PrivateLP) -> tuple[Floats, sp.csr_array | None]:
+    """How far b and A may be from that middle: (m,) for right-hand sides, what A adds in cones included, and weights on
+    |x| in linear rows (None: A is public)."""
+    low, high = value_range(model.affine, model.form.scalar)
+    half = (high - low) / 2
+    if not model.form.matrix.nnz:
+        return half, None
+    below, above = declared_range(model, "matrix")
+    weights, in_cones = spread(model, (above - below) / 2)
+    return half + in_cones, weights
+
+
+def spread(model: PrivateLP, reach: Floats) -> tuple[sp.csr_array, Floats]:
+    """Entrywise reach on A as weights on |x| in linear rows, and as public bounds on ``|N_i x|`` in cones."""
+    rows, columns = model.form.matrix_positions()
+    linear = np.zeros(model.affine.rows, dtype=bool)
+    for block in model.affine.cones:
+        if block.kind in ("zero", "nonneg"):
+            linear[block.rows] = True
+    keep = linear[rows]
+    shape = (model.affine.rows, model.affine.variables)
+    weights = sp.csr_array((reach[keep], (rows[keep], columns[keep])), shape=shape)
+    size = model.public.magnitudes()[columns[~keep]]
+    with np.errstate(invalid="ignore"):
+        product = np.where(reach[~keep] > 0, reach[~keep] * size, 0.0)
+    return weights, sum_by(rows[~keep], weights=product, minlength=model.affine.rows)
+
+
+def regret(model: PrivateLP, x: Floats) -> float:
+    """Upper bound on ``c'x - c'y`` over the public points y and the objectives c that declarations allow.
+
+    For each entry ``max over c_j of c_j (x_j - y_j)`` is convex in y_j, so it lies below its chord over the box of y_j;
+    the sum of the chords is linear and one public linear program bounds it.
+    """
+    low, high = cost_range(model)
+    lower, upper = model.public.box
+    loose = low < high
+    if not (np.isfinite(lower[loose]).all() and np.isfinite(upper[loose]).all()):
+        return objective_span(model)
+    slope, constant = -low.copy(), float((low * x)[~loose].sum())
+    a, z = lower[loose], upper[loose]
+    at_a, at_z = (np.maximum(low[loose] * d, high[loose] * d) for d in (x[loose] - a, x[loose] - z))
+    slope[loose] = np.divide(at_z - at_a, z - a, out=np.zeros_like(a), where=z > a)
+    constant += float((at_a - slope[loose] * a).sum())
+    return max(model.public.support(slope) + constant, 0.0)
+
+
+def worst_violation(model: PrivateLP, x: Floats) -> float:
+    """Largest violation of a private constraint at ``x`` over all allowed databases; 0 up to a solver's tolerance (an
+    absolute one, and the rounding of the sums), inf for cones with private numbers."""
+    form, affine = model.form, model.affine
+    private = form.private_rows
+    if not private.any():
+        return 0.0
+    if any(block.kind not in ("zero", "nonneg") and private[block.rows].any() for block in affine.cones):
+        return math.inf
+    m = max(affine.rows, 1)
+    gap = LinearMap.of(
+        np.concatenate([form.matrix.row % m, form.scalar.row]),
+        np.concatenate([form.matrix.column, form.scalar.column]),
+        np.concatenate([form.matrix.coefficient * x[form.matrix.row // m], -form.scalar.coefficient]),
+        affine.rows,
+    )
+    low, high = value_range(affine, gap)
+    public = form.A0 @ x - form.b0
+    over = np.where(affine.equalities(), np.maximum(public + high, -(public + low)), public + high)[private]
+    size = (abs(form.A0) @ np.abs(x) + np.abs(form.b0))[private] + np.where(np.isfinite(high), np.abs(high), 0)[private]
+    return float(np.where(over <= _SOLVER + _ROUNDING * size, 0.0, over).max(initial=0.0))
+
+
+def _width(model: PrivateLP) -> float:
+    """How far a private constraint can be violated in the public set, by any allowed data."""
+    if plain_linear(model) is None and not public_polyhedron(model).empty:
+        rows = private_rows(model)
+        return math.inf if rows.relative else rows.residual_range(public_polyhedron(model))[1]
+    return math.inf
+
+
+def _spread_of_sides(model: PrivateLP) -> float:
+    """How far the right-hand sides of private rows lie apart between the best and the worst data."""
+    half, weights = half_ranges(model)
+    if weights is not None:
+        size, moved = model.public.magnitudes(), weights.tocoo()
+        product = np.where(moved.data > 0, moved.data * size[moved.coords[1]], 0.0)
+        half = half + sum_by(moved.coords[0], weights=product, minlength=model.affine.rows)
+    if not np.isfinite(half).all():
+        return math.inf
+    return float(2 * margin(model.affine, half).max(initial=0.0))
+
+
+def declared_range(model: PrivateLP, part: str) -> tuple[Floats, Floats]:
+    """Least and largest private contribution to every entry of c, b or A that has one, in increasing order of position
+    (for A, of ``row + m * column``, as ``matrix_positions``)."""
+
+    def build() -> tuple[Floats, Floats]:
+        whole = model.form.private_part(part)
+        positions, compact = np.unique(whole.row, return_inverse=True)
+        dense = LinearMap(compact.astype(np.int64), whole.column, whole.coefficient, positions.size)
+        return value_range(model.affine, dense)
+
+    return model.remember(("declared range", part), build)

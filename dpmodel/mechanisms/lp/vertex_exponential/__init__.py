@@ -1,0 +1,1 @@
+"""A vertex chosen by the exponential mechanism."""

@@ -1,0 +1,1 @@
+"""ADMM for likelihoods (LWK15)."""

@@ -1,0 +1,1 @@
+"""Exact maximum likelihood on trees under Laplace noise."""

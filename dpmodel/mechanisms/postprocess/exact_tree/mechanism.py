@@ -1,0 +1,227 @@
+"""Exact maximum likelihood under Laplace noise on trees: piecewise-linear messages, level by level."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from dpmodel._types import Floats
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
+from dpmodel.compile.likelihood.tree_of import tree_problem
+from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.postprocess.exact_tree import division as division
+from dpmodel.mechanisms.postprocess.exact_tree.integers import is_whole, whole_problem
+from dpmodel.mechanisms.postprocess.exact_tree.plan import Family, TreePlan, tree_plan
+from dpmodel.mechanisms.postprocess.exact_tree.sparse import exact_messages
+from dpmodel.mechanisms.postprocess.exact_tree.targets import Targets
+from dpmodel.mechanisms.postprocess.protocol import free_of_charge
+from dpmodel.numerics.trees.tree import TreeProblem
+from dpmodel.privacy import NoiseSource
+
+Ties = Literal["nearest", "middle", "lower", "upper"]
+_SHARED = (1.5e-3, 9e-8, 1e-8)  # seconds: once, per node, per number in the tables
+_LISTS = (5e-4, 8e-8)  # per level, and per level and node or measurement
+
+
+def solve_exact_tree(
+    problem: TreeProblem, ties: Ties = "nearest", *, plan: TreePlan | None = None, whole: bool = False
+) -> Floats:
+    """(N,) node values that minimise ``sum_i absolute_i |x[node_i] - value_i|``, consistent, within the bounds.
+
+    Parameters
+    ----------
+    problem : square weights zero. Bounds may be infinite on either side, on any node; any node may be fixed
+        (lower = upper), measured several times or not at all; any number of roots, children, depths.
+    ties : which optimum, see ``ExactTree``.
+    plan : ``tree_plan`` of a problem that differs in values only, to save its making.
+    whole : minimise over whole numbers (values and bounds need not be whole). Without it, "lower" and "upper" give
+        whole numbers for whole values and bounds; the other rules may not.
+
+    Bounds of leaves hold exactly; inner nodes are the sums of leaves, so their bounds hold to rounding.
+
+    Raises
+    ------
+    InfeasibleError
+        If no consistent x keeps the bounds; names a node where they clash.
+    SpecificationError
+        For square weights, values that are not finite or an unknown rule for ties.
+    """
+    _check(problem, ties)
+    if whole:
+        problem = whole_problem(problem)
+    if plan is None or not plan.fits(problem):
+        plan = tree_plan(problem)
+    tree = problem.tree
+    found = exact_messages(plan, problem.value)
+    target, spread = _targets(plan, problem.value, ties)
+    x = np.zeros(tree.size)
+    for number, level in enumerate(plan.levels):
+        if number == 0:
+            x[level.nodes] = _choose(*found.roots(), ties, whole, target[level.nodes])
+        if level.family is None:
+            continue
+        at = x[level.nodes] if level.inner is None else x[level.nodes][level.inner]
+        left, right = found.children(number, at)
+        below = plan.levels[number + 1].nodes
+        x[below] = _divide(level.family, at, left, right, ties, whole, target[below], spread[below])
+    return tree.sums(x[tree.is_leaf])
+
+
+def _check(problem: TreeProblem, ties: str) -> None:
+    if ties not in get_args(Ties):
+        raise SpecificationError(f"ties={ties!r}", remedy=f"one of {', '.join(get_args(Ties))}")
+    if problem.square.any():
+        raise SpecificationError("square weights in a problem for absolute ones", remedy="use least-squares-tree")
+    if not (np.isfinite(problem.value).all() and np.isfinite(problem.absolute).all()):
+        raise SpecificationError("a value or weight of the tree is not finite", remedy="leave such measurements out")
+
+
+def _targets(plan: TreePlan, value: Floats, ties: str) -> tuple[Floats, Floats]:
+    if ties != "nearest":
+        nothing = np.broadcast_to(np.zeros(1), (plan.tree.size,))
+        return nothing, nothing
+    fixed = plan.remember("targets", lambda: Targets.of(plan))
+    return fixed.estimates(plan, value), fixed.spread
+
+
+def _choose(low: Floats, high: Floats, ties: str, whole: bool, target: Floats) -> Floats:
+    """Values of the roots between the ends of their optimal stretches; 0 or the end nearest to it where one is open."""
+    first = np.where(np.isfinite(low), low, np.minimum(high, 0.0))
+    last = np.where(np.isfinite(high), high, np.maximum(low, 0.0))
+    if ties == "lower":
+        return first
+    if ties == "upper":
+        return last
+    if ties == "middle":
+        middle = first + (last - first) / 2
+        return np.floor(middle) if whole else middle
+    return np.clip(np.rint(target) if whole else target, low, high)
+
+
+def _divide(
+    family: Family, x: Floats, left: Floats, right: Floats, ties: str, whole: bool, target: Floats, spread: Floats
+) -> Floats:
+    if ties in ("lower", "upper"):
+        return division.in_order(family, x, left, right)
+    if ties == "middle":
+        out = division.pro_rata(family, x, left, right)
+    else:
+        out = division.nearest(family, x, left, right, target, spread)
+    return division.whole(family, x, left, right, out) if whole else out
+
+
+@dataclass(frozen=True)
+class ExactTree:
+    """The exact optimum of absolute deviations on a tree.
+
+    Source
+        The problem: Lee, Wang and Kifer 2015 (Laplace noise). The method: conjugates of convex piecewise-linear
+        messages add over children (infimal convolution), as in slope-trick dynamic programs; derived in
+        ``exact_tree_messages.py``.
+    Privacy
+        Reads published numbers only: post-processing, costs nothing.
+    Utility
+        An exact optimum. Weights enter as whole multiples of a unit: to a relative 1e-12 where they are small multiples
+        of a common unit (equal weights exactly), which changes the objective by that share at most; else to 2^-44 of
+        the largest weight.
+
+        Optima are often many. ``ties``: a root takes a point of its optimal stretch and every node divides its value
+        among its children within stretches over which all divisions cost the same, from the root down:
+
+        * "nearest" (default): as near as possible to the least-squares estimate of each node from the measurements in
+          its own subtree (squares weighted by the estimates' variances). Decided level by level, so not the
+          least-squares point of all optima.
+        * "middle": the midpoint, then shares in proportion to the children's stretches (equal shares to stretches
+          without an end).
+        * "lower", "upper": the left (right) end, then the first child takes all it can, and so on.
+
+        In simulations (tests/benchmarks/tree_ties.py) "nearest" had the least mean squared error over shapes, sizes and
+        branchings; "middle" has less at the leaves where counts are below the noise everywhere and few are zero.
+        Whole numbers: with whole values and bounds "lower" and "upper" give whole numbers. ``whole=True``, or variables
+        declared whole, minimise over whole numbers exactly, whatever the values (``exact_tree_whole.py``; the ends of
+        all stretches are then whole, since segment ends are sums of values and bounds).
+    Cost
+        Time and memory in proportion to nodes times slopes: with equal weights a node of height h has h + 2 segments,
+        so a complete binary tree has 4 numbers per node. Weights whose sums along paths take very many values need
+        lists of segments instead (``exact_tree_sparse.py``): some N log N per level.
+    """
+
+    name: str = "exact-tree"
+    source: str = "LWK15 (the problem); exact messages (the method)"
+    ties: Ties = "nearest"
+    whole: bool = False
+
+    def eligible(self, model: Postprocessing, request: Request) -> Verdict:
+        try:
+            problem = tree_problem(model)
+        except InfeasibleError:
+            return YES  # run says so
+        if problem is None or model.form is None:
+            return Verdict(False, "the constraints are not those of a tree of sums")
+        if problem.square.any():
+            return Verdict(False, "squared deviations (Gaussian noise): the exact tree solver is for absolute ones")
+        if model.form.linear.any():
+            return Verdict(False, "a linear term in the objective: the exact tree solver has deviations only")
+        if model.form.integer.any() and not (_all_whole(model.form, problem) or is_whole(problem)):
+            return Verdict(False, "some variables are whole numbers, others not, and so are values or bounds")
+        return YES
+
+    def forecast(self, model: Postprocessing, request: Request) -> Forecast:
+        try:
+            plan = self._plan(model)
+        except InfeasibleError:
+            return free_of_charge("no feasible point", seconds=_SHARED[0], alpha=0.0, work="one look at the bounds")
+        nodes, depth = plan.tree.size, len(plan.levels)
+        if plan.shared:
+            seconds = _SHARED[0] + _SHARED[1] * nodes + _SHARED[2] * plan.entries
+        else:
+            seconds = _LISTS[0] * (depth + 1) + _LISTS[1] * depth * (nodes + plan.node.size)
+        return free_of_charge(
+            "an exact optimum of the likelihood",
+            seconds=seconds,
+            alpha=0.0,
+            work=f"one pass up and one down a tree of {nodes} nodes in {depth} levels",
+        )
+
+    def run(
+        self, model: Postprocessing, request: Request, noise: NoiseSource, progress: Progress = no_progress
+    ) -> Outcome:
+        start = time.perf_counter()
+        assert model.form is not None
+        progress("passing messages up the tree", 0.1)
+        try:
+            problem, plan = self._problem(model), self._plan(model)
+            nodes = solve_exact_tree(problem, self.ties, plan=plan, whole=self._in_whole_numbers(model))
+        except InfeasibleError as error:
+            seconds = time.perf_counter() - start
+            return Outcome("infeasible", None, None, None, seconds, notes=(error.what,))
+        x = nodes[problem.select]
+        return Outcome("optimal", x, None, model.form.objective(x), time.perf_counter() - start)
+
+    def _in_whole_numbers(self, model: Postprocessing) -> bool:
+        return self.whole or (model.form is not None and bool(model.form.integer.any()))
+
+    def _problem(self, model: Postprocessing) -> TreeProblem:
+        problem = tree_problem(model)
+        assert problem is not None
+        if not self._in_whole_numbers(model):
+            return problem
+        return model.remember("whole tree problem", lambda: whole_problem(problem))
+
+    def _plan(self, model: Postprocessing) -> TreePlan:
+        key = ("exact tree plan", self._in_whole_numbers(model))
+        return model.remember(key, lambda: tree_plan(self._problem(model)))
+
+
+def _all_whole(form: LikelihoodForm, problem: TreeProblem) -> bool:
+    """Whether every leaf, and so every node, is a whole-number variable."""
+    whole = np.zeros(problem.tree.size, dtype=bool)
+    whole[problem.select[form.integer]] = True
+    return bool(whole[problem.tree.is_leaf].all())
+
+
+EXACT_TREE = ExactTree()

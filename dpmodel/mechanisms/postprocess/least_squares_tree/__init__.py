@@ -1,0 +1,1 @@
+"""Exact least squares on trees, which is maximum likelihood under Gaussian noise."""

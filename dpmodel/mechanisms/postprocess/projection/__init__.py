@@ -1,0 +1,1 @@
+"""Likelihoods with a solution in closed form."""

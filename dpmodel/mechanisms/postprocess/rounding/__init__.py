@@ -1,0 +1,1 @@
+"""Whole numbers out of fitted ones, with the constraints kept."""

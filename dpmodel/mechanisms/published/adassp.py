@@ -1,0 +1,163 @@
+"""AdaSSP as published, with its constants checked for the neighbours that the model declares."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpmodel._types import Floats
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.mechanisms.contract import Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.regression.excess import excess_forecast
+from dpmodel.mechanisms.regression.sufficient_statistics.forecast import (
+    Normals,
+    Population,
+    mean_excess,
+    quick_minimise,
+)
+from dpmodel.mechanisms.regression.sufficient_statistics.measure import summed_raw
+from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import judge_statistics
+from dpmodel.mechanisms.regression.sufficient_statistics.solve import minimise
+from dpmodel.privacy import NoiseSource, gaussian_mu
+
+_FAILURE = 0.05  # the paper's rho: how often its ridge may be too small
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Deviations of the noise in the least eigenvalue, in every entry of X'X and of X'y; ``unit`` is the paper's
+    ``sqrt(ln(6 / delta)) / (epsilon / 3)``, enlarged where that is not enough."""
+
+    eigenvalue: float
+    matrix: float
+    vector: float
+    unit: float
+
+
+@dataclass(frozen=True)
+class AdaSSP:
+    """A third of the budget on the least eigenvalue of X'X, which decides the ridge, and a third on X'X and X'y each.
+
+    Source
+        Wang 2018, Algorithm 2 (Adaptive Sufficient Statistics Perturbation), with rho = .05.
+    Privacy
+        Three Gaussian releases of deviations ``D unit``, unit = ``sqrt(ln(6/delta)) / (epsilon/3)``. Together they are
+        ``sqrt(3) / unit``-GDP; that is compared with the exact mu of (epsilon, delta), and unit is enlarged to
+        ``sqrt(3) / mu`` where the printed one falls short. The printed D are those of adding or removing a row: R^2 for
+        the matrix (upper triangle), R^2 for its least eigenvalue, R Y for X'y, with R and Y the bounds of rows and
+        labels. For replaced rows they are ``sqrt(2) R^2`` (``||a a' - b b'||_F^2 <= |a|^4 + |b|^4``), ``R^2`` (the
+        eigenvalues of a a' - b b' lie in [-R^2, R^2], Weyl) and ``2 R Y``. Where absent records keep constant columns
+        c, ``x x'`` and ``c x'`` change: ``sqrt(|x|^4 + 2 |c|^2 |x|^2)``, and ``RowBounds.change`` for X'y. All times
+        the largest weight, plus an allowance for rounding.
+    Utility
+        The prediction by which plans choose is the mean excess risk over made-up populations.
+    Cost
+        As ``SufficientStatistics``, with p^2/2 + p + 1 draws.
+    """
+
+    name: str = "adassp-published"
+    source: str = "Wang 2018, Algorithm 2"
+
+    def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
+        if request.delta == 0:
+            return Verdict(False, "Gaussian noise needs delta > 0")
+        verdict = judge_statistics(model, request)
+        if verdict.eligible and 0 in (model.row.norm(2), model.row.label_bound + model.offset_bound):
+            return Verdict(False, "rows or labels that can only be zero: nothing to measure")
+        return verdict
+
+    def scales(self, model: PrivateRegression, request: Request) -> Scales:
+        """Public facts."""
+        row = model.row
+        printed = math.sqrt(math.log(6 / request.delta)) / (request.epsilon / 3)
+        unit = max(printed, math.sqrt(3) / gaussian_mu(request.epsilon, request.delta))
+        whole, moving, fixed = row.norm(2), row.moving(2), row.fixed(2)
+        if row.absent:
+            matrix = math.sqrt(moving**4 + 2 * (fixed * moving) ** 2)
+            eigenvalue = matrix
+        else:
+            matrix, eigenvalue = math.sqrt(2) * whole**2, whole**2
+        rounding = 4 * (model.count + model.size + 4) * 2.0**-53 * model.total * whole**2
+        size = row.label_bound + model.offset_bound
+        return Scales(
+            unit * (model.largest_weight * eigenvalue * (1 + 1e-9) + 8 * model.size * rounding),
+            unit * (model.largest_weight * matrix * (1 + 1e-9) + rounding),
+            unit * model.gradient_change(2, size) * (1 + 1e-9) if not row.absent else unit * self._absent(model, size),
+            unit,
+        )
+
+    @staticmethod
+    def _absent(model: PrivateRegression, size: float) -> float:
+        # a (y - o) against (0, c) (0 - o): x (y - o) and c y.
+        row = model.row
+        exact = math.hypot(row.moving(2) * size, row.fixed(2) * row.label_bound)
+        rounding = 4 * (model.count + 4) * 2.0**-53 * model.total * size * row.norm(2)
+        return model.largest_weight * exact * (1 + 1e-9) + rounding
+
+    def ridge(self, scales: Scales, size: int, least: float) -> float:
+        """The paper's ridge for a released least eigenvalue."""
+        return max(scales.matrix * math.sqrt(size * math.log(2 * size**2 / _FAILURE)) - least, 0.0)
+
+    def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
+        key = (self, request.epsilon, request.delta, request.beta)
+        return model.remember(key, lambda: self._forecast(model, request))
+
+    def _forecast(self, model: PrivateRegression, request: Request) -> Forecast:
+        scales = self.scales(model, request)
+
+        def simulate(population: Population, columns: Floats, factor: float, normal: Normals) -> Floats:
+            size = population.model.size
+            draw = np.triu(normal((size, size)))
+            noise = (draw + np.triu(draw, 1).T) * scales.matrix * factor
+            exact = float(np.linalg.eigvalsh(population.gram)[0])
+            least = self.least(scales, exact + scales.eigenvalue * normal(), request)
+            q = population.cross + scales.vector * factor * normal(size)
+            P = population.gram + noise + self.ridge(scales, model.size, least) * np.eye(size)
+            scale = population.model.scale
+            return quick_minimise(population.model, scale * P, scale * q)
+
+        predicted, _ = mean_excess(model, simulate)
+        return excess_forecast(
+            model,
+            request,
+            predicted=predicted,
+            work=f"one pass over X, {model.size * (model.size + 3) // 2 + 1} numbers measured once, one program",
+            noise={
+                "law": "gaussian",
+                "eigenvalue": scales.eigenvalue,
+                "matrix": scales.matrix,
+                "vector": scales.vector,
+            },
+        )
+
+    @staticmethod
+    def least(scales: Scales, released: float, request: Request) -> float:
+        """The paper's lower bound on the least eigenvalue: ``max(0, released - deviation sqrt(ln(6 / delta)))``."""
+        return max(released - scales.eigenvalue * math.sqrt(math.log(6 / request.delta)), 0.0)
+
+    def run(
+        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress = no_progress
+    ) -> Outcome:
+        scales = self.scales(model, request)
+        progress("summing", 0.1)
+        bound = model.row.label_bound + model.offset_bound
+        gram, cross = summed_raw(model.read_rows(), bound)
+        progress("measuring", 0.4)
+        exact = np.linalg.eigvalsh(gram)[:1]
+        released = float(noise.gaussian(exact, scales.eigenvalue)[0])
+        upper = np.triu_indices(model.size)
+        P = np.zeros_like(gram)
+        P[upper] = noise.gaussian(gram[upper], scales.matrix)
+        P = P + np.triu(P, 1).T
+        q = noise.gaussian(cross, scales.vector)
+        progress("solving the released program", 0.7)
+        start = time.perf_counter()
+        P = P + self.ridge(scales, model.size, self.least(scales, released, request)) * np.eye(model.size)
+        w = minimise(model, model.scale * P, model.scale * q)
+        return Outcome("optimal", w, None, None, seconds=time.perf_counter() - start)
+
+
+ADASSP_PUBLISHED = AdaSSP()

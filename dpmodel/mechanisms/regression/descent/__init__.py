@@ -1,0 +1,1 @@
+"""Noisy gradient descent: on all records, and on samples of them."""

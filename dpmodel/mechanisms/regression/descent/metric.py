@@ -1,0 +1,142 @@
+"""The coordinates in which gradients are noised: columns brought to one size, so that units do not matter."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpmodel._types import Floats
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.compile.regression.domain import Domain, Product
+from dpmodel.compile.regression.row_bounds import RowBounds
+
+# Sets whose constraints are on single coefficients: they project, and shrink, in any diagonal coordinates.
+SEPARABLE = ("free", "box", "linf")
+# Weight of constant columns against the others: they carry one coefficient but would double the squared norm.
+_CONSTANT_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A public invertible matrix M: gradients are noised as ``M sum_i s_i a_i`` and coefficients are ``w = M' v``.
+
+    Then ``a'w = (M a)'v``. Row j of M is ``scale_j (e_j - middle_j / c e_k)``: column j less its middle (c the value of
+    the constant column k, which absorbs it), times a scale. ``row`` : bounds on M a. ``exchange`` : k, or None without
+    centring. ``uncentred`` : norms (order -> size) that rounding acts on.
+    """
+
+    scale: Floats
+    middle: Floats
+    exchange: int | None
+    row: RowBounds
+    uncentred: dict[float, float]
+
+    def sums(self, g: Floats) -> Floats:
+        """(p,) M g."""
+        if self.exchange is None:
+            return np.asarray(self.scale * g)
+        return np.asarray(self.scale * (g - self.middle * g[self.exchange]))
+
+    def coefficients(self, v: Floats) -> Floats:
+        """(p,) M' v."""
+        w = self.scale * v
+        if self.exchange is not None:
+            w[self.exchange] -= self.middle @ w
+        return w
+
+    def coordinates(self, w: Floats) -> Floats:
+        """(p,) v with M' v = w."""
+        if self.exchange is not None:
+            w = w.copy()
+            w[self.exchange] += self.middle @ w
+        return w / self.scale
+
+    @property
+    def diagonal(self) -> bool:
+        return self.exchange is None
+
+    def change(self, model: PrivateRegression, reach: float, order: float) -> float:
+        """How far one record moves ``M sum_i omega_i s_i a_i``, |s_i| <= reach, rounding included.
+
+        ``row`` bounds every row M a, so that ``RowBounds.change`` applies to it as it does to plain rows: two vectors
+        of norm at most ``reach * norm``, or (an absent record, never centred) one of them with constant columns only.
+        Rounding: the sum in column j is off by at most ``(n + 4) 2^-53 total reach |a_j|``, which M scales and, where
+        it centres, adds to middle_j times the error of the constant column.
+        """
+        if reach == 0:
+            return 0.0
+        exact = model.largest_weight * self.row.change(reach, order)
+        rounding = 8 * (model.count + 8) * 2.0**-53 * model.total * reach * self.uncentred[order]
+        return exact * (1 + 1e-12) + rounding
+
+
+def separable(domain: Domain) -> np.ndarray:
+    """(p,) bool: coefficients that are free or in a box of their own."""
+    if isinstance(domain, Product):
+        return np.concatenate([separable(part) for part, _ in domain.parts])
+    return np.full(domain.size, domain.kind in SEPARABLE)
+
+
+def descent_metric(model: PrivateRegression) -> Metric:
+    """The metric for this model, a public fact.
+
+    Columns are divided by their largest size where their coefficients are free or in a box and no norm of the row was
+    declared below what the columns allow (then the declared norm says that units are alike). With an intercept and no
+    constraints, they are first centred in their interval. Other coefficients keep the user's coordinates, in which
+    their set projects.
+    """
+    return model.remember("descent metric", lambda: _metric(model))
+
+
+def plain_metric(model: PrivateRegression) -> Metric:
+    """The user's own coordinates."""
+
+    def build() -> Metric:
+        norms = {order: model.row.norm(order) for order in (1.0, 2.0, math.inf)}
+        return Metric(np.ones(model.size), np.zeros(model.size), None, model.row, norms)
+
+    return model.remember("plain metric", build)
+
+
+def _metric(model: PrivateRegression) -> Metric:
+    row, moving, loose = model.row, ~model.row.constant, separable(model.domain)
+    size = row.magnitudes
+    by_columns = bool(np.isfinite(size[moving]).all()) and float(np.linalg.norm(size[moving])) <= row.l2 * (1 + 1e-9)
+    scale, middle, exchange = np.ones(model.size), np.zeros(model.size), None
+    lower, upper = row.lower, row.upper
+    if by_columns:
+        anchors = np.flatnonzero(row.constant & (row.lower != 0))
+        smooth = not model.penalty.l1[anchors].any() and model.penalty.other is None
+        if model.domain.kind == "free" and anchors.size and not row.absent and smooth:
+            exchange = int(anchors[0])
+            middle = np.where(moving, (lower + upper) / 2, 0.0)
+            lower, upper = lower - middle, upper - middle
+            middle = middle / row.lower[exchange]
+            size = np.where(moving, upper, size)
+        scale = np.where(moving & loose & (size > 0), 1 / np.where(size > 0, size, 1.0), 1.0)
+    largest = float(scale[moving].max(initial=0.0))
+
+    def bounds(low: Floats, high: Floats, norms: bool) -> RowBounds:
+        factor = largest if norms else math.inf
+        return RowBounds.of(
+            low * scale,
+            high * scale,
+            row.constant,
+            l1=factor * row.l1,
+            l2=factor * row.l2,
+            linf=factor * row.linf,
+            label=row.label,
+            absent=row.absent,
+        )
+
+    part = bounds(lower, upper, exchange is None)
+    if part.fixed(2) > 0 and math.isfinite(part.l2) and part.l2 > 0:
+        weight = _CONSTANT_SHARE * part.l2 / part.fixed(2)
+        scale = np.where(row.constant & loose, scale * weight, scale)
+        part = bounds(lower, upper, exchange is None)
+    plain = bounds(row.lower, row.upper, True)
+    ends = np.abs(scale * middle) * (abs(row.lower[exchange]) if exchange is not None else 0.0)
+    uncentred = {order: plain.norm(order) + float(np.linalg.norm(ends, ord=order)) for order in (1.0, 2.0, math.inf)}
+    return Metric(scale, middle, exchange, part, uncentred)

@@ -1,0 +1,206 @@
+"""Choosing how long and how fast to descend, by simulation on populations drawn from the public bounds.
+
+What matters is the time ``tau = step * steps / (1 - momentum)``. Directions of curvature c are learnt once c tau > 1,
+and under a fixed budget the noise gathered in a flat direction is proportional to tau whatever the number of steps:
+so tau is searched, and the number of steps only has to be large enough for tau to be reached with steps no longer
+than one over the curvature that the public bounds allow.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.compile.regression.domain import Domain, Product
+from dpmodel.mechanisms.regression.descent.metric import SEPARABLE, descent_metric
+from dpmodel.mechanisms.regression.descent.search import choosing_risks, clipped, clips, line_search
+from dpmodel.mechanisms.regression.descent.steps import (
+    AVERAGINGS,
+    Averaging,
+    Gradient,
+    Settings,
+    StepNoise,
+    curvature,
+    descend,
+    imagined_gradient,
+)
+from dpmodel.mechanisms.regression.synthetic import SimulatedRisk, simulated_risks
+from dpmodel.mechanisms.spend import Spend
+from dpmodel.privacy import public_generator
+
+_MOST_STEPS, _FIRST_STEPS, _LEAST_STEPS = 128, 32, 16
+_NOISY_NUMBERS = 150_000  # noise drawn in one run: the safe sampler takes 6 s for so many
+_SOLVED_STEPS = 16  # where a projection is a solve of its own
+_EXACT = (*SEPARABLE, "l1", "l2", "simplex")
+# A setting that costs less work is taken where its risk is no more than this share larger.
+_TIE = 0.02
+_LONG = 128  # steps of descent without noise
+_DRAWS = 2  # of the noise, for each population and trial
+_FLOOR = 0.003  # of the excess of knowing nothing: less is as good as none
+
+
+@dataclass(frozen=True)
+class DescentPlan:
+    """Settings, their predicted excess risk, and that of knowing nothing."""
+
+    settings: Settings
+    predicted: float
+    nothing: float
+
+
+def plan_descent(
+    model: PrivateRegression, epsilon: float, delta: float, fixed: tuple[int | None, bool, Averaging | None, bool]
+) -> DescentPlan:
+    """The settings for this budget. ``fixed`` : steps or None, momentum allowed, averaging or None, middle allowed."""
+    key = ("descent plan", epsilon, delta, fixed)
+    return model.remember(key, lambda: Search(model, Spend.of(epsilon, delta, gaussian_only=True), *fixed).best())
+
+
+def _projects_at_once(domain: Domain) -> bool:
+    if isinstance(domain, Product):
+        return all(_projects_at_once(part) for part, _ in domain.parts)
+    return domain.kind in _EXACT
+
+
+class Search:
+    """Search for settings; every trial runs the algorithm on the choosing populations."""
+
+    def __init__(
+        self,
+        model: PrivateRegression,
+        spend: Spend,
+        steps: int | None,
+        momentum: bool,
+        averaging: Averaging | None,
+        middle: bool,
+    ) -> None:
+        self.model, self.spend = model, spend
+        self.metric = descent_metric(model)
+        self.momentum, self.middle = momentum, middle
+        self.averagings = AVERAGINGS if averaging is None else (averaging,)
+        self.longest = 1 / max(curvature(model, self.metric), 1e-300)
+        self.steps = steps
+        self._seen: dict[tuple[int, float, float, float], tuple[float, Settings]] = {}
+
+    def best(self) -> DescentPlan:
+        steps = self.steps or self._first_steps()
+        tau = self._time(steps, self.longest * steps, 8)
+        while self.steps is None and tau > self._reached(steps) / 4 and 2 * steps <= self._most_steps():
+            steps *= 2
+            tau = self._time(steps, tau, 2)
+        share, clip = 0.0, math.inf
+        if (other := self._share()) > 0 and self.risk(steps, tau, other, clip)[0] < self.risk(steps, tau, 0.0, clip)[0]:
+            share = other
+        for cut in clips(self.model):
+            # Less noise leaves room for more time.
+            value, longer = min((self.risk(steps, t, 0.0, cut)[0], t) for t in (tau, 2 * tau))
+            if value < self.risk(steps, tau, share, clip)[0]:
+                share, clip, tau = 0.0, cut, longer
+        if self.steps is None and self.spend.rho is None:
+            steps = self._fewer(steps, tau, share, clip)
+        _, settings = self.risk(steps, tau, share, clip)
+        risks = simulated_risks(self.model)
+        predicted = float(np.mean([self._excess(settings, risk, 1)[settings.averaging] for risk in risks]))
+        return DescentPlan(settings, predicted, float(np.mean([risk.nothing for risk in risks])))
+
+    def _time(self, steps: int, start: float, moves: int) -> float:
+        return line_search(lambda tau: self.risk(steps, tau, 0.0, math.inf)[0], start, moves)
+
+    def risk(self, steps: int, tau: float, share: float, clip: float) -> tuple[float, Settings]:
+        """Mean logarithm of the excess over that of knowing nothing, for the best averaging, and the settings.
+
+        Logarithms, so that populations in which nothing can be learnt with this budget do not decide for those in
+        which something can.
+        """
+        key = (steps, round(math.log2(max(tau, 1e-300)), 6), share, clip)
+        if key not in self._seen:
+            settings = replace(self.settings(steps, tau, share), clip=clip)
+            logs: dict[Averaging, list[float]] = {kind: [] for kind in self.averagings}
+            for risk, floor in zip(choosing_risks(self.model), self._floors(), strict=True):
+                nothing = max(risk.nothing - floor, 1e-300)
+                for seed in range(self._draws(steps)):
+                    for kind, excess in self._excess(settings, risk, seed).items():
+                        logs[kind].append(math.log(_FLOOR + max(excess - floor, 0.0) / nothing))
+            means = {kind: float(np.mean(values)) for kind, values in logs.items()}
+            kind = min(means, key=lambda k: means[k])
+            self._seen[key] = means[kind], replace(settings, averaging=kind)
+        return self._seen[key]
+
+    def _draws(self, steps: int) -> int:
+        return _DRAWS if steps <= _FIRST_STEPS and _projects_at_once(self.model.domain) else 1
+
+    def settings(self, steps: int, tau: float, share: float) -> Settings:
+        """Steps no longer than the curvature allows; what is missing to tau by momentum."""
+        momentum = min(max(0.0, 1 - self.longest * steps / tau), 1 - 3 / max(steps, 3)) if self.momentum else 0.0
+        step = min(self.longest, tau * (1 - momentum) / steps)
+        return Settings(steps, step, momentum, share, self.averagings[0])
+
+    def _excess(self, settings: Settings, risk: SimulatedRisk, seed: int) -> dict[Averaging, float]:
+        model = clipped(self.model, settings.clip)
+        noise = self.noise(model, settings)
+        seen = risk if model is self.model else replace(risk, model=model)
+        gradient = imagined_gradient(noise, seen.gradient, public_generator(seed))
+        with np.errstate(over="ignore", invalid="ignore"):
+            points = descend(model, self.metric, settings, gradient)
+            found = {kind: risk.excess(points[kind]) for kind in self.averagings}
+        return {kind: value if math.isfinite(value) else math.inf for kind, value in found.items()}
+
+    def _floors(self) -> tuple[float, ...]:
+        """Least excess on each choosing population: that of descent without noise, where it is below the coefficients
+        that labels were made from (which quantile and hinge losses do not ask for)."""
+        settings = Settings(_LONG, self.longest, 1 - 6 / _LONG, 0.0, "last")
+
+        def build() -> tuple[float, ...]:
+            risks, out = choosing_risks(self.model), []
+            if self.model.loss.name in ("logistic", "binary_logistic"):
+                return (0.0,) * len(risks)  # labels are drawn from this very loss
+            for risk in risks:
+                points = descend(self.model, self.metric, settings, self._exact(risk))
+                out.append(min(0.0, *(risk.excess(w) for w in points.values())))
+            return tuple(out)
+
+        return self.model.remember("floors of the choosing populations", build)
+
+    def _exact(self, risk: SimulatedRisk) -> Gradient:
+        return lambda w: self.metric.sums(risk.gradient(w))
+
+    def noise(self, model: PrivateRegression, settings: Settings) -> StepNoise:
+        """The noise of these settings."""
+        return StepNoise(model, self.metric, self.spend, settings.steps, settings.share)
+
+    def _share(self) -> float:
+        """Share of the middles that suits noise gathered in one direction: budgets in proportion to the changes."""
+        model = self.model
+        label = model.row.label_bound
+        middle = model.loss.middle_bound(label)
+        if not self.middle or not 0 < middle < math.inf:
+            return 0.0
+        typical = label if model.loss.labels == "number" else 4.0
+        rest = model.loss.rest_bound(min(model.prediction_bound, typical), label)
+        share = middle / (middle + rest)
+        return share if share < 1 - 1e-9 else 0.0  # nothing would be left for the rest
+
+    def _most_steps(self) -> int:
+        most = max(_NOISY_NUMBERS // max(self.model.size, 1), _LEAST_STEPS)
+        return min(most, _MOST_STEPS if _projects_at_once(self.model.domain) else _SOLVED_STEPS)
+
+    def _first_steps(self) -> int:
+        # Pure budgets compose badly: noise grows with the square root of the number of steps.
+        return min(self._most_steps(), _FIRST_STEPS if self.spend.rho is not None else _LEAST_STEPS)
+
+    def _reached(self, steps: int) -> float:
+        """The largest tau that so many steps reach."""
+        return self.longest * steps * (max(steps, 3) / 3 if self.momentum else 1)
+
+    def _fewer(self, steps: int, tau: float, share: float, clip: float) -> int:
+        """A quarter of the steps as long as that costs (nearly) nothing."""
+        value = self.risk(steps, tau, share, clip)[0]
+        while steps >= 4:
+            other = self.risk(steps // 4, tau, share, clip)[0]
+            if not other <= value + _TIE:
+                break
+            steps, value = steps // 4, other
+        return steps

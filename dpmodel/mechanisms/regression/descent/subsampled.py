@@ -1,0 +1,209 @@
+"""Gradient descent on Poisson samples of the rows: fewer passes over many records, accounted exactly."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpmodel._types import Floats
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.compile.regression.rows import Rows
+from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.regression.descent.metric import descent_metric
+from dpmodel.mechanisms.regression.descent.plan import DescentPlan, Search
+from dpmodel.mechanisms.regression.descent.search import clipped
+from dpmodel.mechanisms.regression.descent.steps import Generator, Gradient, Settings, StepNoise, descend
+from dpmodel.mechanisms.regression.excess import clip_note, excess_forecast
+from dpmodel.mechanisms.regression.public_point import public_point
+from dpmodel.mechanisms.spend import Spend
+from dpmodel.privacy import LEAST_DELTA, NoiseSource, poisson_sample, subsampled_multiplier
+
+_STEPS = 64
+_PASSES = (2, 8)
+_LEAST_BATCH = 200  # expected records a step
+# More passes are taken where they forecast an excess smaller by this factor.
+_WORTH = 0.9
+
+
+@dataclass(frozen=True)
+class SampledNoise(StepNoise):
+    """Noise on sums over samples of rate ``rate``, divided by the rate; ``multiplier`` as in ``privacy.subsampling``.
+
+    One record's vector ``omega_i s_i M a_i`` has norm at most ``size(reach)``, rounding included; where its coin is
+    False, both databases add up the same rows in the same order.
+    """
+
+    rate: float = 1.0
+    multiplier: float = 1.0
+
+    def size(self, reach: float) -> float:
+        model, norm = self.model, self.metric.row.norm(2.0)
+        rounding = 8 * (model.count + 8) * 2.0**-53 * model.total * reach * self.metric.uncentred[2.0]
+        return model.largest_weight * reach * norm * (1 + 1e-12) + rounding
+
+    def scale(self, reach: float) -> float:
+        """Deviation of the noise on each sum over the sample."""
+        return self.multiplier * self.size(reach)
+
+    def imagine(self, generator: Generator, scale: float) -> Floats:
+        """(p,) what privacy and sampling add to the sums over all rows, for slopes of half their reach."""
+        model, reach = self.model, scale / (self.multiplier * self.size(1.0))
+        sampled = model.total * model.largest_weight * (1 - self.rate) / self.rate
+        drawn = sampled * (reach / 2 * self.metric.row.norm(2.0)) ** 2 / model.size
+        return math.hypot(scale / self.rate, math.sqrt(drawn)) * generator.standard_normal(model.size)
+
+
+class SampledSearch(Search):
+    """The search of ``noisy-descent``, with the noise of samples and a fixed number of steps."""
+
+    def __init__(self, model: PrivateRegression, spend: Spend, steps: int, rate: float, multiplier: float) -> None:
+        super().__init__(model, spend, steps, True, None, False)
+        self.rate, self.multiplier = rate, multiplier
+
+    def noise(self, model: PrivateRegression, settings: Settings) -> StepNoise:
+        return SampledNoise(model, self.metric, self.spend, settings.steps, 0.0, self.rate, self.multiplier)
+
+
+@dataclass(frozen=True)
+class SampledPlan:
+    """A plan of descent, with the sampling rate and the noise multiplier."""
+
+    descent: DescentPlan
+    rate: float
+    multiplier: float
+
+
+@dataclass(frozen=True)
+class SubsampledDescent:
+    """Gradient steps on Poisson samples of the rows.
+
+    Source
+        Song, Chaudhuri and Sarwate 2013; Bassily, Smith and Thakurta 2014; Abadi et al. 2016 (without clipping of
+        whole gradients: slopes are bounded); accounting by privacy-loss distributions: Koskela et al. 2020.
+    Privacy
+        Every step draws every record with probability q, by coins that stay secret, and releases ``M sum omega_i s_i
+        a_i`` over the drawn records with Gaussian noise of deviation ``multiplier`` times the largest norm of one
+        record's vector at the released point, so each step is dominated by one and the same pair of mixtures, and T
+        steps cost what ``subsampled_multiplier`` was solved for (replace-one: the pair of opposite records; absent
+        records without constant columns: one record against none). q, T and all settings are public facts.
+    Utility
+        Forecast by simulation, with the variance that sampling adds for slopes of half their reach. Sampling saves
+        work, not noise: for the same time of descent full-batch steps have no more noise.
+    Cost
+        q T passes over the features (2 or 8), T p noisy numbers and T n coins.
+
+    Parameters
+    ----------
+    steps, rate : force T and the sampling rate.
+    """
+
+    steps: int | None = None
+    rate: float | None = None
+    name: str = "subsampled-descent"
+    source: str = "Bassily, Smith and Thakurta 2014; Abadi et al. 2016 (privacy-loss distributions)"
+
+    def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
+        if request.delta < LEAST_DELTA:
+            return Verdict(False, f"subsampling is accounted for delta of at least {LEAST_DELTA:g}")
+        if not math.isfinite(model.row.norm(2.0)):
+            return Verdict(False, "rows have no bound on their 2-norm, so no noise hides one of them")
+        start = model.row.reach(public_point(model)) + model.offset_bound
+        if not math.isfinite(model.loss.slope_bound(start, model.row.label_bound)):
+            return Verdict(False, "slopes have no bound: labels need one, or slopes a clip")
+        if self.rate is None and model.count * _PASSES[0] < _LEAST_BATCH * (self.steps or _STEPS):
+            return Verdict(False, f"samples of {model.count} rows would be too small to save work")
+        return YES
+
+    def plan(self, model: PrivateRegression, request: Request) -> SampledPlan:
+        """Settings and their prediction, from public facts."""
+        key = ("sampled plan", request.epsilon, request.delta, self.steps, self.rate)
+        return model.remember(key, lambda: self._choose(model, request))
+
+    def _choose(self, model: PrivateRegression, request: Request) -> SampledPlan:
+        steps = self.steps or _STEPS
+        rates = [min(passes / steps, 1.0) for passes in _PASSES] if self.rate is None else [self.rate]
+        spend = Spend.of(request.epsilon, request.delta)
+        best: SampledPlan | None = None
+        for rate in rates:
+            multiplier = subsampled_multiplier(request.epsilon, request.delta, rate, steps, replace=_replaced(model))
+            plan = SampledPlan(SampledSearch(model, spend, steps, rate, multiplier).best(), rate, multiplier)
+            if best is None or plan.descent.predicted < _WORTH * best.descent.predicted:
+                best = plan
+        assert best is not None
+        return best
+
+    def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
+        plan = self.plan(model, request)
+        settings, noise = plan.descent.settings, _noise(model, plan)
+        return excess_forecast(
+            model,
+            request,
+            predicted=plan.descent.predicted,
+            work=f"{settings.steps * plan.rate:.3g} passes over the data in {settings.steps} steps, "
+            f"noise on {model.size} sums each",
+            noise={
+                "kind": "gaussian",
+                "steps": settings.steps,
+                "sampling rate": plan.rate,
+                "noise multiplier": plan.multiplier,
+                "step": settings.step,
+                "momentum": settings.momentum,
+                "released": settings.averaging,
+                "slopes clipped to": settings.clip,
+                "scale of each sum in the first step": noise.scale(noise.reach(public_point(model))),
+            },
+            caveats=clip_note(model, settings.clip),
+        )
+
+    def run(
+        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress = no_progress
+    ) -> Outcome:
+        plan = self.plan(model, request)
+        settings, steps = plan.descent.settings, _noise(model, plan)
+        progress(f"gradient descent on samples, {settings.steps} steps", 0.0)
+        gradient = sampled_gradient(steps, model.read_rows(), noise)
+        points = descend(steps.model, steps.metric, settings, gradient)
+        return Outcome("optimal", points[settings.averaging], None, None, notes=clip_note(model, settings.clip))
+
+
+def sampled_gradient(noise: SampledNoise, rows: Rows, source: NoiseSource) -> Gradient:
+    """w -> noisy gradient of the data part from one sample, in the metric's coordinates."""
+    model, metric, loss = noise.model, noise.metric, noise.model.loss
+
+    def gradient(w: Floats) -> Floats:
+        reach = noise.reach(w)
+        drawn = select(rows, np.flatnonzero(poisson_sample(source, rows.count, noise.rate)))
+        slopes = np.clip(loss.slope(drawn.predict(w), drawn.labels), -reach, reach)
+        sums = metric.sums(drawn.combine(slopes))
+        return model.scale / noise.rate * noise.draw(source, sums, noise.scale(reach))
+
+    return gradient
+
+
+def select(rows: Rows, chosen: np.ndarray) -> Rows:
+    """The rows of these numbers."""
+    return replace(
+        rows,
+        blocks=tuple((matrix[chosen], start) for matrix, start in rows.blocks),
+        labels=rows.labels[chosen],
+        offset=None if rows.offset is None else rows.offset[chosen],
+        weights=None if rows.weights is None else rows.weights[chosen],
+    )
+
+
+def _replaced(model: PrivateRegression) -> bool:
+    """Whether neighbours differ in two vectors; an absent record without constant columns has none."""
+    return not model.row.absent or model.row.fixed(2.0) > 0
+
+
+def _noise(model: PrivateRegression, plan: SampledPlan) -> SampledNoise:
+    settings = plan.descent.settings
+    seen = clipped(model, settings.clip)
+    spend = Spend(1.0, 1.0)  # not used: the multiplier says it all
+    return SampledNoise(seen, descent_metric(model), spend, settings.steps, 0.0, plan.rate, plan.multiplier)
+
+
+SUBSAMPLED_DESCENT = SubsampledDescent()
+__all__ = ["SUBSAMPLED_DESCENT", "SubsampledDescent"]

@@ -1,0 +1,288 @@
+"""Private Frank-Wolfe with noise on the whole gradient, for any bounded set: TTZ15's Theorem 2.6."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpmodel._types import Floats
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict
+from dpmodel.mechanisms.regression.excess import clip_note, excess_forecast
+from dpmodel.mechanisms.regression.frank_wolfe.steps import (
+    Path,
+    Steps,
+    curvature,
+    plain_bound,
+    reach_of,
+    slopes_of,
+)
+from dpmodel.mechanisms.regression.frank_wolfe.synthetic_walks import (
+    MOST_STEPS,
+    Pick,
+    chosen_steps,
+    predicted,
+    settings_loss,
+)
+from dpmodel.mechanisms.regression.public_point import public_point
+from dpmodel.mechanisms.regression.pure_too import PureToo
+from dpmodel.mechanisms.spend import Spend
+from dpmodel.privacy import NoiseSource, public_generator
+
+# Sets over which a linear function is least in closed form: simulation costs next to nothing there.
+_CHEAP = ("l1", "l2", "linf", "box", "simplex", "product", "polyhedron")
+_MEMORIES = (1.0, 0.2)
+_MIDDLE_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class GaussianSteps:
+    """``steps``; ``memory`` : share of the new noisy gradient in the average that is followed (1: no average);
+    ``middle`` : whether ``sum_i omega_i m(y_i) a_i`` is measured once, with half of the budget, and the steps measure
+    the rest; ``published`` : noise of the printed size where that is more. All public."""
+
+    steps: Steps
+    memory: float = 1.0
+    middle: bool = False
+    published: bool = False
+
+
+@dataclass(frozen=True)
+class GaussianFrankWolfe(PureToo):
+    """Walk towards the point of the set where a noisy gradient is least.
+
+    Source
+        TTZ15, Theorem 2.6 (stated there; the algorithm is in its full version). ``published=True``: ``T = (Gamma
+        epsilon / (scale L_2 G_C))^(2/3)`` with the Gaussian width G_C bounded by the set's norms, sizes 2 / (t + 2),
+        the last iterate, and noise of deviation ``scale L_2 sqrt(32 T) ln(n / delta) / epsilon``, as the full version
+        is recalled to have it; should that be too little for (epsilon, delta), the exact deviation is taken. Default:
+        exact Gaussian accounting, settings by simulation.
+    Privacy
+        Step t releases ``sum_i omega_i s_i a_i`` at the released point w with noise; slopes ``|s_i| <= r_t`` depend on
+        record i and on released numbers. One record moves the sum by at most ``RowBounds.change(r_t, 2)`` in the
+        2-norm, with an allowance for rounding. Gaussian noise of deviation change sqrt(T) / mu costs mu / sqrt(T) of
+        Gaussian privacy whatever was released before, T of them mu, which is (epsilon, delta)-DP by the exact law
+        (Balle and Wang 2018). With ``middle`` (no clip): slope = m(y_i) + rest, ``|rest| <= rest_bound``
+        (``Loss.middle``); ``sum_i omega_i m(y_i) a_i`` is measured once with mu^2 / 2 and the T sums of
+        the rest with mu^2 / 2 together. With delta = 0: Laplace noise and the 1-norm, epsilon split evenly.
+        The rest is a function of released numbers; the penalty is public.
+    Utility
+        ``predicted``: mean excess on the made-up data. For ``memory`` 1 and slopes not clipped below their bound, with
+        probability 1 - beta (proved): with noise vectors b_t, v_t misses the least <v, gradient> by at most <b_t, v_t -
+        v*>, at most ``min(diameter_1 ||b_t||_inf, diameter_2 ||b_t||_2)``; for deviation s, ||b||_inf <= s sqrt(2 ln(2
+        p / g)) and ||b||_2 <= s (sqrt(p) + sqrt(2 ln(1 / g))) but for probability g each, g = beta / (2 (T + 1));
+        these misses enter the recursion of ``frank_wolfe_steps.excess_bound`` with the weights ``pulls``.
+    Cost
+        Per step two products with X, p draws of noise, one linear problem over the set. For sets without a closed form
+        the settings are those of the published theorem and the prediction is the proved bound.
+
+    ``steps``, ``rate``, ``average``, ``clip``, ``memory``, ``middle`` : None lets the simulation choose.
+    """
+
+    name: str = "gaussian-frank-wolfe"
+    source: str = "TTZ15, Theorem 2.6"
+    steps: int | None = None
+    rate: float | None = None
+    average: float = 0.5
+    clip: float | None = None
+    memory: float | None = None
+    middle: bool | None = None
+    published: bool = False
+
+    def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
+        if not model.domain.bounded:
+            return Verdict(False, "the set of coefficients is not bounded")
+        if not model.penalty.smooth:
+            return Verdict(False, "the penalty is not quadratic: its gradient does not exist everywhere")
+        if not math.isfinite(model.row.norm(2.0)):
+            return Verdict(False, "nothing bounds the norm of a row: declare bounds on the features")
+        if not math.isfinite(min(model.slope_bound, math.inf if self.clip is None else self.clip)):
+            return Verdict(False, "nothing bounds the slopes of the loss: declare bounds on the labels, or a clip")
+        if self.published and request.delta == 0:
+            return Verdict(False, "its Gaussian noise needs delta > 0")
+        if (self.published or model.domain.kind not in _CHEAP) and not math.isfinite(model.loss.smoothness):
+            return Verdict(False, "the slope of the loss jumps: its curvature constant is infinite")
+        return YES
+
+    def forecast_as_asked(self, model: PrivateRegression, request: Request) -> Forecast:
+        plan = self._plan(model, request)
+        steps = plan.steps
+        proved = plan.memory == 1 and steps.clip >= model.slope_bound and math.isfinite(model.loss.smoothness)
+        alpha = _bound(model, request, plan) if proved else math.nan
+        if model.domain.kind in _CHEAP:
+            mean, _ = model.remember(
+                ("gaussian-frank-wolfe predicted", plan, request.epsilon, request.delta),
+                lambda: predicted(model, steps, lambda asked, run: _simulated_pick(model, request, plan, run)),
+            )
+        else:
+            mean = alpha
+        return excess_forecast(
+            model,
+            request,
+            predicted=mean,
+            at_most=alpha if proved else None,
+            work=f"{steps.count} steps of one pass over the rows",
+            noise={
+                **steps.to_dict(),
+                "memory": plan.memory,
+                "middle": plan.middle,
+                "scale": _scale(model, request, plan, min(model.slope_bound, steps.clip)),
+            },
+            caveats=clip_note(model, steps.clip),
+        )
+
+    def run_as_asked(
+        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress
+    ) -> Outcome:
+        plan = self._plan(model, request)
+        rows, steps = model.read_rows(), plan.steps
+        add = noise.laplace if request.delta == 0 else noise.gaussian
+        w = public_point(model)
+        out, path, followed = np.zeros_like(w), Path(rows, w), np.zeros_like(w)
+        middle = np.zeros_like(w)
+        if plan.middle:
+            bound = model.loss.middle_bound(model.row.label_bound)
+            parts = np.clip(model.loss.middle(rows.labels), -bound, bound)
+            middle = _noisy(add, rows.combine(parts), _middle_scale(model, request))
+        for t, (size, share) in enumerate(zip(steps.sizes, steps.shares, strict=True)):
+            progress(f"step {t + 1} of {steps.count}", t / steps.count)
+            reach = _reach(model, plan, w)
+            slopes = slopes_of(model, path.predictions, rows.labels, reach) if not plan.middle else None
+            if slopes is None:
+                rest = model.loss.slope(path.predictions, rows.labels) - model.loss.middle(rows.labels)
+                slopes = np.clip(rest, -reach, reach)
+            fresh = _noisy(add, rows.combine(slopes), _scale(model, request, plan, reach)) + middle
+            memory = 1.0 if t == 0 else plan.memory
+            followed = (1 - memory) * followed + memory * (model.scale * fresh + model.penalty.slope(w))
+            v = model.domain.minimise(followed)
+            w = w + size * (v - w)
+            out += share * w
+            if t + 1 < steps.count:
+                path.move(float(size), v)
+        return Outcome("optimal", out, None, None, notes=clip_note(model, steps.clip))
+
+    def _plan(self, model: PrivateRegression, request: Request) -> GaussianSteps:
+        key = ("gaussian-frank-wolfe plan", self, request.epsilon, request.delta)
+        return model.remember(key, lambda: self._choose(model, request))
+
+    def _choose(self, model: PrivateRegression, request: Request) -> GaussianSteps:
+        if self.published or model.domain.kind not in _CHEAP:
+            count = self.steps or _published_count(model, request)
+            average = 0.0 if self.published else self.average
+            clip = math.inf if self.published or self.clip is None else self.clip
+            return GaussianSteps(Steps(count, self.rate or 0.0, average, clip), published=self.published)
+        memory = _MEMORIES[-1] if self.memory is None else self.memory
+        asked = {"steps": self.steps, "rate": self.rate, "average": self.average, "clip": self.clip}
+        fixed = {key: float(value) for key, value in asked.items() if value is not None}
+        if self.middle:
+            fixed["clip"] = math.inf
+
+        def maker(steps: Steps, run: int) -> Pick:
+            return _simulated_pick(model, request, GaussianSteps(steps, memory, bool(self.middle)), run)
+
+        steps = chosen_steps(model, maker, fixed)
+        loss = settings_loss(model)
+        plans = [GaussianSteps(steps, memory, bool(self.middle))]
+        if self.memory is None:
+            plans += [GaussianSteps(steps, other, bool(self.middle)) for other in _MEMORIES[:-1]]
+        if self.middle is None and self.clip is None and model.loss.middle_bound(model.row.label_bound) > 0:
+            whole = Steps(steps.count, steps.rate, steps.average)
+            plans += [GaussianSteps(whole, plan.memory, True) for plan in tuple(plans)]
+        if len(plans) == 1:
+            return plans[0]
+        return min(plans, key=lambda plan: loss(plan.steps, lambda _, run: _simulated_pick(model, request, plan, run)))
+
+
+# ----------------------------------------------------------------------------------------------------- scales of noise
+def _reach(model: PrivateRegression, plan: GaussianSteps, w: Floats) -> float:
+    """Largest size of what a step sums at the released point w."""
+    if not plan.middle:
+        return reach_of(model, w, plan.steps.clip)
+    prediction = min(model.row.reach(w) + model.offset_bound, model.prediction_bound)
+    return model.loss.rest_bound(prediction, model.row.label_bound)
+
+
+def _spend(request: Request) -> Spend:
+    return Spend.of(request.epsilon, request.delta, gaussian_only=True)
+
+
+def _scale(model: PrivateRegression, request: Request, plan: GaussianSteps, reach: float) -> float:
+    """Deviation (delta = 0: scale) of the noise of one step on the sum over records; 0 where it cannot change."""
+    spend = _spend(request).part(1 - _MIDDLE_SHARE if plan.middle else 1.0)
+    count = plan.steps.count
+    if spend.rho is None:
+        return spend.laplace_scale(model.gradient_change(1.0, reach), count)
+    exact = spend.gaussian_deviation(model.gradient_change(2.0, reach), count)
+    if not plan.published:
+        return exact
+    size = model.largest_weight * model.slope_bound * model.row.norm(2.0)
+    return max(exact, size * math.sqrt(32 * count) * math.log(model.count / request.delta) / request.epsilon)
+
+
+def _middle_scale(model: PrivateRegression, request: Request) -> float:
+    spend, bound = _spend(request).part(_MIDDLE_SHARE), model.loss.middle_bound(model.row.label_bound)
+    if spend.rho is None:
+        return spend.laplace_scale(model.gradient_change(1.0, bound))
+    return spend.gaussian_deviation(model.gradient_change(2.0, bound))
+
+
+def _noisy(add: object, values: Floats, scale: float) -> Floats:
+    assert callable(add)
+    # 0: the sums are 0 for all rows, or too small for the scale to be a number.
+    return np.asarray(add(values, scale)) if scale > 0 else np.zeros_like(values)
+
+
+def _published_count(model: PrivateRegression, request: Request) -> int:
+    width = min(
+        model.domain.norm(2.0) * math.sqrt(model.size), model.domain.norm(1.0) * math.sqrt(2 * math.log(2 * model.size))
+    )
+    move = model.scale * model.largest_weight * model.slope_bound * model.row.norm(2.0) * width
+    best = (curvature(model) * request.epsilon / move) ** (2 / 3) if move > 0 else 1.0
+    return min(max(round(best), 1), 4 * MOST_STEPS)
+
+
+# ----------------------------------------------------------------------------------------------------- forecasts
+def _simulated_pick(model: PrivateRegression, request: Request, plan: GaussianSteps, run: int) -> Pick:
+    """A step of ``run`` on made-up gradients."""
+    generator, domain = public_generator(run), model.domain
+    draw = generator.laplace if request.delta == 0 else generator.normal
+    fixed = np.zeros(model.size)
+    if plan.middle:
+        fixed = draw(scale=_middle_scale(model, request), size=model.size)
+    # Scales are linear in the reach, but for the published noise, which does not depend on it.
+    unit = _scale(model, request, plan, model.slope_bound) if plan.published else _scale(model, request, plan, 1.0)
+    followed: Floats | None = None
+
+    def pick(gradient: Floats, w: Floats, reach: float) -> Floats:
+        nonlocal followed
+        scale = unit if plan.published else unit * _reach(model, plan, w)
+        noise = fixed + draw(scale=scale, size=model.size)
+        fresh = gradient + model.scale * noise + model.penalty.slope(w)
+        followed = fresh if followed is None else (1 - plan.memory) * followed + plan.memory * fresh
+        return domain.minimise(followed)
+
+    return pick
+
+
+def _bound(model: PrivateRegression, request: Request, plan: GaussianSteps) -> float:
+    """The proved excess (see the class)."""
+    steps = plan.steps
+    failure = request.beta / (2 * (steps.count + 1))
+    prediction = model.prediction_bound
+    reach = model.loss.rest_bound(prediction, model.row.label_bound) if plan.middle else model.slope_bound
+    total = _scale(model, request, plan, reach) + (_middle_scale(model, request) if plan.middle else 0.0)
+    p, log = model.size, math.log(1 / failure)
+    if request.delta == 0:
+        width = model.domain.diameter(1.0) * (math.log(p) + log)
+    else:
+        width = min(
+            model.domain.diameter(1.0) * math.sqrt(2 * (math.log(2 * p) + log)),
+            model.domain.diameter(2.0) * (math.sqrt(p) + math.sqrt(2 * log)),
+        )
+    return plain_bound(model, steps) + float(steps.pulls.sum()) * model.scale * total * width
+
+
+GAUSSIAN_FRANK_WOLFE = GaussianFrankWolfe()
+__all__ = ["GAUSSIAN_FRANK_WOLFE", "GaussianFrankWolfe", "GaussianSteps"]

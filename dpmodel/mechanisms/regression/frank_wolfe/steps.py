@@ -1,0 +1,170 @@
+"""What the private Frank-Wolfe mechanisms share: their steps, predictions along the path, and the proved bound."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel._types import Floats
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.compile.regression.rows import Rows
+from dpmodel.errors import SpecificationError
+from dpmodel.mechanisms.regression.public_point import public_point
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The path ``w_{t+1} = w_t + size_t (v_t - w_t)`` and what is released of it: the mean of its last iterates.
+
+    ``count`` : T >= 1. ``rate`` : 0 for sizes 2 / (t + 2), t = 0 .. T - 1, otherwise ``min(1, rate / T)`` in every
+    step. ``average`` : share in [0, 1] of the iterates that are averaged (0: the last one alone). ``clip`` : slopes
+    of the loss are cut to this size (inf: not at all). All public.
+    """
+
+    count: int
+    rate: float = 0.0
+    average: float = 0.5
+    clip: float = math.inf
+
+    def __post_init__(self) -> None:
+        if not (self.count >= 1 and self.rate >= 0 and 0 <= self.average <= 1 and self.clip > 0):
+            raise SpecificationError(
+                f"Frank-Wolfe with steps={self.count}, rate={self.rate}, average={self.average}, clip={self.clip}",
+                why="it takes at least one step, of a size that is not negative, and slopes of some size",
+                remedy="steps >= 1, rate >= 0, average in [0, 1], clip > 0, or None for those that are to be chosen",
+            )
+
+    @cached_property
+    def sizes(self) -> Floats:
+        """(T,)"""
+        t = np.arange(self.count)
+        if self.rate == 0:
+            return np.asarray(2.0 / (t + 2.0))
+        return np.full(self.count, min(1.0, self.rate / self.count))
+
+    @cached_property
+    def shares(self) -> Floats:
+        """(T,) weight of the iterate after each step; they sum to 1."""
+        last = max(1, math.ceil(self.average * self.count))
+        return np.where(np.arange(self.count) >= self.count - last, 1.0 / last, 0.0)
+
+    @cached_property
+    def pulls(self) -> Floats:
+        """(T,) weight of v_t in the released point; what they lack to 1 is the weight of the starting point."""
+        kept, out, later = np.zeros(self.count), 0.0, 1.0 - self.sizes
+        for t in range(self.count - 1, -1, -1):
+            out = self.shares[t] + (out * later[t + 1] if t + 1 < self.count else 0.0)
+            kept[t] = out * self.sizes[t]
+        return kept
+
+    def to_dict(self) -> dict[str, float]:
+        return {"steps": self.count, "rate": self.rate, "average": self.average, "clip": self.clip}
+
+
+# -------------------------------------------------------------------------------------------------- on the rows
+class Path:
+    """Predictions along the path; private. A step to a point with few entries costs these columns only: for that, CSR
+    blocks are copied by columns once."""
+
+    def __init__(self, rows: Rows, start: Floats) -> None:
+        self.rows, self.predictions = rows, rows.predict(start)
+        self._columns: dict[int, Any] = {}
+
+    def move(self, size: float, v: Floats) -> None:
+        """To ``w + size (v - w)``. Row i's prediction depends on row i and on released numbers alone."""
+        self.predictions *= 1 - size
+        self.predictions += size * self._predict(v)
+
+    def _predict(self, v: Floats) -> Floats:
+        rows, support = self.rows, np.flatnonzero(v)
+        if 8 * support.size > v.size:
+            return rows.predict(v)
+        z = np.zeros(rows.count) if rows.offset is None else rows.offset.copy()
+        for matrix, start in rows.blocks:
+            inside = support[(support >= start) & (support < start + matrix.shape[1])]
+            if inside.size:
+                if sp.issparse(matrix) and start not in self._columns:
+                    self._columns[start] = sp.csc_array(matrix)
+                z += self._columns.get(start, matrix)[:, inside - start] @ v[inside]
+        return z
+
+
+def reach_of(model: PrivateRegression, w: Floats, clip: float = math.inf) -> float:
+    """Largest size of a slope at the released point w; slopes are cut to it, so that it holds as computed."""
+    label = model.row.label_bound
+    if clip <= model.loss.slope_bound(0.0, label):  # slopes reach further for larger predictions: no need to look at w
+        return min(model.slope_bound, clip)
+    prediction = min(model.row.reach(w) + model.offset_bound, model.prediction_bound)
+    return min(model.loss.slope_bound(prediction, label), model.slope_bound, clip)
+
+
+def slopes_of(model: PrivateRegression, predictions: Floats, labels: Floats, reach: float) -> Floats:
+    """(n,) slopes within +-reach; private."""
+    return np.clip(model.loss.slope(predictions, labels), -reach, reach)
+
+
+# -------------------------------------------------------------------------------------------------- proved bounds
+def row_diameter(model: PrivateRegression) -> float:
+    """``max |<a, w - v>|`` over rows allowed and points of the set."""
+    pairs = ((1.0, math.inf), (2.0, 2.0), (math.inf, 1.0))
+    sizes = [(model.domain.diameter(order), model.row.norm(dual)) for order, dual in pairs]
+    return min(a * b for a, b in sizes if math.isfinite(a) and math.isfinite(b))
+
+
+def curvature(model: PrivateRegression) -> float:
+    """Gamma with ``f(w + s (v - w)) <= f(w) + s <grad f(w), v - w> + s^2 Gamma / 2`` on the set, f the objective.
+
+    The loss of one record has second derivative at most ``smoothness`` (b) in its prediction, and predictions of two
+    points differ by at most D = ``row_diameter``: weight b D^2 (8 C^2 for the mean squared loss on the l1 ball of
+    radius C and rows in [-1, 1]; TTZ15's Remark 1 says 4 C^2, for half that loss). Ridge adds 2 max ridge_j
+    diameter_2^2.
+    """
+    ridge = float(model.penalty.ridge.max(initial=0.0))
+    quadratic = 2 * ridge * model.domain.diameter(2.0) ** 2 if ridge else 0.0
+    return model.weight * model.loss.smoothness * row_diameter(model) ** 2 + quadratic
+
+
+def excess_bound(model: PrivateRegression, steps: Steps, scale: float, candidates: int, beta: float) -> float:
+    """With probability 1 - beta the released point is worse than the best of the set by at most this.
+
+    Every v_t is drawn by an exponential mechanism (or permute-and-flip) on the scores ``-<v, grad f(w_t)>``, with
+    noise of at most ``scale``, among ``candidates`` k points whose hull is the set.
+
+    Proof. Let h_t = f(w_t) - min f. By convexity min_v <v - w_t, grad f(w_t)> <= -h_t, and v_t misses that minimum by
+    e_t: h_{t+1} <= (1 - s_t) h_t + s_t e_t + s_t^2 Gamma / 2. Unrolled, and averaged with ``shares`` by convexity, the
+    excess is at most the same recursion's value with e = 0 plus sum_t p_t e_t, p = ``pulls``. A candidate that is worse
+    by x is drawn with probability at most e^(-x / scale), given the past, and there are k - 1 others: e_t is
+    stochastically at most scale (ln k + E), E a standard exponential. So for every 0 < l < 1 / max(p_t),
+    E exp(l sum p_t (e_t / scale - ln k)) <= prod 1 / (1 - l p_t), and Markov's inequality gives
+    sum p_t e_t <= scale (ln k sum p_t + (ln(1 / beta) - sum ln(1 - l p_t)) / l) with probability 1 - beta. h_0 is at
+    most <grad f(w_0), w_0 - w*>.
+    """
+    plain, pulls = plain_bound(model, steps), steps.pulls
+    if candidates < 2:
+        return plain
+    lambdas = np.geomspace(1e-3, 1 - 1e-3, 60) / pulls.max()
+    tails = (math.log(1 / beta) - np.log1p(-np.outer(lambdas, pulls)).sum(axis=1)) / lambdas
+    return plain + scale * (math.log(candidates) * float(pulls.sum()) + float(tails.min()))
+
+
+def plain_bound(model: PrivateRegression, steps: Steps) -> float:
+    """The bound of ``excess_bound`` without noise."""
+    gamma = curvature(model)
+    gap, out = start_gap(model), 0.0
+    for size, share in zip(steps.sizes, steps.shares, strict=True):
+        gap = (1 - size) * gap + size * size * gamma / 2
+        out += share * gap
+    return out
+
+
+def start_gap(model: PrivateRegression) -> float:
+    """Upper bound on what the starting point lacks: ``<grad f(w_0), w_0 - w>`` over the set."""
+    start = public_point(model)
+    slope = model.penalty.slope(start)
+    public = float(np.abs(slope).max(initial=0.0)) * model.domain.diameter(1.0) if slope.any() else 0.0
+    return model.weight * reach_of(model, start) * row_diameter(model) + public

@@ -1,0 +1,224 @@
+"""Private Frank-Wolfe over listed vertices: TTZ15's Algorithm 2, tightened."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpmodel._types import Floats
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.compile.regression.domain import L1Ball
+from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.regression.excess import clip_note, excess_forecast
+from dpmodel.mechanisms.regression.frank_wolfe.steps import (
+    Path,
+    Steps,
+    excess_bound,
+    reach_of,
+    slopes_of,
+)
+from dpmodel.mechanisms.regression.frank_wolfe.synthetic_walks import Pick, chosen_steps, predicted
+from dpmodel.mechanisms.regression.public_point import public_point
+from dpmodel.privacy import NoiseSource, exponential_mechanism, per_step, permute_and_flip, public_generator
+
+_MOST_VERTICES = 2_000_000
+_MANY = 20_000  # coordinates of an l1 ball from which signs are drawn apart
+
+
+@dataclass(frozen=True)
+class FrankWolfe:
+    """Walk towards one privately chosen vertex of the set at a time.
+
+    Source
+        Talwar, Thakurta and Zhang 2015 (TTZ15), Algorithm 2 and Theorem 2.5; exact ranges and zCDP (Cesar and Rogers
+        2021) in place of their composition; numbers of steps, sizes, averaging and clipping from simulation.
+    Privacy
+        Step t at the released point w scores vertex v by ``-<v, scale sum_i omega_i s_i a_i + grad penalty(w)>``
+        with slopes ``|s_i| <= r_t``; s_i depends on record i and on released points only and r_t = min(clip, the
+        loss's slope bound over |prediction| <= row.reach(w)) on released points and bounds only. One record moves the
+        sum by d with ``||d||_inf <= change(r_t)`` (``RowBounds.change``: replace-one, twice r_t times the largest
+        entry), so scores move apart by at most ``R_t = scale * max_d (max_v <v, d> - min_v <v, d>)``
+        (``Domain.score_range``: 2 C scale change for the l1 ball of radius C), enlarged for rounding. The penalty is
+        public. The vertex is drawn by the exponential mechanism of scale R_t / epsilon_t: a bounded range of epsilon_t,
+        which costs ``epsilon_t^2 / 8`` in zCDP whatever was released before; T of them cost the budget (or epsilon_t
+        is the largest that the exact composition of T pure steps allows, if that is more). With delta = 0:
+        permute-and-flip with epsilon / T each. The released point is a function of the chosen vertices.
+        T, sizes, averaging and clip are public facts: they come from data made up from the public bounds.
+    Utility
+        ``predicted``: mean excess on the made-up data. Unless slopes are clipped below their bound, a theorem
+        (``excess_bound``): 2 Gamma / (T + 2)-like convergence plus R (ln k + small) / epsilon_t, with probability
+        1 - beta. Where slopes are clipped the point is drawn to the minimum of the loss with these slopes (for the
+        squared loss, Huber's), which is the same point if what features do not explain is symmetric, and less noise is
+        needed in proportion.
+    Cost
+        Per step one product X'g, one column (dense) or one product X v (CSR), and one selection among k vertices.
+
+    ``steps``, ``rate``, ``average``, ``clip`` : ``frank_wolfe_steps.Steps``; None lets the simulation choose.
+    """
+
+    name: str = "frank-wolfe"
+    source: str = "TTZ15, Algorithm 2 and Theorem 2.5; tightened"
+    steps: int | None = None
+    rate: float | None = None
+    average: float = 0.5
+    clip: float | None = None
+
+    def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
+        return serves(model, self.clip)
+
+    def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
+        steps = self._steps(model, request)
+        return forecast_of(model, request, steps, selection_epsilon(request, steps.count))
+
+    def run(
+        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress = no_progress
+    ) -> Outcome:
+        steps = self._steps(model, request)
+        w = walk(model, steps, selection_epsilon(request, steps.count), request.delta == 0, noise, progress)
+        return Outcome("optimal", w, None, None, notes=clip_note(model, steps.clip))
+
+    def _steps(self, model: PrivateRegression, request: Request) -> Steps:
+        key = ("frank-wolfe steps", self, request.epsilon, request.delta)
+        return model.remember(key, lambda: self._choose(model, request))
+
+    def _choose(self, model: PrivateRegression, request: Request) -> Steps:
+        asked = {"steps": self.steps, "rate": self.rate, "average": self.average, "clip": self.clip}
+        fixed = {key: float(value) for key, value in asked.items() if value is not None}
+
+        def maker(steps: Steps, run: int) -> Pick:
+            return simulated_pick(model, selection_epsilon(request, steps.count), run)
+
+        return chosen_steps(model, maker, fixed)
+
+
+# ------------------------------------------------------------------------------------------ shared with the published
+def serves(model: PrivateRegression, clip: float | None = None) -> Verdict:
+    """Whether vertices can be listed and scores have a finite range."""
+    vertices = model.domain.vertices
+    if vertices is None:
+        return Verdict(False, f"the vertices of the set ({model.domain.kind}) cannot be listed")
+    if vertices > _MOST_VERTICES:
+        return Verdict(False, f"the set has more than {_MOST_VERTICES} vertices")
+    if not model.penalty.smooth:
+        return Verdict(False, "the penalty is not quadratic: its gradient does not exist everywhere")
+    if not math.isfinite(model.row.norm(math.inf)):
+        return Verdict(False, "nothing bounds the entries of a row: declare bounds on the features")
+    if not math.isfinite(min(model.slope_bound, math.inf if clip is None else clip)):
+        return Verdict(False, "nothing bounds the slopes of the loss: declare bounds on the labels, or a clip")
+    return YES
+
+
+def selection_epsilon(request: Request, steps: int) -> float:
+    """Epsilon of each of ``steps`` exponential mechanisms within the budget."""
+    return per_step(request.epsilon, request.delta, steps, "exponential").value
+
+
+def score_range(model: PrivateRegression, w: Floats, reach: float) -> float:
+    """R: how far one record can move the scores at w apart, slopes being at most ``reach``.
+
+    Rounding. The sums over rows are covered by ``gradient_change``; a score is the sum of at most p products of a
+    vertex with the gradient, p + 6 roundings of its size.
+    """
+    exact = model.scale * model.domain.score_range(model.gradient_change(math.inf, reach))
+    size = model.weight * reach * model.row.norm(math.inf) + float(np.abs(model.penalty.slope(w)).max(initial=0.0))
+    return exact * (1 + 1e-12) + 4 * (model.size + 6) * 2.0**-53 * model.domain.norm(1.0) * size
+
+
+def walk(
+    model: PrivateRegression,
+    steps: Steps,
+    epsilon: float,
+    pure: bool,
+    source: NoiseSource,
+    progress: Progress = no_progress,
+) -> Floats:
+    """(p,) the released point; reads the rows."""
+    rows = model.read_rows()
+    w = public_point(model)
+    out, path = np.zeros_like(w), Path(rows, w)
+    for t, (size, share) in enumerate(zip(steps.sizes, steps.shares, strict=True)):
+        progress(f"step {t + 1} of {steps.count}", t / steps.count)
+        reach = reach_of(model, w, steps.clip)
+        gradient = model.scale * rows.combine(slopes_of(model, path.predictions, rows.labels, reach))
+        slope, apart = gradient + model.penalty.slope(w), score_range(model, w, reach)
+        if isinstance(model.domain, L1Ball) and model.size >= _MANY and not pure and apart > 0:
+            v = model.domain.vertex(select_signed(model.domain.radius * slope, apart, epsilon, source))
+        else:
+            v = model.domain.vertex(_select(-model.domain.scores(slope), apart, epsilon, pure, source))
+        w = w + size * (v - w)
+        out += share * w
+        if t + 1 < steps.count:
+            path.move(float(size), v)
+    return out
+
+
+def _select(scores: Floats, apart: float, epsilon: float, pure: bool, source: NoiseSource) -> int:
+    if apart == 0:  # no record can move any score
+        return int(np.argmax(scores))
+    select = permute_and_flip if pure else exponential_mechanism
+    return select(scores, apart, epsilon=epsilon, source=source)
+
+
+def select_signed(slopes: Floats, apart: float, epsilon: float, source: NoiseSource) -> int:
+    """The exponential mechanism over the scores -g_j (index j) and g_j (index p + j), in half the time.
+
+    Privacy. First j is drawn with weights ``e^(-g_j / s) + e^(g_j / s)``, s = apart / epsilon, then one of its two
+    signs with these weights: the pair has the law of one exponential mechanism over all 2 p scores, and costs as
+    much. ``s ln(2 cosh(g / s)) = |g| + s ln(1 + e^(-2 |g| / s))`` is computed with a few roundings of its size, which
+    the allowance in ``score_range`` (p + 6 of them) covers.
+    """
+    scale, sizes = apart / epsilon, np.abs(slopes)
+    j = exponential_mechanism(
+        sizes + scale * np.log1p(np.exp(-2 / scale * sizes)), apart, epsilon=epsilon, source=source
+    )
+    pair = np.array([-slopes[j], slopes[j]])
+    return j + slopes.size * exponential_mechanism(pair, apart, epsilon=epsilon, source=source)
+
+
+def simulated_pick(model: PrivateRegression, epsilon: float, run: int) -> Pick:
+    """The choice of a vertex on made-up gradients, by the law that ``walk`` uses (the exponential mechanism's, which
+    permute-and-flip never loses to)."""
+    generator = public_generator(run)
+    domain = model.domain
+    unit = model.scale * domain.score_range(model.gradient_change(math.inf, 1.0))
+
+    def pick(gradient: Floats, w: Floats, reach: float) -> Floats:
+        scores = -domain.scores(gradient + model.penalty.slope(w))
+        scores -= scores.max()
+        if unit * reach == 0:
+            return domain.vertex(int(np.argmax(scores)))
+        scores *= epsilon / (unit * reach)
+        total = np.cumsum(np.exp(scores, out=scores))
+        return domain.vertex(int(np.searchsorted(total, generator.uniform() * total[-1])))
+
+    return pick
+
+
+def forecast_of(model: PrivateRegression, request: Request, steps: Steps, epsilon: float) -> Forecast:
+    """What a walk with these settings, ``epsilon`` for each choice, promises and predicts."""
+
+    def build() -> tuple[float, float]:
+        return predicted(model, steps, lambda _, run: simulated_pick(model, epsilon, run))
+
+    mean, _ = model.remember(("frank-wolfe predicted", steps, epsilon), build)
+    start = public_point(model)
+    reach = min(model.slope_bound, steps.clip)
+    apart = score_range(model, start, reach)
+    proved = steps.clip >= model.slope_bound and math.isfinite(model.loss.smoothness)
+    vertices = model.domain.vertices or 0
+    at_most = excess_bound(model, steps, apart / epsilon, vertices, request.beta) if proved else None
+    return excess_forecast(
+        model,
+        request,
+        predicted=mean,
+        at_most=at_most,
+        work=f"{steps.count} steps of one pass over the rows",
+        noise={**steps.to_dict(), "range": apart, "selection_epsilon": epsilon, "candidates": vertices},
+        caveats=clip_note(model, steps.clip),
+    )
+
+
+FRANK_WOLFE = FrankWolfe()
+__all__ = ["FRANK_WOLFE", "FrankWolfe", "forecast_of", "score_range", "selection_epsilon", "serves", "walk"]

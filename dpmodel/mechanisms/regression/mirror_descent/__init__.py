@@ -1,0 +1,1 @@
+"""Noisy mirror descent over l1 balls and simplices."""

@@ -1,0 +1,1 @@
+"""Objective perturbation: a random linear term, then an ordinary minimisation."""

@@ -1,0 +1,397 @@
+"""A smooth strongly convex objective with a linear term added: its minimiser, and a proof of how near that was found.
+
+In the unit of a sum of losses: ``sum_i omega_i f(a_i' w + o_i, y_i) + sum_j h_j w_j^2 / 2 + <linear, w> + l1 terms``
+over a public set, f with slopes cut to [-reach, reach].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel._types import Floats
+from dpmodel.compile.regression.domain import Domain
+from dpmodel.compile.regression.losses import Loss
+from dpmodel.compile.regression.penalty import Penalty
+from dpmodel.compile.regression.rows import Rows
+from dpmodel.mechanisms.regression.objective_perturbation.quadratic import (
+    SimplePart,
+    minimise_quadratic,
+    solve_positive,
+)
+
+ULP = 2.0**-53
+NEWTON_STEPS = 10  # on all rows, where there are few
+_SAMPLE = 5000  # rows, or 10 per column, on which the first steps are made where there are more than twice as many
+_SAMPLE_STEPS = 15
+_MORE = 15  # pairs of further steps where these did not suffice
+_DENSE = 1200  # columns up to which the Hessian is formed
+CONJUGATE = 100  # steps of conjugate gradients in its place
+_GUESSED = 1000  # accelerated steps with a guessed length
+_POWERS = 20
+_CHECK = 50  # accelerated steps between certificates
+_CHUNK = 1 << 14  # rows of a Hessian at a time
+_ROUGH, _FINE = 1e-3, 1e-10  # accuracy of the step for a given Hessian
+_BISECTIONS = 12
+
+# (p,) the Newton step at w with this gradient, to this accuracy.
+Curve = Callable[[Floats, Floats, float], Floats]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Public constants of the objective: ``curvature`` of f, ``reach`` of its slope, largest 2-norm ``row`` of a row,
+    sum ``total`` of weights, ``offset`` bound, ``count`` of rows, p ``columns``, least ``strong`` and largest
+    ``ridge`` of the h_j, ``size`` : bound on the minimiser's 2-norm, ``exact`` : neither set nor l1 term."""
+
+    curvature: float
+    reach: float
+    row: float
+    total: float
+    offset: float
+    count: int
+    columns: int
+    strong: float
+    ridge: float
+    size: float
+    exact: bool
+
+    @property
+    def smooth(self) -> float:
+        """Lipschitz constant of the gradient."""
+        return self.curvature * self.total * self.row**2 + self.ridge
+
+    @property
+    def block(self) -> int:
+        """Rows per partial sum: rounding errors grow like the square root of n instead of n."""
+        return max(256, math.isqrt(self.count))
+
+    @property
+    def stride(self) -> int:
+        """Every so many-th row makes the sample for the first steps; 1: no sample."""
+        return max(1, self.count // max(_SAMPLE, 10 * self.columns))
+
+    @property
+    def dense(self) -> bool:
+        """Whether the solver forms Hessians."""
+        return self.columns <= _DENSE
+
+    @property
+    def newton(self) -> bool:
+        """Whether the solver has Newton steps."""
+        return self.dense or self.exact
+
+    def rounding(self, size: float, linear: float) -> float:
+        """Error (2-norm) of a certificate's gradients in double precision at ||w|| = size, ||linear|| = linear.
+
+        Predictions: (p + 3) ulp of ``row * size``, times the curvature. Slopes: 8 ulp. Sums in blocks: one
+        ulp for each addition on the way of a term (Higham 2002, section 4.2). Two gradients where there is a set.
+        """
+        prediction = self.curvature * ((self.columns + 3) * self.row * size + 4 * self.offset) * ULP
+        sums = (self.block + self.count / self.block + 16) * ULP * self.reach
+        one = self.total * self.row * (prediction + sums) + 8 * ULP * (self.ridge * size + linear)
+        if self.exact:
+            return one
+        # The projection is off by ``off``, and enters divided by the step 1/smooth.
+        off = 8 * (self.columns + 4) * ULP * (2 * size + linear / self.smooth + self.total * self.reach / self.smooth)
+        return 2 * one + (2 * self.smooth + self.strong) * off
+
+    def steps(self, tolerance: float, linear: float) -> int:
+        """Accelerated steps after which the certificate holds, whatever the rows (exact arithmetic).
+
+        With q = sqrt(strong / smooth) the error in value falls to (1 - q)^k (gap + strong ||w0 - w*||^2 / 2) (Nesterov
+        2004, Theorem 2.2.3; with a set Beck 2017, Theorem 10.42), the gap being at most smooth ||w0 - w*||^2 / 2 for
+        a free minimiser and (reach total row + linear + ridge size) ||w0 - w*|| for any. A value within v of
+        the least leaves the point within sqrt(2 v / strong), a gradient below smooth times that, and a gradient step
+        from there a certificate of at most 4 times smooth times that.
+        """
+        gap = 2 * self.size * (self.reach * self.total * self.row + linear + self.ridge * self.size)
+        gap += self.strong * (2 * self.size) ** 2 / 2
+        value = self.strong / 2 * (tolerance / (4 * self.smooth)) ** 2
+        return math.ceil(max(math.log(gap / value), 1.0) / -math.log1p(-math.sqrt(self.strong / self.smooth) * 0.999))
+
+    def passes(self, tolerance: float, linear: float) -> tuple[int, int]:
+        """Passes over all rows that ``minimise`` makes where its first steps suffice (with many columns: the fewest,
+        with a tenth of the steps of conjugate gradients), and the largest number it can make. Hessians, about p/2
+        passes each, and the sample are not counted."""
+        check = 2 if self.exact else 4
+        inner = 0 if self.dense else 2 * CONJUGATE
+        limit = self.steps(tolerance, linear)
+        proved = 2 * limit + check * (limit // _CHECK + 1)
+        if not self.newton:
+            first = 2 * _CHECK + 2 * check
+            return first, (2 * _GUESSED + check * (_GUESSED // _CHECK + 1) + 2 * _POWERS) + proved
+        steps = NEWTON_STEPS if self.stride == 1 else 4
+        usual = 1 + steps * (2 + inner // 10) + check
+        return usual, 1 + steps * (2 + inner) + check + _MORE * (1 + 2 * (2 + inner) + check) + proved
+
+
+@dataclass(frozen=True)
+class PerturbedObjective:
+    """The objective over the private rows. ``h``, ``linear`` : (p,); the penalty's l1 part counts 1/``scale``."""
+
+    rows: Rows
+    loss: Loss
+    facts: Facts
+    domain: Domain
+    penalty: Penalty
+    scale: float
+    h: Floats
+    linear: Floats
+
+    @cached_property
+    def _still(self) -> Rows:
+        return replace(self.rows, offset=None)
+
+    def slopes(self, z: Floats, rows: Rows) -> Floats:
+        return np.clip(self.loss.slope(z, rows.labels), -self.facts.reach, self.facts.reach)
+
+    def gradient(self, w: Floats) -> Floats:
+        """(p,) of all but the l1 term. Two passes over the rows."""
+        return self.rows.combine(self.slopes(self.rows.predict(w), self.rows)) + self.h * w + self.linear
+
+    def careful_gradient(self, w: Floats) -> Floats:
+        """The same, summed in blocks (see ``Facts.rounding``)."""
+        sums = []
+        for start in range(0, self.rows.count, self.facts.block):
+            part = _slice(self.rows, start, start + self.facts.block)
+            sums.append(part.combine(self.slopes(part.predict(w), part)))
+        total: Floats = np.sum(sums, axis=0)
+        return total + self.h * w + self.linear
+
+    def shrink(self, w: Floats, step: float) -> Floats:
+        """(p,) the proximal step of the set, or of the l1 term."""
+        if self.penalty.l1.any():
+            return self.penalty.shrink(w, step / self.scale)
+        return self.domain.project(w)
+
+    # ------------------------------------------------------------------ the certificate
+    def certify(self, w: Floats) -> tuple[Floats, float]:
+        """A point near w and an upper bound on its distance from the minimiser w*.
+
+        Free: by strong convexity ``strong ||w - w*|| <= ||gradient(w)||``. With a set or l1 term I: the step
+        ``v = prox(w - t g(w))`` makes ``(w - v)/t - g(w)`` a subgradient of I at v, hence
+        ``xi = (w - v)/t - g(w) + g(v)`` one of the whole objective at v, and ``strong ||v - w*|| <= ||xi||``. Rounding
+        is added.
+        """
+        facts = self.facts
+        if not np.isfinite(w).all():
+            return w, math.inf
+        first = self.careful_gradient(w)
+        if facts.exact:
+            v, xi = w, first
+        else:
+            step = 1 / facts.smooth
+            v = self.shrink(w - step * first, step)
+            xi = (w - v) / step - first + self.careful_gradient(v)
+        size = max(float(np.linalg.norm(w)), float(np.linalg.norm(v)))
+        error = facts.rounding(size, float(np.linalg.norm(self.linear)))
+        return v, (float(np.linalg.norm(xi)) * (1 + 1e-12) + error) / facts.strong
+
+    # ------------------------------------------------------------------ the solver
+    def minimise(self, start: Floats, radius: float, linear: float) -> tuple[Floats, bool]:
+        """(p,) a point within ``radius`` of the minimiser, and whether that was certified.
+
+        Newton's method on a part of the rows, then a fixed number of steps on all of them. If that was not enough, up
+        to ``2 _MORE`` steps, then accelerated gradient steps until the certificate holds, at most as many as
+        ``Facts.steps`` proves to be enough (half the radius: the other half is left to rounding). ``linear`` bounds
+        the 2-norm of the linear and l1 terms. With a set and many columns accelerated steps with a step length guessed
+        from the rows take the place of Newton's method.
+        """
+        point, found, more = start, math.inf, 0
+        if self.facts.newton and NEWTON_STEPS:
+            w, more = self._approach(start), _MORE
+        else:
+            w = self._guessed(start, radius)
+        for k in range(more + 1):
+            point, found = self.certify(w)
+            if found <= radius:
+                return point, True
+            if k < more:
+                w, _ = self._newton(point if np.isfinite(point).all() else start, (True, False), _FINE)
+        w = point
+        if not float(np.linalg.norm(w)) <= self.facts.size * (1 + 1e-9):
+            w = start
+        q = math.sqrt(self.facts.strong / self.facts.smooth)
+        momentum, step = (1 - q) / (1 + q), 1 / self.facts.smooth
+        limit, ahead = self.facts.steps(radius * self.facts.strong / 2, linear), w
+        for k in range(limit):
+            after = self.shrink(ahead - step * self.gradient(ahead), step)
+            ahead, w = after + momentum * (after - w), after
+            if k % _CHECK == _CHECK - 1:
+                point, found = self.certify(w)
+                if found <= radius:
+                    return point, True
+        point, found = self.certify(w)
+        return point, found <= radius
+
+    def _sample(self) -> PerturbedObjective:
+        """Every k-th row, with k times its weight: near this objective where rows are in no order."""
+        stride = self.facts.stride
+        part = _slice(self.rows, 0, self.rows.count, stride)
+        weights = np.full(part.count, 1.0) if part.weights is None else part.weights
+        blocks = tuple((np.ascontiguousarray(m) if isinstance(m, np.ndarray) else m, first) for m, first in part.blocks)
+        return replace(self, rows=replace(part, blocks=blocks, weights=weights * stride))
+
+    def _approach(self, w: Floats) -> Floats:
+        """Newton's method: on a sample until its minimiser hardly moves; then one step with its Hessian, two with the
+        own, one with the last again (near the minimiser the Hessian hardly changes: a step costs two passes, a
+        Hessian p/2 more)."""
+        if self.facts.stride == 1:
+            return self._newton(w, (True,) * NEWTON_STEPS, _FINE)[0]
+        w, curve = self._sample()._newton(w, (True,) * _SAMPLE_STEPS, _ROUGH, enough=_ROUGH)
+        return self._newton(w, (False, True, True, False), _FINE, curve)[0]
+
+    def _newton(
+        self, w: Floats, fresh: Sequence[bool], share: float, curve: Curve | None = None, enough: float = 0.0
+    ) -> tuple[Floats, Curve | None]:
+        """(p,) after steps with a Hessian of their own, or that of the step before (two passes each, and one), and the
+        last Hessian. Ends where a whole step is at most ``enough`` of w."""
+        z = self.rows.predict(w)
+        for own in fresh:
+            gradient = self.rows.combine(self.slopes(z, self.rows)) + self.h * w + self.linear
+            if curve is None or own:
+                curve = self._curve(z)
+            move = curve(w, gradient, share)
+            if not np.isfinite(move).all():
+                break
+            along = self._still.predict(move)
+            length = self._length(w, z, move, along)
+            w, z = w + length * move, z + length * along
+            if length == 1 and np.linalg.norm(move) < enough * np.linalg.norm(w):
+                break
+        return w, curve
+
+    def _curve(self, z: Floats) -> Curve:
+        """Solves for the Newton step from any point and gradient, with the Hessian at predictions z."""
+        second = curvature(self.loss, z, self.rows.labels, self.facts.reach)
+        if not self.facts.dense:
+
+            def product(v: Floats) -> Floats:
+                return self._still.combine(second * self._still.predict(v)) + self.h * v
+
+            return lambda w, gradient, share: _conjugate_gradients(product, -gradient, CONJUGATE, share)
+        hessian = np.diag(self.h)
+        weights = second if self.rows.weights is None else second * self.rows.weights
+        weighted = replace(self.rows, weights=np.sqrt(weights))
+        for first in range(0, self.rows.count, _CHUNK):
+            hessian += _weighed(_slice(weighted, first, first + _CHUNK)).gram()
+        if self.facts.exact:
+            return lambda w, gradient, share: solve_positive(hessian, -gradient)
+        part = SimplePart(self.domain, self.penalty.l1 / self.scale)
+        return lambda w, gradient, share: minimise_quadratic(hessian, gradient, w, part, share) - w
+
+    def _length(self, w: Floats, z: Floats, move: Floats, along: Floats) -> float:
+        """Where the derivative along the move vanishes in [0, 1], by bisection; 1 where that already halves it."""
+        weights = 1.0 if self.rows.weights is None else self.rows.weights
+
+        def derivative(t: float) -> float:
+            s = self.slopes(z + t * along, self.rows)
+            smooth = float((weights * s) @ along) + float((self.h * (w + t * move) + self.linear) @ move)
+            return smooth + float(self.penalty.l1 @ (np.sign(w + t * move) * move)) / self.scale
+
+        if derivative(1.0) <= 0.5 * abs(derivative(0.0)):
+            return 1.0
+        low, high = 0.0, 1.0
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if derivative(middle) <= 0 else (low, middle)
+        return high if low == 0 else low
+
+    def _guessed(self, start: Floats, radius: float) -> Floats:
+        """(p,) after accelerated steps with restarts (O'Donoghue and Candes 2015), until the certificate holds or
+        ``_GUESSED`` of them. Their length is 1/L for a guess of L by power iteration; no result rests on it."""
+        few = self._sample() if self.facts.stride > 1 else self
+        still = few._still
+        v = np.ones(self.rows.size) / math.sqrt(self.rows.size)
+        for _ in range(_POWERS):
+            image = still.combine(still.predict(v))
+            smooth = float(np.linalg.norm(image))
+            v = image / smooth if smooth > 0 else v
+        smooth = min(1.2 * self.facts.curvature * smooth + self.facts.ridge, self.facts.smooth)
+        w = ahead = start
+        t, last = 1.0, math.inf
+        for k in range(_GUESSED):
+            after = self.shrink(ahead - self.gradient(ahead) / smooth, 1 / smooth)
+            if float((ahead - after) @ (after - w)) > 0:
+                t = 1.0
+            then = (1 + math.sqrt(1 + 4 * t * t)) / 2
+            ahead, w, t = after + (t - 1) / then * (after - w), after, then
+            if k % _CHECK == _CHECK - 1:
+                point, found = self.certify(w)
+                if found <= radius:
+                    return point
+                if not found <= 4 * last:  # the guess was too small
+                    smooth = min(4 * smooth, self.facts.smooth)
+                    w = ahead = w if np.isfinite(w).all() else start
+                    t = 1.0
+                last = found
+        return w
+
+
+def curvature(loss: Loss, z: Floats, y: Floats, reach: float) -> Floats:
+    """(n,) second derivatives in z; 0 where the slope is cut (for the solver only: privacy rests on bounds)."""
+    match loss.name:
+        case "squared":
+            out: Floats = np.full(z.size, 2.0)
+        case "huber":
+            out = np.where(np.abs(z - y) <= loss.parameter, 2.0, 0.0)
+        case "squared_hinge":
+            out = np.where(y * z < 1, 2.0 * y * y, 0.0)
+        case "logistic":
+            out = np.square(y) * _bell(y * z)
+        case _:
+            out = _bell(z)
+    return np.where(np.abs(loss.slope(z, y)) >= min(reach, loss.clip) * (1 - 1e-15), 0.0, out)
+
+
+def _bell(t: Floats) -> Floats:
+    """(n,) derivative of the logistic function."""
+    return np.asarray(0.25 / np.cosh(np.clip(t, -700, 700) / 2) ** 2, dtype=np.float64)
+
+
+def _conjugate_gradients(product: Callable[[Floats], Floats], right: Floats, steps: int, share: float) -> Floats:
+    """(p,) until the residual is ``share`` of the right side, at most so many steps."""
+    x: Floats = np.zeros_like(right)
+    residual = direction = right
+    size = float(residual @ residual)
+    enough = share**2 * size
+    for _ in range(steps):
+        if size <= enough:
+            break
+        image = product(direction)
+        curve = float(direction @ image)
+        if not curve > 0:  # tiny features underflow: an error here would tell of them; the certificate decides
+            break
+        length = size / curve
+        x = x + length * direction
+        residual = residual - length * image
+        size, before = float(residual @ residual), size
+        direction = residual + size / before * direction
+    return x
+
+
+def _weighed(rows: Rows) -> Rows:
+    """Each row times its weight: the product of a dense block with itself is then one symmetric update in BLAS."""
+    assert rows.weights is not None
+    scale = sp.diags_array(rows.weights)
+    blocks = ((scale @ m if sp.issparse(m) else m * rows.weights[:, None], first) for m, first in rows.blocks)
+    return replace(rows, blocks=tuple(blocks), weights=None)
+
+
+def _slice(rows: Rows, start: int, end: int, stride: int = 1) -> Rows:
+    if stride == 1 and start == 0 and end >= rows.count:
+        return rows
+    which = slice(start, end, stride)
+    return Rows(
+        tuple((matrix[which], first) for matrix, first in rows.blocks),
+        rows.labels[which],
+        rows.size,
+        None if rows.offset is None else rows.offset[which],
+        None if rows.weights is None else rows.weights[which],
+    )

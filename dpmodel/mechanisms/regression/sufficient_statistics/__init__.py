@@ -1,0 +1,1 @@
+"""Least squares from second moments that are measured once."""

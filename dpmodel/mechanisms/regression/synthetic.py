@@ -1,0 +1,301 @@
+"""Made-up regressions drawn from the public bounds, on which mechanisms forecast their error and choose their settings.
+
+Worst-case bounds choose far too many steps and far too small ones. Drawing data from the public bounds, running the
+algorithm on it and keeping the settings that did best is lawful: n, p, bounds, set and budget are all public, so
+the choice is a public fact. What it says about other data is a prediction, not a theorem.
+
+Nothing of size n is made: rows are drawn from a law with mean ``m`` and covariance ``S``, diagonal or that plus one
+common factor; predictions at w and at the true coefficients v are then (nearly) jointly normal, and Stein's identity
+gives the gradient of the mean loss, ``E[phi'(z, y) a] = m E[phi'] + S (alpha w + beta v)``, from the moments of phi'
+over a fixed grid of a few thousand points of that plane. A step costs O(p).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dpmodel._types import Floats, Integers
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.compile.regression.row_bounds import length
+from dpmodel.mechanisms.regression.public_point import public_point, shift_of
+from dpmodel.privacy import public_generator
+
+_POINTS = 2048
+# How many coefficients carry the signal: few or all.
+_SUPPORTS = (10, 10_000_000)
+_SIGNAL = 2.0  # deviation of the log-odds of binary labels under the true coefficients, and their mean
+_BALANCE = -1.0
+# Where numeric labels lie on average, as a share of their range: settings tuned to one level would miss others.
+_LEVELS = (0.35, 0.6, 0.5, 0.4, 0.45)
+_SHARE = 1 / 3  # deviation of a numeric label's signal, as a share of the label's bound
+# Deviation of what features do not explain, in deviations of the signal: little where columns lie at the ends of their
+# bounds with a flat spectrum, much where they are uniform and the spectrum falls like 1/k, as in real tables.
+_LITTLE, _MUCH = 0.3, 1.0
+# Correlation of columns that move together, as age and years of work or a column and its square do: what labels depend
+# on is then learnt along directions in which columns hardly vary.
+_TIED = 0.95
+
+
+@dataclass(frozen=True)
+class SimulatedRisk:
+    """The mean loss of one made-up population, times ``weight``: what the objective's data part would be.
+
+    ``mean`` : (p,) of a row's columns; their covariance is ``diag(variance) + common common'``, (p,) both.
+    ``truth`` : (p,) the coefficients labels were made from.
+    ``points`` : (k, 2) standard normal, the plane of the predictions of the truth and of w; ``coins`` : (k,) standard
+    normal, for labels; ``noise`` : deviation of a numeric label's noise; ``tied`` : whether columns have a common
+    factor; ``room`` : how many times larger the variance of a column could be within its bounds.
+    """
+
+    model: PrivateRegression
+    mean: Floats
+    variance: Floats
+    truth: Floats
+    points: Floats
+    coins: Floats
+    noise: float
+    common: Floats
+    tied: bool = False
+    room: float = 1.0
+
+    @property
+    def weight(self) -> float:
+        return self.model.weight
+
+    def covariance(self, w: Floats) -> Floats:
+        """(p,) covariance of the columns with the prediction of w."""
+        out: Floats = self.variance * w + self.common * float(self.common @ w)
+        return out
+
+    def covariance_matrix(self) -> Floats:
+        """(p, p)"""
+        out: Floats = np.diag(self.variance) + np.outer(self.common, self.common)
+        return out
+
+    @cached_property
+    def _truth_law(self) -> tuple[float, float]:
+        own = float(self.truth @ self.covariance(self.truth))
+        return float(self.mean @ self.truth), math.sqrt(max(own, 1e-300))
+
+    @cached_property
+    def labelled(self) -> tuple[Floats, Floats]:
+        """(k,) predictions of the true coefficients and (k,) one draw of labels on the grid."""
+        middle, spread = self._truth_law
+        star = middle + spread * self.points[:, 0]
+        low, high = self.model.row.label
+        if self.model.loss.labels == "number":
+            return star, np.clip(star + self.noise * self.coins, low, high)
+        labels: Floats = np.where(_normal_cdf(self.coins) < _sigmoid(star), 1.0, self._no)
+        return star, labels
+
+    @property
+    def _no(self) -> float:
+        return -1.0 if self.model.loss.labels == "sign" else 0.0
+
+    @cached_property
+    def _mixture(self) -> tuple[Floats, tuple[tuple[Any, Any], ...]]:
+        """(k,) predictions of the true coefficients, and labels with their weights: both kinds, where there are two."""
+        star, drawn = self.labelled
+        if self.model.loss.labels == "number":
+            return star, ((1.0, drawn),)
+        yes, ones = _sigmoid(star), np.ones_like(star)
+        return star, ((yes, ones), (1 - yes, self._no * ones))
+
+    def _plane(self, w: Floats) -> tuple[Floats, float, float, float]:
+        """(k,) predictions of w on the grid, its mean, and its covariances with the truth and with itself."""
+        _, spread = self._truth_law
+        middle = float(self.mean @ w)
+        moved = self.covariance(w)
+        both, own = float(moved @ self.truth), float(moved @ w)
+        along = both / spread
+        across = math.sqrt(max(own - along * along, 0.0))
+        return middle + along * self.points[:, 0] + across * self.points[:, 1], middle, both, own
+
+    def value(self, w: Floats) -> float:
+        """Data part plus penalty at w."""
+        z, *_ = self._plane(w)
+        mean = sum(float((share * self.model.loss.value(z, y)).mean()) for share, y in self._mixture[1])
+        return self.weight * mean + self.model.penalty.value(w)
+
+    def gradient(self, w: Floats) -> Floats:
+        """(p,) gradient of the data part at w."""
+        z, middle, both, own = self._plane(w)
+        star, labels = self._mixture
+        slope: Floats = sum((share * self.model.loss.slope(z, y) for share, y in labels), np.zeros_like(z))
+        center, spread = self._truth_law
+        # Least squares of phi' on (z, z*): Stein's identity in a form that needs no derivative of phi'.
+        size = slope.size
+        with_z, with_star = float(slope @ z) / size, float(slope @ star) / size
+        level = float(slope.sum()) / size
+        with_z, with_star = with_z - level * middle, with_star - level * center
+        whole = own * spread * spread - both * both
+        if whole > 1e-9 * own * spread * spread:
+            alpha = (with_z * spread * spread - with_star * both) / whole
+            beta = (own * with_star - both * with_z) / whole
+        else:  # w along the truth, or zero
+            alpha, beta = 0.0, with_star / (spread * spread)
+        out: Floats = self.weight * (self.mean * level + self.covariance(alpha * w + beta * self.truth))
+        return out
+
+    def excess(self, w: Floats) -> float:
+        """Value above the least that is found."""
+        return self.value(w) - self._best
+
+    @cached_property
+    def _best(self) -> float:
+        # The truth is not the minimiser of every loss (margins grow on, medians and clipped labels move), but nearly
+        # up to its length and a shift, unless the set or a penalty holds it back: descent begins there.
+        from scipy.optimize import minimize
+
+        shift, project = shift_of(self.model, self.mean), self.model.domain.project
+        points = [self.truth, public_point(self.model)]
+        values = [self.value(w) for w in points]
+
+        def at(x: Floats) -> float:
+            points.append(project(x[0] * self.truth + x[1] * shift))
+            values.append(self.value(points[-1]))
+            return values[-1]
+
+        scale = max(self.noise, self._truth_law[1])
+        start = np.array([[1.0, 0.0], [1.5, 0.0], [1.0, 0.5 * scale]])
+        most = 120 if self.model.domain.kind not in ("polyhedron", "general") else 20  # those project by a solver
+        minimize(at, start[0], method="Nelder-Mead", options={"maxfev": most, "initial_simplex": start})
+        return self._descend(points[int(np.argmin(values))], most)
+
+    def _descend(self, w: Floats, tries: int) -> float:
+        """The value that projected descent from w comes to, with steps that double while they help."""
+        penalty, project, value, step = self.model.penalty, self.model.domain.project, self.value(w), 1.0
+        slope = self.gradient(w) + penalty.subgradient(w)
+        for _ in range(tries):
+            moved = project(w - step * slope)
+            found = self.value(moved)
+            if found < value:
+                w, value, step = moved, found, 2 * step
+                slope = self.gradient(w) + penalty.subgradient(w)
+            else:
+                step /= 4
+        return value
+
+    @cached_property
+    def nothing(self) -> float:
+        """Excess of the best point that needs no data."""
+        return self.excess(public_point(self.model))
+
+
+def simulated_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
+    """The populations forecasts are averaged over; the same at every call."""
+    return model.remember("simulated risks", lambda: _draw(model))
+
+
+def _draw(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
+    generator = public_generator(0)
+    half = generator.standard_normal((_POINTS // 2, 3))
+    grid = np.concatenate([half, -half])  # odd moments vanish
+    risks: list[SimulatedRisk] = []
+    for decay, share, tied in ((0.0, _LITTLE, False), (1.0, _MUCH, False), (1.0, _MUCH, True)):
+        mean, variance = _row_law(model, decay)
+        room = 3.0 if decay else 1.0  # of a uniform column, up to one at the ends of its bounds
+        for support in _SUPPORTS[: 1 if tied else None]:
+            order = generator.permutation(model.size)
+            chosen = _chosen(variance, order, support)
+            if tied and not _may_tie(model, chosen):
+                continue
+            own, common = _tie(variance, chosen if tied else chosen[:0])
+            truth = _truth(model, mean, own, common, chosen, order, _LEVELS[len(risks)])
+            signal = math.sqrt(float(own @ truth**2) + float(common @ truth) ** 2)
+            risks.append(
+                SimulatedRisk(model, mean, own, truth, grid[:, :2], grid[:, 2], share * signal, common, tied, room)
+            )
+    return tuple(risks)
+
+
+def _chosen(variance: Floats, order: Integers, support: int) -> Integers:
+    """The columns that labels depend on."""
+    moving = np.flatnonzero(variance > 0)
+    out: Integers = moving[np.argsort(order[moving])[:support]]
+    return out
+
+
+def _may_tie(model: PrivateRegression, chosen: Integers) -> bool:
+    """Whether these columns can move together: not one alone, nor those of short rows, which exclude each other."""
+    sizes = model.row.magnitudes[~model.row.constant]
+    # Uniform columns have a third of their largest square on average.
+    return chosen.size > 1 and length(sizes) <= math.sqrt(3) * model.row.l2 * (1 + 1e-9)
+
+
+def _tie(variance: Floats, tied: Integers) -> tuple[Floats, Floats]:
+    """(p,) variances of their own and (p,) the common factor of columns of which ``tied`` ones move together."""
+    own, common = variance.copy(), np.zeros(variance.size)
+    common[tied] = np.sqrt(_TIED * variance[tied])
+    own[tied] *= 1 - _TIED
+    return own, common
+
+
+def _row_law(model: PrivateRegression, decay: float) -> tuple[Floats, Floats]:
+    """Mean and variance of the columns: at the ends of their bounds (no decay) or uniform between them, with a
+    spectrum that falls like k^-decay; where the 2-norm does not allow that, mostly zero."""
+    row = model.row
+    low, high = np.where(np.isfinite(row.lower), row.lower, -1.0), np.where(np.isfinite(row.upper), row.upper, 1.0)
+    mean, variance = (low + high) / 2, (high - low) ** 2 / (4 if decay == 0 else 12)
+    moving = ~row.constant
+    fall = np.where(moving, np.maximum(np.cumsum(moving), 1.0) ** -decay, 0.0)
+    square = mean**2 + variance
+    if not math.isfinite(row.l2) or float(square[moving].sum()) <= row.l2**2:
+        return mean, variance * fall
+    # Rows as short as that are sparse, as one-hot rows are: column k is zero except with probability f_k.
+    f = np.minimum(fall * row.l2**2 / float((square * fall)[moving].sum()), 1.0)
+    return np.where(moving, mean * f, mean), np.where(moving, square * f - (mean * f) ** 2, 0.0)
+
+
+def _truth(
+    model: PrivateRegression,
+    mean: Floats,
+    variance: Floats,
+    common: Floats,
+    chosen: Integers,
+    order: Integers,
+    level: float,
+) -> Floats:
+    """Coefficients of equal effect on the ``chosen`` columns, as large as labels (or the set) leave room for, and an
+    intercept (or coefficients along the columns' means) that puts numbers at ``level`` of their range on average."""
+    v = np.zeros(model.size)
+    v[chosen] = np.where(order[chosen] % 2 == 0, 1.0, -1.0)
+    if common.any():  # of two signs in turn, so that what they do along the factor cancels
+        v[chosen] = np.resize([1.0, -1.0], chosen.size) / np.sqrt(variance[chosen])
+    constant = (model.row.constant & (model.row.lower != 0)).any()
+    numbers, (low, high) = model.loss.labels == "number", model.row.label
+    half = (high - low) / 2 if constant else model.row.label_bound
+    wanted = (_SHARE * half if math.isfinite(half) else 1.0) if numbers else _SIGNAL
+    # Without an intercept the mean of a numeric signal is a part of it.
+    part = float(mean @ v) if numbers and not constant else 0.0
+    size = math.sqrt(max(float(variance @ v**2) + float(common @ v) ** 2 + part**2, 1e-300))
+    v = _inside(model, v * wanted / size)
+    aim = _BALANCE if not numbers else low + level * (high - low) if math.isfinite(high - low) else 0.0
+    if not numbers or constant:
+        v = v + shift_of(model, mean) * (aim - float(mean @ v))
+    return model.domain.project(v)
+
+
+def _inside(model: PrivateRegression, v: Floats) -> Floats:
+    """v scaled towards 0 into the norms of the set, so that projecting does not change its direction."""
+    factor = 1.0
+    for order in (1.0, 2.0, math.inf):
+        limit, size = model.domain.norm(order), float(np.linalg.norm(v, ord=order))
+        if math.isfinite(limit) and size > limit:
+            factor = min(factor, limit / size)
+    return v * factor
+
+
+def _sigmoid(t: Floats) -> Floats:
+    return 0.5 * (1 + np.tanh(0.5 * t))
+
+
+def _normal_cdf(t: Floats) -> Floats:
+    from scipy.special import ndtr
+
+    return np.asarray(ndtr(t))

@@ -1,0 +1,1 @@
+"""Exact arithmetic: rational numbers, finite fields, and subspaces over them."""

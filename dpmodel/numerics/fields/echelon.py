@@ -1,0 +1,180 @@
+"""Subspaces in canonical form: the reduced row echelon form, which depends on the subspace alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpmodel._types import Array
+
+if TYPE_CHECKING:
+    from dpmodel.numerics.fields.field import Field
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """The canonical basis of a subspace (KMMST24, Remark 3): the same for whatever vectors spanned it.
+
+    ``rows`` : (r, d) elements of the field in reduced row echelon form: Fractions in an object array (QQ) or int64
+    (GF). ``pivots`` : the r columns with the leading ones, ascending. Works as the array ``rows`` in NumPy.
+    """
+
+    field: Field
+    rows: Array
+    pivots: tuple[int, ...]
+
+    @property
+    def dimension(self) -> int:
+        """r, the dimension of the subspace."""
+        return len(self.pivots)
+
+    @property
+    def ambient(self) -> int:
+        """d, the number of entries of its vectors."""
+        return int(self.rows.shape[1])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(r, d)."""
+        return self.dimension, self.ambient
+
+    def __len__(self) -> int:
+        return self.dimension
+
+    def __iter__(self) -> Iterator[Array]:
+        return iter(self.rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.rows[index]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self.rows, dtype=dtype)
+
+    def contains(self, rows: Any) -> npt.NDArray[np.bool_]:
+        """(n,) exactly which rows lie in the subspace; ``rows`` (n, d) as ``field.exact_rows`` returns them."""
+        return self.field.vanish(np.asarray(rows), self._normals())
+
+    def null_space(self) -> Basis:
+        """Canonical basis of the (d - r)-dimensional space of x with ``row @ x == 0`` for all rows of the subspace."""
+        return self.field.echelon(_scaled(self.field, self._normals()))
+
+    def project(self, vectors: Array) -> Array:
+        """(n, d) the orthogonal projections of the vectors (n, d) on the subspace; Fractions, over QQ alone.
+
+        With the basis as the rows of B these are ``v' B' (B B')^-1 B``; B B' is regular because 0 is the only rational
+        vector that is orthogonal to itself.
+        """
+        r, B = self.dimension, self.rows
+        if not r:
+            return vectors * 0
+        system = np.hstack([B @ B.T, B @ vectors.T])
+        reduced, _ = self.field.rref(_scaled(self.field, system))
+        return np.asarray(reduced[:, r:].T @ B)
+
+    def _normals(self) -> Array:
+        """(d - r, d) elements: x_free = 1, x_pivots = - the column of the free variable."""
+        d, r = self.ambient, self.dimension
+        pivots = np.array(self.pivots, dtype=np.intp)
+        free = np.setdiff1d(np.arange(d), pivots)
+        out = self.field.elements(np.zeros((d - r, d), dtype=np.int64))
+        one = self.field.elements(np.ones((1, 1), dtype=np.int64))[0, 0]
+        out[np.arange(d - r), free] = one
+        if r and d > r:
+            block = self.rows[:, free]
+            out[:, pivots] = self.field.subtract(self.field.elements(np.zeros(block.shape, dtype=np.int64)), block).T
+        return out
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Basis):
+            return NotImplemented
+        return (
+            self.field == other.field
+            and self.pivots == other.pivots
+            and self.rows.shape == other.rows.shape
+            and bool((self.rows == other.rows).all())
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.field, self.pivots, self.rows.shape, tuple(self.rows.ravel().tolist())))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: Fractions as strings, elements of GF(q) as integers."""
+        shown = [[x if isinstance(x, int) else self.field.show(x) for x in row] for row in self.rows.tolist()]
+        return {"field": self.field.name, "ambient": self.ambient, "pivots": list(self.pivots), "rows": shown}
+
+    def __str__(self) -> str:
+        head = f"subspace of {self.field.name}^{self.ambient} of dimension {self.dimension}"
+        if self.dimension == 0:
+            return head
+        most = 12
+        cells = [[self.field.show(x) for x in row[:most]] for row in self.rows[:most]]
+        widths = [max(len(row[j]) for row in cells) for j in range(len(cells[0]))]
+        tail = "  ..." if self.ambient > most else ""
+        lines = ["  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) + tail for row in cells]
+        if self.dimension > most:
+            lines.append(f"... {self.dimension - most} more rows")
+        return "\n".join([head, *lines])
+
+    def __repr__(self) -> str:
+        return f"Basis({self.field.name}, dimension {self.dimension} of {self.ambient})"
+
+
+def _scaled(field: Field, elements: Array) -> Array:
+    """Elements as exact rows of the field: over QQ integers, row by row."""
+    return field.exact_rows(elements) if field.order is None else elements
+
+
+def integral_rows(field: Field, basis: Basis) -> Array:
+    """The basis as exact rows, each times a positive rational."""
+    return _scaled(field, basis.rows) if basis.dimension else np.zeros((0, basis.ambient), dtype=np.int64)
+
+
+def spanning_basis(field: Field, rows: Array, hint: Field | None = None) -> Basis:
+    """Canonical basis of the span of many rows: the echelon form of few of them that span all the others.
+
+    ``hint`` : a finite field with a homomorphism from the integers, for QQ; what is independent there is independent.
+    Rows that it misses are found by the exact check, and added.
+    """
+    d = rows.shape[1]
+    basis = Basis(field, field.elements(np.zeros((0, d), dtype=np.int64)), ())
+    left = rows[(rows != 0).any(axis=1)] if len(rows) else rows
+    while len(left) and basis.dimension < d:
+        chosen = _independent(field, left) if hint is None else _independent(hint, hint.exact_rows(left))
+        if not len(chosen):
+            chosen = np.arange(1)  # every row is zero in the hint
+        reduced, pivots = field.rref(np.vstack([integral_rows(field, basis), left[chosen]]))
+        basis = Basis(field, reduced, pivots)
+        left = left[~basis.contains(left)] if hint is not None and basis.dimension < d else left[:0]
+    return basis
+
+
+def _independent(field: Field, rows: Array) -> npt.NDArray[np.intp]:
+    """Indices of rows that are a basis of the span of all of them, over a finite field."""
+    d = rows.shape[1]
+    chosen = np.zeros(0, dtype=np.intp)
+    left = np.flatnonzero((rows != 0).any(axis=1))
+    while len(left) and len(chosen) < d:
+        batch = np.concatenate([chosen, left[: 2 * d]])
+        _, pivots = field.rref(np.ascontiguousarray(rows[batch].T))  # independent columns, the first ones first
+        chosen = batch[list(pivots)]
+        left = left[2 * d :]
+        if len(left) and len(chosen) < d:
+            basis = Basis(field, *field.rref(rows[chosen]))
+            left = left[~basis.contains(rows[left])]
+    return chosen
+
+
+def particular_solution(field: Field, system: Array) -> Array | None:
+    """(k,) x with ``system @ (x, -1) == 0`` and free variables zero, or None; ``system`` (m, k + 1) exact rows."""
+    k = system.shape[1] - 1
+    basis = field.echelon(system)
+    if k in basis.pivots:
+        return None
+    x: Array = field.elements(np.zeros((1, k), dtype=np.int64))[0]
+    if basis.dimension:
+        x[list(basis.pivots)] = basis.rows[:, k]
+    return x

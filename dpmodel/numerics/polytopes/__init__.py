@@ -1,0 +1,1 @@
+"""Public polyhedra: minimising, projecting and choosing points over them."""

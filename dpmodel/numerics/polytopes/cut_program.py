@@ -1,0 +1,83 @@
+"""A linear program that grows by cuts, re-solved by HiGHS from its last basis; public and released numbers only."""
+
+from __future__ import annotations
+
+import highspy
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel._types import Floats, Integers
+from dpmodel.numerics.cone_program import SolverFailure
+from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+
+# The least violation is kept to this when the objective is minimised after it.
+_TOLERANCE = 1e-7
+
+
+class CutProgram:
+    """Minimise ``cost'x`` over ``body`` and cuts ``a'x <= b``, which give way by one common amount if they must.
+
+    ``give`` : that amount, 0 as long as the cuts leave a point of ``body``.
+    """
+
+    def __init__(self, body: Polyhedron, cost: Floats) -> None:
+        self.give = 0.0
+        n = self._n = body.size
+        size = float(np.abs(cost).max(initial=0.0))
+        self._cost = np.append(cost / size if size > 0 else cost, 0.0)
+        self._bounds = body.lower, body.upper
+        A = sp.csc_array(sp.vstack([body.A_ub, body.A_eq]))
+        lp = highspy.HighsLp()
+        lp.num_col_, lp.num_row_ = n + 1, A.shape[0]
+        lp.col_cost_ = self._cost
+        lp.col_lower_, lp.col_upper_ = np.append(body.lower, 0.0), np.append(body.upper, 0.0)
+        lp.row_lower_ = np.concatenate([np.full(body.b_ub.size, -np.inf), body.b_eq])
+        lp.row_upper_ = np.concatenate([body.b_ub, body.b_eq])
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+        lp.a_matrix_.start_ = np.append(A.indptr, A.nnz)
+        lp.a_matrix_.index_, lp.a_matrix_.value_ = A.indices, A.data
+        self._highs = highspy.Highs()
+        self._highs.setOptionValue("output_flag", False)
+        self._highs.passModel(lp)
+
+    def cut(self, columns: Integers, values: Floats, b: float) -> None:
+        """Add the row ``sum values_j x_columns_j <= b`` (plus what it gives way)."""
+        index = np.append(columns, self._n).astype(np.int32)
+        self._highs.addRow(-np.inf, b, index.size, index, np.append(values, -1.0))
+
+    def solve(self) -> Floats:
+        """(n,) a minimiser; raises ``give`` to the least amount needed first.
+
+        Raises
+        ------
+        SolverFailure
+            When ``body`` is empty, the program unbounded, or HiGHS stops early.
+        """
+        status = self._run()
+        if status == highspy.HighsModelStatus.kInfeasible:
+            columns = np.arange(self._n + 1, dtype=np.int32)
+            self._highs.changeColBounds(self._n, 0.0, np.inf)
+            self._highs.changeColsCost(columns.size, columns, np.append(np.zeros(self._n), 1.0))
+            status = self._run()
+            if status == highspy.HighsModelStatus.kOptimal:
+                least = max(float(self._highs.getSolution().col_value[self._n]), 0.0)
+                self.give = least * (1 + _TOLERANCE) + _TOLERANCE
+                self._highs.changeColBounds(self._n, 0.0, self.give)
+                self._highs.changeColsCost(columns.size, columns, self._cost)
+                status = self._run()
+        if status != highspy.HighsModelStatus.kOptimal:
+            words = self._highs.modelStatusToString(status)
+            raise SolverFailure("HiGHS found no optimal point of the public set and the cuts", why=str(words))
+        x = np.asarray(self._highs.getSolution().col_value, dtype=np.float64)[: self._n]
+        return np.clip(x, *self._bounds)
+
+    def _run(self) -> highspy.HighsModelStatus:
+        self._highs.run()
+        status: highspy.HighsModelStatus = self._highs.getModelStatus()
+        if status == highspy.HighsModelStatus.kUnboundedOrInfeasible:
+            # Presolve cannot tell the two apart.
+            self._highs.setOptionValue("presolve", "off")
+            self._highs.run()
+            self._highs.setOptionValue("presolve", "choose")
+            status = self._highs.getModelStatus()
+        return status

@@ -1,0 +1,95 @@
+"""The nearest point of a public polyhedron: exact for a box with one row, by OSQP otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel._types import Floats
+from dpmodel.numerics.cone_program import SolverFailure
+
+
+def onto_row(x: Floats, a: Floats, b: float, lower: Floats, upper: Floats, *, equality: bool) -> Floats:
+    """(n,) nearest point of ``{lower <= y <= upper, a'y <= b}`` (or ``= b``), exact up to rounding.
+
+    The answer is ``clip(x - t a)`` with t = 0 or the root of the piecewise linear, non-increasing
+    ``a'clip(x - t a) = b``, found from its sorted breakpoints in O(n log n).
+
+    Raises
+    ------
+    SolverFailure
+        When no point has ``a'y`` small enough.
+    """
+    start = np.clip(x, lower, upper)
+    if not equality and a @ start <= b:
+        return start
+    live = a != 0
+    slope, point, low, high = a[live], x[live], lower[live], upper[live]
+    # Column j moves between t = enter and t = leave, its term a_j y_j falling with slope a_j^2.
+    with np.errstate(invalid="ignore"):
+        enter = np.where(slope > 0, (point - high) / slope, (point - low) / slope)
+        leave = np.where(slope > 0, (point - low) / slope, (point - high) / slope)
+
+    def total(t: float) -> float:
+        return float(slope @ np.clip(point - t * slope, low, high))
+
+    ends = np.concatenate([enter, leave])
+    ends = np.unique(ends[np.isfinite(ends)])
+    first, last = -1, ends.size  # total(ends[first]) >= b >= total(ends[last]), with infinity beyond both sides
+    while last - first > 1:
+        middle = (first + last) // 2
+        first, last = (middle, last) if total(float(ends[middle])) >= b else (first, middle)
+    if first >= 0:
+        anchor = float(ends[first])
+        inside = anchor + (1.0 if last == ends.size else (float(ends[last]) - anchor) / 2)
+    else:
+        anchor = inside = float(ends[0]) - 1.0 if ends.size else 0.0
+    moving = (enter < inside) & (inside < leave)
+    fall = float((slope[moving] ** 2).sum())
+    gap = total(anchor) - b
+    size = 1e-9 * (1 + abs(b)) + 1e-12 * float(np.abs(slope) @ np.abs(np.clip(point, low, high)))
+    if fall == 0 and abs(gap) > size:
+        raise SolverFailure("no point of a box satisfies one row", why="the public set is empty", remedy="relax it")
+    t = anchor + (gap / fall if fall > 0 else 0.0)
+    return np.clip(x - t * a, lower, upper)
+
+
+class Projector:
+    """Repeated projections onto one polyhedron; OSQP keeps its factorisation."""
+
+    def __init__(
+        self, A_ub: sp.csr_array, b_ub: Floats, A_eq: sp.csr_array, b_eq: Floats, lower: Floats, upper: Floats
+    ) -> None:
+        import osqp  # only general polyhedra need it
+
+        n = lower.size
+        bounded = np.flatnonzero(np.isfinite(lower) | np.isfinite(upper))
+        eye = sp.eye_array(n, format="csr")[bounded]
+        A = sp.csc_matrix(sp.vstack([A_ub, A_eq, eye]))
+        low = np.concatenate([np.full(b_ub.size, -np.inf), b_eq, lower[bounded]])
+        high = np.concatenate([b_ub, b_eq, upper[bounded]])
+        self._box = lower, upper
+        self._solver: Any = osqp.OSQP()
+        self._solver.setup(
+            P=sp.csc_matrix(sp.eye_array(n)),
+            q=np.zeros(n),
+            A=A,
+            l=low,
+            u=high,
+            eps_abs=1e-8,
+            eps_rel=1e-8,
+            max_iter=20_000,
+            polishing=False,
+            verbose=False,
+        )
+
+    def project(self, x: Floats) -> Floats:
+        self._solver.update(q=-np.asarray(x, dtype=np.float64))
+        result = self._solver.solve(raise_error=False)
+        if result.x is None or not np.isfinite(result.x).all():
+            raise SolverFailure(
+                "OSQP found no nearest point", why=str(result.info.status), remedy="simpler public rows"
+            )
+        return np.clip(np.asarray(result.x, dtype=np.float64), *self._box)

@@ -1,0 +1,398 @@
+"""Nets: finitely many public points of a polyhedron such that every point of it is near one of them.
+
+Near is what private rows see: the *drift* of a net bounds ``|G_i (x - p)|`` over all rows G_i inside their public
+bounds, all x of the polyhedron and the kept point p that x is rounded to. Two kinds of nets, both deterministic:
+
+* a product of scaled simplices and intervals is cut into the lattice ``{k / N}`` of every simplex and the midpoints of
+  every interval;
+* any other polyhedron of dimension at most 4 (inside its equalities) is covered by cubes, whose centres are projected
+  onto it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+
+from dpmodel._types import Floats, Integers
+from dpmodel.numerics.polytopes.polyhedron import Polyhedron, Product
+
+MOST_POINTS = 200_000
+MOST_DIMENSIONS = 4
+# Centres of cubes times rows of the polyhedron, which are gone through one after the other.
+_MOST_PRODUCTS = 2e7
+_MOST_ROWS = 200
+_SWEEPS = 400
+
+
+@dataclass(frozen=True)
+class RowBounds:
+    """What is publicly known of rows: entries in [lower, upper] (n,), zero inside; 1-norm and 2-norm of a row."""
+
+    lower: Floats
+    upper: Floats
+    norm1: float
+    norm2: float
+
+
+class Net(Protocol):
+    """``levels`` : nets from coarse to fine: upper bounds on the size and the drift of each."""
+
+    @property
+    def levels(self) -> list[tuple[int, float]]: ...
+
+    def points(self, level: int) -> tuple[Floats, float]:
+        """(k, n) the points of one level, all in the polyhedron, and their drift."""
+        ...
+
+    def drift_for(self, level: int, bounds: RowBounds) -> float:
+        """Upper bound on the drift for other rows."""
+        ...
+
+
+def listed(points: Floats | None, net: Net | None, level: int, threshold: float) -> tuple[Floats, float]:
+    """(k, n) given points or those of a level of a net, and the threshold: larger where projections onto the body came
+    out less exact than planned."""
+    if points is not None:
+        return points, threshold
+    assert net is not None
+    found, drift = net.points(level)
+    return found, max(drift, threshold)
+
+
+# With more blocks, two cells in each are too many points.
+_MOST_BLOCKS = 32
+
+
+def net_of(body: Polyhedron, bounds: RowBounds, most: int = MOST_POINTS, *, cubes: bool = False) -> Net | None:
+    """A net of at most ``most`` points at its finest, or None for polyhedra of no listed kind, too
+    many choices, or no point."""
+    if body.empty:
+        return None
+    product = None if cubes else body.product
+    net: Net | None = None
+    if product is not None:
+        net = ProductNet(product, bounds, most) if product.optional.size <= _MOST_BLOCKS else None
+    else:
+        flat = _inside_equalities(body)
+        if flat is not None:
+            net = CubeNet(flat, bounds, min(most, int(_MOST_PRODUCTS / max(flat.sides.size, 1))))
+    # Many choices in many blocks: even the coarsest lattice has too many points.
+    return net if net is not None and net.levels else None
+
+
+def _shrinking(first: float) -> Iterator[float]:
+    """Powers of 1.05, the largest not below ``first`` and 400 smaller ones: the same steps for every polyhedron."""
+    top = math.ceil(math.log(max(first, 1e-300)) / math.log(1.05))
+    return (1.05**power for power in range(top, max(top - 400, -14_000), -1))
+
+
+# ------------------------------------------------------------------------------------------- products
+@dataclass(frozen=True)
+class ProductNet:
+    """Lattices of simplices and midpoints of intervals.
+
+    A block of c choices (the choice of none included) is ``base + step_j w_j`` with weights w in the unit simplex. With
+    lattice ``{k / N}``, w is rounded down to multiples of 1/N and the r = N - sum of floors largest remainders f are
+    rounded up, r <= min(N, c - 1). The remainders add up to r, and the largest r of them to at least r^2 / c, so what
+    moves down is ``D = r - sum_up f <= r (c - r) / c`` (times 1/N), and as much moves up. The row's dot product changes
+    by the difference of two averages of ``G_j step_j`` of weight D/N: by at most D/N times their spread.
+    A single column that may take any share (c = 2) is an interval: N midpoints, and half a cell times the row's entry.
+    The blocks' changes add up; all columns together change by at most ``norm1`` times the largest entry's change, and
+    ``norm2`` times the 2-norm.
+    """
+
+    product: Product
+    bounds: RowBounds
+    most: int
+
+    @cached_property
+    def _blocks(self) -> list[Integers]:
+        order = np.argsort(self.product.block, kind="stable")
+        order = order[self.product.block[order] >= 0]
+        ends = np.flatnonzero(np.diff(self.product.block[order])) + 1
+        return [part for part in np.split(order, ends) if part.size]
+
+    @cached_property
+    def _costs(self) -> Floats:
+        """(blocks,) the spread of ``G_j step_j`` in a block; half the largest size for an interval."""
+        out = []
+        for columns in self._blocks:
+            _, interval = self._choices(columns)
+            ends = np.stack([self.bounds.lower[columns], self.bounds.upper[columns]]) * self.product.step[columns]
+            # Taking none counts 0 (and 0 is inside the bounds of every entry).
+            spread = max(float(ends.max()), 0.0) - min(float(ends.min()), 0.0)
+            out.append(0.5 * float(np.abs(ends).max()) if interval else spread)
+        return np.array(out)
+
+    def _moved(self, columns: Integers, cells: int) -> float:
+        """D / N of a block (1 / N for an interval, whose cost is that of half a cell)."""
+        choices, interval = self._choices(columns)
+        if interval:
+            return 1.0 / cells
+        r = min(cells, choices // 2)
+        return r * (choices - r) / choices / cells
+
+    def _cells(self, columns: Integers, cost: float, each: float) -> int:
+        """Least N for which the block's drift is at most ``each``."""
+        choices, interval = self._choices(columns)
+        if cost <= 0:
+            return 1
+        share = each / cost * (1 + 1e-12)
+        if interval:
+            return max(1, math.ceil(1 / share))
+        few = math.ceil(choices * (1 - share))  # while N <= c / 2, D / N = (c - N) / c
+        if few <= choices // 2:
+            return max(1, few)
+        return max(choices // 2, math.ceil((choices // 2) * ((choices + 1) // 2) / choices / share))
+
+    def _choices(self, columns: Integers) -> tuple[int, bool]:
+        optional = bool(self.product.optional[self.product.block[columns[0]]])
+        return columns.size + optional, optional and columns.size == 1
+
+    def _size(self, cells: Integers) -> int:
+        total = 1
+        for columns, n in zip(self._blocks, cells, strict=True):
+            choices, interval = self._choices(columns)
+            total *= int(n) if interval else math.comb(int(n) + choices - 1, choices - 1)
+            if total > self.most:
+                return self.most + 1
+        return total
+
+    def _drift(self, cells: Integers) -> float:
+        moved = [self._moved(columns, int(n)) for columns, n in zip(self._blocks, cells, strict=True)]
+        by_blocks = float(self._costs @ np.array(moved))
+        largest, squares = 0.0, 0.0
+        for columns, n, share in zip(self._blocks, cells, moved, strict=True):
+            step = float(np.abs(self.product.step[columns]).max())
+            if self._choices(columns)[1]:
+                largest, squares = max(largest, step / (2 * n)), squares + (step / (2 * n)) ** 2
+            else:
+                # Every weight moves by at most 1 / N, all together by 2 D / N.
+                largest, squares = max(largest, step / n), squares + step**2 * 2 * share / n
+        return float(min(by_blocks, self.bounds.norm1 * largest, self.bounds.norm2 * math.sqrt(squares)) * (1 + 1e-9))
+
+    @cached_property
+    def _levels(self) -> list[tuple[Integers, int, float]]:
+        levels: list[tuple[Integers, int, float]] = []
+        costs = self._costs
+        if not costs.size:
+            return [(np.zeros(0, dtype=np.int64), 1, 0.0)]
+        for each in _shrinking(max(float(costs.max()), 1e-300)):
+            cells = np.array(
+                [self._cells(columns, float(cost), each) for columns, cost in zip(self._blocks, costs, strict=True)]
+            )
+            size = self._size(cells)
+            if size > self.most:
+                break
+            if not levels or (cells != levels[-1][0]).any():
+                levels.append((cells, size, self._drift(cells)))
+        return levels
+
+    @property
+    def levels(self) -> list[tuple[int, float]]:
+        return [(size, drift) for _, size, drift in self._levels]
+
+    def points(self, level: int) -> tuple[Floats, float]:
+        cells, size, drift = self._levels[level]
+        out = np.tile(self.product.base, (size, 1))
+        repeat = 1
+        for columns, n in zip(self._blocks, cells, strict=True):
+            weights = self._weights(columns, int(n))
+            index = np.arange(size) // repeat % weights.shape[0]
+            out[:, columns] += self.product.step[columns] * weights[index]
+            repeat *= weights.shape[0]
+        return out, drift
+
+    def drift_for(self, level: int, bounds: RowBounds) -> float:
+        return replace(self, bounds=bounds)._drift(self._levels[level][0])
+
+    def _weights(self, columns: Integers, cells: int) -> Floats:
+        """(k, columns) the lattice of one block; the share of taking none is left out."""
+        choices, interval = self._choices(columns)
+        if interval:
+            return ((np.arange(cells) + 0.5) / cells)[:, None]
+        count = math.comb(cells + choices - 1, choices - 1)
+        flat = itertools.chain.from_iterable(itertools.combinations(range(cells + choices - 1), choices - 1))
+        bars = np.fromiter(flat, dtype=np.int64, count=count * (choices - 1)).reshape(count, choices - 1)
+        ends = np.c_[np.full(count, -1), bars, np.full(count, cells + choices - 1)]
+        return np.asarray(np.diff(ends, axis=1) - 1, dtype=np.float64)[:, : columns.size] / cells
+
+
+# ------------------------------------------------------------------------------- any small polyhedron
+@dataclass(frozen=True)
+class Flat:
+    """``{x = origin + basis y : rows y <= sides}``: a polyhedron in d free directions (orthonormal columns of basis).
+
+    ``lower, upper`` (d,) : a box around it; ``inner`` (d,) : a point with room on every side.
+    """
+
+    origin: Floats
+    basis: Floats
+    rows: Floats
+    sides: Floats
+    lower: Floats
+    upper: Floats
+    inner: Floats
+    bounds: tuple[Floats, Floats]
+
+
+def _inside_equalities(body: Polyhedron) -> Flat | None:
+    """The polyhedron in its free directions; None when these are too many, or it has no inner point there."""
+    bounded = np.isfinite(body.lower) & np.isfinite(body.upper)
+    fixed = bounded & (body.upper - body.lower <= 1e-12 * (1 + np.abs(body.lower)))
+    if (~fixed).sum() - body.b_eq.size > MOST_DIMENSIONS or body.size > 2000:
+        return None
+    equal = np.vstack([body.A_eq.toarray(), np.eye(body.size)[fixed]])
+    basis = scipy.linalg.null_space(equal) if equal.size else np.eye(body.size)
+    if basis.shape[1] > MOST_DIMENSIONS:
+        return None
+    origin = body.minimise(np.zeros(body.size))
+    assert origin is not None  # a zero cost has a least value
+    if equal.size:  # HiGHS meets equalities up to its tolerance only
+        sides = np.concatenate([body.b_eq, body.lower[fixed]])
+        origin = origin - scipy.linalg.lstsq(equal, equal @ origin - sides)[0]
+    up, low = np.isfinite(body.upper) & ~fixed, np.isfinite(body.lower) & ~fixed
+    eye = np.eye(body.size)
+    C = np.vstack([body.A_ub.toarray(), eye[up], -eye[low]])
+    g = np.concatenate([body.b_ub, body.upper[up], -body.lower[low]])
+    rows, sides = C @ basis, g - C @ origin
+    size = np.linalg.norm(rows, axis=1)
+    keep = size > 1e-12 * np.linalg.norm(C, axis=1)
+    rows, sides = rows[keep] / size[keep, None], sides[keep] / size[keep]
+    d = basis.shape[1]
+    if d == 0:
+        zero = np.zeros(0)
+        return Flat(origin, basis, np.zeros((0, 0)), zero, zero, zero, zero, (body.lower, body.upper))
+    ends = [(-body.support(-basis[:, j]), body.support(basis[:, j])) for j in range(d)]
+    lower, upper = np.array(ends).T - origin @ basis
+    if not (np.isfinite(lower).all() and np.isfinite(upper).all()):
+        return None
+    # Rows that the box already implies cut nothing off.
+    reach = np.maximum(rows, 0) @ upper + np.minimum(rows, 0) @ lower
+    cutting = reach > sides
+    rows, sides = rows[cutting], sides[cutting]
+    inner = _inner_point(rows, sides, lower, upper)
+    if rows.shape[0] > _MOST_ROWS or inner is None:
+        return None
+    return Flat(origin, basis, rows, sides, lower, upper, inner, (body.lower, body.upper))
+
+
+def _inner_point(rows: Floats, sides: Floats, lower: Floats, upper: Floats) -> Floats | None:
+    """(d,) the centre of a largest ball inside the rows, or None when it is flat."""
+    d = lower.size
+    none = sp.csr_array((0, d + 1))
+    ball = Polyhedron(
+        sp.csr_array(np.c_[rows, np.ones(rows.shape[0])]),
+        sides,
+        none,
+        np.zeros(0),
+        np.append(lower, 0.0),
+        np.append(upper, float((upper - lower).max())),
+    )
+    found = ball.minimise(np.append(np.zeros(d), -1.0))
+    return found[:d] if found is not None and found[d] > 1e-7 * float((upper - lower).max()) else None
+
+
+@dataclass(frozen=True)
+class CubeNet:
+    """Projected centres of cubes.
+
+    The box around the polyhedron is cut into cubes of half-diagonal r. A point x of the polyhedron lies in a cube with
+    centre c; the projection p of c satisfies ``|x - p| <= |x - c| <= r``, because projecting onto a convex set moves
+    two points no further apart and leaves x where it is. Centres further than r from the polyhedron are dropped.
+    Computed projections p' have a proved error: with multipliers l >= 0 of the rows, strong convexity gives ``|p' -
+    p|^2 <= |p' - c|^2 - 2 dual(l)``; it is added to r. So ``|G_i (x - p')| <= norm2 (r + error)``.
+    """
+
+    flat: Flat
+    bounds: RowBounds
+    most: int
+
+    @cached_property
+    def _levels(self) -> list[tuple[Integers, int, float]]:
+        width = self.flat.upper - self.flat.lower
+        if not width.size:
+            return [(np.zeros(0, dtype=np.int64), 1, 0.0)]
+        levels: list[tuple[Integers, int, float]] = []
+        for side in _shrinking(float(width.max())):
+            cells = np.maximum(np.ceil(width / side), 1).astype(np.int64)
+            size = math.prod(int(n) for n in cells)
+            if size > self.most:
+                break
+            # From the sides alone, so that a part of the polyhedron never promises less at the same size. One percent
+            # is for the error of projections; the true drift is known once the points are built.
+            levels.append((cells, size, 1.01 * self.bounds.norm2 * side * math.sqrt(width.size) / 2))
+        return levels
+
+    @property
+    def levels(self) -> list[tuple[int, float]]:
+        return [(size, drift) for _, size, drift in self._levels]
+
+    def points(self, level: int) -> tuple[Floats, float]:
+        flat = self.flat
+        cells, size, _ = self._levels[level]
+        if not cells.size:
+            return flat.origin[None, :].copy(), 0.0
+        half = (flat.upper - flat.lower) / cells / 2
+        repeat = np.concatenate([[1], np.cumprod(cells)[:-1]])
+        index = np.arange(size)[:, None] // repeat % cells
+        centres = flat.lower + (2 * index + 1) * half
+        radius = float(np.linalg.norm(half))
+        near = (centres @ flat.rows.T - flat.sides <= radius).all(axis=1)
+        found, error = _project_all(flat, centres[near], radius)
+        x = np.clip(flat.origin + found @ flat.basis.T, *flat.bounds)
+        return x, self.bounds.norm2 * (radius + error) * (1 + 1e-9)
+
+    def drift_for(self, level: int, bounds: RowBounds) -> float:
+        share = bounds.norm2 / self.bounds.norm2 if self.bounds.norm2 > 0 else math.inf
+        return self._levels[level][2] * share if bounds.norm2 > 0 else 0.0
+
+
+def _project_all(flat: Flat, centres: Floats, radius: float) -> tuple[Floats, float]:
+    """(k', d) projections of the centres (k, d) that may lie within ``radius``, and the largest error of one.
+
+    Hildreth's method: coordinate ascent on the multipliers, row after row, for all centres at once.
+    """
+    rows, sides = flat.rows, flat.sides
+    outside = (centres @ rows.T > sides).any(axis=1)
+    inside = centres[~outside]
+    if not outside.any():
+        return inside, 0.0
+    done: list[Floats] = []
+    errors: list[Floats] = []
+    c = centres[outside]
+    p, dual = c.copy(), np.zeros((c.shape[0], rows.shape[0]))
+    room = np.maximum(sides - rows @ flat.inner, 1e-300)
+    for sweep in range(1, _SWEEPS + 1):
+        for i in range(rows.shape[0]):
+            new = np.maximum(dual[:, i] + p @ rows[i] - sides[i], 0.0)
+            p -= (new - dual[:, i])[:, None] * rows[i]
+            dual[:, i] = new
+        if sweep % 5 and sweep != _SWEEPS:
+            continue
+        # Into the polyhedron, towards its inner point, by as much as the worst row needs.
+        over = np.maximum(p @ rows.T - sides, 0.0)
+        share = (over / (over + room)).max(axis=1) * (1 + 1e-9) + 1e-12
+        moved = p + np.minimum(share, 1.0)[:, None] * (flat.inner - p)
+        pulled = dual @ rows
+        value = (dual * (c @ rows.T - sides)).sum(axis=1) - (pulled**2).sum(axis=1) / 2
+        error = np.sqrt(np.maximum(((moved - c) ** 2).sum(axis=1) - 2 * value, 0.0))
+        far = 2 * value > radius**2 * (1 + 1e-9)
+        good = ~far & ((error <= 1e-3 * radius) | (sweep == _SWEEPS))
+        done.append(moved[good])
+        errors.append(error[good])
+        left = ~far & ~good
+        if not left.any():
+            break
+        c, p, dual = c[left], p[left], dual[left]
+    every = np.concatenate([inside, *done])
+    return every, float(np.concatenate(errors).max(initial=0.0)) if errors else 0.0

@@ -1,0 +1,358 @@
+"""A public polyhedron: linear minimisation, Euclidean projection, and its shape (a product of simplices and boxes)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import highspy
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.linalg import lsqr
+from scipy.sparse.linalg import norm as sparse_norm
+
+from dpmodel._types import Floats, Integers
+from dpmodel.numerics.cone_program import ConeProgram, SolverFailure
+from dpmodel.numerics.polytopes.nearest_point import Projector, onto_row
+
+# HiGHS stops within 1e-7 of feasibility and optimality; bounds on maxima are widened to stay bounds.
+_SOLVER_SLACK = 1e-6
+# Proving that a set is unbounded takes a linear program long; with more columns, only single rows are looked at.
+_MOST_COLUMNS = 20_000
+# From so many entries on, a point is looked for by at most so many steps of least squares before a linear program.
+_LARGE, _STEPS = 20_000, 500
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of simplices and boxes, as choices: in every block at most one column is taken.
+
+    ``base`` : (n,) the point at which nothing is taken. ``step`` : (n,) how far column j moves when taken, > 0 or
+    < 0. ``block`` : (n,) number of the block of column j, -1 for fixed columns. ``optional`` : (blocks,) whether a
+    block may take none. Vertices are base + step_j e_j over one choice per block.
+    """
+
+    base: Floats
+    step: Floats
+    block: Integers
+    optional: Any
+
+    @property
+    def choices(self) -> Integers:
+        """(blocks,) number of choices in each block."""
+        counts: Integers = np.bincount(self.block[self.block >= 0], minlength=self.optional.size) + self.optional
+        return counts
+
+
+@dataclass(frozen=True)
+class Polyhedron:
+    """``{x : A_ub x <= b_ub, A_eq x = b_eq, lower <= x <= upper}``; every number public or released.
+
+    ``A_ub`` (p x n), ``A_eq`` (q x n) CSR without rows of a single entry (those are bounds); ``lower, upper`` (n,).
+    """
+
+    A_ub: sp.csr_array
+    b_ub: Floats
+    A_eq: sp.csr_array
+    b_eq: Floats
+    lower: Floats
+    upper: Floats
+
+    @property
+    def size(self) -> int:
+        return int(self.lower.size)
+
+    @staticmethod
+    def of(program: ConeProgram) -> Polyhedron:
+        """The kept rows of a linear program (zero and nonneg cones only); single-entry inequalities become bounds."""
+        A = sp.csr_array(program.A)
+        masks = {}
+        for kind in ("nonneg", "zero"):
+            mask = np.zeros(program.b.size, dtype=bool)
+            for block in program.cones:
+                if block.kind == kind:
+                    mask[block.start : block.start + block.size] = True
+            masks[kind] = mask & np.asarray(program.keep)
+        ub, eq = np.flatnonzero(masks["nonneg"]), np.flatnonzero(masks["zero"])
+        return _fold(Polyhedron(A[ub], program.b[ub], A[eq], program.b[eq], program.lower.copy(), program.upper.copy()))
+
+    def with_row(self, a: Floats, b: float) -> Polyhedron:
+        """The part where ``a'x <= b``."""
+        row = sp.csr_array(np.asarray(a, dtype=np.float64)[None, :])
+        row.eliminate_zeros()
+        return _fold(replace(self, A_ub=sp.csr_array(sp.vstack([self.A_ub, row])), b_ub=np.append(self.b_ub, b)))
+
+    def violation(self, x: Floats) -> float:
+        """Largest amount by which x misses a constraint."""
+        parts = [self.lower - x, x - self.upper, self.A_ub @ x - self.b_ub, np.abs(self.A_eq @ x - self.b_eq)]
+        return max(0.0, *(float(part.max(initial=0.0)) for part in parts))
+
+    # ------------------------------------------------------------------ linear programs
+    @cached_property
+    def _simplex_method(self) -> LinearMinimiser:
+        return LinearMinimiser(self)
+
+    def minimise(self, cost: Floats) -> Floats | None:
+        """(n,) a point of least ``cost'x``; None when unbounded. Warm-started between calls.
+
+        Raises
+        ------
+        SolverFailure
+            When the polyhedron is empty or HiGHS stops early.
+        """
+        return self._simplex_method.minimise(cost)
+
+    @cached_property
+    def _supports(self) -> dict[bytes, float]:
+        return {}
+
+    def support(self, direction: Floats) -> float:
+        """Upper bound on ``max direction'x`` (inf when unbounded); solved once per direction."""
+        direction = np.asarray(direction, dtype=np.float64)
+        key = direction.tobytes()
+        if key not in self._supports:
+            x = self.minimise(-direction)
+            value = np.inf if x is None else float(direction @ x)
+            self._supports[key] = value + _SOLVER_SLACK * (1 + abs(value)) if x is not None else value
+        return self._supports[key]
+
+    @cached_property
+    def evident(self) -> bool:
+        """Whether the point next to zero that meets the equalities lies within the other constraints: a quick proof
+        that the set is not empty, tried where a linear program would take long. False says nothing."""
+        if self.A_eq.nnz + self.A_ub.nnz < _LARGE:
+            return False
+        start = np.clip(0.0, self.lower, self.upper)
+        free = sp.csr_array(self.A_eq @ sp.diags_array((self.lower < self.upper).astype(np.float64)))
+        length = sparse_norm(free, axis=1)
+        scale = sp.diags_array(1.0 / np.where(length > 0, length, 1.0))
+        missing = scale @ (self.b_eq - self.A_eq @ start)
+        x = start + lsqr(sp.csr_array(scale @ free), missing, atol=1e-13, btol=1e-13, iter_lim=_STEPS)[0]
+        return self.violation(x) <= 1e-9 * (1 + float(np.abs(x).max(initial=0.0)))
+
+    @cached_property
+    def empty(self) -> bool:
+        if (self.lower > self.upper + 1e-9 * (1 + np.abs(self.lower))).any():
+            return True
+        if self.evident:
+            return False
+        try:
+            self.minimise(np.zeros(self.size))
+        except SolverFailure:
+            return True
+        return False
+
+    @cached_property
+    def box(self) -> tuple[Floats, Floats]:
+        """(n,), (n,) bounds on every column: the declared ones, tightened by rows with one sign (nothing solved)."""
+        lower, upper = self.lower.copy(), self.upper.copy()
+        inner, size = absolute_values(self)
+        lower[size] = np.maximum(lower[size], 0.0)
+        for A, b in ((self.A_ub, self.b_ub), (self.A_eq, self.b_eq), (-self.A_eq, -self.b_eq)):
+            if A.shape[0]:
+                _tighten(sp.csr_array(A), b, lower, upper)
+        lower[inner], upper[inner] = np.maximum(lower[inner], -upper[size]), np.minimum(upper[inner], upper[size])
+        return lower, upper
+
+    @cached_property
+    def l1(self) -> float:
+        """Upper bound on the 1-norm of x: one linear program where signs are known (or ``|x_p| <= x_q``, as CVXPY
+        writes a 1-norm: then x_q counts for both), else from the box."""
+        lower, upper = self.box
+        if self.size > _MOST_COLUMNS and not (np.isfinite(lower).all() and np.isfinite(upper).all()):
+            return np.inf
+        sign = np.where(lower >= 0, 1.0, np.where(upper <= 0, -1.0, 0.0))
+        inner, size = absolute_values(self)
+        if (np.delete(sign, inner) != 0).all() and inner.size:
+            weight = sign.copy()
+            weight[inner], weight[size] = 0.0, 2.0
+            by_pairs = self.support(weight)
+            return min(by_pairs, float(np.maximum(np.abs(lower), np.abs(upper)).sum()))
+        by_box = float(np.maximum(np.abs(lower), np.abs(upper)).sum())
+        return min(by_box, self.support(sign)) if (sign != 0).all() else by_box
+
+    @cached_property
+    def linf(self) -> float:
+        lower, upper = self.box
+        return min(float(np.maximum(np.abs(lower), np.abs(upper)).max(initial=0.0)), self.l1)
+
+    @cached_property
+    def diameter(self) -> float:
+        """Upper bound on the 2-norm distance of two points."""
+        lower, upper = self.box
+        by_box = float(np.linalg.norm(upper - lower))
+        if not np.isfinite(by_box) or not (lower >= 0).all():
+            return by_box
+        # ||x - y||^2 <= ||x||^2 + ||y||^2 for x, y >= 0, and ||x||^2 <= ||x||_1 ||x||_inf.
+        return min(by_box, float(np.sqrt(2 * self.l1 * self.linf)))
+
+    # ------------------------------------------------------------------ projection
+    @cached_property
+    def _projector(self) -> Projector:
+        return Projector(self.A_ub, self.b_ub, self.A_eq, self.b_eq, self.lower, self.upper)
+
+    @cached_property
+    def _only_row(self) -> tuple[Floats, float]:
+        """(n,) and right-hand side of the one row, where there is one."""
+        A, b = (self.A_eq, self.b_eq) if self.A_eq.shape[0] else (self.A_ub, self.b_ub)
+        return np.asarray(A[[0]].todense(), dtype=np.float64).ravel(), float(b[0])
+
+    def project(self, x: Floats) -> Floats:
+        """(n,) the nearest point in the 2-norm: exact for a box with at most one more row, else OSQP's."""
+        if not self.A_ub.shape[0] and not self.A_eq.shape[0]:
+            return np.clip(x, self.lower, self.upper)
+        if self.A_ub.shape[0] + self.A_eq.shape[0] == 1:
+            a, b = self._only_row
+            return onto_row(x, a, b, self.lower, self.upper, equality=self.A_eq.shape[0] == 1)
+        return self._projector.project(x)
+
+    def nearest(self, x: Floats) -> Floats:
+        """(n,) a point of the polyhedron near x, feasible to 1e-9 or as well as HiGHS can (least 1-norm distance)."""
+        if self.violation(x) <= 1e-9 * (1 + float(np.abs(x).max(initial=0.0))):
+            return np.clip(x, self.lower, self.upper)
+        n = self.size
+        eye = sp.eye_array(n, format="csr")
+        zero = sp.csr_array((self.A_ub.shape[0], 2 * n)), sp.csr_array((self.A_eq.shape[0], 2 * n))
+        big = Polyhedron(
+            sp.csr_array(sp.hstack([self.A_ub, zero[0]])),
+            self.b_ub,
+            sp.csr_array(sp.vstack([sp.hstack([self.A_eq, zero[1]]), sp.hstack([eye, -eye, eye])])),
+            np.concatenate([self.b_eq, x]),
+            np.concatenate([self.lower, np.zeros(2 * n)]),
+            np.concatenate([self.upper, np.full(2 * n, np.inf)]),
+        )
+        found = big.minimise(np.concatenate([np.zeros(n), np.ones(2 * n)]))
+        assert found is not None  # the cost is bounded below by zero
+        return found[:n]
+
+    # ------------------------------------------------------------------ shape
+    @cached_property
+    def product(self) -> Product | None:
+        """The polyhedron as a product of scaled simplices and boxes, or None when it is not one."""
+        lower, upper = self.lower, self.upper
+        if not np.isfinite(lower).all() or (lower > upper).any():
+            return None
+        A = sp.csr_array(sp.vstack([self.A_ub, self.A_eq]))
+        b = np.concatenate([self.b_ub, self.b_eq])
+        equality = np.r_[np.zeros(self.A_ub.shape[0], bool), np.ones(self.A_eq.shape[0], bool)]
+        rows, columns, values = sp.find(A)
+        if np.unique(columns).size != columns.size or np.unique(rows).size != A.shape[0]:
+            return None
+        sign = np.ones(A.shape[0])
+        negative = np.bincount(rows, weights=values < 0, minlength=A.shape[0]) > 0
+        sign[negative & equality] = -1.0
+        values = values * sign[rows]
+        left = sign * b - np.bincount(rows, weights=values * lower[columns], minlength=A.shape[0])
+        if (values <= 0).any() or (left <= 0).any():
+            return None
+        reach = left[rows] / values
+        if (upper[columns] - lower[columns] < reach * (1 - 1e-12)).any():
+            return None
+        step, block = upper - lower, np.full(self.size, -1, dtype=np.int64)
+        step[columns], block[columns] = reach, rows
+        loose = (block < 0) & (step > 0)
+        if not np.isfinite(step[loose]).all():
+            return None
+        block[loose] = A.shape[0] + np.arange(int(loose.sum()))
+        return Product(lower, step, block, np.r_[~equality, np.ones(int(loose.sum()), bool)])
+
+
+def absolute_values(body: Polyhedron) -> tuple[Integers, Integers]:
+    """(k,), (k,) columns p and q with the rows ``x_p - x_q <= 0`` and ``-x_p - x_q <= 0``, no column in two pairs."""
+    A = body.A_ub
+    rows = np.flatnonzero((np.diff(A.indptr) == 2) & (body.b_ub == 0))
+    none = np.zeros(0, dtype=np.int64)
+    if not rows.size:
+        return none, none
+    place = A.indptr[rows][:, None] + np.arange(2)
+    column, value = A.indices[place].astype(np.int64), A.data[place]
+    even = np.abs(value[:, 0]) == np.abs(value[:, 1])
+    key = column.min(axis=1) * np.int64(body.size) + column.max(axis=1)
+    mixed = even & (value.prod(axis=1) < 0)
+    below = key[even & (value < 0).all(axis=1)]
+    found = np.flatnonzero(mixed & np.isin(key, below))
+    positive = value[found] > 0
+    p, q = column[found][positive], column[found][~positive]
+    alone = (np.bincount(p, minlength=body.size) + np.bincount(q, minlength=body.size)) == 1
+    keep = alone[p] & alone[q]
+    return p[keep], q[keep]
+
+
+class LinearMinimiser:
+    """Linear minimisation over one polyhedron; HiGHS keeps its basis between calls."""
+
+    def __init__(self, body: Polyhedron) -> None:
+        A = sp.csc_array(sp.vstack([body.A_ub, body.A_eq]))
+        lp = highspy.HighsLp()
+        lp.num_col_, lp.num_row_ = body.size, A.shape[0]
+        lp.col_cost_ = np.zeros(body.size)
+        lp.col_lower_, lp.col_upper_ = body.lower, body.upper
+        lp.row_lower_ = np.concatenate([np.full(body.b_ub.size, -np.inf), body.b_eq])
+        lp.row_upper_ = np.concatenate([body.b_ub, body.b_eq])
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+        lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = A.indptr, A.indices, A.data
+        self._columns = np.arange(body.size, dtype=np.int32)
+        self._bounds = body.lower, body.upper
+        self._highs = highspy.Highs()
+        self._highs.setOptionValue("output_flag", False)
+        self._highs.passModel(lp)
+
+    def minimise(self, cost: Floats) -> Floats | None:
+        cost = np.asarray(cost, dtype=np.float64)
+        # HiGHS' tolerances are absolute: a cost of unit size keeps them meaningful.
+        size = float(np.abs(cost).max(initial=0.0))
+        self._highs.changeColsCost(self._columns.size, self._columns, cost / size if size > 0 else cost)
+        self._highs.run()
+        status = self._highs.getModelStatus()
+        if status == highspy.HighsModelStatus.kOptimal:
+            return np.clip(np.asarray(self._highs.getSolution().col_value, dtype=np.float64), *self._bounds)
+        if status in (highspy.HighsModelStatus.kUnbounded, highspy.HighsModelStatus.kUnboundedOrInfeasible) and size:
+            self._highs.changeColsCost(self._columns.size, self._columns, np.zeros(cost.size))
+            self._highs.run()
+            if self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal:
+                return None
+        words = self._highs.modelStatusToString(status)
+        raise SolverFailure("HiGHS found no point of the public set", why=str(words), remedy="check the constraints")
+
+
+def _fold(body: Polyhedron) -> Polyhedron:
+    """Rows with one entry become bounds; rows without entries go."""
+    lower, upper = body.lower.copy(), body.upper.copy()
+    parts = []
+    for A, b, equality in ((body.A_ub, body.b_ub, False), (body.A_eq, body.b_eq, True)):
+        A = sp.csr_array(A)
+        A.eliminate_zeros()
+        count = np.diff(A.indptr)
+        # An empty row that cannot hold (0 <= -1) stays, so that the solver finds the set empty.
+        held = (count == 0) & ((b == 0) if equality else (b >= 0))
+        single = np.flatnonzero(count == 1)
+        column, slope = A.indices[A.indptr[single]], A.data[A.indptr[single]]
+        value = b[single] / slope
+        up, down = (slope > 0) | equality, (slope < 0) | equality
+        np.minimum.at(upper, column[up], value[up])
+        np.maximum.at(lower, column[down], value[down])
+        keep = (count != 1) & ~held
+        parts += [A[keep], b[keep]]
+    return Polyhedron(parts[0], parts[1], parts[2], parts[3], lower, upper)
+
+
+def _tighten(A: sp.csr_array, b: Floats, lower: Floats, upper: Floats) -> None:
+    """Bounds that single rows ``a'x <= b`` imply when the other columns are at their least."""
+    rows = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
+    with np.errstate(invalid="ignore"):
+        least = np.where(A.data > 0, A.data * lower[A.indices], A.data * upper[A.indices])
+    total = np.bincount(rows, weights=np.where(np.isfinite(least), least, 0.0), minlength=A.shape[0])
+    open_ends = np.bincount(rows, weights=~np.isfinite(least), minlength=A.shape[0])
+    size = np.bincount(rows, weights=np.where(np.isfinite(least), np.abs(least), 0.0), minlength=A.shape[0]) + np.abs(b)
+    # Bounds on the rounding of these sums, so that no point of the set is cut off.
+    error = (np.diff(A.indptr) + 4) * 2.0**-52 * size
+    others_open = open_ends[rows] - ~np.isfinite(least)
+    rest = b[rows] - (total[rows] - np.where(np.isfinite(least), least, 0.0))
+    usable = (others_open == 0) & (A.data != 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value, slack = rest / A.data, error[rows] / np.abs(A.data)
+    slack += 1e-9 * np.abs(value)
+    up, down = usable & (A.data > 0), usable & (A.data < 0)
+    np.minimum.at(upper, A.indices[up], value[up] + slack[up])
+    np.maximum.at(lower, A.indices[down], value[down] - slack[down])

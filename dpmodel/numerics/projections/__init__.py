@@ -1,0 +1,1 @@
+"""Nearest points in closed form."""

@@ -1,0 +1,173 @@
+"""The table nearest to a given one among all with given margins, in closed form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from dpmodel._types import Floats, Integers
+from dpmodel.errors import InfeasibleError, SpecificationError
+
+_DENSE = 64  # neighbouring axes of up to so many cells together are transformed by one small matrix
+
+
+class MarginProjector:
+    """Orthogonal projection of tables onto {x : margin S of x equals t_S for every given S}.
+
+    The space of tables is the orthogonal sum of effects W_E, E a set of axes: tables that depend on the axes E only and
+    sum to zero along each of them. Margin S fixes exactly the components of x in W_E for E within S and says nothing
+    about the others. So the projection takes the fixed components from the targets and the others from v: any family
+    of margins will do. Targets fit together if and only if any two give the same margin over their common axes.
+
+    A reflection per axis that carries the constant vector to the first unit vector (Householder; for two
+    categories the Walsh-Hadamard matrix) makes the effects blocks of coordinates: transform, overwrite, transform back.
+
+    ``shape`` : sizes of the axes; tables are flattened in C order. ``margins`` : tuples of axis numbers; ``()`` is the
+    total. ``targets`` : for each an array with the sizes of its axes, in the order in which the tuple names them.
+    ``tolerance`` : how far targets may disagree, relative to the largest of them.
+
+    Cost: a table of N cells and a axes, O(a N) in the set-up and in each projection, whatever the margins are.
+    Errors: SpecificationError for axes or shapes that do not fit, InfeasibleError for targets that contradict.
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        margins: Sequence[Sequence[int]],
+        targets: Sequence[Any],
+        *,
+        tolerance: float = 1e-8,
+    ) -> None:
+        self.shape = tuple(int(d) for d in shape)
+        self.size = math.prod(self.shape)
+        self.margins = tuple(tuple(int(a) for a in margin) for margin in margins)
+        if len(self.margins) != len(targets):
+            raise SpecificationError(f"{len(self.margins)} margins and {len(targets)} targets", why="one target each")
+        tables = [_ordered(self.shape, m, t) for m, t in zip(self.margins, targets, strict=True)]
+        self._groups = _groups(self.shape)
+        coefficients = np.full(self.shape, np.nan)
+        for margin, table in zip(self.margins, tables, strict=True):
+            axes = sorted(margin)
+            sizes = tuple(self.shape[a] for a in axes)
+            block = tuple(slice(None) if a in margin else 0 for a in range(len(self.shape)))
+            found = coefficients[block]
+            fresh = _transform(table.ravel(), _groups(sizes)).reshape(sizes) * math.sqrt(table.size / max(self.size, 1))
+            known = ~np.isnan(found)
+            # In the margin's own unit: a coefficient of the whole table is one of the margin times the root above.
+            gap = np.abs(found - fresh)[known].max(initial=0.0) * math.sqrt(self.size / max(table.size, 1))
+            if gap > tolerance * max(1.0, float(np.abs(table).max(initial=0.0))) * math.sqrt(max(table.size, 1)):
+                raise _contradiction(self.margins, tables, self.shape)
+            coefficients[block] = np.where(known, found, fresh)
+        flat = coefficients.ravel()
+        self._where: Integers = np.flatnonzero(~np.isnan(flat))
+        self._fixed: Floats = flat[self._where]
+
+    @property
+    def rank(self) -> int:
+        """Number of independent equations that the margins make."""
+        return int(self._where.size)
+
+    def project(self, table: Any) -> Floats:
+        """The nearest table with the margins, in the shape of ``table`` ((N,) or ``shape``)."""
+        v = np.asarray(table, dtype=np.float64)
+        if v.size != self.size:
+            raise SpecificationError(f"a table of {v.size} cells", why=f"the margins are of one of {self.size}")
+        c = _transform(v.ravel(), self._groups)
+        c[self._where] = self._fixed
+        return _transform(c, self._groups).reshape(v.shape)
+
+    def residual(self, table: Any) -> float:
+        """Largest difference between a margin of ``table`` and its target, in cells' units."""
+        v = np.asarray(table, dtype=np.float64).ravel()
+        fitted = self.project(np.zeros(self.size)) - v
+        return max(
+            (float(np.abs(margin_of(fitted, self.shape, m)).max(initial=0.0)) for m in self.margins), default=0.0
+        )
+
+
+def margin_of(table: Floats, shape: Sequence[int], margin: Sequence[int]) -> Floats:
+    """Sums of a table over the axes that ``margin`` leaves out; axes in increasing order."""
+    out: Floats = table.reshape(tuple(shape)).sum(axis=tuple(a for a in range(len(shape)) if a not in margin))
+    return out
+
+
+def _ordered(shape: tuple[int, ...], margin: tuple[int, ...], target: Any) -> Floats:
+    """The target with its axes in increasing order, checked."""
+    if len(set(margin)) != len(margin) or any(not 0 <= a < len(shape) for a in margin):
+        raise SpecificationError(f"margin {margin}", why=f"axes are different numbers from 0 to {len(shape) - 1}")
+    table = np.asarray(target, dtype=np.float64)
+    sizes = tuple(shape[a] for a in margin)
+    if table.shape != sizes and table.size == math.prod(sizes) and table.ndim <= 1:
+        table = table.reshape(sizes)
+    if table.shape != sizes:
+        raise SpecificationError(f"the target of margin {margin} has shape {table.shape}", why=f"its axes have {sizes}")
+    if not np.isfinite(table).all():
+        raise SpecificationError(
+            f"the target of margin {margin} has entries that are not finite", why="sums are numbers"
+        )
+    return table.transpose(np.argsort(margin)) if margin else table
+
+
+def _contradiction(margins: Sequence[tuple[int, ...]], tables: Sequence[Floats], shape: tuple[int, ...]) -> Exception:
+    """The pair of targets that disagree most."""
+    worst, words = -1.0, ""
+    for (s, x), (t, y) in combinations(zip(margins, tables, strict=True), 2):
+        common = sorted(set(s) & set(t))
+
+        def onto(margin: tuple[int, ...], table: Floats, common: list[int] = common) -> Floats:
+            axes = sorted(margin)
+            return margin_of(table, [shape[a] for a in axes], [axes.index(a) for a in common])
+
+        gap = float(np.abs(onto(s, x) - onto(t, y)).max(initial=0.0))
+        if gap > worst:
+            worst = gap
+            on = f"axes {tuple(common)}" if common else "the total"
+            words = f"margins {s} and {t} differ by up to {gap:.6g} on {on}"
+    return InfeasibleError(
+        "the margins contradict each other",
+        why=words,
+        remedy="measure the margins that are not exact as Noisy values instead of fixing them",
+    )
+
+
+def _groups(shape: tuple[int, ...]) -> list[tuple[int, Floats]]:
+    """Neighbouring axes taken together: (cells, symmetric orthogonal matrix), or for a long axis the vector w of
+    its reflection I - w w'."""
+    out: list[tuple[int, Floats]] = []
+    for d in shape:
+        w = _reflector(d)
+        if d > _DENSE:
+            out.append((d, w))
+            continue
+        own: Floats = np.eye(d) - np.outer(w, w)
+        if out and out[-1][1].ndim == 2 and out[-1][0] * d <= _DENSE:
+            cells, matrix = out.pop()
+            both = np.asarray(np.kron(matrix, own), dtype=np.float64)
+            out.append((cells * d, both))
+        else:
+            out.append((d, own))
+    return out
+
+
+def _reflector(d: int) -> Floats:
+    """w with (I - w w') 1/sqrt(d) = e_1; zero for one category."""
+    w = np.full(d, -1.0 / math.sqrt(d)) if d else np.zeros(0)
+    if d <= 1:
+        return np.zeros(d)
+    w[0] += 1.0
+    return w * math.sqrt(2.0 / float(w @ w))
+
+
+def _transform(x: Floats, groups: list[tuple[int, Floats]]) -> Floats:
+    """Every axis reflected; its own inverse. The first group of axes becomes the last, until all have been."""
+    for cells, matrix in groups:
+        if not x.size:
+            return x.copy()
+        y = x.reshape(cells, -1).T
+        x = y @ matrix if matrix.ndim == 2 else y - np.outer(y @ matrix, matrix)
+        x = x.ravel()
+    return x.copy() if not groups else x

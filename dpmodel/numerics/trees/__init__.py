@@ -1,0 +1,1 @@
+"""Trees whose nodes are sums of their children."""
