@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NewType
 
 import numpy as np
 import numpy.typing as npt
@@ -11,3 +11,5 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Array = npt.NDArray[Any]
+# Computed from private values: it may go into sums, scores and noise, never into a choice, a message or a result.
+PrivateArray = NewType("PrivateArray", np.ndarray[Any, np.dtype[np.float64]])

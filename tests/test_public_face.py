@@ -226,7 +226,7 @@ def test_errors_derive_from_one_base(error):
 
 
 def test_no_error_class_of_the_package_stands_outside_the_base():
-    names = ["problem", "compile.cone_program", "plan.planner", "privacy.budget", "privacy.ledger", "annotate.private"]
+    names = ["problem", "numerics.cone_program", "plan.planner", "privacy.budget", "privacy.ledger", "annotate.private"]
     for name in names:
         module = importlib.import_module(f"dpmodel.{name}")
         for thing in vars(module).values():
