@@ -10,7 +10,6 @@ from dpmodel import linalg, mechanisms
 from dpmodel.annotate import Private, PublicPatternWarning, Records
 from dpmodel.annotate.noise_laws import DiscreteGaussian, DiscreteLaplace, Gaussian, Geometric, Laplace
 from dpmodel.annotate.noisy import Noisy
-from dpmodel.classify import taxonomy
 from dpmodel.classify.classifier import Classification
 from dpmodel.compile.leak_warning import PossibleLeakWarning
 from dpmodel.compile.likelihood.face import neg_log_likelihood, published
@@ -27,6 +26,7 @@ from dpmodel.errors import (
 from dpmodel.models.options import AllBut, Exact, Penalty, Search, Target
 from dpmodel.plan import Plan, register_mechanism, select_mechanism
 from dpmodel.plan.no_guarantee import NoGuaranteeWarning
+from dpmodel.plan.taxonomy_table import taxonomy
 from dpmodel.privacy import Budget, NotPrivateWarning
 from dpmodel.problem import Problem
 from dpmodel.queries import QueryRelease, query_release

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-from dpmodel.mechanisms.contract import YES, Forecast
-from dpmodel.mechanisms.linalg.protocol import Found
+from dpmodel.mechanisms.contract import YES, Mechanism, Serves
+from dpmodel.mechanisms.forecast import Forecast, RowsMissed
+from dpmodel.mechanisms.linalg.found import Found
 
 
 @dataclass(frozen=True)
-class PlainSystem:
+class PlainSystem(Mechanism[Any]):
     """The widest point of inequalities by linear programming, the plain span of vectors, or a fixed ``answer``."""
 
     answer: Any = None
@@ -22,13 +23,19 @@ class PlainSystem:
     missed: float = 3.5
     name: str = "plain"
     source: str = "for tests"
+    serves: ClassVar[Serves] = Serves(object)
 
     def eligible(self, model: Any, request: Any) -> Any:
         return YES
 
     def forecast(self, model: Any, request: Any) -> Forecast:
         return Forecast(
-            "all but 4 rows", request.epsilon, request.delta, request.beta, missed=self.missed, caveats=("a caveat",)
+            "all but 4 rows",
+            request.epsilon,
+            request.delta,
+            request.beta,
+            RowsMissed(self.missed),
+            caveats=("a caveat",),
         )
 
     def run(self, model: Any, request: Any, noise: Any, progress: Any = None) -> Found:

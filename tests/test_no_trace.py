@@ -21,13 +21,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from cvxpy.error import ParameterError, SolverError
+from families import PORTFOLIO, REGRESSIONS
 from walking import _CLOSED, _inside, assert_no_trace, numbers_in
 
 import dpmodel as dpm
 from dpmodel.execute import conductor
 from dpmodel.models.foregone import refuse_foregone
 from dpmodel.plan import by_name
-from dpmodel.plan.registry import PORTFOLIO, REGRESSIONS
 
 COST = np.array([[1.0, 2.0, 3.0], [2.5, 1.5, 2.0]])
 

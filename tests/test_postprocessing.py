@@ -7,13 +7,13 @@ import json
 import cvxpy as cp
 import numpy as np
 import pytest
+from families import POSTPROCESSING
 from postprocessings import BUILD, noisy
 
 import dpmodel as dpm
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.postprocess.general_solver import GeneralSolver
-from dpmodel.plan.registry import POSTPROCESSING
 
 # Relative, of the objective: what plans call the same optimum.
 SAME = 1e-4
@@ -47,7 +47,7 @@ def test_every_solver_reaches_the_optimum_or_says_why_not(name: str, mechanism: 
         return
     value = problem.solve(mechanism=mechanism.name)
     best = by_cvxpy(BUILD[name]())
-    loosest = max(10 * candidate.forecast.objective_alpha, SAME)  # the published one states a looser error
+    loosest = max(10 * candidate.forecast.error.objective, SAME)  # the published one states a looser error
     assert best - SAME * abs(best) - 1e-7 <= value <= best + loosest * max(abs(best), 1.0)
     for constraint in problem.constraints:
         assert np.max(constraint.violation()) <= 1e-5 * 20 * (1 if "published" not in mechanism.name else 100)

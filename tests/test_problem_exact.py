@@ -74,7 +74,7 @@ def test_too_few_equations_are_refused_before_the_charge(neighbors, mechanism, e
 
 def test_what_was_asked_for_decides_otherwise() -> None:
     problem, _, _ = equations(bounds=[-5, 5])
-    assert problem.plan(1.0, 1e-6, feasibility=dpm.AllBut(alpha=0.5)).chosen.forecast.violation_alpha <= 0.5
+    assert problem.plan(1.0, 1e-6, feasibility=dpm.AllBut(alpha=0.5)).chosen.forecast.error.violation <= 0.5
     exact = problem.plan(1.0, 1e-6, feasibility=dpm.Exact())
     assert [c.mechanism for c in exact.candidates if c.eligible] == ["exact-equations"]
 
@@ -100,8 +100,8 @@ def test_absent_records_are_zero_rows_and_cost_one() -> None:
     model = problem._model(None)
     system = exact_equations(model)
     assert system.neighbors == "add-remove" and system.records is None
-    added = problem.plan(1.0, 1e-6).chosen.forecast.slack_rows
-    replaced = equations()[0].plan(1.0, 1e-6).chosen.forecast.slack_rows
+    added = problem.plan(1.0, 1e-6).chosen.forecast.error.slack_rows
+    replaced = equations()[0].plan(1.0, 1e-6).chosen.forecast.error.slack_rows
     assert added < replaced
     problem.solve(1.0, 1e-6, rng=1)
     assert (x.value == TRUTH).all()
@@ -284,7 +284,7 @@ def test_nothing_private_is_kept_after_an_exact_solve() -> None:
 
 
 def test_fractions_of_an_exact_point_are_told() -> None:
-    from dpmodel.mechanisms.linalg.protocol import Found
+    from dpmodel.mechanisms.linalg.found import Found
     from dpmodel.models.exact_rows import outcome_of
 
     model = inequalities(5)[0]._model(None)

@@ -8,13 +8,13 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
+from families import INEQUALITIES, POINTS, PORTFOLIO, POSTPROCESSING, REGRESSIONS, VECTORS
 
 import dpmodel as dpm
-from dpmodel.classify.taxonomy import cell as taxonomy_cell
 from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.models.program import SATISFIES_EXACTLY as EXACT
-from dpmodel.plan import PORTFOLIO, by_name
-from dpmodel.plan.registry import INEQUALITIES, KINDS, POINTS, POSTPROCESSING, REGRESSIONS, VECTORS
+from dpmodel.plan import by_name
+from dpmodel.plan.registry import KINDS
 
 SYSTEMS = (*VECTORS, *INEQUALITIES, *POINTS)
 # Rows with which a statement about exact equations, or a choice among points, says something.
@@ -130,7 +130,6 @@ CELLS: dict[tuple[str, str], list[dpm.Problem]] = {
 @pytest.mark.parametrize("part_and_level", CELLS, ids="-".join)
 def test_taxonomy_lists_what_serves_each_cell(part_and_level: tuple[str, str]) -> None:
     """A model of each solvable cell is planned, relaxed and strict: whoever is eligible there stands in the table."""
-    part, level = part_and_level
     eligible = set()
     for problem in CELLS[part_and_level]:
         assert {(c.part, c.level) for c in problem.classify().cells} == {part_and_level}
@@ -138,7 +137,7 @@ def test_taxonomy_lists_what_serves_each_cell(part_and_level: tuple[str, str]) -
             model = problem._model(None)
             request = Request(1.0, 1e-6, feasibility=feasibility)
             eligible |= {m.name for m in PORTFOLIO if m.eligible(model, request).eligible}
-    assert eligible == set(taxonomy_cell(part, level).mechanisms)
+    assert eligible == set(next(c for c in dpm.taxonomy() if (c.part, c.level) == part_and_level).mechanisms)
 
 
 def test_the_other_cells_are_impossible() -> None:

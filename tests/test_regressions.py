@@ -7,12 +7,12 @@ import json
 import cvxpy as cp
 import numpy as np
 import pytest
+from families import PORTFOLIO, REGRESSIONS
 from regressions import objective as true_objective
 
 import dpmodel as dpm
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.mechanisms.regression.frank_wolfe.vertices import FrankWolfe
-from dpmodel.plan.registry import PORTFOLIO, REGRESSIONS
 
 N, P = 4000, 6
 RNG = np.random.default_rng(0)
@@ -90,8 +90,8 @@ def test_plan_and_explanation_speak_of_excess_risk_and_need_no_values():
     problem = written.problem(cp.norm1(written.w) <= 1)
     plan = problem.plan(epsilon=1, delta=1e-6, published=True)
     assert [c.mechanism for c in plan.candidates] == [m.name for m in REGRESSIONS]
-    best = min(c.forecast.predicted for c in plan.candidates if c.eligible and not c.forecast.vacuous)
-    assert plan.chosen.forecast.predicted == best
+    best = min(c.forecast.error.predicted for c in plan.candidates if c.eligible and not c.forecast.vacuous)
+    assert plan.chosen.forecast.error.predicted == best
     assert "excess risk" in str(plan) and "floor" in str(plan) and "excess risk" in plan._repr_html_()
     assert "squared loss" in str(problem.explain()) and "l1 set" in str(problem.explain())
     cells = problem.classify().cells

@@ -1,4 +1,4 @@
-"""Noise is drawn where a reader looks for it: in the file of the mechanism whose ``run`` it is, or in a named kernel."""
+"""Noise is drawn where a reader looks for it: in the file of a mechanism's ``run``, or in a named kernel."""
 
 from __future__ import annotations
 

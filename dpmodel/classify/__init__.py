@@ -1,5 +1,5 @@
 """Footprint -> cell of the taxonomy: which private linear program a problem is, and whether it can be solved."""
 
-from dpmodel.classify.taxonomy import Taxonomy, TaxonomyCell, taxonomy
+from dpmodel.classify.taxonomy import Taxonomy, TaxonomyCell
 
-__all__ = ["Taxonomy", "TaxonomyCell", "taxonomy"]
+__all__ = ["Taxonomy", "TaxonomyCell"]

@@ -1,14 +1,13 @@
 """Table 1 of HRRU14 as data: which private linear programs can be solved, by what, and how well.
 
 Sections are those where the paper treats the cell (its table points low-sensitivity rows to section 4.4; they
-are treated in 4.3). Mechanism names are those of the registry in ``plan/registry.py``.
+are treated in 4.3). Which mechanisms serve a cell is told by the mechanisms; ``plan.taxonomy_table`` adds their names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
 from typing import Any, Literal, overload
 
 from dpmodel.errors import SpecificationError
@@ -19,63 +18,13 @@ Level = Literal["low", "high"]
 PARTS: tuple[Part, ...] = ("objective", "scalar", "row", "column", "matrix")
 LEVELS: tuple[Level, ...] = ("low", "high")
 
-_ONCE = ("laplace-once", "gaussian-once")
-# Mechanisms that leave a few rows out.
-_MOST_ROWS = (
-    "noisy-hinge-descent",
-    "dense-multiplicative-weights",
-    "point-exponential",
-    "cheapest-point",
-    "algorithm-2",
-    "exact-equations",
-)
-# Regressions are objectives of low sensitivity that the paper does not treat: one convex loss per record.
-REGRESSION_MECHANISMS = (
-    "public-only",
-    "sufficient-statistics",
-    "frank-wolfe",
-    "noisy-descent",
-    "mirror-descent",
-    "objective-perturbation",
-    "subsampled-descent",
-    "gaussian-frank-wolfe",
-    "adassp-published",
-    "frank-wolfe-published",
-    "stochastic-mirror-descent",
-)
-# Published numbers under public constraints: no cell, because nothing private is read.
-POSTPROCESS_MECHANISMS = (
-    "exact-tree",
-    "least-squares-tree",
-    "projection",
-    "admm-tree",
-    "admm-tables",
-    "admm-strategy",
-    "admm",
-    "general-solver",
-    "admm-published",
-)
-# Vectors, inequalities or points, one per record, to be satisfied exactly: the cell (row, high) without a tolerance.
-SYSTEM_MECHANISMS = (
-    "stable-span",
-    "block-votes",
-    "stable-span-published",
-    "hinge-descent",
-    "rescaling-perceptron",
-    "dense-weights",
-    "dp-lp",
-    "algorithm-10",
-    "dp-lp-published",
-    "tukey-depth",
-    "pin-hull",
-)
-_NOISY_ROWS = ("noisy-multiplicative-weights", "algorithm-5", "algorithm-6")
 _LABEL = {
     "objective": "objective c",
     "scalar": "scalar b",
     "row": "row / all of A",
     "column": "column of A",
 }
+_TITLE = "Private linear programs (HRRU14, Table 1)"
 _COLUMNS = ("location of change", "level", "solvable", "HRRU14", "mechanisms", "floor")
 _NOTE = (
     "low: one record changes the part by a bounded amount; high: arbitrarily.",
@@ -83,13 +32,17 @@ _NOTE = (
     "floors, for a change of one entry by 1 unless it says B: n = number of private entries; alive: beta < (1 - delta)/"
     "(1 + exp(epsilon)); c = c(epsilon, delta, beta), c2 = c(2 epsilon, delta (1 + exp(epsilon)), beta), where "
     "c(e, d, b) = 1/2 - (exp(e) + d)/(2 (1 + exp(e))(1 - b)). dpmodel.classify.impossibility.floor gives the numbers.",
-    "regressions (a sum or mean of one convex loss per record, written in CVXPY) are objectives of low sensitivity "
-    f"beyond the paper's linear ones (TTZ15, AMU20): {', '.join(REGRESSION_MECHANISMS)}.",
-    "post-processing (a likelihood of published noisy numbers under public constraints) reads nothing private and "
-    f"costs nothing (LWK15): {', '.join(POSTPROCESS_MECHANISMS)}.",
-    "exact systems (dpmodel.linalg: vectors, inequalities or points, one per record) are rows of high sensitivity that "
-    f"hold exactly, all but a few (KMMST24): {', '.join(SYSTEM_MECHANISMS)}.",
 )
+
+
+_BEYOND = {
+    "regressions": "regressions (a sum or mean of one convex loss per record, written in CVXPY) are objectives of low "
+    "sensitivity beyond the paper's linear ones (TTZ15, AMU20)",
+    "postprocessing": "post-processing (a likelihood of published noisy numbers under public constraints) reads "
+    "nothing private and costs nothing (LWK15)",
+    "systems": "exact systems (dpmodel.linalg: vectors, inequalities or points, one per record) are rows of high "
+    "sensitivity that hold exactly, all but a few (KMMST24)",
+}
 
 
 @dataclass(frozen=True)
@@ -104,9 +57,9 @@ class TaxonomyCell:
     relaxed : True if only in the relaxed sense, where a few constraints may be violated.
     theorem : the theorems of HRRU14 behind the verdict.
     section : section of HRRU14.
-    mechanisms : names of the registered mechanisms that serve the cell.
     floor : least error of any mechanism, in the terms of `impossibility.floor`, or empty.
     summary : one sentence for people.
+    mechanisms : names of the registered mechanisms that serve the cell, in ``dpmodel.taxonomy()``.
     """
 
     part: Part
@@ -115,9 +68,9 @@ class TaxonomyCell:
     relaxed: bool
     theorem: str
     section: str
-    mechanisms: tuple[str, ...]
     floor: str
     summary: str
+    mechanisms: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -132,14 +85,19 @@ class TaxonomyCell:
 
 
 class Taxonomy(Sequence[TaxonomyCell]):
-    """The eight cells, immutable; prints as Table 1."""
+    """The eight cells, immutable; prints as Table 1.
 
-    __slots__ = ("_cells",)
+    ``beyond`` : the mechanisms of families that Table 1 does not have, by name of the family.
+    """
+
+    __slots__ = ("_beyond", "_cells")
 
     _cells: tuple[TaxonomyCell, ...]
+    _beyond: Mapping[str, tuple[str, ...]]
 
-    def __init__(self, cells: Sequence[TaxonomyCell]) -> None:
+    def __init__(self, cells: Sequence[TaxonomyCell], beyond: Mapping[str, tuple[str, ...]] | None = None) -> None:
         object.__setattr__(self, "_cells", tuple(cells))
+        object.__setattr__(self, "_beyond", dict(beyond or {}))
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a Taxonomy is immutable")
@@ -149,7 +107,7 @@ class Taxonomy(Sequence[TaxonomyCell]):
     @overload
     def __getitem__(self, index: slice) -> Taxonomy: ...
     def __getitem__(self, index: int | slice) -> TaxonomyCell | Taxonomy:
-        return Taxonomy(self._cells[index]) if isinstance(index, slice) else self._cells[index]
+        return Taxonomy(self._cells[index], self._beyond) if isinstance(index, slice) else self._cells[index]
 
     def __len__(self) -> int:
         return len(self._cells)
@@ -164,25 +122,27 @@ class Taxonomy(Sequence[TaxonomyCell]):
         return hash(self._cells)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Taxonomy, (self._cells,)
+        return Taxonomy, (self._cells, self._beyond)
 
     def __repr__(self) -> str:
         return f"<Taxonomy: {len(self)} cells>"
 
     def __str__(self) -> str:
-        return table(_COLUMNS, self._rows(), title="Private linear programs (HRRU14, Table 1)", footer=_NOTE)
+        return table(_COLUMNS, self._rows(), title=_TITLE, footer=self._footer())
 
     def _repr_html_(self) -> str:
-        return html_table(_COLUMNS, self._rows(), title="Private linear programs (HRRU14, Table 1)", footer=_NOTE)
+        return html_table(_COLUMNS, self._rows(), title=_TITLE, footer=self._footer())
+
+    def _footer(self) -> tuple[str, ...]:
+        words = (f"{_BEYOND[family]}: {', '.join(names)}." for family, names in self._beyond.items())
+        return (*_NOTE, *words)
 
     def to_dict(self) -> dict[str, object]:
         """Plain data: ``source``, ``cells``, and the names in ``regressions``, ``postprocessing`` and ``systems``."""
         return {
             "source": "HRRU14, Table 1",
             "cells": [item.to_dict() for item in self],
-            "regressions": list(REGRESSION_MECHANISMS),
-            "postprocessing": list(POSTPROCESS_MECHANISMS),
-            "systems": list(SYSTEM_MECHANISMS),
+            **{family: list(names) for family, names in self._beyond.items()},
         }
 
     def _rows(self) -> list[tuple[str, ...]]:
@@ -197,12 +157,6 @@ class Taxonomy(Sequence[TaxonomyCell]):
             )
             for item in self
         ]
-
-
-@cache
-def taxonomy() -> Taxonomy:
-    """Return Table 1 of HRRU14: objective, scalar, row (or all of A) and column, each high and low."""
-    return Taxonomy(_CELLS)
 
 
 def cell(part: str, level: str) -> TaxonomyCell:
@@ -223,10 +177,10 @@ def cell(part: str, level: str) -> TaxonomyCell:
     if level not in LEVELS:
         raise SpecificationError(f"unknown level {level!r}", remedy=f"one of {', '.join(LEVELS)}")
     wanted = "row" if part == "matrix" else part
-    return next(item for item in _CELLS if (item.part, item.level) == (wanted, level))
+    return next(item for item in CELLS if (item.part, item.level) == (wanted, level))
 
 
-_CELLS = (
+CELLS = (
     TaxonomyCell(
         part="objective",
         level="high",
@@ -234,7 +188,6 @@ _CELLS = (
         relaxed=False,
         theorem="Theorem 37",
         section="5.2",
-        mechanisms=(),
         floor="loss >= n c",
         summary="An objective that one record changes arbitrarily would reveal the records (reconstruction).",
     ),
@@ -245,7 +198,6 @@ _CELLS = (
         relaxed=False,
         theorem="Theorem 34",
         section="4.5",
-        mechanisms=(*_ONCE, "vertex-exponential", "public-only", "theorem-34"),
         floor="loss >= n B c, a record moving one entry by B",
         summary="Noise on the objective, or a private choice of vertex; constraints hold exactly.",
     ),
@@ -256,7 +208,6 @@ _CELLS = (
         relaxed=False,
         theorem="Theorem 36",
         section="5.1",
-        mechanisms=(),
         floor="violation >= 1/2 if alive",
         summary="A right-hand side that one record changes arbitrarily would reveal that record.",
     ),
@@ -267,16 +218,6 @@ _CELLS = (
         relaxed=False,
         theorem="Theorem 22",
         section="4.2",
-        mechanisms=(
-            *_ONCE,
-            "strict-truncated-laplace",
-            "measure-and-fit",
-            "multiplicative-weights",
-            "private-cutting-planes",
-            "public-only",
-            "algorithm-4",
-            *_MOST_ROWS,
-        ),
         floor="violation >= B/2 if alive, a record moving one entry by B",
         summary="Noise on the right-hand side once, or multiplicative weights over the variables.",
     ),
@@ -287,7 +228,6 @@ _CELLS = (
         relaxed=True,
         theorem="Theorems 11, 12",
         section="3",
-        mechanisms=(*_MOST_ROWS, "public-only"),
         floor="violation >= n/4 if alive, when all rows are to hold (Theorem 38)",
         summary="One record owns a constraint: all but fewer than s constraints hold to within alpha, "
         "the others may be violated arbitrarily (dense multiplicative weights, hinge descent).",
@@ -299,7 +239,6 @@ _CELLS = (
         relaxed=False,
         theorem="Theorem 28",
         section="4.3",
-        mechanisms=(*_ONCE, "strict-truncated-laplace", *_NOISY_ROWS, "public-only", *_MOST_ROWS),
         floor="",
         summary="Noise on the coefficients once, or multiplicative weights with noisy rows; for one row as for all "
         "of A. Where one record owns a constraint, leaving a few out is open too.",
@@ -311,7 +250,6 @@ _CELLS = (
         relaxed=False,
         theorem="Theorem 38",
         section="5.3",
-        mechanisms=(),
         floor="violation >= n c2",
         summary="A column that one record changes arbitrarily would reveal the records, even if some "
         "constraints may be left out.",
@@ -323,7 +261,6 @@ _CELLS = (
         relaxed=False,
         theorem="Theorem 32",
         section="4.4",
-        mechanisms=(*_ONCE, "strict-truncated-laplace", *_NOISY_ROWS, "public-only"),
         floor="",
         summary="Noise on the coefficients, scaled to how far one record moves each row in the 1-norm.",
     ),

@@ -9,7 +9,8 @@ from typing import Any
 
 from dpmodel.execute.progress import Report, reporter
 from dpmodel.execute.wall import charge_then_run, check_budget
-from dpmodel.mechanisms.contract import STOPPED, Forecast, Request
+from dpmodel.mechanisms.contract import STOPPED, Request
+from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.models.contract import PrivateModel, Ran
 from dpmodel.numerics.cone_program import SOLVER_ERROR, SolverFailure
 from dpmodel.plan.comparison import Plan

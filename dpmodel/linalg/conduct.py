@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpmodel.execute import execute
-from dpmodel.mechanisms.contract import Forecast, Request
-from dpmodel.mechanisms.linalg.protocol import Found
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.forecast import Forecast, RowsMissed
+from dpmodel.mechanisms.linalg.found import Found
 from dpmodel.mechanisms.linalg.systems import PrivateSystem
 from dpmodel.models.systems import system
 from dpmodel.plan.comparison import Plan
@@ -32,7 +33,9 @@ class Conducted:
     def accuracy(self, missed: float | None = None) -> Accuracy:
         """The chosen forecast as a statement: all hold but ``slack_rows`` records (``missed``, where it is given)."""
         forecast = self._forecast
-        missed = forecast.missed if missed is None else missed
+        if missed is None:
+            assert isinstance(forecast.error, RowsMissed)
+            missed = forecast.error.missed
         bounded = math.isfinite(missed) and not forecast.vacuous
         slack = math.ceil(missed) if bounded else None
         alpha = 0.0 if bounded else None

@@ -7,9 +7,21 @@ from functools import wraps
 from importlib import import_module
 from typing import Any
 
-from dpmodel.mechanisms.contract import Forecast, Mechanism, Outcome, Request, Verdict
+from dpmodel.mechanisms.contract import Mechanism, Outcome, Request, Serves, Verdict
+from dpmodel.mechanisms.forecast import ExcessRisk, Forecast, RowsMissed, Seconds, Violation
 
-__all__ = ["Forecast", "Mechanism", "Outcome", "Request", "Verdict"]
+__all__ = [
+    "ExcessRisk",
+    "Forecast",
+    "Mechanism",
+    "Outcome",
+    "Request",
+    "RowsMissed",
+    "Seconds",
+    "Serves",
+    "Verdict",
+    "Violation",
+]
 
 # Looked up when asked for: the mechanisms import their models, which import this room's protocol.
 _CLASSES = {

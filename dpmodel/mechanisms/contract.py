@@ -1,15 +1,17 @@
-"""What every mechanism has: ``eligible``, ``forecast`` and ``run``."""
+"""What is asked of a mechanism, and what every mechanism has: ``eligible``, ``forecast`` and ``run``."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.privacy import NoiseSource
+
+M = TypeVar("M", contravariant=True)
 
 Feasibility = Literal["relaxed", "centred", "safe", "strict"]
 Goal = Literal["auto", "target", "search", "penalty"]
@@ -87,107 +89,6 @@ def refuse_high(model: PrivateLP, what: str = "noise") -> Verdict | None:
     return Verdict(False, f"{high[0].parameter} may change arbitrarily: no {what} can hide it") if high else None
 
 
-@dataclass(frozen=True)
-class Forecast:
-    """The error a mechanism predicts from public facts alone.
-
-    ``alpha`` : the larger of ``objective_alpha`` (loss in objective value) and ``violation_alpha`` (violation
-    of any constraint, along the cone's interior direction for conic ones); nan where a part is not noised.
-    ``beta`` : probability with which it may be exceeded. ``proved`` : a theorem, not a prediction.
-    ``statement`` : the same in words. ``epsilon``, ``delta`` : what the mechanism spends. ``work`` : its cost in
-    words. ``noise`` : plain data on the noise of each part and the split of the budget. ``caveats`` : what the
-    statement leaves out. ``slack_rows`` : private constraints that ``alpha`` leaves out, of ``private_rows``;
-    ``width`` : how far any of them can be violated, ``span`` : how far the objective can vary, both public.
-    ``vacuous`` : it says no more than is known without any data (``known.capped`` decides). ``predicted`` :
-    regressions: the mean excess risk on data simulated from the public bounds, by which their plans choose; nan
-    elsewhere. ``seconds`` : post-processing: about how long the solver takes, by which those plans choose; nan
-    elsewhere. ``missed`` : exact linear algebra: rows that the answer misses, except with probability ``beta``
-    (``proved``) or in simulations, by which those plans choose (nan for points in hulls, and elsewhere). ``needed`` :
-    records below which the statement says nothing, by which plans of points in hulls choose; nan elsewhere.
-    ``exact`` : private constraints hold exactly, all but
-    ``slack_rows``; preferred to small violations of all of them where neither was asked for. ``tightening`` : strict
-    feasibility: by how much right-hand sides are moved inwards at most; nan elsewhere. ``against_public`` : the error
-    predicted as a share of that of the best point that reads no data (its own is 1; nan: not predicted). It decides
-    between mechanisms whose statements say nothing.
-    """
-
-    statement: str
-    epsilon: float
-    delta: float
-    beta: float
-    objective_alpha: float = math.nan
-    violation_alpha: float = math.nan
-    proved: bool = True
-    slack_rows: int = 0
-    private_rows: int = 0
-    width: float = math.nan
-    span: float = math.nan
-    vacuous: bool = False
-    predicted: float = math.nan
-    seconds: float = math.nan
-    missed: float = math.nan
-    needed: float = math.nan
-    exact: bool = False
-    tightening: float = math.nan
-    against_public: float = math.nan
-    work: str = "one solve"
-    noise: Mapping[str, Any] = field(default_factory=dict)
-    caveats: tuple[str, ...] = ()
-
-    @property
-    def alpha(self) -> float:
-        known = [a for a in (self.objective_alpha, self.violation_alpha) if not math.isnan(a)]
-        return max(known) if known else 0.0
-
-    @property
-    def spends_nothing(self) -> bool:
-        """Whether no private data is read."""
-        return self.epsilon == 0 == self.delta
-
-    @property
-    def rank(self) -> float:
-        """What plans compare when neither slack rows nor alpha was asked for: the mean violation that the statement
-        allows (alpha, plus the width for the share of the constraints left out), or the loss in objective if
-        that is a larger part of its span."""
-        if math.isnan(self.width):
-            return self.alpha
-        violated = self.violation_alpha + self.width * self.slack_rows / max(self.private_rows, 1)
-        lost = self.objective_alpha * self.width / self.span if self.span > 0 else 0.0
-        return max(violated, 0.0 if math.isnan(lost) else lost)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "alpha": self.alpha,
-            "objective_alpha": None if math.isnan(self.objective_alpha) else self.objective_alpha,
-            "violation_alpha": None if math.isnan(self.violation_alpha) else self.violation_alpha,
-            "beta": self.beta,
-            "proved": self.proved,
-            "statement": self.statement,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "slack_rows": self.slack_rows,
-            "private_rows": self.private_rows,
-            "width": None if math.isnan(self.width) else self.width,
-            "span": None if math.isnan(self.span) else self.span,
-            "vacuous": self.vacuous,
-            "predicted": None if math.isnan(self.predicted) else self.predicted,
-            "seconds": None if math.isnan(self.seconds) else self.seconds,
-            "missed": None if math.isnan(self.missed) else self.missed,
-            "needed": None if math.isnan(self.needed) else self.needed,
-            "exact": self.exact,
-            "tightening": None if math.isnan(self.tightening) else self.tightening,
-            "against_public": None if math.isnan(self.against_public) else self.against_public,
-            "work": self.work,
-            "noise": dict(self.noise),
-            "caveats": list(self.caveats),
-        }
-
-
-def says_nothing(statement: str) -> str:
-    """``statement`` marked as one that any public point keeps."""
-    return f"no guarantee at this size and budget ({statement}, which says nothing)"
-
-
 # The status of a run that released no point: the rows that stand out do not determine one.
 NOTHING_FOUND = "nothing_found"
 # Status of a run that an error ended: the budget is spent and there is no point.
@@ -213,9 +114,22 @@ class Outcome:
     notes: tuple[str, ...] = ()
 
 
+class Serves(NamedTuple):
+    """What a mechanism is for: the type of ``model`` that its methods get, and for programs the ``cells`` of Table 1.
+
+    ``cells`` : such as "scalar low" (``classify.taxonomy``).
+    """
+
+    model: type
+    cells: tuple[str, ...] = ()
+
+
 @runtime_checkable
-class Mechanism(Protocol):
-    """One algorithm. Its docstring states source, privacy argument, utility, cost and errors."""
+class Mechanism(Protocol[M]):
+    """One algorithm over models of type ``M``. Its docstring states source, privacy argument, utility, cost and errors.
+
+    To write one, inherit from it: ``class Mine(Mechanism[PrivateLP])``.
+    """
 
     @property
     def name(self) -> str:
@@ -227,14 +141,25 @@ class Mechanism(Protocol):
         """Paper and theorem."""
         ...
 
-    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+    @property
+    def serves(self) -> Serves:
+        """The models it is for."""
+        ...
+
+    @property
+    def published(self) -> bool:
+        """Whether it keeps the constants of its paper, as a yardstick: planned where ``plan(published=True)`` asks."""
+        return False
+
+    def eligible(self, model: M, request: Request) -> Verdict:
         """Yes, or the reason why not; public facts only."""
         ...
 
-    def forecast(self, model: PrivateLP, request: Request) -> Forecast:
+    def forecast(self, model: M, request: Request) -> Forecast:
         """Predicted error; public facts only."""
         ...
 
-    def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        """The only method that reads private values."""
+    def run(self, model: M, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Any:
+        """The only method that reads private values. What it hands back is released: an ``Outcome``, for exact systems
+        a ``Found``."""
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from dpmodel.mechanisms.contract import Forecast, says_nothing
+from dpmodel.mechanisms.forecast import ExcessRisk, Forecast, RowsMissed, Seconds, Violation, says_nothing
 
 # Bounds from solvers are widened by one part in a million, so equal within two is equal.
 _EQUAL = 2e-6
@@ -40,43 +40,57 @@ class Known:
 
 
 def capped(forecast: Forecast, known: Known) -> Forecast:
-    """``forecast`` with its bounds cut to what is ``known``, and ``vacuous`` where it says no more than that.
-
-    A statement says nothing if some public point keeps all of it. What is left out of ``alpha`` counts with the largest
-    violation there can be, where that is known: where it is not, a public point keeps the statement only if it keeps
-    ``alpha`` in every row, unless all rows are left out. A loss that is not stated counts as none ("at least as good as
-    the optimum"), but for tightened constraints, whose statement is how far right-hand sides move.
-    """
-    width = known.violation if math.isnan(forecast.width) else min(forecast.width, known.violation)
-    left_out = forecast.slack_rows / max(forecast.private_rows, 1)
-    allowed = 0.0 if math.isnan(forecast.violation_alpha) else forecast.violation_alpha
-    allowed += width * left_out if left_out and (math.isfinite(width) or left_out >= 1) else 0.0
-    loss = 0.0 if math.isnan(forecast.objective_alpha) else forecast.objective_alpha
+    """``forecast`` with its bounds cut to what is ``known``, and ``vacuous`` where it says no more than that."""
+    error, vacuous = _held_against(forecast, known)
     if forecast.spends_nothing:
-        vacuous = forecast.alpha > 0 or not forecast.proved
-    elif not math.isnan(forecast.predicted):
-        vacuous = not forecast.predicted < (1 - _LUCK) * known.predicted
-    elif not (math.isnan(forecast.missed) and math.isnan(forecast.needed)):
-        vacuous = forecast.missed >= known.missed or forecast.needed >= known.records + 1
-    elif not math.isnan(forecast.tightening):
-        vacuous = _reached(known.tightening, forecast.tightening) and (
-            math.isnan(forecast.objective_alpha) or _reached(known.objective, loss)
-        )
-    else:
-        points = ((known.objective, width), *((a, min(v, width)) for a, v in known.points))
-        vacuous = any(_reached(a, loss) and _reached(v, allowed) for a, v in points)
-    kept = known.alike is not None and _reached(known.alike[0], loss) and _reached(known.alike[1], allowed)
-    kept = kept and not forecast.spends_nothing
-    vacuous = vacuous or kept
+        vacuous = forecast.error.alpha > 0 or not forecast.proved
     newly = vacuous and not forecast.vacuous and not forecast.spends_nothing
     return replace(
         forecast,
-        objective_alpha=min(forecast.objective_alpha, known.objective),  # nan stays nan
-        violation_alpha=min(forecast.violation_alpha, width),
+        error=error,
         vacuous=vacuous or forecast.vacuous,
-        against_public=math.inf if kept else forecast.against_public,
         statement=says_nothing(forecast.statement) if newly else forecast.statement,
     )
+
+
+def _held_against(forecast: Forecast, known: Known) -> tuple[Violation | ExcessRisk | RowsMissed | Seconds, bool]:
+    error = forecast.error
+    if isinstance(error, ExcessRisk):
+        bounds = math.isfinite(error.at_most) or not math.isfinite(error.predicted)
+        cut = replace(error, at_most=min(error.at_most, known.objective)) if bounds else error
+        return cut, not error.predicted < (1 - _LUCK) * known.predicted
+    if isinstance(error, RowsMissed):
+        return error, error.missed >= known.missed or error.needed >= known.records + 1
+    if isinstance(error, Violation):
+        return _violation(error, known, not forecast.spends_nothing)
+    return error, False
+
+
+def _violation(error: Violation, known: Known, reads: bool) -> tuple[Violation, bool]:
+    """A statement says nothing if some public point keeps all of it. What is left out of ``alpha`` counts with the
+    largest violation there can be, where that is known: where it is not, a public point keeps the statement only if it
+    keeps ``alpha`` in every row, unless all rows are left out. A loss that is not stated counts as none ("at least as
+    good as the optimum"), but for tightened constraints, whose statement is how far right-hand sides move.
+    """
+    width = known.violation if math.isnan(error.width) else min(error.width, known.violation)
+    left_out = error.slack_rows / max(error.private_rows, 1)
+    allowed = 0.0 if math.isnan(error.violation) else error.violation
+    allowed += width * left_out if left_out and (math.isfinite(width) or left_out >= 1) else 0.0
+    loss = 0.0 if math.isnan(error.objective) else error.objective
+    if not math.isnan(error.tightening):
+        lost = math.isnan(error.objective) or _reached(known.objective, loss)
+        vacuous = _reached(known.tightening, error.tightening) and lost
+    else:
+        points = ((known.objective, width), *((a, min(v, width)) for a, v in known.points))
+        vacuous = any(_reached(a, loss) and _reached(v, allowed) for a, v in points)
+    kept = known.alike is not None and _reached(known.alike[0], loss) and _reached(known.alike[1], allowed) and reads
+    cut = replace(
+        error,
+        objective=min(error.objective, known.objective),  # nan stays nan
+        violation=min(error.violation, width),
+        against_public=math.inf if kept else error.against_public,
+    )
+    return cut, vacuous or kept
 
 
 def _reached(known: float, stated: float) -> bool:

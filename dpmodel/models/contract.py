@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 from dpmodel.errors import DPModelError, UnsupportedModelError
-from dpmodel.mechanisms.contract import YES, Forecast, Request, Verdict
+from dpmodel.mechanisms.contract import YES, Request, Verdict
+from dpmodel.mechanisms.forecast import Error, Forecast
 from dpmodel.models.options import Options
 from dpmodel.release.release import Release
 
@@ -26,7 +27,7 @@ M = TypeVar("M")
 class Candidate:
     """One mechanism in a plan: ``mechanism`` (its name), ``eligible``, ``reason`` (why not), ``forecast``.
 
-    ``code`` : the reason for programs, where one was given (``Verdict.code``).
+    ``code`` : the reason for programs, where one was given (``Verdict.code``). ``cells`` : of Table 1 that it serves.
     """
 
     mechanism: str
@@ -35,6 +36,7 @@ class Candidate:
     reason: str
     forecast: Forecast | None
     code: str = ""
+    cells: tuple[str, ...] = ()
 
     @classmethod
     def failed(cls, mechanism: Any, error: Exception) -> Candidate:
@@ -49,7 +51,7 @@ class Candidate:
         else:
             why = f"{kind} while it was planned: a defect of {mechanism.name}, see the log 'dpmodel'"
         _LOG.warning("%s failed to plan: %s", mechanism.name, why, exc_info=error)
-        return cls(mechanism.name, mechanism.source, False, f"failed: {why}", None, "failed")
+        return cls(mechanism.name, mechanism.source, False, f"failed: {why}", None, "failed", mechanism.serves.cells)
 
     @property
     def reads(self) -> bool:
@@ -63,6 +65,7 @@ class Candidate:
             "eligible": self.eligible,
             "reason": self.reason,
             "code": self.code,
+            "cells": list(self.cells),
             "forecast": None if self.forecast is None else self.forecast.to_dict(),
         }
 
@@ -89,12 +92,14 @@ class PrivateModel(ABC, Generic[M]):
     ``data`` is what mechanisms get to see: public facts, and one method that reads private values. The methods here
     look at public facts only, but for ``finish``, which gets what was released.
 
-    ``reads`` : False where nothing in the family is private (post-processing). ``words`` : the family in a plan's
-    messages. ``remedy`` : what to try where no mechanism serves. ``halvings`` : how closely the epsilon is searched at
-    which a statement would say something (0 where forecasts take long).
+    ``reads`` : False where nothing in the family is private (post-processing). ``error`` : the kind of error by which
+    its mechanisms compare. ``words`` : the family in a plan's messages. ``remedy`` : what to try where no mechanism
+    serves. ``halvings`` : how closely the epsilon is searched at which a statement would say something (0 where
+    forecasts take long).
     """
 
     reads: ClassVar[bool] = True
+    error: ClassVar[type[Error]]
     words: ClassVar[str]
     remedy: ClassVar[str]
     halvings: ClassVar[int] = 4

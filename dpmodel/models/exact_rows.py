@@ -13,7 +13,7 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.form import require_private_values
 from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.mechanisms.contract import NOTHING_FOUND, Outcome, Request
-from dpmodel.mechanisms.linalg.protocol import Found
+from dpmodel.mechanisms.linalg.found import Found
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.mechanisms.lp.exact_rows import exact_inequalities, public_body, why_not_inequalities
 from dpmodel.models.contract import Candidate, Ran

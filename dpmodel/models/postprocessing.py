@@ -15,6 +15,7 @@ from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.compile.standard_form.cvxpy_bridge import evaluate_objective, write_values
 from dpmodel.errors import DPModelError, UnsupportedModelError
 from dpmodel.mechanisms.contract import Outcome, Request
+from dpmodel.mechanisms.forecast import Seconds
 from dpmodel.models.contract import Candidate, PrivateModel, Ran, reasons
 from dpmodel.models.options import Options
 from dpmodel.models.released import checked_point, values_of
@@ -31,6 +32,7 @@ class Published(PrivateModel[Postprocessing]):
 
     reads = False
     words = "post-processing"
+    error = Seconds
     remedy = "a convex likelihood under convex constraints, without whole-number variables"
 
     def __init__(self, data: Postprocessing, problem: Any = None) -> None:
@@ -85,7 +87,7 @@ def release_of(model: Postprocessing, ran: Ran, variables: Mapping[str, Any], no
         mechanism=ran.mechanism,
         guarantee=Guarantee(0.0, 0.0, record="post-processing of published numbers"),
         accuracy=Accuracy(
-            alpha=forecast.objective_alpha if exact else None,
+            alpha=forecast.error.alpha if exact else None,
             beta=0.0 if exact else None,
             proved=forecast.proved and exact,
             statement=statement,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,8 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.cvxpy_bridge import Lowered, evaluate_objective
 from dpmodel.compile.standard_form.form import require_private_values
 from dpmodel.errors import DPModelError, InfeasibleError, UnsupportedModelError
-from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Request, Verdict
+from dpmodel.mechanisms.contract import YES, Outcome, Request, Verdict
+from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.mechanisms.known import capped
 from dpmodel.mechanisms.lp.engines.routes import objective_span
 from dpmodel.mechanisms.lp.private_rows import private_rows
@@ -39,6 +41,7 @@ class Program(PrivateModel[PrivateLP]):
     """``problem``, ``lowered`` : the caller's CVXPY problem and how its columns map back."""
 
     words = "problem"
+    error = Violation
     remedy = "declare how far one record can move the private parameters, or bound the variables"
 
     def __init__(self, data: PrivateLP, problem: Any = None, lowered: Lowered | None = None) -> None:
@@ -72,18 +75,18 @@ class Program(PrivateModel[PrivateLP]):
 
     def judged(self, request: Request, mechanisms: Sequence[Any], candidates: Sequence[Candidate]) -> list[Candidate]:
         """Where some mechanism leaves rows out, the others get the same width and span, so that all compare alike."""
-        forecasts = [each.forecast for each in candidates if each.forecast is not None]
-        widths = {forecast.width for forecast in forecasts if forecast.width == forecast.width}
+        errors = [each.forecast.error for each in candidates if each.forecast is not None]
+        widths = {e.width for e in errors if isinstance(e, Violation) and not math.isnan(e.width)}
         alike = bool(widths) and not private_rows(self.data).relative
 
         def told(candidate: Candidate) -> Candidate:
             forecast = candidate.forecast
-            if forecast is None:
+            if forecast is None or not isinstance(forecast.error, Violation):
                 return candidate
-            unknown = forecast.width != forecast.width and forecast.violation_alpha == forecast.violation_alpha
-            if alike and unknown:
+            if alike and math.isnan(forecast.error.width) and not math.isnan(forecast.error.violation):
                 # Both public: how far rows can be violated and the objective can vary, to weigh one against the other.
-                forecast = replace(forecast, width=min(widths), span=objective_span(self.data))
+                error = replace(forecast.error, width=min(widths), span=objective_span(self.data))
+                forecast = replace(forecast, error=error)
             return self.capped(request, replace(candidate, forecast=forecast))
 
         return [told(candidate) for candidate in candidates]
@@ -100,12 +103,14 @@ class Program(PrivateModel[PrivateLP]):
         return settled(self.data, request, mechanisms, candidates, best)
 
     def unmet(self, request: Request, forecast: Forecast) -> str:
-        alpha, rows = request.violation, request.slack_rows
-        if alpha is not None and forecast.violation_alpha > alpha * (1 + 1e-9):
-            promised = number(forecast.violation_alpha)
+        alpha, rows, error = request.violation, request.slack_rows, forecast.error
+        if not isinstance(error, Violation):
+            return ""
+        if alpha is not None and error.violation > alpha * (1 + 1e-9):
+            promised = number(error.violation)
             return f"No mechanism reaches alpha={number(alpha)}, which was asked for: the choice promises {promised}"
-        if rows is not None and forecast.slack_rows > rows:
-            left = forecast.slack_rows
+        if rows is not None and error.slack_rows > rows:
+            left = error.slack_rows
             return f"No mechanism leaves out at most {rows} rows, as was asked for: the choice leaves out up to {left}"
         return ""
 
@@ -131,8 +136,8 @@ class Program(PrivateModel[PrivateLP]):
                 return InfeasibleError(what, why=strict.reason, remedy=remedy)
             return UnsupportedModelError(what, why=strict.reason, remedy='mend that, or feasibility="relaxed"')
         # Mechanisms that serve other cells or another feasibility explain nothing here.
-        fitting = {name for cell in self.data.classification.cells for name in cell.taxonomy.mechanisms}
-        told = [c for c in candidates if not fitting or c.mechanism in fitting]
+        cells = {f"{cell.taxonomy.part} {cell.taxonomy.level}" for cell in self.data.classification.cells}
+        told = [c for c in candidates if cells & set(c.cells)] or candidates
         return UnsupportedModelError(f"no mechanism serves this {self.words}", why=reasons(told), remedy=self.remedy)
 
     # ------------------------------------------------------------------ executing

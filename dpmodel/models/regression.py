@@ -15,6 +15,7 @@ from dpmodel.compile.standard_form.cvxpy_bridge import write_values
 from dpmodel.compile.standard_form.form import require_private_values
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.contract import Outcome, Request
+from dpmodel.mechanisms.forecast import ExcessRisk
 from dpmodel.models.contract import Candidate, PrivateModel, Ran
 from dpmodel.models.options import Options
 from dpmodel.models.released import checked_point, collect, private_parameters
@@ -27,6 +28,7 @@ class Regression(PrivateModel[AnyRegression]):
     """``problem`` : the caller's CVXPY problem, which ``finish`` writes to."""
 
     words = "regression"
+    error = ExcessRisk
     remedy = "delta > 0, a bounded set such as cp.norm1(w) <= 1, or clip= for losses whose slope has no bound"
     halvings = 0
 

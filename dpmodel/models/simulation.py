@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import Forecast, Request
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.forecast import Forecast, Violation, contested
 from dpmodel.mechanisms.lp.engines.synthetic_rows import DATABASES, against_public
 from dpmodel.models.contract import Candidate
 from dpmodel.text import number
@@ -34,17 +35,18 @@ def settled(
     """
     readers = [c.forecast for c in candidates if c.forecast is not None and not c.forecast.spends_nothing]
     silent = all(forecast.vacuous for forecast in readers)
-    if silent and any(f.against_public < 1 for f in readers):
+    if silent and any(isinstance(f.error, Violation) and f.error.against_public < 1 for f in readers):
         return list(candidates)
-    if not silent and not contested(best, request):
+    if not silent and not (best is not None and best.forecast is not None and contested(best.forecast, request)):
         return list(candidates)
     most = _MOST if silent else _FEW
     algorithms = {each.name: each for each in compared}
     found: dict[str, float] = {}
     failed: dict[str, Candidate] = {}
     for candidate in candidates:
-        if candidate.forecast is not None and candidate.forecast.slack_rows > 0:
-            work = _work(model, candidate.forecast)
+        forecast = candidate.forecast
+        if forecast is not None and isinstance(forecast.error, Violation) and forecast.error.slack_rows > 0:
+            work = _work(model, forecast)
             if work <= most:
                 count = DATABASES if work * DATABASES <= _FEW else 1
                 algorithm = algorithms[candidate.mechanism]
@@ -64,23 +66,13 @@ def settled(
         words += f"; the best statement is that of {best.mechanism} (feasibility=AllBut(...) asks for statements)"
 
     def told(candidate: Candidate) -> Candidate:
-        if candidate.mechanism not in found or candidate.forecast is None:
+        forecast = candidate.forecast
+        if candidate.mechanism not in found or forecast is None or not isinstance(forecast.error, Violation):
             return candidate
-        caveats = (*candidate.forecast.caveats, words)
-        return replace(
-            candidate,
-            forecast=replace(candidate.forecast, against_public=found[candidate.mechanism], caveats=caveats),
-        )
+        error, caveats = replace(forecast.error, against_public=found[candidate.mechanism]), (*forecast.caveats, words)
+        return replace(candidate, forecast=replace(forecast, error=error, caveats=caveats))
 
     return [told(candidate) for candidate in candidates]
-
-
-def contested(best: Candidate | None, request: Request) -> bool:
-    """Whether ``best``, the choice by statements, leaves rows out although no statement was asked for."""
-    if best is None or best.forecast is None or (request.violation, request.slack_rows) != (None, None):
-        return False
-    forecast = best.forecast
-    return not request.by_proof and forecast.slack_rows > 0 and not (forecast.vacuous or forecast.exact)
 
 
 def _work(model: PrivateLP, forecast: Forecast) -> float:

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.forecast import RowsMissed
+from dpmodel.mechanisms.linalg.found import Found
 from dpmodel.mechanisms.linalg.lower_bounds import system_floors
-from dpmodel.mechanisms.linalg.protocol import Found
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivatePoints, PrivateSystem, PrivateVectors
 from dpmodel.models.contract import Candidate, PrivateModel, WrongOutcome
 
@@ -20,13 +21,15 @@ class ExactSystem(PrivateModel[S]):
     """What the three kinds share."""
 
     words = "system"
+    error = RowsMissed
 
     def refuse_auto(self, candidates: Sequence[Candidate]) -> None:
         """UnsupportedModelError where the number of records is public and no statement covers it."""
         forecasts = [c.forecast for c in candidates if c.eligible and c.forecast is not None]
         if self.data.records is None or not forecasts or not all(forecast.vacuous for forecast in forecasts):
             return
-        needed = min((f.needed for f in forecasts if not math.isnan(f.needed)), default=math.inf)
+        errors = [forecast.error for forecast in forecasts]
+        needed = min((e.needed for e in errors if isinstance(e, RowsMissed) and e.bounded), default=math.inf)
         at_least = f"at least {math.ceil(needed)} are needed" if math.isfinite(needed) else "no number of them would do"
         raise UnsupportedModelError(
             f"too few records for any guarantee: {self.data.expected}, and {at_least}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,14 +11,6 @@ from dpmodel.mechanisms.contract import Request
 from dpmodel.models.contract import Candidate
 from dpmodel.release.plain import plain, plain_fields, revived
 from dpmodel.text import html_table, number, table
-
-_COLUMNS = ("", "mechanism", "objective within", "violation within", "spends", "statement")
-# Regressions violate nothing: what they may lose is excess risk, forecast and (where a theorem says so) at most.
-_RISKS = ("", "mechanism", "excess risk", "at most", "spends", "statement")
-# Solvers of post-processing problems reach the same optimum; they differ in time.
-_SOLVERS = ("", "mechanism", "objective within", "seconds, about", "spends", "statement")
-# Exact systems satisfy a row exactly or miss it.
-_EXACT = ("", "mechanism", "rows missed", "records needed", "spends", "statement")
 
 
 @dataclass(frozen=True)
@@ -43,24 +34,9 @@ class Plan:
     algorithm: Any = field(default=None, compare=False, repr=False)
 
     @property
-    def _is_regression(self) -> bool:
-        return self.chosen.forecast is not None and not math.isnan(self.chosen.forecast.predicted)
-
-    @property
-    def _is_postprocessing(self) -> bool:
-        return self.chosen.forecast is not None and not math.isnan(self.chosen.forecast.seconds)
-
-    @property
-    def _is_exact(self) -> bool:
-        return self.chosen.forecast is not None and not math.isnan(self.chosen.forecast.needed)
-
-    @property
     def _columns(self) -> tuple[str, ...]:
-        if self._is_postprocessing:
-            return _SOLVERS
-        if self._is_exact:
-            return _EXACT
-        return _RISKS if self._is_regression else _COLUMNS
+        assert self.chosen.forecast is not None
+        return "", "mechanism", *self.chosen.forecast.error.columns, "spends", "statement"
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -105,20 +81,14 @@ class Plan:
             if forecast is None:
                 continue  # below the table
             spends = f"epsilon {number(forecast.epsilon)}, delta {number(forecast.delta)}"
+            spends = "nothing" if forecast.spends_nothing else spends
             words = f"{forecast.statement}; {forecast.work}"
-            errors = number(forecast.objective_alpha), number(forecast.violation_alpha)
-            if self._is_postprocessing:
-                errors = number(forecast.objective_alpha), number(float(f"{forecast.seconds:.1g}"))
-                spends = "nothing"
-            if self._is_exact:
-                errors = number(forecast.missed), number(forecast.needed)
-            if self._is_regression:
-                errors = number(forecast.predicted), number(forecast.objective_alpha) if forecast.proved else "-"
+            errors = forecast.error.cells(forecast.proved)
             rows.append((mark, candidate.mechanism, *errors, spends, words))
         return rows
 
     def _title(self) -> str:
-        if self._is_postprocessing:
+        if self.request.epsilon == 0 == self.request.delta:
             return "Plan of a post-processing: it costs no privacy"
         request = self.request
         title = f"Plan for epsilon {number(request.epsilon)}, delta {number(request.delta)}"

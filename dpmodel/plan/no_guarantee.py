@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dpmodel.errors import DPModelError
-from dpmodel.mechanisms.contract import Forecast
+from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.plan.comparison import Plan
 from dpmodel.text import number
 from dpmodel.users_line import users_line
@@ -43,16 +43,17 @@ def what_would_help(
     ``now`` : its forecast at ``epsilon``; ``again`` : its forecast at another one, None where it is not eligible;
     ``halvings`` : how often the interval in which the least epsilon lies is halved (0 where forecasts take long).
     """
-    if not math.isfinite(now.alpha) and not math.isfinite(now.needed):
+    if not now.error.bounded:
         return "a public bound on the variables (bounds=, constraints) would help: without one nothing can be stated"
+    records = now.error.records_needed()
     enough, found = _least(epsilon, again, halvings)
     if found is None:
-        if math.isfinite(now.needed):
-            return f"at least {math.ceil(now.needed)} records would help"
+        if records:
+            return f"{records} would help"
         return f"no epsilon up to {number(epsilon * _FACTOR**_STEPS)} changes that"
     out = f"from epsilon {number(enough)} on {name} says something"
-    if math.isfinite(now.needed):
-        return f"{out}; at this one with at least {math.ceil(now.needed)} records"
+    if records:
+        return f"{out}; at this one with {records}"
     ratio = _noise_ratio(now, found)
     if math.isfinite(ratio) and ratio > 1:
         times = number(float(f"{ratio:.2g}"))

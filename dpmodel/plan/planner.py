@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from dpmodel.errors import DPModelError, InfeasibleError, UnsupportedModelError
-from dpmodel.mechanisms.contract import Forecast, Request, Verdict
+from dpmodel.mechanisms.contract import Request, Verdict
+from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.models.contract import ARITHMETIC, Candidate, PrivateModel
-from dpmodel.models.simulation import contested
 from dpmodel.plan.comparison import Plan
 from dpmodel.plan.no_guarantee import what_would_help
-from dpmodel.plan.registry import KINDS, PORTFOLIO, AnyMechanism, load_entry_points, named
+from dpmodel.plan.registry import KINDS, AnyMechanism, load_entry_points, named
 from dpmodel.text import number
 
 _LOG = logging.getLogger("dpmodel")
 
-__all__ = ["PORTFOLIO", "Candidate", "Plan", "make_plan", "select_mechanism"]
+__all__ = ["Candidate", "Plan", "make_plan", "select_mechanism"]
 
 
 def select_mechanism(candidates: Sequence[Candidate], request: Request | None = None) -> Candidate | None:
@@ -27,7 +26,7 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
 
     Statements that say nothing come last, and predictions come after theorems. With ``slack_rows`` asked for,
     mechanisms that leave out no more compare by alpha; with ``alpha`` asked for, those that keep it compare by the
-    constraints left out; otherwise all compare by ``Forecast.rank``. Where one that leaves rows out is best by that,
+    constraints left out; otherwise all compare by ``Violation.rank``. Where one that leaves rows out is best by that,
     those that do compare by how they do on synthetic databases (``simulation.settled``).
 
     The decision table that follows from the forecasts (D1, D2: 1-norm and 2-norm change of the noised
@@ -57,7 +56,7 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     nothing private                   no mechanism: solved as it is
     ================================  ===================================================================
 
-    Regressions compare by ``Forecast.predicted``, the excess risk on data drawn from the public bounds (n records, p
+    Regressions compare by ``ExcessRisk.predicted``, the excess risk on data drawn from the public bounds (n records, p
     coefficients, e = epsilon):
 
     ================================  ===================================================================
@@ -76,7 +75,7 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     As published: adassp-published, frank-wolfe-published, stochastic-mirror-descent.
 
     Post-processing costs no privacy and its solvers reach the same optimum, so those that reach it (to 1e-4 of the
-    objective) compare by the time they are expected to take, ``Forecast.seconds``:
+    objective) compare by the time they are expected to take, ``Seconds``:
 
     ================================  ===================================================================
     post-processing                   usual winner
@@ -92,7 +91,7 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     ================================  ===================================================================
 
     Exact systems (vectors, inequalities or points, one per record, satisfied exactly or not at all) compare by the rows
-    that the answer misses, points by the records needed (``Forecast.missed``):
+    that the answer misses, points by the records needed (``RowsMissed``):
 
     ================================  ===================================================================
     exact system                      usual winner
@@ -104,62 +103,14 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     point in a hull                   tukey-depth while its candidates can be listed, else pin-hull
     ================================  ===================================================================
 
-    The papers' own constants (``registry.PUBLISHED``) lose, and are compared where ``plan(published=True)`` asks.
+    The papers' own constants (``Mechanism.published``) lose, and are compared where ``plan(published=True)`` asks.
     """
-    served = [(c, c.forecast) for c in candidates if c.eligible and c.forecast is not None]
-    predicted = any(not math.isnan(f.against_public) and not f.spends_nothing for _, f in served)
-    unknown = _JUST_ABOVE if predicted else _JUST_BELOW
-    best, told = min(served, key=lambda pair: _key(pair[1], request, unknown), default=(None, None))
-    if request is None or told is None or math.isnan(told.against_public) or not contested(best, request):
-        return best
-    rivals = [(c, f) for c, f in served if f.slack_rows > 0 and not f.exact and not math.isnan(f.against_public)]
-    return min(rivals, key=lambda pair: (float(f"{pair[1].against_public:.6g}"), pair[0] is not best))[0]
-
-
-def _key(forecast: Forecast, request: Request | None, unknown: float) -> tuple[float, ...]:
-    """Says nothing or something, keeps what was asked or not, predicted or proved, then the error; where x is unbounded
-    (error infinite) the size of the noise itself. Predictions may be far too good, so they come after theorems.
-
-    Statements that say nothing compare by ``against_public`` before all else, so that the point that reads nothing is
-    taken where data are predicted to help less. ``unknown`` stands for it where nothing is predicted."""
-    if not math.isnan(forecast.seconds):  # post-processing: the same optimum, as far as the solver goes
-        return forecast.vacuous, forecast.objective_alpha > _SAME_OPTIMUM, False, forecast.seconds, 0.0
-    exactly = forecast.needed if math.isnan(forecast.missed) else forecast.missed
-    if not math.isnan(exactly):  # exact systems: proved or in the same public simulations
-        return forecast.vacuous, False, False, float(f"{exactly:.6g}"), 0.0
-    if not math.isnan(forecast.predicted):  # regressions: all promise the same thing, and all are simulated alike
-        return forecast.vacuous, False, False, float(f"{forecast.predicted:.6g}"), 0.0
-    kept, error, then = True, forecast.rank, 0.0
-    if request is not None and request.violation is not None:
-        kept = forecast.violation_alpha <= request.violation * (1 + 1e-9)
-        error, then = (float(forecast.slack_rows), forecast.rank) if kept else (forecast.rank, 0.0)
-    if request is not None and request.slack_rows is not None:
-        kept = kept and forecast.slack_rows <= request.slack_rows
-        if request.violation is None and kept:
-            error = replace(forecast, slack_rows=0).rank
-    if not math.isfinite(error):
-        sizes = [part["largest_noise"] for part in forecast.noise.values() if _is_noise(part)]
-        then = max(sizes, default=math.inf)
-    asked = request is not None and (request.violation, request.slack_rows) != (None, None)
-    if forecast.exact and not forecast.vacuous and not asked:
-        return False, 0.0, False, False, -1.0, 0.0
-    if not math.isnan(forecast.tightening):  # constraints hold: those that are moved least
-        then = forecast.tightening
-    # Equal up to rounding allowances is equal: then the order of the registry decides.
-    against = 0.0
-    if forecast.vacuous:
-        against = float(f"{unknown if math.isnan(forecast.against_public) else forecast.against_public:.6g}")
-    return forecast.vacuous, against, not kept, not forecast.proved, float(f"{error:.6g}"), then
-
-
-# Stand for ``against_public`` where nothing is predicted: behind the public point if others that read data do predict.
-_JUST_BELOW, _JUST_ABOVE = 0.999, 1.001
-# Relative error of the objective up to which two solutions count as the same.
-_SAME_OPTIMUM = 1e-4
-
-
-def _is_noise(part: object) -> bool:
-    return isinstance(part, Mapping) and "largest_noise" in part
+    served = [c for c in candidates if c.eligible and c.forecast is not None]
+    forecasts = [c.forecast for c in served if c.forecast is not None]
+    if not forecasts:
+        return None
+    best = type(forecasts[0].error).best(forecasts, request)
+    return next(c for c in served if c.forecast is best)
 
 
 def make_plan(
@@ -267,10 +218,8 @@ def _answer(
         return model.capped(request, _candidate(algorithm, model, then)).forecast
 
     helps = what_would_help(told.mechanism, forecast, request.epsilon, again, model.halvings)
-    unasked = forecast.slack_rows > 0 and (request.violation, request.slack_rows) == (None, None)
-    if unasked and "says something" in helps:
-        helps = f"asked for AllBut(alpha=) or AllBut(rows=), {helps}"
-    return f"{first}; {helps}"
+    condition = forecast.error.if_asked(request) if "says something" in helps else ""
+    return f"{first}; {condition}{helps}"
 
 
 def _perfect(candidate: Candidate) -> bool:
@@ -279,10 +228,9 @@ def _perfect(candidate: Candidate) -> bool:
 
 
 def _verdict(mechanism: AnyMechanism, model: PrivateModel[Any], request: Request) -> Verdict:
-    own = any(mechanism is each for each in KINDS[type(model.data)].mechanisms)
-    for kind, (mechanisms, words) in KINDS.items():
-        if not own and kind is not type(model.data) and any(type(mechanism) is type(each) for each in mechanisms):
-            return Verdict(False, f"it serves {words}")
+    kind = mechanism.serves.model
+    if kind in KINDS and kind is not type(model.data):
+        return Verdict(False, f"it serves {KINDS[kind].words}")
     refused = model.serves(mechanism, request)
     if not refused.eligible:
         return refused
@@ -299,6 +247,8 @@ def _candidate(mechanism: AnyMechanism, model: PrivateModel[Any], request: Reque
         forecast = method.forecast(model.data, request) if verdict.eligible else None
         if verdict.eligible and not isinstance(forecast, Forecast):
             raise TypeError(f"a forecast of type {type(forecast).__name__}")
+        if forecast is not None and not isinstance(forecast.error, model.error):
+            raise TypeError(f"a forecast of {type(forecast.error).__name__} where {model.error.__name__} is compared")
     except InfeasibleError:  # a fact about the public constraints, whoever finds it
         raise
     except Exception as error:
@@ -306,5 +256,6 @@ def _candidate(mechanism: AnyMechanism, model: PrivateModel[Any], request: Reque
     if forecast is not None and not (0 <= forecast.epsilon <= request.epsilon and 0 <= forecast.delta <= request.delta):
         spends = f"epsilon {number(forecast.epsilon)}, delta {number(forecast.delta)}"
         why = f"failed: it would spend {spends}, and not what was given or less"
-        return Candidate(name, mechanism.source, False, why, None, "failed")
-    return Candidate(name, mechanism.source, verdict.eligible, verdict.reason, forecast, verdict.code)
+        return Candidate(name, mechanism.source, False, why, None, "failed", mechanism.serves.cells)
+    cells = mechanism.serves.cells
+    return Candidate(name, mechanism.source, verdict.eligible, verdict.reason, forecast, verdict.code, cells)

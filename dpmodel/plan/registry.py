@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
-from typing import NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple
 
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_outputs import PrivateOutputs
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.contract import Forecast, Mechanism, Outcome, Verdict
+from dpmodel.mechanisms.contract import Mechanism, Outcome, Serves, Verdict
+from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.linalg.block_votes import BLOCK_VOTES
 from dpmodel.mechanisms.linalg.dense_weights.mechanism import DENSE_WEIGHTS
 from dpmodel.mechanisms.linalg.dp_lp.mechanism import DP_LP, DP_LP_PUBLISHED
 from dpmodel.mechanisms.linalg.hinge_descent.mechanism import HINGE_DESCENT
 from dpmodel.mechanisms.linalg.pin_hull.mechanism import PIN_HULL
-from dpmodel.mechanisms.linalg.protocol import SystemMechanism
 from dpmodel.mechanisms.linalg.rescaling_perceptron.mechanism import RESCALING_PERCEPTRON
 from dpmodel.mechanisms.linalg.stable_span.mechanism import STABLE_SPAN
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivatePoints, PrivateVectors
@@ -48,7 +48,6 @@ from dpmodel.mechanisms.postprocess.exact_tree.mechanism import EXACT_TREE
 from dpmodel.mechanisms.postprocess.general_solver import GENERAL_SOLVER
 from dpmodel.mechanisms.postprocess.least_squares_tree.mechanism import LEAST_SQUARES_TREE
 from dpmodel.mechanisms.postprocess.projection.mechanism import PROJECTION
-from dpmodel.mechanisms.postprocess.protocol import PostprocessMechanism
 from dpmodel.mechanisms.published.adassp import ADASSP_PUBLISHED
 from dpmodel.mechanisms.published.admm import ADMM_PUBLISHED
 from dpmodel.mechanisms.published.algorithm_10 import ALGORITHM_10
@@ -63,14 +62,16 @@ from dpmodel.mechanisms.regression.frank_wolfe.gaussian import GAUSSIAN_FRANK_WO
 from dpmodel.mechanisms.regression.frank_wolfe.vertices import FRANK_WOLFE
 from dpmodel.mechanisms.regression.mirror_descent.mechanism import MIRROR_DESCENT
 from dpmodel.mechanisms.regression.objective_perturbation.mechanism import OBJECTIVE_PERTURBATION
-from dpmodel.mechanisms.regression.protocol import RegressionMechanism
 from dpmodel.mechanisms.regression.public_only import PUBLIC_ONLY_REGRESSION
 from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import SUFFICIENT_STATISTICS
 from dpmodel.models.request import nearest
 
 _LOG = logging.getLogger("dpmodel")
 
-PORTFOLIO: tuple[Mechanism, ...] = (
+AnyMechanism = Mechanism[Any]
+
+# In each family the order decides among equals. Published variants stand last.
+MECHANISMS: tuple[AnyMechanism, ...] = (
     MEASURE_AND_FIT,
     LAPLACE_ONCE,
     GAUSSIAN_ONCE,
@@ -85,16 +86,13 @@ PORTFOLIO: tuple[Mechanism, ...] = (
     EXACT_EQUATIONS,
     EngineMechanism(NOISY_MULTIPLICATIVE_WEIGHTS),
     PUBLIC_ONLY,
-    # As published, for study and as yardsticks.
     THEOREM_34,
     EngineMechanism(ALGORITHM_2),
     EngineMechanism(ALGORITHM_4),
     EngineMechanism(ALGORITHM_5),
     EngineMechanism(ALGORITHM_6),
-)
-
-REGRESSIONS: tuple[RegressionMechanism, ...] = (
-    PUBLIC_ONLY_REGRESSION,  # first, so that it is taken where nothing is predicted to beat it
+    # Regressions. First, so that it is taken where nothing is predicted to beat it:
+    PUBLIC_ONLY_REGRESSION,
     SUFFICIENT_STATISTICS,
     FRANK_WOLFE,
     NOISY_DESCENT,
@@ -102,13 +100,10 @@ REGRESSIONS: tuple[RegressionMechanism, ...] = (
     OBJECTIVE_PERTURBATION,
     SUBSAMPLED_DESCENT,
     GAUSSIAN_FRANK_WOLFE,
-    # As published, for study and as yardsticks.
     ADASSP_PUBLISHED,
     FRANK_WOLFE_PUBLISHED,
     STOCHASTIC_MIRROR_DESCENT,
-)
-
-POSTPROCESSING: tuple[PostprocessMechanism, ...] = (
+    # Post-processing.
     EXACT_TREE,
     LEAST_SQUARES_TREE,
     PROJECTION,
@@ -117,52 +112,19 @@ POSTPROCESSING: tuple[PostprocessMechanism, ...] = (
     ADMM_STRATEGY,
     ADMM,
     GENERAL_SOLVER,
-    # As published, for study and as a yardstick.
     ADMM_PUBLISHED,
-)
-
-VECTORS: tuple[SystemMechanism, ...] = (
+    # Exact systems: vectors, inequalities, points.
     STABLE_SPAN,
     BLOCK_VOTES,
-    # As published, for study and as a yardstick.
     STABLE_SPAN_PUBLISHED,
-)
-
-INEQUALITIES: tuple[SystemMechanism, ...] = (
     HINGE_DESCENT,
     RESCALING_PERCEPTRON,
     DENSE_WEIGHTS,
     DP_LP,
-    # As published, for study and as yardsticks.
     ALGORITHM_10,
     DP_LP_PUBLISHED,
-)
-
-POINTS: tuple[SystemMechanism, ...] = (
     TUKEY_DEPTH,
     PIN_HULL,
-)
-
-AnyMechanism = Mechanism | RegressionMechanism | EachOutput | PostprocessMechanism | SystemMechanism
-
-
-# The papers' algorithms with their own constants, which lose to the tightened ones: selectable by name, and compared by
-# ``plan(published=True)`` only.
-PUBLISHED = frozenset(
-    {
-        "theorem-34",
-        "algorithm-2",
-        "algorithm-4",
-        "algorithm-5",
-        "algorithm-6",
-        "adassp-published",
-        "frank-wolfe-published",
-        "stochastic-mirror-descent",
-        "admm-published",
-        "stable-span-published",
-        "algorithm-10",
-        "dp-lp-published",
-    }
 )
 
 
@@ -173,104 +135,105 @@ class Kind(NamedTuple):
     words: str
 
     def compared(self, published: bool) -> tuple[AnyMechanism, ...]:
-        """Those that a plan compares: all but the ``PUBLISHED``, or all."""
-        return tuple(each for each in self.mechanisms if published or each.name not in PUBLISHED)
+        """Those that a plan compares: all but the papers' own constants, or all."""
+        return tuple(each for each in self.mechanisms if published or not each.published)
 
 
-KINDS: dict[type, Kind] = {
-    PrivateLP: Kind(PORTFOLIO, "linear and cone programs with private parameters"),
-    PrivateRegression: Kind(REGRESSIONS, "regressions"),
-    PrivateOutputs: Kind(tuple(map(EachOutput, REGRESSIONS)), "regressions of several outputs"),
-    Postprocessing: Kind(POSTPROCESSING, "post-processing of published numbers"),
-    PrivateVectors: Kind(VECTORS, "spans and equations, one vector per record"),
-    PrivateInequalities: Kind(INEQUALITIES, "inequalities to be satisfied exactly, one per record"),
-    PrivatePoints: Kind(POINTS, "points in a convex hull, one per record"),
+_WORDS: dict[type, str] = {
+    PrivateLP: "linear and cone programs with private parameters",
+    PrivateRegression: "regressions",
+    PrivateOutputs: "regressions of several outputs",
+    Postprocessing: "post-processing of published numbers",
+    PrivateVectors: "spans and equations, one vector per record",
+    PrivateInequalities: "inequalities to be satisfied exactly, one per record",
+    PrivatePoints: "points in a convex hull, one per record",
 }
+KINDS: dict[type, Kind] = {model: Kind((), words) for model, words in _WORDS.items()}
 
 
-# Names of the kinds for ``register_mechanism``.
-_SERVES: dict[str, type] = {
-    "program": PrivateLP,
-    "regression": PrivateRegression,
-    "post-processing": Postprocessing,
-    "vectors": PrivateVectors,
-    "inequalities": PrivateInequalities,
-    "points": PrivatePoints,
-}
+def _add(mechanism: AnyMechanism, model: type) -> None:
+    KINDS[model] = KINDS[model]._replace(mechanisms=(*KINDS[model].mechanisms, mechanism))
+    if model is PrivateRegression:  # several outputs are one regression each
+        _add(EachOutput(mechanism), PrivateOutputs)
 
 
-def register_mechanism(mechanism: AnyMechanism, serves: str = "program") -> None:
-    """Let every plan of one kind of model compare ``mechanism`` too, in this process.
+for _each in MECHANISMS:
+    _add(_each, _each.serves.model)
+
+
+def register_mechanism(mechanism: AnyMechanism) -> None:
+    """Let every plan of the kind of model that ``mechanism`` serves compare it too, in this process.
 
     Parameters
     ----------
-    mechanism : an object with ``name``, ``source``, ``eligible``, ``forecast``, ``run`` (docs/adding-a-mechanism.md).
+    mechanism : an object of a class that inherits from ``dpmodel.mechanisms.Mechanism`` (docs/adding-a-mechanism.md).
         Whoever writes one vouches for its privacy: a plan holds its forecast to the budget and checks the form of what
         it hands back, and cannot check what its ``run`` does.
-    serves : "program" (linear and cone programs), "regression", "post-processing", "vectors", "inequalities", "points".
 
     Raises
     ------
     SpecificationError
-        For an unknown kind, an object without these methods, and a name that is taken among mechanisms of the kind.
+        For an object that is no mechanism, a model that no plan knows, and a name that is taken.
     """
-    if serves not in _SERVES:
-        shown = repr(serves) if isinstance(serves, str) else type(serves).__name__
-        raise SpecificationError(f"serves={shown}", remedy=", ".join(map(repr, _SERVES)))
-    if isinstance(mechanism, type) or not isinstance(mechanism, Mechanism) or not isinstance(mechanism.name, str):
+    if isinstance(mechanism, type) or not isinstance(mechanism, Mechanism):
         what = f"the class {mechanism.__name__}" if isinstance(mechanism, type) else f"{type(mechanism).__name__}"
+        missing = [each for each in _METHODS if not hasattr(mechanism, each)]
         raise SpecificationError(
             f"{what} is no mechanism",
-            why="a mechanism is an object with a name, a source and the methods eligible, forecast and run",
-            remedy="an object of a class that has them all (docs/adding-a-mechanism.md)",
+            why=f"it has no {', '.join(missing)}" if missing else "an object is asked for, not a class",
+            remedy="an object of a class that inherits from dpmodel.mechanisms.Mechanism (docs/adding-a-mechanism.md)",
         )
-    kind = KINDS[_SERVES[serves]]
-    if mechanism.name in {"auto", *_names()}:
+    if not isinstance(mechanism.name, str) or mechanism.name in {"auto", *_names()}:
         raise SpecificationError(f"mechanism {mechanism.name!r} is there already", remedy="another name")
-    KINDS[_SERVES[serves]] = kind._replace(mechanisms=(*kind.mechanisms, mechanism))
-    if serves == "regression":
-        several = KINDS[PrivateOutputs]
-        each = EachOutput(cast(RegressionMechanism, mechanism))
-        KINDS[PrivateOutputs] = several._replace(mechanisms=(*several.mechanisms, each))
+    model = getattr(mechanism.serves, "model", None)
+    if model not in KINDS:
+        shown = getattr(model, "__name__", type(mechanism.serves).__name__)
+        known = ", ".join(f"Serves({each.__name__})" for each in KINDS)
+        raise SpecificationError(f"{mechanism.name!r} serves {shown}, which no plan compares", remedy=f"serves={known}")
+    _add(mechanism, model)
+
+
+_METHODS = ("name", "source", "serves", "published", "eligible", "forecast", "run")
 
 
 @dataclass(frozen=True)
-class Broken:
+class Broken(Mechanism[Any]):
     """A line in every plan for an entry point that names no mechanism."""
 
-    name: str
-    source: str
-    error: SpecificationError
+    serves: ClassVar[Serves] = Serves(object)
+    name: str = ""
+    source: str = ""
+    error: SpecificationError | None = None
 
     def eligible(self, model: object, request: object) -> Verdict:
-        raise self.error
+        raise self.error or TypeError
 
     def forecast(self, model: object, request: object) -> Forecast:
-        raise self.error
+        raise self.error or TypeError
 
     def run(self, model: object, request: object, noise: object, progress: object = None) -> Outcome:
-        raise self.error
+        raise self.error or TypeError
 
 
 @cache
 def load_entry_points() -> None:
     """Register what installed packages offer under the entry-point group ``dpmodel.mechanisms``, once per process.
 
-    An entry point names a mechanism object; its attribute ``serves`` says what kind of model (``register_mechanism``),
-    "program" without one. One that is none is a line in the plan and a log record, and stops nobody.
+    An entry point names a mechanism (``register_mechanism``). What is none is a line in the plan and a log record, and
+    stops nobody.
     """
     for entry in entry_points(group="dpmodel.mechanisms"):
         source = f"entry point {entry.name!r} of {entry.dist.name if entry.dist else 'a package'}"
         try:
-            mechanism = entry.load()
-            register_mechanism(mechanism, getattr(mechanism, "serves", "program"))
+            register_mechanism(entry.load())
         except Exception as error:
             _LOG.warning("%s is not used", source, exc_info=error)
             what = error.what if isinstance(error, SpecificationError) else type(error).__name__
             name = f"entry point {entry.name}" if entry.name in _names() else entry.name
             broken = Broken(name, source, SpecificationError(f"{source}: {what}"))
-            for kind, given in KINDS.items():
-                KINDS[kind] = given._replace(mechanisms=(*given.mechanisms, broken))
+            for model in _WORDS:
+                if model is not PrivateOutputs:
+                    _add(broken, model)
 
 
 def _names() -> set[str]:
@@ -309,5 +272,5 @@ def named(mechanism: str | AnyMechanism, kind: type | None = None) -> AnyMechani
     if isinstance(mechanism, type) or not isinstance(mechanism, Mechanism):
         return by_name(mechanism if isinstance(mechanism, str) else type(mechanism).__name__, kind)
     if kind is PrivateOutputs and not isinstance(mechanism, EachOutput):
-        return EachOutput(cast(RegressionMechanism, mechanism))
+        return EachOutput(mechanism)
     return mechanism

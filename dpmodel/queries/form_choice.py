@@ -15,6 +15,7 @@ from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.compile.likelihood.terms import checked_setting
 from dpmodel.compile.likelihood.tree_of import tree_problem
 from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.mechanisms.forecast import Seconds
 from dpmodel.models.contract import Candidate
 from dpmodel.models.postprocessing import FREE, Published
 from dpmodel.plan.planner import make_plan
@@ -149,8 +150,8 @@ def _repetitions(*models: Postprocessing) -> int:
         return 0
     for model in models:
         forecast = _solver(model).forecast
-        assert forecast is not None
-        seconds += forecast.seconds
+        assert forecast is not None and isinstance(forecast.error, Seconds)
+        seconds += forecast.error.seconds
     return min(_MOST, affordable, math.floor(_SECONDS / max(seconds, 1e-9)))
 
 

@@ -16,7 +16,8 @@ from dpmodel.classify.private_outputs import AnyRegression, PrivateOutputs
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.compile.standard_form.affine_map import AffineMap
 from dpmodel.compile.standard_form.footprint import Footprint
-from dpmodel.mechanisms.contract import STOPPED, Forecast, Outcome
+from dpmodel.mechanisms.contract import STOPPED, Outcome
+from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.numerics.cone_program import SOLVER_ERROR
 from dpmodel.release.release import Accuracy, Guarantee, Release
 from dpmodel.text import html_table, number, table, wrapped
@@ -208,17 +209,16 @@ def accuracy_of(forecast: Forecast, outcome: Outcome) -> Accuracy:
         text += f"; the solver stopped early ({outcome.status}), and what that costs is not counted"
     if extra > 0:
         text += f"; but this draw needed a further violation of up to {number(extra)}"
-    data = forecast.to_dict()
-    violation = data["violation_alpha"]
+    objective, violation, slack_rows = forecast.error.stated()
     if violation is not None:
         violation += extra
     return Accuracy(
-        alpha=max(forecast.alpha, violation or 0.0),
+        alpha=max(forecast.error.alpha, violation or 0.0),
         beta=forecast.beta,
-        slack_rows=forecast.slack_rows,
+        slack_rows=slack_rows,
         proved=forecast.proved and exact and within,
         statement=text,
-        objective_alpha=data["objective_alpha"],
+        objective_alpha=objective,
         violation_alpha=violation,
         vacuous=forecast.vacuous,
     )

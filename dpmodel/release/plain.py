@@ -41,7 +41,8 @@ def plain(item: Any) -> Any:
 def revived(kind: Any, value: Any) -> Any:
     """The value of type ``kind`` (a dataclass, or the annotation of a field) that ``plain`` turned into ``value``.
 
-    A float that is None is nan. Keys that are no fields are left out; missing ones take their defaults.
+    A float that is None is nan. Of several dataclasses the one is taken whose ``kind`` is the value's. Keys that are no
+    fields are left out; missing ones take their defaults.
 
     Raises
     ------
@@ -54,7 +55,11 @@ def revived(kind: Any, value: Any) -> Any:
     if kind is Any or kind is object:
         return _any(value)
     if origin in (Union, types.UnionType):
-        return None if value is None else revived(next(each for each in inner if each is not type(None)), value)
+        if value is None:
+            return None
+        kind = value.get("kind") if isinstance(value, Mapping) else None
+        kinds = [each for each in inner if each is not type(None)]
+        return revived(next((each for each in kinds if getattr(each, "kind", None) == kind), kinds[0]), value)
     if origin is tuple:
         each = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
         return tuple(revived(part, item) for part, item in zip(each, value, strict=True))

@@ -113,7 +113,7 @@ def main() -> None:
                     proved = float(forecast.noise.get("missed, proved", np.nan))
                     line = (
                         f"{size:4d} {margin:6g} {kind:>8} {name:>20} {np.median(counts):7.0f} {max(counts):7d} "
-                        f"{forecast.missed:9.0f} {proved:8.0f} {start / options.runs:6.2f}"
+                        f"{forecast.error.missed:9.0f} {proved:8.0f} {start / options.runs:6.2f}"
                     )
                     each = np.median(of_each, axis=0) if of_each else []
                     print(line + ("  " + ", ".join(f"{v:.0f}" for v in each) if options.iterates else ""), flush=True)

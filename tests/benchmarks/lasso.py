@@ -112,7 +112,7 @@ def table(label: float, seeds: int, pairs: list[tuple[int, int]]) -> None:
                 continue
             settings = {k: v for k, v in forecast.noise.items() if k in ("steps", "rate", "clip", "memory", "middle")}
             print(
-                f"n={n} p={p} {name}: MSE {spread(errors)}, predicted excess {forecast.predicted:.4f}"
+                f"n={n} p={p} {name}: MSE {spread(errors)}, predicted excess {forecast.error.predicted:.4f}"
                 f"{' (vacuous)' if forecast.vacuous else ''}, forecast {seconds:.2f} s, fit {spent:.2f} s, {settings}",
                 flush=True,
             )

@@ -91,7 +91,7 @@ def measure(table: Table, data: HalfSpace, neighbors: str, epsilon: float, optio
                 table.row(*head, "not eligible", "-", "-", verdict.reason)
             continue
         forecast = mechanism.forecast(posed, request)
-        told = short(forecast.missed, 4) + (" vacuous" if forecast.vacuous else "")
+        told = short(forecast.error.missed, 4) + (" vacuous" if forecast.vacuous else "")
         violated, seconds, nothing = [], [], 0
         for number in range(options.repeats):
             start = time.perf_counter()
@@ -101,14 +101,14 @@ def measure(table: Table, data: HalfSpace, neighbors: str, epsilon: float, optio
             nothing += found.status == "nothing"
             if sum(seconds) > options.most_seconds:
                 break
-        above = sum(count > forecast.missed for count in violated)
+        above = sum(count > forecast.error.missed for count in violated)
         notes = f"{len(seconds)} runs, {above} above the forecast, most {max(violated)}"
         notes += f", {nothing} found nothing" if nothing else ""
         notes += "" if posed is model else ", posed as >= 1"
         table.row(*head, spread(violated, 4), told, short(float(np.median(seconds)), 2), notes)
         medians[mechanism.name] = quartiles(violated)[0]
         if mechanism.name == chosen:
-            medians["forecast"] = forecast.missed
+            medians["forecast"] = forecast.error.missed
     return medians
 
 

@@ -81,7 +81,7 @@ def cell(table: Table, field: Any, d: int, share: float, m: int, options: Any) -
         if name not in options.releases:
             shown.append("-")
             continue
-        counts, needed = seen[name], short(told[name].needed)
+        counts, needed = seen[name], short(told[name].error.needed)
         others = "".join(f" {what[0]}{counts[what]}" for what in ("inconsistent", "less", "wrong") if counts[what])
         shown.append(f"{counts['recovered']}{others}; " + (f"({needed})" if told[name].vacuous else needed))
     table.row(field.name, d, f"{share:.0%}", m, systems[0].wrong, f"{sets[d + 1]} + {sets[d]}", *shown)

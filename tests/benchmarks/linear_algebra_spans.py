@@ -79,10 +79,10 @@ def measure(table: Table, name: str, order: str, rows: np.ndarray, options: Any)
             missed = [counted.missed(k) for k in dimensions]
             reached = [k for k, c in sets.items() if c >= threshold]
             best = f"{max(reached)}: {counted.missed(max(reached))}" if reached else "0: all"
-            told = f"{short(forecast.missed, 4)}{' vacuous' if forecast.vacuous else ''}"
+            told = f"{short(forecast.error.missed, 4)}{' vacuous' if forecast.vacuous else ''}"
             table.row(
                 name, order, f"{epsilon:g}", mechanism.name, f"{threshold:g}", spread(dimensions),
-                spread(missed, 5), best, told, short(forecast.needed, 4),
+                spread(missed, 5), best, told, short(forecast.error.needed, 4),
             )  # fmt: skip
             found[mechanism.name, epsilon] = threshold, float(np.median(missed))
     return found

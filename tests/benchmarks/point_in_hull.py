@@ -97,7 +97,7 @@ def main() -> int:
                 if not verdict.eligible:
                     rows.row(name, d, levels, verdict.reason)
                     continue
-                needed = mechanism.forecast(model, request).needed
+                needed = mechanism.forecast(model, request).error.needed
                 line: list[Any] = [name, d, levels, short(needed, 4)]
                 if not asked.no_measuring:
                     for data in asked.data:

@@ -86,14 +86,14 @@ def quantile(tau: float) -> tuple[Any, Any]:
 
 def eligible(plan: Any, skip: list[str]) -> list[str]:
     """The choice first, then the others by forecast."""
-    names = sorted((c.forecast.predicted, c.mechanism) for c in plan.candidates if c.eligible)
+    names = sorted((c.forecast.error.predicted, c.mechanism) for c in plan.candidates if c.eligible)
     ordered = [plan.chosen.mechanism, *(name for _, name in names if name != plan.chosen.mechanism)]
     return [name for name in ordered if name == plan.chosen.mechanism or name not in skip]
 
 
 def noted(plan: Any, name: str) -> str:
     forecast = next(c.forecast for c in plan.candidates if c.mechanism == name)
-    return f"{forecast.predicted:.3g}{' (says nothing)' if forecast.vacuous else ''}"
+    return f"{forecast.error.predicted:.3g}{' (says nothing)' if forecast.vacuous else ''}"
 
 
 def signal(p: int, kind: str) -> tuple[np.ndarray, float]:

@@ -38,7 +38,8 @@ from measuring import Expectations, Table, data_path, header, parser, quartiles,
 from scipy.optimize import linprog
 
 import dpmodel as dpm
-from dpmodel.plan.registry import PORTFOLIO
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.plan.registry import KINDS
 
 MECHANISMS = (
     "noisy-hinge-descent", "dense-multiplicative-weights", "point-exponential", "private-cutting-planes", "algorithm-2",
@@ -113,7 +114,7 @@ def main() -> int:
     given = options.parse_args()
     warnings.simplefilter("ignore")
     header()
-    known = {mechanism.name for mechanism in PORTFOLIO}
+    known = {mechanism.name for mechanism in KINDS[PrivateLP].mechanisms}
     names = [name for name in given.mechanisms if name in known]
     expectations = Expectations()
     for path in sorted(path for folder in given.folders for path in folder.glob("*.npz")):
@@ -151,9 +152,9 @@ def _report(instance: Instance, share: float, names: list[str], given: Any, expe
             seconds = (time.perf_counter() - started) / given.runs if given.runs else math.nan
             forecast = candidate.forecast
             void = forecast.vacuous or forecast.alpha > given.alpha * (1 + 1e-9)
-            times = said / max(forecast.slack_rows, 1)
+            times = said / max(forecast.error.slack_rows, 1)
             table.row(f"{epsilon:g}", name, spread(left), short(quartiles(costs)[0]), short(seconds, 2),
-                      "none" if void else forecast.slack_rows, short(said, 2),
+                      "none" if void else forecast.error.slack_rows, short(said, 2),
                       "-" if void else short(times, 2))  # fmt: skip
             where = f"{instance.name}, budget {share:g}, epsilon {epsilon:g}, {name}"
             if given.runs and name == "noisy-hinge-descent" and m >= 5000 and epsilon >= 1:

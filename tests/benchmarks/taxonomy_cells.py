@@ -92,8 +92,8 @@ def _over(A: np.ndarray, b: np.ndarray, v: np.ndarray) -> float:
 def scales(problem: dpm.Problem, optimum: float) -> tuple[float, float]:
     """The width and the span that the forecasts state, else 1 and the optimum's size."""
     forecasts = [c.forecast for c in problem.plan(EPSILON, DELTA).candidates if c.eligible]
-    width = min((f.width for f in forecasts if f.width > 0), default=1.0)
-    span = min((f.span for f in forecasts if f.span > 0), default=max(abs(optimum), 1.0))
+    width = min((f.error.width for f in forecasts if f.error.width > 0), default=1.0)
+    span = min((f.error.span for f in forecasts if f.error.span > 0), default=max(abs(optimum), 1.0))
     return width, span
 
 

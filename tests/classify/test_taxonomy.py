@@ -8,8 +8,9 @@ import pickle
 import pytest
 
 from dpmodel.classify import impossibility
-from dpmodel.classify.taxonomy import LEVELS, PARTS, Taxonomy, cell, taxonomy
+from dpmodel.classify.taxonomy import LEVELS, PARTS, Taxonomy, cell
 from dpmodel.errors import SpecificationError
+from dpmodel.plan.taxonomy_table import taxonomy
 
 VERDICTS = {
     ("objective", "high"): ("no", "Theorem 37", "5.2"),

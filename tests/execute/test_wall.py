@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
+from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.execute import charge_then_run
-from dpmodel.mechanisms.contract import YES, Forecast, Outcome, no_progress
+from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Serves, no_progress
+from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.numerics.cone_program import SolverFailure
 
 FAILURES = [
@@ -30,10 +32,10 @@ def lp(mechanism: Any = "laplace-once") -> tuple[dpm.Problem, dict[str, Any]]:
     return dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b]), {"epsilon": 1, "rng": 0, "mechanism": mechanism}
 
 
-class Failing:
+class Failing(Mechanism[PrivateLP]):
     """Reads, then fails: every time, or the first time only."""
 
-    name, source = "failing", "for this test"
+    name, source, serves = "failing", "for this test", Serves(PrivateLP)
 
     def __init__(self, error: BaseException, times: float) -> None:
         self.error, self.times, self.runs = error, times, 0

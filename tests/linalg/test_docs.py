@@ -34,7 +34,7 @@ def test_the_table_of_sizes() -> None:
         plan = linalg.plan(
             "span", dimension=int(d), epsilon=1, delta=1e-6, records=10_000, neighbors="add-remove", published=True
         )
-        missed = {each.mechanism: each.forecast.missed for each in plan.candidates if each.forecast is not None}
+        missed = {each.mechanism: each.forecast.error.missed for each in plan.candidates if each.forecast is not None}
         told = [f"{missed[name]:,.0f}" for name in ("stable-span", "stable-span-published")]
         assert told == [ours, published]
 

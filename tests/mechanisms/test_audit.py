@@ -12,6 +12,7 @@ import test_no_trace as walked
 from auditing import epsilon_lower_bound
 from audits import BROKEN, HONEST, Audit, lower_bound
 from cases import CASES
+from families import PORTFOLIO
 
 import dpmodel as dpm
 from dpmodel.annotate import Private
@@ -19,7 +20,7 @@ from dpmodel.mechanisms.contract import Outcome, Progress, Request, no_progress
 from dpmodel.mechanisms.lp.noise_once.mechanism import NoiseOnce
 from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION
 from dpmodel.models.program import SATISFIES_EXACTLY as EXACT
-from dpmodel.plan.registry import PORTFOLIO, by_name
+from dpmodel.plan.registry import by_name
 from dpmodel.privacy import NoiseSource, SeededSource
 
 # Mechanisms of many steps are audited beside their other tests: (file, honest audit, broken twin).

@@ -129,9 +129,9 @@ def test_the_promise_holds(case: str) -> None:
     for seed in range(runs):
         outcome = MECHANISM.run(model, request, SeededSource(seed))
         assert outcome.x is not None and outcome.x.sum() <= 2.5 + 1e-9 and outcome.value == COST @ outcome.x
-        out = int((G @ outcome.x - h > forecast.violation_alpha + 1e-9).sum())
-        failures += out > forecast.slack_rows or outcome.value > best + forecast.objective_alpha + 1e-9
-        cheap += outcome.value < best + forecast.objective_alpha / 2
+        out = int((G @ outcome.x - h > forecast.error.violation + 1e-9).sum())
+        failures += out > forecast.error.slack_rows or outcome.value > best + forecast.error.objective + 1e-9
+        cheap += outcome.value < best + forecast.error.objective / 2
     assert binom.sf(failures - 1, runs, 0.3) > FALSE_ALARM
     if vertices is None:
         assert cheap > 0.3 * runs  # the order by cost matters

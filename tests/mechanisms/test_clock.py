@@ -10,9 +10,10 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from cases import CASES, Case
+from families import PORTFOLIO
 
 from dpmodel.annotate import Private
-from dpmodel.plan.registry import PORTFOLIO, by_name
+from dpmodel.plan.registry import by_name
 from dpmodel.privacy import SeededSource
 
 SHOWN = ("packing", "prices", "flow", "coefficients", "rows_and_sides", "objective_and_sides")

@@ -8,12 +8,12 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
+from families import PORTFOLIO
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpmodel as dpm
 from dpmodel.mechanisms.contract import Request
-from dpmodel.plan.registry import PORTFOLIO
 
 SHAPES = ("simplexes", "boxes", "supplies", "equalities", "point")
 PRIVATE = ("sides", "rows", "cost and sides")

@@ -8,6 +8,7 @@ from typing import Any
 import cvxpy as cp
 import pytest
 from cases import CASES, WEIGHTS
+from families import PORTFOLIO
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +16,6 @@ import dpmodel as dpm
 from dpmodel.annotate import Private
 from dpmodel.models.program import Program
 from dpmodel.plan.planner import make_plan
-from dpmodel.plan.registry import PORTFOLIO
 
 EPSILON = st.floats(0.05, 20)
 DELTA = st.floats(1e-12, 0.05)
@@ -36,7 +36,7 @@ SERVED = [
 def alpha(mechanism: Any, name: str, how: str, **asked: float) -> float:
     opened = OPEN[name, how]
     request = CASES[name].open(feasibility=how, **asked).request
-    found: float = mechanism.forecast(opened.model, request).rank  # what plans compare
+    found: float = mechanism.forecast(opened.model, request).error.rank  # what plans compare
     return found
 
 
@@ -90,6 +90,6 @@ def test_the_planner_takes_the_least(name: str, epsilon: float, delta: float) ->
     assert chosen is not None and math.isfinite(chosen.alpha)
     telling = [c.forecast for c in plan.candidates if c.forecast is not None and not c.forecast.vacuous]
     assert chosen.vacuous == (not telling)
-    proved = [forecast.rank for forecast in telling if forecast.proved]
+    proved = [forecast.error.rank for forecast in telling if forecast.proved]
     assert not proved or (chosen.proved and chosen.rank <= min(proved) * (1 + 1e-5))
     assert plan.chosen.forecast.epsilon <= epsilon and plan.chosen.forecast.delta <= delta

@@ -30,6 +30,8 @@ COST = np.array([1.0, 2.0, 4.0])
 class Recorder:
     """An engine that solves exactly (not private): what it was asked stays in ``tasks``."""
 
+    cells: tuple[str, ...] = ("scalar low",)
+    published: bool = False
     takes_tilt: bool = True
     search_steps: int = 6
     gaussian_only: bool = False
@@ -95,8 +97,8 @@ def test_target_is_a_public_row() -> None:
     forecast, outcome = run(engine, cover(), target=3.0, goal="target")
     assert outcome.x is not None and COST @ outcome.x <= 3 + 1e-9
     assert len(engine.tasks) == 1 and not engine.tasks[0].tilted
-    assert "at most the target 3" in forecast.statement and math.isnan(forecast.objective_alpha)
-    assert forecast.violation_alpha == pytest.approx(engine.error)
+    assert "at most the target 3" in forecast.statement and math.isnan(forecast.error.objective)
+    assert forecast.error.violation == pytest.approx(engine.error)
 
 
 def test_maximisation_speaks_in_the_users_sense() -> None:
@@ -112,8 +114,8 @@ def test_penalty_promises_what_its_algebra_says() -> None:
     np.testing.assert_allclose(task.tilt, COST / 20)
     error = engine.error * (1 + COST.max() / 20)
     span = 7.0
-    assert forecast.objective_alpha == pytest.approx(20 * error, rel=1e-4)
-    assert forecast.violation_alpha == pytest.approx(error + span / 20, rel=1e-4)
+    assert forecast.error.objective == pytest.approx(20 * error, rel=1e-4)
+    assert forecast.error.violation == pytest.approx(error + span / 20, rel=1e-4)
     # The exact penalty at a weight above the largest multiplier gives the true optimum.
     np.testing.assert_allclose(outcome.x, [0, 1, 0], atol=1e-6)
 
@@ -137,7 +139,7 @@ def test_search_finds_the_optimum(private_cost: bool) -> None:
     steps = forecast.noise["objective treated by"]["runs"]
     assert len(engine.tasks) == steps == 12
     assert COST @ outcome.x <= 2 + 7.0 * 2.0 ** (1 - steps) * (2 if private_cost else 1) + 1e-3
-    assert forecast.objective_alpha == pytest.approx(forecast.span * 2.0 ** (1 - steps), abs=1e-3)
+    assert forecast.error.objective == pytest.approx(forecast.error.span * 2.0 ** (1 - steps), abs=1e-3)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
@@ -237,7 +239,7 @@ def test_a_search_leaves_room_for_its_tests_in_the_rows_asked_for() -> None:
     model, mechanism = cover()._model(None), EngineMechanism(engine)
     ample = Request(1e6, 0.0, goal="search", slack_rows=2)
     assert mechanism.eligible(model, ample).eligible
-    assert mechanism.forecast(model, ample).slack_rows <= 2
+    assert mechanism.forecast(model, ample).error.slack_rows <= 2
     # Tests at this budget err by more than two rows: there is no room.
     assert not mechanism.eligible(model, Request(1.0, 0.0, goal="search", slack_rows=2)).eligible
 

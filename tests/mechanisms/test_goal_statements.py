@@ -13,6 +13,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
+from families import PORTFOLIO
 from scipy.stats import binom
 
 import dpmodel as dpm
@@ -22,7 +23,7 @@ from dpmodel.mechanisms.lp.engines.contract import Point
 from dpmodel.mechanisms.lp.engines.mechanism import EngineMechanism
 from dpmodel.mechanisms.lp.noise_once.mechanism import objective_loss
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
-from dpmodel.plan.registry import PORTFOLIO, by_name
+from dpmodel.plan.registry import by_name
 from dpmodel.privacy import SeededSource
 
 FALSE_ALARM, BETA, TOLERANCE = 1e-7, 0.01, 1e-5
@@ -63,11 +64,13 @@ def broken(model: PrivateLP, forecast: Any, outcome: Outcome) -> bool:
     if outcome.x is None:
         return True  # a feasible point reaches the target, so the released set must not be empty
     way = forecast.noise["objective treated by"]
-    allowed = way["target missed by"] if way["way"] == "target" else forecast.objective_alpha
+    allowed = way["target missed by"] if way["way"] == "target" else forecast.error.objective
     G, h = private_rows(model).values(model.read_private())
-    left_out = int((G @ outcome.x - h > forecast.violation_alpha + outcome.extra_violation + TOLERANCE).sum())
+    left_out = int((G @ outcome.x - h > forecast.error.violation + outcome.extra_violation + TOLERANCE).sum())
     dear = COST @ outcome.x > OPTIMUM + allowed + TOLERANCE
-    return bool(left_out > forecast.slack_rows or dear or public_polyhedron(model).violation(outcome.x) > TOLERANCE)
+    return bool(
+        left_out > forecast.error.slack_rows or dear or public_polyhedron(model).violation(outcome.x) > TOLERANCE
+    )
 
 
 def failures(mechanism: Any, model: PrivateLP, request: Request, runs: int) -> int:

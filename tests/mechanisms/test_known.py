@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpmodel as dpm
-from dpmodel.mechanisms.contract import Forecast, Request
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.forecast import ExcessRisk, Forecast, RowsMissed, Violation
 from dpmodel.mechanisms.known import Known, capped
 from dpmodel.mechanisms.lp.noise_once.mechanism import LAPLACE_ONCE
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
@@ -33,18 +34,22 @@ def test_a_statement_says_nothing_exactly_if_a_public_point_keeps_it(
     a: float, v: float, span: float, width: float, loss: float, miss: float
 ) -> None:
     known = Known(objective=span, violation=width, points=((loss, miss),))
-    found = capped(replace(PLAIN, objective_alpha=a, violation_alpha=v), known)
+    found = capped(replace(PLAIN, error=Violation(a, v)), known)
     kept = any(x <= a * (1 + 2e-6) and y <= v * (1 + 2e-6) for x, y in ((span, width), (loss, min(miss, width))))
     assert found.vacuous == kept
-    assert found.objective_alpha == min(a, span) and found.violation_alpha == min(v, width)
+    assert found.error.objective == min(a, span) and found.error.violation == min(v, width)
     assert found.statement.startswith("no guarantee") == kept
     assert capped(found, known) == found
 
 
 def test_what_is_not_known_caps_nothing() -> None:
-    for forecast in (PLAIN, replace(PLAIN, objective_alpha=1e9), replace(PLAIN, violation_alpha=1e9, slack_rows=3)):
+    for forecast in (
+        PLAIN,
+        replace(PLAIN, error=Violation(objective=1e9)),
+        replace(PLAIN, error=Violation(violation=1e9, slack_rows=3)),
+    ):
         assert not capped(forecast, Known()).vacuous
-    assert capped(replace(PLAIN, objective_alpha=math.inf), Known(violation=0.0)).vacuous
+    assert capped(replace(PLAIN, error=Violation(objective=math.inf)), Known(violation=0.0)).vacuous
 
 
 @given(rows=st.integers(1, 1000), left_out=st.integers(0, 1000), alpha=SIZES, loss=SIZES, miss=SIZES)
@@ -54,10 +59,10 @@ def test_rows_left_out_say_something_where_no_width_is_known(
     """Nothing is known about violations: a public point keeps the statement if it keeps alpha in every row, or if all
     rows are left out, and not because an unknown width times a few rows is as large as any."""
     left_out = min(left_out, rows)
-    stated = replace(PLAIN, objective_alpha=0.0, violation_alpha=alpha, slack_rows=left_out, private_rows=rows)
+    stated = replace(PLAIN, error=Violation(objective=0.0, violation=alpha, slack_rows=left_out, private_rows=rows))
     for width in (math.nan, math.inf):
         for exact in (False, True):
-            forecast = replace(stated, width=width, exact=exact)
+            forecast = replace(stated, error=replace(stated.error, width=width, exact=exact))
             unbounded = capped(forecast, Known(objective=0.0, points=((0.0, math.inf), (loss, math.inf))))
             assert unbounded.vacuous == (left_out == rows)
             found = capped(forecast, Known(points=((0.0, miss),)))
@@ -65,19 +70,19 @@ def test_rows_left_out_say_something_where_no_width_is_known(
 
 
 def test_each_kind_of_statement_has_its_own_measure() -> None:
-    assert capped(replace(PLAIN, predicted=2.0), Known(predicted=2.0)).vacuous
-    assert capped(replace(PLAIN, predicted=1.91), Known(predicted=2.0)).vacuous  # within luck
-    assert not capped(replace(PLAIN, predicted=1.89), Known(predicted=2.0)).vacuous
-    assert capped(replace(PLAIN, missed=10.0, needed=1.0), Known(missed=10.0)).vacuous
-    assert not capped(replace(PLAIN, missed=9.0, needed=50.0), Known(missed=10.0)).vacuous
-    assert capped(replace(PLAIN, missed=9.0, needed=11.0), Known(missed=10.0, records=10.0)).vacuous
+    assert capped(replace(PLAIN, error=ExcessRisk(predicted=2.0)), Known(predicted=2.0)).vacuous
+    assert capped(replace(PLAIN, error=ExcessRisk(predicted=1.91)), Known(predicted=2.0)).vacuous  # within luck
+    assert not capped(replace(PLAIN, error=ExcessRisk(predicted=1.89)), Known(predicted=2.0)).vacuous
+    assert capped(replace(PLAIN, error=RowsMissed(missed=10.0, needed=1.0)), Known(missed=10.0)).vacuous
+    assert not capped(replace(PLAIN, error=RowsMissed(missed=9.0, needed=50.0)), Known(missed=10.0)).vacuous
+    assert capped(replace(PLAIN, error=RowsMissed(missed=9.0, needed=11.0)), Known(missed=10.0, records=10.0)).vacuous
     unknown = Known(missed=math.inf, records=math.inf)
-    assert not capped(replace(PLAIN, needed=1e9), unknown).vacuous
-    assert capped(replace(PLAIN, needed=math.inf), unknown).vacuous
-    tight = replace(PLAIN, violation_alpha=0.0, tightening=5.0)
+    assert not capped(replace(PLAIN, error=RowsMissed(needed=1e9)), unknown).vacuous
+    assert capped(replace(PLAIN, error=RowsMissed(needed=math.inf)), unknown).vacuous
+    tight = replace(PLAIN, error=Violation(violation=0.0, tightening=5.0))
     assert capped(tight, Known(tightening=5.0)).vacuous and not capped(tight, Known(tightening=5.1)).vacuous
-    free = replace(PLAIN, epsilon=0.0, violation_alpha=0.0)
-    assert not capped(free, Known()).vacuous and capped(replace(free, violation_alpha=1.0), Known()).vacuous
+    free = replace(PLAIN, epsilon=0.0, error=Violation(violation=0.0))
+    assert not capped(free, Known()).vacuous and capped(replace(free, error=Violation(violation=1.0)), Known()).vacuous
 
 
 # ---------------------------------------------------------------------- models, their data at the ends of every range
@@ -197,10 +202,10 @@ def test_public_only_reads_nothing(build: Any, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(type(model), "read_private", refuse)
     assert PUBLIC_ONLY.eligible(model, request).eligible
     forecast = PUBLIC_ONLY.forecast(model, request)
-    assert forecast.epsilon == forecast.delta == 0 and forecast.against_public == 1
+    assert forecast.epsilon == forecast.delta == 0 and forecast.error.against_public == 1
     outcome = PUBLIC_ONLY.run(model, request, SeededSource(0))
     assert outcome.x is not None
-    assert worst_violation(model, outcome.x) <= (forecast.violation_alpha if forecast.violation_alpha > 0 else 0) + 1e-6
+    assert worst_violation(model, outcome.x) <= (forecast.error.violation if forecast.error.violation > 0 else 0) + 1e-6
 
 
 @pytest.mark.parametrize("build", MODELS)
@@ -212,7 +217,7 @@ def test_no_plan_states_more_than_is_known(build: Any) -> None:
             if candidate.forecast is None:
                 continue
             stated = candidate.forecast
-            assert not stated.objective_alpha > known.objective and not stated.violation_alpha > known.violation
+            assert not stated.error.objective > known.objective and not stated.error.violation > known.violation
             if not stated.spends_nothing:
                 assert stated.vacuous == stated.statement.startswith("no guarantee")
 
@@ -226,10 +231,10 @@ def test_noise_of_a_larger_promise_than_the_middle_of_the_ranges_is_not_taken(bu
     for epsilon in (1e-3, 0.3, 1.0, 3.0, 1e3):
         plan = problem.plan(epsilon, 1e-6, feasibility="centred")
         free = next(c.forecast for c in plan.candidates if c.mechanism == "public-only")
-        assert free is not None and free.violation_alpha > 0 and "middle" in free.statement
+        assert free is not None and free.error.violation > 0 and "middle" in free.statement
         stated = [c.forecast for c in plan.candidates if c.forecast is not None and not c.forecast.spends_nothing]
         for forecast in stated:
-            assert forecast.vacuous == (free.violation_alpha <= forecast.violation_alpha * (1 + 2e-6))
+            assert forecast.vacuous == (free.error.violation <= forecast.error.violation * (1 + 2e-6))
         nothing = all(forecast.vacuous for forecast in stated)
         assert (plan.chosen.mechanism == "public-only") == nothing
         assert bool(plan.answer) == nothing
@@ -266,7 +271,7 @@ def test_every_release_is_a_public_point_also_where_rows_give_way(cost: float, f
         gave_way += outcome.extra_violation > 0
         assert outcome.x is not None and body.violation(outcome.x) < 1e-6
         assert worst_violation(model, outcome.x) <= known_without_data(model).violation
-        assert forecast.violation_alpha <= known_without_data(model).violation
+        assert forecast.error.violation <= known_without_data(model).violation
     assert gave_way
 
 

@@ -14,6 +14,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from families import PORTFOLIO
 from lopsided import FAMILIES, Model, pairs
 from replaying import Replay, Transcript
 
@@ -29,7 +30,7 @@ from dpmodel.mechanisms.lp.multiplicative_weights import coefficients as matrix_
 from dpmodel.mechanisms.lp.multiplicative_weights import game as primal_weights
 from dpmodel.mechanisms.lp.multiplicative_weights import right_hand_sides as scalar_multiplicative_weights
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
-from dpmodel.plan.registry import PORTFOLIO, by_name
+from dpmodel.plan.registry import by_name
 
 BUDGETS = [(epsilon, delta) for epsilon in (0.01, 1.0, 100.0) for delta in (0.0, 1e-6)]
 

@@ -60,9 +60,9 @@ def test_a_vacuous_plan_is_settled_without_data(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(PrivateLP, "read_private", refused)
     plan, other = (covering(seed=seed).plan(0.5, 1e-6) for seed in (0, 1))
     simulated = {
-        c.mechanism: c.forecast.against_public
+        c.mechanism: c.forecast.error.against_public
         for c in plan.candidates
-        if c.forecast is not None and c.forecast.slack_rows > 0
+        if c.forecast is not None and c.forecast.error.slack_rows > 0
     }
     assert {"noisy-hinge-descent", "dense-multiplicative-weights"} <= set(simulated)
     assert np.isfinite(list(simulated.values())).all()
@@ -115,7 +115,7 @@ def test_who_proves_most_does_not_beat_who_is_predicted_to_do_best(
     """A statement says something, and allows far more than any of them does: the simulation decides, and says so."""
     engines = "noisy-hinge-descent", "dense-multiplicative-weights"
     told = {c.mechanism: c.forecast for c in large.plan(20.0, 1e-6).candidates if c.forecast is not None}
-    best = min(told, key=lambda name: (told[name].vacuous, told[name].rank))
+    best = min(told, key=lambda name: (told[name].vacuous, told[name].error.rank))
     assert best == engines[1] and not told[best].vacuous
     for winner in engines:
         shares = {name: 0.2 if name == winner else 0.4 for name in engines}

@@ -227,7 +227,7 @@ def test_safe_takes_the_noise_that_tightens_least() -> None:
     one_moves_all = private(np.full(30, 9.0), unit="all", linf=1.0)
     problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= one_moves_all])
     plan = problem.plan(epsilon=1, delta=1e-6, feasibility="safe")
-    tightening = {c.mechanism: c.forecast.tightening for c in plan.candidates if c.forecast is not None}
+    tightening = {c.mechanism: c.forecast.error.tightening for c in plan.candidates if c.forecast is not None}
     assert tightening["gaussian-once"] < tightening["laplace-once"]
     assert plan.chosen.mechanism == "gaussian-once"
 
@@ -247,7 +247,7 @@ def test_right_hand_sides_end_no_further_inside_than_stated(sides: bool, bounds:
         problem.solve(epsilon=1, delta=1e-6, beta=1e-6, rng=seed, feasibility=feasibility, mechanism=NOISE[feasibility])
         forecast = problem.last_plan.chosen.forecast  # type: ignore[union-attr]
         found = max(found, 15 - float(x.value.sum()))  # the row is what binds
-        assert -1e-6 <= found <= forecast.tightening  # type: ignore[union-attr]
+        assert -1e-6 <= found <= forecast.error.tightening  # type: ignore[union-attr]
     public = known_without_data(problem._model(None)).tightening  # type: ignore[arg-type]
     assert found > public or bounds != (0.9, 1.1)
 

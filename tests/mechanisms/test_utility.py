@@ -14,6 +14,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from cases import CASES, Opened, Truth, violation
+from families import PORTFOLIO
 from scipy.stats import binom
 
 import dpmodel as dpm
@@ -26,7 +27,7 @@ from dpmodel.mechanisms.lp.noise_once.mechanism import NoiseOnce, solve_released
 from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION, relaxed_program, released_parts
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
 from dpmodel.numerics.cone_program import ConeSolution
-from dpmodel.plan.registry import PORTFOLIO, by_name
+from dpmodel.plan.registry import by_name
 from dpmodel.privacy import SeededSource
 
 FALSE_ALARM = 1e-7
@@ -97,13 +98,13 @@ def frequencies(mechanism: str, name: str, runs: int, beta: float = 0.1) -> dict
         if outcome.x is None or outcome.status == LEAST_VIOLATION:
             wrong.add("lost")
         else:
-            allowed = 0.0 if math.isnan(forecast.objective_alpha) else forecast.objective_alpha
+            allowed = 0.0 if math.isnan(forecast.error.objective) else forecast.error.objective
             if truth.objective(outcome.x) > truth.value + allowed + SLACK * scale:
                 wrong.add("objective")
-            bound = forecast.violation_alpha if rows else 0.0
+            bound = forecast.error.violation if rows else 0.0
             if hasattr(which, "engine"):
                 missed = left_out(model, outcome.x, bound + outcome.extra_violation + SLACK * scale)
-                if missed > forecast.slack_rows or public_polyhedron(model).violation(outcome.x) > SLACK * scale:
+                if missed > forecast.error.slack_rows or public_polyhedron(model).violation(outcome.x) > SLACK * scale:
                     wrong.add("violation")
             elif truth.violation(outcome.x) > bound + SLACK * scale:
                 wrong.add("violation")
@@ -154,7 +155,7 @@ def test_a_statement_that_is_too_bold_is_found_out() -> None:
     """The same test with a quarter of the forecast fails: it has power."""
     opened = CASES["running_totals"].open()
     which, truth = by_name("laplace-once"), Truth(opened.model)
-    bold = which.forecast(opened.model, opened.request).violation_alpha / 4
+    bold = which.forecast(opened.model, opened.request).error.violation / 4
     missed = [
         truth.violation(_x(which.run(opened.model, opened.request, SeededSource(seed)))) > bold for seed in range(60)
     ]
@@ -243,7 +244,7 @@ def run_strict(name: str, runs: int) -> float:
     verdict = which.eligible(opened.model, opened.request)
     assert verdict.eligible, verdict.reason
     forecast, truth = which.forecast(opened.model, opened.request), Truth(opened.model)
-    assert forecast.violation_alpha == 0.0
+    assert forecast.error.violation == 0.0
     worst = 0.0
     for seed in range(runs):
         outcome = which.run(opened.model, opened.request, SeededSource(seed))
@@ -360,7 +361,7 @@ def test_the_point_of_least_violation() -> None:
     assert release is not None and release.status == LEAST_VIOLATION
     assert problem.status == "optimal_inaccurate"
     plan = problem.plan(1.0, mechanism="laplace-once")
-    relax = plan.chosen.forecast.violation_alpha / 2  # type: ignore[union-attr]
+    relax = plan.chosen.forecast.error.violation / 2  # type: ignore[union-attr]
     # The same by hand: least t with x >= 4 + push - relax - t and so on.
     t, y = cp.Variable(nonneg=True), cp.Variable(2, nonneg=True)
     rows = [y >= np.array([4.0, 3.0]) + push - relax - t, cp.sum(y) <= 10]

@@ -5,22 +5,26 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from dataclasses import fields
 
 import cvxpy as cp
 import numpy as np
 import pytest
+from families import PORTFOLIO, PUBLISHED
 
 import dpmodel as dpm
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import Forecast, Mechanism, Request, Verdict
+from dpmodel.mechanisms.contract import Mechanism, Request, Serves, Verdict
+from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.vertex_exponential.mechanism import VertexExponential
-from dpmodel.plan import PORTFOLIO, Candidate, by_name, planner, select_mechanism
-from dpmodel.plan.registry import PUBLISHED
+from dpmodel.plan import Candidate, by_name, planner, select_mechanism
 
 
 def forecast(alpha, **others):
-    settings = {"statement": "", "epsilon": 1, "delta": 0, "beta": 0.05, "violation_alpha": alpha}
-    return Forecast(**(settings | others))
+    settings = {"statement": "", "epsilon": 1, "delta": 0, "beta": 0.05}
+    own = {each.name for each in fields(Forecast)}
+    error = Violation(**({"violation": alpha} | {name: given for name, given in others.items() if name not in own}))
+    return Forecast(**(settings | {name: given for name, given in others.items() if name in own}), error=error)
 
 
 def candidate(name, alpha, eligible=True, **others):
@@ -93,7 +97,7 @@ def test_infinite_forecasts_are_compared_by_their_noise():
 
 
 def test_alpha_is_the_larger_known_part():
-    assert forecast(2.0, objective_alpha=3.0).alpha == 3.0
+    assert forecast(2.0, objective=3.0).alpha == 3.0
     assert forecast(2.0).alpha == 2.0
     assert forecast(math.nan).alpha == 0.0
 
@@ -169,7 +173,8 @@ def test_forcing_an_ineligible_one_says_why_and_what_would_do(mechanism):
 
 # ------------------------------------------------------------------ adding an algorithm
 @dataclasses.dataclass(frozen=True)
-class Perfect:
+class Perfect(Mechanism[PrivateLP]):
+    serves = Serves(PrivateLP)
     name: str = "perfect"
     source: str = "a dream"
 
@@ -336,4 +341,4 @@ def test_a_loss_in_the_objective_counts_beside_violations() -> None:
     plan = dpm.Problem(cp.Maximize(c @ x), [rows @ x <= b]).plan(1.0, 1e-6)
     once = {k.mechanism: k.forecast for k in plan.candidates if k.mechanism in ("laplace-once", "gaussian-once")}
     assert not once["gaussian-once"].vacuous and once["laplace-once"].vacuous
-    assert once["gaussian-once"].rank < once["laplace-once"].rank
+    assert once["gaussian-once"].error.rank < once["laplace-once"].error.rank

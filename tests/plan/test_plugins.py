@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Verdict
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Serves, Verdict
+from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.noise_once.mechanism import LAPLACE_ONCE
 from dpmodel.models.program import Program
 from dpmodel.plan import by_name, registry
@@ -19,13 +21,13 @@ from dpmodel.plan import by_name, registry
 SECRET = 7321.4375
 
 
-class Plugin:
+class Plugin(Mechanism[PrivateLP]):
     """Does as it is told."""
 
-    name, source = "plugin", "a test"
+    name, source, serves = "plugin", "a test", Serves(PrivateLP)
 
     def __init__(self, forecast: Any = None, outcome: Any = None, error: BaseException | None = None) -> None:
-        plain = Forecast(statement="exact", epsilon=1.0, delta=0.0, beta=0.05, violation_alpha=0.0)
+        plain = Forecast(statement="exact", epsilon=1.0, delta=0.0, beta=0.05, error=Violation(violation=0.0))
         self.told, self.outcome, self.error = plain if forecast is None else forecast, outcome, error
         self.runs = 0
 
@@ -56,7 +58,7 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner, "KINDS", registry.KINDS)
 
 
-GOOD = Forecast(statement="exact", epsilon=1.0, delta=0.0, beta=0.05, violation_alpha=0.0)
+GOOD = Forecast(statement="exact", epsilon=1.0, delta=0.0, beta=0.05, error=Violation(violation=0.0))
 GREEDY = {
     "epsilon": replace(GOOD, epsilon=5.0),
     "delta": replace(GOOD, delta=1e-3),
@@ -117,12 +119,16 @@ def test_what_is_no_mechanism_is_not_registered(wrong: Any) -> None:
         dpm.register_mechanism(wrong)
 
 
+class Dinner(Plugin):
+    name, serves = "dinner", Serves(int)
+
+
 def test_names_and_kinds_are_checked() -> None:
     dpm.register_mechanism(Plugin())
     with pytest.raises(dpm.SpecificationError, match="there already"):
         dpm.register_mechanism(Plugin())
     with pytest.raises(dpm.SpecificationError, match="serves"):
-        dpm.register_mechanism(Plugin(), serves="dinner")
+        dpm.register_mechanism(Dinner())
 
 
 NUMBERS = (ZeroDivisionError(), OverflowError(), FloatingPointError(), np.linalg.LinAlgError("singular"))
@@ -152,7 +158,7 @@ def test_each_mechanism_may_fail_and_the_next_serves(broken: str, monkeypatch: p
         raise IndexError("index 3 is out of bounds")
 
     problem = demands()
-    classes = {type(each) for each in registry.PORTFOLIO}
+    classes = {type(each) for each in registry.KINDS[PrivateLP].mechanisms}
     monkeypatch.setattr(type(LAPLACE_ONCE), broken, fail)
     assert problem.plan(1.0).chosen.mechanism not in ("laplace-once", "gaussian-once")
     for each in classes:
@@ -197,7 +203,7 @@ class Stumbling(Plugin):
     "outcome", [ValueError("boom"), None, Outcome("optimal", np.zeros(7), None, None)], ids=["error", "none", "shape"]
 )
 def test_a_mechanism_that_fails_on_synthetic_databases_ends_no_plan(outcome: Any, caplog: Any) -> None:
-    told = Forecast("some", 0.1, 0.0, 0.05, violation_alpha=1e9, slack_rows=1, private_rows=20, width=1.0)
+    told = Forecast("some", 0.1, 0.0, 0.05, Violation(violation=1e9, slack_rows=1, private_rows=20, width=1.0))
     dpm.register_mechanism(Stumbling(told, outcome))
     A = dpm.Private(np.ones((20, 6)), name="A", unit="row", bounds=[0, 5])
     x = cp.Variable(6, bounds=[0, 1], name="x")
@@ -220,7 +226,7 @@ def test_a_mechanism_that_fails_on_synthetic_rows_is_a_line(monkeypatch: pytest.
         assert plan.chosen.eligible
         return {candidate.mechanism: candidate for candidate in plan.candidates}
 
-    assert not np.isnan(lines()[engine.name].forecast.against_public)
+    assert not np.isnan(lines()[engine.name].forecast.error.against_public)
     monkeypatch.setattr(type(engine), "run", fail)  # of every mechanism that is made of an engine
     with caplog.at_level(logging.WARNING, logger="dpmodel"):
         broken = lines()[engine.name]

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpmodel as dpm
-from dpmodel.mechanisms.contract import Forecast, Request
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.plan.comparison import Candidate
 from dpmodel.release.release import Accuracy, Guarantee
 
@@ -85,7 +86,9 @@ def test_any_release_comes_back(accuracy: Accuracy, guarantee: Guarantee, variab
 @given(alpha=st.floats(), width=st.floats(), size=st.integers(0, 5), words=WORDS, ends=st.lists(FLOATS, max_size=3))
 def test_any_plan_comes_back(alpha: float, width: float, size: int, words: str, ends: list[float]) -> None:
     noise = {"part": {"largest_noise": alpha, "ends": tuple(ends), "words": words}}
-    forecast = Forecast(words, 1.0, 0.0, 0.05, alpha, width=width, slack_rows=size, noise=noise, caveats=(words,))
+    forecast = Forecast(
+        words, 1.0, 0.0, 0.05, Violation(alpha, width=width, slack_rows=size), noise=noise, caveats=(words,)
+    )
     chosen = Candidate("a", words, True, "", forecast)
     other = Candidate("b", words, False, "why not", None)
     points = np.array([ends]) if ends else None
@@ -94,7 +97,7 @@ def test_any_plan_comes_back(alpha: float, width: float, size: int, words: str, 
     )
     read = dpm.Plan.from_json(plan.to_json())
     assert read.to_json() == plan.to_json() and read.chosen.forecast is not None
-    same = read.chosen.forecast.objective_alpha
+    same = read.chosen.forecast.error.objective
     assert same == alpha or (math.isnan(same) and math.isnan(alpha))
     assert read.candidates[1] == other
 

@@ -31,7 +31,7 @@ def test_false_statement(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def boasting(self: Any, model: Any, request: Any) -> Any:
         forecast = honest(self, model, request)
-        return replace(forecast, violation_alpha=forecast.violation_alpha / 100)
+        return replace(forecast, error=replace(forecast.error, violation=forecast.error.violation / 100))
 
     monkeypatch.setattr(NoiseOnce, "forecast", boasting)
     assert any(broken.startswith("violation beyond the statement") for broken in examine(case, "relaxed").broken)

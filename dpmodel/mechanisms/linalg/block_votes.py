@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 import scipy.stats as stats
 
 from dpmodel._types import Integers
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.contract import YES, Forecast, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import Forecast, RowsMissed
 from dpmodel.mechanisms.known import capped
-from dpmodel.mechanisms.linalg.protocol import Found
+from dpmodel.mechanisms.linalg.found import Found
 from dpmodel.mechanisms.linalg.stable_span.mechanism import eligible
 from dpmodel.mechanisms.linalg.systems import ExactRows, PrivateVectors, known_of
 from dpmodel.numerics.fields.echelon import Basis
@@ -46,7 +48,7 @@ class Blocks:
 
 
 @dataclass(frozen=True)
-class BlockVotes:
+class BlockVotes(Mechanism[PrivateVectors]):
     """Every record goes to a random block; full blocks vote for the subspace that their rows span; the winner is told.
 
     Source
@@ -77,6 +79,7 @@ class BlockVotes:
         One echelon form per block: n / (d + 4) forms of (d + 4) x d matrices.
     """
 
+    serves: ClassVar[Serves] = Serves(PrivateVectors)
     name: str = "block-votes"
     source: str = "sample and aggregate (Nissim, Raskhodnikova and Smith 2007), stability histogram"
 
@@ -114,10 +117,7 @@ class BlockVotes:
             delta=request.delta,
             beta=request.beta,
             proved=False,
-            missed=missed if found else known.missed,
-            needed=needed,
-            private_rows=model.expected,
-            slack_rows=math.ceil(missed),
+            error=RowsMissed(missed if found else known.missed, needed),
             work=f"{blocks.count} echelon forms",
             noise={
                 "blocks": blocks.count,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,14 +12,16 @@ from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import (
     YES,
-    Forecast,
+    Mechanism,
     Outcome,
     Progress,
     Request,
+    Serves,
     Verdict,
     no_progress,
     refuse_feasibility,
 )
+from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.engines.contract import ONE_CANDIDATE
 from dpmodel.mechanisms.lp.engines.routes import objective_span
 from dpmodel.mechanisms.lp.point_exponential.mechanism import PointExponential, net_for, points_inside, violated
@@ -55,7 +57,7 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class CheapestPoint:
+class CheapestPoint(Mechanism[PrivateLP]):
     """Go through public points in the order of their public cost and take the first that violates few private rows.
 
     Source
@@ -79,6 +81,7 @@ class CheapestPoint:
         At most k m dot products, in blocks until the first point passes.
     """
 
+    serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low", "row low", "row high"))
     name: str = "cheapest-point"
     source: str = "Lyu, Su and Li 2017, algorithm 7"
     vertices: Any = field(default=None, compare=False, repr=False)
@@ -116,13 +119,8 @@ class CheapestPoint:
             epsilon=request.epsilon,
             delta=0.0,
             beta=request.beta,
-            objective_alpha=plan.loss,
-            violation_alpha=plan.threshold,
+            error=Violation(plan.loss, plan.threshold, slack, rows.count, width, objective_span(model)),
             proved=not listed,
-            slack_rows=slack,
-            private_rows=rows.count,
-            width=width,
-            span=objective_span(model),
             work=f"at most {plan.count} points, cheapest first",
             noise={"candidates": plan.count, "rows allowed to pass": plan.allowed, "change": rows.per_record},
             caveats=_caveats(rows, listed),

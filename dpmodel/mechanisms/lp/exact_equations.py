@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,14 +14,16 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import (
     NOTHING_FOUND,
     YES,
-    Forecast,
+    Mechanism,
     Outcome,
     Progress,
     Request,
+    Serves,
     Verdict,
     no_progress,
     refuse_feasibility,
 )
+from dpmodel.mechanisms.forecast import Forecast, RowsMissed, Violation
 from dpmodel.mechanisms.linalg.stable_span.mechanism import STABLE_SPAN, release_flag
 from dpmodel.mechanisms.linalg.systems import PrivateVectors
 from dpmodel.mechanisms.lp.exact_rows import exact_equations, public_body, why_not_equations
@@ -37,7 +39,7 @@ _MOST_TOLD = 20
 
 
 @dataclass(frozen=True)
-class ExactEquations:
+class ExactEquations(Mechanism[PrivateLP]):
     """The stable spans of the rows (a, -b) of ``A x == b`` become equations, under which the objective is minimised.
 
     Source
@@ -60,6 +62,7 @@ class ExactEquations:
         One stable partition, and a linear program for each subspace tried.
     """
 
+    serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low", "row low", "row high"))
     name: str = "exact-equations"
     source: str = "KMMST24, Algorithm 4, tightened"
 
@@ -77,20 +80,14 @@ class ExactEquations:
     def forecast(self, model: PrivateLP, request: Request) -> Forecast:
         system = exact_equations(model)
         forecast = STABLE_SPAN.forecast(system, request)
-        missed = math.ceil(min(forecast.missed, system.expected))
+        assert isinstance(forecast.error, RowsMissed)
+        missed = math.ceil(min(forecast.error.missed, system.expected))
         sure = f"with probability {1 - request.beta:g}"
         words = f"{sure}, all but {missed} of the {system.expected} equations hold exactly, if they are consistent"
         return replace(
             forecast,
             statement=words,
-            objective_alpha=0.0,
-            violation_alpha=0.0,
-            slack_rows=missed,
-            private_rows=system.expected,
-            width=_width(model),
-            missed=math.nan,
-            needed=math.nan,
-            exact=True,
+            error=Violation(0.0, 0.0, missed, system.expected, _width(model), exact=True),
             work="one stable partition, a linear program per subspace tried",
         )
 
@@ -113,8 +110,8 @@ def _enough_rows(system: PrivateVectors, request: Request) -> Verdict:
     forecast = STABLE_SPAN.forecast(system, request)
     if not forecast.vacuous:
         return YES
-    needed = math.ceil(forecast.needed) if math.isfinite(forecast.needed) else None
-    what = f"at least {needed} are needed" if needed else "no number of them would do: beta is too small beside delta"
+    needed = forecast.error.records_needed()
+    what = f"{needed} are needed" if needed else "no number of them would do: beta is too small beside delta"
     return Verdict(False, f"too few equations for any statement: {system.expected}, and {what}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,15 +18,17 @@ from dpmodel.compile.standard_form.form import value_range
 from dpmodel.compile.standard_form.public_set import base_program
 from dpmodel.mechanisms.contract import (
     YES,
-    Forecast,
+    Mechanism,
     Outcome,
     Progress,
     Request,
+    Serves,
     Verdict,
     no_progress,
     refuse_feasibility,
     refuse_high,
 )
+from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.noise_once.design import Kind, Law, design
 from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP, ROUNDING, Measurement, best_measurement
 from dpmodel.mechanisms.lp.noise_once.mechanism import against_ignorance
@@ -55,7 +57,7 @@ class Noised:
 
 
 @dataclass(frozen=True)
-class MeasureAndFit:
+class MeasureAndFit(Mechanism[PrivateLP]):
     """Feasibility problems with equalities ``A_i x = b_i``, b private: measure b, then find the x that fits it best.
 
     Source
@@ -80,6 +82,7 @@ class MeasureAndFit:
         One noise draw per distinct number; some hundred products with A (``diagonal_qp``), twice when the band binds.
     """
 
+    serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low",))
     name: str = "measure-and-fit"
     source: str = "matrix mechanism, Li et al. 2010; least squares over the public set"
     # Which law is drawn where delta > 0 allows two: that of the least reach, or of the least mean deviation.
@@ -119,9 +122,11 @@ class MeasureAndFit:
             epsilon=request.epsilon,
             delta=request.delta if isinstance(law, Gaussian) else 0.0,
             beta=request.beta,
-            violation_alpha=alpha,
+            error=Violation(
+                violation=alpha,
+                against_public=against_ignorance(noised.deviation, np.subtract(*declared_range(model, "scalar")[::-1])),
+            ),
             proved=not split,
-            against_public=against_ignorance(noised.deviation, np.subtract(*declared_range(model, "scalar")[::-1])),
             work=f"{count} noise draw{'' if count == 1 else 's'}, one or two fits",
             noise={
                 "scalar": {

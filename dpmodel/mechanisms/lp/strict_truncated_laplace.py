@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, refuse_high
+from dpmodel.mechanisms.contract import (
+    YES,
+    Mechanism,
+    Outcome,
+    Progress,
+    Request,
+    Serves,
+    Verdict,
+    no_progress,
+    refuse_high,
+)
+from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.noise_once.design import Kind, NoiseDesign, design
 from dpmodel.mechanisms.lp.noise_once.margins import interior_direction, margin
 from dpmodel.mechanisms.lp.noise_once.mechanism import caveats, objective_loss
@@ -23,7 +35,7 @@ from dpmodel.text import number
 
 
 @dataclass(frozen=True)
-class StrictTruncatedLaplace:
+class StrictTruncatedLaplace(Mechanism[PrivateLP]):
     """Every true constraint holds at the released point, for every draw of the noise.
 
     Source
@@ -54,6 +66,7 @@ class StrictTruncatedLaplace:
         One noise draw per private number, one solve, and one public solve beforehand.
     """
 
+    serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low", "row low", "column low"))
     name: str = "strict-truncated-laplace"
     source: str = "Munoz, Syed, Vassilvitskii, Vitercik 2021; HRRU14 sections 4.2-4.4"
 
@@ -126,13 +139,10 @@ class StrictTruncatedLaplace:
             epsilon=noise.epsilon,
             delta=noise.delta,
             beta=request.beta if not math.isnan(loss) else 0.0,
-            objective_alpha=loss,
-            violation_alpha=0.0,
+            error=Violation(loss, 0.0, tightening=tightened, against_public=math.inf if useless else math.nan),
             proved=not model.splits_objective,
             caveats=(*_words(model, noise), *caveats(model, noise, split=model.splits_objective)),
             work=noise.work,
-            tightening=tightened,
-            against_public=math.inf if useless else math.nan,
             noise={**noise.to_dict(), "tightening": tightened},
         )
 

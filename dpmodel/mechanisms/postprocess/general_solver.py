@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import cvxpy as cp
 import numpy as np
@@ -17,8 +17,9 @@ from scipy.sparse.linalg import lsmr
 from dpmodel._types import Floats
 from dpmodel.compile.likelihood.feasible import contradiction
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
-from dpmodel.mechanisms.postprocess.protocol import free_of_charge
+from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.mechanisms.postprocess.free_of_charge import free_of_charge
 from dpmodel.numerics.cone_program import SolverFailure, installed_solvers
 from dpmodel.privacy import NoiseSource
 
@@ -37,7 +38,7 @@ _TIGHT: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class GeneralSolver:
+class GeneralSolver(Mechanism[Postprocessing]):
     """HiGHS for absolute errors and whole numbers, Clarabel for squares, and whatever CVXPY has on demand.
 
     Source
@@ -70,6 +71,7 @@ class GeneralSolver:
         When the solver stops without an answer.
     """
 
+    serves: ClassVar[Serves] = Serves(Postprocessing)
     solver: str | None = None
     name: str = "general-solver"
     source: str = "HiGHS, Clarabel, OSQP or SCS, through SciPy and CVXPY"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.mechanisms.contract import Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.contract import Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.regression.excess import excess_forecast
 from dpmodel.mechanisms.regression.sufficient_statistics.forecast import (
     Normals,
@@ -38,7 +40,7 @@ class Scales:
 
 
 @dataclass(frozen=True)
-class AdaSSP:
+class AdaSSP(Mechanism[PrivateRegression]):
     """A third of the budget on the least eigenvalue of X'X, which decides the ridge, and a third on X'X and X'y each.
 
     Source
@@ -58,6 +60,8 @@ class AdaSSP:
         As ``SufficientStatistics``, with p^2/2 + p + 1 draws.
     """
 
+    serves: ClassVar[Serves] = Serves(PrivateRegression)
+    published: ClassVar[bool] = True
     name: str = "adassp-published"
     source: str = "Wang 2018, Algorithm 2"
 

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.mechanisms.contract import Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.contract import Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.postprocess.admm.eligible import relaxed_linear
 from dpmodel.mechanisms.postprocess.admm.linear import DENSE, DenseUpdate, SparseUpdate, XUpdate
-from dpmodel.mechanisms.postprocess.protocol import free_of_charge
+from dpmodel.mechanisms.postprocess.free_of_charge import free_of_charge
 from dpmodel.privacy import NoiseSource
 
 
 @dataclass(frozen=True)
-class AdmmPublished:
+class AdmmPublished(Mechanism[Postprocessing]):
     """Algorithm 1 with the paper's constants.
 
     The objective is divided by its largest weight, as the paper's has weights alpha and 1 - alpha and no noise scale.
@@ -43,6 +45,8 @@ class AdmmPublished:
         One factorisation, one solve with it per step.
     """
 
+    serves: ClassVar[Serves] = Serves(Postprocessing)
+    published: ClassVar[bool] = True
     penalty: float = 2.0
     tolerance: float = 1e-4
     steps: int = 20_000

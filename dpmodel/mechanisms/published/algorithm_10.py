@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.mechanisms.contract import YES, Forecast, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import Forecast, RowsMissed
 from dpmodel.mechanisms.known import capped
+from dpmodel.mechanisms.linalg.found import Found
 from dpmodel.mechanisms.linalg.pin_hull.noisy_average import average_deviation, noisy_average
-from dpmodel.mechanisms.linalg.protocol import Found
 from dpmodel.mechanisms.linalg.rescaling_perceptron.rows import GridRows, coarsest
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities, known_of
 from dpmodel.privacy import NoiseSource, zcdp_rho
@@ -114,7 +116,7 @@ def schedule(size: int, margin: float, request: Request, constants: Constants) -
 
 
 @dataclass(frozen=True)
-class Algorithm10:
+class Algorithm10(Mechanism[PrivateInequalities]):
     """Dunagan and Vempala's rescaling perceptron with noisy averages, as published; for study.
 
     Source
@@ -132,6 +134,8 @@ class Algorithm10:
         Up to k rounds of two products with the rows; planned runs of more than 100,000 rounds are refused.
     """
 
+    serves: ClassVar[Serves] = Serves(PrivateInequalities)
+    published: ClassVar[bool] = True
     name: str = "algorithm-10"
     source: str = "KMMST24, Algorithm 10 and Theorems 7 and 8, with Laplace counts accounted for"
     constants: Constants = PUBLISHED
@@ -166,8 +170,7 @@ class Algorithm10:
             delta=request.delta,
             beta=request.beta,
             proved=proved,
-            missed=plan.missed if proved else math.inf,
-            needed=plan.missed,
+            error=RowsMissed(plan.missed if proved else math.inf, plan.missed),
             work=f"up to {plan.rounds:.3g} rounds of two products with the rows",
             noise={
                 "rescalings": plan.rescalings,

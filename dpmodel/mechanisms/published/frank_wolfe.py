@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.mechanisms.contract import Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.contract import Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.regression.frank_wolfe.steps import Steps, curvature
 from dpmodel.mechanisms.regression.frank_wolfe.vertices import forecast_of, serves, walk
 from dpmodel.mechanisms.spend import valid_step
@@ -16,7 +18,7 @@ _MOST_STEPS = 100_000
 
 
 @dataclass(frozen=True)
-class FrankWolfePublished:
+class FrankWolfePublished(Mechanism[PrivateRegression]):
     """TTZ15's Algorithm 2 with its own number of steps, step sizes and composition, for study and as a yardstick.
 
     Source
@@ -39,6 +41,8 @@ class FrankWolfePublished:
         T steps as in ``FrankWolfe``; at most 100,000.
     """
 
+    serves: ClassVar[Serves] = Serves(PrivateRegression)
+    published: ClassVar[bool] = True
     name: str = "frank-wolfe-published"
     source: str = "TTZ15, Algorithm 2 and Theorem 2.5; constants corrected"
     steps: int | None = None

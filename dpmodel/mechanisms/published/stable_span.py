@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from dpmodel._types import Integers
-from dpmodel.mechanisms.contract import Forecast, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.contract import Mechanism, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import Forecast, RowsMissed
 from dpmodel.mechanisms.known import capped
-from dpmodel.mechanisms.linalg.protocol import Found
+from dpmodel.mechanisms.linalg.found import Found
 from dpmodel.mechanisms.linalg.stable_span.forecast import SpanBound, level_sums, span_bound, statement
 from dpmodel.mechanisms.linalg.stable_span.mechanism import discrete, eligible, no_subspace
 from dpmodel.mechanisms.linalg.stable_span.partition import stable_partition
@@ -37,7 +39,7 @@ _MOST_DIMENSIONS = 2_000
 
 
 @dataclass(frozen=True)
-class StableSpanPublished:
+class StableSpanPublished(Mechanism[PrivateVectors]):
     """The largest dimension k whose number of sets m(k) in the stable partition passes a noisy threshold.
 
     Source
@@ -65,6 +67,8 @@ class StableSpanPublished:
         The partition.
     """
 
+    serves: ClassVar[Serves] = Serves(PrivateVectors)
+    published: ClassVar[bool] = True
     name: str = "stable-span-published"
     source: str = "KMMST24, Algorithm 2 and Theorem A"
 
@@ -83,10 +87,7 @@ class StableSpanPublished:
             epsilon=request.epsilon,
             delta=request.delta,
             beta=request.beta,
-            missed=bound.missed,
-            needed=bound.needed,
-            private_rows=model.expected,
-            slack_rows=math.ceil(bound.missed) if math.isfinite(bound.missed) else 0,
+            error=RowsMissed(bound.missed, bound.needed),
             work=f"one partition in dimension {model.dimension}",
             noise={
                 "threshold": rule.threshold,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,15 +13,8 @@ from scipy.special import ndtr
 from dpmodel._types import Floats
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.rows import Rows
-from dpmodel.mechanisms.contract import (
-    YES,
-    Forecast,
-    Outcome,
-    Progress,
-    Request,
-    Verdict,
-    no_progress,
-)
+from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.regression.excess import excess_forecast
 from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.mechanisms.regression.synthetic import SimulatedRisk, simulated_risks
@@ -49,7 +43,7 @@ class Descent:
 
 
 @dataclass(frozen=True)
-class StochasticMirrorDescent:
+class StochasticMirrorDescent(Mechanism[PrivateRegression]):
     """Draw an index; if its record is new, step along its noisy gradient, otherwise along noise alone; project.
 
     Source
@@ -85,6 +79,8 @@ class StochasticMirrorDescent:
         Refuses by ``eligible``: epsilon beyond the theorem's range, delta = 0, weights, unbounded sets or slopes.
     """
 
+    serves: ClassVar[Serves] = Serves(PrivateRegression)
+    published: ClassVar[bool] = True
     name: str = "stochastic-mirror-descent"
     source: str = "Arora, Marinov and Ullah 2020, Algorithm 1 and Theorem 6"
 

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, refuse_high
+from dpmodel.mechanisms.contract import (
+    YES,
+    Mechanism,
+    Outcome,
+    Progress,
+    Request,
+    Serves,
+    Verdict,
+    no_progress,
+    refuse_high,
+)
+from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.noise_once.design import NoiseDesign, NoisyPart
 from dpmodel.mechanisms.lp.noise_once.measurement import Measurement, measurements
 from dpmodel.mechanisms.lp.noise_once.mechanism import noise_against_ignorance, objective_loss
@@ -18,7 +30,7 @@ from dpmodel.text import number
 
 
 @dataclass(frozen=True)
-class Theorem34:
+class Theorem34(Mechanism[PrivateLP]):
     """Laplace noise of scale ``Delta_1 sqrt(8 d ln(1/delta)) / epsilon`` on every objective coefficient.
 
     Source
@@ -39,6 +51,8 @@ class Theorem34:
         d noise draws, one solve.
     """
 
+    serves: ClassVar[Serves] = Serves(PrivateLP, ("objective low",))
+    published: ClassVar[bool] = True
     name: str = "theorem-34"
     source: str = "HRRU14, Theorem 34"
 
@@ -83,8 +97,7 @@ class Theorem34:
             epsilon=request.epsilon,
             delta=request.delta,
             beta=request.beta,
-            objective_alpha=loss,
-            against_public=noise_against_ignorance(model, noise),
+            error=Violation(objective=loss, against_public=noise_against_ignorance(model, noise)),
             work=noise.work,
             noise={**noise.to_dict(), "printed_alpha_for_unit_norm": printed},
         )

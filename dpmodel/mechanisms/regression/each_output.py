@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from dpmodel.classify.private_outputs import PrivateOutputs
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.rows import Reader, Rows
-from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import ExcessRisk, Forecast
 from dpmodel.mechanisms.known import Known, capped
-from dpmodel.mechanisms.regression.excess import excess_words, known_of
-from dpmodel.mechanisms.regression.protocol import RegressionMechanism
+from dpmodel.mechanisms.regression.excess import excess_words, known_of, predicted_by
 from dpmodel.mechanisms.regression.pure_too import PureToo
 from dpmodel.privacy import NoiseSource, gaussian_epsilon, gaussian_mu
 
@@ -22,7 +23,7 @@ _DOWN = 1 - 1e-9  # shares are rounded down
 
 
 @dataclass(frozen=True)
-class EachOutput:
+class EachOutput(Mechanism[PrivateOutputs]):
     """``engine`` on every output of a regression with several, an equal share of the budget for each.
 
     Source
@@ -43,7 +44,12 @@ class EachOutput:
         k times that of ``engine``. Outputs of equal public facts share one forecast.
     """
 
-    engine: RegressionMechanism
+    serves: ClassVar[Serves] = Serves(PrivateOutputs)
+    engine: Mechanism[PrivateRegression]
+
+    @property
+    def published(self) -> bool:
+        return self.engine.published
 
     @property
     def name(self) -> str:
@@ -63,19 +69,17 @@ class EachOutput:
         known = [known_of(part) for part in model.parts]
         # Infinite where nothing is known of one of them.
         together = Known(objective=sum(k.objective for k in known), predicted=sum(k.predicted for k in known))
-        predicted, proved = sum(f.predicted for f in found), all(f.proved for f in found)
-        alpha = sum(f.objective_alpha for f in found) if proved else predicted
+        predicted, proved = sum(map(predicted_by, found)), all(f.proved for f in found)
+        at_most = sum(f.error.alpha for f in found) if proved else math.inf
         first, free = found[0], all(f.spends_nothing for f in found)
-        words = excess_words(predicted, together, alpha if proved else None, 0.0 if free else request.beta)
+        words = excess_words(predicted, together, at_most if proved else None, 0.0 if free else request.beta)
         whole = Forecast(
             statement=f"{words}; all {len(found)} outputs together" + ("; it is the same for all data" if free else ""),
             epsilon=_total([f.epsilon for f in found], share.epsilon, request.epsilon),
             delta=_total([f.delta for f in found], share.delta, request.delta),
             beta=0.0 if free else request.beta,
-            objective_alpha=alpha,
+            error=ExcessRisk(predicted, at_most),
             proved=proved,
-            predicted=predicted,
-            against_public=first.against_public,
             work=first.work if free else f"for each of {len(found)} outputs: {first.work}",
             noise={
                 "epsilon of each output": share.epsilon,
@@ -125,7 +129,7 @@ class EachOutput:
         found = [self.engine.forecast_as_asked(part, gaussian) for part in model.parts]
         if not all(self.engine.spent(part, basic).delta for part in model.parts):
             pure = [self.engine.forecast(part, basic) for part in model.parts]
-            if sum(f.predicted for f in pure) < sum(f.predicted for f in found):
+            if sum(map(predicted_by, pure)) < sum(map(predicted_by, found)):
                 return basic, pure
         return gaussian, found
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.mechanisms.contract import Forecast, Request
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.forecast import ExcessRisk, Forecast
 from dpmodel.mechanisms.known import Known, capped
 from dpmodel.mechanisms.regression.public_point import objective_range, public_excess
 from dpmodel.mechanisms.regression.synthetic import simulated_risks
@@ -40,14 +41,19 @@ def excess_forecast(
         epsilon=request.epsilon,
         delta=request.delta,
         beta=request.beta,
-        objective_alpha=at_most if proved and at_most is not None else predicted,
+        error=ExcessRisk(predicted, at_most if proved and at_most is not None else math.inf),
         proved=proved,
-        predicted=predicted,
         work=work,
         noise=dict(noise or {}),
         caveats=caveats,
     )
     return capped(forecast, known)
+
+
+def predicted_by(forecast: Forecast) -> float:
+    """The excess risk that a regression's forecast predicts."""
+    assert isinstance(forecast.error, ExcessRisk)
+    return forecast.error.predicted
 
 
 def excess_words(predicted: float, known: Known, at_most: float | None, beta: float) -> str:

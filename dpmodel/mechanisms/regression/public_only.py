@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import ExcessRisk, Forecast
 from dpmodel.mechanisms.known import capped
 from dpmodel.mechanisms.regression.excess import known_of
 from dpmodel.mechanisms.regression.public_point import public_excess, public_point
@@ -17,7 +19,7 @@ from dpmodel.text import number
 
 
 @dataclass(frozen=True)
-class PublicOnlyRegression:
+class PublicOnlyRegression(Mechanism[PrivateRegression]):
     """The best constant prediction of the declared labels, or the point of the set that comes nearest to it.
 
     Source
@@ -32,6 +34,7 @@ class PublicOnlyRegression:
         At most one projection onto the set.
     """
 
+    serves: ClassVar[Serves] = Serves(PrivateRegression)
     name: str = "public-only"
     source: str = "Ben-Tal, El Ghaoui and Nemirovski 2009, chapter 1"
 
@@ -49,10 +52,8 @@ class PublicOnlyRegression:
             epsilon=0.0,
             delta=0.0,
             beta=0.0,
-            objective_alpha=at_most if proved else known.predicted,
+            error=ExcessRisk(known.predicted, at_most),
             proved=proved,
-            predicted=known.predicted,
-            against_public=1.0,
             work="nothing is read",
         )
         return capped(forecast, known)

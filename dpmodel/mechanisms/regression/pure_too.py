@@ -5,18 +5,23 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from typing import ClassVar
 
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.mechanisms.contract import Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.contract import Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.mechanisms.regression.excess import predicted_by
 from dpmodel.privacy import NoiseSource, gaussian_mu
 
 
-class PureToo(ABC):
+class PureToo(Mechanism[PrivateRegression], ABC):
     """A mechanism with a law of noise for delta = 0 and another for delta > 0, which takes the better one.
 
     (epsilon, 0) is a part of the budget (epsilon, delta). The choice is a function of public facts. As asked, with
     delta > 0, all that is released is Gaussian noise, and mu-GDP with ``mu = gaussian_mu(epsilon, delta)``.
     """
+
+    serves: ClassVar[Serves] = Serves(PrivateRegression)
 
     @abstractmethod
     def eligible(self, model: PrivateRegression, request: Request) -> Verdict: ...
@@ -46,7 +51,9 @@ class PureToo(ABC):
             return request
         better = model.remember(  # by epsilon and delta alone; the rest of a request is its own
             ("pure is better", self, request.epsilon, request.delta),
-            lambda: self.forecast_as_asked(model, pure).predicted < self.forecast_as_asked(model, request).predicted,
+            lambda: (
+                predicted_by(self.forecast_as_asked(model, pure)) < predicted_by(self.forecast_as_asked(model, request))
+            ),
         )
         return pure if better else request
 

@@ -91,7 +91,7 @@ def test_refused_with_the_number_of_rounds() -> None:
     verdict = ALGORITHM_10.eligible(planted(2, 0.3, 10, 0), ONE)
     assert not verdict.eligible and "rounds" in verdict.reason and "e+08" in verdict.reason
     forecast = ALGORITHM_10.forecast(planted(2, 0.3, 10, 0), ONE)
-    assert forecast.vacuous and forecast.needed > 1e12 and forecast.missed == forecast.needed
+    assert forecast.vacuous and forecast.error.needed > 1e12 and forecast.error.missed == forecast.error.needed
 
 
 @pytest.mark.parametrize(

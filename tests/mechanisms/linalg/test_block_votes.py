@@ -142,7 +142,7 @@ def test_corrupted_systems_are_recovered(field, d, n, share) -> None:
     rows, bad = planted(field, d, n, share, 3)
     model = system(field, rows, corrupted=share)
     forecast = BLOCK_VOTES.forecast(model, REQUEST)
-    assert not forecast.vacuous and forecast.needed < n
+    assert not forecast.vacuous and forecast.error.needed < n
     found = BLOCK_VOTES.run(model, REQUEST, SeededSource(1))
     assert found.status == "found" and found.answer.dimension == d
     assert found.answer.contains(rows[~bad]).all()

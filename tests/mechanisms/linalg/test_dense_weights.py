@@ -12,12 +12,11 @@ import scipy.sparse as sp
 from auditing import epsilon_lower_bound
 from inequalities import Recorder, system
 
-from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.mechanisms.linalg.dense_weights import mechanism as dense_weights
 from dpmodel.mechanisms.linalg.dense_weights.mechanism import DENSE_WEIGHTS, best_plan
 from dpmodel.mechanisms.linalg.dense_weights.mechanism import plan as dense_weights_plan
 from dpmodel.mechanisms.linalg.dense_weights.plan import DensePlan, candidates, dense_plan, proved_missed, sum_change
-from dpmodel.mechanisms.linalg.protocol import SystemMechanism
 from dpmodel.mechanisms.linalg.synthetic import KINDS, instance
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.mechanisms.lp.dense_weights.measure import project_dense
@@ -227,7 +226,7 @@ def test_forecast_words_and_vacuity() -> None:
     good = DENSE_WEIGHTS.forecast(system(np.zeros((0, 2)), 0.5, expected=2000), Request(1.0, 0.0))
     assert not good.vacuous
     assert "simulations" in good.statement
-    assert good.missed <= 100
+    assert good.error.missed <= 100
     bad = DENSE_WEIGHTS.forecast(system(np.zeros((0, 20)), 0.05, expected=5), Request(0.1, 1e-6))
     assert bad.vacuous and not bad.proved
 
@@ -236,4 +235,4 @@ def test_reasons_why_not() -> None:
     assert DENSE_WEIGHTS.eligible(system(np.zeros((0, 3)), 0.1), REQUEST).eligible
     assert "margin" in DENSE_WEIGHTS.eligible(system(np.zeros((0, 3)), None), REQUEST).reason
     assert "rounding" in DENSE_WEIGHTS.eligible(system(np.zeros((0, 3)), 0.1, expected=2**33), REQUEST).reason
-    assert isinstance(DENSE_WEIGHTS, SystemMechanism)
+    assert isinstance(DENSE_WEIGHTS, Mechanism)

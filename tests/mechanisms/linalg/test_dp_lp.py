@@ -157,22 +157,22 @@ def test_published_constants_are_computed_exactly_and_refused_with_numbers() -> 
     with pytest.raises(UnsupportedModelError, match="published constants"):
         DP_LP_PUBLISHED.run(model, Request(1.0, 1e-6), SeededSource(0))
     forecast = DP_LP_PUBLISHED.forecast(model, Request(1.0, 1e-6))
-    assert forecast.vacuous and forecast.missed == pytest.approx(gamma)
+    assert forecast.vacuous and forecast.error.missed == pytest.approx(gamma)
 
 
 def test_forecast_holds_on_fresh_programs() -> None:
     """A prediction, not a theorem: of six fresh programs at most two may miss more."""
     forecast = DP_LP.forecast(system(np.zeros((3000, 3), int), np.zeros(3000, int), **in_box(3)), REQUEST)
-    assert not forecast.vacuous and not forecast.proved and 0 <= forecast.missed < 0.03 * 3000
-    assert forecast.epsilon == 2.0 and forecast.delta == 1e-6 and forecast.needed <= 3000
+    assert not forecast.vacuous and not forecast.proved and 0 <= forecast.error.missed < 0.03 * 3000
+    assert forecast.epsilon == 2.0 and forecast.delta == 1e-6 and forecast.error.needed <= 3000
     worse = 0
     for seed in range(6):
         A, b, _ = program(100 + seed, 3000, 3, 10, seed % 2, 300)
         found = DP_LP.run(system(A, b, **in_box(3)), REQUEST, SeededSource(seed))
-        worse += np.count_nonzero(~satisfied(slack_rows(A, b, 10), found.answer, 10)) > forecast.missed
+        worse += np.count_nonzero(~satisfied(slack_rows(A, b, 10), found.answer, 10)) > forecast.error.missed
     assert worse <= 2
 
 
 def test_forecast_of_few_records_is_vacuous() -> None:
     forecast = DP_LP.forecast(system(np.zeros((60, 2), int), np.zeros(60, int), **in_box(2)), Request(0.2, 1e-6))
-    assert forecast.vacuous and forecast.needed > 60 and "no guarantee" in forecast.statement
+    assert forecast.vacuous and forecast.error.needed > 60 and "no guarantee" in forecast.statement

@@ -14,14 +14,13 @@ from auditing import epsilon_lower_bound
 from inequalities import Recorder, system
 from scipy.stats import norm
 
-from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.mechanisms.linalg.hinge_descent import mechanism as hinge_descent
 from dpmodel.mechanisms.linalg.hinge_descent.bounds import HingePlan, plan_hinge, proved_missed, sum_change
 from dpmodel.mechanisms.linalg.hinge_descent.choice import CountNoise, choose
 from dpmodel.mechanisms.linalg.hinge_descent.mechanism import HINGE_DESCENT
 from dpmodel.mechanisms.linalg.hinge_descent.mechanism import bounds as hinge_bounds
 from dpmodel.mechanisms.linalg.hinge_descent.rows import GridRows, allowance, finisher, grid_point, row_norm
-from dpmodel.mechanisms.linalg.protocol import SystemMechanism
 from dpmodel.mechanisms.linalg.synthetic import KINDS, instance, planted
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.privacy import OpenDPSource, SeededSource, gaussian_delta
@@ -271,7 +270,7 @@ def test_the_proved_number_of_missed_rows_holds() -> None:
     for seed in range(6):
         rows = instance(empty, seed, n, KINDS[seed % 3])
         found = HINGE_DESCENT.run(system(rows, margin), request, SeededSource(seed))
-        failures += missed(rows, found.answer) > forecast.missed
+        failures += missed(rows, found.answer) > forecast.error.missed
     assert failures <= 5
 
 
@@ -293,8 +292,8 @@ def test_forecast_words_and_vacuity(monkeypatch: pytest.MonkeyPatch) -> None:
     good = HINGE_DESCENT.forecast(system(np.zeros((0, 3)), 0.3, expected=20_000), REQUEST)
     assert not good.vacuous
     assert "proved" in good.statement and "simulations" in good.statement
-    assert good.missed == min(good.noise["missed, proved"], good.noise["missed, simulated"])
-    assert good.needed > good.missed
+    assert good.error.missed == min(good.noise["missed, proved"], good.noise["missed, simulated"])
+    assert good.error.needed > good.error.missed
     bad = HINGE_DESCENT.forecast(system(np.zeros((0, 20)), 0.05, expected=5), Request(0.1, 1e-6))
     assert bad.vacuous and not bad.proved
     pure = HINGE_DESCENT.forecast(system(np.zeros((0, 3)), 0.3, expected=20_000), Request(1.0, 0.0))
@@ -312,7 +311,7 @@ def test_reasons_why_not() -> None:
     assert "too small" in reason(system(np.zeros((0, 3)), 1e-9))
     empty = {"public": np.array([[1.0, 0.0], [-1.0, 0.0]]), "sides": np.array([1.0, -2.0])}
     assert "no public point" in reason(system(np.zeros((0, 3)), 0.1, homogeneous=False, **empty))
-    assert isinstance(HINGE_DESCENT, SystemMechanism)
+    assert isinstance(HINGE_DESCENT, Mechanism)
 
 
 def test_choice_by_noisy_counts() -> None:

@@ -248,10 +248,10 @@ def test_too_few_points_give_nothing_and_no_error(n: int) -> None:
 def test_forecast() -> None:
     forecast = PIN_HULL.forecast(model_of([], (101, 101)), REQUEST)
     assert not forecast.proved and forecast.vacuous
-    assert 10_000 < forecast.needed < 200_000
+    assert 10_000 < forecast.error.needed < 200_000
     twice = PIN_HULL.forecast(model_of([], (101, 101), "replace-one"), REQUEST)
-    assert twice.needed > forecast.needed
-    assert math.isfinite(PIN_HULL.forecast(model_of([], (1001,) * 5), REQUEST).needed)
+    assert twice.error.needed > forecast.error.needed
+    assert math.isfinite(PIN_HULL.forecast(model_of([], (1001,) * 5), REQUEST).error.needed)
 
 
 def test_refusals() -> None:

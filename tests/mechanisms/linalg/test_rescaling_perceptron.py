@@ -323,7 +323,7 @@ def test_forecast_is_kept(size: int, margin: float, count: int, kind: str) -> No
     for seed in range(runs):
         model = planted(size, margin, count, kind, 100 + seed)
         answer = RESCALING_PERCEPTRON.run(model, ONE, SeededSource(200 + seed)).answer
-        over += np.count_nonzero(lifted(model) @ answer < 0) > forecast.missed
+        over += np.count_nonzero(lifted(model) @ answer < 0) > forecast.error.missed
     # Simulations are no proof: what is tested is that twice the promised rate of failures is not exceeded.
     assert binom.sf(over - 1, runs, 2 * ONE.beta) > FALSE_ALARM
     assert not forecast.vacuous and not forecast.proved
@@ -331,7 +331,7 @@ def test_forecast_is_kept(size: int, margin: float, count: int, kind: str) -> No
 
 def test_forecast_says_nothing_for_a_handful_of_rows() -> None:
     forecast = RESCALING_PERCEPTRON.forecast(planted(10, 0.05, 60, "margin", 0), ONE)
-    assert forecast.vacuous and forecast.needed > 60
+    assert forecast.vacuous and forecast.error.needed > 60
 
 
 def test_forecast_reads_no_rows_and_is_remembered() -> None:
@@ -340,7 +340,7 @@ def test_forecast_reads_no_rows_and_is_remembered() -> None:
 
     model = replace(planted(3, 0.3, 500, "margin", 0), _rows=closed)
     one, two = (RESCALING_PERCEPTRON.forecast(model, ONE) for _ in range(2))
-    assert one.missed == two.missed and len(model._memo) == 1
+    assert one.error.missed == two.error.missed and len(model._memo) == 1
 
 
 @pytest.mark.parametrize(

@@ -390,17 +390,17 @@ def test_the_forecast_holds_on_the_worst_profile(neighbors, full):
     hard = np.full(d, rule.gap - 1)
     if full:
         hard[-1] = rule.top - 1
-    hard[0] += forecast.needed
-    worst = [failures(hard + offset, forecast.missed) for offset in (0, 1, 2, 4)]
+    hard[0] += forecast.error.needed
+    worst = [failures(hard + offset, forecast.error.missed) for offset in (0, 1, 2, 4)]
     assert max(worst) <= allowed
-    assert failures(hard, 0.6 * forecast.missed) > allowed  # a bound that is too good would be noticed
+    assert failures(hard, 0.6 * forecast.error.missed) > allowed  # a bound that is too good would be noticed
 
 
 def test_reference_figures():
     model = model_of(np.zeros((1, 10), dtype=int))
     forecast = STABLE_SPAN.forecast(model, Request(1.0, 1e-6))
     assert forecast.noise["threshold"] == 17
-    assert forecast.missed < forecast.needed < 1_265
+    assert forecast.error.missed < forecast.error.needed < 1_265
     assert forecast.proved and not forecast.vacuous
     few = STABLE_SPAN.forecast(model_of(np.zeros((1, 10), dtype=int), expected=500), Request(1.0, 1e-6))
     assert few.vacuous
@@ -489,7 +489,7 @@ def test_corrupted_asks_for_a_small_subspace():
     assert small.answer == QQ.echelon(rows[~wrong])
     assert small.missed >= wrong.sum() / 4
     forecast = STABLE_SPAN.forecast(model_of(rows, corrupted=0.03, expected=2_000, rank=3), Request(1.0, 1e-6))
-    assert not forecast.proved and forecast.missed == 60
+    assert not forecast.proved and forecast.error.missed == 60
 
 
 def test_equations_that_contradict_give_the_consistent_part():

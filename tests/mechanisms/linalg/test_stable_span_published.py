@@ -173,16 +173,16 @@ def test_the_forecast_holds_and_is_far_above_the_tightened_one():
     d, runs, beta = 4, 20_000, 0.05
     model, request = model_of(np.zeros((1, d), dtype=int)), Request(1.0, 1e-6, beta)
     forecast, tight = STABLE_SPAN_PUBLISHED.forecast(model, request), STABLE_SPAN.forecast(model, request)
-    assert forecast.missed > 10 * tight.missed
-    assert forecast.missed < theorem_a(d, 1.0, 1e-6)
+    assert forecast.error.missed > 10 * tight.error.missed
+    assert forecast.error.missed < theorem_a(d, 1.0, 1e-6)
     rule, source = published_rule(model, request), seeded(0)
     allowed = stats.binom.isf(1e-7, runs, beta)
     counts = np.full(d, rule.threshold - 8)
-    counts[0] = forecast.needed
+    counts[0] = forecast.error.needed
     threshold = source.discrete_laplace(np.full(runs, rule.threshold), rule.threshold_scale)
     above = source.discrete_laplace(np.tile(counts, (runs, 1)), rule.count_scale) > threshold[:, None]
     level = np.where(above.any(axis=1), d - np.argmax(above[:, ::-1], axis=1), 0)
     sizes = np.arange(1, d + 1) * counts
     missed = np.array([sizes[k:].sum() for k in range(d + 1)])[level]
-    assert np.count_nonzero(missed > forecast.missed) <= allowed
-    assert np.count_nonzero(missed > 0.6 * forecast.missed) > allowed
+    assert np.count_nonzero(missed > forecast.error.missed) <= allowed
+    assert np.count_nonzero(missed > 0.6 * forecast.error.missed) > allowed

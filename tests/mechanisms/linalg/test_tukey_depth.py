@@ -104,7 +104,7 @@ def worst_case(levels: tuple[int, ...], n: int) -> np.ndarray:
 @pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
 def test_needed_points_are_enough(levels: tuple[int, ...], neighbors: Any) -> None:
     request = Request(1.0, 0.0, beta=0.2)
-    needed = int(TUKEY_DEPTH.forecast(model_of([], levels, neighbors, expected=150), request).needed)
+    needed = int(TUKEY_DEPTH.forecast(model_of([], levels, neighbors, expected=150), request).error.needed)
     points = worst_case(levels, needed)
     runs = 30
     found = answers(model_of(points, levels, neighbors), request, runs, 3)
@@ -114,7 +114,7 @@ def test_needed_points_are_enough(levels: tuple[int, ...], neighbors: Any) -> No
 
 def test_a_tenth_of_the_needed_points_are_not() -> None:
     levels, request = (40, 40), Request(1.0, 0.0)
-    needed = int(TUKEY_DEPTH.forecast(model_of([], levels), request).needed)
+    needed = int(TUKEY_DEPTH.forecast(model_of([], levels), request).error.needed)
     points = worst_case(levels, needed // 10)
     found = answers(model_of(points, levels), request, 30, 4)
     assert np.mean([in_hull(points, [Fraction(int(v)) for v in at]) for at in found]) < 0.6
@@ -161,7 +161,7 @@ def test_forecast_reads_no_points() -> None:
     model = PrivatePoints((Fraction(0),) * 2, Fraction(1), (101, 101), "add-remove", None, 40, forbidden)
     forecast = TUKEY_DEPTH.forecast(model, Request(1.0, 1e-6))
     # K = 1 + floor(ln(10201 / .05)) = 13, so 4 * 12 + 1
-    assert forecast.needed == 49
+    assert forecast.error.needed == 49
     assert forecast.vacuous and forecast.proved and forecast.delta == 0
     assert "at least 49 points" in forecast.statement
 

@@ -12,7 +12,7 @@ from mechanisms.postprocess.admm_cases import margins, reference, table
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.compile.likelihood.tree_of import tree_problem
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.mechanisms.postprocess.admm.margins import Contradiction, margins_of
 from dpmodel.mechanisms.postprocess.admm.mechanism import (
     ADMM,
@@ -23,7 +23,6 @@ from dpmodel.mechanisms.postprocess.admm.mechanism import (
     AdmmTree,
 )
 from dpmodel.mechanisms.postprocess.admm.setup import Projection, prepare_tables, prepare_tree, solve_admm_tree
-from dpmodel.mechanisms.postprocess.protocol import PostprocessMechanism
 from dpmodel.mechanisms.published.admm import ADMM_PUBLISHED, AdmmPublished
 from dpmodel.numerics.trees.tree import Tree, TreeProblem
 from dpmodel.privacy import noise_source
@@ -77,13 +76,13 @@ def strategy(n: int, k: int, seed: int) -> LikelihoodForm:
     return LikelihoodForm.of(A, A @ truth + g.laplace(0, 10, k), absolute=0.1, lower=0.0)
 
 
-def run(mechanism: PostprocessMechanism, model: Postprocessing):
+def run(mechanism: Mechanism, model: Postprocessing):
     return mechanism.run(model, REQUEST, noise_source(0))
 
 
 @pytest.mark.parametrize("mechanism", ALL, ids=lambda m: m.name)
-def test_the_protocol_is_kept(mechanism: PostprocessMechanism) -> None:
-    assert isinstance(mechanism, PostprocessMechanism)
+def test_the_protocol_is_kept(mechanism: Mechanism) -> None:
+    assert isinstance(mechanism, Mechanism)
     empty = mechanism.eligible(Postprocessing(None, ()), REQUEST)
     assert not empty.eligible
     whole = table((2, 2), 1, 0)
@@ -252,8 +251,8 @@ def test_forecasts_are_free_and_finite() -> None:
     for mechanism in ALL:
         forecast = mechanism.forecast(models[mechanism.name], REQUEST)
         assert (forecast.epsilon, forecast.delta) == (0.0, 0.0)
-        assert 0 < forecast.seconds < 5
-        assert (forecast.objective_alpha <= 1e-4) == (mechanism is not ADMM_PUBLISHED)
+        assert 0 < forecast.error.seconds < 5
+        assert (forecast.error.objective <= 1e-4) == (mechanism is not ADMM_PUBLISHED)
 
 
 def test_settings_are_checked() -> None:

@@ -13,13 +13,12 @@ from scipy.optimize import linprog
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.compile.likelihood.tree_of import tree_problem
 from dpmodel.errors import InfeasibleError, SpecificationError
-from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.mechanisms.postprocess.exact_tree.certificate import tree_bound, tree_prices
 from dpmodel.mechanisms.postprocess.exact_tree.integers import whole_problem
 from dpmodel.mechanisms.postprocess.exact_tree.mechanism import EXACT_TREE, ExactTree, solve_exact_tree
 from dpmodel.mechanisms.postprocess.exact_tree.mechanism import plan as exact_tree_plan
 from dpmodel.mechanisms.postprocess.exact_tree.plan import tree_plan, whole_weights
-from dpmodel.mechanisms.postprocess.protocol import PostprocessMechanism
 from dpmodel.numerics.trees.tree import Tree, TreeProblem
 from dpmodel.privacy import SeededSource
 
@@ -413,9 +412,9 @@ def run(model: Postprocessing, mechanism: ExactTree = EXACT_TREE):
 def test_mechanism() -> None:
     problem = histogram(16)
     model = model_of(problem)
-    assert isinstance(EXACT_TREE, PostprocessMechanism) and EXACT_TREE.eligible(model, REQUEST).eligible
+    assert isinstance(EXACT_TREE, Mechanism) and EXACT_TREE.eligible(model, REQUEST).eligible
     forecast = EXACT_TREE.forecast(model, REQUEST)
-    assert forecast.epsilon == 0 and forecast.objective_alpha == 0 and 0 < forecast.seconds < 0.1
+    assert forecast.epsilon == 0 and forecast.error.objective == 0 and 0 < forecast.error.seconds < 0.1
     outcome = run(model)
     assert outcome.status == "optimal" and outcome.value == pytest.approx(highs(problem)[1], rel=1e-9)
     assert model.form is not None and model.form.violation(outcome.x) <= 1e-9

@@ -14,10 +14,9 @@ from dpmodel.compile.likelihood.face import neg_log_likelihood, published, recog
 from dpmodel.compile.likelihood.feasible import require_consistent
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.errors import InfeasibleError
-from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.mechanisms.postprocess import general_solver
 from dpmodel.mechanisms.postprocess.general_solver import GENERAL_SOLVER, GeneralSolver
-from dpmodel.mechanisms.postprocess.protocol import PostprocessMechanism
 from dpmodel.numerics.cone_program import SolverFailure
 from dpmodel.numerics.trees.tree import Tree
 
@@ -248,20 +247,20 @@ def test_solvers_that_are_not_there():
 
 
 def test_forecasts_are_free_and_grow():
-    assert isinstance(GENERAL_SOLVER, PostprocessMechanism)
+    assert isinstance(GENERAL_SOLVER, Mechanism)
     seconds = []
     for leaves in (16, 256, 4096):
         tree = Tree.complete(leaves)
         form = LikelihoodForm.of(sp.eye_array(tree.size), 1.0, absolute=1.0, equality=tree.consistency)
         forecast = GENERAL_SOLVER.forecast(Postprocessing(form, ()), REQUEST)
-        assert forecast.epsilon == forecast.delta == 0 and forecast.objective_alpha <= 1e-4
-        seconds.append(forecast.seconds)
+        assert forecast.epsilon == forecast.delta == 0 and forecast.error.objective <= 1e-4
+        seconds.append(forecast.error.seconds)
     assert seconds == sorted(seconds) and seconds[0] > 0
     x = cp.Variable(2)
     noisy = Noisy([1.5, 2.0], noise=Laplace(1.0))
     written = recognise_postprocessing(cp.Problem(cp.Minimize(cp.norm(x - published(noisy)))))
-    assert GENERAL_SOLVER.forecast(written, REQUEST).seconds > 0
-    assert GENERAL_SOLVER.forecast(written, Request(0.0, 0.0, solver="SCS")).objective_alpha == 1e-4
+    assert GENERAL_SOLVER.forecast(written, REQUEST).error.seconds > 0
+    assert GENERAL_SOLVER.forecast(written, Request(0.0, 0.0, solver="SCS")).error.objective == 1e-4
 
 
 @pytest.mark.parametrize("law", [Laplace, Gaussian])

@@ -11,10 +11,9 @@ import scipy.sparse as sp
 
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.errors import InfeasibleError, SpecificationError
-from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.mechanisms.postprocess.least_squares_tree.mechanism import LEAST_SQUARES_TREE, node_targets
 from dpmodel.mechanisms.postprocess.least_squares_tree.mechanism import bounds as bounds
-from dpmodel.mechanisms.postprocess.protocol import PostprocessMechanism
 from dpmodel.numerics.trees.projector import TreeProjector, tree_projection
 from dpmodel.numerics.trees.tree import Tree, TreeProblem
 from dpmodel.privacy import SeededSource
@@ -303,12 +302,12 @@ def test_the_mechanism_solves_and_reports():
     rng = np.random.default_rng(9)
     tree = Tree.complete(13, 3)
     v = tree.sums(rng.poisson(1.0, size=13).astype(float)) + rng.normal(size=tree.size)
-    assert isinstance(LEAST_SQUARES_TREE, PostprocessMechanism)
+    assert isinstance(LEAST_SQUARES_TREE, Mechanism)
     for lower, proved in ((-INF, True), (0.0, True), (0.5, False)):
         model = model_of(tree, v, lower=lower)
         assert LEAST_SQUARES_TREE.eligible(model, REQUEST).eligible
         forecast = LEAST_SQUARES_TREE.forecast(model, REQUEST)
-        assert forecast.proved == proved and forecast.epsilon == forecast.delta == 0 and forecast.seconds > 0
+        assert forecast.proved == proved and forecast.epsilon == forecast.delta == 0 and forecast.error.seconds > 0
         out = LEAST_SQUARES_TREE.run(model, REQUEST, SeededSource(0))
         assert out.status == "optimal" and out.x is not None
         assert model.form is not None and model.form.violation(out.x) < 1e-9

@@ -12,9 +12,8 @@ import scipy.sparse as sp
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.compile.likelihood.structure import recognise
 from dpmodel.errors import InfeasibleError, SpecificationError
-from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.mechanisms.postprocess.projection.mechanism import PROJECTION, Projection, solve
-from dpmodel.mechanisms.postprocess.protocol import PostprocessMechanism
 from dpmodel.numerics.projections.margins import MarginProjector, margin_of
 from dpmodel.privacy import SeededSource
 
@@ -234,17 +233,17 @@ def test_infeasible_and_unbounded():
 
 
 def test_the_protocol():
-    assert isinstance(PROJECTION, PostprocessMechanism)
+    assert isinstance(PROJECTION, Mechanism)
     model = Postprocessing(LikelihoodForm.of(np.eye(2), [1.0, 2.0], square=1), ())
     assert PROJECTION.eligible(model, REQUEST).eligible
     forecast = PROJECTION.forecast(model, REQUEST)
-    assert forecast.epsilon == 0 and forecast.objective_alpha == 0 and 0 < forecast.seconds < 0.1
+    assert forecast.epsilon == 0 and forecast.error.objective == 0 and 0 < forecast.error.seconds < 0.1
     outcome = Projection(name="mine").run(model, REQUEST, SeededSource(0))
     assert outcome.status == "optimal" and outcome.value == 0
     mixed = Postprocessing(LikelihoodForm.of([[1, 1]], [1.0], square=1), ())
     verdict = PROJECTION.eligible(mixed, REQUEST)
     assert not verdict.eligible and verdict.reason
-    assert PROJECTION.forecast(mixed, REQUEST).seconds == np.inf
+    assert PROJECTION.forecast(mixed, REQUEST).error.seconds == np.inf
 
 
 def test_least_squares_never_goes_further_from_the_truth_and_nonnegativity_lifts_totals():

@@ -87,8 +87,8 @@ def test_a_forecast_spends_what_was_asked_and_adds_up(engine: Any, delta: float)
     share, found = mechanism._shared(MODEL, request)
     free = engine is PUBLIC_ONLY_REGRESSION
     assert whole.epsilon == (0.0 if free else 2.0) and whole.delta in (0.0, delta)
-    assert whole.predicted == pytest.approx(sum(forecast.predicted for forecast in found))
-    assert whole.predicted >= 2 * engine.forecast(MODEL.parts[0], request).predicted * (1 - 1e-9) or free
+    assert whole.error.predicted == pytest.approx(sum(forecast.error.predicted for forecast in found))
+    assert whole.error.predicted >= 2 * engine.forecast(MODEL.parts[0], request).error.predicted * (1 - 1e-9) or free
     assert whole.noise["composition"] == ("Gaussian" if share.delta == delta > 0 else "basic")
     json.dumps(whole.to_dict(), default=float)
 
@@ -99,8 +99,11 @@ def test_laplace_noise_is_taken_where_it_is_predicted_to_do_better() -> None:
     share, found = mechanism._shared(MODEL, Request(1.0, 1e-12))
     gaussian = _gaussian(MODEL, Request(1.0, 1e-12))
     assert gaussian is not None
-    law = sum(SUFFICIENT_STATISTICS.forecast_as_asked(part, gaussian).predicted for part in MODEL.parts)
-    assert few.predicted == pytest.approx(sum(forecast.predicted for forecast in found)) and few.predicted <= law
+    law = sum(SUFFICIENT_STATISTICS.forecast_as_asked(part, gaussian).error.predicted for part in MODEL.parts)
+    assert (
+        few.error.predicted == pytest.approx(sum(forecast.error.predicted for forecast in found))
+        and few.error.predicted <= law
+    )
     assert few.delta == (0.0 if share != gaussian else 1e-12)
 
 
@@ -111,7 +114,7 @@ def test_statements_proved_for_any_data_hold() -> None:
     forecast = mechanism.forecast(MODEL, request)
     alone = SUFFICIENT_STATISTICS.forecast(MODEL.parts[0], request)
     assert forecast.proved and "; all 2 outputs together" in forecast.statement
-    assert 2 * alone.objective_alpha < forecast.objective_alpha < 5 * alone.objective_alpha
+    assert 2 * alone.error.alpha < forecast.error.alpha < 5 * alone.error.alpha
     for seed in range(10):
         model = model_of(problem(seed=seed))
         outcome = mechanism.run(model, request, SeededSource(seed))
@@ -125,7 +128,7 @@ def test_statements_proved_for_any_data_hold() -> None:
             )
             mine, best = (part.scale * part.loss.value(data.predict(w), data.labels).sum() for w in points)
             excess += mine - best
-        assert -1e-9 <= excess <= forecast.objective_alpha
+        assert -1e-9 <= excess <= forecast.error.alpha
 
 
 def test_what_says_nothing_warns_before_the_charge() -> None:

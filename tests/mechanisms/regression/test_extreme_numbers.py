@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from families import REGRESSIONS
 from regressions import regression
 
 import dpmodel as dpm
@@ -22,7 +23,6 @@ from dpmodel.mechanisms.regression.mirror_descent.mechanism import MirrorDescent
 from dpmodel.mechanisms.regression.objective_perturbation.mechanism import ObjectivePerturbation
 from dpmodel.models.regression import Regression, checked_clip
 from dpmodel.plan.planner import _candidate
-from dpmodel.plan.registry import REGRESSIONS
 from dpmodel.privacy import SeededSource
 
 pytestmark = [
@@ -64,7 +64,7 @@ def serve(mechanism: Any, model: PrivateRegression, request: Request) -> bool:
     forecast = _candidate(mechanism, Regression(model), request).forecast
     if forecast is None:
         return False
-    assert not math.isnan(forecast.predicted)
+    assert not math.isnan(forecast.error.predicted)
     x = mechanism.run(model, request, SeededSource(0)).x
     assert x is not None and np.isfinite(x).all()
     return True
@@ -95,7 +95,7 @@ def test_objective_perturbation_judges_without_failing(epsilon: float, loss: str
     model, request = model_of(1.0, 1.0, 1.0, loss), Request(epsilon, 1e-6)
     for mechanism in (ObjectivePerturbation(), ObjectivePerturbation(ridge=1.0), ObjectivePerturbation(ridge=1e-300)):
         if mechanism.eligible(model, request).eligible:
-            assert math.isfinite(mechanism.forecast(model, request).predicted)
+            assert math.isfinite(mechanism.forecast(model, request).error.predicted)
 
 
 @pytest.mark.parametrize("value", [1e-300, 1e300, 0.0, -1.0, math.inf, math.nan, 10**400, "1", True])

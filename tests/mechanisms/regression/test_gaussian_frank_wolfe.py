@@ -17,9 +17,8 @@ from scipy.stats import binom
 
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.domain import FreeSpace, L1Ball, L2Ball
-from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.mechanisms.regression.frank_wolfe.gaussian import GAUSSIAN_FRANK_WOLFE, GaussianFrankWolfe, _noisy
-from dpmodel.mechanisms.regression.protocol import RegressionMechanism
 from dpmodel.privacy import SeededSource, gaussian_delta, gaussian_mu
 
 FALSE_ALARM = 1e-7
@@ -218,7 +217,7 @@ def test_it_learns_and_says_how_well() -> None:
     assert x is not None and np.linalg.norm(x) <= 2 + 1e-9
     best = objective(model, np.linalg.lstsq(X, y, rcond=None)[0])
     assert objective(model, x) - best < 0.1 * (objective(model, np.zeros(8)) - best)
-    assert not forecast.vacuous and abs(forecast.predicted) < 0.01
+    assert not forecast.vacuous and abs(forecast.error.predicted) < 0.01
     logistic = regression(X, np.sign(y), "logistic", domain=L2Ball(8, 4.0), l2=1.0)
     x = GAUSSIAN_FRANK_WOLFE.run(logistic, request, SeededSource(0)).x
     assert x is not None and objective(logistic, x) < 0.8 * math.log(2)
@@ -274,7 +273,7 @@ def test_sets_without_a_closed_form_are_not_simulated() -> None:
     X, y, _ = noisy_line(200_000, 4)
     model = regression(X, y, domain=Slow(4, 1.0), l2=1.0)
     forecast = GAUSSIAN_FRANK_WOLFE.forecast(model, Request(1.0, 1e-6))
-    assert Slow.calls == 0 and forecast.proved and forecast.predicted == forecast.objective_alpha
+    assert Slow.calls == 0 and forecast.proved and forecast.error.predicted == forecast.error.alpha
     x = GAUSSIAN_FRANK_WOLFE.run(model, Request(1.0, 1e-6), SeededSource(0)).x
     assert x is not None and objective(model, x) < 0.7 * objective(model, np.zeros(4))
     assert Slow.calls == forecast.noise["steps"]
@@ -284,7 +283,7 @@ def test_what_it_serves() -> None:
     X, y, _ = noisy_line(30, 4)
     ball = regression(X, y, domain=L2Ball(4, 1.0), l2=1.0)
     request = Request(1.0, 1e-6)
-    assert isinstance(GAUSSIAN_FRANK_WOLFE, RegressionMechanism)
+    assert isinstance(GAUSSIAN_FRANK_WOLFE, Mechanism)
     assert GAUSSIAN_FRANK_WOLFE.eligible(ball, request).eligible
     assert "not bounded" in GAUSSIAN_FRANK_WOLFE.eligible(replace(ball, domain=FreeSpace(4)), request).reason
     wide = regression(X, y, domain=L2Ball(4, 1.0))

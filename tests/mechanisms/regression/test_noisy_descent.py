@@ -19,12 +19,11 @@ from dpmodel.compile.regression.domain import Box, L2Ball
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.compile.regression.rows import Rows
-from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.mechanisms.regression.descent import steps as descent_steps
 from dpmodel.mechanisms.regression.descent.full_batch import NOISY_DESCENT, NoisyDescent
 from dpmodel.mechanisms.regression.descent.metric import descent_metric
 from dpmodel.mechanisms.regression.descent.steps import Settings, StepNoise, descend, private_gradient
-from dpmodel.mechanisms.regression.protocol import RegressionMechanism
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import gaussian_mu
 
@@ -33,7 +32,7 @@ PURE = Request(1.0, 0.0)
 
 
 def test_it_is_a_mechanism() -> None:
-    assert isinstance(NOISY_DESCENT, RegressionMechanism)
+    assert isinstance(NOISY_DESCENT, Mechanism)
 
 
 # ---------------------------------------------------------------------- sensitivity
@@ -209,7 +208,7 @@ def test_forecasts_read_no_rows_and_repeat() -> None:
                 for seed in range(2)
             ]
             assert forecasts[0] == forecasts[1]
-            assert math.isfinite(forecasts[0].predicted)
+            assert math.isfinite(forecasts[0].error.predicted)
 
 
 def test_refusals() -> None:
@@ -266,7 +265,7 @@ def test_it_learns_about_as_well_as_forecast() -> None:
     excess = [objective(model, NOISY_DESCENT.run(model, REQUEST, seeded(k)).x) - best for k in range(5)]
     nothing = objective(model, np.zeros(8)) - best
     assert np.mean(excess) < 0.15 * nothing
-    assert np.mean(excess) < 5 * max(forecast.predicted, 0.002)
+    assert np.mean(excess) < 5 * max(forecast.error.predicted, 0.002)
     assert not forecast.vacuous
 
 
@@ -283,8 +282,7 @@ def test_the_theorem_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     best = _best(model)  # the free minimum is no larger than that of the ball
     runs = 60
     late = sum(
-        objective(model, mechanism.run(model, request, seeded(k)).x) - best > forecast.objective_alpha
-        for k in range(runs)
+        objective(model, mechanism.run(model, request, seeded(k)).x) - best > forecast.error.alpha for k in range(runs)
     )
     assert late <= binom.isf(1e-7, runs, 0.1)
     assert not NoisyDescent(steps=20).forecast(model, request).proved
@@ -292,7 +290,7 @@ def test_the_theorem_holds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_more_budget_is_forecast_to_be_better() -> None:
     model = _logistic(5000, 20, 2)
-    predicted = [NOISY_DESCENT.forecast(model, Request(e, 1e-6)).predicted for e in (0.1, 1.0, 10.0)]
+    predicted = [NOISY_DESCENT.forecast(model, Request(e, 1e-6)).error.predicted for e in (0.1, 1.0, 10.0)]
     assert predicted[0] > predicted[1] > predicted[2]
 
 

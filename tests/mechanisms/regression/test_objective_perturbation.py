@@ -379,10 +379,10 @@ def test_forecast_against_measured(loss: str, domain: Any) -> None:
             - objective(model, least)
             for j in range(4)
         ]
-    assert forecast.predicted / 3 <= np.mean(excess) <= 3 * forecast.predicted
+    assert forecast.error.predicted / 3 <= np.mean(excess) <= 3 * forecast.error.predicted
     assert forecast.proved == domain.bounded
     if domain.bounded:
-        failures = int(np.sum(np.array(excess) > forecast.objective_alpha))
+        failures = int(np.sum(np.array(excess) > forecast.error.alpha))
         assert binom.sf(failures - 1, len(excess), request.beta) > FALSE_ALARM
     assert not forecast.vacuous
 
@@ -391,7 +391,7 @@ def test_broken_forecast_would_be_seen() -> None:
     """The proved bound is above the measured excess by less than three orders: it says something."""
     model = regression(np.zeros((100_000, 5)), np.zeros(100_000), "logistic", l2=1.0, domain=L2Ball(5, 3.0))
     forecast = OBJECTIVE_PERTURBATION.forecast(model, Request(1.0, 1e-6))
-    assert forecast.objective_alpha < 0.05 < math.log(2)
+    assert forecast.error.alpha < 0.05 < math.log(2)
 
 
 def test_chosen_from_public_facts() -> None:

@@ -109,7 +109,7 @@ def test_a_bound_that_the_public_point_keeps_too_is_not_stated(share: float) -> 
     predicted = known_of(model).predicted / 2
     forecast = excess_forecast(model, Request(1.0, 0.0), predicted=predicted, at_most=bound, work="")
     assert forecast.proved == ("at most" in forecast.statement) == (share < 1) and not forecast.vacuous
-    assert forecast.objective_alpha == (bound if share < 1 else predicted)
+    assert forecast.error.alpha == (bound if share < 1 else predicted)
 
 
 @pytest.mark.parametrize("predicted", [1.0, 1.1, math.inf, math.nan])
@@ -180,7 +180,7 @@ def test_a_gain_within_luck_comes_and_goes_with_the_draw(monkeypatch: pytest.Mon
         y = dpm.Private(labels, name="y", unit="entry", bounds=[-1, 1], records=people)
         w = cp.Variable(20, name="w")
         plan = dpm.Problem(cp.Minimize(cp.sum_squares(X @ w - y) / 200), [cp.norm(w, 2) <= 1]).plan(0.3, 1e-6)
-        risks = {c.mechanism: c.forecast.predicted for c in plan.candidates if c.forecast is not None}
+        risks = {c.mechanism: c.forecast.error.predicted for c in plan.candidates if c.forecast is not None}
         public = risks.pop("public-only")
         shares.append(min(risks.values()) / public)
     assert np.ptp(shares) > _LUCK and abs(np.mean(shares) - 1) < _LUCK

@@ -25,7 +25,7 @@ def test_delta_never_makes_the_prediction_worse(mechanism: NoisyDescent, epsilon
     both = mechanism.forecast(model, request)
     assert both.delta in (0.0, delta)
     if _may_win(model, request):  # else its noise is larger: what pure draws do better in a simulation is luck
-        assert both.predicted <= pure.predicted * (1 + 1e-12)
+        assert both.error.predicted <= pure.error.predicted * (1 + 1e-12)
     else:
         assert both.delta == delta
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from families import REGRESSIONS
 from regressions import regression
 
 from dpmodel.classify.private_regression import PrivateRegression
@@ -32,7 +33,6 @@ from dpmodel.mechanisms.regression.frank_wolfe.vertices import vertices as frank
 from dpmodel.mechanisms.regression.mirror_descent.mechanism import MirrorDescent
 from dpmodel.mechanisms.regression.objective_perturbation.mechanism import ObjectivePerturbation
 from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import SUFFICIENT_STATISTICS
-from dpmodel.plan.registry import REGRESSIONS
 from dpmodel.privacy import SeededSource, gaussian_mu, pure_composition_delta, zcdp_rho
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")

@@ -267,7 +267,7 @@ def test_forecast_against_measured() -> None:
             x = STOCHASTIC_MIRROR_DESCENT.run(model, request, SeededSource(10 * k + j)).x
             assert x is not None
             excess.append(objective(model, x) - objective(model, risk.truth))
-    assert forecast.predicted / 3 <= np.mean(excess) <= 3 * forecast.predicted
+    assert forecast.error.predicted / 3 <= np.mean(excess) <= 3 * forecast.error.predicted
 
 
 def test_sparse_rows_and_offsets() -> None:

@@ -14,7 +14,7 @@ from descents import CASES, Replay, model_of, moves, neighbour, random_pair, see
 from regressions import objective, regression
 
 from dpmodel.compile.regression.rows import Rows
-from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.mechanisms.regression.descent import subsampled as subsampled_descent
 from dpmodel.mechanisms.regression.descent.metric import descent_metric
 from dpmodel.mechanisms.regression.descent.steps import Settings, descend
@@ -25,7 +25,6 @@ from dpmodel.mechanisms.regression.descent.subsampled import (
     sampled_gradient,
     select,
 )
-from dpmodel.mechanisms.regression.protocol import RegressionMechanism
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import poisson_sample, subsampled_epsilon, subsampled_multiplier
 
@@ -157,7 +156,7 @@ def test_it_learns_and_sparse_equals_dense() -> None:
 
 
 def test_refusals() -> None:
-    assert isinstance(SUBSAMPLED_DESCENT, RegressionMechanism)
+    assert isinstance(SUBSAMPLED_DESCENT, Mechanism)
     model = _logistic(30_000)
     assert SUBSAMPLED_DESCENT.eligible(model, REQUEST).eligible
     assert not SUBSAMPLED_DESCENT.eligible(model, Request(1.0, 0.0)).eligible

@@ -17,9 +17,8 @@ from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.domain import L1Ball, L2Ball
 from dpmodel.compile.regression.public_part import PublicPart
 from dpmodel.compile.regression.rows import Rows
-from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.mechanisms.published.adassp import ADASSP_PUBLISHED
-from dpmodel.mechanisms.regression.protocol import RegressionMechanism
 from dpmodel.mechanisms.regression.sufficient_statistics.forecast import noise_bounds, reach_of
 from dpmodel.mechanisms.regression.sufficient_statistics.layout import Layout, change_l1, change_l2, layout_of
 from dpmodel.mechanisms.regression.sufficient_statistics.measure import (
@@ -406,14 +405,14 @@ FORECASTS: dict[str, tuple[int, int, float, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", FORECASTS)
 @pytest.mark.parametrize("mechanism", [SUFFICIENT_STATISTICS, ADASSP_PUBLISHED], ids=lambda m: m.name)
-def test_forecasts_are_within_a_factor_of_what_happens(name: str, mechanism: RegressionMechanism) -> None:
+def test_forecasts_are_within_a_factor_of_what_happens(name: str, mechanism: Mechanism) -> None:
     n, p, delta, options = FORECASTS[name]
     request = Request(1.0, delta)
     base = regression(np.zeros((n, p)), np.zeros(n), **options)
     if not mechanism.eligible(base, request).eligible:
         assert delta == 0
         return
-    predicted = mechanism.forecast(base, request).predicted
+    predicted = mechanism.forecast(base, request).error.predicted
     generator, found = np.random.default_rng(9), []
     for risk in simulated_risks(base):
         model = regression(*drawn(risk, n, generator), **options)
@@ -427,17 +426,17 @@ def test_the_proved_bound_holds_on_any_data() -> None:
     model = made(n=2000, p=3, domain=L2Ball(3, 1.0))
     request = Request(2.0, 1e-5)
     forecast = SUFFICIENT_STATISTICS.forecast(model, request)
-    assert forecast.proved and math.isfinite(forecast.objective_alpha)
+    assert forecast.proved and math.isfinite(forecast.error.alpha)
     best = objective(model, accelerated(model.domain, model.penalty, *_moments(model)))
     losses = [
         objective(model, SUFFICIENT_STATISTICS.run(model, request, SeededSource(seed)).x) - best  # type: ignore[arg-type]
         for seed in range(300)
     ]
-    assert max(losses) <= forecast.objective_alpha
+    assert max(losses) <= forecast.error.alpha
     larger = made(n=2_000, p=3, domain=L2Ball(3, 1.0))
     larger = replace(larger, count=10**6, total=1e6, scale=1e-6, _memo={})
-    alpha = SUFFICIENT_STATISTICS.forecast(larger, request).objective_alpha
-    assert alpha < 0.05 < forecast.objective_alpha
+    alpha = SUFFICIENT_STATISTICS.forecast(larger, request).error.alpha
+    assert alpha < 0.05 < forecast.error.alpha
     assert not SUFFICIENT_STATISTICS.forecast(made(), request).proved
 
 
@@ -480,7 +479,7 @@ def test_fewer_columns_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
         for most in (256, 64):
             monkeypatch.setattr(statistics_forecast, "MOST_SIMULATED", most)
             model = replace(base, count=n, total=float(n), scale=1 / n, _memo={})
-            found.append(SUFFICIENT_STATISTICS.forecast(model, Request(1.0, 1e-6)).predicted)
+            found.append(SUFFICIENT_STATISTICS.forecast(model, Request(1.0, 1e-6)).error.predicted)
         assert 0.7 <= found[1] / found[0] <= 1.6
 
 
@@ -488,12 +487,12 @@ def test_too_few_rows_are_said_to_be_vacuous_or_nearly() -> None:
     model = made(n=50, p=40)
     forecast = SUFFICIENT_STATISTICS.forecast(model, Request(0.1, 1e-6))
     nothing = np.mean([risk.nothing for risk in simulated_risks(model)])
-    assert forecast.predicted >= 0.95 * nothing
+    assert forecast.error.predicted >= 0.95 * nothing
 
 
 @pytest.mark.parametrize("mechanism", [SUFFICIENT_STATISTICS, ADASSP_PUBLISHED], ids=lambda m: m.name)
-def test_eligibility(mechanism: RegressionMechanism) -> None:
-    assert isinstance(mechanism, RegressionMechanism)
+def test_eligibility(mechanism: Mechanism) -> None:
+    assert isinstance(mechanism, Mechanism)
     request = Request(1.0, 1e-6)
     assert mechanism.eligible(made(), request).eligible
     refused = [

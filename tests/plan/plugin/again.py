@@ -1,25 +1,27 @@
 """A package from elsewhere: Laplace noise once more, under another name, and entry points that name no mechanism."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
-from dpmodel.mechanisms import Forecast, Outcome, Request, Verdict
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.mechanisms import Forecast, Mechanism, Outcome, Request, Serves, Verdict
 from dpmodel.mechanisms.lp.noise_once.mechanism import LAPLACE_ONCE
 
 
 @dataclass(frozen=True)
-class Again:
+class Again(Mechanism[PrivateLP]):
     """The privacy argument is ``laplace-once``'s; the error it tells is a little smaller, so that plans take it."""
 
     name: str = "again"
     source: str = "a test"
-    serves: str = "program"
+    serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low",))
 
     def eligible(self, model: object, request: Request) -> Verdict:
         return LAPLACE_ONCE.eligible(model, request)
 
     def forecast(self, model: object, request: Request) -> Forecast:
         told = LAPLACE_ONCE.forecast(model, request)
-        return replace(told, violation_alpha=0.9 * told.violation_alpha)
+        return replace(told, error=replace(told.error, violation=0.9 * told.error.violation))
 
     def run(self, model: object, request: Request, noise: object, progress: object = None) -> Outcome:
         return LAPLACE_ONCE.run(model, request, noise)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.mechanisms.contract import YES, Forecast, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.linalg.dense_weights.plan import (
     MOST_ROWS,
     DensePlan,
@@ -17,10 +19,10 @@ from dpmodel.mechanisms.linalg.dense_weights.plan import (
     proved_missed,
     sum_change,
 )
+from dpmodel.mechanisms.linalg.found import Found
 from dpmodel.mechanisms.linalg.hinge_descent.choice import NAMES, Iterates, choose, choose_public
 from dpmodel.mechanisms.linalg.hinge_descent.mechanism import cone_forecast, finished
 from dpmodel.mechanisms.linalg.hinge_descent.rows import GridRows, cone_eligible, finisher, grid_point
-from dpmodel.mechanisms.linalg.protocol import Found
 from dpmodel.mechanisms.linalg.synthetic import forecast_missed
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.mechanisms.lp.dense_weights.measure import DenseMeasure
@@ -57,7 +59,7 @@ def weigh(
 
 
 @dataclass(frozen=True)
-class DenseWeights:
+class DenseWeights(Mechanism[PrivateInequalities]):
     """Weights over the private rows, never more than 1/s on one, against the cone's best unit vector for their sum.
 
     Source
@@ -88,6 +90,7 @@ class DenseWeights:
         T products with the rows and their transpose, T projections of n weights, T D noisy numbers (at most 100,000).
     """
 
+    serves: ClassVar[Serves] = Serves(PrivateInequalities)
     name: str = "dense-weights"
     source: str = "HRRU14, Algorithms 1 and 2, over the unit ball and a cone"
 

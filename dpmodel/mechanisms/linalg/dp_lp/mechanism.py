@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from scipy.optimize import linprog
 
 from dpmodel._types import Floats
 from dpmodel.errors import InfeasibleError, UnsupportedModelError
-from dpmodel.mechanisms.contract import YES, Forecast, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import Forecast, RowsMissed
 from dpmodel.mechanisms.known import capped
 from dpmodel.mechanisms.linalg.dp_lp.descent import Schedule
 from dpmodel.mechanisms.linalg.dp_lp.forecast import Setting, simulated_misses, simulated_need
 from dpmodel.mechanisms.linalg.dp_lp.rounds import Spending, search, spending
-from dpmodel.mechanisms.linalg.protocol import Found
+from dpmodel.mechanisms.linalg.found import Found
 from dpmodel.mechanisms.linalg.stable_span.tails import thresholds
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities, known_of
 from dpmodel.mechanisms.published.dp_lp import published
@@ -29,7 +30,7 @@ _MOST_RECORDS, _MOST_VARIABLES, _LARGEST = 2**25, 20, 2**53
 
 
 @dataclass(frozen=True)
-class DPLinearProgram:
+class DPLinearProgram(Mechanism[PrivateInequalities]):
     """A rational point that satisfies nearly all rows of an integer system exactly, hidden equalities included.
 
     Source
@@ -84,6 +85,7 @@ class DPLinearProgram:
     are looked for with |x_j| at most so large where the public constraints do not bound x_j; None is U.
     """
 
+    serves: ClassVar[Serves] = Serves(PrivateInequalities)
     name: str = "dp-lp"
     source: str = "KMMST24, Algorithm 5, without its exact branches"
     rounds: int = 3
@@ -92,6 +94,10 @@ class DPLinearProgram:
     schedule: Schedule = field(default_factory=Schedule)
     reach: float | None = None
     constants: Literal["practical", "published"] = "practical"
+
+    @property
+    def published(self) -> bool:
+        return self.constants == "published"
 
     def eligible(self, model: PrivateInequalities, request: Request) -> Verdict:
         if not isinstance(model, PrivateInequalities):
@@ -125,8 +131,7 @@ class DPLinearProgram:
                 delta=request.delta,
                 beta=request.beta,
                 proved=False,
-                missed=facts.missed,
-                needed=facts.missed,
+                error=RowsMissed(facts.missed, facts.missed),
                 noise={"eta": str(facts.eta), "roundness": str(facts.roundness), "rescalings": facts.rescalings},
             )
             return capped(forecast, known_of(model))
@@ -144,9 +149,7 @@ class DPLinearProgram:
             delta=request.delta,
             beta=request.beta,
             proved=False,
-            missed=found.missed,
-            needed=simulated_need(setting),
-            private_rows=n,
+            error=RowsMissed(found.missed, simulated_need(setting)),
             work=f"{self._rounds(d)} rounds of {self.schedule.steps} steps",
             noise={
                 "rounds": self._rounds(d),

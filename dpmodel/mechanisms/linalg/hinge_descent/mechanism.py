@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.mechanisms.contract import YES, Forecast, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import Forecast, RowsMissed
 from dpmodel.mechanisms.known import capped
+from dpmodel.mechanisms.linalg.found import Found
 from dpmodel.mechanisms.linalg.hinge_descent.bounds import RATE, HingePlan, plan_hinge, proved_missed
 from dpmodel.mechanisms.linalg.hinge_descent.choice import NAMES, Iterates, choose, choose_public
 from dpmodel.mechanisms.linalg.hinge_descent.rows import GridRows, answer_of, cone_eligible, finisher, grid_point
-from dpmodel.mechanisms.linalg.protocol import Found
 from dpmodel.mechanisms.linalg.synthetic import forecast_missed
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities, known_of
 from dpmodel.mechanisms.spend import Spend
@@ -45,7 +47,7 @@ def descend(
 
 
 @dataclass(frozen=True)
-class HingeDescent:
+class HingeDescent(Mechanism[PrivateInequalities]):
     """Minimise ``f(y) = sum_i (tau - <a_i, y>)_+`` over the public cone's part in the unit ball by noisy subgradients.
 
     Source
@@ -68,6 +70,7 @@ class HingeDescent:
         T <= 3200 products with the rows and their transpose, T D noisy numbers (at most 100,000).
     """
 
+    serves: ClassVar[Serves] = Serves(PrivateInequalities)
     name: str = "hinge-descent"
     source: str = "Bassily, Smith and Thakurta 2014, on the homogeneous form of KMMST24, section 6"
 
@@ -144,10 +147,7 @@ def cone_forecast(
         request.delta,
         request.beta,
         proved=theorem,
-        private_rows=model.expected,
-        slack_rows=min(math.ceil(missed), model.expected),
-        missed=missed,
-        needed=enough if enough <= model.expected else max(enough, least),
+        error=RowsMissed(missed, enough if enough <= model.expected else max(enough, least)),
         work=work,
         noise={**noise, "missed, proved": proved, "missed, simulated": high},
         caveats=(

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from dpmodel._types import Floats, Integers
-from dpmodel.mechanisms.contract import YES, Forecast, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import Forecast, RowsMissed
 from dpmodel.mechanisms.known import capped
+from dpmodel.mechanisms.linalg.found import Found
 from dpmodel.mechanisms.linalg.pin_hull.plan import (
     INFLATION,
     MOST_AXES,
@@ -21,7 +23,6 @@ from dpmodel.mechanisms.linalg.pin_hull.plan import (
     pin_hull_plan,
     span_model,
 )
-from dpmodel.mechanisms.linalg.protocol import Found
 from dpmodel.mechanisms.linalg.stable_span.mechanism import STABLE_SPAN
 from dpmodel.mechanisms.linalg.systems import PrivatePoints, known_of
 from dpmodel.numerics.fields.aff2lin import Aff2Lin, aff2lin
@@ -37,7 +38,7 @@ MOST_LEVELS = 2**20
 
 
 @dataclass(frozen=True)
-class PinHull:
+class PinHull(Mechanism[PrivatePoints]):
     """Cut an ellipsoid around the grid by private half-spaces through its centre.
 
     Algorithm. (1) The affine span of nearly all points is released and the others are deleted; points are written in
@@ -80,6 +81,7 @@ class PinHull:
         n m q per round for m directions, distinct points counted once.
     """
 
+    serves: ClassVar[Serves] = Serves(PrivatePoints)
     name: str = "pin-hull"
     source: str = "KMMST24, Algorithms 6 and 7"
 
@@ -107,7 +109,7 @@ class PinHull:
             delta=request.delta,
             beta=request.beta,
             proved=False,
-            needed=plan.needed,
+            error=RowsMissed(needed=plan.needed),
             work=f"at most {plan.rounds} rounds and {plan.spans} affine spans",
             noise={
                 "rounds": plan.rounds,

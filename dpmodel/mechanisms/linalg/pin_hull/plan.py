@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.forecast import RowsMissed
 from dpmodel.mechanisms.linalg.stable_span.mechanism import STABLE_SPAN
 from dpmodel.mechanisms.linalg.systems import PrivatePoints, PrivateVectors
 from dpmodel.numerics.fields.field import QQ
@@ -67,8 +68,9 @@ def pin_hull_plan(model: PrivatePoints, request: Request) -> PinHullPlan:
         )
         lost = rounds * (threshold + off)
         for q in range(len(axes) + 1):
-            forecast = STABLE_SPAN.forecast(span_model(model, np.zeros((0, q), dtype=np.int64)), span_request)
-            lost += max(forecast.missed, forecast.needed) if math.isfinite(forecast.needed) else math.inf
+            error = STABLE_SPAN.forecast(span_model(model, np.zeros((0, q), dtype=np.int64)), span_request).error
+            assert isinstance(error, RowsMissed)
+            lost += max(error.missed, error.needed) if error.bounded else math.inf
         needed = float(math.ceil(lost)) + 1 if math.isfinite(lost) else math.inf
         return PinHullPlan(axes, rounds, spans, search, behind, test, threshold, off, reach, span_request, needed)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from dpmodel.mechanisms.contract import YES, Forecast, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import Forecast, RowsMissed
 from dpmodel.mechanisms.known import capped
-from dpmodel.mechanisms.linalg.protocol import Found
+from dpmodel.mechanisms.linalg.found import Found
 from dpmodel.mechanisms.linalg.rescaling_perceptron.plan import SearchPlan, plan_search
 from dpmodel.mechanisms.linalg.rescaling_perceptron.rows import GridRows, coarsest
 from dpmodel.mechanisms.linalg.rescaling_perceptron.search import Draw, search
@@ -26,7 +27,7 @@ Rescaling = Literal["auto", "always", "never"]
 
 
 @dataclass(frozen=True)
-class RescalingPerceptron:
+class RescalingPerceptron(Mechanism[PrivateInequalities]):
     """Perceptron steps on noisy sums of violated rows, in coordinates rescaled by noisy second moments.
 
     Source
@@ -57,6 +58,7 @@ class RescalingPerceptron:
         a (D, D) matrix and the eigenvalues of one.
     """
 
+    serves: ClassVar[Serves] = Serves(PrivateInequalities)
     name: str = "rescaling-perceptron"
     source: str = "KMMST24, Algorithms 9 and 10, with a public schedule"
     rescaling: Rescaling = "auto"
@@ -92,8 +94,7 @@ class RescalingPerceptron:
             delta=request.delta,
             beta=request.beta,
             proved=False,
-            missed=missed,
-            needed=needed,
+            error=RowsMissed(missed, needed),
             work=f"{plan.rounds} rounds of two products with the rows and a projection",
             noise=_noise(plan),
             caveats=(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from dpmodel._types import Integers, Mask
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.contract import YES, Forecast, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import Forecast, RowsMissed
 from dpmodel.mechanisms.known import capped
-from dpmodel.mechanisms.linalg.protocol import Found
+from dpmodel.mechanisms.linalg.found import Found
 from dpmodel.mechanisms.linalg.stable_span.forecast import (
     NOTHING,
     SpanBound,
@@ -39,7 +41,7 @@ from dpmodel.text import number
 
 
 @dataclass(frozen=True)
-class StableSpan:
+class StableSpan(Mechanism[PrivateVectors]):
     """Count the sets of each dimension in a stable partition, with noise, and tell the span of one that has many.
 
     Algorithm. KMMST24, Algorithm 1 splits the non-zero vectors, in the order of the records, into independent sets;
@@ -98,6 +100,7 @@ class StableSpan:
         The partition, and one draw of noise per dimension.
     """
 
+    serves: ClassVar[Serves] = Serves(PrivateVectors)
     name: str = "stable-span"
     source: str = "KMMST24, Algorithms 1 and 2, tightened"
 
@@ -119,10 +122,7 @@ class StableSpan:
             delta=request.delta,
             beta=request.beta,
             proved=model.corrupted is None,
-            missed=bound.missed,
-            needed=bound.needed,
-            private_rows=model.expected,
-            slack_rows=math.ceil(bound.missed) if math.isfinite(bound.missed) else 0,
+            error=RowsMissed(bound.missed, bound.needed),
             work=f"one partition in dimension {model.dimension}",
             noise={"scale": rule.scale, "threshold": rule.gap, "threshold_full_dimension": rule.top},
             caveats=_caveats(model),

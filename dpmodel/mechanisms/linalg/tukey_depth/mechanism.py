@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 from scipy.stats import binom
 
-from dpmodel.mechanisms.contract import YES, Forecast, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import Forecast, RowsMissed
 from dpmodel.mechanisms.known import capped
-from dpmodel.mechanisms.linalg.protocol import Found
+from dpmodel.mechanisms.linalg.found import Found
 from dpmodel.mechanisms.linalg.systems import PrivatePoints, known_of
 from dpmodel.mechanisms.linalg.tukey_depth.scores import cut_depths
 from dpmodel.privacy import NoiseSource, permute_and_flip, permute_and_flip_error
@@ -45,7 +47,7 @@ class DepthPlan:
 
 
 @dataclass(frozen=True)
-class TukeyDepth:
+class TukeyDepth(Mechanism[PrivatePoints]):
     """Choose a point of the public grid by its depth in the data.
 
     Source
@@ -82,6 +84,7 @@ class TukeyDepth:
         a number for each candidate. Time depends on the data, and grows fast where ``expected`` is far too low.
     """
 
+    serves: ClassVar[Serves] = Serves(PrivatePoints)
     name: str = "tukey-depth"
     source: str = "Beimel et al. 2019; grid points of depth n/2^d by Doignon 1973"
 
@@ -114,7 +117,7 @@ class TukeyDepth:
             epsilon=request.epsilon,
             delta=0.0,
             beta=request.beta,
-            needed=float(plan.needed),
+            error=RowsMissed(needed=float(plan.needed)),
             work=f"one choice among the {plan.candidates:,} points of the grid",
             noise={
                 "candidates": plan.candidates,

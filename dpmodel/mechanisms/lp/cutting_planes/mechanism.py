@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -11,15 +12,17 @@ from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import (
     YES,
-    Forecast,
+    Mechanism,
     Outcome,
     Progress,
     Request,
+    Serves,
     Verdict,
     no_progress,
     refuse_feasibility,
     refuse_high,
 )
+from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.cutting_planes.rounds import Cuts, Rounds, add_cuts, cuts_of, plan_of, width_of
 from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP
 from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION
@@ -30,7 +33,7 @@ from dpmodel.text import number
 
 
 @dataclass(frozen=True)
-class PrivateCuttingPlanes:
+class PrivateCuttingPlanes(Mechanism[PrivateLP]):
     """Solve without the private constraints; then choose a most violated one privately, measure it, add it, repeat.
 
     Source
@@ -66,6 +69,7 @@ class PrivateCuttingPlanes:
         SolverFailure when HiGHS stops early (on released data).
     """
 
+    serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low",))
     name: str = "private-cutting-planes"
     source: str = "Kelley 1960 with exponential mechanism; HRRU14, section 4.2 (the cell)"
 
@@ -110,10 +114,8 @@ class PrivateCuttingPlanes:
             epsilon=request.epsilon,
             delta=request.delta,
             beta=request.beta,
-            violation_alpha=alpha,
+            error=Violation(violation=alpha, private_rows=cuts.gain.size, width=width),
             proved=False,
-            private_rows=cuts.gain.size,
-            width=width,
             work=work,
             noise={
                 "rounds": plan.count,

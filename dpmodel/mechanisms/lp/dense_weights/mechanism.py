@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -123,6 +123,8 @@ class DenseMultiplicativeWeights(CountsViolatedRows):
         over the public set. Three vectors of m numbers beside G and h.
     """
 
+    cells: ClassVar[tuple[str, ...]] = ("scalar low", "row low", "row high")
+    published: ClassVar[bool] = False
     name: str = "dense-multiplicative-weights"
     source: str = "HRRU14, Algorithms 1 and 2, tightened"
     gaussian_only: bool = False
@@ -214,6 +216,8 @@ class PublishedAlgorithm2(CountsViolatedRows):
         As for ``dense-multiplicative-weights``; at most 100,000 steps are planned.
     """
 
+    cells: ClassVar[tuple[str, ...]] = ("scalar low", "row low", "row high")
+    published: ClassVar[bool] = True
     name: str = "algorithm-2"
     source: str = "HRRU14, Algorithm 2, Theorems 11, 12 and 15, with corrected constants"
     gaussian_only: bool = False

@@ -108,6 +108,16 @@ class Engine(Protocol):
     @property
     def source(self) -> str: ...
     @property
+    def cells(self) -> tuple[str, ...]:
+        """The cells of Table 1 that it serves."""
+        ...
+
+    @property
+    def published(self) -> object:
+        """True of the papers' own constants."""
+        ...
+
+    @property
     def gaussian_only(self) -> bool:
         """Whether every release is Gaussian noise when delta > 0 (then the exact composition is used)."""
         ...

@@ -20,14 +20,16 @@ from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import (
     YES,
-    Forecast,
+    Mechanism,
     Outcome,
     Progress,
     Request,
+    Serves,
     Verdict,
     no_progress,
     refuse_feasibility,
 )
+from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.engines.contract import ONE_CANDIDATE, Engine, Point, Promise, Task
 from dpmodel.mechanisms.lp.engines.routes import (
     Route,
@@ -48,7 +50,7 @@ from dpmodel.text import number
 
 
 @dataclass(frozen=True)
-class EngineMechanism:
+class EngineMechanism(Mechanism[PrivateLP]):
     """A nearly feasible point by an engine, with the objective as target, by search or as a penalty.
 
     Source
@@ -82,6 +84,14 @@ class EngineMechanism:
     """
 
     engine: Engine
+
+    @property
+    def serves(self) -> Serves:
+        return Serves(PrivateLP, self.engine.cells)
+
+    @property
+    def published(self) -> bool:
+        return bool(self.engine.published)
 
     @property
     def name(self) -> str:
@@ -139,13 +149,15 @@ class EngineMechanism:
             epsilon=request.epsilon,
             delta=request.delta,
             beta=request.beta,
-            objective_alpha=loss,
-            violation_alpha=route.violation,
+            error=Violation(
+                objective=loss,
+                violation=route.violation,
+                slack_rows=min(route.slack_rows, promise.rows),
+                private_rows=promise.rows,
+                width=promise.width,
+                span=objective_span(model) if not math.isnan(loss) else math.nan,
+            ),
             proved=promise.proved,
-            slack_rows=min(route.slack_rows, promise.rows),
-            private_rows=promise.rows,
-            width=promise.width,
-            span=objective_span(model) if not math.isnan(loss) else math.nan,
             work=promise.work if route.steps == 1 else f"{route.steps} times: {promise.work}",
             noise=noise,
             caveats=(*promise.caveats, *((_RELATIVE,) if self._relative(model) else ())),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -46,6 +47,8 @@ class NoisyHingeDescent(CountsViolatedRows):
         2,000, fewer when d or G is large.
     """
 
+    cells: ClassVar[tuple[str, ...]] = ("scalar low", "row low", "row high")
+    published: ClassVar[bool] = False
     name: str = "noisy-hinge-descent"
     source: str = "Bassily, Smith and Thakurta 2014; Nesterov 2009 (dual averaging on the mean violation)"
     gaussian_only: bool = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -73,6 +73,7 @@ class NoisyMultiplicativeWeights:
         One product with the private rows, one selection and noise on one row per step.
     """
 
+    cells: ClassVar[tuple[str, ...]] = ("row low", "column low")
     name: str
     source: str
     published: Literal["", "entries", "rows"] = ""

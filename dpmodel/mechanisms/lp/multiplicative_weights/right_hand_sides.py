@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -100,6 +101,7 @@ class ScalarMultiplicativeWeights:
         One product with the public rows, one selection and one sparse row per step.
     """
 
+    cells: ClassVar[tuple[str, ...]] = ("scalar low",)
     name: str
     source: str
     published: bool = False

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, refuse_high
+from dpmodel.mechanisms.contract import (
+    YES,
+    Mechanism,
+    Outcome,
+    Progress,
+    Request,
+    Serves,
+    Verdict,
+    no_progress,
+    refuse_high,
+)
+from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.noise_once.design import Kind, NoiseDesign, design, x_bound
 from dpmodel.mechanisms.lp.noise_once.solve_released import released_parts, solve_most_inside, solve_released
 from dpmodel.mechanisms.lp.public.points import declared_range, known_without_data
@@ -19,7 +31,7 @@ from dpmodel.text import number
 
 
 @dataclass(frozen=True)
-class NoiseOnce:
+class NoiseOnce(Mechanism[PrivateLP]):
     """Measure the private entries of c, b and A once with noise, then solve the noised program.
 
     Source
@@ -55,9 +67,10 @@ class NoiseOnce:
         One noise draw per private number, one solve (a second when the first is infeasible).
     """
 
-    kind: Kind
-    name: str
-    source: str
+    serves: ClassVar[Serves] = Serves(PrivateLP, ("objective low", "scalar low", "row low", "column low"))
+    kind: Kind = "laplace"
+    name: str = "laplace-once"
+    source: str = "HRRU14, sections 4.2-4.5; Laplace mechanism"
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         if not model.private_parts():
@@ -90,12 +103,11 @@ class NoiseOnce:
             epsilon=noise.epsilon,
             delta=noise.delta,
             beta=request.beta,
-            objective_alpha=loss,
-            violation_alpha=violation,
+            error=Violation(
+                loss, violation, tightening=tightening, against_public=noise_against_ignorance(model, noise)
+            ),
             proved=not split,
             caveats=(*treatment.words, *caveats(model, noise, split=split)),
-            tightening=tightening,
-            against_public=noise_against_ignorance(model, noise),
             work=noise.work,
             noise=noise.to_dict(),
         )
@@ -228,5 +240,5 @@ def caveats(model: PrivateLP, noise: NoiseDesign, *, split: bool) -> tuple[str, 
     return tuple(out)
 
 
-LAPLACE_ONCE = NoiseOnce("laplace", "laplace-once", "HRRU14, sections 4.2-4.5; Laplace mechanism")
+LAPLACE_ONCE = NoiseOnce()
 GAUSSIAN_ONCE = NoiseOnce("gaussian", "gaussian-once", "HRRU14, sections 4.2-4.5; Gaussian mechanism")

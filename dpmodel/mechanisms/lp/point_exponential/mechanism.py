@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -70,6 +70,8 @@ class PointExponential(CountsViolatedRows):
         k m dot products, in blocks; at most 4e9, and 200,000 points.
     """
 
+    cells: ClassVar[tuple[str, ...]] = ("scalar low", "row low", "row high")
+    published: ClassVar[bool] = False
     name: str = "point-exponential"
     source: str = "McSherry and Talwar 2007; McKenna and Sheldon 2020"
     gaussian_only: bool = False

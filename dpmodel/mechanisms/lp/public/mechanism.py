@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import YES, Feasibility, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.contract import (
+    YES,
+    Feasibility,
+    Mechanism,
+    Outcome,
+    Progress,
+    Request,
+    Serves,
+    Verdict,
+    no_progress,
+)
+from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.engines.routes import objective_span, private_objective
 from dpmodel.mechanisms.lp.private_rows import plain_linear, public_polyhedron
 from dpmodel.mechanisms.lp.public.points import (
@@ -23,7 +35,7 @@ from dpmodel.text import number
 
 
 @dataclass(frozen=True)
-class PublicOnly:
+class PublicOnly(Mechanism[PrivateLP]):
     """A point found from public facts: the robust optimum, the cheapest public point, the optimum for the middle of the
     declared ranges, or the centre of the set.
 
@@ -41,6 +53,7 @@ class PublicOnly:
         At most four solves of the size of the model's own.
     """
 
+    serves: ClassVar[Serves] = Serves(PrivateLP, ("objective low", "scalar low", "row low", "column low", "row high"))
     name: str = "public-only"
     source: str = "Ben-Tal, El Ghaoui and Nemirovski 2009, chapter 1"
 
@@ -76,10 +89,12 @@ class PublicOnly:
             epsilon=0.0,
             delta=0.0,
             beta=0.0,
-            objective_alpha=point.loss if private_objective(model) or model.form.c0.any() else math.nan,
-            violation_alpha=point.violation if rows else math.nan,
+            error=Violation(
+                point.loss if private_objective(model) or model.form.c0.any() else math.nan,
+                point.violation if rows else math.nan,
+                against_public=1.0,
+            ),
             proved=model.split_rows == 0,
-            against_public=1.0,
             work="public solves only",
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,7 +14,18 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap
 from dpmodel.compile.standard_form.footprint import change_of, entry_changes
 from dpmodel.compile.standard_form.form import value_range
-from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, refuse_high
+from dpmodel.mechanisms.contract import (
+    YES,
+    Mechanism,
+    Outcome,
+    Progress,
+    Request,
+    Serves,
+    Verdict,
+    no_progress,
+    refuse_high,
+)
+from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP, ROUNDING, exact_rows
 from dpmodel.mechanisms.lp.noise_once.mechanism import against_ignorance
 from dpmodel.mechanisms.lp.public.points import known_without_data
@@ -34,7 +45,7 @@ class Candidates:
 
 
 @dataclass(frozen=True)
-class VertexExponential:
+class VertexExponential(Mechanism[PrivateLP]):
     """Choose one of finitely many public feasible points by its private objective value.
 
     Source
@@ -55,6 +66,7 @@ class VertexExponential:
         One pass over the candidates; no solve.
     """
 
+    serves: ClassVar[Serves] = Serves(PrivateLP, ("objective low",))
     name: str = "vertex-exponential"
     source: str = "HRRU14, section 4.5; permute-and-flip"
     vertices: Any = field(default=None, compare=False, repr=False)
@@ -90,8 +102,7 @@ class VertexExponential:
             epsilon=request.epsilon,
             delta=0.0,
             beta=request.beta,
-            objective_alpha=loss,
-            against_public=against_ignorance(np.full(low.size, drawn), high - low),
+            error=Violation(objective=loss, against_public=against_ignorance(np.full(low.size, drawn), high - low)),
             work=f"one choice among {found.points.shape[0]} {found.words}, no solve",
             noise={"candidates": found.points.shape[0], "range": _range(model, request)},
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -11,7 +12,8 @@ from dpmodel._types import Floats
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.compile.likelihood.tree_of import tree_problem
 from dpmodel.errors import InfeasibleError, SpecificationError
-from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.postprocess.admm.eligible import (
     SPLIT,
     STEP,
@@ -25,13 +27,13 @@ from dpmodel.mechanisms.postprocess.admm.eligible import (
 from dpmodel.mechanisms.postprocess.admm.engine import Settings, Start
 from dpmodel.mechanisms.postprocess.admm.linear import GRAM, InconsistentEqualities
 from dpmodel.mechanisms.postprocess.admm.setup import NO_POINT, Prepared, prepare, prepare_tables, prepare_tree
-from dpmodel.mechanisms.postprocess.protocol import free_of_charge
+from dpmodel.mechanisms.postprocess.free_of_charge import free_of_charge
 from dpmodel.numerics.cone_program import SolverFailure
 from dpmodel.privacy import NoiseSource
 
 
 @dataclass(frozen=True)
-class Admm:
+class Admm(Mechanism[Postprocessing]):
     """Maximum likelihood under any linear constraints by ADMM: Algorithm 1, the general recipe.
 
     ``penalty`` : rho, None to balance the residuals; ``relaxation`` : in [1, 2); ``tolerance`` : relative duality gap
@@ -60,6 +62,7 @@ class Admm:
         SpecificationError for settings out of range.
     """
 
+    serves: ClassVar[Serves] = Serves(Postprocessing)
     penalty: float | None = None
     relaxation: float = 1.4
     tolerance: float = 1e-5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -12,13 +12,14 @@ from dpmodel._types import Floats
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.compile.likelihood.tree_of import tree_problem
 from dpmodel.errors import InfeasibleError, SpecificationError
-from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.postprocess.exact_tree import division as division
 from dpmodel.mechanisms.postprocess.exact_tree.integers import is_whole, whole_problem
 from dpmodel.mechanisms.postprocess.exact_tree.plan import Family, TreePlan, tree_plan
 from dpmodel.mechanisms.postprocess.exact_tree.sparse import exact_messages
 from dpmodel.mechanisms.postprocess.exact_tree.targets import Targets
-from dpmodel.mechanisms.postprocess.protocol import free_of_charge
+from dpmodel.mechanisms.postprocess.free_of_charge import free_of_charge
 from dpmodel.numerics.trees.tree import TreeProblem
 from dpmodel.privacy import NoiseSource
 
@@ -115,7 +116,7 @@ def _divide(
 
 
 @dataclass(frozen=True)
-class ExactTree:
+class ExactTree(Mechanism[Postprocessing]):
     """The exact optimum of absolute deviations on a tree.
 
     Source
@@ -150,6 +151,7 @@ class ExactTree:
         lists of segments instead (``exact_tree_sparse.py``): some N log N per level.
     """
 
+    serves: ClassVar[Serves] = Serves(Postprocessing)
     name: str = "exact-tree"
     source: str = "LWK15 (the problem); exact messages (the method)"
     ties: Ties = "nearest"

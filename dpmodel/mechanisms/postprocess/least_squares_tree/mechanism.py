@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -12,9 +13,10 @@ from dpmodel.annotate.layout import sum_by
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.compile.likelihood.tree_of import tree_problem
 from dpmodel.errors import InfeasibleError
-from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.mechanisms.postprocess.free_of_charge import free_of_charge
 from dpmodel.mechanisms.postprocess.least_squares_tree.bounds import bounded_fit
-from dpmodel.mechanisms.postprocess.protocol import free_of_charge
 from dpmodel.numerics.trees.projector import TreeProjector, tree_projection
 from dpmodel.numerics.trees.tree import TreeProblem
 from dpmodel.privacy import NoiseSource
@@ -28,7 +30,7 @@ _NODE = {"free": 8e-8, "leaves": 4e-7, "general": 8e-7}
 
 
 @dataclass(frozen=True)
-class LeastSquaresTree:
+class LeastSquaresTree(Mechanism[Postprocessing]):
     """Weighted least squares over the nodes of a tree, exactly.
 
     Source
@@ -47,6 +49,7 @@ class LeastSquaresTree:
         Linear in the nodes: one projection without bounds, about ten with x >= 0.
     """
 
+    serves: ClassVar[Serves] = Serves(Postprocessing)
     name: str = "least-squares-tree"
     source: str = "Hay et al., PVLDB 2010, Theorem 3, for any tree; active sets for bounds"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,10 +14,11 @@ from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.compile.likelihood.structure import Kind, Margins, Separable, Structure, Sums, structure
 from dpmodel.compile.likelihood.structure_chains import Chains
 from dpmodel.errors import InfeasibleError
-from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.mechanisms.postprocess.free_of_charge import free_of_charge
 from dpmodel.mechanisms.postprocess.projection.chain import project_chains
 from dpmodel.mechanisms.postprocess.projection.sums import loss, project_sums, start
-from dpmodel.mechanisms.postprocess.protocol import free_of_charge
 from dpmodel.numerics.projections.margins import MarginProjector
 from dpmodel.privacy import NoiseSource
 
@@ -32,7 +34,7 @@ _HEAP, _CHAIN, _CALL = 1e-5, 6e-5, 5e-4
 
 
 @dataclass(frozen=True)
-class Projection:
+class Projection(Mechanism[Postprocessing]):
     """Solve in closed form where every measurement is of one entry and the constraints have a simple structure.
 
     Structures (``compile/structure.py``), always with bounds on single entries: nothing else; sums of disjoint sets of
@@ -58,6 +60,7 @@ class Projection:
         InfeasibleError where the constraints contradict, with the totals that the bounds can reach.
     """
 
+    serves: ClassVar[Serves] = Serves(Postprocessing)
     name: str = "projection"
     source: str = "closed forms (LWK15, section 4.6; weighted medians; pool adjacent violators)"
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict
+from dpmodel.mechanisms.contract import YES, Outcome, Progress, Request, Verdict
+from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.regression.descent.metric import descent_metric
 from dpmodel.mechanisms.regression.descent.plan import DescentPlan, plan_descent
 from dpmodel.mechanisms.regression.descent.search import clipped

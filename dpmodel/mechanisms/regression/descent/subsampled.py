@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.rows import Rows
-from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.regression.descent.metric import descent_metric
 from dpmodel.mechanisms.regression.descent.plan import DescentPlan, Search
 from dpmodel.mechanisms.regression.descent.search import clipped
@@ -76,7 +78,7 @@ class SampledPlan:
 
 
 @dataclass(frozen=True)
-class SubsampledDescent:
+class SubsampledDescent(Mechanism[PrivateRegression]):
     """Gradient steps on Poisson samples of the rows.
 
     Source
@@ -99,6 +101,7 @@ class SubsampledDescent:
     steps, rate : force T and the sampling rate.
     """
 
+    serves: ClassVar[Serves] = Serves(PrivateRegression)
     steps: int | None = None
     rate: float | None = None
     name: str = "subsampled-descent"

@@ -9,7 +9,8 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict
+from dpmodel.mechanisms.contract import YES, Outcome, Progress, Request, Verdict
+from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.regression.excess import clip_note, excess_forecast
 from dpmodel.mechanisms.regression.frank_wolfe.steps import (
     Path,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.domain import L1Ball
-from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress
+from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.regression.excess import clip_note, excess_forecast
 from dpmodel.mechanisms.regression.frank_wolfe.steps import (
     Path,
@@ -28,7 +30,7 @@ _MANY = 20_000  # coordinates of an l1 ball from which signs are drawn apart
 
 
 @dataclass(frozen=True)
-class FrankWolfe:
+class FrankWolfe(Mechanism[PrivateRegression]):
     """Walk towards one privately chosen vertex of the set at a time.
 
     Source
@@ -58,6 +60,7 @@ class FrankWolfe:
     ``steps``, ``rate``, ``average``, ``clip`` : ``frank_wolfe_steps.Steps``; None lets the simulation choose.
     """
 
+    serves: ClassVar[Serves] = Serves(PrivateRegression)
     name: str = "frank-wolfe"
     source: str = "TTZ15, Algorithm 2 and Theorem 2.5; tightened"
     steps: int | None = None

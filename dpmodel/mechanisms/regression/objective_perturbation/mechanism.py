@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.domain import Domain, Product
-from dpmodel.mechanisms.contract import (
-    YES,
-    Forecast,
-    Outcome,
-    Progress,
-    Request,
-    Verdict,
-    no_progress,
-)
+from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.regression.excess import excess_forecast
 from dpmodel.mechanisms.regression.objective_perturbation.perturbed_objective import Facts, PerturbedObjective
 from dpmodel.mechanisms.regression.public_point import public_point
@@ -56,7 +50,7 @@ class Design:
 
 
 @dataclass(frozen=True)
-class ObjectivePerturbation:
+class ObjectivePerturbation(Mechanism[PrivateRegression]):
     """Release ``argmin_W Phi(w) + <b, w>`` plus a little noise, Phi the objective with a ridge added, b Gaussian.
 
     Source
@@ -119,6 +113,7 @@ class ObjectivePerturbation:
     ``ridge`` : Lambda in the unit of the sum; None lets the simulation choose.
     """
 
+    serves: ClassVar[Serves] = Serves(PrivateRegression)
     name: str = "objective-perturbation"
     source: str = "Chaudhuri, Monteleoni and Sarwate 2011; Kifer, Smith and Thakurta 2012; Iyengar et al. 2019"
     ridge: float | None = None

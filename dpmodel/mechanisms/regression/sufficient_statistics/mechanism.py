@@ -10,7 +10,8 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict
+from dpmodel.mechanisms.contract import YES, Outcome, Progress, Request, Verdict
+from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.regression.excess import excess_forecast
 from dpmodel.mechanisms.regression.pure_too import PureToo
 from dpmodel.mechanisms.regression.sufficient_statistics.forecast import (

@@ -1,0 +1,333 @@
+"""What a mechanism predicts from public facts: ``Forecast``, with an error of the kind that its family compares.
+
+Each kind of error has its own columns in a plan and its own order.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from dpmodel.text import number
+
+if TYPE_CHECKING:
+    from dpmodel.mechanisms.contract import Request
+
+Order = tuple[float, ...]
+
+
+class Error(ABC):
+    """How far an answer may be from the best one, in the terms of one family."""
+
+    kind: ClassVar[str]
+    columns: ClassVar[tuple[str, str]]
+
+    @property
+    @abstractmethod
+    def alpha(self) -> float:
+        """The error as one number, in units of the problem."""
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it says anything at some budget: else only public bounds would help."""
+        return math.isfinite(self.alpha)
+
+    @abstractmethod
+    def stated(self) -> tuple[float | None, float | None, int]:
+        """For a release: what the objective may lose, what constraints may be violated by, and rows left out."""
+
+    @abstractmethod
+    def cells(self, proved: bool) -> tuple[str, str]:
+        """The two ``columns`` of a plan."""
+
+    @abstractmethod
+    def order(self, forecast: Forecast, request: Request | None) -> Order:
+        """Smaller is better. What says nothing comes last."""
+
+    @classmethod
+    def best(cls, served: Sequence[Forecast], request: Request | None) -> Forecast:
+        """The one that a plan chooses; the first among equals."""
+        return min(served, key=lambda each: each.error.order(each, request))
+
+    def records_needed(self) -> str:
+        """How many records would help, in words, where that is known."""
+        return ""
+
+    def if_asked(self, request: Request) -> str:
+        """On what condition the statement holds at another budget, in words."""
+        return ""
+
+    def to_dict(self) -> dict[str, Any]:
+        plain: Any = self
+        given = {entry.name: getattr(plain, entry.name) for entry in fields(plain)}
+        return {"kind": self.kind, **{name: None if value != value else value for name, value in given.items()}}
+
+
+@dataclass(frozen=True)
+class Violation(Error):
+    """Programs: what may be lost in objective value, and by how much constraints may be violated.
+
+    ``objective``, ``violation`` : at most this; nan where nothing is noised and nothing to be stated. Violations of
+    cones count along their interior direction. ``slack_rows`` : private constraints that the statement leaves out, of
+    ``private_rows``; ``width`` : how far any of them can be violated, ``span`` : how far the objective can vary, both
+    public. ``exact`` : private constraints hold exactly, all but ``slack_rows``; preferred to small violations of all
+    of them where neither was asked for. ``tightening`` : strict feasibility: by how much right-hand sides are moved
+    inwards at most. ``against_public`` : the error predicted as a share of that of the best point that reads no data
+    (its own is 1). It decides between mechanisms whose statements say nothing.
+    """
+
+    kind: ClassVar[str] = "violation"
+    columns: ClassVar[tuple[str, str]] = ("objective within", "violation within")
+
+    objective: float = math.nan
+    violation: float = math.nan
+    slack_rows: int = 0
+    private_rows: int = 0
+    width: float = math.nan
+    span: float = math.nan
+    exact: bool = False
+    tightening: float = math.nan
+    against_public: float = math.nan
+
+    @property
+    def alpha(self) -> float:
+        return max((a for a in (self.objective, self.violation) if not math.isnan(a)), default=0.0)
+
+    @property
+    def rank(self) -> float:
+        """What plans compare when neither slack rows nor alpha was asked for: the mean violation that the statement
+        allows (alpha, plus the width for the share of the constraints left out), or the loss in objective if
+        that is a larger part of its span."""
+        if math.isnan(self.width):
+            return self.alpha
+        violated = self.violation + self.width * self.slack_rows / max(self.private_rows, 1)
+        lost = self.objective * self.width / self.span if self.span > 0 else 0.0
+        return max(violated, 0.0 if math.isnan(lost) else lost)
+
+    def stated(self) -> tuple[float | None, float | None, int]:
+        objective, violation = (None if math.isnan(each) else each for each in (self.objective, self.violation))
+        return objective, violation, self.slack_rows
+
+    def cells(self, proved: bool) -> tuple[str, str]:
+        return number(self.objective), number(self.violation)
+
+    def order(self, forecast: Forecast, request: Request | None) -> Order:
+        return self._order(forecast, request, _JUST_BELOW)
+
+    @classmethod
+    def best(cls, served: Sequence[Forecast], request: Request | None) -> Forecast:
+        """Where the best by statements leaves rows out, those that do compare by how they do on synthetic databases."""
+        told = [(each, each.error) for each in served if isinstance(each.error, Violation)]
+        predicted = any(not math.isnan(error.against_public) and not each.spends_nothing for each, error in told)
+        unknown = _JUST_ABOVE if predicted else _JUST_BELOW
+        best, error = min(told, key=lambda pair: pair[1]._order(pair[0], request, unknown))
+        if request is None or math.isnan(error.against_public) or not contested(best, request):
+            return best
+        rivals = [(f, e) for f, e in told if e.slack_rows > 0 and not e.exact and not math.isnan(e.against_public)]
+        return min(rivals, key=lambda pair: (_rounded(pair[1].against_public), pair[0] is not best))[0]
+
+    def _order(self, forecast: Forecast, request: Request | None, unknown: float) -> Order:
+        """Says nothing or something, keeps what was asked or not, predicted or proved, then the error; where x is
+        unbounded (error infinite) the size of the noise itself. Predictions may be far too good, so they come after
+        theorems.
+
+        Statements that say nothing compare by ``against_public`` before all else, so that the point that reads nothing
+        is taken where data are predicted to help less. ``unknown`` stands for it where nothing is predicted."""
+        kept, error, then = True, self.rank, 0.0
+        if request is not None and request.violation is not None:
+            kept = self.violation <= request.violation * (1 + 1e-9)
+            error, then = (float(self.slack_rows), self.rank) if kept else (self.rank, 0.0)
+        if request is not None and request.slack_rows is not None:
+            kept = kept and self.slack_rows <= request.slack_rows
+            if request.violation is None and kept:
+                error = replace(self, slack_rows=0).rank
+        if not math.isfinite(error):
+            sizes = [part["largest_noise"] for part in forecast.noise.values() if _is_noise(part)]
+            then = max(sizes, default=math.inf)
+        asked = request is not None and (request.violation, request.slack_rows) != (None, None)
+        if self.exact and not forecast.vacuous and not asked:
+            return False, 0.0, False, False, -1.0, 0.0
+        if not math.isnan(self.tightening):  # constraints hold: those that are moved least
+            then = self.tightening
+        against = 0.0
+        if forecast.vacuous:
+            against = _rounded(unknown if math.isnan(self.against_public) else self.against_public)
+        return forecast.vacuous, against, not kept, not forecast.proved, _rounded(error), then
+
+    def if_asked(self, request: Request) -> str:
+        unasked = self.slack_rows > 0 and (request.violation, request.slack_rows) == (None, None)
+        return "asked for AllBut(alpha=) or AllBut(rows=), " if unasked else ""
+
+
+# Stand for ``against_public`` where nothing is predicted: behind the public point if others that read data do predict.
+_JUST_BELOW, _JUST_ABOVE = 0.999, 1.001
+
+
+def contested(best: Forecast, request: Request) -> bool:
+    """Whether ``best``, the choice by statements, leaves rows out although no statement was asked for."""
+    error = best.error
+    if not isinstance(error, Violation) or (request.violation, request.slack_rows) != (None, None):
+        return False
+    return not request.by_proof and error.slack_rows > 0 and not (best.vacuous or error.exact)
+
+
+@dataclass(frozen=True)
+class ExcessRisk(Error):
+    """Regressions: what the coefficients lose in objective value against the best ones.
+
+    ``predicted`` : the mean on populations drawn from the public bounds. All mechanisms are simulated alike, so plans
+    choose by it. ``at_most`` : what a theorem gives for any data, inf where none does.
+    """
+
+    kind: ClassVar[str] = "excess risk"
+    columns: ClassVar[tuple[str, str]] = ("excess risk", "at most")
+
+    predicted: float
+    at_most: float = math.inf
+
+    @property
+    def alpha(self) -> float:
+        return self.at_most if math.isfinite(self.at_most) else self.predicted
+
+    def stated(self) -> tuple[float | None, float | None, int]:
+        return self.alpha, None, 0
+
+    def cells(self, proved: bool) -> tuple[str, str]:
+        return number(self.predicted), number(self.at_most) if proved else "-"
+
+    def order(self, forecast: Forecast, request: Request | None) -> Order:
+        return forecast.vacuous, _rounded(self.predicted)
+
+
+@dataclass(frozen=True)
+class RowsMissed(Error):
+    """Exact systems, which satisfy a row exactly or miss it.
+
+    ``missed`` : rows that the answer misses, except with probability beta or in simulations; nan for points in hulls.
+    ``needed`` : records below which the statement says nothing, by which plans of points in hulls choose.
+    """
+
+    kind: ClassVar[str] = "rows missed"
+    columns: ClassVar[tuple[str, str]] = ("rows missed", "records needed")
+
+    missed: float = math.nan
+    needed: float = math.nan
+
+    @property
+    def alpha(self) -> float:
+        return 0.0
+
+    @property
+    def bounded(self) -> bool:
+        return math.isfinite(self.needed)
+
+    @property
+    def slack_rows(self) -> int:
+        return math.ceil(self.missed) if math.isfinite(self.missed) else 0
+
+    def stated(self) -> tuple[float | None, float | None, int]:
+        return None, None, self.slack_rows
+
+    def cells(self, proved: bool) -> tuple[str, str]:
+        return number(self.missed), number(self.needed)
+
+    def order(self, forecast: Forecast, request: Request | None) -> Order:
+        return forecast.vacuous, _rounded(self.needed if math.isnan(self.missed) else self.missed)
+
+    def records_needed(self) -> str:
+        return f"at least {math.ceil(self.needed)} records" if math.isfinite(self.needed) else ""
+
+
+@dataclass(frozen=True)
+class Seconds(Error):
+    """Post-processing: all solvers go for the same optimum, and differ in time.
+
+    ``seconds`` : about how long the solver takes. ``objective`` : the relative error of the objective at which it
+    stops, 0 where it is exact.
+    """
+
+    kind: ClassVar[str] = "seconds"
+    columns: ClassVar[tuple[str, str]] = ("objective within", "seconds, about")
+
+    seconds: float
+    objective: float = 0.0
+
+    @property
+    def alpha(self) -> float:
+        return self.objective
+
+    def stated(self) -> tuple[float | None, float | None, int]:
+        return self.objective, None, 0
+
+    def cells(self, proved: bool) -> tuple[str, str]:
+        return number(self.objective), number(float(f"{self.seconds:.1g}"))
+
+    def order(self, forecast: Forecast, request: Request | None) -> Order:
+        return self.objective > _SAME_OPTIMUM, self.seconds
+
+
+# Relative error of the objective up to which two solutions count as the same.
+_SAME_OPTIMUM = 1e-4
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The error a mechanism predicts from public facts alone.
+
+    ``statement`` : the error in words. ``epsilon``, ``delta`` : what the mechanism spends. ``beta`` : probability with
+    which the error may be exceeded. ``error`` : see its kind. ``proved`` : a theorem, not a prediction. ``vacuous`` :
+    it says no more than is known without any data (``known.capped`` decides). ``work`` : its cost in words. ``noise`` :
+    plain data on the noise of each part and the split of the budget. ``caveats`` : what the statement leaves out.
+    """
+
+    statement: str
+    epsilon: float
+    delta: float
+    beta: float
+    error: Violation | ExcessRisk | RowsMissed | Seconds = Violation()
+    proved: bool = True
+    vacuous: bool = False
+    work: str = "one solve"
+    noise: Mapping[str, Any] = field(default_factory=dict)
+    caveats: tuple[str, ...] = ()
+
+    @property
+    def alpha(self) -> float:
+        """The ``error`` as one number."""
+        return self.error.alpha
+
+    @property
+    def spends_nothing(self) -> bool:
+        """Whether no private data is read."""
+        return self.epsilon == 0 == self.delta
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "statement": self.statement,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "beta": self.beta,
+            "error": self.error.to_dict(),
+            "proved": self.proved,
+            "vacuous": self.vacuous,
+            "work": self.work,
+            "noise": dict(self.noise),
+            "caveats": list(self.caveats),
+        }
+
+
+def says_nothing(statement: str) -> str:
+    """``statement`` marked as one that any public point keeps."""
+    return f"no guarantee at this size and budget ({statement}, which says nothing)"
+
+
+def _rounded(value: float) -> float:
+    """Equal up to rounding allowances is equal: then the order of the registry decides."""
+    return float(f"{value:.6g}")
+
+
+def _is_noise(part: object) -> bool:
+    return isinstance(part, Mapping) and "largest_noise" in part

@@ -1,0 +1,13 @@
+"""The registered mechanisms by what they serve, for tables of tests."""
+
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.compile.likelihood.postprocessing import Postprocessing
+from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivatePoints, PrivateVectors
+from dpmodel.plan.registry import KINDS, MECHANISMS
+
+PORTFOLIO, REGRESSIONS, POSTPROCESSING, VECTORS, INEQUALITIES, POINTS = (
+    KINDS[model].mechanisms
+    for model in (PrivateLP, PrivateRegression, Postprocessing, PrivateVectors, PrivateInequalities, PrivatePoints)
+)
+PUBLISHED = {each.name for each in MECHANISMS if each.published}
