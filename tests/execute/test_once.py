@@ -29,9 +29,6 @@ def test_the_conductor_and_a_measurement_run() -> None:
     """Both hand the run to ``charge_then_run``."""
     found = {each for each in _files("run") if not each.startswith("numerics/")}  # those run solvers
     assert found == {"execute/conductor.py", "queries/measure.py"}
-        "execute/conductor.py",
-        "queries/measure.py",
-    }  # of a solver
     for name in ("execute/conductor.py", "queries/measure.py"):
         assert "charge_then_run(" in (ROOT / name).read_text()
 

@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.mechanisms.contract import Mechanism, Request
+from dpmodel.mechanisms.postprocess.least_squares_tree import bounds as bounds
 from dpmodel.mechanisms.postprocess.least_squares_tree.mechanism import LEAST_SQUARES_TREE, node_targets
-from dpmodel.mechanisms.postprocess.least_squares_tree.mechanism import bounds as bounds
 from dpmodel.numerics.trees.projector import TreeProjector, tree_projection
 from dpmodel.numerics.trees.tree import Tree, TreeProblem
 from dpmodel.privacy import SeededSource

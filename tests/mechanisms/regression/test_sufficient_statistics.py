@@ -19,6 +19,7 @@ from dpmodel.compile.regression.public_part import PublicPart
 from dpmodel.compile.regression.rows import Rows
 from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.mechanisms.published.adassp import ADASSP_PUBLISHED
+from dpmodel.mechanisms.regression.sufficient_statistics import forecast as statistics_forecast
 from dpmodel.mechanisms.regression.sufficient_statistics.forecast import noise_bounds, reach_of
 from dpmodel.mechanisms.regression.sufficient_statistics.layout import Layout, change_l1, change_l2, layout_of
 from dpmodel.mechanisms.regression.sufficient_statistics.measure import (
@@ -29,7 +30,6 @@ from dpmodel.mechanisms.regression.sufficient_statistics.measure import (
     to_vector,
 )
 from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import MOST_COLUMNS, SUFFICIENT_STATISTICS, spread_of
-from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import forecast as statistics_forecast
 from dpmodel.mechanisms.regression.sufficient_statistics.rule import normal_equations, quadratic, shrunk
 from dpmodel.mechanisms.regression.sufficient_statistics.solve import accelerated
 from dpmodel.mechanisms.regression.synthetic import simulated_risks
