@@ -26,7 +26,7 @@ from dpmodel.errors import (
 from dpmodel.models.options import AllBut, Exact, Penalty, Search, Target
 from dpmodel.plan import Plan, register_mechanism, select_mechanism
 from dpmodel.plan.no_guarantee import NoGuaranteeWarning
-from dpmodel.plan.taxonomy_table import taxonomy
+from dpmodel.plan.tables import taxonomy
 from dpmodel.privacy import Budget, NotPrivateWarning
 from dpmodel.problem import Problem
 from dpmodel.queries import QueryRelease, query_release

@@ -33,6 +33,14 @@ def test_set_up_commands() -> None:
     assert 'python -m pip install ".[test]" && python -m pytest' in lines
 
 
+def test_the_tables_of_mechanisms_are_those_of_the_registry() -> None:
+    """Write them anew with ``python docs/write_tables.py``."""
+    from dpmodel.plan.tables import FAMILIES, mechanism_table
+
+    for family in FAMILIES:
+        assert f"<!-- mechanisms: {family} -->\n{mechanism_table(family)}\n<!-- end -->" in README, family
+
+
 def test_every_mechanism_and_doc_named_in_the_readme_exists() -> None:
     from dpmodel.plan.registry import KINDS
 

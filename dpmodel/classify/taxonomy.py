@@ -1,7 +1,7 @@
 """Table 1 of HRRU14 as data: which private linear programs can be solved, by what, and how well.
 
 Sections are those where the paper treats the cell (its table points low-sensitivity rows to section 4.4; they
-are treated in 4.3). Which mechanisms serve a cell is told by the mechanisms; ``plan.taxonomy_table`` adds their names.
+are treated in 4.3). Which mechanisms serve a cell is told by the mechanisms; ``plan.tables`` adds their names.
 """
 
 from __future__ import annotations

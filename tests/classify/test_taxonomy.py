@@ -10,7 +10,7 @@ import pytest
 from dpmodel.classify import impossibility
 from dpmodel.classify.taxonomy import LEVELS, PARTS, Taxonomy, cell
 from dpmodel.errors import SpecificationError
-from dpmodel.plan.taxonomy_table import taxonomy
+from dpmodel.plan.tables import taxonomy
 
 VERDICTS = {
     ("objective", "high"): ("no", "Theorem 37", "5.2"),
