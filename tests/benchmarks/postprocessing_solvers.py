@@ -18,7 +18,7 @@ from measuring import ROOT  # noqa: F401  (puts the checkout on the path)
 
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.mechanisms.postprocess.admm.mechanism import ADMM_STRATEGY
-from dpmodel.mechanisms.postprocess.admm.setup import prepare_tables, prepare_tree, solve_admm
+from dpmodel.mechanisms.postprocess.admm.setup import prepare_tables, prepare_tree
 from dpmodel.mechanisms.postprocess.exact_tree.mechanism import Ties, solve_exact_tree
 from dpmodel.models.postprocessing import FREE
 from dpmodel.numerics.trees.tree import TreeProblem
@@ -284,12 +284,12 @@ def exact_tree(problem: TreeProblem, ties: Ties | None = None) -> Floats:
 
 def admm_tree(problem: TreeProblem) -> Floats:
     """All nodes by ADMM with the tree's projection: any mixture of absolute errors and squares."""
-    return solve_admm(tree_form(problem), prepared=prepare_tree(problem))[0]
+    return prepare_tree(problem).solve().x
 
 
 def admm_table(form: LikelihoodForm, shape: tuple[int, ...]) -> Floats:
     """By ADMM with the projection onto complete margins of a table of ``shape``."""
-    return solve_admm(form, prepared=prepare_tables(form, shape))[0]
+    return prepare_tables(form, shape).solve().x
 
 
 def timed(solver: Callable[[], Floats], runs: int) -> tuple[list[float], Floats]:

@@ -130,3 +130,13 @@ class Postprocessing:
             self._memory[key] = build()
         found: T = self._memory[key]
         return found
+
+
+def canonical(matrix: sp.csr_array) -> sp.csr_array:
+    """Sorted, without duplicates or stored zeros; the matrix itself if it is so already."""
+    if matrix.has_canonical_format and matrix.data.all():
+        return matrix
+    clean = matrix.copy()
+    clean.sum_duplicates()
+    clean.eliminate_zeros()
+    return clean

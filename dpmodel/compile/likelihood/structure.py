@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, Mask
-from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing, canonical
 from dpmodel.compile.likelihood.structure_chains import Chains, chains
 from dpmodel.errors import InfeasibleError
 
@@ -103,7 +103,7 @@ def separable(form: LikelihoodForm) -> Separable | None:
     M = form.matrix
     counts = np.diff(M.indptr)
     if (counts > 1).any():
-        M = _clean(M)
+        M = canonical(M)
         counts = np.diff(M.indptr)
         if (counts > 1).any():
             return None
@@ -130,15 +130,6 @@ def separable(form: LikelihoodForm) -> Separable | None:
     return Separable(curvature, centre, np.where(curved, 0.0, form.linear), owner[order], point[order], weight[order])
 
 
-def _clean(matrix: sp.csr_array) -> sp.csr_array:
-    if matrix.has_canonical_format and matrix.data.all():
-        return matrix
-    out = matrix.copy()
-    out.sum_duplicates()
-    out.eliminate_zeros()
-    return out
-
-
 def _fold(
     form: LikelihoodForm,
 ) -> tuple[Floats, Floats, sp.csr_array, Floats, sp.csr_array, Floats]:
@@ -149,7 +140,7 @@ def _fold(
         (form.equality, form.equality_value, True),
         (form.inequality, form.inequality_value, False),
     ):
-        A = _clean(matrix)
+        A = canonical(matrix)
         counts = np.diff(A.indptr)
         wrong = (np.abs(value) if equal else -value)[counts == 0]
         if (wrong > _MEETS).any():
@@ -266,13 +257,15 @@ def _margins(
 
 def margins_of(E: sp.csr_array, e: Floats, shape: tuple[int, ...]) -> Margins | None:
     """The rows as whole margins of a table, or None. Every row must be a constant on the cells that agree on some axes
-    and zero elsewhere, and of every such set of axes all rows must be there. Duplicate rows must agree."""
+    and zero elsewhere, and of every such set of axes all rows must be there.
+
+    Errors: InfeasibleError, where rows about the same cell of a margin contradict each other."""
     if E.shape[0] == 0:
         return Margins(shape, (), ())
+    E = canonical(E)
     counts = np.diff(E.indptr)
-    if (counts == 0).any():
+    if (counts == 0).any() or E.shape[1] != math.prod(shape):
         return None
-    E = E if E.has_sorted_indices else E.sorted_indices()
     first, last = E.indptr[:-1], E.indptr[1:] - 1
     scale = E.data[first]
     # In C order the first and the last cell of such a set are its corners.

@@ -17,7 +17,7 @@ from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.postprocess.exact_tree.certificate import tree_bound, tree_prices
 from dpmodel.mechanisms.postprocess.exact_tree.integers import whole_problem
 from dpmodel.mechanisms.postprocess.exact_tree.mechanism import EXACT_TREE, ExactTree, solve_exact_tree
-from dpmodel.mechanisms.postprocess.exact_tree.mechanism import plan as exact_tree_plan
+from dpmodel.mechanisms.postprocess.exact_tree import plan as exact_tree_plan
 from dpmodel.mechanisms.postprocess.exact_tree.plan import tree_plan, whole_weights
 from dpmodel.mechanisms.postprocess.protocol import PostprocessMechanism
 from dpmodel.numerics.trees.tree import Tree, TreeProblem

@@ -13,7 +13,7 @@ from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postproces
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.postprocess.least_squares_tree.mechanism import LEAST_SQUARES_TREE, node_targets
-from dpmodel.mechanisms.postprocess.least_squares_tree.mechanism import bounds as bounds
+from dpmodel.mechanisms.postprocess.least_squares_tree import bounds
 from dpmodel.mechanisms.postprocess.protocol import PostprocessMechanism
 from dpmodel.numerics.trees.projector import TreeProjector, tree_projection
 from dpmodel.numerics.trees.tree import Tree, TreeProblem

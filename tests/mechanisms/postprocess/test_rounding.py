@@ -12,7 +12,7 @@ from scipy.optimize import milp
 
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm
 from dpmodel.errors import DPModelError, InfeasibleError, SpecificationError
-from dpmodel.mechanisms.postprocess.rounding.mechanism import nearest as rounding_nearest
+from dpmodel.mechanisms.postprocess.rounding import nearest as rounding_nearest
 from dpmodel.mechanisms.postprocess.rounding.mechanism import round_form, round_table
 
 SEEDS = 60  # the mean of so many draws is within 0.41 at the stated alarm; the many-draws tests are finer
