@@ -147,6 +147,10 @@ class TreeProjector:
             x[step.generation.below] += surplus
         return x, sums
 
+    def estimates(self, v: Floats) -> Floats:
+        """(N,) u: each node's estimate from its own subtree alone, of variance ``variance``."""
+        return self._upward(v, self._to)[0]
+
     def project(self, v: Floats) -> Floats:
         """(N,) the minimiser for node values ``v`` (N,), a new array. Two passes, linear time."""
         return self.passes(v)[0]

@@ -49,18 +49,19 @@ class Generation:
         return self.even == self.counts.size
 
     def sum(self, values: Floats) -> Floats:
-        """(p,) sums over the children of each node of (c,) ``values``."""
+        """(..., p) sums over the children of each node of (..., c) ``values``."""
         k, m = self.arity, self.even
-        head = values[: k * m]
+        head = values[..., : k * m]
         if k <= _STRIDED:
-            total = head[::k].copy()
+            total = head[..., ::k].copy()
             for j in range(1, k):
-                total += head[j::k]
+                total += head[..., j::k]
         else:
-            total = head.reshape(m, k).sum(axis=1)
+            total = head.reshape(*values.shape[:-1], m, k).sum(axis=-1)
         if self.uniform:
             return total
-        return np.concatenate([total, np.add.reduceat(values[k * m :], self.starts[m:] - k * m)])
+        rest = np.add.reduceat(values[..., k * m :], self.starts[m:] - k * m, axis=-1)
+        return np.concatenate([total, rest], axis=-1)
 
     def spread(self, values: Any) -> Any:
         """(c,) value of each child's parent, from (p,) ``values``."""
@@ -91,11 +92,6 @@ class Tree:
     def children(self) -> Integers:
         """(N,) number of children of each node."""
         return np.bincount(self.parent[self.bounds[1] :], minlength=self.size).astype(np.int64)
-
-    @cached_property
-    def first_child(self) -> Integers:
-        """(N,) node number of the first child; for a leaf, of the next one that has a parent further on."""
-        return self.bounds[1] + np.cumsum(self.children) - self.children
 
     @cached_property
     def is_leaf(self) -> npt.NDArray[np.bool_]:
@@ -143,23 +139,6 @@ class Tree:
         parent = np.full(int(bounds[-1]), -1, dtype=np.int64)
         for level in range(1, len(sizes)):
             parent[bounds[level] : bounds[level + 1]] = bounds[level - 1] + np.arange(sizes[level]) // branching
-        return Tree(parent, tuple(int(b) for b in bounds))
-
-    @staticmethod
-    def of_branching(branching: Sequence[int]) -> Tree:
-        """One root; every node of level l has ``branching[l]`` children.
-
-        Raises
-        ------
-        SpecificationError
-            When an entry is not a whole number of at least 1.
-        """
-        ks = [_whole(k, "branching", 1) for k in branching]
-        sizes = np.concatenate([[1], np.cumprod(np.array(ks, dtype=np.int64))])
-        bounds = np.concatenate([[0], np.cumsum(sizes)])
-        parent = np.full(int(bounds[-1]), -1, dtype=np.int64)
-        for level, k in enumerate(ks, start=1):
-            parent[bounds[level] : bounds[level + 1]] = bounds[level - 1] + np.arange(sizes[level]) // k
         return Tree(parent, tuple(int(b) for b in bounds))
 
     @staticmethod
@@ -296,7 +275,7 @@ def _cycle(parents: Integers) -> Integers:
 
 
 def _names(nodes: Integers, names: Sequence[Any] | None, most: int = 6) -> str:
-    shown = [str(node if names is None else names[int(node)]) for node in nodes[:most]]
+    shown = [repr(int(node) if names is None else names[int(node)]) for node in nodes[:most]]
     return " -> ".join([*shown, "..."] if nodes.size > most else shown)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from mechanisms.postprocess.admm_cases import random_form, reference, table
 
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing

@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.postprocess.least_squares_tree.mechanism import LEAST_SQUARES_TREE, node_targets
 from dpmodel.mechanisms.postprocess.least_squares_tree import bounds
+from dpmodel.mechanisms.postprocess.least_squares_tree.mechanism import LEAST_SQUARES_TREE, node_targets
 from dpmodel.mechanisms.postprocess.protocol import PostprocessMechanism
 from dpmodel.numerics.trees.projector import TreeProjector, tree_projection
 from dpmodel.numerics.trees.tree import Tree, TreeProblem
@@ -88,18 +88,18 @@ def test_two_passes_of_the_paper_on_a_complete_tree():
     """Hay et al., Theorem 3: z upwards with (k^l - k^(l-1)) / (k^l - 1), then the surplus in equal parts."""
     rng = np.random.default_rng(3)
     k, height = 3, 4
-    tree = Tree.of_branching([k] * (height - 1))
+    tree = Tree.complete(k ** (height - 1), k)
     v = rng.normal(size=tree.size)
     z = v.copy()
     for depth in range(height - 2, -1, -1):
         level = height - depth
         for node in range(tree.bounds[depth], tree.bounds[depth + 1]):
-            kids = tree.first_child[node] + np.arange(k)
+            kids = np.flatnonzero(tree.parent == node)
             a = (k**level - k ** (level - 1)) / (k**level - 1)
             z[node] = a * v[node] + (1 - a) * z[kids].sum()
     x = z.copy()
     for node in range(tree.bounds[-2]):
-        kids = tree.first_child[node] + np.arange(k)
+        kids = np.flatnonzero(tree.parent == node)
         x[kids] = z[kids] + (x[node] - z[kids].sum()) / k
     np.testing.assert_allclose(TreeProjector(tree).project(v), x, atol=1e-12)
 
@@ -262,7 +262,7 @@ def test_splitting_finds_the_optimum_alone(monkeypatch):
 
 
 def test_totals_that_force_every_leaf():
-    tree = Tree.of_branching([2, 3])
+    tree = Tree.of_parents([-1, 0, 0, 1, 1, 1, 2, 2, 2]).tree
     lower, upper = np.where(tree.is_leaf, 0.0, -INF), np.full(9, INF)
     lower[1] = upper[1] = 0.0
     upper[2] = 5.0

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
+from dpmodel.annotate.layout import sum_by
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm
 from dpmodel.compile.likelihood.structure import margins_of
 from dpmodel.errors import InfeasibleError
@@ -96,7 +97,7 @@ def prepare_tree(problem: TreeProblem) -> Prepared:
     splits = splits_of_tree(problem)
     tree, n = problem.tree, problem.tree.size
     fixed = np.where(problem.lower == problem.upper, problem.lower, np.nan)
-    diagonal = splits.weight[:n] + np.bincount(splits.rows.indices, weights=splits.weight[n:], minlength=n)
+    diagonal: Floats = splits.weight[:n] + sum_by(splits.rows.indices, splits.weight[n:], n)
     update = Projection(TreeProjector(tree, diagonal, fixed).project, diagonal)
     leaves = tree.is_leaf
     low = np.where(leaves, problem.lower, 0.0)
