@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.noisy import Noisy
+from dpmodel.compile.likelihood.postprocessing import picks
 from dpmodel.errors import SpecificationError
 from dpmodel.numerics.trees.tree import Tree
 from dpmodel.queries.consistent import (
@@ -20,7 +21,6 @@ from dpmodel.queries.consistent import (
     box,
     checked_noisy,
     flattened,
-    picks,
     public_array,
 )
 from dpmodel.queries.form_choice import AUTO
@@ -220,7 +220,7 @@ class FittedHierarchy(Consistent):
         return {str(level): x[self.hierarchy._span(level)] for level in self.hierarchy.levels}
 
     def _rounded(self, x: Floats, round: Round, seed: int) -> Floats:
-        return rounded_tree(self.model, self.hierarchy.tree, x, round, seed)
+        return rounded_tree(self.hierarchy.tree, x, self._form.lower, self._form.upper, round, seed)
 
 
 def hierarchy(

@@ -20,7 +20,7 @@ from dpmodel.mechanisms.lp.measure_and_fit import MEASURE_AND_FIT, MeasureAndFit
 from dpmodel.problem import Problem
 from dpmodel.queries.domain import Domain, Outside
 from dpmodel.queries.weights import Loss, automatic_weights
-from dpmodel.queries.workload import Marginal, Tables, checked_marginals, counts
+from dpmodel.queries.workload import Marginal, Tables, checked_marginals, counts, marginal_named
 from dpmodel.release.release import Release
 
 Over = Literal["auto", "domain", "marginals"]
@@ -90,7 +90,7 @@ class QueryRelease:
         SpecificationError
             Before a release, for unknown columns, and for columns that no table holds together.
         """
-        (columns,) = checked_marginals(self.domain, [marginal])
+        columns = marginal_named(self.domain, marginal, "marginal")
         x = self._released()
         if self._tables.holding(columns) is None:
             raise SpecificationError(
@@ -217,14 +217,15 @@ def _measured(
         raise SpecificationError(f"weights={type(weights).__name__}", remedy="'auto', 'equal' or {marginal: weight}")
     if () in weights and public_total:
         raise SpecificationError("a weight for the total, which is public", remedy="weights without ()")
-    marginals = checked_marginals(domain, [m for m in weights if m != ()])
-    named = [*([()] if () in weights else []), *marginals]
-    given = [*([weights[()]] if () in weights else []), *(w for m, w in weights.items() if m != ())]
-    for marginal, weight in zip(named, given, strict=True):
+    chosen: dict[Marginal, float] = {}
+    for given, weight in weights.items():
+        marginal = marginal_named(domain, given, "weights")
         good = isinstance(weight, numbers.Real) and not isinstance(weight, bool)
         if not good or not 2.0**-20 <= float(weight) <= 2.0**20:
             raise SpecificationError(f"weights: that of {marginal} is not a number between 2^-20 and 2^20")
-    chosen = {m: float(w) for m, w in zip(named, given, strict=True)}
+        if marginal in chosen:
+            raise SpecificationError(f"weights: {marginal} is there twice", remedy="each set of columns once")
+        chosen[marginal] = float(weight)
     return dict.fromkeys(workload, 1.0) | chosen
 
 

@@ -28,11 +28,11 @@ from dpmodel.queries.consistent import (
 )
 from dpmodel.queries.domain import Domain
 from dpmodel.queries.form_choice import AUTO, Setting, settled
-from dpmodel.queries.marginal_input import listed, marginal_named, placed
+from dpmodel.queries.marginal_input import listed, placed
 from dpmodel.queries.query_release import MOST_CELLS, MarginalAnswer, Over
 from dpmodel.queries.structural_zeros import allowed_cells, zero_cells
 from dpmodel.queries.table_rounding import rounded_table, rounding_words
-from dpmodel.queries.workload import Marginal, Tables, sums
+from dpmodel.queries.workload import Marginal, Tables, marginal_named, sums
 
 # A marginal, the cells of it that were measured, and the flat numbers.
 Part = tuple[Marginal, Integers, Noisy]

@@ -12,11 +12,11 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.private import Private
 from dpmodel.annotate.records import Neighbors, Records
-from dpmodel.compile.likelihood.postprocessing import Postprocessing
+from dpmodel.compile.likelihood.postprocessing import Postprocessing, picks
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.postprocess.rounding.trees import round_tree
 from dpmodel.numerics.trees.tree import Tree, TreeProblem
-from dpmodel.queries.consistent import assembled, picks, public_array, refuse_contradiction
+from dpmodel.queries.consistent import Round, assembled, public_array, refuse_contradiction
 from dpmodel.queries.form_choice import Setting, settled
 from dpmodel.queries.private_sums import private_sums
 
@@ -134,7 +134,7 @@ def known_nodes(
     return low, high
 
 
-def rounded_tree(model: Postprocessing, tree: Tree, x: Floats, round: str, seed: int) -> Floats:
+def rounded_tree(tree: Tree, x: Floats, lower: Floats, upper: Floats, round: Round, seed: int) -> Floats:
     """(nodes,) whole consistent numbers, each the floor or ceiling of x; see ``round_tree``.
 
     Raises
@@ -142,15 +142,13 @@ def rounded_tree(model: Postprocessing, tree: Tree, x: Floats, round: str, seed:
     SpecificationError
         Where a bound or known number is not whole, so that floors and ceilings do not keep it.
     """
-    form = model.form
-    assert form is not None
-    whole = round_tree(tree, x, round, seed)  # type: ignore[arg-type]
-    wrong = np.maximum(form.lower - whole, whole - form.upper)
+    whole = round_tree(tree, x, round, seed)
+    wrong = np.maximum(lower - whole, whole - upper)
     at = int(np.argmax(wrong))
     if wrong[at] > 1e-6 * max(1.0, abs(whole[at])):
         raise SpecificationError(
-            f"rounded, node {at} would be {whole[at]:.12g}, not in {form.lower[at]:.12g} to {form.upper[at]:.12g}",
-            why="a bound or known number is not whole, and rounding keeps floors and ceilings only",
+            f"rounded, node {at} would be {whole[at]:.12g}, not in {lower[at]:.12g} to {upper[at]:.12g}",
+            why="a bound or known total that is not whole: rounding keeps floors and ceilings only",
             remedy="round=None, or whole bounds and totals",
         )
     return whole

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.noisy import Noisy
+from dpmodel.compile.likelihood.postprocessing import picks
 from dpmodel.errors import SpecificationError
 from dpmodel.numerics.trees.tree import Tree
 from dpmodel.queries.consistent import (
@@ -23,7 +24,6 @@ from dpmodel.queries.consistent import (
     checked_noisy,
     finite,
     flattened,
-    picks,
     refuse_contradiction,
 )
 from dpmodel.queries.form_choice import AUTO
@@ -224,7 +224,7 @@ class FittedTree(Consistent):
         return {"histogram": x[self.query.tree.bounds[-2] :], "nodes": x}
 
     def _rounded(self, x: Floats, round: Round, seed: int) -> Floats:
-        return rounded_tree(self.model, self.query.tree, x, round, seed)
+        return rounded_tree(self.query.tree, x, self._form.lower, self._form.upper, round, seed)
 
 
 def tree_query(bins: Any, branching: int = 2) -> TreeQuery:

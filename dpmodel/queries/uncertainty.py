@@ -13,12 +13,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing, picks
 from dpmodel.errors import SpecificationError
 from dpmodel.execute.progress import reporter
 from dpmodel.privacy import public_generator
 from dpmodel.problem import Problem
-from dpmodel.queries.consistent import Consistent, picks
+from dpmodel.queries.consistent import Consistent
 from dpmodel.queries.linear_estimator import linear_errors
 from dpmodel.queries.refits import form_of, refits
 

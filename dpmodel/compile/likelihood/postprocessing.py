@@ -140,3 +140,10 @@ def canonical(matrix: sp.csr_array) -> sp.csr_array:
     clean.sum_duplicates()
     clean.eliminate_zeros()
     return clean
+
+
+def picks(columns: Any, size: int) -> sp.csr_array:
+    """(k, size) matrix that picks entries."""
+    columns = np.asarray(columns, dtype=np.int64)
+    k = columns.size
+    return sp.csr_array((np.ones(k), columns, np.arange(k + 1)), shape=(k, size))

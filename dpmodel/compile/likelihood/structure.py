@@ -10,6 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, Mask
+from dpmodel.compile.likelihood.constraints import bounds_cross
+from dpmodel.compile.likelihood.feasible import require_consistent
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing, canonical
 from dpmodel.compile.likelihood.structure_chains import Chains, chains
 from dpmodel.errors import InfeasibleError
@@ -79,23 +81,20 @@ def structure(model: Postprocessing) -> Structure:
     """The structure of the model; looked for once. O(nonzeros), and rows that rule a structure out are met early."""
 
     def build() -> Structure:
-        if model.form is None:
+        form = model.form
+        if form is None:
             return Structure(None, "the problem has terms or constraints outside a likelihood under linear constraints")
-        return recognise(model.form, model.shape)
+        single = separable(form)
+        if single is None:
+            return Structure(None, "some measurement is of several variables at once")
+        try:
+            require_consistent(model)
+            lower, upper, E, e, G, g = _fold(form)
+            return _coupled(form, single, lower, upper, E, e, G, g, model.shape)
+        except InfeasibleError as error:
+            return Structure(None, "no point meets the constraints", single, infeasible=error)
 
     return model.remember("structure", build)
-
-
-def recognise(form: LikelihoodForm, shape: tuple[int, ...] | None = None) -> Structure:
-    """The structure of a form; ``shape`` : axes when x is a table."""
-    single = separable(form)
-    if single is None:
-        return Structure(None, "some measurement is of several variables at once")
-    try:
-        lower, upper, E, e, G, g = _fold(form)
-        return _coupled(form, single, lower, upper, E, e, G, g, shape)
-    except InfeasibleError as error:
-        return Structure(None, "no point meets the constraints", single, infeasible=error)
 
 
 def separable(form: LikelihoodForm) -> Separable | None:
@@ -133,7 +132,7 @@ def separable(form: LikelihoodForm) -> Separable | None:
 def _fold(
     form: LikelihoodForm,
 ) -> tuple[Floats, Floats, sp.csr_array, Floats, sp.csr_array, Floats]:
-    """Rows with one variable as bounds, empty rows checked, and the rest."""
+    """Rows with one variable as bounds, and the rest."""
     lower, upper = form.lower.copy(), form.upper.copy()
     rest: list[tuple[sp.csr_array, Floats]] = []
     for matrix, value, equal in (
@@ -142,13 +141,6 @@ def _fold(
     ):
         A = canonical(matrix)
         counts = np.diff(A.indptr)
-        wrong = (np.abs(value) if equal else -value)[counts == 0]
-        if (wrong > _MEETS).any():
-            first = float(value[counts == 0][int(np.argmax(wrong))])
-            raise InfeasibleError(
-                f"a constraint asks that 0 be {'' if equal else 'at most '}{first:.9g}",
-                why="no variables are left in it",
-            )
         one = np.flatnonzero(counts == 1)
         var, a = A.indices[A.indptr[one]], A.data[A.indptr[one]]
         bound = value[one] / a
@@ -157,15 +149,13 @@ def _fold(
         many = np.flatnonzero(counts > 1)
         rest.append((A if many.size == A.shape[0] else A[many], value[many]))
     crossed = lower > upper
-    if crossed.any():
-        gap = np.where(crossed, lower - upper, 0.0)
-        size = np.maximum(1.0, np.maximum(np.abs(lower), np.abs(upper)))
-        worst = int(np.argmax(np.where(crossed, gap, -1.0)))
-        if (gap > _MEETS * size).any():
-            raise InfeasibleError(
-                f"entry {worst} must be at least {lower[worst]:.9g} and at most {upper[worst]:.9g}",
-                why="its bounds and constraints contradict each other",
-            )
+    if bounds_cross(lower, upper).any():
+        worst = int(np.argmax(lower - upper))
+        raise InfeasibleError(
+            f"entry {worst} must be at least {lower[worst]:.9g} and at most {upper[worst]:.9g}",
+            why="its bounds and constraints contradict each other",
+        )
+    if crossed.any():  # by rounding
         middle = (lower + upper) / 2
         lower, upper = np.where(crossed, middle, lower), np.where(crossed, middle, upper)
     return lower, upper, *rest[0], *rest[1]
@@ -216,28 +206,7 @@ def _sums(
         return Structure(None, "a linear term that only the constraints bound")
     target = np.concatenate([e, g])
     coupling = Sums(group, coefficient, target, np.arange(target.size) < e.size)
-    _check_reach(coupling, lower, upper)
     return Structure("sums", "", single, lower, upper, coupling)
-
-
-def _check_reach(sums: Sums, lower: Floats, upper: Floats) -> None:
-    """Refuse totals outside what the bounds can make."""
-    inside = sums.group >= 0
-    group, a = sums.group[inside], sums.coefficient[inside]
-    at_lower, at_upper = a * lower[inside], a * upper[inside]
-    least = np.bincount(group, weights=np.minimum(at_lower, at_upper), minlength=sums.target.size)
-    most = np.bincount(group, weights=np.maximum(at_lower, at_upper), minlength=sums.target.size)
-    ends = np.maximum(np.abs(at_lower), np.abs(at_upper))
-    scale = np.bincount(group, weights=np.where(np.isfinite(ends), ends, 0.0), minlength=sums.target.size)
-    slack = _MEETS * np.maximum(1.0, np.maximum(np.abs(sums.target), scale))
-    bad = (sums.target < least - slack) | sums.equality & (sums.target > most + slack)
-    if bad.any():
-        first = int(np.flatnonzero(bad)[0])
-        raise InfeasibleError(
-            f"a total of {sums.target[first]:.9g} cannot be met",
-            why=f"under the bounds the sum reaches [{least[first]:.9g}, {most[first]:.9g}] only",
-            remedy="correct the total or the bounds, or give the total as a Noisy value",
-        )
 
 
 def _margins(

@@ -201,8 +201,9 @@ def _scaled(form: LikelihoodForm) -> tuple[LikelihoodForm, float]:
 
 
 def linear_program(form: LikelihoodForm, **limits: Any) -> tuple[str, Floats | None]:
-    """Absolute errors by HiGHS: columns (x, p, q), M x - p + q = value with p, q >= 0 at cost ``absolute``. ``limits`` :
-    options of HiGHS."""
+    """Absolute errors by HiGHS: columns (x, p, q), M x - p + q = value with p, q >= 0 at cost ``absolute``.
+
+    ``limits`` : options of HiGHS."""
     n = form.size
     used = np.flatnonzero(form.absolute)
     k, p = used.size, form.equality.shape[0]

@@ -66,11 +66,6 @@ class MarginProjector:
         self._where: Integers = np.flatnonzero(~np.isnan(flat))
         self._fixed: Floats = flat[self._where]
 
-    @property
-    def rank(self) -> int:
-        """Number of independent equations that the margins make."""
-        return int(self._where.size)
-
     def project(self, table: Any) -> Floats:
         """The nearest table with the margins, in the shape of ``table`` ((N,) or ``shape``)."""
         v = np.asarray(table, dtype=np.float64)
@@ -79,14 +74,6 @@ class MarginProjector:
         c = _transform(v.ravel(), self._groups)
         c[self._where] = self._fixed
         return _transform(c, self._groups).reshape(v.shape)
-
-    def residual(self, table: Any) -> float:
-        """Largest difference between a margin of ``table`` and its target, in cells' units."""
-        v = np.asarray(table, dtype=np.float64).ravel()
-        fitted = self.project(np.zeros(self.size)) - v
-        return max(
-            (float(np.abs(margin_of(fitted, self.shape, m)).max(initial=0.0)) for m in self.margins), default=0.0
-        )
 
 
 def margin_of(table: Floats, shape: Sequence[int], margin: Sequence[int]) -> Floats:

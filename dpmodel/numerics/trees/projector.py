@@ -156,11 +156,6 @@ class TreeProjector:
         return self.passes(v)[0]
 
 
-def tree_projection(tree: Tree, value: Floats, weight: Any = None, fixed: Floats | None = None) -> Floats:
-    """(N,) minimiser of ``sum_i weight_i (x_i - value_i)^2`` over consistent x; see ``TreeProjector``."""
-    return TreeProjector(tree, weight, fixed).project(value)
-
-
 def _one(values: Floats) -> Any:
     """The number that all of ``values`` are, or themselves."""
     first = values[0]

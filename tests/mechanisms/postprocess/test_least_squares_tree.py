@@ -15,12 +15,16 @@ from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.postprocess.least_squares_tree import bounds
 from dpmodel.mechanisms.postprocess.least_squares_tree.mechanism import LEAST_SQUARES_TREE, node_targets
 from dpmodel.mechanisms.postprocess.protocol import PostprocessMechanism
-from dpmodel.numerics.trees.projector import TreeProjector, tree_projection
+from dpmodel.numerics.trees.projector import TreeProjector
 from dpmodel.numerics.trees.tree import Tree, TreeProblem
 from dpmodel.privacy import SeededSource
 
 REQUEST = Request(epsilon=0.0, delta=0.0)
 INF = np.inf
+
+
+def projected(tree, value, weight=None, fixed=None):
+    return TreeProjector(tree, weight, fixed).project(value)
 
 
 def random_tree(rng, most, root=0.12):
@@ -74,7 +78,7 @@ def test_projection_against_dense_optimality_conditions(unmeasured, known):
         if known:
             truth = tree.sums(rng.integers(0, 9, size=tree.leaves.size).astype(float))
             fixed = np.where(rng.random(tree.size) < 0.3, truth, np.nan)
-        x, best = tree_projection(tree, v, w, fixed), dense(tree, v, w, fixed)
+        x, best = projected(tree, v, w, fixed), dense(tree, v, w, fixed)
         assert np.abs(tree.consistency @ x).max(initial=0) < 1e-10
         if fixed is not None:
             held = ~np.isnan(fixed)
@@ -119,12 +123,12 @@ def test_undetermined_leaves_have_the_least_squares():
     tree, _, position = Tree.of_parents([-1, 0, 0, 1, 1])  # Root of 1 and 2; 1 of 3 and 4.
     w = np.zeros(5)
     w[position[0]] = 1.0
-    x = tree_projection(tree, np.full(5, 6.0), w)
+    x = projected(tree, np.full(5, 6.0), w)
     np.testing.assert_allclose(x[position], [6, 4, 2, 2, 2])
-    np.testing.assert_array_equal(tree_projection(tree, np.full(5, 6.0), 0.0), 0.0)
+    np.testing.assert_array_equal(projected(tree, np.full(5, 6.0), 0.0), 0.0)
     faint = w + 1e-9  # The limit that the docstring speaks of: leaves at 0 with a vanishing weight.
     faint[position[1]] = 0
-    near = tree_projection(tree, np.where(w > 0, 6.0, 0.0), faint)
+    near = projected(tree, np.where(w > 0, 6.0, 0.0), faint)
     np.testing.assert_allclose(near, x, atol=1e-6)
 
 
@@ -133,7 +137,7 @@ def test_values_of_unmeasured_nodes_do_not_matter():
     w = np.array([1.0, 0, 1, 1, 1, 1, 0])
     v = np.arange(7.0)
     wild = np.where(w > 0, v, np.nan)
-    np.testing.assert_allclose(tree_projection(tree, wild, w), tree_projection(tree, v, w))
+    np.testing.assert_allclose(projected(tree, wild, w), projected(tree, v, w))
 
 
 def test_extreme_weights_stay_finite():
@@ -141,9 +145,9 @@ def test_extreme_weights_stay_finite():
     tree = Tree.complete(32)
     for scale in (1e-200, 1e200):
         v = rng.normal(size=tree.size)
-        np.testing.assert_allclose(tree_projection(tree, v, scale), tree_projection(tree, v), atol=1e-12)
+        np.testing.assert_allclose(projected(tree, v, scale), projected(tree, v), atol=1e-12)
     mixed = 10 ** rng.uniform(-12, 12, size=tree.size)
-    x = tree_projection(tree, v, mixed)
+    x = projected(tree, v, mixed)
     assert np.isfinite(x).all() and np.abs(tree.consistency @ x).max() < 1e-9
 
 

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.compile.likelihood.structure import recognise
+from dpmodel.compile.likelihood.structure import structure
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.postprocess.projection.mechanism import PROJECTION, Projection, solve
@@ -102,7 +102,7 @@ def _compare(rng, kind, times):
     seen = 0
     for _ in range(times):
         form = _random(rng, kind)
-        found = recognise(form)
+        found = structure(Postprocessing(form, ()))
         assert found.kind is not None or found.infeasible is not None, found.reason
         if found.infeasible is not None:
             continue
@@ -223,10 +223,10 @@ def test_whole_numbers_in_a_box():
 def test_infeasible_and_unbounded():
     form = LikelihoodForm.of(np.eye(3), 0, square=1, equality=np.ones((1, 3)), equality_value=7.0, lower=0, upper=2)
     model = Postprocessing(form, ())
-    with pytest.raises(InfeasibleError, match=r"\[0, 6\]"):
+    with pytest.raises(InfeasibleError, match="at most 6"):
         PROJECTION.eligible(model, REQUEST)
     outcome = _run(form)
-    assert outcome.status == "infeasible" and outcome.x is None and "[0, 6]" in outcome.notes[0]
+    assert outcome.status == "infeasible" and outcome.x is None and "at most 6" in outcome.notes[0]
     falls = LikelihoodForm.of(np.eye(2)[:1], [1.0], square=1, linear=[0, -1])
     assert _run(falls).status == "unbounded"
     held = LikelihoodForm.of(np.eye(2)[:1], [1.0], square=1, linear=[0, -1], upper=3)
@@ -294,7 +294,7 @@ def test_margin_projection_against_the_pseudoinverse(shape, margins):
     x = projector.project(v)
     np.testing.assert_allclose(x.ravel(), expected, atol=1e-11)
     np.testing.assert_allclose(projector.project(x), x, atol=1e-11)
-    assert projector.residual(x) < 1e-10 and projector.rank == (np.linalg.matrix_rank(A) if rows else 0)
+    np.testing.assert_allclose(A @ x.ravel(), A @ truth.ravel(), atol=1e-10)
     assert projector.project(v.ravel()).shape == (truth.size,)
     if rows:
         form = LikelihoodForm.of(
@@ -310,7 +310,7 @@ def test_margins_that_contradict_or_do_not_fit():
         MarginProjector((2, 2), [(0,), (1,)], [[1, 2], [2, 2]])
     with pytest.raises(InfeasibleError, match=r"axes \(1,\)"):
         MarginProjector((2, 2, 2), [(0, 1), (1, 2)], [[[1, 2], [3, 4]], [[5, 0], [5, 0]]])
-    assert MarginProjector((2, 2), [(0,), (1,)], [[1, 2], [2, 1 + 1e-12]]).rank == 3
+    MarginProjector((2, 2), [(0,), (1,)], [[1, 2], [2, 1 + 1e-12]])  # off by rounding
     for bad in (
         lambda: MarginProjector((2, 2), [(0, 0)], [[1, 2]]),
         lambda: MarginProjector((2, 2), [(2,)], [[1, 2]]),

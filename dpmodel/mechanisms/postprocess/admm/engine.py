@@ -28,8 +28,8 @@ PENALTY = 4.0  # first rho; residuals move it
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """``x`` : (n,) the best feasible point found; ``bound`` : the dual bound; ``gap`` : their difference relative to the
-    objective's terms."""
+    """``x`` : (n,) the best feasible point found; ``bound`` : the dual bound; ``gap`` : the difference,
+    relative to the objective's terms."""
 
     x: Floats
     status: Status

@@ -18,8 +18,7 @@ from dpmodel.mechanisms.postprocess.admm.eligible import (
     entrywise,
     only_sums,
     relaxed_linear,
-    seconds_of_step,
-    seconds_to_factor,
+    seconds_of,
     table_shape,
 )
 from dpmodel.mechanisms.postprocess.admm.engine import STEPS, TOLERANCE
@@ -140,8 +139,8 @@ class Admm:
         """(seconds, steps, factorisation in words)."""
         steps = 300 if entrywise(form) else 1300
         polishes = 0 if entrywise(form) else 6
-        seconds = (1 + polishes) * seconds_to_factor(form) + steps * seconds_of_step(form)
-        return seconds, steps, "one factorisation"
+        factor, step = seconds_of(form)
+        return (1 + polishes) * factor + steps * step, steps, "one factorisation"
 
 
 @dataclass(frozen=True)

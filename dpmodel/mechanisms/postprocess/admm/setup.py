@@ -12,13 +12,13 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.layout import sum_by
-from dpmodel.compile.likelihood.postprocessing import LikelihoodForm
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, picks
 from dpmodel.compile.likelihood.structure import margins_of
 from dpmodel.errors import InfeasibleError
 from dpmodel.mechanisms.postprocess.admm.engine import Result, Status, minimise
 from dpmodel.mechanisms.postprocess.admm.linear import InconsistentEqualities, XUpdate, diagonal_update, x_update
 from dpmodel.mechanisms.postprocess.admm.repair import Polytope
-from dpmodel.mechanisms.postprocess.admm.splits import Splits, splits_of, splits_of_tree
+from dpmodel.mechanisms.postprocess.admm.splits import Splits, splits_of
 from dpmodel.mechanisms.postprocess.general_solver import linear_program
 from dpmodel.numerics.cone_program import SolverFailure
 from dpmodel.numerics.projections.margins import MarginProjector
@@ -78,14 +78,15 @@ def prepare_tables(form: LikelihoodForm, shape: tuple[int, ...] | None) -> Prepa
     """
     known = margins_of(form.equality, form.equality_value, shape) if shape else None
     splits, n = splits_of(form), form.size
-    counts = 1.0 + np.bincount(splits.rows.indices, weights=splits.rows.data**2, minlength=n)
+    counts = np.ones(n) + sum_by(splits.rows.indices, splits.rows.data**2, n)
     if known is None or not (counts == counts[0]).all():
         return prepare(form)
     penalty = float(np.exp(np.mean(np.log(splits.weight))))
     splits = replace(splits, weight=np.full(splits.weight.size, penalty))
     projector = MarginProjector(known.shape, known.axes, known.targets)
     box = Polytope(projector.project, np.ones(n), form.lower, form.upper)
-    update = Projection(projector.project, penalty * counts)
+    diagonal: Floats = penalty * counts
+    update = Projection(projector.project, diagonal)
     return Prepared(splits, update, box.repaired(KEPT), partial(diagnose, form))
 
 
@@ -94,8 +95,17 @@ def prepare_tree(problem: TreeProblem) -> Prepared:
 
     Errors: InfeasibleError, where fixed nodes contradict each other.
     """
-    splits = splits_of_tree(problem)
     tree, n = problem.tree, problem.tree.size
+    form = LikelihoodForm.of(
+        picks(problem.node, n),
+        problem.value,
+        absolute=problem.absolute,
+        square=problem.square,
+        equality=tree.consistency,
+        lower=problem.lower,
+        upper=problem.upper,
+    )
+    splits = splits_of(form)
     fixed = np.where(problem.lower == problem.upper, problem.lower, np.nan)
     diagonal: Floats = splits.weight[:n] + sum_by(splits.rows.indices, splits.weight[n:], n)
     update = Projection(TreeProjector(tree, diagonal, fixed).project, diagonal)
@@ -114,9 +124,7 @@ def prepare_tree(problem: TreeProblem) -> Prepared:
     else:
         box = Polytope(TreeProjector(tree, None, fixed).project, np.ones(n), problem.lower, problem.upper)
         repair = box.repaired(KEPT)
-    nothing = sp.csr_array((0, n))
-    bare = LikelihoodForm.of(nothing, 0.0, equality=tree.consistency, lower=problem.lower, upper=problem.upper)
-    return Prepared(splits, update, repair, partial(diagnose, bare), select=problem.select)
+    return Prepared(splits, update, repair, partial(diagnose, form), select=problem.select)
 
 
 def repairer(form: LikelihoodForm) -> Callable[[Floats], Floats | None]:
