@@ -42,21 +42,16 @@ class Asked(SeededSource):
         super().__init__(seed)
         self.asked: list[tuple[str, np.ndarray, float]] = []
 
-    def _keep(self, law: str, values: Any, scale: float) -> Any:
-        self.asked.append((law, np.array(values, dtype=float), scale))
-        return getattr(super(), law)(values, scale)
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name not in ("laplace", "gaussian", "discrete_laplace", "discrete_gaussian"):
+            return found
 
-    def laplace(self, values: object, scale: float) -> Any:
-        return self._keep("laplace", values, scale)
+        def kept(values: Any, scale: float) -> Any:
+            self.asked.append((name, np.array(values, dtype=float), scale))
+            return found(values, scale)
 
-    def gaussian(self, values: object, scale: float) -> Any:
-        return self._keep("gaussian", values, scale)
-
-    def discrete_laplace(self, values: object, scale: float) -> Any:
-        return self._keep("discrete_laplace", values, scale)
-
-    def discrete_gaussian(self, values: object, scale: float) -> Any:
-        return self._keep("discrete_gaussian", values, scale)
+        return kept
 
 
 def asked_of(
@@ -321,7 +316,7 @@ def test_an_audit_passes_and_catches_broken_twins(law: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("epsilon", [0.3, 1.0, 2.5])
+@pytest.mark.parametrize("epsilon", [0.3, 2.5])
 @pytest.mark.parametrize("law", ["laplace", "gaussian", "discrete-laplace", "discrete-gaussian"])
 def test_an_audit_with_many_runs(law: str, epsilon: float) -> None:
     assert 0.3 * epsilon < audited(law, "", epsilon, runs=400_000) <= epsilon
@@ -330,7 +325,7 @@ def test_an_audit_with_many_runs(law: str, epsilon: float) -> None:
 
 def test_the_stated_law_is_the_law_that_opendp_draws() -> None:
     """Duplicated and proportional rows included: every entry has a draw of its own."""
-    size = 1500
+    size = 700
     p = Private(np.linspace(-1e6, 1e6, size), name="p", unit="entry", linf=1.0)
     noisy = measure(cp.vstack([p, p, 5 * p]), 7.0)
     assert noisy.shape == (3, size) and noisy.noise.scale == pytest.approx(1.0, rel=CLOSE)
@@ -353,13 +348,8 @@ SHAPES: list[tuple[Callable[[Any], Any], Any]] = [
     (lambda p: p, A23),
     (lambda p: p.T, A23.T),
     (lambda p: cp.sum(p), A23.sum()),
-    (lambda p: cp.sum(p, axis=0), A23.sum(axis=0)),
     (lambda p: cp.sum(p, axis=1, keepdims=True), A23.sum(axis=1, keepdims=True)),
-    (lambda p: p[1], A23[1]),
     (lambda p: p[1, 2], A23[1, 2]),
-    (lambda p: p[:, ::-1], A23[:, ::-1]),
-    (lambda p: cp.vec(p, order="F"), A23.ravel(order="F")),
-    (lambda p: cp.vec(p, order="C"), A23.ravel()),
     (lambda p: cp.reshape(p, (3, 2), order="C"), A23.reshape(3, 2)),
     (lambda p: np.array([[1.0, 2], [3, 4]]) @ p, np.array([[1.0, 2], [3, 4]]) @ A23),
     (lambda p: 7 - cp.multiply(cp.Constant(A23, name="public"), p) / 3, 7 - A23 * A23 / 3),
@@ -460,18 +450,9 @@ def test_what_is_not_whole_by_declaration() -> None:
     assert type(measure(whole(bounds=[0, 5]), 1.0, rng=0).noise) is DiscreteLaplace
 
 
-SECOND: tuple[dict[str, Any], ...] = (
-    {"nonneg": True},
-    {"pos": True},
-    {"bounds": [0, 9]},
-    {"symmetric": True},
-    {"PSD": True},
-    {"diag": True},
-    {"sparsity": ((0, 1), (0, 1))},
-    {"positions": "private"},
-    {"boolean": True},
-    {"nonneg": True, "symmetric": True},
-)
+SECOND: list[dict[str, Any]] = [{name: True} for name in ("nonneg", "pos", "symmetric", "PSD", "diag", "boolean")]
+SECOND += [{"bounds": [0, 9]}, {"sparsity": ((0, 1), (0, 1))}, {"positions": "private"}]
+SECOND += [{"nonneg": True, "symmetric": True}]
 
 
 @pytest.mark.parametrize("second", SECOND, ids=lambda second: "+".join(second))
@@ -731,14 +712,6 @@ def test_suspicious_constants_are_warned_of() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", PossibleLeakWarning)
         measure(p - cp.Constant([1.5, 2.5], name="public"), 1.0, rng=0)
-
-
-def test_a_large_tree() -> None:
-    leaves = 2**13
-    p = Private(np.ones(leaves), name="p", unit="entry", linf=1, integer=True)
-    noisy = measure(tree(leaves) @ p, 1.0, rng=0)
-    assert noisy.shape == (2 * leaves - 1,) and noisy.noise.scale == 14.0
-    assert abs(noisy.value[0] - leaves) < 14 * 40
 
 
 @pytest.mark.slow

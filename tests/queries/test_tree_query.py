@@ -203,17 +203,17 @@ def test_rounding_refuses_bounds_that_are_not_whole():
     assert fit.release is None
 
 
-def test_a_million_leaves():
-    tree = tree_query(2**20)
+def test_many_leaves():
+    tree = tree_query(2**17)
     rng = np.random.default_rng(0)
     histogram = rng.poisson(0.3, tree.bins) * 1.0
     noisy = noisy_tree(tree, histogram, Laplace(21.0))
     started = time.perf_counter()
     fit = tree.fit(noisy)
-    fit.ranges_matrix([0, 17], [2**20, 99_999])
-    tree.read_raw(noisy, rng.integers(0, 2**19, 10_000), 2**20)
-    assert time.perf_counter() - started < 10
-    assert fit.model.form.size == 2**21 - 1
+    fit.ranges_matrix([0, 17], [2**17, 99_999])
+    tree.read_raw(noisy, rng.integers(0, 2**16, 10_000), 2**17)
+    assert time.perf_counter() - started < 2
+    assert fit.model.form.size == 2**18 - 1
 
 
 WRONG = {

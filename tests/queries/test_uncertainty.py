@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from scipy.stats import binom
 
 import dpmodel as dpm
-from dpmodel.annotate.noise_laws import DiscreteLaplace, Gaussian, Laplace
+from dpmodel.annotate.noise_laws import Gaussian, Laplace
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.likelihood.face import neg_log_likelihood, published
 from dpmodel.errors import SpecificationError
@@ -92,7 +92,7 @@ def covered(make, truth, rows_of, trials, level):
 
 
 @pytest.mark.parametrize(
-    ("law", "trials"), [(Laplace(5.0), 120), (DiscreteLaplace(5.0), 40), (Gaussian(4.0), 40)], ids=lambda v: str(v)[:9]
+    ("law", "trials"), [(Laplace(5.0), 120), (Gaussian(4.0), 40)], ids=lambda v: str(v)[:9]
 )
 def test_intervals_from_noise_cover_on_sparse_data_at_the_boundary(law, trials):
     """Whatever the number of simulated errors: 19 of them already hold their level of 0.8 (rank 16 of 20)."""

@@ -26,7 +26,7 @@ def agrees(form: LikelihoodForm, best: float) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_random_forms_against_clarabel(kind: str, seed: int) -> None:
     form = random_form(seed, kind)
     agrees(form, reference(form))
@@ -35,7 +35,7 @@ def test_random_forms_against_clarabel(kind: str, seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_random_forms_against_clarabel(kind: str) -> None:
-    for seed in range(12, 90):
+    for seed in range(6, 60):
         if (kind, seed) == ("gaussian", 23):  # Clarabel fails there
             continue
         form = random_form(seed, kind)
@@ -45,7 +45,7 @@ def test_many_random_forms_against_clarabel(kind: str) -> None:
 @pytest.mark.parametrize("unit", [1e-3, 1e3, 1e6])
 def test_units_do_not_matter(unit: float) -> None:
     for kind in KINDS:
-        for seed in (0, 3, 5):
+        for seed in (0, 3):
             plain, form = random_form(seed, kind), random_form(seed, kind, unit)
             first, second = prepare(plain).solve(), prepare(form).solve()
             assert first.status == second.status == "optimal"

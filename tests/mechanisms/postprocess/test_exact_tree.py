@@ -126,7 +126,7 @@ def test_optimal_on_random_trees(shared: bool, monkeypatch: pytest.MonkeyPatch) 
     if not shared:
         monkeypatch.setattr(exact_tree_plan, "TABLE_LIMIT", (-1, 0))
     solved = refused = lists = 0
-    for seed in range(150):
+    for seed in range(90):
         problem, status, best = solved_by_highs(seed)
         try:
             plan = tree_plan(problem)
@@ -144,7 +144,7 @@ def test_optimal_on_random_trees(shared: bool, monkeypatch: pytest.MonkeyPatch) 
             leaf = problem.tree.is_leaf
             assert (problem.lower[leaf] <= x[leaf]).all() and (x[leaf] <= problem.upper[leaf]).all()
         solved += 1
-    assert solved > 100 and refused >= 3 and (shared or lists > 100)
+    assert solved > 60 and refused >= 2 and (shared or lists > 60)
 
 
 def test_tables_and_lists_agree(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,7 +281,7 @@ def test_whole_numbers_stay_whole() -> None:
 def test_whole_optimum_of_values_that_are_not_whole() -> None:
     """The exact optimum over whole numbers, against branch and bound."""
     tried = 0
-    for seed in range(40):
+    for seed in range(25):
         problem = random_problem(np.random.default_rng(seed))
         if problem.tree.size > 25:
             continue
@@ -294,7 +294,7 @@ def test_whole_optimum_of_values_that_are_not_whole() -> None:
             tried += 1
         except InfeasibleError:
             assert status == 2
-    assert tried > 15
+    assert tried > 9
 
 
 def test_whole_problem_agrees_at_whole_points() -> None:

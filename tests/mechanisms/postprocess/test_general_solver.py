@@ -85,10 +85,10 @@ def whole_problem(generator):
 
 
 FAMILIES = {
-    "trees": (tree_problem, 25),
-    "tables": (table_problem, 25),
-    "general": (general_problem, 30),
-    "whole": (whole_problem, 10),
+    "trees": (tree_problem, 10),
+    "tables": (table_problem, 10),
+    "general": (general_problem, 15),
+    "whole": (whole_problem, 5),
 }
 
 
@@ -265,8 +265,8 @@ def test_forecasts_are_free_and_grow():
 
 
 @pytest.mark.parametrize("law", [Laplace, Gaussian])
-@pytest.mark.parametrize("scale", [1e-9, 1e-4, 1.0, 1e5, 1e9])
-@pytest.mark.parametrize("spread", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+@pytest.mark.parametrize("spread", [1e-3, 1e3])
 def test_large_and_small_numbers(law, scale, spread):
     x = cp.Variable(3, nonneg=True)
     noisy = Noisy(scale * np.array([3.0, 1.0, -2.0]), noise=law(scale * spread))

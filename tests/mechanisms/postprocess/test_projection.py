@@ -89,13 +89,7 @@ def _random(rng, kind):
 @pytest.mark.parametrize("kind", ["box", "sums", "chains"])
 def test_random_small_problems_against_clarabel(kind):
     rng = np.random.default_rng({"box": 1, "sums": 2, "chains": 3}[kind])
-    _compare(rng, kind, 40)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["box", "sums", "chains"])
-def test_many_random_problems_against_clarabel(kind):
-    _compare(np.random.default_rng(10), kind, 100)
+    _compare(rng, kind, 20)
 
 
 def _compare(rng, kind, times):
@@ -250,7 +244,7 @@ def test_the_protocol():
 def test_least_squares_never_goes_further_from_the_truth_and_nonnegativity_lifts_totals():
     rng = np.random.default_rng(5)
     n, lifted = 60, 0.0
-    for _ in range(50):
+    for _ in range(25):
         truth = np.sort(rng.poisson(1, n)).astype(float)
         noisy = truth + rng.laplace(scale=2, size=n)
         rows = {"equality": np.ones((1, n)), "equality_value": truth.sum()}
@@ -261,7 +255,7 @@ def test_least_squares_never_goes_further_from_the_truth_and_nonnegativity_lifts
             assert np.abs(x - truth).sum() <= 2 * np.abs(noisy - truth).sum() + 1e-9
         lifted += _run(LikelihoodForm.of(sp.eye_array(n), noisy, absolute=1, lower=0)).x.sum() - truth.sum()
     # Cut negative noise: mean lift per entry is at least E(-Lap(2) - 1)+ > 0.1 for small counts; it cannot be chance.
-    assert lifted / (50 * n) > 0.1
+    assert lifted / (25 * n) > 0.1
 
 
 FAMILIES = [

@@ -47,7 +47,7 @@ def _assert_unbiased(x: np.ndarray, draws: list[np.ndarray], alarm: float = 1e-7
 
 
 @pytest.mark.parametrize(
-    "margins", [(), [()], [(0,)], [(1,)], [(0,), (1,)], [(0,), ()], [(0,), (1,), ()], [(0, 1)]], ids=str
+    "margins", [(), [()], [(1,)], [(0,), (1,)], [(0,), (1,), ()]], ids=str
 )
 @pytest.mark.parametrize("whole", [True, False])
 def test_unbiased_tables_keep_margins_and_means(margins, whole):
@@ -70,12 +70,6 @@ def test_means_of_many_draws(margins):
     x = _mixed_table(np.random.default_rng(7), (4, 5))
     y = round_table(np.repeat(x[:, :, None], copies, axis=2), [(*m, 2) for m in margins], seed=11)
     _assert_unbiased(x, list(np.moveaxis(y, 2, 0)))
-
-
-@pytest.mark.slow
-def test_means_of_many_draws_with_fractional_margins():
-    x = np.random.default_rng(8).normal(size=(4, 5)) * 2
-    _assert_unbiased(x, [round_table(x, [(0,), (1,)], seed=s) for s in range(1500)])
 
 
 def test_the_unbiasedness_check_can_fail():

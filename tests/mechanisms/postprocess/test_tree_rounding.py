@@ -69,10 +69,10 @@ def test_the_mean_is_the_value():
     up = np.array([-1, -1, *(rng.integers(0, i) for i in range(2, 40))])
     tree = Tree.of_parents(up).tree
     x = tree.sums(np.round(rng.normal(size=tree.leaves.size) * 2, 2))
-    runs = 2000
+    runs = 800
     mean = np.mean([round_tree(tree, x, "unbiased", seed) for seed in range(runs)], axis=0)
     t = np.sqrt(np.log(2 * tree.size / 1e-7) / (2 * runs))
-    assert np.abs(mean - x).max() < t < 0.08
+    assert np.abs(mean - x).max() < t < 0.12
     # And the test can fail: the nearest whole numbers are further off.
     assert np.abs(round_tree(tree, x, "nearest") - x).max() > 0.3
 
