@@ -91,9 +91,7 @@ def covered(make, truth, rows_of, trials, level):
     return inside, inside_third
 
 
-@pytest.mark.parametrize(
-    ("law", "trials"), [(Laplace(5.0), 120), (Gaussian(4.0), 40)], ids=lambda v: str(v)[:9]
-)
+@pytest.mark.parametrize(("law", "trials"), [(Laplace(5.0), 120), (Gaussian(4.0), 40)], ids=lambda v: str(v)[:9])
 def test_intervals_from_noise_cover_on_sparse_data_at_the_boundary(law, trials):
     """Whatever the number of simulated errors: 19 of them already hold their level of 0.8 (rank 16 of 20)."""
 

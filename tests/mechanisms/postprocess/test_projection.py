@@ -8,6 +8,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from mechanisms.postprocess.admm_cases import reference
 
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.compile.likelihood.structure import structure
@@ -27,24 +28,6 @@ def _run(form: LikelihoodForm, shape: tuple[int, ...] | None = None):
 
 def _steps(n):
     return sp.diags_array([np.ones(n - 1), -np.ones(n - 1)], offsets=[0, 1], shape=(n - 1, n)).tocsr()
-
-
-def _reference(form: LikelihoodForm) -> float:
-    """The optimum by Clarabel."""
-    x = cp.Variable(form.size)
-    r = form.matrix @ x - form.value
-    loss = form.linear @ x + form.constant
-    if form.value.size:
-        loss = loss + form.absolute @ cp.abs(r) + form.square @ cp.square(r)
-    low, high = np.isfinite(form.lower), np.isfinite(form.upper)
-    rows = [x[low] >= form.lower[low]] if low.any() else []
-    rows += [x[high] <= form.upper[high]] if high.any() else []
-    rows += [form.equality @ x == form.equality_value] if form.equality_value.size else []
-    rows += [form.inequality @ x <= form.inequality_value] if form.inequality_value.size else []
-    problem = cp.Problem(cp.Minimize(loss), rows)
-    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
-    assert problem.status in ("optimal", "optimal_inaccurate")
-    return float(problem.value)
 
 
 def _measured(rng, n):
@@ -100,7 +83,7 @@ def _compare(rng, kind, times):
         assert found.kind is not None or found.infeasible is not None, found.reason
         if found.infeasible is not None:
             continue
-        x, best = solve(found), _reference(form)
+        x, best = solve(found), reference(form, 1e-11)
         assert form.objective(x) == pytest.approx(best, rel=1e-7, abs=1e-7)
         assert form.violation(x) < 1e-10
         seen += found.kind == kind
@@ -173,7 +156,7 @@ def test_a_cumulative_histogram_with_a_known_total():
     form = LikelihoodForm.of(sp.eye_array(50), noisy, square=1, inequality=_steps(50), lower=lower, upper=upper)
     x = _run(form).x
     assert x[-1] == counts.sum() and (np.diff(x) >= 0).all() and x[0] >= 0
-    assert form.objective(x) == pytest.approx(_reference(form), rel=1e-8)
+    assert form.objective(x) == pytest.approx(reference(form, 1e-11), rel=1e-8)
 
 
 @pytest.mark.parametrize("loss", ["absolute", "square"])

@@ -46,9 +46,7 @@ def _assert_unbiased(x: np.ndarray, draws: list[np.ndarray], alarm: float = 1e-7
     assert np.abs(np.mean(draws, axis=0) - x).max() < allowed
 
 
-@pytest.mark.parametrize(
-    "margins", [(), [()], [(1,)], [(0,), (1,)], [(0,), (1,), ()]], ids=str
-)
+@pytest.mark.parametrize("margins", [(), [()], [(1,)], [(0,), (1,)], [(0,), (1,), ()]], ids=str)
 @pytest.mark.parametrize("whole", [True, False])
 def test_unbiased_tables_keep_margins_and_means(margins, whole):
     rng = np.random.default_rng(3)
