@@ -123,14 +123,7 @@ class Tree:
     @staticmethod
     def complete(leaves: int, branching: int = 2) -> Tree:
         """The tree over ``leaves`` consecutive leaves with blocks of ``branching``; the last block of a level may be
-        smaller, and every leaf lies in the last level.
-
-        Raises
-        ------
-        SpecificationError
-            When there is no leaf, or ``branching`` is not at least 2.
-        """
-        leaves, branching = _whole(leaves, "leaves", 1), _whole(branching, "branching", 2)
+        smaller, and every leaf lies in the last level."""
         sizes = [leaves]
         while sizes[-1] > 1:
             sizes.append(-(-sizes[-1] // branching))
@@ -153,22 +146,9 @@ class Tree:
         Raises
         ------
         SpecificationError
-            When it is empty or not whole, an index is out of range, or nodes form a cycle (named).
+            When nodes form a cycle (named).
         """
-        given = np.asarray(parents)
-        if given.ndim != 1 or given.size == 0:
-            raise SpecificationError("a tree needs a vector of parents, one for each node")
-        whole = given.dtype.kind in "iu" or (given.dtype.kind == "f" and np.array_equal(given, np.floor(given)))
-        if not whole:
-            raise SpecificationError("the parents of a tree are whole numbers", remedy="-1 for a root")
-        up = given.astype(np.int64)
-        out = np.flatnonzero(up >= up.size)
-        if out.size:
-            node = _names(out[:1], names)
-            raise SpecificationError(
-                f"the parent of node {node} is {int(up[out[0]])}, and there are {up.size} nodes",
-                remedy="indices from 0, and -1 for a root",
-            )
+        up = np.asarray(parents, dtype=np.int64)
         found = ordered(up)
         if found is None:
             raise SpecificationError(
@@ -277,12 +257,6 @@ def _cycle(parents: Integers) -> Integers:
 def _names(nodes: Integers, names: Sequence[Any] | None, most: int = 6) -> str:
     shown = [repr(int(node) if names is None else names[int(node)]) for node in nodes[:most]]
     return " -> ".join([*shown, "..."] if nodes.size > most else shown)
-
-
-def _whole(value: Any, what: str, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise SpecificationError(f"{what} of a tree is {value!r}", why=f"a whole number of at least {least} is needed")
-    return int(value)
 
 
 @dataclass(frozen=True, eq=False)

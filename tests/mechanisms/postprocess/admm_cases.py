@@ -68,17 +68,17 @@ def random_form(seed: int, kind: str, scale: float = 1.0) -> LikelihoodForm:
     )
 
 
+def margin(shape: tuple[int, ...], axes: tuple[int, ...]) -> sp.csr_array:
+    """(cells of the margin, cells) 0/1 rows."""
+    sizes, cells = tuple(shape[a] for a in axes), np.arange(int(np.prod(shape)))
+    index = np.stack(np.unravel_index(cells, shape))[list(axes)]
+    place = np.ravel_multi_index(index, sizes) if axes else np.zeros(cells.size, dtype=int)
+    return sp.csr_array((np.ones(cells.size), (place, cells)), shape=(int(np.prod(sizes)), cells.size))
+
+
 def margins(shape: tuple[int, ...], order: int) -> sp.csr_array:
     """All margins of that order."""
-    cells = np.arange(int(np.prod(shape)))
-    index = np.stack(np.unravel_index(cells, shape))
-    blocks = []
-    for axes in itertools.combinations(range(len(shape)), order):
-        sizes = tuple(shape[a] for a in axes)
-        place = np.ravel_multi_index(tuple(index[list(axes)]), sizes) if axes else np.zeros(cells.size, dtype=int)
-        ones = np.ones(cells.size)
-        blocks.append(sp.csr_array((ones, (place, cells)), shape=(int(np.prod(sizes)), cells.size)))
-    return sp.csr_array(sp.vstack(blocks))
+    return sp.csr_array(sp.vstack([margin(shape, axes) for axes in itertools.combinations(range(len(shape)), order)]))
 
 
 def table(shape: tuple[int, ...], order: int, seed: int, *, noise: float = 5.0, alpha: float = 1.0) -> LikelihoodForm:
