@@ -97,11 +97,6 @@ def test_bad_parents_are_refused(parents, words):
         Tree.of_parents(parents)
 
 
-def test_a_cycle_is_named_by_the_callers_names():
-    with pytest.raises(SpecificationError, match="'Bern' -> 'Uri'"):
-        Tree.of_parents([-1, 2, 1, 1], names=["Nation", "Bern", "Uri", "Zug"])
-
-
 # Recognition. A spelling is a form made from a known tree; whatever it is, the tree problem found must mean the same.
 
 
@@ -208,14 +203,14 @@ def spelled(rng, *, by_nodes: bool, mixed: bool = False, twins: bool = False) ->
 @pytest.mark.parametrize(("by_nodes", "mixed"), [(True, False), (False, False), (True, True)])
 def test_spelled_trees_are_recognised(by_nodes, mixed, twins):
     rng = np.random.default_rng([by_nodes, mixed, twins])
-    for _ in range(80):
+    for _ in range(30):
         means_the_same(spelled(rng, by_nodes=by_nodes, mixed=mixed, twins=twins), rng)
 
 
 def test_laminar_families_and_no_others_are_trees():
     rng = np.random.default_rng(5)
     met = {True: 0, False: 0}
-    for _ in range(500):
+    for _ in range(150):
         n = int(rng.integers(1, 6))
         rows = [rng.random(n) < rng.choice([0.3, 0.6]) for _ in range(rng.integers(1, 5))]
         rows = [r for r in rows if r.any()] or [np.ones(n, dtype=bool)]
@@ -227,7 +222,7 @@ def test_laminar_families_and_no_others_are_trees():
         if found is not None:
             means_the_same(form, rng)
             assert found.tree.size == len({tuple(r) for r in rows if r.sum() > 1}) + n
-    assert min(met.values()) > 40
+    assert min(met.values()) > 20
 
 
 def three(**changes) -> LikelihoodForm:

@@ -74,34 +74,7 @@ def one_entry(shape: tuple[int, ...], linf: float) -> Moves:
     return draw
 
 
-def one_line(shape: tuple[int, int], axis: int, l1: float) -> Moves:
-    """A row (axis 0) or column moves, inside a 1-norm ball: corners and inner points."""
-
-    def draw(rng: np.random.Generator) -> np.ndarray:
-        d = np.zeros(shape)
-        line: Any = (rng.integers(shape[0]), slice(None)) if axis == 0 else (slice(None), rng.integers(shape[1]))
-        size = shape[1 - axis]
-        d[line] = (
-            l1
-            * rng.choice([-1, 1], size)
-            * (rng.dirichlet(np.ones(size)) if rng.random() < 0.5 else np.eye(size)[rng.integers(size)])
-        )
-        return d
-
-    return draw
-
-
-def any_entries(shape: tuple[int, ...], l2: float, linf: float) -> Moves:
-    def draw(rng: np.random.Generator) -> np.ndarray:
-        d = rng.choice([-1.0, 1.0], shape) if rng.random() < 0.5 else rng.normal(size=shape)
-        d *= l2 / np.linalg.norm(d)
-        return np.asarray(d * min(1.0, linf / np.abs(d).max()))
-
-    return draw
-
-
 T8 = tree(8)
-M23 = np.array([[1.0, -2.0], [0.5, 3.0], [1 / 3, 0.1]])
 CASES: dict[str, tuple[dict[str, Any], Callable[[Any], Any], Moves, tuple[float, float]]] = {
     # annotation, expression, neighbours, (exact l1, exact l2)
     "as it is": ({"shape": 5, "unit": "entry", "linf": 2.0}, lambda p: p, one_entry((5,), 2.0), (2, 2)),
@@ -112,24 +85,6 @@ CASES: dict[str, tuple[dict[str, Any], Callable[[Any], Any], Moves, tuple[float,
         lambda p: cp.hstack([p, -3 * p, p[::-1] / 3]),
         one_entry((3,), 1.0),
         (13 / 3, math.sqrt(1 + 9 + 1 / 9)),
-    ),
-    "rows": (
-        {"shape": (3, 2), "unit": "row", "l1": 2.0},
-        lambda p: M23.T @ p,
-        one_line((3, 2), 0, 2.0),
-        (2 * 3.5, 2 * math.sqrt(0.25 + 9)),
-    ),
-    "columns": (
-        {"shape": (3, 2), "unit": "column", "l1": 1.0},
-        lambda p: p.T + 4.0,
-        one_line((3, 2), 1, 1.0),
-        (1, 1),
-    ),
-    "aggregate": (
-        {"shape": 4, "unit": "all", "l2": 1.0, "linf": 0.5},
-        lambda p: 2 * p - 1,
-        any_entries((4,), 1.0, 0.5),
-        (4.0, 2.0),
     ),
 }  # fmt: skip
 

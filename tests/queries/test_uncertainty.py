@@ -259,6 +259,7 @@ def test_what_is_asked_for_by_name():
 
 
 WRONG = {
+    "unsolved": lambda f: standard_errors(f.query.fit(f.model.measurements[0])),
     "no fit": lambda f: standard_errors(3),
     "no post-processing": lambda f: standard_errors(dpm.Problem(cp.Minimize(cp.Variable(nonneg=True)))),
     "size": lambda f: standard_errors(f, np.ones((2, 3))),
@@ -279,12 +280,6 @@ def test_wrong_input_is_refused(what):
     fit = fitted(SPARSE, Laplace(2.0))
     with pytest.raises(SpecificationError):
         WRONG[what](fit)
-
-
-def test_before_solving():
-    tree = tree_query(4)
-    with pytest.raises(SpecificationError, match="nothing was solved"):
-        standard_errors(tree.fit(Noisy(np.zeros(tree.size), noise=Laplace(1.0))))
 
 
 @pytest.mark.slow

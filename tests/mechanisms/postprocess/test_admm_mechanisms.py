@@ -10,8 +10,7 @@ import scipy.sparse as sp
 from mechanisms.postprocess.admm_cases import margins, reference, table
 
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.compile.likelihood.structure import margins_of
-from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.postprocess.admm.mechanism import (
     ADMM,
@@ -113,26 +112,6 @@ def test_tables(shape: tuple[int, ...], order: int, alpha: float) -> None:
         assert outcome.value == pytest.approx(best, rel=2e-5)
         assert form.violation(outcome.x) <= 1e-6
     assert isinstance(prepare_tables(form, shape).update, Projection)
-
-
-def test_margins_are_recognised_and_others_are_not() -> None:
-    shape = (3, 2, 4)
-    E = margins(shape, 2)
-    truth = np.arange(24.0)
-    found = margins_of(E, E @ truth, shape)
-    assert found is not None
-    assert sorted(found.axes) == [(0, 1), (0, 2), (1, 2)]
-    for axes, target in zip(found.axes, found.targets, strict=True):
-        rest = tuple(a for a in range(3) if a not in axes)
-        np.testing.assert_allclose(target, truth.reshape(shape).sum(axis=rest))
-    assert margins_of(E[1:], (E @ truth)[1:], shape) is None  # a cell of a margin is missing
-    assert margins_of(-2 * E, -2 * (E @ truth), shape) is not None
-    assert margins_of(E, E @ truth, (4, 2, 3)) is None
-    odd = sp.lil_array(E)
-    odd[0, 0] = 3.0
-    assert margins_of(sp.csr_array(odd), E @ truth, shape) is None
-    with pytest.raises(InfeasibleError):
-        margins_of(sp.csr_array(sp.vstack([E, E[:1]])), np.append(E @ truth, 1e3), shape)
 
 
 def test_margins_that_cannot_be_met() -> None:

@@ -432,12 +432,3 @@ def test_mechanism_says_infeasible() -> None:
     assert tree_problem(model) is not None
     assert EXACT_TREE.eligible(model, REQUEST).eligible
     assert run(model).status == "infeasible" and EXACT_TREE.forecast(model, REQUEST).epsilon == 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("leaves", "branching"), [(2**13, 2), (2**13, 16), (10_007, 7)])
-def test_large_trees(leaves: int, branching: int) -> None:
-    problem = histogram(leaves, branching)
-    best = highs(problem)[1]
-    for ties in TIES:
-        assert problem.objective(solve_exact_tree(problem, ties)) == pytest.approx(best, rel=1e-9)

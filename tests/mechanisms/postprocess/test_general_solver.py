@@ -145,6 +145,8 @@ def test_known_optima():
 
 
 def test_options_reach_the_solver():
+    verdict = GENERAL_SOLVER.eligible(recognise_postprocessing(lasso(Laplace(1.0))), Request(0.0, 0.0, solver="NOPE"))
+    assert not verdict.eligible and "NOPE is not installed" in verdict.reason
     model = recognise_postprocessing(lasso(Gaussian(1.0)))
     with pytest.raises(SolverFailure, match="CLARABEL"):
         run(model, Request(0.0, 0.0, options={"no_such_option": 1}))
@@ -239,12 +241,6 @@ def test_highs_is_not_given_squares_with_whole_numbers() -> None:
     problem = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, y)), [cp.sum(x) == 6, x[0] - x[1] <= 1])
     with pytest.raises(dpm.UnsupportedModelError, match="HiGHS does not take squared errors with whole numbers"):
         problem.solve(solver="HIGHS")
-
-
-def test_solvers_that_are_not_there():
-    model = recognise_postprocessing(lasso(Laplace(1.0)))
-    verdict = GENERAL_SOLVER.eligible(model, Request(0.0, 0.0, solver="NOPE"))
-    assert not verdict.eligible and "NOPE is not installed" in verdict.reason
 
 
 def test_forecasts_are_free_and_grow():

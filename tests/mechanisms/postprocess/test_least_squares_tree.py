@@ -88,37 +88,6 @@ def test_projection_against_dense_optimality_conditions(unmeasured, known):
             np.testing.assert_allclose(x, best, atol=1e-6)
 
 
-def test_two_passes_of_the_paper_on_a_complete_tree():
-    """Hay et al., Theorem 3: z upwards with (k^l - k^(l-1)) / (k^l - 1), then the surplus in equal parts."""
-    rng = np.random.default_rng(3)
-    k, height = 3, 4
-    tree = Tree.complete(k ** (height - 1), k)
-    v = rng.normal(size=tree.size)
-    z = v.copy()
-    for depth in range(height - 2, -1, -1):
-        level = height - depth
-        for node in range(tree.bounds[depth], tree.bounds[depth + 1]):
-            kids = np.flatnonzero(tree.parent == node)
-            a = (k**level - k ** (level - 1)) / (k**level - 1)
-            z[node] = a * v[node] + (1 - a) * z[kids].sum()
-    x = z.copy()
-    for node in range(tree.bounds[-2]):
-        kids = np.flatnonzero(tree.parent == node)
-        x[kids] = z[kids] + (x[node] - z[kids].sum()) / k
-    np.testing.assert_allclose(TreeProjector(tree).project(v), x, atol=1e-12)
-
-
-def test_projecting_again_changes_nothing_and_is_linear():
-    rng = np.random.default_rng(4)
-    for branching, leaves in ((2, 37), (3, 81), (10, 95)):
-        tree = Tree.complete(leaves, branching)
-        projector = TreeProjector(tree, rng.uniform(0.5, 2, size=tree.size))
-        a, b = rng.normal(size=(2, tree.size))
-        pa, pb = projector.project(a), projector.project(b)
-        np.testing.assert_allclose(projector.project(pa), pa, atol=1e-12)
-        np.testing.assert_allclose(projector.project(2 * a - b), 2 * pa - pb, atol=1e-12)
-
-
 def test_undetermined_leaves_have_the_least_squares():
     tree, _, position = Tree.of_parents([-1, 0, 0, 1, 1])  # Root of 1 and 2; 1 of 3 and 4.
     w = np.zeros(5)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import combinations
 
-import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -90,26 +89,6 @@ def _compare(rng, kind, times):
     assert seen > times / 2
 
 
-def test_larger_problems_against_highs_and_osqp():
-    rng = np.random.default_rng(4)
-    n = 300
-    noisy = np.round(rng.exponential(5, n) * (rng.random(n) < 0.3) + rng.laplace(scale=3, size=n), 2)
-    for row in (
-        {"equality": np.ones((1, n)), "equality_value": 400.0, "lower": 0},
-        {"inequality": _steps(n), "lower": 0},
-    ):
-        l1 = LikelihoodForm.of(sp.eye_array(n), noisy, absolute=rng.choice([0.5, 1.0], n), **row)
-        x = cp.Variable(n, nonneg=True)
-        rows = [l1.equality @ x == l1.equality_value] if l1.equality_value.size else [l1.inequality @ x <= 0]
-        problem = cp.Problem(cp.Minimize(l1.absolute @ cp.abs(x - noisy)), rows)
-        problem.solve(solver=cp.HIGHS)
-        assert _run(l1).value == pytest.approx(problem.value, rel=1e-8)
-        l2 = LikelihoodForm.of(sp.eye_array(n), noisy, square=rng.choice([0.5, 1.0], n), **row)
-        problem = cp.Problem(cp.Minimize(l2.square @ cp.square(x - noisy)), rows)
-        problem.solve(solver=cp.OSQP, eps_abs=1e-9, eps_rel=1e-9, max_iter=200_000)
-        assert _run(l2).value == pytest.approx(problem.value, rel=1e-6)
-
-
 def test_known_values():
     simplex = LikelihoodForm.of(
         sp.eye_array(3), [2.0, 1.0, -1.0], square=1, equality=np.ones((1, 3)), equality_value=1.0, lower=0
@@ -145,18 +124,6 @@ def test_unmeasured_entries_of_a_chain_take_their_neighbours_value():
         assert _run(form).x.tolist() == [2, 2, 2, 5, 5]
     nothing = LikelihoodForm.of(sp.csr_array((0, 3)), np.zeros(0), inequality=_steps(3), lower=2)
     assert _run(nothing).x.tolist() == [2, 2, 2]
-
-
-def test_a_cumulative_histogram_with_a_known_total():
-    rng = np.random.default_rng(0)
-    counts = rng.poisson(2, 50)
-    noisy = np.cumsum(counts) + rng.normal(scale=4, size=50)
-    lower, upper = np.zeros(50), np.full(50, np.inf)
-    lower[-1] = upper[-1] = counts.sum()
-    form = LikelihoodForm.of(sp.eye_array(50), noisy, square=1, inequality=_steps(50), lower=lower, upper=upper)
-    x = _run(form).x
-    assert x[-1] == counts.sum() and (np.diff(x) >= 0).all() and x[0] >= 0
-    assert form.objective(x) == pytest.approx(reference(form, 1e-11), rel=1e-8)
 
 
 @pytest.mark.parametrize("loss", ["absolute", "square"])

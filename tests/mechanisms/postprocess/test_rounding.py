@@ -37,7 +37,7 @@ def _mixed_table(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray
 
 
 def _form(x: np.ndarray, margins) -> LikelihoodForm:
-    """Sums over the margins held where all are whole, else between floor and ceiling; no entry above zero falls below."""
+    """Sums over the margins held where all are whole, else between floor and ceiling; signs are kept."""
     rows = sp.csr_array(sp.vstack([sp.csr_array((0, x.size)), *(margin(x.shape, m) for m in margins)]))
     sums, signs = rows @ x.ravel(), np.where(x.ravel() >= 0, 0.0, -np.inf)
     if (np.abs(sums - np.rint(sums)) < 1e-7).all():
