@@ -29,7 +29,7 @@ class Group:
     row of the old one at slope - w and + w."""
 
     columns: Integers | None
-    measurement: Integers | slice
+    measurement: Integers
     below: Integers
     above: Integers
 
@@ -324,7 +324,7 @@ def _rounds(
             below = np.concatenate([[0], np.searchsorted(slopes + w, new, side="right")])
             above = np.concatenate([[0], np.searchsorted(slopes - w, new, side="right")])
             columns = None if weights.size == 1 and rest is None else at[mine]
-            groups.append(Group(columns, _slice(which[mine]), below, above))
+            groups.append(Group(columns, which[mine], below, above))
         keep = np.concatenate([[0], np.searchsorted(slopes, new, side="right")])
         rounds.append(Round(new.size + 1, tuple(groups), rest, keep))
         slopes = new
@@ -334,11 +334,3 @@ def _rounds(
     if not rounds:
         entries += (slopes.size + 1) * size
     return tuple(rounds), slopes, entries
-
-
-def _slice(which: Integers) -> Integers | slice:
-    """A slice where the numbers are consecutive."""
-    first = int(which[0])
-    if int(which[-1]) - first == which.size - 1 and (np.diff(which) == 1).all():
-        return slice(first, first + which.size)
-    return which
