@@ -74,7 +74,7 @@ class Domain:
         return tuple(sorted(columns, key=self.columns.index))
 
     def encode(self, table: Any, columns: Sequence[str], outside: Outside) -> Integers:
-        """(n, len(columns)) codes of a table's records.
+        """(n, len(columns)) codes of a table's records: private, as the table is.
 
         ``table`` : a mapping or data frame of columns, or an (n, all columns of the domain) array of codes in the
         order of the domain. With ``outside="drop"`` records with a value outside the domain are left out (a rule for

@@ -12,7 +12,7 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.annotate.private import Private
 from dpmodel.annotate.records import NEIGHBORS, Neighbors, Records
 from dpmodel.errors import SpecificationError
@@ -286,7 +286,7 @@ def _public_rows(tables: Tables, over: str, x: cp.Variable, total: float | None)
     return rows
 
 
-def _private(value: Floats | None, size: int, name: str, people: Records) -> Private:
+def _private(value: PrivateArray | None, size: int, name: str, people: Records) -> Private:
     """Counts of disjoint cells: a record is in one of them."""
     one = 1.0 if people.neighbors == "add-remove" else 2.0
     l1 = min(one, float(size)) if size > 1 else 1.0
@@ -312,7 +312,7 @@ def _general(matrix: sp.csr_array, codes: Integers | None, domain: Domain, peopl
         raise SpecificationError("queries that no record can change", remedy="rows that differ between cells")
     value = None
     if codes is not None:
-        value = np.asarray(matrix @ counts(domain, codes, domain.columns, domain.columns))
+        value = PrivateArray(np.asarray(matrix @ counts(domain, codes, domain.columns, domain.columns)))
     bounds = {"l1": min(l1, k * linf), "l2": min(l2, math.sqrt(k) * linf), "linf": linf}
     answers = Private(value, shape=(k,), name="answers", unit="all", records=people, **bounds)
     return (cp.Constant(matrix, name="queries") @ x == answers).set_label("queries")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.errors import SpecificationError
 from dpmodel.queries.domain import Domain
 
@@ -63,10 +63,10 @@ def marginal_named(domain: Domain, columns: Any, what: str) -> Marginal:
     return domain.ordered(names)
 
 
-def counts(domain: Domain, codes: Integers, columns: Sequence[str], marginal: Marginal) -> Floats:
-    """(cells,) number of records per cell; ``codes`` (n, len(columns))."""
+def counts(domain: Domain, codes: Integers, columns: Sequence[str], marginal: Marginal) -> PrivateArray:
+    """(cells,) number of records per cell; ``codes`` (n, len(columns)) of the private table."""
     flat = cell_numbers(domain, codes, columns, marginal)
-    return np.bincount(flat, minlength=domain.size(marginal)).astype(np.float64)
+    return PrivateArray(np.bincount(flat, minlength=domain.size(marginal)).astype(np.float64))
 
 
 def cell_numbers(domain: Domain, codes: Integers, columns: Sequence[str], marginal: Marginal) -> Integers:
