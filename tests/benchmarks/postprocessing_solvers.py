@@ -262,21 +262,6 @@ def solve(form: LikelihoodForm) -> Floats:
 TIES: tuple[Ties, ...] = get_args(Ties)
 
 
-def tree_form(problem: TreeProblem) -> LikelihoodForm:
-    """Over all nodes, consistency as equalities."""
-    k, n = problem.node.size, problem.tree.size
-    M = sp.csr_array((np.ones(k), (np.arange(k), problem.node)), shape=(k, n))
-    return LikelihoodForm.of(
-        M,
-        problem.value,
-        absolute=problem.absolute,
-        square=problem.square,
-        equality=problem.tree.consistency,
-        lower=problem.lower,
-        upper=problem.upper,
-    )
-
-
 def exact_tree(problem: TreeProblem, ties: Ties | None = None) -> Floats:
     """All nodes by the exact solver; ``ties`` None: its default."""
     return solve_exact_tree(problem) if ties is None else solve_exact_tree(problem, ties)

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from dpmodel._types import Floats, Integers, Mask
-from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing, canonical
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing, canonical, picks
 from dpmodel.errors import InfeasibleError
 from dpmodel.numerics.trees.tree import Tree, TreeProblem, ordered
 
@@ -80,6 +80,19 @@ def tree_of(form: LikelihoodForm) -> TreeProblem | None:
         lower=lower,
         upper=upper,
         select=select,
+    )
+
+
+def form_of_nodes(problem: TreeProblem) -> LikelihoodForm:
+    """The same over all nodes of the tree, its sums as equalities."""
+    return LikelihoodForm.of(
+        picks(problem.node, problem.tree.size),
+        problem.value,
+        absolute=problem.absolute,
+        square=problem.square,
+        equality=problem.tree.consistency,
+        lower=problem.lower,
+        upper=problem.upper,
     )
 
 

@@ -6,7 +6,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from mechanisms.postprocess.admm_cases import margins, reference, table
 
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
@@ -51,22 +50,6 @@ def tree_case(leaves: int, seed: int, *, branching: int = 2, noise: float = 10.0
     )
 
 
-def form_of(problem: TreeProblem) -> LikelihoodForm:
-    n = problem.tree.size
-    select = sp.csr_array(
-        (np.ones(problem.node.size), (np.arange(problem.node.size), problem.node)), (problem.node.size, n)
-    )
-    return LikelihoodForm.of(
-        select,
-        problem.value,
-        absolute=problem.absolute,
-        square=problem.square,
-        equality=problem.tree.consistency,
-        lower=problem.lower,
-        upper=problem.upper,
-    )
-
-
 def strategy(n: int, k: int, seed: int) -> LikelihoodForm:
     g = np.random.default_rng(seed)
     ends = np.sort(g.integers(0, n, (k, 2)), axis=1)
@@ -95,7 +78,7 @@ def test_who_applies_to_what() -> None:
 
     general = {"admm", "admm-published"}
     assert names(model_of(table((3, 2, 2), 1, 0), (3, 2, 2))) - {"admm-tree"} == general | {"admm-tables"}
-    assert names(model_of(form_of(tree_case(8, 0)))) == general | {"admm-tree"}
+    assert names(model_of(form_of_nodes(tree_case(8, 0)))) == general | {"admm-tree"}
     assert names(model_of(strategy(10, 12, 0))) - {"admm-tree"} == general | {"admm-strategy"}
 
 
@@ -152,7 +135,7 @@ def test_structural_zeros_and_unequal_scales() -> None:
 @pytest.mark.parametrize(("leaves", "branching"), [(1, 2), (2, 2), (16, 2), (27, 3), (21, 4)])
 def test_trees(leaves: int, branching: int) -> None:
     problem = tree_case(leaves, leaves, branching=branching)
-    form = form_of(problem)
+    form = form_of_nodes(problem)
     best = reference(form)
     found = prepare_tree(problem).solve()
     assert found.status == "optimal"
@@ -177,7 +160,7 @@ def test_trees_with_gaps_repeats_bounds_and_other_weights() -> None:
     lower[0] = truth[0]
     for square in (0.0, 0.1):
         problem = TreeProblem(base.tree, node, value, 1 / scales, square / scales**2, lower, upper, np.arange(n))
-        form = form_of(problem)
+        form = form_of_nodes(problem)
         found = prepare_tree(problem).solve()
         assert found.status == "optimal"
         assert problem.objective(found.x) == pytest.approx(reference(form), rel=2e-5)
@@ -204,7 +187,7 @@ def test_published_on_tables_of_the_papers_size() -> None:
         assert outcome.status == "optimal"
         assert outcome.value == pytest.approx(reference(form), rel=2e-3)
         assert form.violation(outcome.x) <= 1e-3
-    for form in (form_of(tree_case(8, 1, noise=1.0)), strategy(8, 12, 1)):
+    for form in (form_of_nodes(tree_case(8, 1, noise=1.0)), strategy(8, 12, 1)):
         assert run(ADMM_PUBLISHED, model_of(form)).value == pytest.approx(reference(form), rel=1e-2)
     assert run(AdmmPublished(steps=3), model_of(form)).status == "optimal_inaccurate"
 
@@ -213,7 +196,7 @@ def test_forecasts_are_free_and_finite() -> None:
     models = {
         "admm": model_of(table((3, 2, 2), 1, 0)),
         "admm-tables": model_of(table((3, 2, 2), 1, 0), (3, 2, 2)),
-        "admm-tree": model_of(form_of(tree_case(8, 0))),
+        "admm-tree": model_of(form_of_nodes(tree_case(8, 0))),
         "admm-strategy": model_of(strategy(10, 12, 0)),
         "admm-published": model_of(table((3, 2, 2), 1, 0)),
     }
@@ -228,5 +211,5 @@ def test_settings_are_checked() -> None:
     for wrong in ({"tolerance": 0.0}, {"steps": 0}):
         with pytest.raises(SpecificationError):
             Admm(**wrong)
-    loose = run(AdmmTree(tolerance=1e-2), model_of(form_of(tree_case(32, 1))))
+    loose = run(AdmmTree(tolerance=1e-2), model_of(form_of_nodes(tree_case(32, 1))))
     assert loose.status == "optimal"

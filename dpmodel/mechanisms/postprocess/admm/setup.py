@@ -12,8 +12,9 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.layout import sum_by
-from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, picks
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm
 from dpmodel.compile.likelihood.structure import margins_of
+from dpmodel.compile.likelihood.tree_of import form_of_nodes
 from dpmodel.errors import InfeasibleError
 from dpmodel.mechanisms.postprocess.admm.engine import Result, Status, minimise
 from dpmodel.mechanisms.postprocess.admm.linear import InconsistentEqualities, XUpdate, diagonal_update, x_update
@@ -96,15 +97,7 @@ def prepare_tree(problem: TreeProblem) -> Prepared:
     Errors: InfeasibleError, where fixed nodes contradict each other.
     """
     tree, n = problem.tree, problem.tree.size
-    form = LikelihoodForm.of(
-        picks(problem.node, n),
-        problem.value,
-        absolute=problem.absolute,
-        square=problem.square,
-        equality=tree.consistency,
-        lower=problem.lower,
-        upper=problem.upper,
-    )
+    form = form_of_nodes(problem)
     splits = splits_of(form)
     fixed = np.where(problem.lower == problem.upper, problem.lower, np.nan)
     diagonal: Floats = splits.weight[:n] + sum_by(splits.rows.indices, splits.weight[n:], n)

@@ -35,7 +35,7 @@ _HEAP, _CHAIN, _CALL = 1e-5, 6e-5, 5e-4
 class Projection:
     """Solve in closed form where every measurement is of one entry and the constraints have a simple structure.
 
-    Structures (``likelihood/structure.py``), always with bounds on single entries: nothing else; sums of disjoint sets of
+    Structures (``structure.py``), always with bounds on single entries: nothing else; sums of disjoint sets of
     entries, = or <=, with any coefficients (simplex, known totals); chains x_1 <= x_2 <= ..., with gaps, whose bounds
     are the same all along or pin entries (cumulative histograms); whole margins of a table, for least
     squares with equal weights and no bounds. Losses may be absolute, square or both, several per entry, or none.
