@@ -9,6 +9,7 @@ import pytest
 from mechanisms.postprocess.admm_cases import margins, reference, table
 
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
+from dpmodel.compile.likelihood.tree_of import form_of_nodes
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.postprocess.admm.mechanism import (
