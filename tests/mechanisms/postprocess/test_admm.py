@@ -75,10 +75,10 @@ def test_theta_is_the_proximal_operator() -> None:
         for t in (-7.0, 1.2, 1.6, 3.0, 9.0):
             inside = grid[(grid >= -1) & (grid <= 4)]
             cost = absolute * abs(inside - 1.5) + square * (inside - 1.5) ** 2 + p / 2 * (inside - t) ** 2
-            assert splits.proximal(np.array([t]), rho)[0] == pytest.approx(inside[np.argmin(cost)], abs=1e-4)
+            assert splits.proximal(rho)(np.array([t]))[0] == pytest.approx(inside[np.argmin(cost)], abs=1e-4)
     # Squares 1/2 (x - x~)^2 with penalty rho: rho/(1 + rho) of the way, not 1/(1 + rho).
     splits = splits_of(LikelihoodForm.of(np.eye(1), [0.0], square=0.5))
-    assert splits.proximal(np.array([4.0]), 3.0 / float(splits.weight[0]))[0] == pytest.approx(3.0)
+    assert splits.proximal(3.0 / float(splits.weight[0]))(np.array([4.0]))[0] == pytest.approx(3.0)
 
 
 def test_linear_terms_and_unbounded_objectives() -> None:

@@ -70,7 +70,8 @@ def minimise(
     p, rho = splits.weight, PENALTY
     root, measured = np.sqrt(p), splits.precision
     t = _first(splits) if start is None else splits.apply(start)
-    w = splits.proximal(t, rho)
+    theta = splits.proximal(rho)
+    w = theta(t)
     u = t - w
     size = max(FLOOR * float(np.linalg.norm(measured * splits.centre)), NAT * math.sqrt(np.count_nonzero(measured)))
     judge = _Judge(splits, repair, tolerance)
@@ -86,7 +87,7 @@ def minimise(
         if look:
             y = (rho * p) * (image - w + u)
         t = RELAX * image + (1 - RELAX) * w + u
-        w = splits.proximal(t, rho)
+        w = theta(t)
         u = t - w
         if not look:
             continue
@@ -119,6 +120,7 @@ def minimise(
             if not 1 / BALANCE <= ratio <= BALANCE:
                 factor = min(max(math.sqrt(ratio), 0.1), 10.0)
                 rho, u = rho * factor, u / factor
+                theta = splits.proximal(rho)
                 changes, last_change = changes + 1, step
         if step % 500 == 0:
             progress(step / steps)

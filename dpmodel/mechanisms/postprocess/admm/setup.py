@@ -27,7 +27,6 @@ from dpmodel.numerics.trees.projector import TreeProjector
 from dpmodel.numerics.trees.tree import TreeProblem
 
 NO_POINT = (InconsistentEqualities, InfeasibleError)  # what ``prepare`` and its kin raise
-KEPT = 1e-8  # how far a repaired point may be from the equalities, relative to its largest entry
 SECONDS = 60.0  # for each linear program of ``diagnose``; after that nothing is said
 
 
@@ -88,7 +87,7 @@ def prepare_tables(form: LikelihoodForm, shape: tuple[int, ...] | None) -> Prepa
     box = Polytope(projector.project, np.ones(n), form.lower, form.upper)
     diagonal: Floats = penalty * counts
     update = Projection(projector.project, diagonal)
-    return Prepared(splits, update, box.repaired(KEPT), partial(diagnose, form))
+    return Prepared(splits, update, box.nearest, partial(diagnose, form))
 
 
 def prepare_tree(problem: TreeProblem) -> Prepared:
@@ -116,7 +115,7 @@ def prepare_tree(problem: TreeProblem) -> Prepared:
             return tree.sums(np.maximum(x[leaves], problem.lower[leaves]))
     else:
         box = Polytope(TreeProjector(tree, None, fixed).project, np.ones(n), problem.lower, problem.upper)
-        repair = box.repaired(KEPT)
+        repair = box.nearest
     return Prepared(splits, update, repair, partial(diagnose, form), select=problem.select)
 
 
@@ -141,10 +140,9 @@ def repairer(form: LikelihoodForm) -> Callable[[Floats], Floats | None]:
 
     lower = np.concatenate([form.lower, np.zeros(q)])
     box = Polytope(project, np.ones(n + q), lower, np.concatenate([form.upper, np.full(q, np.inf)]))
-    nearest = box.repaired(KEPT)
 
     def repair(x: Floats) -> Floats | None:
-        found = nearest(np.concatenate([x, value[E.shape[0] :] - scaled @ x]) if q else x)
+        found = box.nearest(np.concatenate([x, value[E.shape[0] :] - scaled @ x]) if q else x)
         return None if found is None else found[:n]
 
     return repair

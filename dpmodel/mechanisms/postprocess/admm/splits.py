@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -66,31 +67,21 @@ class Splits:
         r = w - self.centre
         return float(self.absolute @ np.abs(r) + self.square @ (r * r) + self.linear @ w)
 
-    def proximal(self, t: Floats, rho: float) -> Floats:
-        """argmin h(w) + rho/2 sum p_i (w_i - t_i)^2: the operator Theta of (14), which contains (13) and the corrected
-        (25), rho/(1 + rho) (x - x~ + mu) (LWK15 prints 1/(1 + rho), right for rho = 1 only), clipped to the bounds."""
-        threshold, shrink, shift = self._proximal_constants(rho)
-        s = t - shift
-        s = (s - np.clip(s, -threshold, threshold)) * shrink
-        s += self.centre
-        return np.clip(s, self.lower, self.upper, out=s)
+    def proximal(self, rho: float) -> Callable[[Floats], Floats]:
+        """t -> argmin h(w) + rho/2 sum p_i (w_i - t_i)^2: the operator Theta of (14), which contains (13) and the
+        corrected (25), rho/(1 + rho) (x - x~ + mu) (LWK15 prints 1/(1 + rho), right for rho = 1 only), clipped to the
+        bounds."""
+        penalty = rho * self.weight
+        threshold, shrink = self.absolute / penalty, penalty / (penalty + 2 * self.square)
+        shift = self.centre + self.linear / penalty
 
-    def _proximal_constants(self, rho: float) -> tuple[Floats, Floats, Floats]:
-        found = self._memory.get(rho)
-        if found is None:
-            penalty = rho * self.weight
-            found = (
-                self.absolute / penalty,
-                penalty / (penalty + 2 * self.square),
-                self.centre + self.linear / penalty,
-            )
-            self._memory.clear()
-            self._memory[rho] = found
-        return found
+        def operator(t: Floats) -> Floats:
+            s = t - shift
+            s = (s - np.clip(s, -threshold, threshold)) * shrink
+            s += self.centre
+            return np.clip(s, self.lower, self.upper, out=s)
 
-    @cached_property
-    def _memory(self) -> dict[float, tuple[Floats, Floats, Floats]]:
-        return {}
+        return operator
 
     def total(self, w: Floats) -> float:
         """Sum of the sizes of the objective's terms: what errors are relative to."""
