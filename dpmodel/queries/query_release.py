@@ -98,9 +98,7 @@ class QueryRelease:
                 why="the domain is too large for one table, so x has a table per marginal of the workload only",
                 remedy="name this marginal in the workload",
             )
-        at = [self.domain.columns.index(c) for c in columns]
-        labels = tuple(self.domain.categories[i] or tuple(range(self.domain.sizes[i])) for i in at)
-        return MarginalAnswer(columns, self._tables.table(x, columns), labels)
+        return MarginalAnswer(columns, self._tables.table(x, columns), self.domain.labels(columns))
 
     def query_answers(self) -> Floats:
         """(k,) released answers of the general linear queries."""

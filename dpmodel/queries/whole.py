@@ -13,6 +13,7 @@ from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.postprocess.rounding.mechanism import round_form
 from dpmodel.problem import Problem
 from dpmodel.queries.consistent import ROUNDINGS, Round
+from dpmodel.queries.refits import solution_of
 from dpmodel.queries.tree_model import rounded_tree
 
 
@@ -46,9 +47,7 @@ def round_solution(problem: Problem, how: Round = "unbiased", *, rng: int = 0) -
         )
     if any(variable.value is None for variable, _ in model.columns):
         raise SpecificationError("nothing was solved yet", remedy="problem.solve() first")
-    x = np.empty(model.form.size)
-    for variable, where in model.columns:
-        x[where] = np.ravel(variable.value, order="F")
+    x = solution_of(model)
     tree = tree_problem(model)
     if tree is not None and np.isin(np.flatnonzero(tree.tree.is_leaf), tree.select).all():
         nodes = np.empty(tree.tree.size)

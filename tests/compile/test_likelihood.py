@@ -461,17 +461,6 @@ def test_a_large_tree_is_recognised_quickly():
     assert model.form.equality.nnz == tree.consistency.nnz
 
 
-def test_many_terms_of_one_entry():
-    n = 300
-    values = np.arange(n) + 0.5
-    noisy, x = Noisy(values, noise=Laplace(1.0)), cp.Variable(n)
-    p = published(noisy)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = recognised(sum(cp.abs(x[i] - p[i]) for i in range(n)), [x[i] <= x[i + 1] for i in range(n - 1)])
-    assert model.form.matrix.shape == (n, n) and model.form.inequality.shape == (n - 1, n)
-
-
 def test_indices_that_do_not_fit():
     x = cp.Variable((2, 2), integer=[(0, 1)])
     with pytest.raises(SpecificationError, match="one list of positions per axis"):
