@@ -101,7 +101,7 @@ def test_intervals_from_noise_cover_on_sparse_data_at_the_boundary(law, trials):
 
 def test_intervals_of_overlapping_tables_cover():
     truth = np.random.default_rng(1).poisson(2.0, (3, 4)).astype(float)
-    trials, level = 40, 0.8
+    trials, level = 25, 0.8
 
     def make(seed):
         rng = np.random.default_rng(seed)

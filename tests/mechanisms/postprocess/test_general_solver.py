@@ -87,7 +87,7 @@ def whole_problem(generator):
 FAMILIES = {
     "trees": (tree_problem, 10),
     "tables": (table_problem, 10),
-    "general": (general_problem, 15),
+    "general": (general_problem, 8),
     "whole": (whole_problem, 5),
 }
 

@@ -146,7 +146,7 @@ def test_largest_remainders():
 @pytest.mark.parametrize("shape,margins", [((4, 5), [(0,), (1,)]), ((3, 3, 3), list(combinations(range(3), 2)))])
 def test_controlled_keeps_all_margins_and_is_no_further_than_unbiased(shape, margins):
     rng = np.random.default_rng(2)
-    for _ in range(5):
+    for _ in range(3):
         x = _mixed_table(rng, shape)
         y = _rounded(x, margins, how="controlled")
         assert (y == np.rint(y)).all()
@@ -154,7 +154,7 @@ def test_controlled_keeps_all_margins_and_is_no_further_than_unbiased(shape, mar
             out = tuple(a for a in range(len(shape)) if a not in m)
             assert _within_one(x.sum(axis=out), y.sum(axis=out))
         if len(margins) == 2:
-            others = [np.abs(_rounded(x, margins, seed=s) - x).sum() for s in range(10)]
+            others = [np.abs(_rounded(x, margins, seed=s) - x).sum() for s in range(4)]
             assert np.abs(y - x).sum() <= min(others) + 1e-9
 
 
@@ -194,7 +194,7 @@ def test_forms_controlled_against_all_whole_points():
     rng = np.random.default_rng(6)
     grid = np.array(np.meshgrid(*[np.arange(-1, 4)] * 4)).reshape(4, -1).T
     found = 0
-    for _ in range(25):
+    for _ in range(15):
         a = rng.integers(-1, 3, (2, 4)).astype(float)
         inner = rng.random(4) * 3
         b = np.rint(a[0] @ inner)
@@ -220,7 +220,7 @@ def test_forms_controlled_against_all_whole_points():
         best = np.abs((close if close.size else feasible) - inner).sum(axis=1).min()
         assert np.abs(y - inner).sum() == pytest.approx(best, abs=1e-6)
         found += 1
-    assert found > 10
+    assert found > 6
 
 
 @pytest.mark.parametrize(("many", "nodes"), [(10**6, 20_000), (10**6, 0), (0, 20_000), (0, 0)])

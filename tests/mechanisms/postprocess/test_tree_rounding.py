@@ -31,7 +31,7 @@ def consistent(draw):
     return tree, tree.sums(np.array([draw(one) for _ in range(tree.leaves.size)]))
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(consistent(), st.sampled_from(HOWS), st.integers(0, 5))
 def test_results_are_consistent_whole_and_within_one(case, how, seed):
     tree, x = case
