@@ -255,13 +255,6 @@ def assembled(
     return form, tuple(noisy for noisy, _ in parts), rows
 
 
-def picks(columns: Any, size: int) -> sp.csr_array:
-    """(k, size) matrix that picks entries."""
-    columns = np.asarray(columns, dtype=np.int64)
-    k = columns.size
-    return sp.csr_array((np.ones(k), columns, np.arange(k + 1)), shape=(k, size))
-
-
 # ------------------------------------------------------------------ public facts
 def box(size: int, nonneg: bool, bounds: Any) -> tuple[Floats, Floats]:
     """(size,) lower and upper bounds.

@@ -69,12 +69,17 @@ class Domain:
     def shape(self, columns: Iterable[str]) -> tuple[int, ...]:
         return tuple(self.sizes[self.columns.index(c)] for c in columns)
 
+    def labels(self, columns: Iterable[str]) -> tuple[tuple[Any, ...], ...]:
+        """The values of each column, in the order of their codes."""
+        at = [self.columns.index(c) for c in columns]
+        return tuple(self.categories[i] or tuple(range(self.sizes[i])) for i in at)
+
     def ordered(self, columns: Iterable[str]) -> tuple[str, ...]:
         """The same columns in the order of the domain."""
         return tuple(sorted(columns, key=self.columns.index))
 
     def encode(self, table: Any, columns: Sequence[str], outside: Outside) -> Integers:
-        """(n, len(columns)) codes of a table's records.
+        """(n, len(columns)) codes of a table's records: private, as the table is.
 
         ``table`` : a mapping or data frame of columns, or an (n, all columns of the domain) array of codes in the
         order of the domain. With ``outside="drop"`` records with a value outside the domain are left out (a rule for
@@ -132,9 +137,7 @@ class Domain:
 
     def numbers(self, column: str) -> dict[Hashable, int]:
         """The code of every category of a column, by its key."""
-        at = self.columns.index(column)
-        listed = self.categories[at]
-        return {key(value): i for i, value in enumerate(range(self.sizes[at]) if listed is None else listed)}
+        return {key(value): i for i, value in enumerate(self.labels((column,))[0])}
 
 
 def _code(value: Any, size: int) -> int:

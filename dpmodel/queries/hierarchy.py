@@ -7,35 +7,29 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.noisy import Noisy
-from dpmodel.annotate.private import Private
-from dpmodel.annotate.records import Neighbors, Records
-from dpmodel.compile.likelihood.postprocessing import Postprocessing
+from dpmodel.compile.likelihood.postprocessing import picks
 from dpmodel.errors import SpecificationError
 from dpmodel.numerics.trees.tree import Tree
 from dpmodel.queries.consistent import (
     Consistent,
     Round,
-    assembled,
     box,
     checked_noisy,
     flattened,
-    picks,
     public_array,
 )
-from dpmodel.queries.form_choice import AUTO, Setting, settled
+from dpmodel.queries.form_choice import AUTO
 from dpmodel.queries.hierarchy_columns import from_columns, from_parents
-from dpmodel.queries.private_sums import private_sums
-from dpmodel.queries.tree_model import known_nodes, rounded_tree, tree_postprocessing
+from dpmodel.queries.tree_model import TreeOfSums, known_nodes, rounded_tree
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Hierarchy:
+class Hierarchy(TreeOfSums):
     """A tree (or forest) of named nodes, each the sum of its children.
 
     ``names`` : (nodes,) in breadth-first order: the order of all arrays over nodes. ``levels`` : names of the levels,
@@ -49,33 +43,10 @@ class Hierarchy:
     def __repr__(self) -> str:
         return f"<Hierarchy: {self.size} nodes in the levels {', '.join(map(str, self.levels))}>"
 
-    @property
-    def size(self) -> int:
-        """Number of nodes."""
-        return self.tree.size
-
     @cached_property
     def leaves(self) -> tuple[Hashable, ...]:
         """Names of the nodes without children, in the order of the columns of ``matrix``."""
         return tuple(self.names[i] for i in np.flatnonzero(self.tree.is_leaf))
-
-    @cached_property
-    def matrix(self) -> sp.csr_array:
-        """(nodes, leaves) 0/1 matrix: nodes as sums of leaves."""
-        leaves = np.flatnonzero(self.tree.is_leaf)
-        at, column, rows, columns = leaves, np.arange(leaves.size), [], []
-        while at.size:
-            rows.append(at)
-            columns.append(column)
-            up = self.tree.parent[at]
-            at, column = up[up >= 0], column[up >= 0]
-        row, col = np.concatenate(rows), np.concatenate(columns)
-        return sp.csr_array((np.ones(row.size), (row, col)), shape=(self.size, leaves.size))
-
-    @property
-    def sensitivity(self) -> int:
-        """How far one record in one leaf moves all nodes in the 1-norm (add-remove): the number of levels."""
-        return len(self.levels)
 
     def level(self, level: Hashable) -> tuple[Hashable, ...]:
         """Names of the nodes of a level, in the order in which its numbers are expected and read."""
@@ -111,32 +82,7 @@ class Hierarchy:
             if missing:
                 raise SpecificationError(f"no value for {missing[0]!r}")
             leaf_values = [leaf_values[name] for name in self.leaves]
-        values = public_array(leaf_values, "leaf_values")
-        if values.size != len(self.leaves):
-            raise SpecificationError(f"{values.size} values for {len(self.leaves)} leaves")
-        return self.tree.sums(values)
-
-    def query(self, leaf_values: Any) -> cp.Expression:
-        """The affine expression (nodes,) of Private leaf counts (in the order of ``leaves``), for ``measure``."""
-        if tuple(leaf_values.shape) != (len(self.leaves),):
-            raise SpecificationError(
-                f"leaf counts of shape {tuple(leaf_values.shape)}", remedy=f"shape ({len(self.leaves)},)"
-            )
-        return cp.Constant(self.matrix, name="sums of the hierarchy") @ leaf_values
-
-    def private(
-        self, counts: Any, *, neighbors: Neighbors = "replace-one", name: str = "hierarchy", **attributes: Any
-    ) -> Private:
-        """The node sums of private counts, to ``measure``: as ``query`` of a Private vector, without its matrix.
-
-        Parameters
-        ----------
-        counts : (leaves,) array in the order of ``leaves``, each record adding one to one entry; None to plan without
-            data.
-        neighbors : "add-remove", or "replace-one", where the number of records is public.
-        attributes : of ``Private``, such as ``integer=True`` for whole noise.
-        """
-        return private_sums(self.tree, counts, Records(name, neighbors), name, attributes)
+        return super().answers(leaf_values)
 
     def fit(
         self,
@@ -193,15 +139,10 @@ class Hierarchy:
                         remedy="one of them",
                     )
         low, high = known_nodes(self.tree, low, high, zeros, fixed, self.names)
-        words = f"post-processing: a hierarchy of {self.size} nodes, {len(self.levels)} levels; it costs no privacy"
+        words = f"a hierarchy of {self.size} nodes, {len(self.levels)} levels"
+        return FittedHierarchy(*self._fitted(parts, low, high, words, alpha, form), hierarchy=self)
 
-        def build(setting: Setting) -> Postprocessing:
-            arrays = assembled(parts, setting, self.size, equality=self.tree.consistency, lower=low, upper=high)
-            return tree_postprocessing(self.tree, arrays, words)
-
-        return FittedHierarchy(*settled(build, alpha, form), hierarchy=self)
-
-    def _measured(self, key: Hashable, noisy: Any) -> tuple[Noisy, sp.csr_array]:
+    def _measured(self, key: Hashable, noisy: Any) -> tuple[Noisy, Integers]:
         what = "noisy" if key is None else f"noisy[{key!r}]"
         noisy = checked_noisy(noisy, what)
         nodes = np.arange(self.size) if key is None else self._nodes(key)
@@ -220,7 +161,7 @@ class Hierarchy:
             raise SpecificationError(
                 f"{what}: {noisy.size} noisy numbers for {nodes.size} nodes", remedy="in the order of hierarchy.level()"
             )
-        return flattened(noisy, name=name), picks(nodes, self.size)
+        return flattened(noisy, name=name), nodes
 
     def _nodes(self, key: Hashable) -> Integers:
         """Node numbers of a level or of one node."""
@@ -279,7 +220,7 @@ class FittedHierarchy(Consistent):
         return {str(level): x[self.hierarchy._span(level)] for level in self.hierarchy.levels}
 
     def _rounded(self, x: Floats, round: Round, seed: int) -> Floats:
-        return rounded_tree(self.model, self.hierarchy.tree, x, round, seed)
+        return rounded_tree(self.hierarchy.tree, x, self._form.lower, self._form.upper, round, seed)
 
 
 def hierarchy(

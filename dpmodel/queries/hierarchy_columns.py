@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel._types import Integers
 from dpmodel.annotate.elements import elements
 from dpmodel.errors import SpecificationError
 from dpmodel.numerics.trees.tree import Tree
@@ -41,7 +40,9 @@ def from_parents(table: Any, parents: Any, name: str, parent: str) -> tuple[Name
                 remedy="every parent in the list of names; None (or NaN) as the parent of a root",
             )
         up[i] = number[each]
-    order, tree = _tree(up, names)
+    if not names:
+        raise SpecificationError("a hierarchy without nodes")
+    tree, order, _ = Tree.of_parents(up, names)
     return tuple(names[i] for i in order.tolist()), tree
 
 
@@ -68,7 +69,9 @@ def from_columns(table: Any, columns: tuple[str, ...]) -> tuple[Names, Tree]:
                 up.append(above)
             above = found
     listed = list(paths)
-    order, tree = _tree(np.array(up, dtype=np.int64), listed)
+    if not listed:
+        raise SpecificationError("a hierarchy without nodes")
+    tree, order, _ = Tree.of_parents(up)
     inner = next((listed[i] for i, child in zip(order.tolist(), tree.children.tolist(), strict=True)
                   if child and listed[i] in leaves), None)  # fmt: skip
     if inner is not None:
@@ -76,43 +79,6 @@ def from_columns(table: Any, columns: tuple[str, ...]) -> tuple[Names, Tree]:
     unique = len({path[-1] for path in listed}) == len(listed)
     names: Sequence[Hashable] = [path[-1] for path in listed] if unique else listed
     return tuple(names[i] for i in order.tolist()), tree
-
-
-def _tree(up: Integers, names: Sequence[Hashable]) -> tuple[Integers, Tree]:
-    """Order (breadth first) and tree of parent numbers, -1 for roots; children keep their order."""
-    count = up.size
-    if not count:
-        raise SpecificationError("a hierarchy without nodes")
-    grouped = np.argsort(up, kind="stable")
-    first = np.searchsorted(up[grouped], np.arange(-1, count + 1))
-    frontier, order, bounds = grouped[: first[1]], [], [0]
-    place = np.full(count, -1, dtype=np.int64)
-    while frontier.size:
-        place[frontier] = bounds[-1] + np.arange(frontier.size)
-        order.append(frontier)
-        bounds.append(bounds[-1] + int(frontier.size))
-        start, stop = first[frontier + 1], first[frontier + 2]
-        size = stop - start
-        run = np.repeat(start - np.concatenate([[0], np.cumsum(size)[:-1]]), size) + np.arange(size.sum())
-        frontier = grouped[run]
-    if bounds[-1] < count:
-        raise SpecificationError(
-            f"a cycle: {_cycle(up, place, names)}", why="nobody is part of themselves", remedy="a root without a parent"
-        )
-    ranks = np.concatenate(order)
-    parent = np.where(up[ranks] < 0, -1, place[up[ranks]])
-    return ranks, Tree(parent, tuple(bounds))
-
-
-def _cycle(up: Integers, place: Integers, names: Sequence[Hashable]) -> str:
-    at = int(np.argmax(place < 0))
-    seen: dict[int, int] = {}
-    while at not in seen:
-        seen[at] = len(seen)
-        at = int(up[at])
-    ring = [i for i, turn in seen.items() if turn >= seen[at]]
-    shown = [repr(names[i]) for i in (*ring[:5], *([] if len(ring) > 5 else [at]))]
-    return " -> ".join(shown) + (" -> ..." if len(ring) > 5 else "")
 
 
 def _numbered(names: Sequence[Any]) -> dict[Hashable, int]:

@@ -13,13 +13,12 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import splu
 
 from dpmodel._types import Floats
-from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing, picks
 from dpmodel.compile.likelihood.tree_of import tree_problem
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.execute.progress import Report
 from dpmodel.numerics.trees.projector import TreeProjector
 from dpmodel.privacy import PublicGenerator
-from dpmodel.queries.consistent import picks
 from dpmodel.queries.refits import form_of, measured_rows, noise_of
 
 # Regularisation of the factorised system, relative to its entries, and what it may leave of an undetermined direction.

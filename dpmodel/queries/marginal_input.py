@@ -12,28 +12,10 @@ from dpmodel.annotate.elements import key
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.errors import SpecificationError
 from dpmodel.queries.domain import Domain
-from dpmodel.queries.workload import Marginal, checked_marginals
+from dpmodel.queries.workload import Marginal
 
 # Columns along one axis, and their values there (None: in the order of the domain).
 Axis = tuple[tuple[str, ...], tuple[Any, ...] | None]
-
-
-def marginal_named(domain: Domain, columns: Any, what: str) -> Marginal:
-    """The columns in the order of the domain; ``()`` is the total.
-
-    Raises
-    ------
-    SpecificationError
-        For columns outside the domain or repeated.
-    """
-    if isinstance(columns, tuple | list) and not columns:
-        return ()
-    try:
-        (marginal,) = checked_marginals(domain, [columns])
-    except SpecificationError as error:
-        said = error.what.replace("marginals[0]", what)
-        raise SpecificationError(said, remedy=error.remedy) from None
-    return marginal
 
 
 def axis_names(noisy: Noisy) -> Marginal:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import PrivateArray
 from dpmodel.annotate.elements import array_of
 from dpmodel.annotate.private import Private
 from dpmodel.annotate.records import Records
@@ -52,16 +52,16 @@ def private_sums(tree: Tree, counts: Any, records: Records, name: str, attribute
             remedy="use it as it is",
         )
     most = 2.0**52 // leaves
-    value = None if array is None else tree.sums(np.clip(array, -most, most))
+    value = None if array is None else PrivateArray(tree.sums(np.clip(array, -most, most)))
     l1, l2 = float(moved), math.sqrt(moved)
     shape = (tree.size,)
     return Private(value, shape=shape, name=name, unit="all", l1=l1, l2=l2, linf=1, records=records, **attributes)
 
 
-def _numbers(counts: Any) -> Floats | None:
+def _numbers(counts: Any) -> PrivateArray | None:
     """Flat numbers, or None: an error of NumPy could show entries, also as the context of another."""
     try:
         array = np.asarray(None) if counts is None else array_of(counts)
-        return None if counts is None or array.dtype.kind in "mM" else array.astype(np.float64).ravel()
+        return None if counts is None or array.dtype.kind in "mM" else PrivateArray(array.astype(np.float64).ravel())
     except (TypeError, ValueError, OverflowError):
         return None

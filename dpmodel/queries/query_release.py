@@ -12,7 +12,7 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.annotate.private import Private
 from dpmodel.annotate.records import NEIGHBORS, Neighbors, Records
 from dpmodel.errors import SpecificationError
@@ -20,7 +20,7 @@ from dpmodel.mechanisms.lp.measure_and_fit import MEASURE_AND_FIT, MeasureAndFit
 from dpmodel.problem import Problem
 from dpmodel.queries.domain import Domain, Outside
 from dpmodel.queries.weights import Loss, automatic_weights
-from dpmodel.queries.workload import Marginal, Tables, checked_marginals, counts
+from dpmodel.queries.workload import Marginal, Tables, checked_marginals, counts, marginal_named
 from dpmodel.release.release import Release
 
 Over = Literal["auto", "domain", "marginals"]
@@ -90,7 +90,7 @@ class QueryRelease:
         SpecificationError
             Before a release, for unknown columns, and for columns that no table holds together.
         """
-        (columns,) = checked_marginals(self.domain, [marginal])
+        columns = marginal_named(self.domain, marginal, "marginal")
         x = self._released()
         if self._tables.holding(columns) is None:
             raise SpecificationError(
@@ -98,9 +98,7 @@ class QueryRelease:
                 why="the domain is too large for one table, so x has a table per marginal of the workload only",
                 remedy="name this marginal in the workload",
             )
-        at = [self.domain.columns.index(c) for c in columns]
-        labels = tuple(self.domain.categories[i] or tuple(range(self.domain.sizes[i])) for i in at)
-        return MarginalAnswer(columns, self._tables.table(x, columns), labels)
+        return MarginalAnswer(columns, self._tables.table(x, columns), self.domain.labels(columns))
 
     def query_answers(self) -> Floats:
         """(k,) released answers of the general linear queries."""
@@ -217,14 +215,15 @@ def _measured(
         raise SpecificationError(f"weights={type(weights).__name__}", remedy="'auto', 'equal' or {marginal: weight}")
     if () in weights and public_total:
         raise SpecificationError("a weight for the total, which is public", remedy="weights without ()")
-    marginals = checked_marginals(domain, [m for m in weights if m != ()])
-    named = [*([()] if () in weights else []), *marginals]
-    given = [*([weights[()]] if () in weights else []), *(w for m, w in weights.items() if m != ())]
-    for marginal, weight in zip(named, given, strict=True):
+    chosen: dict[Marginal, float] = {}
+    for given, weight in weights.items():
+        marginal = marginal_named(domain, given, "weights")
         good = isinstance(weight, numbers.Real) and not isinstance(weight, bool)
         if not good or not 2.0**-20 <= float(weight) <= 2.0**20:
             raise SpecificationError(f"weights: that of {marginal} is not a number between 2^-20 and 2^20")
-    chosen = {m: float(w) for m, w in zip(named, given, strict=True)}
+        if marginal in chosen:
+            raise SpecificationError(f"weights: {marginal} is there twice", remedy="each set of columns once")
+        chosen[marginal] = float(weight)
     return dict.fromkeys(workload, 1.0) | chosen
 
 
@@ -285,7 +284,7 @@ def _public_rows(tables: Tables, over: str, x: cp.Variable, total: float | None)
     return rows
 
 
-def _private(value: Floats | None, size: int, name: str, people: Records) -> Private:
+def _private(value: PrivateArray | None, size: int, name: str, people: Records) -> Private:
     """Counts of disjoint cells: a record is in one of them."""
     one = 1.0 if people.neighbors == "add-remove" else 2.0
     l1 = min(one, float(size)) if size > 1 else 1.0
@@ -311,7 +310,7 @@ def _general(matrix: sp.csr_array, codes: Integers | None, domain: Domain, peopl
         raise SpecificationError("queries that no record can change", remedy="rows that differ between cells")
     value = None
     if codes is not None:
-        value = np.asarray(matrix @ counts(domain, codes, domain.columns, domain.columns))
+        value = PrivateArray(np.asarray(matrix @ counts(domain, codes, domain.columns, domain.columns)))
     bounds = {"l1": min(l1, k * linf), "l2": min(l2, math.sqrt(k) * linf), "linf": linf}
     answers = Private(value, shape=(k,), name="answers", unit="all", records=people, **bounds)
     return (cp.Constant(matrix, name="queries") @ x == answers).set_label("queries")

@@ -39,6 +39,14 @@ def form_of(model: Postprocessing) -> LikelihoodForm:
     return model.form
 
 
+def solution_of(model: Postprocessing) -> Floats:
+    """(n,) the values of the user's variables, in the order of the form."""
+    x = np.zeros(form_of(model).size)
+    for variable, where in model.columns:
+        x[where] = np.ravel(variable.value, order="F")
+    return x
+
+
 def refits(model: Postprocessing, x: Floats, count: int, seed: int, mechanism: str | AnyMechanism) -> Iterator[Floats]:
     """``count`` solutions (n,) of the model with new noise around x.
 

@@ -126,8 +126,7 @@ def _codes(rule: Any, domain: Domain) -> dict[str, list[int]]:
     for column, values in rule.items():
         if column not in domain.columns:
             raise SpecificationError(f"structural_zeros: {column!r} is not in the domain")
-        at = domain.columns.index(column)
-        listed = domain.categories[at] or tuple(range(domain.sizes[at]))
+        (listed,) = domain.labels((column,))
         wanted = list(values) if isinstance(values, list | tuple | set | range) else [values]
         absent = [value for value in wanted if value not in listed]
         if absent:

@@ -7,7 +7,7 @@ import numpy as np
 from dpmodel._types import Floats
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.errors import DPModelError
-from dpmodel.mechanisms.postprocess.rounding.mechanism import round_form, round_table
+from dpmodel.mechanisms.postprocess.rounding.mechanism import How, round_form, round_total
 from dpmodel.text import number
 
 
@@ -28,13 +28,13 @@ def rounded_table(model: Postprocessing, x: Floats, round: str, seed: int) -> Fl
     """
     form = model.form
     assert form is not None
-    how = "unbiased" if round == "unbiased" else "controlled"
+    how: How = "unbiased" if round == "unbiased" else "controlled"
     alone = form.equality.shape[0] == form.inequality.shape[0] == 0
     edges = np.concatenate([form.lower, form.upper])
     try:
         if alone and model.shape is not None and (edges[np.isfinite(edges)] % 1 == 0).all():
-            return round_table(x, [()], how=how, seed=seed)  # type: ignore[arg-type]
-        return round_form(form, x, how=how, seed=seed)  # type: ignore[arg-type]
+            return round_total(x, how=how, seed=seed)
+        return round_form(form, x, how=how, seed=seed)
     except DPModelError as error:
         raise type(error)(error.what, why=error.why, remedy=error.remedy.replace("how=", "round=")) from None
 

@@ -28,11 +28,11 @@ from dpmodel.queries.consistent import (
 )
 from dpmodel.queries.domain import Domain
 from dpmodel.queries.form_choice import AUTO, Setting, settled
-from dpmodel.queries.marginal_input import listed, marginal_named, placed
+from dpmodel.queries.marginal_input import listed, placed
 from dpmodel.queries.query_release import MOST_CELLS, MarginalAnswer, Over
 from dpmodel.queries.structural_zeros import allowed_cells, zero_cells
 from dpmodel.queries.table_rounding import rounded_table, rounding_words
-from dpmodel.queries.workload import Marginal, Tables, sums
+from dpmodel.queries.workload import Marginal, Tables, marginal_named, sums
 
 # A marginal, the cells of it that were measured, and the flat numbers.
 Part = tuple[Marginal, Integers, Noisy]
@@ -63,9 +63,7 @@ class FittedTable(Consistent):
         marginal = marginal_named(self.domain, columns, "marginal")
         x = self.x
         self._require_held(marginal)
-        at = [self.domain.columns.index(c) for c in marginal]
-        labels = tuple(self.domain.categories[i] or tuple(range(self.domain.sizes[i])) for i in at)
-        return MarginalAnswer(marginal, self.tables.table(x, marginal), labels)
+        return MarginalAnswer(marginal, self.tables.table(x, marginal), self.domain.labels(marginal))
 
     @property
     def table(self) -> MarginalAnswer:
@@ -93,8 +91,8 @@ class FittedTable(Consistent):
         except ImportError:
             raise SpecificationError("pandas is not installed", remedy="marginal(...), which needs none") from None
         if columns is None and self.tables.cells is not None:
-            codes = zip(self.domain.categories, self.tables.cells.T, strict=True)
-            named = [code if values is None else [values[int(i)] for i in code] for values, code in codes]
+            codes = zip(self.domain.labels(self.domain.columns), self.tables.cells.T, strict=True)
+            named = [[values[int(i)] for i in code] for values, code in codes]
             return pd.Series(self.x, index=pd.MultiIndex.from_arrays(named, names=self.domain.columns))
         answer = self.table if columns is None else self.marginal(columns)
         if not answer.columns:
@@ -394,8 +392,5 @@ def _cell(domain: Domain, marginal: Marginal, at: int) -> str:
     if not marginal:
         return "the total"
     codes = np.unravel_index(at, domain.shape(marginal))
-    said = []
-    for column, code in zip(marginal, codes, strict=True):
-        listed = domain.categories[domain.columns.index(column)]
-        said.append(f"{column}={listed[int(code)] if listed else int(code)}")
-    return ", ".join(said)
+    labels = domain.labels(marginal)
+    return ", ".join(f"{c}={values[int(k)]}" for c, values, k in zip(marginal, labels, codes, strict=True))

@@ -1,42 +1,95 @@
-"""A model over the nodes of a tree that is known beforehand: no solver has to look for it."""
+"""Sums over the nodes of a known tree: what measures them, and a model of them that no solver has to look for."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
 
+import cvxpy as cp
 import numpy as np
+import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
-from dpmodel.annotate.noisy import Noisy
-from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
+from dpmodel.annotate.private import Private
+from dpmodel.annotate.records import Neighbors, Records
+from dpmodel.compile.likelihood.postprocessing import Postprocessing, picks
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.postprocess.rounding.trees import round_tree
 from dpmodel.numerics.trees.tree import Tree, TreeProblem
-from dpmodel.queries.consistent import refuse_contradiction
+from dpmodel.queries.consistent import Round, assembled, public_array, refuse_contradiction
+from dpmodel.queries.form_choice import Setting, settled
+from dpmodel.queries.private_sums import private_sums
 
-Arrays = tuple[LikelihoodForm, tuple[Noisy, ...], tuple[slice, ...]]
 
+class TreeOfSums:
+    """Sums of leaf values over a ``tree``: what histograms and hierarchies share."""
 
-def tree_postprocessing(tree: Tree, arrays: Arrays, words: str) -> Postprocessing:
-    """``arrays`` : form, measurements and rows; every row of the form picks one node. Contradictions of known numbers
-    have been refused before (``known_nodes``, ``refuse_contradiction``): they are not looked for again."""
-    form, measurements, rows = arrays
-    model = Postprocessing(form, measurements, rows, words=words)
-    model.remember("consistent", lambda: True)
-    model.remember(
-        "tree problem",
-        lambda: TreeProblem(
-            tree,
-            form.matrix.indices.astype(np.int64),
-            form.value,
-            form.absolute,
-            form.square,
-            form.lower,
-            form.upper,
-            np.arange(tree.size, dtype=np.int64),
-        ),
-    )
-    return model
+    tree: Tree
+
+    @property
+    def size(self) -> int:
+        """Number of nodes."""
+        return self.tree.size
+
+    @property
+    def sensitivity(self) -> int:
+        """How far one record in one leaf moves all nodes in the 1-norm (add-remove): the number of levels."""
+        return len(self.tree.levels)
+
+    @property
+    def matrix(self) -> sp.csr_array:
+        """(nodes, leaves) 0/1 matrix: nodes as sums of leaves."""
+        return self.tree.incidence
+
+    def answers(self, leaf_values: Any) -> Floats:
+        """(nodes,) the sums of public leaf values, (leaves,)."""
+        values = public_array(leaf_values, "leaf_values")
+        if values.size != self.tree.leaves.size:
+            raise SpecificationError(f"{values.size} values for {self.tree.leaves.size} leaves", remedy="one per leaf")
+        return self.tree.sums(values)
+
+    def query(self, leaf_values: Any) -> cp.Expression:
+        """The affine expression (nodes,) of Private leaf counts (or of a CVXPY vector), for ``measure``; ``private``
+        has no matrix to go through."""
+        leaves = self.tree.leaves.size
+        if tuple(leaf_values.shape) != (leaves,):
+            raise SpecificationError(f"leaf counts of shape {tuple(leaf_values.shape)}", remedy=f"shape ({leaves},)")
+        return cp.Constant(self.matrix, name="tree of sums") @ leaf_values
+
+    def private(
+        self, counts: Any, *, neighbors: Neighbors = "replace-one", name: str = "counts", **attributes: Any
+    ) -> Private:
+        """The node sums of private counts, to ``measure``: as ``query`` of a Private vector, without its matrix.
+
+        Parameters
+        ----------
+        counts : (leaves,) array, each record adding one to one entry; None to plan without data.
+        neighbors : "add-remove", or "replace-one", where the number of records is public.
+        attributes : of ``Private``, such as ``integer=True`` for whole noise.
+        """
+        return private_sums(self.tree, counts, Records(name, neighbors), name, attributes)
+
+    def _fitted(
+        self, parts: Any, low: Floats, high: Floats, words: str, alpha: float, form: str
+    ) -> tuple[Postprocessing, Setting]:
+        """The model of measured nodes, ``parts`` (Noisy, nodes), within the bounds, and how it is spelled.
+
+        Contradictions of known numbers have been refused before (``known_nodes``, ``refuse_contradiction``): they are
+        not looked for again, and no solver has to look for the tree.
+        """
+        tree, rows = self.tree, [(noisy, picks(nodes, self.size)) for noisy, nodes in parts]
+
+        def build(setting: Setting) -> Postprocessing:
+            bounds = {"equality": tree.consistency, "lower": low, "upper": high}
+            arrays, measurements, places = assembled(rows, setting, self.size, **bounds)
+            model = Postprocessing(arrays, measurements, places, words=f"post-processing: {words}; it costs no privacy")
+            model.remember("consistent", lambda: True)
+            node = arrays.matrix.indices.astype(np.int64)
+            noise = (arrays.value, arrays.absolute, arrays.square)
+            model.remember("tree problem", lambda: TreeProblem(tree, node, *noise, low, high, np.arange(tree.size)))
+            return model
+
+        return settled(build, alpha, form)
 
 
 def known_nodes(
@@ -81,7 +134,7 @@ def known_nodes(
     return low, high
 
 
-def rounded_tree(model: Postprocessing, tree: Tree, x: Floats, round: str, seed: int) -> Floats:
+def rounded_tree(tree: Tree, x: Floats, lower: Floats, upper: Floats, round: Round, seed: int) -> Floats:
     """(nodes,) whole consistent numbers, each the floor or ceiling of x; see ``round_tree``.
 
     Raises
@@ -89,15 +142,13 @@ def rounded_tree(model: Postprocessing, tree: Tree, x: Floats, round: str, seed:
     SpecificationError
         Where a bound or known number is not whole, so that floors and ceilings do not keep it.
     """
-    form = model.form
-    assert form is not None
-    whole = round_tree(tree, x, round, seed)  # type: ignore[arg-type]
-    wrong = np.maximum(form.lower - whole, whole - form.upper)
+    whole = round_tree(tree, x, round, seed)
+    wrong = np.maximum(lower - whole, whole - upper)
     at = int(np.argmax(wrong))
     if wrong[at] > 1e-6 * max(1.0, abs(whole[at])):
         raise SpecificationError(
-            f"rounded, node {at} would be {whole[at]:.12g}, not in {form.lower[at]:.12g} to {form.upper[at]:.12g}",
-            why="a bound or known number is not whole, and rounding keeps floors and ceilings only",
+            f"rounded, node {at} would be {whole[at]:.12g}, not in {lower[at]:.12g} to {upper[at]:.12g}",
+            why="a bound or known total that is not whole: rounding keeps floors and ceilings only",
             remedy="round=None, or whole bounds and totals",
         )
     return whole

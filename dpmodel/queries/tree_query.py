@@ -5,41 +5,33 @@ from __future__ import annotations
 import itertools
 import numbers
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.noisy import Noisy
-from dpmodel.annotate.private import Private
-from dpmodel.annotate.records import Neighbors, Records
-from dpmodel.compile.likelihood.postprocessing import Postprocessing
+from dpmodel.compile.likelihood.postprocessing import picks
 from dpmodel.errors import SpecificationError
 from dpmodel.numerics.trees.tree import Tree
 from dpmodel.queries.consistent import (
     Consistent,
     Round,
-    assembled,
     box,
     checked_noisy,
     finite,
     flattened,
-    picks,
-    public_array,
     refuse_contradiction,
 )
-from dpmodel.queries.form_choice import AUTO, Setting, settled
-from dpmodel.queries.private_sums import private_sums
-from dpmodel.queries.tree_model import rounded_tree, tree_postprocessing
+from dpmodel.queries.form_choice import AUTO
+from dpmodel.queries.tree_model import TreeOfSums, rounded_tree
 
 
 @dataclass(frozen=True, eq=False)
-class TreeQuery:
+class TreeQuery(TreeOfSums):
     """Sums over consecutive blocks of bins, blocks of blocks, up to the whole: a node is the sum of its children.
 
     Nodes are numbered breadth first: 0 is the total, the last ``bins`` are the histogram. The last block of a level
@@ -51,63 +43,15 @@ class TreeQuery:
 
     bins: int
     branching: int = 2
+    tree: Tree = field(init=False, repr=False)
 
-    @cached_property
-    def tree(self) -> Tree:
-        return Tree.complete(self.bins, self.branching)
-
-    @property
-    def size(self) -> int:
-        """Number of nodes."""
-        return self.tree.size
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tree", Tree.complete(self.bins, self.branching))
 
     @property
     def height(self) -> int:
         """Number of levels, leaves and root included."""
         return len(self.tree.bounds) - 1
-
-    @property
-    def sensitivity(self) -> int:
-        return self.height
-
-    @cached_property
-    def matrix(self) -> sp.csr_array:
-        """(nodes, bins) 0/1 matrix of the tree query."""
-        ends = []
-        for level in range(self.height):
-            width = self.branching ** (self.height - 1 - level)
-            count = self.tree.bounds[level + 1] - self.tree.bounds[level]
-            ends.append(level * self.bins + np.minimum(width * np.arange(1, count + 1), self.bins))
-        columns = np.tile(np.arange(self.bins), self.height)
-        pointer = np.concatenate([[0], *ends])
-        return sp.csr_array((np.ones(columns.size), columns, pointer), shape=(self.size, self.bins))
-
-    def answers(self, histogram: Any) -> Floats:
-        """(nodes,) the sums of a public histogram."""
-        values = public_array(histogram, "histogram")
-        if values.size != self.bins:
-            raise SpecificationError(f"a histogram of {values.size} bins", remedy=f"{self.bins} bins, as declared")
-        return self.tree.sums(values)
-
-    def query(self, histogram: Any) -> cp.Expression:
-        """The affine expression (nodes,) of a Private histogram (or of a CVXPY vector), for ``measure``;
-        ``private`` has no matrix to go through."""
-        if tuple(histogram.shape) != (self.bins,):
-            raise SpecificationError(f"a histogram of shape {tuple(histogram.shape)}", remedy=f"shape ({self.bins},)")
-        return cp.Constant(self.matrix, name="tree of sums") @ histogram
-
-    def private(
-        self, counts: Any, *, neighbors: Neighbors = "replace-one", name: str = "histogram", **attributes: Any
-    ) -> Private:
-        """The node sums of private counts, to ``measure``: as ``query`` of a Private vector, without its matrix.
-
-        Parameters
-        ----------
-        counts : (bins,) array, each record adding one to one entry; None to plan without data.
-        neighbors : "add-remove", or "replace-one", where the number of records is public.
-        attributes : of ``Private``, such as ``integer=True`` for whole noise.
-        """
-        return private_sums(self.tree, counts, Records(name, neighbors), name, attributes)
 
     def by_level(self, values: Any) -> Floats:
         """(nodes,) from one number per level, top first: such as scales."""
@@ -190,7 +134,6 @@ class TreeQuery:
         InfeasibleError
             For a total that the bounds cannot meet.
         """
-        parts = [(flat, picks(nodes, self.size)) for flat, nodes in self._measured(noisy)]
         leaves = slice(self.tree.bounds[-2], self.size)
         low, high = np.full(self.size, -np.inf), np.full(self.size, np.inf)
         low[leaves], high[leaves] = box(self.bins, nonneg, bounds)
@@ -200,13 +143,8 @@ class TreeQuery:
                 "the total", known, "the bins can sum to", float(low[leaves].sum()), float(high[leaves].sum())
             )
             low[0], high[0] = (max(low[0], known), min(high[0], known)) if self.size == 1 else (known, known)
-        words = f"post-processing: a tree of {self.bins} bins, {self.height} levels; it costs no privacy"
-
-        def build(setting: Setting) -> Postprocessing:
-            arrays = assembled(parts, setting, self.size, equality=self.tree.consistency, lower=low, upper=high)
-            return tree_postprocessing(self.tree, arrays, words)
-
-        return FittedTree(*settled(build, alpha, form), query=self)
+        words = f"a tree of {self.bins} bins, {self.height} levels"
+        return FittedTree(*self._fitted(self._measured(noisy), low, high, words, alpha, form), query=self)
 
     def _measured(self, noisy: Any) -> list[tuple[Noisy, Integers]]:
         bounds = self.tree.bounds
@@ -286,7 +224,7 @@ class FittedTree(Consistent):
         return {"histogram": x[self.query.tree.bounds[-2] :], "nodes": x}
 
     def _rounded(self, x: Floats, round: Round, seed: int) -> Floats:
-        return rounded_tree(self.model, self.query.tree, x, round, seed)
+        return rounded_tree(self.query.tree, x, self._form.lower, self._form.upper, round, seed)
 
 
 def tree_query(bins: Any, branching: int = 2) -> TreeQuery:

@@ -13,14 +13,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing, picks
 from dpmodel.errors import SpecificationError
 from dpmodel.execute.progress import reporter
 from dpmodel.privacy import public_generator
 from dpmodel.problem import Problem
-from dpmodel.queries.consistent import Consistent, picks
+from dpmodel.queries.consistent import Consistent
 from dpmodel.queries.linear_estimator import linear_errors
-from dpmodel.queries.refits import form_of, refits
+from dpmodel.queries.refits import form_of, refits, solution_of
 
 Method = Literal["noise", "percentile", "basic"]
 METHODS = ("noise", "percentile", "basic")
@@ -217,10 +217,7 @@ def _solved(fit: Any) -> tuple[Postprocessing, Floats, Any]:
         )
     if fit.release is None or any(variable.value is None for variable, _ in model.columns):
         raise SpecificationError("the problem was not solved yet", remedy="solve() first")
-    x = np.zeros(form_of(model).size)
-    for variable, where in model.columns:
-        x[where] = np.asarray(variable.value, dtype=np.float64).ravel(order="F")
-    return model, x, fit.release.mechanism
+    return model, solution_of(model), fit.release.mechanism
 
 
 def _functions(

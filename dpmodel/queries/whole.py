@@ -11,13 +11,10 @@ from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.compile.likelihood.tree_of import tree_problem
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.postprocess.rounding.mechanism import round_form
-from dpmodel.mechanisms.postprocess.rounding.trees import round_tree
-from dpmodel.numerics.trees.tree import TreeProblem
 from dpmodel.problem import Problem
 from dpmodel.queries.consistent import ROUNDINGS, Round
-
-# Whole bounds and sums hold exactly, others to this share.
-_KEPT = 1e-9
+from dpmodel.queries.refits import solution_of
+from dpmodel.queries.tree_model import rounded_tree
 
 
 def round_solution(problem: Problem, how: Round = "unbiased", *, rng: int = 0) -> dict[Any, Floats]:
@@ -50,25 +47,13 @@ def round_solution(problem: Problem, how: Round = "unbiased", *, rng: int = 0) -
         )
     if any(variable.value is None for variable, _ in model.columns):
         raise SpecificationError("nothing was solved yet", remedy="problem.solve() first")
-    x = np.empty(model.form.size)
-    for variable, where in model.columns:
-        x[where] = np.ravel(variable.value, order="F")
+    x = solution_of(model)
     tree = tree_problem(model)
     if tree is not None and np.isin(np.flatnonzero(tree.tree.is_leaf), tree.select).all():
-        whole = _whole_tree(tree, x, how, rng)
+        nodes = np.empty(tree.tree.size)
+        nodes[tree.select] = x
+        nodes = tree.tree.sums(nodes[tree.tree.is_leaf])
+        whole = rounded_tree(tree.tree, nodes, tree.lower, tree.upper, how, rng)[tree.select]
     else:
         whole = round_form(model.form, x, how="unbiased" if how == "unbiased" else "controlled", seed=rng)
     return {variable: np.reshape(whole[where], variable.shape, order="F") for variable, where in model.columns}
-
-
-def _whole_tree(problem: TreeProblem, x: Floats, how: Round, seed: int) -> Floats:
-    leaves = np.empty(problem.tree.size)
-    leaves[problem.select] = x
-    nodes = round_tree(problem.tree, problem.tree.sums(leaves[problem.tree.is_leaf]), how, seed)
-    if ((nodes < problem.lower - _KEPT) | (nodes > problem.upper + _KEPT)).any():
-        raise SpecificationError(
-            "a bound or known total that is not whole",
-            why="rounding goes to floors and ceilings, which do not keep it",
-            remedy="whole bounds and totals",
-        )
-    return np.asarray(nodes[problem.select])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.errors import SpecificationError
 from dpmodel.queries.domain import Domain
 
@@ -30,32 +30,43 @@ def checked_marginals(domain: Domain, given: Any) -> tuple[Marginal, ...]:
         raise SpecificationError("marginals is not a list", remedy="marginals=[('age', 'sex'), ('age',)]")
     out: dict[Marginal, None] = {}
     for number, each in enumerate(given):
-        names = (each,) if isinstance(each, str) else each
-        if not isinstance(names, Iterable):
+        marginal = marginal_named(domain, each, f"marginals[{number}]")
+        if not marginal or marginal in out:
             raise SpecificationError(
-                f"marginals[{number}] is a {type(each).__name__}", remedy="a tuple of column names"
+                f"marginals[{number}] is {'listed twice' if marginal else 'empty'}", remedy="each set of columns once"
             )
-        names = tuple(names)
-        outside = [name for name in names if name not in domain.columns]
-        if outside:
-            raise SpecificationError(
-                f"marginals[{number}] names {outside[0]!r}, which is not in the domain",
-                why="a query is answered over the declared domain; nothing was read and nothing was spent",
-                remedy=f"columns among {', '.join(map(repr, domain.columns[:12]))}",
-            )
-        if not names or len(set(names)) != len(names):
-            raise SpecificationError(f"marginals[{number}] {'is empty' if not names else 'repeats a column'}")
-        marginal = domain.ordered(names)
-        if marginal in out:
-            raise SpecificationError(f"marginals[{number}] is listed twice", remedy="each set of columns once")
         out[marginal] = None
     return tuple(out)
 
 
-def counts(domain: Domain, codes: Integers, columns: Sequence[str], marginal: Marginal) -> Floats:
-    """(cells,) number of records per cell; ``codes`` (n, len(columns))."""
+def marginal_named(domain: Domain, columns: Any, what: str) -> Marginal:
+    """The columns in the order of the domain; ``()`` is the total.
+
+    Raises
+    ------
+    SpecificationError
+        For columns outside the domain or repeated, and things that are not names.
+    """
+    names = (columns,) if isinstance(columns, str) else columns
+    if not isinstance(names, Iterable):
+        raise SpecificationError(f"{what} is a {type(columns).__name__}", remedy="a tuple of column names")
+    names = tuple(names)
+    outside = [name for name in names if name not in domain.columns]
+    if outside:
+        raise SpecificationError(
+            f"{what} names {outside[0]!r}, which is not in the domain",
+            why="a query is answered over the declared domain; nothing was read and nothing was spent",
+            remedy=f"columns among {', '.join(map(repr, domain.columns[:12]))}",
+        )
+    if len(set(names)) != len(names):
+        raise SpecificationError(f"{what} repeats a column")
+    return domain.ordered(names)
+
+
+def counts(domain: Domain, codes: Integers, columns: Sequence[str], marginal: Marginal) -> PrivateArray:
+    """(cells,) number of records per cell; ``codes`` (n, len(columns)) of the private table."""
     flat = cell_numbers(domain, codes, columns, marginal)
-    return np.bincount(flat, minlength=domain.size(marginal)).astype(np.float64)
+    return PrivateArray(np.bincount(flat, minlength=domain.size(marginal)).astype(np.float64))
 
 
 def cell_numbers(domain: Domain, codes: Integers, columns: Sequence[str], marginal: Marginal) -> Integers:

@@ -18,7 +18,7 @@ from measuring import ROOT  # noqa: F401  (puts the checkout on the path)
 
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.mechanisms.postprocess.admm.mechanism import ADMM_STRATEGY
-from dpmodel.mechanisms.postprocess.admm.setup import prepare_tables, prepare_tree, solve_admm
+from dpmodel.mechanisms.postprocess.admm.setup import prepare_tables, prepare_tree
 from dpmodel.mechanisms.postprocess.exact_tree.mechanism import Ties, solve_exact_tree
 from dpmodel.models.postprocessing import FREE
 from dpmodel.numerics.trees.tree import TreeProblem
@@ -262,21 +262,6 @@ def solve(form: LikelihoodForm) -> Floats:
 TIES: tuple[Ties, ...] = get_args(Ties)
 
 
-def tree_form(problem: TreeProblem) -> LikelihoodForm:
-    """Over all nodes, consistency as equalities."""
-    k, n = problem.node.size, problem.tree.size
-    M = sp.csr_array((np.ones(k), (np.arange(k), problem.node)), shape=(k, n))
-    return LikelihoodForm.of(
-        M,
-        problem.value,
-        absolute=problem.absolute,
-        square=problem.square,
-        equality=problem.tree.consistency,
-        lower=problem.lower,
-        upper=problem.upper,
-    )
-
-
 def exact_tree(problem: TreeProblem, ties: Ties | None = None) -> Floats:
     """All nodes by the exact solver; ``ties`` None: its default."""
     return solve_exact_tree(problem) if ties is None else solve_exact_tree(problem, ties)
@@ -284,12 +269,12 @@ def exact_tree(problem: TreeProblem, ties: Ties | None = None) -> Floats:
 
 def admm_tree(problem: TreeProblem) -> Floats:
     """All nodes by ADMM with the tree's projection: any mixture of absolute errors and squares."""
-    return solve_admm(tree_form(problem), prepared=prepare_tree(problem))[0]
+    return prepare_tree(problem).solve().x
 
 
 def admm_table(form: LikelihoodForm, shape: tuple[int, ...]) -> Floats:
     """By ADMM with the projection onto complete margins of a table of ``shape``."""
-    return solve_admm(form, prepared=prepare_tables(form, shape))[0]
+    return prepare_tables(form, shape).solve().x
 
 
 def timed(solver: Callable[[], Floats], runs: int) -> tuple[list[float], Floats]:

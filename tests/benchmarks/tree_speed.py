@@ -20,8 +20,9 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 from measuring import Expectations, Table, header, parser, quartiles, short, spread
-from postprocessing_solvers import GENERAL, admm_tree, exact_tree, laddered, timed, tree_form
+from postprocessing_solvers import GENERAL, admm_tree, exact_tree, laddered, timed
 
+from dpmodel.compile.likelihood.tree_of import form_of_nodes
 from dpmodel.numerics.trees.tree import Tree, TreeProblem
 
 Floats = npt.NDArray[np.float64]
@@ -65,7 +66,7 @@ def main() -> int:
     table = Table(("leaves", 8), ("solver", 15), *columns)
     for power in options.powers:
         problem = problem_of(1 << power, options.epsilon, power)
-        form, best, base, fastest = tree_form(problem), math.nan, math.nan, math.inf
+        form, best, base, fastest = form_of_nodes(problem), math.nan, math.nan, math.inf
         for name, solver in OURS.items():
             first, again = [], []
             for seed in range(options.repetitions):

@@ -28,7 +28,9 @@ def laplace_once() -> None:
 
 def frank_wolfe() -> None:
     rng = np.random.default_rng(0)
-    X = dpm.Private(rng.uniform(-1, 1, (500, 20)), name="X", unit="row", bounds=[-1, 1], records=(rows := dpm.Records()))
+    X = dpm.Private(
+        rng.uniform(-1, 1, (500, 20)), name="X", unit="row", bounds=[-1, 1], records=(rows := dpm.Records())
+    )
     y = dpm.Private(rng.uniform(-1, 1, 500), name="y", unit="entry", bounds=[-1, 1], records=rows)
     w = cp.Variable(20)
     problem = dpm.Problem(cp.Minimize(cp.sum_squares(X @ w - y) / 500), [cp.norm1(w) <= 1])

@@ -94,7 +94,7 @@ def test_what_leaves_no_choice_is_the_likelihood(options, law):
 
 
 def test_large_models_are_least_squares_without_a_simulation():
-    tree = dpm.tree_query(2**19)
+    tree = dpm.tree_query(2**18)
     fit = tree.fit(Noisy(np.zeros(tree.size), noise=Laplace(1.0)))
     assert fit.setting == Setting(1.0, "least-squares")
     assert "ratios" not in fit.model._memory

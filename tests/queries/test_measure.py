@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import pickle
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import combinations
 from typing import Any
 
 import cvxpy as cp
@@ -16,18 +15,9 @@ from auditing import epsilon_lower_bound, kolmogorov_distance, kolmogorov_limit
 from scipy import stats
 
 from dpmodel.annotate import Private, Records
-from dpmodel.annotate.noise_laws import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Law
+from dpmodel.annotate.noise_laws import DiscreteLaplace, Law
 from dpmodel.annotate.noisy import Noisy
-from dpmodel.compile.leak_warning import PossibleLeakWarning
-from dpmodel.errors import (
-    BudgetExceededError,
-    ImpossibilityError,
-    MissingValueError,
-    SpecificationError,
-    UnsupportedModelError,
-)
-from dpmodel.execute import RunError
-from dpmodel.privacy import Budget, NotPrivateWarning, SeededSource, gaussian_mu, zcdp_rho
+from dpmodel.privacy import Budget, SeededSource, gaussian_mu, zcdp_rho
 from dpmodel.queries.measure import measure
 
 # Rounding allowances enlarge scales by less than this share.
@@ -42,21 +32,16 @@ class Asked(SeededSource):
         super().__init__(seed)
         self.asked: list[tuple[str, np.ndarray, float]] = []
 
-    def _keep(self, law: str, values: Any, scale: float) -> Any:
-        self.asked.append((law, np.array(values, dtype=float), scale))
-        return getattr(super(), law)(values, scale)
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name not in ("laplace", "gaussian", "discrete_laplace", "discrete_gaussian"):
+            return found
 
-    def laplace(self, values: object, scale: float) -> Any:
-        return self._keep("laplace", values, scale)
+        def kept(values: Any, scale: float) -> Any:
+            self.asked.append((name, np.array(values, dtype=float), scale))
+            return found(values, scale)
 
-    def gaussian(self, values: object, scale: float) -> Any:
-        return self._keep("gaussian", values, scale)
-
-    def discrete_laplace(self, values: object, scale: float) -> Any:
-        return self._keep("discrete_laplace", values, scale)
-
-    def discrete_gaussian(self, values: object, scale: float) -> Any:
-        return self._keep("discrete_gaussian", values, scale)
+        return kept
 
 
 def asked_of(
@@ -90,34 +75,7 @@ def one_entry(shape: tuple[int, ...], linf: float) -> Moves:
     return draw
 
 
-def one_line(shape: tuple[int, int], axis: int, l1: float) -> Moves:
-    """A row (axis 0) or column moves, inside a 1-norm ball: corners and inner points."""
-
-    def draw(rng: np.random.Generator) -> np.ndarray:
-        d = np.zeros(shape)
-        line: Any = (rng.integers(shape[0]), slice(None)) if axis == 0 else (slice(None), rng.integers(shape[1]))
-        size = shape[1 - axis]
-        d[line] = (
-            l1
-            * rng.choice([-1, 1], size)
-            * (rng.dirichlet(np.ones(size)) if rng.random() < 0.5 else np.eye(size)[rng.integers(size)])
-        )
-        return d
-
-    return draw
-
-
-def any_entries(shape: tuple[int, ...], l2: float, linf: float) -> Moves:
-    def draw(rng: np.random.Generator) -> np.ndarray:
-        d = rng.choice([-1.0, 1.0], shape) if rng.random() < 0.5 else rng.normal(size=shape)
-        d *= l2 / np.linalg.norm(d)
-        return np.asarray(d * min(1.0, linf / np.abs(d).max()))
-
-    return draw
-
-
 T8 = tree(8)
-M23 = np.array([[1.0, -2.0], [0.5, 3.0], [1 / 3, 0.1]])
 CASES: dict[str, tuple[dict[str, Any], Callable[[Any], Any], Moves, tuple[float, float]]] = {
     # annotation, expression, neighbours, (exact l1, exact l2)
     "as it is": ({"shape": 5, "unit": "entry", "linf": 2.0}, lambda p: p, one_entry((5,), 2.0), (2, 2)),
@@ -128,24 +86,6 @@ CASES: dict[str, tuple[dict[str, Any], Callable[[Any], Any], Moves, tuple[float,
         lambda p: cp.hstack([p, -3 * p, p[::-1] / 3]),
         one_entry((3,), 1.0),
         (13 / 3, math.sqrt(1 + 9 + 1 / 9)),
-    ),
-    "rows": (
-        {"shape": (3, 2), "unit": "row", "l1": 2.0},
-        lambda p: M23.T @ p,
-        one_line((3, 2), 0, 2.0),
-        (2 * 3.5, 2 * math.sqrt(0.25 + 9)),
-    ),
-    "columns": (
-        {"shape": (3, 2), "unit": "column", "l1": 1.0},
-        lambda p: p.T + 4.0,
-        one_line((3, 2), 1, 1.0),
-        (1, 1),
-    ),
-    "aggregate": (
-        {"shape": 4, "unit": "all", "l2": 1.0, "linf": 0.5},
-        lambda p: 2 * p - 1,
-        any_entries((4,), 1.0, 0.5),
-        (4.0, 2.0),
     ),
 }  # fmt: skip
 
@@ -188,7 +128,7 @@ def test_whole_neighbours(unit: str, law: str) -> None:
         (1, scale * epsilon) if law == "discrete-laplace" else (2, scale * math.sqrt(2 * zcdp_rho(epsilon, DELTA)))
     )
     single = [step * row for row in np.eye(4) for step in (-2, -1, 1, 2)]
-    double = [a * x + b * y for x in np.eye(4) for y in np.eye(4) for a in (-1, 1) for b in (-1, 1)]
+    double = [a * x + b * y for x, y in combinations(np.eye(4), 2) for a in (-1, 1) for b in (-1, 1)]
     found = 0.0
     for move in single if unit == "entry" else [*single, *double]:
         p.value = base + move
@@ -212,15 +152,6 @@ def rows_and_labels() -> WorstPair:
     return made, [(A, row, -row), (b, [0.0, 1, 0], [0.0, 0, 0])], False
 
 
-def absent_row() -> WorstPair:
-    p = Private(shape=(4, 2), unit="row", max_l1=2.0, records=Records("visits", "add-remove"))
-    one = np.ones((4, 2))
-    one[0] = [5.0, 0.0]
-    two = one.copy()
-    two[0] = 0.0
-    return cp.cumsum(p, axis=0) / 3, [(p, one, two)], False
-
-
 def halves_of_a_matrix() -> WorstPair:
     p = Private(shape=(2, 2), unit="entry", linf=1.0, symmetric=True, integer=True)
     return (
@@ -230,18 +161,12 @@ def halves_of_a_matrix() -> WorstPair:
     )
 
 
-def ranges_of_entries() -> WorstPair:
-    p = Private(shape=(2, 2), unit="entry", bounds=[np.array([[0, 0], [0, -3.0]]), np.array([[1, 1], [1, 4.0]])])
-    made = cp.hstack([p[1, 1], 5 * p[0, 0], p[1, 1]])
-    return made, [(p, [[0, 0], [0, 1e9]], [[0, 0], [0, -1e9]])], False
-
-
 def counts_that_move() -> WorstPair:
     p = Private(shape=3, unit="all", l1=2.9, linf=1.5, integer=True, nonneg=True)
     return cp.hstack([cp.sum(p), p[0] + p[1], p]), [(p, [3, 1, 2], [4, 2, 2])], True
 
 
-@pytest.mark.parametrize("make", [rows_and_labels, absent_row, halves_of_a_matrix, ranges_of_entries, counts_that_move])
+@pytest.mark.parametrize("make", [rows_and_labels, halves_of_a_matrix, counts_that_move])
 def test_worst_pairs_move_the_numbers_as_far_as_is_paid_for(make: Callable[[], WorstPair]) -> None:
     made, moves, whole = make()
     sides = []
@@ -321,7 +246,7 @@ def test_an_audit_passes_and_catches_broken_twins(law: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("epsilon", [0.3, 1.0, 2.5])
+@pytest.mark.parametrize("epsilon", [0.3, 2.5])
 @pytest.mark.parametrize("law", ["laplace", "gaussian", "discrete-laplace", "discrete-gaussian"])
 def test_an_audit_with_many_runs(law: str, epsilon: float) -> None:
     assert 0.3 * epsilon < audited(law, "", epsilon, runs=400_000) <= epsilon
@@ -330,7 +255,7 @@ def test_an_audit_with_many_runs(law: str, epsilon: float) -> None:
 
 def test_the_stated_law_is_the_law_that_opendp_draws() -> None:
     """Duplicated and proportional rows included: every entry has a draw of its own."""
-    size = 1500
+    size = 700
     p = Private(np.linspace(-1e6, 1e6, size), name="p", unit="entry", linf=1.0)
     noisy = measure(cp.vstack([p, p, 5 * p]), 7.0)
     assert noisy.shape == (3, size) and noisy.noise.scale == pytest.approx(1.0, rel=CLOSE)
@@ -353,13 +278,8 @@ SHAPES: list[tuple[Callable[[Any], Any], Any]] = [
     (lambda p: p, A23),
     (lambda p: p.T, A23.T),
     (lambda p: cp.sum(p), A23.sum()),
-    (lambda p: cp.sum(p, axis=0), A23.sum(axis=0)),
     (lambda p: cp.sum(p, axis=1, keepdims=True), A23.sum(axis=1, keepdims=True)),
-    (lambda p: p[1], A23[1]),
     (lambda p: p[1, 2], A23[1, 2]),
-    (lambda p: p[:, ::-1], A23[:, ::-1]),
-    (lambda p: cp.vec(p, order="F"), A23.ravel(order="F")),
-    (lambda p: cp.vec(p, order="C"), A23.ravel()),
     (lambda p: cp.reshape(p, (3, 2), order="C"), A23.reshape(3, 2)),
     (lambda p: np.array([[1.0, 2], [3, 4]]) @ p, np.array([[1.0, 2], [3, 4]]) @ A23),
     (lambda p: 7 - cp.multiply(cp.Constant(A23, name="public"), p) / 3, 7 - A23 * A23 / 3),
@@ -401,102 +321,6 @@ def test_structured_parameters() -> None:
     assert "positions of the entries of P are public" in measure(shown, 1.0, rng=1).record
 
 
-# ------------------------------------------------------------------ choice of the law
-def test_auto_takes_the_least_deviation() -> None:
-    few = Private(np.zeros(8), name="p", unit="entry", linf=1)
-    many = Private(np.zeros(100), name="q", unit="all", l2=1.0)
-    assert type(measure(few, 1.0, DELTA, rng=0).noise) is Laplace
-    noisy = measure(many, 1.0, DELTA, rng=0)
-    assert type(noisy.noise) is Gaussian and noisy.delta == DELTA
-    assert noisy.noise.scale == pytest.approx(1 / gaussian_mu(1.0, DELTA), rel=CLOSE)
-    assert type(measure(many, 1.0, rng=0).noise) is Laplace
-    assert measure(few, 1.0, DELTA, rng=0).delta == 0.0
-
-
-def test_whole_numbers_stay_whole() -> None:
-    p = Private([3, 4, 5], name="p", unit="entry", linf=1, integer=True)
-    q = Private(np.zeros(100), name="q", unit="all", l2=3.0, boolean=True)
-    for expression in (p, cp.sum(p), 2 * p - 7, cp.cumsum(p), p + cp.Parameter(3, value=[1.0, 2, 3], name="r")):
-        noisy = measure(expression, 0.5, rng=0)
-        assert type(noisy.noise) is DiscreteLaplace and (noisy.value == np.rint(noisy.value)).all()
-    assert measure(2 * p - 7, 0.5, rng=0).noise.scale == 4.0 and measure(p, 0.5, rng=0).noise.scale == 2.0
-    noisy = measure(q, 1.0, DELTA, rng=0)
-    assert type(noisy.noise) is DiscreteGaussian
-    assert noisy.noise.scale == pytest.approx(3 / math.sqrt(2 * zcdp_rho(1.0, DELTA)), rel=1e-12)
-    assert type(measure(p, 0.5, law="laplace", rng=0).noise) is Laplace
-    assert type(measure(q, 0.5, DELTA, law="gaussian", rng=0).noise) is Gaussian
-    # A whole change of at most 1.5 is at most 1.
-    half = Private([3, 4], name="h", unit="entry", linf=1.5, integer=True)
-    assert measure(half, 1.0, rng=0).noise.scale == 1.0
-    exact = Private([2**52, -(2**52)], name="e", unit="entry", linf=1, integer=True)
-    assert measure(exact, 50.0, rng=0).value.tolist() == [2.0**52, -(2.0**52)]
-    assert measure(cp.sum(exact) + 3 * exact[0], 50.0, rng=0).value == 2.0**52  # clamped, by public policy
-
-
-@pytest.mark.parametrize("epsilon", [0.1, 0.3, 1 / 3, 0.7, 3.0])
-def test_the_quotient_is_never_rounded_in_favour_of_noise(epsilon: float) -> None:
-    from fractions import Fraction
-
-    for reach in (1, 3, 7):
-        p = Private([3], name="p", unit="entry", linf=reach, integer=True)
-        scale = measure(p, epsilon, rng=0).noise.scale
-        assert Fraction(reach) / Fraction(scale) <= Fraction(epsilon)
-
-
-def test_what_is_not_whole_by_declaration() -> None:
-    def whole(**more: Any) -> Private:
-        return Private(shape=3, value=[1, 2, 1], name="p", unit="entry", **({"linf": 1, "integer": True} | more))
-
-    p = whole()
-    fractional = [
-        whole(integer=False), whole(bounds=[0, 2.5]), p / 2, p + 0.5, p * 2.0**40, cp.sum(p) / 3,
-        whole(max_linf=1.5), p + Private([1, 2, 3], name="r", unit="entry", linf=1), whole(max_l2=2), whole(max_l1=2),
-    ]  # fmt: skip
-    for expression in fractional:
-        assert type(measure(expression, 1.0, rng=0).noise) is Laplace
-        with pytest.raises(SpecificationError, match="not declared whole") as caught:
-            measure(expression, 1.0, law="discrete-laplace", rng=0)
-        assert caught.value.why
-    assert type(measure(whole(bounds=[0, 5]), 1.0, rng=0).noise) is DiscreteLaplace
-
-
-SECOND: tuple[dict[str, Any], ...] = (
-    {"nonneg": True},
-    {"pos": True},
-    {"bounds": [0, 9]},
-    {"symmetric": True},
-    {"PSD": True},
-    {"diag": True},
-    {"sparsity": ((0, 1), (0, 1))},
-    {"positions": "private"},
-    {"boolean": True},
-    {"nonneg": True, "symmetric": True},
-)
-
-
-@pytest.mark.parametrize("second", SECOND, ids=lambda second: "+".join(second))
-def test_a_second_attribute_does_not_switch_off_the_check_of_integers(second: dict[str, Any]) -> None:
-    """CVXPY's projection does nothing where a leaf has two attributes. 0.4 and 1.6 differ by 1.2, so one step of
-    discrete noise would be paid for; rounded, they differ by 2."""
-    p = Private(shape=(2, 2), name="p", unit="all", l1=1.2, linf=1.2, integer=True, **second)
-    for value in (0.4, 0.6, 1e-6):
-        with pytest.raises(SpecificationError, match=r"attributes \(integer\)"):
-            p.value = np.diag([value, 0.0])
-    p.value = np.diag([1.0, 1e-10])
-    assert type(measure(p, 1.0, rng=0).noise) is DiscreteLaplace
-
-
-def test_integers_by_positions() -> None:
-    for second in ({}, {"nonneg": True}):
-        with pytest.raises(SpecificationError, match="integer"):
-            Private([1.5, 2.5], unit="entry", linf=1, integer=[(1,)], **second)
-        some = Private([1.5, 2.0], unit="entry", linf=1, integer=[(1,)], **second)
-        assert type(measure(some, 1.0, rng=0).noise) is Laplace
-    for value in (0.5, 3.0):
-        with pytest.raises(SpecificationError, match="integer"):
-            Private(value, linf=1, boolean=True)
-
-
 def test_numbers_near_integers_are_rounded_and_laplace_noise_spends_no_delta() -> None:
     p = Private([3 - 5e-10, -2 + 5e-10], name="p", unit="entry", linf=1, integer=True)
     budget = Budget(50.0, 1e-6)
@@ -505,14 +329,6 @@ def test_numbers_near_integers_are_rounded_and_laplace_noise_spends_no_delta() -
         assert values.tolist() == [3.0, -2.0]
     noisy = measure(p, 50.0, 1e-6, law="discrete-laplace", budget=budget, rng=0)
     assert noisy.delta == 0 and (budget.spent.epsilon, budget.spent.delta) == (50.0, 0.0)
-
-
-def test_integers_that_no_record_can_change_are_refused() -> None:
-    """The 2-norm allows none, the 1-norm alone would allow five."""
-    p = Private(np.zeros(100), name="p", unit="all", l2=0.5, integer=True)
-    for options in ({}, {"delta": 1e-6}, {"delta": 1e-6, "law": "discrete-gaussian"}):
-        with pytest.raises(SpecificationError, match="no record can change"):
-            measure(p, 1.0, rng=0, **options)
 
 
 def moved_by(p: Private, made: Any, one: Any, two: Any) -> tuple[float, float]:
@@ -570,175 +386,6 @@ def test_public_numbers_are_added_to_what_was_released() -> None:
 def test_whole_products_do_not_overflow() -> None:
     p = Private([2**50, 3], name="p", unit="entry", linf=1, integer=True)
     assert measure(2**20 * p, 1e3, rng=0).value.tolist() == pytest.approx([2.0**52, 3 * 2**20], abs=2**17)
-
-
-# ------------------------------------------------------------------ refusals, before anything is spent or read
-SECRET = 31337.25
-
-
-def secret(**more: Any) -> Private:
-    return Private([SECRET, 2 * SECRET], name="pay", **({"unit": "entry", "linf": 1} | more))
-
-
-def silent(error: BaseException) -> bool:
-    seen, words = [error, error.__cause__, error.__context__], ""
-    words = " ".join(f"{e} {e!r} {getattr(e, 'why', '')}" for e in seen if e is not None)
-    return not any(digits in words for digits in ("31337", "62674", "94011"))
-
-
-BAD: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
-    "array": (lambda: measure([1.0], 1.0), SpecificationError, "not private"),
-    "none": (lambda: measure(None, 1.0), SpecificationError, "not private"),
-    "published": (lambda: measure(Noisy([1.0], Laplace(1)), 1.0), SpecificationError, "published already"),
-    "public": (lambda: measure(cp.Parameter(2, value=[1, 2]), 1.0), SpecificationError, "nothing in the expression"),
-    "constant": (lambda: measure(cp.Constant([1.0]), 1.0), SpecificationError, "nothing in the expression"),
-    "variable": (lambda: measure(secret() + cp.Variable(2, name="x"), 1.0), SpecificationError, "variable x"),
-    "square": (lambda: measure(cp.square(secret()), 1.0), UnsupportedModelError, "not affine"),
-    "absolute": (lambda: measure(cp.abs(secret()), 1.0), UnsupportedModelError, "not affine"),
-    "product": (lambda: measure(cp.multiply(secret(), secret()), 1.0), UnsupportedModelError, "pay"),
-    "quotient": (lambda: measure(1 / secret(), 1.0), UnsupportedModelError, "pay"),
-    "public factor": (
-        lambda: measure(cp.multiply(cp.Parameter(2, name="w", value=[1, 2]), secret()), 1.0),
-        UnsupportedModelError,
-        "pay",
-    ),
-    "complex": (lambda: measure(1j * secret(), 1.0), UnsupportedModelError, "complex"),
-    "high": (lambda: measure(secret(linf=None), 1.0), ImpossibilityError, "Theorem 36"),
-    "high by a part": (
-        lambda: measure(cp.hstack([secret(), secret(linf=None)]), 1.0, DELTA),
-        ImpossibilityError,
-        "no bound is declared",
-    ),
-    "missing": (lambda: measure(Private(shape=2, name="pay", unit="entry", linf=1), 1.0), MissingValueError, "pay"),
-    "missing public": (lambda: measure(secret() + cp.Parameter(2, name="w"), 1.0), MissingValueError, "w"),
-    "nan": (lambda: measure(secret() + np.array([np.nan, 1.0]), 1.0), Exception, ""),
-    "cancels": (lambda: measure(0 * secret(), 1.0), SpecificationError, "no record can change"),
-    "fixed": (lambda: measure(secret(bounds=[1, 1]), 1.0), SpecificationError, "lo == hi"),
-    "epsilon": (lambda: measure(secret(), 0.0), SpecificationError, "epsilon"),
-    "epsilon text": (lambda: measure(secret(), "1"), SpecificationError, "epsilon"),  # type: ignore[arg-type]
-    "epsilon nan": (lambda: measure(secret(), math.nan), SpecificationError, "epsilon"),
-    "delta": (lambda: measure(secret(), 1.0, 1.0), SpecificationError, "delta"),
-    "law": (lambda: measure(secret(), 1.0, law="cauchy"), SpecificationError, "cauchy"),
-    "law object": (lambda: measure(secret(), 1.0, law=Laplace(1)), SpecificationError, "Laplace"),  # type: ignore[arg-type]
-    "pure gaussian": (lambda: measure(secret(), 1.0, law="gaussian"), SpecificationError, "delta = 0"),
-    "discrete": (lambda: measure(secret(), 1.0, law="discrete-laplace"), SpecificationError, "not declared whole"),
-    "pure discrete gaussian": (
-        lambda: measure(Private([1], name="k", unit="entry", linf=1, integer=True), 1.0, law="discrete-gaussian"),
-        SpecificationError,
-        "delta = 0",
-    ),
-    "budget": (lambda: measure(secret(), 1.0, budget=2.0), SpecificationError, "budget"),  # type: ignore[arg-type]
-    "spent": (lambda: measure(secret(), 1.0, budget=Budget(0.5)), BudgetExceededError, ""),
-    "rng": (lambda: measure(secret(), 1.0, rng="seed"), SpecificationError, "rng"),
-    "name": (lambda: measure(secret(), 1.0, name=3), SpecificationError, "name"),  # type: ignore[arg-type]
-    "huge": (lambda: measure(secret(linf=1e90), 1e-70), SpecificationError, "scale"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_refused_before_anything_is_read(case: str, unread: None) -> None:
-    call, kind, words = BAD[case]
-    with pytest.raises(kind) as caught:
-        call()
-    assert not isinstance(caught.value, AssertionError)
-    assert words in str(caught.value)
-    assert silent(caught.value)
-
-
-@pytest.mark.filterwarnings("ignore:overflow encountered")
-def test_changes_beyond_floating_point_are_refused_before_the_charge() -> None:
-    budget = Budget(1.0)
-    with pytest.raises(SpecificationError, match="too large"):
-        measure(1e250 * Private([1.0], name="p", unit="entry", linf=1e100), 1.0, rng=0, budget=budget)
-    assert budget.spent.epsilon == 0
-
-
-def test_the_budget_is_charged_what_is_spent() -> None:
-    budget = Budget(2.0, 1e-5)
-    measure(secret(), 0.5, DELTA, budget=budget, rng=0)
-    assert (budget.spent.epsilon, budget.spent.delta) == (0.5, 0.0)
-    measure(Private(np.zeros(50), name="q", unit="all", l2=1.0), 0.5, DELTA, budget=budget, rng=0, name="second")
-    assert (budget.spent.epsilon, budget.spent.delta) == (1.0, DELTA)
-    assert [charge.label for charge in budget.history] == ["measure pay", "measure second"]
-    with pytest.raises(SpecificationError):
-        measure(secret(), 0.5, law="gaussian", budget=budget, rng=0)
-    with pytest.raises(BudgetExceededError):
-        measure(secret(), 1.5, budget=budget, rng=0)
-    assert len(budget.history) == 2
-
-
-def test_a_failure_in_the_middle_tells_nothing() -> None:
-    class Failing(SeededSource):
-        def laplace(self, values: object, scale: float) -> Any:
-            raise ValueError(f"cannot noise {values}")
-
-    budget = Budget(1.0)
-    with pytest.raises(RunError, match="ValueError") as caught:
-        measure(secret(), 1.0, budget=budget, rng=Failing(0))
-    assert silent(caught.value) and caught.value.__context__ is None and caught.value.__cause__ is None
-    assert budget.spent.epsilon == 1.0
-
-    class Interrupted(SeededSource):
-        def laplace(self, values: object, scale: float) -> Any:
-            try:
-                raise ValueError(f"cannot noise {values}")
-            except ValueError:
-                raise KeyboardInterrupt from None
-
-    with pytest.raises(KeyboardInterrupt) as stopped:
-        measure(secret(), 1.0, rng=Interrupted(0))
-    assert stopped.value.__context__ is None
-    names = [frame.f_code.co_name for frame, _ in _frames(stopped.value.__traceback__)]
-    assert "measure" in names and not {"run", "laplace"} & set(names)
-
-
-def _frames(traceback: Any) -> Iterator[tuple[Any, int]]:
-    while traceback is not None:
-        yield traceback.tb_frame, traceback.tb_lineno
-        traceback = traceback.tb_next
-
-
-def test_sources_without_discrete_draws() -> None:
-    class Old:
-        is_private = False
-        laplace = gaussian = truncated_laplace = noisy_max = lambda self, values, scale: np.asarray(values, float)
-
-    p = Private([1, 2], name="p", unit="entry", linf=1, integer=True)
-    budget = Budget(1.0)
-    with pytest.raises(SpecificationError, match="discrete laplace"):
-        measure(p, 1.0, rng=Old(), budget=budget)
-    assert budget.spent.epsilon == 0
-    assert measure(p, 1.0, rng=Old(), law="laplace").value.tolist() == [1.0, 2.0]
-
-
-# ------------------------------------------------------------------ what it says
-def test_the_result_says_what_it_cost() -> None:
-    p = Private(np.arange(4), name="visits", unit="entry", linf=1, records=Records("patients", "add-remove"))
-    with pytest.warns(NotPrivateWarning):
-        noisy = measure(p, 0.5, rng=3)
-    assert (noisy.name, noisy.epsilon, noisy.delta, noisy.neighbors) == ("visits", 0.5, 0.0, "add-remove")
-    assert noisy.record == "NOT PRIVATE (seeded noise for tests); a record of patients owns one entry of visits"
-    assert measure(2 * p + p[::-1], 0.5, rng=3).name == "function of visits"
-    assert measure(p, 0.5, rng=3, name="mine").name == "mine"
-    assert noisy.value.tolist() == measure(p, 0.5, rng=3).value.tolist() != measure(p, 0.5, rng=4).value.tolist()
-    assert pickle.loads(pickle.dumps(noisy)).record == noisy.record
-
-
-def test_suspicious_constants_are_warned_of() -> None:
-    p = secret()
-    with pytest.warns(PossibleLeakWarning):
-        measure(p - np.array([1.5, 2.5]), 1.0, rng=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", PossibleLeakWarning)
-        measure(p - cp.Constant([1.5, 2.5], name="public"), 1.0, rng=0)
-
-
-def test_a_large_tree() -> None:
-    leaves = 2**13
-    p = Private(np.ones(leaves), name="p", unit="entry", linf=1, integer=True)
-    noisy = measure(tree(leaves) @ p, 1.0, rng=0)
-    assert noisy.shape == (2 * leaves - 1,) and noisy.noise.scale == 14.0
-    assert abs(noisy.value[0] - leaves) < 14 * 40
 
 
 @pytest.mark.slow

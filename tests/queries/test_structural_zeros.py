@@ -24,7 +24,7 @@ def random_rules(rng, sizes):
     return [rule for rule in rules if all(rule.values())]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(10))
 def test_allowed_cells_are_those_that_no_rule_speaks_of(seed, monkeypatch):
     rng = np.random.default_rng(seed)
     sizes = {c: int(rng.integers(1, 5)) for c in rng.permutation(list("abcd"))}
@@ -75,7 +75,7 @@ def measured_from(rng, sizes, truth, marginals):
     return out
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("round", [None, "controlled"])
 def test_nested_columns_are_one_table_whose_levels_agree(seed, round, monkeypatch):
     rng = np.random.default_rng(seed)

@@ -14,7 +14,6 @@ import dpmodel as dpm
 from dpmodel.annotate.noise_laws import Gaussian, Laplace
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.errors import InfeasibleError, SpecificationError
-from dpmodel.mechanisms.postprocess.rounding.mechanism import round_table
 from dpmodel.queries.measure import measure
 from dpmodel.queries.query_release import MOST_CELLS
 from dpmodel.queries.tables_fit import consistent_table, marginal_query
@@ -328,20 +327,6 @@ def test_plans_count_the_rounding(how):
     assert any(line.startswith(f"rounding ({how})") and "about" in line for line in lines)
     with pytest.raises(dpm.SpecificationError, match="round="):
         crossed().plan(round="up")
-
-
-def test_large_rounded_tables_keep_their_sums(monkeypatch):
-    """Three crossing margins: the linear program's vertex is not whole, and what it leaves is settled alone."""
-    monkeypatch.setattr("dpmodel.mechanisms.postprocess.rounding.nearest._MANY", 0)
-    for seed in range(8):
-        x = np.random.default_rng(seed).gamma(0.5, 4.0, (3, 4, 3))
-        axes = [(0, 1), (1, 2), (0, 2)]
-        whole = round_table(x, axes, how="controlled")
-        np.testing.assert_array_equal(whole, np.rint(whole))
-        assert whole.min() >= 0
-        for kept in axes:
-            rest = tuple({0, 1, 2} - set(kept))
-            assert np.abs(whole.sum(rest) - x.sum(rest)).max() < 1
 
 
 @pytest.mark.parametrize("over", ["domain", "marginals"])

@@ -130,3 +130,20 @@ class Postprocessing:
             self._memory[key] = build()
         found: T = self._memory[key]
         return found
+
+
+def canonical(matrix: sp.csr_array) -> sp.csr_array:
+    """Sorted, without duplicates or stored zeros; the matrix itself if it is so already."""
+    if matrix.has_canonical_format and matrix.data.all():
+        return matrix
+    clean = matrix.copy()
+    clean.sum_duplicates()
+    clean.eliminate_zeros()
+    return clean
+
+
+def picks(columns: Any, size: int) -> sp.csr_array:
+    """(k, size) matrix that picks entries."""
+    columns = np.asarray(columns, dtype=np.int64)
+    k = columns.size
+    return sp.csr_array((np.ones(k), columns, np.arange(k + 1)), shape=(k, size))

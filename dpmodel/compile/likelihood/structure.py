@@ -10,7 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, Mask
-from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
+from dpmodel.compile.likelihood.constraints import bounds_cross
+from dpmodel.compile.likelihood.feasible import require_consistent
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing, canonical
 from dpmodel.compile.likelihood.structure_chains import Chains, chains
 from dpmodel.errors import InfeasibleError
 
@@ -79,23 +81,20 @@ def structure(model: Postprocessing) -> Structure:
     """The structure of the model; looked for once. O(nonzeros), and rows that rule a structure out are met early."""
 
     def build() -> Structure:
-        if model.form is None:
+        form = model.form
+        if form is None:
             return Structure(None, "the problem has terms or constraints outside a likelihood under linear constraints")
-        return recognise(model.form, model.shape)
+        single = separable(form)
+        if single is None:
+            return Structure(None, "some measurement is of several variables at once")
+        try:
+            require_consistent(model)
+            lower, upper, E, e, G, g = _fold(form)
+            return _coupled(form, single, lower, upper, E, e, G, g, model.shape)
+        except InfeasibleError as error:
+            return Structure(None, "no point meets the constraints", single, infeasible=error)
 
     return model.remember("structure", build)
-
-
-def recognise(form: LikelihoodForm, shape: tuple[int, ...] | None = None) -> Structure:
-    """The structure of a form; ``shape`` : axes when x is a table."""
-    single = separable(form)
-    if single is None:
-        return Structure(None, "some measurement is of several variables at once")
-    try:
-        lower, upper, E, e, G, g = _fold(form)
-        return _coupled(form, single, lower, upper, E, e, G, g, shape)
-    except InfeasibleError as error:
-        return Structure(None, "no point meets the constraints", single, infeasible=error)
 
 
 def separable(form: LikelihoodForm) -> Separable | None:
@@ -103,7 +102,7 @@ def separable(form: LikelihoodForm) -> Separable | None:
     M = form.matrix
     counts = np.diff(M.indptr)
     if (counts > 1).any():
-        M = _clean(M)
+        M = canonical(M)
         counts = np.diff(M.indptr)
         if (counts > 1).any():
             return None
@@ -130,34 +129,18 @@ def separable(form: LikelihoodForm) -> Separable | None:
     return Separable(curvature, centre, np.where(curved, 0.0, form.linear), owner[order], point[order], weight[order])
 
 
-def _clean(matrix: sp.csr_array) -> sp.csr_array:
-    if matrix.has_canonical_format and matrix.data.all():
-        return matrix
-    out = matrix.copy()
-    out.sum_duplicates()
-    out.eliminate_zeros()
-    return out
-
-
 def _fold(
     form: LikelihoodForm,
 ) -> tuple[Floats, Floats, sp.csr_array, Floats, sp.csr_array, Floats]:
-    """Rows with one variable as bounds, empty rows checked, and the rest."""
+    """Rows with one variable as bounds, and the rest."""
     lower, upper = form.lower.copy(), form.upper.copy()
     rest: list[tuple[sp.csr_array, Floats]] = []
     for matrix, value, equal in (
         (form.equality, form.equality_value, True),
         (form.inequality, form.inequality_value, False),
     ):
-        A = _clean(matrix)
+        A = canonical(matrix)
         counts = np.diff(A.indptr)
-        wrong = (np.abs(value) if equal else -value)[counts == 0]
-        if (wrong > _MEETS).any():
-            first = float(value[counts == 0][int(np.argmax(wrong))])
-            raise InfeasibleError(
-                f"a constraint asks that 0 be {'' if equal else 'at most '}{first:.9g}",
-                why="no variables are left in it",
-            )
         one = np.flatnonzero(counts == 1)
         var, a = A.indices[A.indptr[one]], A.data[A.indptr[one]]
         bound = value[one] / a
@@ -166,15 +149,13 @@ def _fold(
         many = np.flatnonzero(counts > 1)
         rest.append((A if many.size == A.shape[0] else A[many], value[many]))
     crossed = lower > upper
-    if crossed.any():
-        gap = np.where(crossed, lower - upper, 0.0)
-        size = np.maximum(1.0, np.maximum(np.abs(lower), np.abs(upper)))
-        worst = int(np.argmax(np.where(crossed, gap, -1.0)))
-        if (gap > _MEETS * size).any():
-            raise InfeasibleError(
-                f"entry {worst} must be at least {lower[worst]:.9g} and at most {upper[worst]:.9g}",
-                why="its bounds and constraints contradict each other",
-            )
+    if bounds_cross(lower, upper).any():
+        worst = int(np.argmax(lower - upper))
+        raise InfeasibleError(
+            f"entry {worst} must be at least {lower[worst]:.9g} and at most {upper[worst]:.9g}",
+            why="its bounds and constraints contradict each other",
+        )
+    if crossed.any():  # by rounding
         middle = (lower + upper) / 2
         lower, upper = np.where(crossed, middle, lower), np.where(crossed, middle, upper)
     return lower, upper, *rest[0], *rest[1]
@@ -225,28 +206,7 @@ def _sums(
         return Structure(None, "a linear term that only the constraints bound")
     target = np.concatenate([e, g])
     coupling = Sums(group, coefficient, target, np.arange(target.size) < e.size)
-    _check_reach(coupling, lower, upper)
     return Structure("sums", "", single, lower, upper, coupling)
-
-
-def _check_reach(sums: Sums, lower: Floats, upper: Floats) -> None:
-    """Refuse totals outside what the bounds can make."""
-    inside = sums.group >= 0
-    group, a = sums.group[inside], sums.coefficient[inside]
-    at_lower, at_upper = a * lower[inside], a * upper[inside]
-    least = np.bincount(group, weights=np.minimum(at_lower, at_upper), minlength=sums.target.size)
-    most = np.bincount(group, weights=np.maximum(at_lower, at_upper), minlength=sums.target.size)
-    ends = np.maximum(np.abs(at_lower), np.abs(at_upper))
-    scale = np.bincount(group, weights=np.where(np.isfinite(ends), ends, 0.0), minlength=sums.target.size)
-    slack = _MEETS * np.maximum(1.0, np.maximum(np.abs(sums.target), scale))
-    bad = (sums.target < least - slack) | sums.equality & (sums.target > most + slack)
-    if bad.any():
-        first = int(np.flatnonzero(bad)[0])
-        raise InfeasibleError(
-            f"a total of {sums.target[first]:.9g} cannot be met",
-            why=f"under the bounds the sum reaches [{least[first]:.9g}, {most[first]:.9g}] only",
-            remedy="correct the total or the bounds, or give the total as a Noisy value",
-        )
 
 
 def _margins(
@@ -266,13 +226,15 @@ def _margins(
 
 def margins_of(E: sp.csr_array, e: Floats, shape: tuple[int, ...]) -> Margins | None:
     """The rows as whole margins of a table, or None. Every row must be a constant on the cells that agree on some axes
-    and zero elsewhere, and of every such set of axes all rows must be there. Duplicate rows must agree."""
+    and zero elsewhere, and of every such set of axes all rows must be there.
+
+    Errors: InfeasibleError, where rows about the same cell of a margin contradict each other."""
     if E.shape[0] == 0:
         return Margins(shape, (), ())
+    E = canonical(E)
     counts = np.diff(E.indptr)
-    if (counts == 0).any():
+    if (counts == 0).any() or E.shape[1] != math.prod(shape):
         return None
-    E = E if E.has_sorted_indices else E.sorted_indices()
     first, last = E.indptr[:-1], E.indptr[1:] - 1
     scale = E.data[first]
     # In C order the first and the last cell of such a set are its corners.

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from dpmodel._types import Floats, Integers, Mask
-from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
+from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing, canonical, picks
 from dpmodel.errors import InfeasibleError
 from dpmodel.numerics.trees.tree import Tree, TreeProblem, ordered
 
@@ -83,6 +83,19 @@ def tree_of(form: LikelihoodForm) -> TreeProblem | None:
     )
 
 
+def form_of_nodes(problem: TreeProblem) -> LikelihoodForm:
+    """The same over all nodes of the tree, its sums as equalities."""
+    return LikelihoodForm.of(
+        picks(problem.node, problem.tree.size),
+        problem.value,
+        absolute=problem.absolute,
+        square=problem.square,
+        equality=problem.tree.consistency,
+        lower=problem.lower,
+        upper=problem.upper,
+    )
+
+
 def _worth_it(form: LikelihoodForm) -> bool:
     """Whether the first coefficients of M look like sums."""
     M = form.matrix
@@ -106,23 +119,13 @@ class _Sums:
     empty: Integers
 
 
-def _canonical(matrix: sp.csr_array) -> sp.csr_array:
-    """Sorted, without duplicates or stored zeros; the matrix itself if it is so already."""
-    if matrix.has_canonical_format and matrix.data.all():
-        return matrix
-    clean = matrix.copy()
-    clean.sum_duplicates()
-    clean.eliminate_zeros()
-    return clean
-
-
 def _taken(matrix: sp.csr_array, rows: Integers) -> sp.csr_array:
     return matrix if rows.size == matrix.shape[0] else matrix[rows]
 
 
 def _sums(matrix: sp.csr_array, wanted: Mask) -> _Sums | None:
     """The wanted rows, or None when one is no multiple of a sum."""
-    clean = _canonical(matrix)
+    clean = canonical(matrix)
     length = np.diff(clean.indptr)
     rows = np.flatnonzero(wanted & (length > 0))
     part = _taken(clean, rows)
@@ -146,7 +149,7 @@ class _Equalities:
 
 def _equalities(form: LikelihoodForm) -> _Equalities | None:
     """The rows of E by kind, or None when one is of another kind."""
-    E = _canonical(form.equality)
+    E = canonical(form.equality)
     length = np.diff(E.indptr)
     empty = length == 0
     if form.equality_value[empty].any():
@@ -221,7 +224,7 @@ def _nodes(variables: int, equal: _Equalities, sums: tuple[_Sums, ...]) -> _Plac
             (np.ones(variables), base.position[kind], np.arange(variables + 1)), shape=(variables, kinds)
         )
         onto = pick @ to_leaves
-        several = [_canonical(part @ onto) for part in several]
+        several = [canonical(part @ onto) for part in several]
         if any((part.data != 1).any() for part in several):
             return None
         if inner.size:

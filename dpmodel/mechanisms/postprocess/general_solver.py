@@ -117,7 +117,7 @@ class GeneralSolver(Mechanism[Postprocessing]):
             linear = solver == "HIGHS" and not form.square.any() and not request.options
             center = np.zeros(form.size) if linear or form.integer.any() else _center(form)
             scaled, unit = _scaled(_moved(form, center))
-            status, x = _linear_program(scaled) if linear else _near_first(scaled, solver, request.options)
+            status, x = linear_program(scaled) if linear else _near_first(scaled, solver, request.options)
             x = None if x is None else _tidy(form, center + x * unit)
             value = None if x is None else form.objective(x)
         notes = (str(contradiction(model)),) if status == "infeasible" else ()
@@ -202,8 +202,10 @@ def _scaled(form: LikelihoodForm) -> tuple[LikelihoodForm, float]:
     return scaled, unit
 
 
-def _linear_program(form: LikelihoodForm) -> tuple[str, Floats | None]:
-    """Absolute errors by HiGHS: columns (x, p, q), M x - p + q = value with p, q >= 0 at cost ``absolute``."""
+def linear_program(form: LikelihoodForm, **limits: Any) -> tuple[str, Floats | None]:
+    """Absolute errors by HiGHS: columns (x, p, q), M x - p + q = value with p, q >= 0 at cost ``absolute``.
+
+    ``limits`` : options of HiGHS."""
     n = form.size
     used = np.flatnonzero(form.absolute)
     k, p = used.size, form.equality.shape[0]
@@ -229,7 +231,7 @@ def _linear_program(form: LikelihoodForm) -> tuple[str, Floats | None]:
                 bounds=np.column_stack([lower, upper]),
                 integrality=whole,
                 method=method,
-                options=options if whole is None else {**options, "mip_rel_gap": 1e-6},
+                options=limits | options | ({} if whole is None else {"mip_rel_gap": 1e-6}),
             )
 
     result = solve("highs-ipm" if _dense(form) and whole is None else "highs")

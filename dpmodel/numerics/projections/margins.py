@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
 from dpmodel._types import Floats, Integers
-from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.errors import InfeasibleError
 
+_AGREE = 1e-8  # how far targets may disagree, relative to the largest of them
 _DENSE = 64  # neighbouring axes of up to so many cells together are transformed by one small matrix
 
 
@@ -27,89 +27,43 @@ class MarginProjector:
     categories the Walsh-Hadamard matrix) makes the effects blocks of coordinates: transform, overwrite, transform back.
 
     ``shape`` : sizes of the axes; tables are flattened in C order. ``margins`` : tuples of axis numbers; ``()`` is the
-    total. ``targets`` : for each an array with the sizes of its axes, in the order in which the tuple names them.
-    ``tolerance`` : how far targets may disagree, relative to the largest of them.
+    total; axes ascend. ``targets`` : for each an array with the sizes of its axes.
 
     Cost: a table of N cells and a axes, O(a N) in the set-up and in each projection, whatever the margins are.
-    Errors: SpecificationError for axes or shapes that do not fit, InfeasibleError for targets that contradict.
+    Errors: InfeasibleError for targets that contradict each other.
     """
 
-    def __init__(
-        self,
-        shape: Sequence[int],
-        margins: Sequence[Sequence[int]],
-        targets: Sequence[Any],
-        *,
-        tolerance: float = 1e-8,
-    ) -> None:
-        self.shape = tuple(int(d) for d in shape)
-        self.size = math.prod(self.shape)
-        self.margins = tuple(tuple(int(a) for a in margin) for margin in margins)
-        if len(self.margins) != len(targets):
-            raise SpecificationError(f"{len(self.margins)} margins and {len(targets)} targets", why="one target each")
-        tables = [_ordered(self.shape, m, t) for m, t in zip(self.margins, targets, strict=True)]
+    def __init__(self, shape: tuple[int, ...], margins: Sequence[tuple[int, ...]], targets: Sequence[Floats]) -> None:
+        self.shape = shape
+        self.size = math.prod(shape)
         self._groups = _groups(self.shape)
         coefficients = np.full(self.shape, np.nan)
-        for margin, table in zip(self.margins, tables, strict=True):
-            axes = sorted(margin)
-            sizes = tuple(self.shape[a] for a in axes)
+        for margin, table in zip(margins, targets, strict=True):
+            sizes = tuple(self.shape[a] for a in margin)
             block = tuple(slice(None) if a in margin else 0 for a in range(len(self.shape)))
             found = coefficients[block]
             fresh = _transform(table.ravel(), _groups(sizes)).reshape(sizes) * math.sqrt(table.size / max(self.size, 1))
             known = ~np.isnan(found)
             # In the margin's own unit: a coefficient of the whole table is one of the margin times the root above.
             gap = np.abs(found - fresh)[known].max(initial=0.0) * math.sqrt(self.size / max(table.size, 1))
-            if gap > tolerance * max(1.0, float(np.abs(table).max(initial=0.0))) * math.sqrt(max(table.size, 1)):
-                raise _contradiction(self.margins, tables, self.shape)
+            if gap > _AGREE * max(1.0, float(np.abs(table).max(initial=0.0))) * math.sqrt(max(table.size, 1)):
+                raise _contradiction(margins, targets, self.shape)
             coefficients[block] = np.where(known, found, fresh)
         flat = coefficients.ravel()
         self._where: Integers = np.flatnonzero(~np.isnan(flat))
         self._fixed: Floats = flat[self._where]
 
-    @property
-    def rank(self) -> int:
-        """Number of independent equations that the margins make."""
-        return int(self._where.size)
-
-    def project(self, table: Any) -> Floats:
-        """The nearest table with the margins, in the shape of ``table`` ((N,) or ``shape``)."""
-        v = np.asarray(table, dtype=np.float64)
-        if v.size != self.size:
-            raise SpecificationError(f"a table of {v.size} cells", why=f"the margins are of one of {self.size}")
-        c = _transform(v.ravel(), self._groups)
+    def project(self, table: Floats) -> Floats:
+        """(N,) the nearest table with the margins, flattened."""
+        c = _transform(table, self._groups)
         c[self._where] = self._fixed
-        return _transform(c, self._groups).reshape(v.shape)
-
-    def residual(self, table: Any) -> float:
-        """Largest difference between a margin of ``table`` and its target, in cells' units."""
-        v = np.asarray(table, dtype=np.float64).ravel()
-        fitted = self.project(np.zeros(self.size)) - v
-        return max(
-            (float(np.abs(margin_of(fitted, self.shape, m)).max(initial=0.0)) for m in self.margins), default=0.0
-        )
+        return _transform(c, self._groups)
 
 
 def margin_of(table: Floats, shape: Sequence[int], margin: Sequence[int]) -> Floats:
     """Sums of a table over the axes that ``margin`` leaves out; axes in increasing order."""
     out: Floats = table.reshape(tuple(shape)).sum(axis=tuple(a for a in range(len(shape)) if a not in margin))
     return out
-
-
-def _ordered(shape: tuple[int, ...], margin: tuple[int, ...], target: Any) -> Floats:
-    """The target with its axes in increasing order, checked."""
-    if len(set(margin)) != len(margin) or any(not 0 <= a < len(shape) for a in margin):
-        raise SpecificationError(f"margin {margin}", why=f"axes are different numbers from 0 to {len(shape) - 1}")
-    table = np.asarray(target, dtype=np.float64)
-    sizes = tuple(shape[a] for a in margin)
-    if table.shape != sizes and table.size == math.prod(sizes) and table.ndim <= 1:
-        table = table.reshape(sizes)
-    if table.shape != sizes:
-        raise SpecificationError(f"the target of margin {margin} has shape {table.shape}", why=f"its axes have {sizes}")
-    if not np.isfinite(table).all():
-        raise SpecificationError(
-            f"the target of margin {margin} has entries that are not finite", why="sums are numbers"
-        )
-    return table.transpose(np.argsort(margin)) if margin else table
 
 
 def _contradiction(margins: Sequence[tuple[int, ...]], tables: Sequence[Floats], shape: tuple[int, ...]) -> Exception:
@@ -119,8 +73,7 @@ def _contradiction(margins: Sequence[tuple[int, ...]], tables: Sequence[Floats],
         common = sorted(set(s) & set(t))
 
         def onto(margin: tuple[int, ...], table: Floats, common: list[int] = common) -> Floats:
-            axes = sorted(margin)
-            return margin_of(table, [shape[a] for a in axes], [axes.index(a) for a in common])
+            return margin_of(table, [shape[a] for a in margin], [margin.index(a) for a in common])
 
         gap = float(np.abs(onto(s, x) - onto(t, y)).max(initial=0.0))
         if gap > worst:

@@ -147,14 +147,13 @@ class TreeProjector:
             x[step.generation.below] += surplus
         return x, sums
 
+    def estimates(self, v: Floats) -> Floats:
+        """(N,) u: each node's estimate from its own subtree alone, of variance ``variance``."""
+        return self._upward(v, self._to)[0]
+
     def project(self, v: Floats) -> Floats:
         """(N,) the minimiser for node values ``v`` (N,), a new array. Two passes, linear time."""
         return self.passes(v)[0]
-
-
-def tree_projection(tree: Tree, value: Floats, weight: Any = None, fixed: Floats | None = None) -> Floats:
-    """(N,) minimiser of ``sum_i weight_i (x_i - value_i)^2`` over consistent x; see ``TreeProjector``."""
-    return TreeProjector(tree, weight, fixed).project(value)
 
 
 def _one(values: Floats) -> Any:

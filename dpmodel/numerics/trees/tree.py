@@ -49,18 +49,19 @@ class Generation:
         return self.even == self.counts.size
 
     def sum(self, values: Floats) -> Floats:
-        """(p,) sums over the children of each node of (c,) ``values``."""
+        """(..., p) sums over the children of each node of (..., c) ``values``."""
         k, m = self.arity, self.even
-        head = values[: k * m]
+        head = values[..., : k * m]
         if k <= _STRIDED:
-            total = head[::k].copy()
+            total = head[..., ::k].copy()
             for j in range(1, k):
-                total += head[j::k]
+                total += head[..., j::k]
         else:
-            total = head.reshape(m, k).sum(axis=1)
+            total = head.reshape(*values.shape[:-1], m, k).sum(axis=-1)
         if self.uniform:
             return total
-        return np.concatenate([total, np.add.reduceat(values[k * m :], self.starts[m:] - k * m)])
+        rest = np.add.reduceat(values[..., k * m :], self.starts[m:] - k * m, axis=-1)
+        return np.concatenate([total, rest], axis=-1)
 
     def spread(self, values: Any) -> Any:
         """(c,) value of each child's parent, from (p,) ``values``."""
@@ -93,11 +94,6 @@ class Tree:
         return np.bincount(self.parent[self.bounds[1] :], minlength=self.size).astype(np.int64)
 
     @cached_property
-    def first_child(self) -> Integers:
-        """(N,) node number of the first child; for a leaf, of the next one that has a parent further on."""
-        return self.bounds[1] + np.cumsum(self.children) - self.children
-
-    @cached_property
     def is_leaf(self) -> npt.NDArray[np.bool_]:
         none: npt.NDArray[np.bool_] = self.children == 0
         return none
@@ -127,14 +123,7 @@ class Tree:
     @staticmethod
     def complete(leaves: int, branching: int = 2) -> Tree:
         """The tree over ``leaves`` consecutive leaves with blocks of ``branching``; the last block of a level may be
-        smaller, and every leaf lies in the last level.
-
-        Raises
-        ------
-        SpecificationError
-            When there is no leaf, or ``branching`` is not at least 2.
-        """
-        leaves, branching = _whole(leaves, "leaves", 1), _whole(branching, "branching", 2)
+        smaller, and every leaf lies in the last level."""
         sizes = [leaves]
         while sizes[-1] > 1:
             sizes.append(-(-sizes[-1] // branching))
@@ -143,23 +132,6 @@ class Tree:
         parent = np.full(int(bounds[-1]), -1, dtype=np.int64)
         for level in range(1, len(sizes)):
             parent[bounds[level] : bounds[level + 1]] = bounds[level - 1] + np.arange(sizes[level]) // branching
-        return Tree(parent, tuple(int(b) for b in bounds))
-
-    @staticmethod
-    def of_branching(branching: Sequence[int]) -> Tree:
-        """One root; every node of level l has ``branching[l]`` children.
-
-        Raises
-        ------
-        SpecificationError
-            When an entry is not a whole number of at least 1.
-        """
-        ks = [_whole(k, "branching", 1) for k in branching]
-        sizes = np.concatenate([[1], np.cumprod(np.array(ks, dtype=np.int64))])
-        bounds = np.concatenate([[0], np.cumsum(sizes)])
-        parent = np.full(int(bounds[-1]), -1, dtype=np.int64)
-        for level, k in enumerate(ks, start=1):
-            parent[bounds[level] : bounds[level + 1]] = bounds[level - 1] + np.arange(sizes[level]) // k
         return Tree(parent, tuple(int(b) for b in bounds))
 
     @staticmethod
@@ -174,22 +146,9 @@ class Tree:
         Raises
         ------
         SpecificationError
-            When it is empty or not whole, an index is out of range, or nodes form a cycle (named).
+            When nodes form a cycle (named).
         """
-        given = np.asarray(parents)
-        if given.ndim != 1 or given.size == 0:
-            raise SpecificationError("a tree needs a vector of parents, one for each node")
-        whole = given.dtype.kind in "iu" or (given.dtype.kind == "f" and np.array_equal(given, np.floor(given)))
-        if not whole:
-            raise SpecificationError("the parents of a tree are whole numbers", remedy="-1 for a root")
-        up = given.astype(np.int64)
-        out = np.flatnonzero(up >= up.size)
-        if out.size:
-            node = _names(out[:1], names)
-            raise SpecificationError(
-                f"the parent of node {node} is {int(up[out[0]])}, and there are {up.size} nodes",
-                remedy="indices from 0, and -1 for a root",
-            )
+        up = np.asarray(parents, dtype=np.int64)
         found = ordered(up)
         if found is None:
             raise SpecificationError(
@@ -296,14 +255,8 @@ def _cycle(parents: Integers) -> Integers:
 
 
 def _names(nodes: Integers, names: Sequence[Any] | None, most: int = 6) -> str:
-    shown = [str(node if names is None else names[int(node)]) for node in nodes[:most]]
+    shown = [repr(int(node) if names is None else names[int(node)]) for node in nodes[:most]]
     return " -> ".join([*shown, "..."] if nodes.size > most else shown)
-
-
-def _whole(value: Any, what: str, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise SpecificationError(f"{what} of a tree is {value!r}", why=f"a whole number of at least {least} is needed")
-    return int(value)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,14 +6,12 @@ import dataclasses
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from mechanisms.postprocess.admm_cases import margins, reference, table
 
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.compile.likelihood.tree_of import tree_problem
+from dpmodel.compile.likelihood.tree_of import form_of_nodes
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.contract import Mechanism, Request
-from dpmodel.mechanisms.postprocess.admm.margins import Contradiction, margins_of
 from dpmodel.mechanisms.postprocess.admm.mechanism import (
     ADMM,
     ADMM_STRATEGY,
@@ -22,7 +20,7 @@ from dpmodel.mechanisms.postprocess.admm.mechanism import (
     Admm,
     AdmmTree,
 )
-from dpmodel.mechanisms.postprocess.admm.setup import Projection, prepare_tables, prepare_tree, solve_admm_tree
+from dpmodel.mechanisms.postprocess.admm.setup import Projection, prepare_tables, prepare_tree
 from dpmodel.mechanisms.published.admm import ADMM_PUBLISHED, AdmmPublished
 from dpmodel.numerics.trees.tree import Tree, TreeProblem
 from dpmodel.privacy import noise_source
@@ -49,22 +47,6 @@ def tree_case(leaves: int, seed: int, *, branching: int = 2, noise: float = 10.0
         np.zeros(n),
         np.full(n, np.inf),
         np.arange(n),
-    )
-
-
-def form_of(problem: TreeProblem) -> LikelihoodForm:
-    n = problem.tree.size
-    select = sp.csr_array(
-        (np.ones(problem.node.size), (np.arange(problem.node.size), problem.node)), (problem.node.size, n)
-    )
-    return LikelihoodForm.of(
-        select,
-        problem.value,
-        absolute=problem.absolute,
-        square=problem.square,
-        equality=problem.tree.consistency,
-        lower=problem.lower,
-        upper=problem.upper,
     )
 
 
@@ -96,7 +78,7 @@ def test_who_applies_to_what() -> None:
 
     general = {"admm", "admm-published"}
     assert names(model_of(table((3, 2, 2), 1, 0), (3, 2, 2))) - {"admm-tree"} == general | {"admm-tables"}
-    assert names(model_of(form_of(tree_case(8, 0)))) == general | {"admm-tree"}
+    assert names(model_of(form_of_nodes(tree_case(8, 0)))) == general | {"admm-tree"}
     assert names(model_of(strategy(10, 12, 0))) - {"admm-tree"} == general | {"admm-strategy"}
 
 
@@ -113,26 +95,6 @@ def test_tables(shape: tuple[int, ...], order: int, alpha: float) -> None:
         assert outcome.value == pytest.approx(best, rel=2e-5)
         assert form.violation(outcome.x) <= 1e-6
     assert isinstance(prepare_tables(form, shape).update, Projection)
-
-
-def test_margins_are_recognised_and_others_are_not() -> None:
-    shape = (3, 2, 4)
-    E = margins(shape, 2)
-    truth = np.arange(24.0)
-    found = margins_of(E, E @ truth, shape)
-    assert found is not None
-    assert sorted(found[0]) == [(0, 1), (0, 2), (1, 2)]
-    for axes, target in zip(*found, strict=True):
-        rest = tuple(a for a in range(3) if a not in axes)
-        np.testing.assert_allclose(target, truth.reshape(shape).sum(axis=rest))
-    assert margins_of(E[1:], (E @ truth)[1:], shape) is None  # a cell of a margin is missing
-    assert margins_of(-2 * E, -2 * (E @ truth), shape) is not None
-    assert margins_of(E, E @ truth, (4, 2, 3)) is None
-    odd = sp.lil_array(E)
-    odd[0, 0] = 3.0
-    assert margins_of(sp.csr_array(odd), E @ truth, shape) is None
-    with pytest.raises(Contradiction):
-        margins_of(sp.csr_array(sp.vstack([E, E[:1]])), np.append(E @ truth, 1e3), shape)
 
 
 def test_margins_that_cannot_be_met() -> None:
@@ -173,12 +135,12 @@ def test_structural_zeros_and_unequal_scales() -> None:
 @pytest.mark.parametrize(("leaves", "branching"), [(1, 2), (2, 2), (16, 2), (27, 3), (21, 4)])
 def test_trees(leaves: int, branching: int) -> None:
     problem = tree_case(leaves, leaves, branching=branching)
-    form = form_of(problem)
+    form = form_of_nodes(problem)
     best = reference(form)
-    x, status, _ = solve_admm_tree(problem)
-    assert status == "optimal"
-    assert problem.objective(x) == pytest.approx(best, rel=2e-5, abs=1e-6)
-    assert form.violation(x) <= 1e-9
+    found = prepare_tree(problem).solve()
+    assert found.status == "optimal"
+    assert problem.objective(found.x) == pytest.approx(best, rel=2e-5, abs=1e-6)
+    assert form.violation(found.x) <= 1e-9
     if leaves > 1:
         outcome = run(ADMM_TREE, model_of(form))
         assert outcome.value == pytest.approx(best, rel=2e-5, abs=1e-6)
@@ -198,23 +160,13 @@ def test_trees_with_gaps_repeats_bounds_and_other_weights() -> None:
     lower[0] = truth[0]
     for square in (0.0, 0.1):
         problem = TreeProblem(base.tree, node, value, 1 / scales, square / scales**2, lower, upper, np.arange(n))
-        form = form_of(problem)
-        x, status, _ = solve_admm_tree(problem)
-        assert status == "optimal"
-        assert problem.objective(x) == pytest.approx(reference(form), rel=2e-5)
-        assert form.violation(x) <= 1e-6
+        form = form_of_nodes(problem)
+        found = prepare_tree(problem).solve()
+        assert found.status == "optimal"
+        assert problem.objective(found.x) == pytest.approx(reference(form), rel=2e-5)
+        assert form.violation(found.x) <= 1e-6
     impossible = dataclasses.replace(problem, upper=np.where(base.tree.is_leaf, 0.5, upper))
-    assert solve_admm_tree(impossible)[1] == "infeasible"
-
-
-def test_a_tree_is_prepared_once_for_many_values() -> None:
-    problem = tree_case(16, 3)
-    model = model_of(form_of(problem))
-    found = tree_problem(model)
-    assert found is not None
-    ready = prepare_tree(found)
-    other = dataclasses.replace(form_of(problem), value=problem.value + 1)
-    assert ready.at(other).splits.centre != pytest.approx(ready.splits.centre)
+    assert prepare_tree(impossible).solve().status == "infeasible"
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -235,7 +187,7 @@ def test_published_on_tables_of_the_papers_size() -> None:
         assert outcome.status == "optimal"
         assert outcome.value == pytest.approx(reference(form), rel=2e-3)
         assert form.violation(outcome.x) <= 1e-3
-    for form in (form_of(tree_case(8, 1, noise=1.0)), strategy(8, 12, 1)):
+    for form in (form_of_nodes(tree_case(8, 1, noise=1.0)), strategy(8, 12, 1)):
         assert run(ADMM_PUBLISHED, model_of(form)).value == pytest.approx(reference(form), rel=1e-2)
     assert run(AdmmPublished(steps=3), model_of(form)).status == "optimal_inaccurate"
 
@@ -244,7 +196,7 @@ def test_forecasts_are_free_and_finite() -> None:
     models = {
         "admm": model_of(table((3, 2, 2), 1, 0)),
         "admm-tables": model_of(table((3, 2, 2), 1, 0), (3, 2, 2)),
-        "admm-tree": model_of(form_of(tree_case(8, 0))),
+        "admm-tree": model_of(form_of_nodes(tree_case(8, 0))),
         "admm-strategy": model_of(strategy(10, 12, 0)),
         "admm-published": model_of(table((3, 2, 2), 1, 0)),
     }
@@ -256,8 +208,8 @@ def test_forecasts_are_free_and_finite() -> None:
 
 
 def test_settings_are_checked() -> None:
-    for wrong in ({"penalty": 0.0}, {"relaxation": 2.0}, {"tolerance": 0.0}, {"steps": 0}):
+    for wrong in ({"tolerance": 0.0}, {"steps": 0}):
         with pytest.raises(SpecificationError):
             Admm(**wrong)
-    loose = run(AdmmTree(tolerance=1e-2), model_of(form_of(tree_case(32, 1))))
+    loose = run(AdmmTree(tolerance=1e-2), model_of(form_of_nodes(tree_case(32, 1))))
     assert loose.status == "optimal"

@@ -1,4 +1,4 @@
-"""The exact tree solver against HiGHS, against its own prices, and by hand."""
+"""The exact tree solver against HiGHS, with its two kinds of messages against each other, and by hand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from dpmodel.compile.likelihood.tree_of import tree_problem
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.mechanisms.postprocess.exact_tree import plan as exact_tree_plan
-from dpmodel.mechanisms.postprocess.exact_tree.certificate import tree_bound, tree_prices
 from dpmodel.mechanisms.postprocess.exact_tree.integers import whole_problem
 from dpmodel.mechanisms.postprocess.exact_tree.mechanism import EXACT_TREE, ExactTree, solve_exact_tree
 from dpmodel.mechanisms.postprocess.exact_tree.plan import tree_plan, whole_weights
@@ -122,11 +121,11 @@ def simple(parent: list[int], bounds: list[int], value: list[float], **changes: 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["tables", "lists"])
 def test_optimal_on_random_trees(shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Objective against HiGHS and against the bound by prices, every rule for ties; infeasible iff HiGHS says so."""
+    """Objective against HiGHS, every rule for ties; infeasible iff HiGHS says so."""
     if not shared:
         monkeypatch.setattr(exact_tree_plan, "TABLE_LIMIT", (-1, 0))
     solved = refused = lists = 0
-    for seed in range(150):
+    for seed in range(90):
         problem, status, best = solved_by_highs(seed)
         try:
             plan = tree_plan(problem)
@@ -143,15 +142,13 @@ def test_optimal_on_random_trees(shared: bool, monkeypatch: pytest.MonkeyPatch) 
             assert violation(problem, x) <= 1e-9, (seed, ties)
             leaf = problem.tree.is_leaf
             assert (problem.lower[leaf] <= x[leaf]).all() and (x[leaf] <= problem.upper[leaf]).all()
-            proof = tree_bound(problem, tree_prices(problem, x, plan=plan), plan=plan)
-            assert abs(value - proof) <= 1e-9 * (1 + best), (seed, ties)
         solved += 1
-    assert solved > 100 and refused >= 3 and (shared or lists > 100)
+    assert solved > 60 and refused >= 2 and (shared or lists > 60)
 
 
 def test_tables_and_lists_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same point, not only the same objective: the rules for ties speak of the same stretches."""
-    problems = [random_problem(np.random.default_rng(1000 + seed)) for seed in range(60)] + [histogram(37, 3)]
+    problems = [random_problem(np.random.default_rng(1000 + seed)) for seed in range(25)] + [histogram(37, 3)]
     for problem in problems:
         try:
             plan = tree_plan(problem)
@@ -163,16 +160,6 @@ def test_tables_and_lists_agree(monkeypatch: pytest.MonkeyPatch) -> None:
         for ties in TIES:
             first, second = (solve_exact_tree(problem, ties, plan=p) for p in (plan, other))
             np.testing.assert_allclose(first, second, rtol=1e-9, atol=1e-9)
-
-
-def test_prices_prove_large_optima_and_refute_other_points() -> None:
-    problem = histogram(2**13 - 5)
-    plan = tree_plan(problem)
-    x = solve_exact_tree(problem, plan=plan)
-    best = problem.objective(x)
-    assert tree_bound(problem, tree_prices(problem, x, plan=plan), plan=plan) == pytest.approx(best, rel=1e-12)
-    worse = problem.tree.sums(x[problem.tree.is_leaf] + 1.0)
-    assert tree_bound(problem, tree_prices(problem, worse, plan=plan), plan=plan) <= best < problem.objective(worse)
 
 
 @pytest.mark.parametrize("branching", [2, 3, 16])
@@ -293,7 +280,7 @@ def test_whole_numbers_stay_whole() -> None:
 def test_whole_optimum_of_values_that_are_not_whole() -> None:
     """The exact optimum over whole numbers, against branch and bound."""
     tried = 0
-    for seed in range(40):
+    for seed in range(25):
         problem = random_problem(np.random.default_rng(seed))
         if problem.tree.size > 25:
             continue
@@ -306,7 +293,7 @@ def test_whole_optimum_of_values_that_are_not_whole() -> None:
             tried += 1
         except InfeasibleError:
             assert status == 2
-    assert tried > 15
+    assert tried > 9
 
 
 def test_whole_problem_agrees_at_whole_points() -> None:
@@ -318,15 +305,17 @@ def test_whole_problem_agrees_at_whole_points() -> None:
 
 
 def test_large_values_and_small_scales() -> None:
-    """Values of 1e9 with noise of scale 1, and weights of any unit: consistent and optimal to rounding."""
+    """Values of 1e9 with noise of scale 1, and weights of any unit: consistent, and as good as without the 1e9."""
     problem = histogram(512, total=1e9, epsilon=9.0)
-    problem = replace(problem, value=problem.value + 1e9 * problem.tree.sums(np.ones(512)))
+    lift = 1e9 * problem.tree.sums(np.ones(512))
+    lifted = replace(problem, value=problem.value + lift)
+    near = replace(problem, lower=np.where(problem.tree.is_leaf, -1e9, -np.inf))
     for unit in (1.0, 1e-12, 1e12):
-        scaled = replace(problem, absolute=np.full(problem.tree.size, unit))
+        scaled, plain = (replace(p, absolute=np.full(p.tree.size, unit)) for p in (lifted, near))
         x = solve_exact_tree(scaled)
         assert violation(scaled, x) <= 1e-15 * x[0] * 10
-        proof = tree_bound(scaled, tree_prices(scaled, x, near=1e-14))
-        assert scaled.objective(x) == pytest.approx(proof, rel=1e-4)  # deviations of 1 at sums of 5e11
+        # Deviations of 1 at sums of 5e11.
+        assert scaled.objective(x) == pytest.approx(plain.objective(solve_exact_tree(plain)), rel=1e-4)
 
 
 def test_whole_weights() -> None:
@@ -338,7 +327,7 @@ def test_whole_weights() -> None:
 
 
 def test_awkward_shapes() -> None:
-    """A star, a chain and a node measured many times: proved optimal by prices."""
+    """A star, a chain and a node measured many times."""
     g = np.random.default_rng(0)
     chain = simple([-1, *range(299)], list(range(301)), list(g.laplace(0, 5, 300)))
     base, extra = histogram(64), 200
@@ -350,11 +339,9 @@ def test_awkward_shapes() -> None:
         square=np.zeros(base.node.size + extra),
     )
     for problem in (histogram(3000, 3000), chain, often):
-        plan = tree_plan(problem)
+        best = highs(problem)[1]
         for ties in TIES:
-            x = solve_exact_tree(problem, ties, plan=plan)
-            proof = tree_bound(problem, tree_prices(problem, x, plan=plan), plan=plan)
-            assert problem.objective(x) == pytest.approx(proof, rel=1e-10)
+            assert problem.objective(solve_exact_tree(problem, ties)) == pytest.approx(best, rel=1e-9)
 
 
 def test_weights_of_very_different_size() -> None:
@@ -444,14 +431,3 @@ def test_mechanism_says_infeasible() -> None:
     assert tree_problem(model) is not None
     assert EXACT_TREE.eligible(model, REQUEST).eligible
     assert run(model).status == "infeasible" and EXACT_TREE.forecast(model, REQUEST).epsilon == 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("leaves", "branching"), [(2**17, 2), (2**16, 16), (100_003, 7)])
-def test_large_trees_are_proved_optimal(leaves: int, branching: int) -> None:
-    problem = histogram(leaves, branching)
-    plan = tree_plan(problem)
-    for ties in TIES:
-        x = solve_exact_tree(problem, ties, plan=plan)
-        proof = tree_bound(problem, tree_prices(problem, x, plan=plan), plan=plan)
-        assert problem.objective(x) == pytest.approx(proof, rel=1e-11)

@@ -84,10 +84,10 @@ def whole_problem(generator):
 
 
 FAMILIES = {
-    "trees": (tree_problem, 25),
-    "tables": (table_problem, 25),
-    "general": (general_problem, 30),
-    "whole": (whole_problem, 10),
+    "trees": (tree_problem, 10),
+    "tables": (table_problem, 10),
+    "general": (general_problem, 8),
+    "whole": (whole_problem, 5),
 }
 
 
@@ -144,6 +144,8 @@ def test_known_optima():
 
 
 def test_options_reach_the_solver():
+    verdict = GENERAL_SOLVER.eligible(recognise_postprocessing(lasso(Laplace(1.0))), Request(0.0, 0.0, solver="NOPE"))
+    assert not verdict.eligible and "NOPE is not installed" in verdict.reason
     model = recognise_postprocessing(lasso(Gaussian(1.0)))
     with pytest.raises(SolverFailure, match="CLARABEL"):
         run(model, Request(0.0, 0.0, options={"no_such_option": 1}))
@@ -240,12 +242,6 @@ def test_highs_is_not_given_squares_with_whole_numbers() -> None:
         problem.solve(solver="HIGHS")
 
 
-def test_solvers_that_are_not_there():
-    model = recognise_postprocessing(lasso(Laplace(1.0)))
-    verdict = GENERAL_SOLVER.eligible(model, Request(0.0, 0.0, solver="NOPE"))
-    assert not verdict.eligible and "NOPE is not installed" in verdict.reason
-
-
 def test_forecasts_are_free_and_grow():
     assert isinstance(GENERAL_SOLVER, Mechanism)
     seconds = []
@@ -264,8 +260,8 @@ def test_forecasts_are_free_and_grow():
 
 
 @pytest.mark.parametrize("law", [Laplace, Gaussian])
-@pytest.mark.parametrize("scale", [1e-9, 1e-4, 1.0, 1e5, 1e9])
-@pytest.mark.parametrize("spread", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+@pytest.mark.parametrize("spread", [1e-3, 1e3])
 def test_large_and_small_numbers(law, scale, spread):
     x = cp.Variable(3, nonneg=True)
     noisy = Noisy(scale * np.array([3.0, 1.0, -2.0]), noise=law(scale * spread))

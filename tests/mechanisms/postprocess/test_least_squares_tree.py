@@ -12,14 +12,18 @@ import scipy.sparse as sp
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.mechanisms.contract import Mechanism, Request
-from dpmodel.mechanisms.postprocess.least_squares_tree import bounds as bounds
+from dpmodel.mechanisms.postprocess.least_squares_tree import bounds
 from dpmodel.mechanisms.postprocess.least_squares_tree.mechanism import LEAST_SQUARES_TREE, node_targets
-from dpmodel.numerics.trees.projector import TreeProjector, tree_projection
+from dpmodel.numerics.trees.projector import TreeProjector
 from dpmodel.numerics.trees.tree import Tree, TreeProblem
 from dpmodel.privacy import SeededSource
 
 REQUEST = Request(epsilon=0.0, delta=0.0)
 INF = np.inf
+
+
+def projected(tree, value, weight=None, fixed=None):
+    return TreeProjector(tree, weight, fixed).project(value)
 
 
 def random_tree(rng, most, root=0.12):
@@ -64,7 +68,7 @@ def general(tree, v, w, lower, upper):
 @pytest.mark.parametrize("known", [False, True])
 def test_projection_against_dense_optimality_conditions(unmeasured, known):
     rng = np.random.default_rng([unmeasured, known])
-    for _ in range(150):
+    for _ in range(60):
         tree = random_tree(rng, 15)
         v, w = rng.normal(size=tree.size) * 10, 10 ** rng.uniform(-2, 2, size=tree.size)
         if unmeasured:
@@ -73,7 +77,7 @@ def test_projection_against_dense_optimality_conditions(unmeasured, known):
         if known:
             truth = tree.sums(rng.integers(0, 9, size=tree.leaves.size).astype(float))
             fixed = np.where(rng.random(tree.size) < 0.3, truth, np.nan)
-        x, best = tree_projection(tree, v, w, fixed), dense(tree, v, w, fixed)
+        x, best = projected(tree, v, w, fixed), dense(tree, v, w, fixed)
         assert np.abs(tree.consistency @ x).max(initial=0) < 1e-10
         if fixed is not None:
             held = ~np.isnan(fixed)
@@ -83,47 +87,16 @@ def test_projection_against_dense_optimality_conditions(unmeasured, known):
             np.testing.assert_allclose(x, best, atol=1e-6)
 
 
-def test_two_passes_of_the_paper_on_a_complete_tree():
-    """Hay et al., Theorem 3: z upwards with (k^l - k^(l-1)) / (k^l - 1), then the surplus in equal parts."""
-    rng = np.random.default_rng(3)
-    k, height = 3, 4
-    tree = Tree.of_branching([k] * (height - 1))
-    v = rng.normal(size=tree.size)
-    z = v.copy()
-    for depth in range(height - 2, -1, -1):
-        level = height - depth
-        for node in range(tree.bounds[depth], tree.bounds[depth + 1]):
-            kids = tree.first_child[node] + np.arange(k)
-            a = (k**level - k ** (level - 1)) / (k**level - 1)
-            z[node] = a * v[node] + (1 - a) * z[kids].sum()
-    x = z.copy()
-    for node in range(tree.bounds[-2]):
-        kids = tree.first_child[node] + np.arange(k)
-        x[kids] = z[kids] + (x[node] - z[kids].sum()) / k
-    np.testing.assert_allclose(TreeProjector(tree).project(v), x, atol=1e-12)
-
-
-def test_projecting_again_changes_nothing_and_is_linear():
-    rng = np.random.default_rng(4)
-    for branching, leaves in ((2, 37), (3, 81), (10, 95)):
-        tree = Tree.complete(leaves, branching)
-        projector = TreeProjector(tree, rng.uniform(0.5, 2, size=tree.size))
-        a, b = rng.normal(size=(2, tree.size))
-        pa, pb = projector.project(a), projector.project(b)
-        np.testing.assert_allclose(projector.project(pa), pa, atol=1e-12)
-        np.testing.assert_allclose(projector.project(2 * a - b), 2 * pa - pb, atol=1e-12)
-
-
 def test_undetermined_leaves_have_the_least_squares():
     tree, _, position = Tree.of_parents([-1, 0, 0, 1, 1])  # Root of 1 and 2; 1 of 3 and 4.
     w = np.zeros(5)
     w[position[0]] = 1.0
-    x = tree_projection(tree, np.full(5, 6.0), w)
+    x = projected(tree, np.full(5, 6.0), w)
     np.testing.assert_allclose(x[position], [6, 4, 2, 2, 2])
-    np.testing.assert_array_equal(tree_projection(tree, np.full(5, 6.0), 0.0), 0.0)
+    np.testing.assert_array_equal(projected(tree, np.full(5, 6.0), 0.0), 0.0)
     faint = w + 1e-9  # The limit that the docstring speaks of: leaves at 0 with a vanishing weight.
     faint[position[1]] = 0
-    near = tree_projection(tree, np.where(w > 0, 6.0, 0.0), faint)
+    near = projected(tree, np.where(w > 0, 6.0, 0.0), faint)
     np.testing.assert_allclose(near, x, atol=1e-6)
 
 
@@ -132,7 +105,7 @@ def test_values_of_unmeasured_nodes_do_not_matter():
     w = np.array([1.0, 0, 1, 1, 1, 1, 0])
     v = np.arange(7.0)
     wild = np.where(w > 0, v, np.nan)
-    np.testing.assert_allclose(tree_projection(tree, wild, w), tree_projection(tree, v, w))
+    np.testing.assert_allclose(projected(tree, wild, w), projected(tree, v, w))
 
 
 def test_extreme_weights_stay_finite():
@@ -140,9 +113,9 @@ def test_extreme_weights_stay_finite():
     tree = Tree.complete(32)
     for scale in (1e-200, 1e200):
         v = rng.normal(size=tree.size)
-        np.testing.assert_allclose(tree_projection(tree, v, scale), tree_projection(tree, v), atol=1e-12)
+        np.testing.assert_allclose(projected(tree, v, scale), projected(tree, v), atol=1e-12)
     mixed = 10 ** rng.uniform(-12, 12, size=tree.size)
-    x = tree_projection(tree, v, mixed)
+    x = projected(tree, v, mixed)
     assert np.isfinite(x).all() and np.abs(tree.consistency @ x).max() < 1e-9
 
 
@@ -188,7 +161,7 @@ HARD = ["inner", "inner, totals", "inner, unmeasured", "inner, totals, unmeasure
 def test_bounds_against_clarabel(kind):
     rng = np.random.default_rng((KINDS + HARD).index(kind))
     compared = 0
-    for _ in range(60):
+    for _ in range(30):
         tree, v, w, lower, upper = bounded_case(rng, kind)
         fit = bounds.bounded_fit(tree, v, w, lower, upper)
         assert fit.optimal
@@ -202,7 +175,7 @@ def test_bounds_against_clarabel(kind):
             np.testing.assert_allclose(cost(fit.x, v, w), cost(best, v, w), rtol=1e-6, atol=1e-6)
         if kind in KINDS:
             assert fit.rounds <= tree.leaves.size + 1
-    assert compared > 45
+    assert compared > 20
 
 
 def test_held_bounds_only_grow_under_one_sided_bounds():
@@ -252,7 +225,7 @@ def test_splitting_finds_the_optimum_alone(monkeypatch):
     rng = np.random.default_rng(8)
     monkeypatch.setattr(bounds._Search, "exchange", lambda self, held, rounds: None)
     monkeypatch.setattr(bounds, "_EXACT", 1e-8)
-    for _ in range(15):
+    for _ in range(8):
         tree, v, w, lower, upper = bounded_case(rng, "inner")
         fit = bounds.bounded_fit(tree, v, w, lower, upper)
         best = general(tree, v, w, lower, upper)
@@ -261,7 +234,7 @@ def test_splitting_finds_the_optimum_alone(monkeypatch):
 
 
 def test_totals_that_force_every_leaf():
-    tree = Tree.of_branching([2, 3])
+    tree = Tree.of_parents([-1, 0, 0, 1, 1, 1, 2, 2, 2]).tree
     lower, upper = np.where(tree.is_leaf, 0.0, -INF), np.full(9, INF)
     lower[1] = upper[1] = 0.0
     upper[2] = 5.0

@@ -31,7 +31,7 @@ def consistent(draw):
     return tree, tree.sums(np.array([draw(one) for _ in range(tree.leaves.size)]))
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(consistent(), st.sampled_from(HOWS), st.integers(0, 5))
 def test_results_are_consistent_whole_and_within_one(case, how, seed):
     tree, x = case
@@ -46,7 +46,7 @@ def test_results_are_consistent_whole_and_within_one(case, how, seed):
 
 def test_known_totals_and_zeros_are_kept_under_rounding_errors():
     rng = np.random.default_rng(0)
-    tree = Tree.of_branching([7, 11, 13])
+    tree = Tree.of_parents(np.concatenate([[-1], np.zeros(7), 1 + np.arange(77) // 11, 8 + np.arange(1001) // 13])).tree
     leaves = rng.exponential(size=tree.leaves.size) * (rng.random(tree.leaves.size) < 0.5)
     x = tree.sums(leaves)
     states = x[1:8]
@@ -69,16 +69,16 @@ def test_the_mean_is_the_value():
     up = np.array([-1, -1, *(rng.integers(0, i) for i in range(2, 40))])
     tree = Tree.of_parents(up).tree
     x = tree.sums(np.round(rng.normal(size=tree.leaves.size) * 2, 2))
-    runs = 2000
+    runs = 800
     mean = np.mean([round_tree(tree, x, "unbiased", seed) for seed in range(runs)], axis=0)
     t = np.sqrt(np.log(2 * tree.size / 1e-7) / (2 * runs))
-    assert np.abs(mean - x).max() < t < 0.08
+    assert np.abs(mean - x).max() < t < 0.12
     # And the test can fail: the nearest whole numbers are further off.
     assert np.abs(round_tree(tree, x, "nearest") - x).max() > 0.3
 
 
 def test_nearest_is_the_largest_remainder():
-    tree = Tree.of_branching([4])
+    tree = Tree.complete(4, 4)
     np.testing.assert_array_equal(
         round_tree(tree, tree.sums(np.array([1.2, 0.7, 0.6, 0.9])), "nearest"), [3, 1, 1, 0, 1]
     )
@@ -87,7 +87,7 @@ def test_nearest_is_the_largest_remainder():
 
 def test_controlled_keeps_runs_of_siblings_within_one():
     rng = np.random.default_rng(2)
-    tree = Tree.of_branching([300])
+    tree = Tree.complete(300, 300)
     x = tree.sums(rng.exponential(size=300))
     off = {how: np.cumsum(round_tree(tree, x, how)[1:] - x[1:]) for how in HOWS}
     assert np.abs(off["controlled"]).max() < 1 and np.abs(off["unbiased"]).max() < 1
@@ -96,7 +96,7 @@ def test_controlled_keeps_runs_of_siblings_within_one():
 
 @pytest.mark.parametrize("how", HOWS)
 def test_tiny_fractions_that_add_up_are_not_lost(how):
-    tree = Tree.of_branching([1000])
+    tree = Tree.complete(1000, 1000)
     x = tree.sums(np.full(1000, 0.003))
     assert round_tree(tree, x, how)[0] == 3
     x = tree.sums(np.full(1000, 1e-10))
@@ -109,7 +109,7 @@ def test_tiny_fractions_that_add_up_are_not_lost(how):
 
 def test_totals_that_differ_by_rounding_still_hold():
     """Children that look whole although their parent is off by one of their tolerances together."""
-    tree = Tree.of_branching([10])
+    tree = Tree.complete(10, 10)
     x = np.concatenate([[1e10 + 1.0], np.full(10, 1e9)])
     for how in HOWS:
         found = round_tree(tree, x, how)

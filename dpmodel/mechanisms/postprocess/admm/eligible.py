@@ -47,25 +47,16 @@ def only_sums(form: LikelihoodForm) -> bool:
     return bool(np.array_equal(E.data, np.repeat(E.data[E.indptr[:-1]], counts)))
 
 
-def seconds_of_step(form: LikelihoodForm) -> float:
-    """Of the general recipe's step."""
+def seconds_of(form: LikelihoodForm) -> tuple[float, float]:
+    """(a factorisation, a step) of the general recipe."""
     n, k, p, q = form.size, form.matrix.shape[0], form.equality.shape[0], form.inequality.shape[0]
-    base = STEP + SPLIT * (n + k + q) + NONZERO * (form.matrix.nnz + form.inequality.nnz)
-    diagonal = entrywise(form) and not q
-    if diagonal and gram_is_dense(form.equality):
-        return float(base + NONZERO * form.equality.nnz + ENTRY * p * p)
-    if not diagonal and n <= DENSE and form.matrix.nnz > 20 * n:
-        return float(base + ENTRY * n * n)
-    return float(base + FILL * (form.matrix.nnz + form.equality.nnz + form.inequality.nnz + n))
-
-
-def seconds_to_factor(form: LikelihoodForm) -> float:
-    """Of the general recipe's factorisation."""
-    n, p, q = form.size, form.equality.shape[0], form.inequality.shape[0]
+    entries = form.matrix.nnz + form.equality.nnz + form.inequality.nnz
+    step = STEP + SPLIT * (n + k + q) + NONZERO * (form.matrix.nnz + form.inequality.nnz)
     diagonal = entrywise(form) and not q
     if diagonal and gram_is_dense(form.equality):
         per_column = np.bincount(form.equality.indices, minlength=n).astype(np.float64)
-        return float(1e-3 + 1.5e-9 * min(float(per_column @ per_column), 0.1 * p * p * n) + 8e-10 * p**3)
+        factor = 1.5e-9 * min(float(per_column @ per_column), 0.1 * p * p * n) + 8e-10 * p**3
+        return 1e-3 + factor, step + NONZERO * form.equality.nnz + ENTRY * p * p
     if not diagonal and n <= DENSE and form.matrix.nnz > 20 * n:
-        return float(1e-3 + 4e-11 * (form.matrix.shape[0] + n) * n * n)
-    return float(1e-3 + 1e-6 * (form.matrix.nnz + form.equality.nnz + form.inequality.nnz + n))
+        return 1e-3 + 4e-11 * (k + n) * n * n, step + ENTRY * n * n
+    return 1e-3 + 1e-6 * (entries + n), step + FILL * (entries + n)

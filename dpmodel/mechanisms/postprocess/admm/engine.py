@@ -10,69 +10,45 @@ from typing import Literal
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.mechanisms.postprocess.admm.acceleration import Anderson
 from dpmodel.mechanisms.postprocess.admm.linear import XUpdate
 from dpmodel.mechanisms.postprocess.admm.polish import polish
 from dpmodel.mechanisms.postprocess.admm.splits import Splits
 
 Status = Literal["optimal", "optimal_inaccurate", "infeasible", "unbounded"]
+TOLERANCE, STEPS = 1e-5, 20_000  # relative duality gap at which the steps end, and their most
+RELAX = 1.4  # over-relaxation
 EVERY = 5  # steps between residuals
 POLISH = 100  # steps between attempts to solve for the active set
 LOOSE = 10.0  # residuals are looked through below so many times the tolerance of the gap
-MANY = 500_000  # splits above which the acceleration looks back 5 steps at most, for its memory
 BALANCE = 4.0  # ratio of the residuals beyond which the penalty is changed
 FLOOR = 1e-9  # of the size of the data: residuals below it count as nothing
 NAT = 1e-3  # of log-likelihood per measurement: gaps of smaller objectives are taken relative to this
 PENALTY = 4.0  # first rho; residuals move it
 
 
-@dataclass(frozen=True)
-class Start:
-    """Where to begin: x, (n,), and the multipliers y, (m,), and penalty that an earlier solve ended with."""
-
-    x: Floats
-    multiplier: Floats | None = None
-    penalty: float | None = None
-
-
-@dataclass(frozen=True)
-class Settings:
-    """``penalty`` : rho, times about 1/scale^2 (``Splits.weight``), None to balance the residuals; ``relaxation`` : in
-    [1, 2); ``tolerance`` : relative duality gap; ``steps`` : cap; ``memory`` : steps that the acceleration looks back,
-    0 for none."""
-
-    penalty: float | None = None
-    relaxation: float = 1.4
-    tolerance: float = 1e-5
-    steps: int = 20_000
-    memory: int = 10
-
-
 @dataclass(frozen=True, eq=False)
 class Result:
-    """``x`` : (n,) the best feasible point found, ``loss`` there; ``bound`` : the dual bound, and ``gap`` their
-    difference relative to the objective's terms. ``start`` : to begin the next solve with."""
+    """``x`` : (n,) the best feasible point found; ``bound`` : the dual bound; ``gap`` : the difference,
+    relative to the objective's terms."""
 
     x: Floats
     status: Status
     steps: int
-    loss: float
     bound: float
     gap: float
-    residuals: tuple[float, float]
-    start: Start
 
 
 def minimise(
     splits: Splits,
     update: XUpdate,
     repair: Callable[[Floats], Floats | None],
-    settings: Settings,
+    doubt: Callable[[], Status | None],
+    refactor: Callable[[Floats], XUpdate] | None,
     *,
-    start: Start | None = None,
-    refactor: Callable[[Floats], XUpdate] | None = None,
-    doubt: Callable[[], Status | None] | None = None,
-    progress: Callable[[float], None] | None = None,
+    tolerance: float = TOLERANCE,
+    steps: int = STEPS,
+    start: Floats | None = None,
+    progress: Callable[[float], None] = lambda done: None,
 ) -> Result:
     """Scaled ADMM, (9)-(11) of LWK15 in the order x, w, u, over-relaxed (Boyd et al. 2011, 3.4.3):
 
@@ -80,8 +56,6 @@ def minimise(
         t   <- relaxation A x + (1 - relaxation) w + u
         w   <- argmin h(w) + rho/2 sum p_i (w_i - t_i)^2                       (14) clipped: y- and z-updates
         u   <- t - w                                                           mu, nu; eta of Algorithm 1 is not needed
-
-    It is a fixed-point iteration in t, which Anderson acceleration shortens (``admm_acceleration``).
 
     ``y = rho p u`` is a subgradient of h at w, and ``y~ = rho p (A x - w_old + u_old)`` has A'y~ in the range of E';
     they agree in the limit. Residuals (22) are ||A x - w|| in the norm of p, relative to ||A x - centre||, and ||y~ -
@@ -91,41 +65,33 @@ def minimise(
 
     ``doubt`` is asked once when the multipliers look like a proof of infeasibility, and when the steps run out; it
     returns "infeasible", "unbounded", or None. ``refactor`` : the x-update for other penalty weights, for ``polish``,
-    tried at growing intervals; None for none.
+    tried at growing intervals; None for none. ``start`` : x to begin with, (n,).
     """
-    p, n = splits.weight, splits.size
+    p, rho = splits.weight, PENALTY
     root, measured = np.sqrt(p), splits.precision
-    rho = settings.penalty or (start.penalty if start is not None and start.penalty else PENALTY)
-    t = splits.apply(start.x) if start is not None else _first(splits)
-    if start is not None and start.multiplier is not None:
-        t = t + start.multiplier / (rho * p)
-    w = splits.proximal(t, rho)
+    t = _first(splits) if start is None else splits.apply(start)
+    theta = splits.proximal(rho)
+    w = theta(t)
     u = t - w
-    tolerance, relax = settings.tolerance, settings.relaxation
-    anderson = Anderson(settings.memory if p.size <= MANY else min(settings.memory, 5), root)
     size = max(FLOOR * float(np.linalg.norm(measured * splits.centre)), NAT * math.sqrt(np.count_nonzero(measured)))
     judge = _Judge(splits, repair, tolerance)
     status: Status = "optimal_inaccurate"
     next_look = last_change = changes = 0
     next_polish = POLISH
-    primal = dual = math.inf
     before: Floats | None = None
     asked = False
-    x, step = t[:n], 0
-    y = np.zeros(p.size)
-    for step in range(1, settings.steps + 1):
+    for step in range(1, steps + 1):
         x = update.solve(splits.adjoint(p * (w - u)))
         image = splits.apply(x)
-        look = step % EVERY == 0
+        look = step % EVERY == 0 or step == steps
         if look:
             y = (rho * p) * (image - w + u)
-        t = anderson.next(t, relax * image + (1 - relax) * w + u)
-        w = splits.proximal(t, rho)
+        t = RELAX * image + (1 - RELAX) * w + u
+        w = theta(t)
         u = t - w
         if not look:
             continue
-        off = image - w
-        primal = float(np.linalg.norm(root * off))
+        primal = float(np.linalg.norm(root * (image - w)))
         dual = float(np.linalg.norm(y / root - rho * (root * u)))
         reach = max(float(np.linalg.norm(measured * (image - splits.centre))), size)
         slope = rho * float(np.linalg.norm(root * u)) + FLOOR * math.sqrt(p.size)
@@ -141,8 +107,7 @@ def minimise(
         if judge.gap <= tolerance:
             status = "optimal"
             break
-        doubtful = not asked and doubt is not None and before is not None and step % 100 == 0 and not close
-        if doubtful and before is not None and doubt is not None and splits.separates(y - before, image):
+        if before is not None and not asked and not close and step % 100 == 0 and splits.separates(y - before, image):
             asked = True
             verdict = doubt()
             if verdict is not None:
@@ -150,24 +115,20 @@ def minimise(
                 break
         if step % 100 == 95:
             before = y
-        if settings.penalty is None and step >= last_change + max(20, last_change // 2) and changes < 30:
+        if step >= last_change + max(20, last_change // 2) and changes < 30:
             ratio = 2 * (primal / reach) / max(dual / slope, 1e-300)
             if not 1 / BALANCE <= ratio <= BALANCE:
                 factor = min(max(math.sqrt(ratio), 0.1), 10.0)
-                rho *= factor
-                u = u / factor
-                t = w + u
-                anderson.forget()
+                rho, u = rho * factor, u / factor
+                theta = splits.proximal(rho)
                 changes, last_change = changes + 1, step
-        if progress is not None and step % 500 == 0:
-            progress(step / settings.steps)
-    if status == "optimal_inaccurate" and doubt is not None and not asked:
+        if step % 500 == 0:
+            progress(step / steps)
+    if status == "optimal_inaccurate" and not asked:
         status = doubt() or status
     if judge.best is None and status == "optimal_inaccurate":
-        judge.look(x, splits.apply(x), y, last=True)
-    best = x if judge.best is None else judge.best
-    end = Start(best, (rho * p) * u, rho)
-    return Result(best, status, step, splits.loss(splits.apply(best)), judge.bound, judge.gap, (primal, dual), end)
+        judge.look(x, image, y, last=True)
+    return Result(x if judge.best is None else judge.best, status, step, judge.bound, judge.gap)
 
 
 class _Judge:

@@ -20,11 +20,10 @@ from dpmodel.mechanisms.postprocess.admm.eligible import (
     entrywise,
     only_sums,
     relaxed_linear,
-    seconds_of_step,
-    seconds_to_factor,
+    seconds_of,
     table_shape,
 )
-from dpmodel.mechanisms.postprocess.admm.engine import Settings, Start
+from dpmodel.mechanisms.postprocess.admm.engine import STEPS, TOLERANCE
 from dpmodel.mechanisms.postprocess.admm.linear import GRAM, InconsistentEqualities
 from dpmodel.mechanisms.postprocess.admm.setup import NO_POINT, Prepared, prepare, prepare_tables, prepare_tree
 from dpmodel.mechanisms.postprocess.free_of_charge import free_of_charge
@@ -36,16 +35,15 @@ from dpmodel.privacy import NoiseSource
 class Admm(Mechanism[Postprocessing]):
     """Maximum likelihood under any linear constraints by ADMM: Algorithm 1, the general recipe.
 
-    ``penalty`` : rho, None to balance the residuals; ``relaxation`` : in [1, 2); ``tolerance`` : relative duality gap
-    at which it stops; ``steps`` : cap.
+    ``tolerance`` : relative duality gap at which it stops; ``steps`` : their most.
 
     Source
         LWK15, Algorithm 1 and sections 4.1 to 4.6; Boyd et al., "Distributed optimization and statistical learning via
         ADMM", 2011, sections 3.3 and 3.4 (stopping, penalty, over-relaxation). Where this departs from the paper:
         equalities are kept exactly by the x-update, so (8d) and eta are not needed; a variable's measurement and bounds
         are one split (``Splits``); penalties are per entry, 1/scale^2, so that units do not matter; (25) is corrected;
-        steps are accelerated (``Anderson``), ended by a duality gap, and finished by solving for the active set
-        (``polish``) and moving to the nearest feasible point (``Polytope``).
+        steps are ended by a duality gap, and finished by solving for the active set (``polish``) and moving to the
+        nearest feasible point (``Polytope``).
     Privacy
         Reads published numbers only: post-processing, costs nothing.
     Utility
@@ -63,26 +61,16 @@ class Admm(Mechanism[Postprocessing]):
     """
 
     serves: ClassVar[Serves] = Serves(Postprocessing)
-    penalty: float | None = None
-    relaxation: float = 1.4
-    tolerance: float = 1e-5
-    steps: int = 20_000
+    tolerance: float = TOLERANCE
+    steps: int = STEPS
     name: str = "admm"
     source: str = "LWK15, Algorithm 1; Boyd et al. 2011"
 
     def __post_init__(self) -> None:
-        if self.penalty is not None and not 0 < self.penalty < np.inf:
-            raise SpecificationError(f"penalty {self.penalty!r}", why="it is positive, or None to be chosen")
-        if not 1 <= self.relaxation < 2:
-            raise SpecificationError(f"relaxation {self.relaxation!r}", why="ADMM converges from 1 to below 2")
         if not 0 < self.tolerance < 1 or self.steps < 1:
             raise SpecificationError(
                 f"tolerance {self.tolerance!r}, steps {self.steps!r}", why="a relative error, and a positive number"
             )
-
-    @property
-    def settings(self) -> Settings:
-        return Settings(self.penalty, self.relaxation, self.tolerance, self.steps)
 
     def eligible(self, model: Postprocessing, request: Request) -> Verdict:
         return relaxed_linear(model)
@@ -113,12 +101,16 @@ class Admm(Mechanism[Postprocessing]):
         if (form.lower > form.upper).any():
             return said("infeasible", note="a lower bound is above its upper bound")
         try:
-            ready = model.remember(("admm", type(self).__name__), lambda: self.prepared(model))
+            ready = self.prepared(model)
         except NO_POINT:
             return said("infeasible", note="no point satisfies the equalities")
         try:
-            start = self._least_squares(form)
-            found = ready.solve(self.settings, start=start, progress=lambda done: progress("ADMM", done))
+            found = ready.solve(
+                tolerance=self.tolerance,
+                steps=self.steps,
+                start=self._least_squares(form),
+                progress=lambda done: progress("ADMM", done),
+            )
         except InconsistentEqualities:  # they were consistent before penalties changed
             raise SolverFailure(
                 f"{self.name} lost the equalities to rounding",
@@ -127,20 +119,20 @@ class Admm(Mechanism[Postprocessing]):
             ) from None
         if found.status in ("infeasible", "unbounded"):
             return said(found.status)
-        x = np.clip(found.x if ready.select is None else found.x[ready.select], form.lower, form.upper)
+        x = np.clip(found.x, form.lower, form.upper)
         return said(found.status, x, f"{found.steps} steps, relative duality gap {found.gap:.1e}")
 
-    def _least_squares(self, form: LikelihoodForm) -> Start | None:
+    def _least_squares(self, form: LikelihoodForm) -> Floats | None:
         """Where to begin under absolute errors of sums of variables: their optimum is seldom unique, and steps that
         begin at the least-squares point end at an optimum near it. None where each variable is measured by itself."""
         if entrywise(form) or form.square.any():
             return None
         squares = replace(form, absolute=np.zeros_like(form.absolute), square=np.square(form.absolute) / 4)
-        found = prepare(squares).solve(self.settings)
-        return Start(found.x) if found.status.startswith("optimal") else None
+        found = prepare(squares).solve(tolerance=self.tolerance, steps=self.steps)
+        return found.x if found.status.startswith("optimal") else None
 
     def prepared(self, model: Postprocessing) -> Prepared:
-        """Factors and last step for this model, kept with it.
+        """Factors and last step for this model.
 
         Errors: InconsistentEqualities and its kin (``NO_POINT``).
         """
@@ -150,8 +142,8 @@ class Admm(Mechanism[Postprocessing]):
         """(seconds, steps, factorisation in words)."""
         steps = 300 if entrywise(form) else 1300
         polishes = 0 if entrywise(form) else 6
-        seconds = (1 + polishes) * seconds_to_factor(form) + steps * seconds_of_step(form)
-        return seconds, steps, "one factorisation"
+        factor, step = seconds_of(form)
+        return (1 + polishes) * factor + steps * step, steps, "one factorisation"
 
 
 @dataclass(frozen=True)
@@ -222,7 +214,7 @@ class AdmmTree(Admm):
     name: str = "admm-tree"
     source: str = "LWK15, Algorithm 3"
 
-    def _least_squares(self, form: LikelihoodForm) -> Start | None:
+    def _least_squares(self, form: LikelihoodForm) -> Floats | None:
         return None  # exact-tree has the better choice among optima
 
     def eligible(self, model: Postprocessing, request: Request) -> Verdict:

@@ -11,6 +11,7 @@ from dpmodel._types import Floats
 
 ROUNDS = 60  # Newton steps
 INNER = 200  # conjugate-gradient steps in each
+KEPT = 1e-8  # how far a repaired point may be from the equalities, relative to its largest entry
 CLOSE = 1e-11  # distance from the equalities, relative to the largest entry, at which a point keeps them
 
 
@@ -24,9 +25,9 @@ class Polytope:
     lower: Floats
     upper: Floats
 
-    def nearest(self, start: Floats, *, rounds: int = ROUNDS) -> tuple[Floats, float]:
-        """The point of the polytope nearest to ``start`` in that norm, and how far it is from the equalities (largest
-        entry of its projection's move).
+    def nearest(self, start: Floats) -> Floats | None:
+        """The point of the polytope nearest to ``start`` in that norm; None where none was found that keeps the
+        equalities to ``KEPT`` of its largest entry.
 
         Semismooth Newton on the dual: the point is z(c) = clip(start + c), with c in W^-1 range(E') such that z(c)
         keeps the equalities. One step solves Q D d = Q(project(z) - z) by conjugate gradients, D marking entries
@@ -41,7 +42,7 @@ class Polytope:
         size = max(float(np.abs(start).max(initial=0.0)), float(np.abs(base).max(initial=0.0)), 1e-300)
         best, least = z, np.inf
         value = self._dual(start, c, z, flat)
-        for _ in range(rounds):
+        for _ in range(ROUNDS):
             move = self.project(z) - z
             far = float(np.abs(move).max(initial=0.0))
             if far < least:
@@ -59,16 +60,7 @@ class Polytope:
                     break
                 length /= 2
             c, z, value = c + length * d, trial, new
-        return best, least
-
-    def repaired(self, kept: float) -> Callable[[Floats], Floats | None]:
-        """``nearest``, or None where it is further than ``kept`` of its largest entry from the equalities."""
-
-        def repair(x: Floats) -> Floats | None:
-            z, far = self.nearest(x)
-            return z if far <= kept * max(float(np.abs(z).max(initial=0.0)), 1e-300) else None
-
-        return repair
+        return best if least <= KEPT * max(float(np.abs(best).max(initial=0.0)), 1e-300) else None
 
     def _dual(self, start: Floats, c: Floats, z: Floats, flat: Floats) -> float:
         """min over the box of 1/2 |z - start|^2 - <c, z - flat>, at its minimiser z."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm
-from dpmodel.numerics.trees.tree import TreeProblem
 
 EVEN = 1 / 3  # power of 1/scale^2, about their geometric mean: 0 is one penalty for all
 SMALL_PENALTY = 1e-4  # the same of entries that nothing is known of: a proximal term only
@@ -67,31 +67,21 @@ class Splits:
         r = w - self.centre
         return float(self.absolute @ np.abs(r) + self.square @ (r * r) + self.linear @ w)
 
-    def proximal(self, t: Floats, rho: float) -> Floats:
-        """argmin h(w) + rho/2 sum p_i (w_i - t_i)^2: the operator Theta of (14), which contains (13) and the corrected
-        (25), rho/(1 + rho) (x - x~ + mu) (LWK15 prints 1/(1 + rho), right for rho = 1 only), clipped to the bounds."""
-        threshold, shrink, shift = self._proximal_constants(rho)
-        s = t - shift
-        s = (s - np.clip(s, -threshold, threshold)) * shrink
-        s += self.centre
-        return np.clip(s, self.lower, self.upper, out=s)
+    def proximal(self, rho: float) -> Callable[[Floats], Floats]:
+        """t -> argmin h(w) + rho/2 sum p_i (w_i - t_i)^2: the operator Theta of (14), which contains (13) and the
+        corrected (25), rho/(1 + rho) (x - x~ + mu) (LWK15 prints 1/(1 + rho), right for rho = 1 only), clipped to the
+        bounds."""
+        penalty = rho * self.weight
+        threshold, shrink = self.absolute / penalty, penalty / (penalty + 2 * self.square)
+        shift = self.centre + self.linear / penalty
 
-    def _proximal_constants(self, rho: float) -> tuple[Floats, Floats, Floats]:
-        found = self._memory.get(rho)
-        if found is None:
-            penalty = rho * self.weight
-            found = (
-                self.absolute / penalty,
-                penalty / (penalty + 2 * self.square),
-                self.centre + self.linear / penalty,
-            )
-            self._memory.clear()
-            self._memory[rho] = found
-        return found
+        def operator(t: Floats) -> Floats:
+            s = t - shift
+            s = (s - np.clip(s, -threshold, threshold)) * shrink
+            s += self.centre
+            return np.clip(s, self.lower, self.upper, out=s)
 
-    @cached_property
-    def _memory(self) -> dict[float, tuple[Floats, Floats, Floats]]:
-        return {}
+        return operator
 
     def total(self, w: Floats) -> float:
         """Sum of the sizes of the objective's terms: what errors are relative to."""
@@ -159,58 +149,27 @@ def splits_of(form: LikelihoodForm) -> Splits:
     absolute[column] = form.absolute[own] * np.abs(factor)
     square[column] = form.square[own] * factor**2
     B = sp.csr_array(sp.vstack([M[rest], form.inequality], format="csr"))
-    return _assembled(
-        B,
-        (centre, absolute, square, form.linear, form.lower, form.upper),
-        (form.value[rest], form.absolute[rest], form.square[rest]),
-        form.inequality_value,
-    )
-
-
-def splits_of_tree(problem: TreeProblem) -> Splits:
-    """The splits over all N nodes; further measurements of one node are rows of B with a single 1."""
-    N = problem.tree.size
-    used = (problem.absolute > 0) | (problem.square > 0)
-    kept = np.flatnonzero(used)
-    _, first = np.unique(problem.node[kept], return_index=True)
-    own = kept[first]
-    rest: Integers = np.setdiff1d(kept, own)
-    centre, absolute, square = np.zeros(N), np.zeros(N), np.zeros(N)
-    at = problem.node[own]
-    centre[at], absolute[at], square[at] = problem.value[own], problem.absolute[own], problem.square[own]
-    B = sp.csr_array((np.ones(rest.size), (np.arange(rest.size), problem.node[rest])), shape=(rest.size, N))
-    return _assembled(
-        B,
-        (centre, absolute, square, np.zeros(N), problem.lower, problem.upper),
-        (problem.value[rest], problem.absolute[rest], problem.square[rest]),
-        np.zeros(0),
-    )
-
-
-def _assembled(
-    B: sp.csr_array, entries: tuple[Floats, ...], measured: tuple[Floats, Floats, Floats], caps: Floats
-) -> Splits:
-    centre, absolute, square, linear, lower, upper = entries
-    n, k, q = centre.size, measured[0].size, caps.size
+    k, q = rest.size, form.inequality_value.size
+    lower, upper, caps = form.lower, form.upper, form.inequality_value
     squares = sp.csr_array(B.power(2))
-    own, row_weight = weights(absolute, square), weights(measured[1], measured[2])
-    informed = own + np.asarray(squares[:k].T @ row_weight)
+    alone, row_weight = weights(absolute, square), weights(form.absolute[rest], form.square[rest])
+    informed = alone + np.asarray(squares[:k].T @ row_weight)
     known = informed[informed > 0]
     informed = np.where(informed > 0, informed, float(np.median(known)) if known.size else 1.0)
-    held = np.isfinite(lower) | np.isfinite(upper) | (linear != 0)
-    part = np.where(own > 0, 1.0, np.where(held, UNMEASURED, SMALL_PENALTY))
+    held = np.isfinite(lower) | np.isfinite(upper) | (form.linear != 0)
+    part = np.where(alone > 0, 1.0, np.where(held, UNMEASURED, SMALL_PENALTY))
     norms = np.asarray(squares[k:].sum(axis=1)).ravel()
     cap_weight = (np.median(informed) if n else 1.0) / np.where(norms > 0, norms, 1.0)
-    precise = np.concatenate([np.where(own > 0, own, informed), row_weight, cap_weight])
+    precise = np.concatenate([np.where(alone > 0, alone, informed), row_weight, cap_weight])
     middle = float(np.exp(np.mean(np.log(precise)))) if precise.size else 1.0
     penalty = precise**EVEN * middle ** (1 - EVEN)
     none = np.zeros(q)
     return Splits(
         B,
-        np.concatenate([centre, measured[0], caps]),
-        np.concatenate([absolute, measured[1], none]),
-        np.concatenate([square, measured[2], none]),
-        np.concatenate([linear, np.zeros(k + q)]),
+        np.concatenate([centre, form.value[rest], caps]),
+        np.concatenate([absolute, form.absolute[rest], none]),
+        np.concatenate([square, form.square[rest], none]),
+        np.concatenate([form.linear, np.zeros(k + q)]),
         np.concatenate([lower, np.full(k + q, -np.inf)]),
         np.concatenate([upper, np.full(k, np.inf), caps]),
         1 / np.sqrt(precise),

@@ -14,18 +14,19 @@ from dpmodel.compile.likelihood.tree_of import tree_problem
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Forecast
-from dpmodel.mechanisms.postprocess.exact_tree import division as division
+from dpmodel.mechanisms.postprocess.exact_tree import division
 from dpmodel.mechanisms.postprocess.exact_tree.integers import is_whole, whole_problem
-from dpmodel.mechanisms.postprocess.exact_tree.plan import Family, TreePlan, tree_plan
+from dpmodel.mechanisms.postprocess.exact_tree.plan import TreePlan, tree_plan
 from dpmodel.mechanisms.postprocess.exact_tree.sparse import exact_messages
-from dpmodel.mechanisms.postprocess.exact_tree.targets import Targets
 from dpmodel.mechanisms.postprocess.free_of_charge import free_of_charge
-from dpmodel.numerics.trees.tree import TreeProblem
+from dpmodel.numerics.trees.projector import TreeProjector
+from dpmodel.numerics.trees.tree import Generation, TreeProblem
 from dpmodel.privacy import NoiseSource
 
 Ties = Literal["nearest", "middle", "lower", "upper"]
 _SHARED = (1.5e-3, 9e-8, 1e-8)  # seconds: once, per node, per number in the tables
 _LISTS = (5e-4, 8e-8)  # per level, and per level and node or measurement
+_UNKNOWN = 1e6  # variance of an unmeasured leaf, in units of the largest measured one's
 
 
 def solve_exact_tree(
@@ -82,11 +83,24 @@ def _check(problem: TreeProblem, ties: str) -> None:
 
 
 def _targets(plan: TreePlan, value: Floats, ties: str) -> tuple[Floats, Floats]:
+    """Where ties should lead: each node's least-squares estimate from the measurements in its subtree, bounds aside,
+    and the variance of that."""
     if ties != "nearest":
         nothing = np.broadcast_to(np.zeros(1), (plan.tree.size,))
         return nothing, nothing
-    fixed = plan.remember("targets", lambda: Targets.of(plan))
-    return fixed.estimates(plan, value), fixed.spread
+    precision, own, projector = plan.remember("estimator", lambda: _estimator(plan))
+    pull = np.bincount(plan.node, weights=precision * value, minlength=plan.tree.size)
+    return projector.estimates(np.divide(pull, own, out=np.zeros(own.size), where=own > 0)), projector.variance
+
+
+def _estimator(plan: TreePlan) -> tuple[Floats, Floats, TreeProjector]:
+    """(precisions of the measurements, their sums per node, least squares with these), up to a factor: under Laplace
+    noise precisions are proportional to squared weights."""
+    largest = float(plan.absolute.max(initial=0.0)) or 1.0
+    precision = np.square(plan.absolute / largest)
+    own = np.bincount(plan.node, weights=precision, minlength=plan.tree.size).astype(np.float64)
+    unknown = float(own[own > 0].min(initial=np.inf if own.any() else 1.0)) / _UNKNOWN
+    return precision, own, TreeProjector(plan.tree, np.where((own == 0) & plan.tree.is_leaf, unknown, own))
 
 
 def _choose(low: Floats, high: Floats, ties: str, whole: bool, target: Floats) -> Floats:
@@ -104,7 +118,7 @@ def _choose(low: Floats, high: Floats, ties: str, whole: bool, target: Floats) -
 
 
 def _divide(
-    family: Family, x: Floats, left: Floats, right: Floats, ties: str, whole: bool, target: Floats, spread: Floats
+    family: Generation, x: Floats, left: Floats, right: Floats, ties: str, whole: bool, target: Floats, spread: Floats
 ) -> Floats:
     if ties in ("lower", "upper"):
         return division.in_order(family, x, left, right)
@@ -122,7 +136,7 @@ class ExactTree(Mechanism[Postprocessing]):
     Source
         The problem: Lee, Wang and Kifer 2015 (Laplace noise). The method: conjugates of convex piecewise-linear
         messages add over children (infimal convolution), as in slope-trick dynamic programs; derived in
-        ``exact_tree_messages.py``.
+        ``messages.py``.
     Privacy
         Reads published numbers only: post-processing, costs nothing.
     Utility
@@ -143,12 +157,12 @@ class ExactTree(Mechanism[Postprocessing]):
         In simulations (tests/benchmarks/tree_ties.py) "nearest" had the least mean squared error over shapes, sizes and
         branchings; "middle" has less at the leaves where counts are below the noise everywhere and few are zero.
         Whole numbers: with whole values and bounds "lower" and "upper" give whole numbers. ``whole=True``, or variables
-        declared whole, minimise over whole numbers exactly, whatever the values (``exact_tree_whole.py``; the ends of
+        declared whole, minimise over whole numbers exactly, whatever the values (``integers.py``; the ends of
         all stretches are then whole, since segment ends are sums of values and bounds).
     Cost
         Time and memory in proportion to nodes times slopes: with equal weights a node of height h has h + 2 segments,
         so a complete binary tree has 4 numbers per node. Weights whose sums along paths take very many values need
-        lists of segments instead (``exact_tree_sparse.py``): some N log N per level.
+        lists of segments instead (``sparse.py``): some N log N per level.
     """
 
     serves: ClassVar[Serves] = Serves(Postprocessing)

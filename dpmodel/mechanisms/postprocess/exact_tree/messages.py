@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpmodel._types import Floats, Integers
-from dpmodel.mechanisms.postprocess.exact_tree.plan import Family, Group, LevelPlan, Round, Tables, TreePlan
+from dpmodel.mechanisms.postprocess.exact_tree.plan import Group, LevelPlan, Round, Tables, TreePlan
+from dpmodel.numerics.trees.tree import Generation
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,13 +36,6 @@ class Messages:
         assert family is not None and total is not None
         return segments(family, self.after[number + 1], marginal_rows(total, x))
 
-    def slopes(self, number: int, x: Floats, near: Floats) -> tuple[Floats, Floats]:
-        """(parents,) least and largest slope of the sum over children at x (give or take ``near``), in weight units."""
-        total, tables = self.before[number], self.plan.levels[number + 1].tables
-        assert total is not None and tables is not None
-        known = np.concatenate([[-np.inf], tables.after.astype(np.float64), [np.inf]])
-        return known[(total < x - near).sum(axis=0)], known[(total <= x + near).sum(axis=0)]
-
 
 def messages(plan: TreePlan, value: Floats) -> Messages:
     """From the leaves up.
@@ -59,7 +53,7 @@ def messages(plan: TreePlan, value: Floats) -> Messages:
         assert tables is not None
         if level.family is not None:
             assert below is not None
-            total = level.family.total(below)
+            total = level.family.sum(below)
         entering = total if tables.entry is None or total is None else total[tables.entry]
         below = _with_leaves(level, tables, plan, entering)
         for now in tables.rounds:
@@ -135,7 +129,7 @@ def marginal_rows(total: Floats, x: Floats) -> Integers:
     return np.asarray(passed.sum(axis=0, dtype=np.int64))
 
 
-def segments(family: Family, below: Floats, row: Integers) -> tuple[Floats, Floats]:
+def segments(family: Generation, below: Floats, row: Integers) -> tuple[Floats, Floats]:
     """(children,) left and right ends of each child's segment of the slope that begins at its parent's ``row``."""
     k, n = below.shape[0] - 1, below.shape[1]
     flat = below if below.flags.c_contiguous else np.ascontiguousarray(below)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,10 +11,9 @@ import numpy.typing as npt
 
 from dpmodel._types import Floats, Integers
 from dpmodel.errors import InfeasibleError
-from dpmodel.numerics.trees.tree import Tree, TreeProblem
+from dpmodel.numerics.trees.tree import Generation, Tree, TreeProblem
 
 T = TypeVar("T")
-N = TypeVar("N", bound=np.generic)
 
 TABLE_LIMIT = (20_000, 64)  # numbers in all tables: so many, and so many per node
 _GROUPS = 64  # different weights within one level
@@ -25,61 +23,13 @@ _FEASIBLE = 1e-9  # relative: fixed values that add up to this are taken to agre
 
 
 @dataclass(frozen=True, eq=False)
-class Family:
-    """The children of ``parents`` nodes, all in one level and adjacent. ``starts, sizes`` : (parents,)."""
-
-    starts: Integers
-    sizes: Integers
-
-    @cached_property
-    def regular(self) -> int:
-        """Number of children of every node but the last, which may have fewer; 0 where they differ."""
-        b = int(self.sizes[0])
-        return b if (self.sizes[:-1] == b).all() and self.sizes[-1] <= b else 0
-
-    @cached_property
-    def of(self) -> Integers:
-        """(children,) which parent."""
-        return np.repeat(np.arange(self.sizes.size), self.sizes)
-
-    def total(self, a: Floats) -> Floats:
-        """Sums over siblings: (..., children) to (..., parents)."""
-        b, n = self.regular, a.shape[-1]
-        if b == 0:
-            return np.asarray(np.add.reduceat(a, self.starts, axis=-1))
-        if b == 1:
-            return a
-        head = n // b * b
-        out = np.empty((*a.shape[:-1], self.sizes.size))
-        full = out[..., : head // b]
-        if b <= 4:
-            np.add(a[..., 0:head:b], a[..., 1:head:b], out=full)
-            for k in range(2, b):
-                full += a[..., k:head:b]
-        else:
-            a[..., :head].reshape(*a.shape[:-1], head // b, b).sum(axis=-1, out=full)
-        if head < n:
-            out[..., -1] = a[..., head:].sum(axis=-1)
-        return out
-
-    def spread(self, a: npt.NDArray[N]) -> npt.NDArray[N]:
-        """To each child its parent's number: (parents,) to (children,)."""
-        b = self.regular
-        if b == 1:
-            return a
-        if b and self.sizes[-1] == b:
-            return np.repeat(a, b)
-        return a[self.of]
-
-
-@dataclass(frozen=True, eq=False)
 class Group:
     """Nodes of a level whose next measurement has one weight w. ``columns`` : within the level, None for all.
     ``measurement`` : (columns,) which of ``TreeProblem.value``. ``below, above`` : for each row of the new table the
     row of the old one at slope - w and + w."""
 
     columns: Integers | None
-    measurement: Integers | slice
+    measurement: Integers
     below: Integers
     above: Integers
 
@@ -121,7 +71,7 @@ class LevelPlan:
 
     nodes: slice
     inner: Integers | None
-    family: Family | None
+    family: Generation | None
     cut: Integers | None
     tables: Tables | None
 
@@ -206,12 +156,11 @@ def domains(problem: TreeProblem) -> tuple[Floats, Floats, npt.NDArray[np.bool_]
     tree = problem.tree
     lower, upper = np.array(problem.lower, dtype=np.float64), np.array(problem.upper, dtype=np.float64)
     cut = np.zeros(tree.size, dtype=bool)
-    for level in reversed(tree.levels):
-        span = np.arange(level.start, level.stop)
-        inner = span[~tree.is_leaf[level]]
-        if inner.size:
-            family, children = family_below(tree, inner)
-            low, high = family.total(lower[children]), family.total(upper[children])
+    for number, level in reversed(list(enumerate(tree.levels))):
+        if number < len(tree.generations):
+            family = tree.generations[number]
+            inner = family.nodes
+            low, high = family.sum(lower[family.below]), family.sum(upper[family.below])
             cut[inner] = (lower[inner] > low) | (upper[inner] < high)
             lower[inner] = np.maximum(lower[inner], low)
             upper[inner] = np.minimum(upper[inner], high)
@@ -220,7 +169,7 @@ def domains(problem: TreeProblem) -> tuple[Floats, Floats, npt.NDArray[np.bool_]
             tolerance = _FEASIBLE * np.maximum(1.0, np.maximum(np.abs(a), np.abs(b)))
             empty = ~(a <= b + tolerance) | (a == np.inf) | (b == -np.inf)
         if empty.any():
-            at = int(span[np.flatnonzero(empty)[0]])
+            at = level.start + int(np.flatnonzero(empty)[0])
             raise InfeasibleError(
                 f"no value of node {at} of the tree satisfies the bounds",
                 why=f"with the bounds below it, it is at least {lower[at]:.12g} and at most {upper[at]:.12g}",
@@ -229,14 +178,6 @@ def domains(problem: TreeProblem) -> tuple[Floats, Floats, npt.NDArray[np.bool_]
         crossed = a > b
         lower[level] = np.where(crossed, b, a)
     return lower, upper, cut
-
-
-def family_below(tree: Tree, inner: Integers) -> tuple[Family, slice]:
-    """The children of a level's inner nodes, and where they are."""
-    sizes = tree.children[inner]
-    first = int(np.searchsorted(tree.parent, inner[0]))
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    return Family(starts, sizes), slice(first, first + int(sizes.sum()))
 
 
 def tree_plan(problem: TreeProblem) -> TreePlan:
@@ -288,7 +229,7 @@ def _levels(problem: TreeProblem, units: Integers, cut: npt.NDArray[np.bool_]) -
     for number, level in reversed(list(enumerate(tree.levels))):
         leaf = tree.is_leaf[level]
         inner = np.flatnonzero(~leaf)
-        family = family_below(tree, inner + level.start)[0] if inner.size else None
+        family = tree.generations[number] if inner.size else None
         part = slice(edges[number], edges[number + 1])
         mine = (used[part], nodes[part] - level.start, turn[part])
         tables = None if table is None else _tables(table, leaf, mine, units, reach[number], limit - entries)
@@ -383,7 +324,7 @@ def _rounds(
             below = np.concatenate([[0], np.searchsorted(slopes + w, new, side="right")])
             above = np.concatenate([[0], np.searchsorted(slopes - w, new, side="right")])
             columns = None if weights.size == 1 and rest is None else at[mine]
-            groups.append(Group(columns, _slice(which[mine]), below, above))
+            groups.append(Group(columns, which[mine], below, above))
         keep = np.concatenate([[0], np.searchsorted(slopes, new, side="right")])
         rounds.append(Round(new.size + 1, tuple(groups), rest, keep))
         slopes = new
@@ -393,11 +334,3 @@ def _rounds(
     if not rounds:
         entries += (slopes.size + 1) * size
     return tuple(rounds), slopes, entries
-
-
-def _slice(which: Integers) -> Integers | slice:
-    """A slice where the numbers are consecutive."""
-    first = int(which[0])
-    if int(which[-1]) - first == which.size - 1 and (np.diff(which) == 1).all():
-        return slice(first, first + which.size)
-    return which

@@ -8,7 +8,8 @@ import numpy as np
 
 from dpmodel._types import Floats, Integers
 from dpmodel.mechanisms.postprocess.exact_tree.messages import Messages, messages
-from dpmodel.mechanisms.postprocess.exact_tree.plan import Family, LevelPlan, TreePlan, turns
+from dpmodel.mechanisms.postprocess.exact_tree.plan import LevelPlan, TreePlan, turns
+from dpmodel.numerics.trees.tree import Generation
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,19 +68,6 @@ class SparseMessages:
         price[some] = total.slope[at[some]]
         return below.passing(family.spread(price), below.owner)
 
-    def slopes(self, number: int, x: Floats, near: Floats) -> tuple[Floats, Floats]:
-        """(parents,) least and largest slope of the sum over children at x (give or take ``near``), in weight units."""
-        total = self.before[number]
-        assert total is not None
-        owner, known = total.owner, total.slope.astype(np.float64)
-        begun = np.bincount(owner[total.start < (x - near)[owner]], minlength=x.size)
-        over = np.bincount(owner[total.end <= (x + near)[owner]], minlength=x.size)
-        least, most = np.full(x.size, -np.inf), np.full(x.size, np.inf)
-        least[begun > 0] = known[(total.first[:-1] + begun - 1)[begun > 0]]
-        has = total.first[:-1] + over < total.first[1:]
-        most[has] = known[(total.first[:-1] + over)[has]]
-        return least, most
-
 
 def exact_messages(plan: TreePlan, value: Floats) -> Messages | SparseMessages:
     """In shared tables where these are small enough."""
@@ -105,29 +93,30 @@ def sparse_messages(plan: TreePlan, value: Floats) -> SparseMessages:
     return SparseMessages(tuple(reversed(before)), tuple(reversed(after)), plan)
 
 
-def _sum(family: Family, below: Lists) -> Lists:
+def _sum(family: Generation, below: Lists) -> Lists:
     """Infimal convolution over siblings: all their segments in the order of slopes.
 
     Where children are unbounded to the left, slopes smaller than the largest of their first ones never occur; the sum
     begins with an endless segment of that slope, and children stand at the ends of theirs.
     """
-    n, parents = below.left.size, family.sizes.size
+    n, parents = below.left.size, family.counts.size
     owner = below.owner
-    parent = family.of[owner]
-    base = family.total(below.left)
+    of = family.spread(np.arange(parents))
+    parent = of[owner]
+    base = family.sum(below.left)
     head = None
     keep = np.ones(owner.size, dtype=bool)
     if np.isinf(base).any():
         endless = np.isinf(below.left)
         least = np.full(parents, np.iinfo(np.int64).min)
-        np.maximum.at(least, family.of[endless], below.slope[below.first[:-1][endless]])
+        np.maximum.at(least, of[endless], below.slope[below.first[:-1][endless]])
         early = below.slope <= least[parent]
         count = np.bincount(owner[early], minlength=n)
         place = below.left.copy()
         place[count > 0] = below.end[(below.first[:-1] + count - 1)[count > 0]]
-        base = family.total(place)
+        base = family.sum(place)
         keep = ~early
-        head = np.flatnonzero(family.total(endless.astype(np.float64)) > 0)
+        head = np.flatnonzero(family.sum(endless.astype(np.float64)) > 0)
     length = (below.end - below.start)[keep]
     slope, parent = below.slope[keep], parent[keep]
     order = np.lexsort((slope, parent))
@@ -142,7 +131,7 @@ def _sum(family: Family, below: Lists) -> Lists:
         end = np.concatenate([base[head], end])
         order = np.argsort(parent, kind="stable")
         slope, parent, start, end = slope[order], parent[order], start[order], end[order]
-    return Lists(_first(parent, parents), slope, start, end, family.total(below.left), family.total(below.right))
+    return Lists(_first(parent, parents), slope, start, end, family.sum(below.left), family.sum(below.right))
 
 
 def _running(base: Floats, parent: Integers, length: Floats) -> tuple[Floats, Floats]:

@@ -17,11 +17,8 @@ from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Reque
 from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.postprocess.free_of_charge import free_of_charge
 from dpmodel.mechanisms.postprocess.least_squares_tree.bounds import bounded_fit
-from dpmodel.numerics.trees.projector import TreeProjector, tree_projection
 from dpmodel.numerics.trees.tree import TreeProblem
 from dpmodel.privacy import NoiseSource
-
-__all__ = ["LEAST_SQUARES_TREE", "LeastSquaresTree", "TreeProjector", "node_targets", "tree_projection"]
 
 # Seconds, measured on one core of a 2020s server at 2^10 to 2^20 leaves: a start, and each node; bounds take 4 to 9
 # (general ones 9 to 13) rounds there.
@@ -36,7 +33,7 @@ class LeastSquaresTree(Mechanism[Postprocessing]):
     Source
         Hay, Rastogi, Miklau and Suciu, "Boosting the accuracy of differentially private histograms through
         consistency", PVLDB 2010, Theorem 3, for any branching, weights, missing and repeated measurements and known
-        totals (``tree_projector.py``); bounds by active sets (``least_squares_tree_bounds.py``). LWK15, section 4.6.
+        totals (``TreeProjector``); bounds by active sets (``bounds.py``). LWK15, section 4.6.
     Privacy
         Reads published numbers only: post-processing, costs nothing.
     Utility

@@ -37,7 +37,7 @@ _HEAP, _CHAIN, _CALL = 1e-5, 6e-5, 5e-4
 class Projection(Mechanism[Postprocessing]):
     """Solve in closed form where every measurement is of one entry and the constraints have a simple structure.
 
-    Structures (``compile/structure.py``), always with bounds on single entries: nothing else; sums of disjoint sets of
+    Structures (``structure.py``), always with bounds on single entries: nothing else; sums of disjoint sets of
     entries, = or <=, with any coefficients (simplex, known totals); chains x_1 <= x_2 <= ..., with gaps, whose bounds
     are the same all along or pin entries (cumulative histograms); whole margins of a table, for least
     squares with equal weights and no bounds. Losses may be absolute, square or both, several per entry, or none.
@@ -53,7 +53,7 @@ class Projection(Mechanism[Postprocessing]):
         norm of the weights). The solution for absolute losses x^ has ``|x^ - x|_1 <= 2 |x~ - x|_1`` only:
         |x^ - x| <= |x^ - x~| + |x~ - x|, and x^ is no further from x~ than x is. Non-negativity biases totals upwards:
         negative noise is cut and positive noise is kept; where the total is known, ask for it as a constraint.
-        Ties: see ``projection_sums.start`` and ``projection_chain``.
+        Ties: see ``sums.start`` and ``chain.project_chains``.
     Cost
         Vectorised, O(r log r) for r measurements and entries; chains with absolute losses run a heap in Python.
     Errors

@@ -1,9 +1,7 @@
-"""Whole numbers out of fitted tables and forms, with the constraints kept."""
+"""Whole numbers out of fitted ones, with the total or all constraints kept."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -20,44 +18,13 @@ from dpmodel.privacy import public_generator
 How = Literal["unbiased", "controlled"]
 
 
-def round_table(x: Any, margins: Sequence[Sequence[int]] = (), *, how: How = "unbiased", seed: int = 0) -> Floats:
-    """A table of whole numbers with the margins of ``x``, in its shape. Post-processing: costs no privacy.
-
-    ``margins`` : tuples of axes whose sums to keep; ``()`` is the total. Sums that are whole stay, others go to their
-    floor or ceiling. Every entry goes to its floor or ceiling, so whole entries (structural zeros) stay.
-
-    ``how="unbiased"`` : every entry keeps its mean over ``seed`` (proofs in ``rounding_unbiased.py``). Up to two
-    margins, crossing or nested, and all that follow from them. More have no unbiased rounding in general. The error
-    of an entry is below one, its variance at most a quarter.
-    ``how="controlled"`` : the nearest such table in sum |y - x|, the same each time; any margins. Where no floors and
-    ceilings will do, the nearest whole table that keeps the signs of x.
-
-    Errors: SpecificationError (axes; margins without an unbiased rounding), InfeasibleError (controlled: none exists).
-    """
-    table = np.asarray(x, dtype=np.float64)
-    _check(table, how)
-    shape, v = table.shape, table.ravel()
-    kept = _margins(table, margins, how)
-    labels = [_label(shape, axes) for axes in kept]
-    counts = [math.prod(shape[a] for a in axes) for axes in kept]
-    if how == "unbiased":
-        if len(kept) > 2:
-            raise SpecificationError(
-                f"no unbiased rounding keeps the margins {kept}",
-                why="sums of more than two ways that are not whole or cross each other have none in general",
-                remedy="how='controlled', or keep two of them",
-            )
-        return _partitioned(v, labels, counts, seed).reshape(shape)
-    if len(kept) <= 1:
-        out = largest_remainders(v, labels[0], counts[0]) if kept else np.rint(v)
-        return out.reshape(shape)
-    blocks = [_indicator(label, count) for label, count in zip(labels, counts, strict=True)]
-    rows = sp.vstack(blocks, format="csr")
-    sums = rows @ v
-    whole = near_whole(sums)
-    least, most = np.where(whole, np.rint(sums), np.floor(sums)), np.where(whole, np.rint(sums), np.ceil(sums))
-    lower, upper = np.where(v >= 0, 0.0, -np.inf), np.where(v <= 0, 0.0, np.inf)
-    return nearest_whole(v, rows, least, most, lower, upper, np.ones(v.size, dtype=bool)).reshape(shape)
+def round_total(x: Floats, *, how: How = "unbiased", seed: int = 0) -> Floats:
+    """Whole numbers whose total is the floor or ceiling of that of ``x``, (n,), and each the floor or ceiling of its
+    own: at random, with the mean of each kept over ``seed``, or the nearest ("controlled"), earlier entries first.
+    Post-processing: costs no privacy."""
+    if how == "controlled":
+        return largest_remainders(x)
+    return one_partition(x, np.zeros(x.size, dtype=np.int64), 1, public_generator(seed))
 
 
 def round_form(form: LikelihoodForm, x: Any, *, how: How = "unbiased", seed: int = 0) -> Floats:
@@ -74,7 +41,10 @@ def round_form(form: LikelihoodForm, x: Any, *, how: How = "unbiased", seed: int
     Errors: SpecificationError where there is no unbiased way known, InfeasibleError where no whole point exists.
     """
     v = np.asarray(x, dtype=np.float64).ravel()
-    _check(v, how)
+    if how not in ("unbiased", "controlled"):
+        raise SpecificationError(f"how={how!r}", why='it is "unbiased" or "controlled"')
+    if not np.isfinite(v).all():
+        raise SpecificationError("entries that are not finite", why="they have no nearest whole number")
     if v.size != form.size:
         raise SpecificationError(f"a point of {v.size} entries", why=f"the form has {form.size}")
     whole = form.integer if form.integer.any() else np.ones(v.size, dtype=bool)
@@ -90,39 +60,6 @@ def round_form(form: LikelihoodForm, x: Any, *, how: How = "unbiased", seed: int
             remedy=_instead(form),
         )
     return _unbiased(form, v, seed)
-
-
-def _check(x: Floats, how: str) -> None:
-    if how not in ("unbiased", "controlled"):
-        raise SpecificationError(f"how={how!r}", why='it is "unbiased" or "controlled"')
-    if not np.isfinite(x).all():
-        raise SpecificationError("entries that are not finite", why="they have no nearest whole number")
-
-
-def _margins(table: Floats, margins: Sequence[Sequence[int]], how: How) -> list[tuple[int, ...]]:
-    """The margins that need keeping: without those that follow from others."""
-    every = range(table.ndim)
-    for margin in margins:
-        if len(set(margin)) != len(tuple(margin)) or any(a not in every for a in margin):
-            raise SpecificationError(f"margin {tuple(margin)}", why=f"axes are different numbers below {table.ndim}")
-    asked = sorted({tuple(sorted(m)) for m in margins if len(tuple(m)) < table.ndim})
-    if how == "controlled":
-        return asked
-    sums = {m: table.sum(axis=tuple(a for a in every if a not in m)) for m in asked}
-    exact = [m for m in asked if near_whole(np.asarray(sums[m])).all()]
-    kept = [m for m in asked if not any(set(m) < set(other) for other in exact)]
-    # The total goes to its floor or ceiling along with any two margins.
-    return [m for m in kept if m] if len(kept) == 3 and () in kept else kept
-
-
-def _label(shape: tuple[int, ...], axes: tuple[int, ...]) -> Integers:
-    """(cells,) cell of the margin that each cell falls in."""
-    sizes = [d if a in axes else 1 for a, d in enumerate(shape)]
-    return np.broadcast_to(np.arange(math.prod(sizes)).reshape(sizes), shape).ravel()
-
-
-def _indicator(label: Integers, count: int) -> sp.csr_array:
-    return sp.csr_array((np.ones(label.size), (label, np.arange(label.size))), shape=(count, label.size))
 
 
 def _partitioned(x: Floats, labels: list[Integers], counts: list[int], seed: int) -> Floats:

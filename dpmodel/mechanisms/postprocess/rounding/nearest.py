@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
-from dpmodel._types import Floats, Integers, Mask
+from dpmodel._types import Floats, Mask
 from dpmodel.errors import DPModelError, InfeasibleError
 
 _WHOLE = 1e-6  # how far from its bounds HiGHS may leave a row
@@ -44,21 +44,13 @@ def nearest_whole(
     return _any_whole(x, rows, least, most, lower, upper, whole)
 
 
-def largest_remainders(x: Floats, group: Integers, groups: int) -> Floats:
-    """Nearest whole numbers with the sums of groups kept (to the nearest whole number): everything down, then those
-    with the largest fractions up. Exact for sum |y - x| and sum (y - x)^2. Ties go to the first. O(n log n),
-    vectorised. Entries of group -1 are rounded alone."""
-    out = np.rint(x)
-    inside = np.flatnonzero(group >= 0)
-    own, v = group[inside], x[inside]
-    snapped = np.where(np.abs(v - np.rint(v)) <= 1e-9, np.rint(v), v)
-    down = np.floor(snapped)
-    wanted = np.rint(np.bincount(own, weights=v, minlength=groups)) - np.bincount(own, weights=down, minlength=groups)
-    order = np.lexsort((np.arange(own.size), down - snapped, own))
-    count = np.bincount(own, minlength=groups)
-    rank = np.arange(own.size) - np.repeat(np.cumsum(count) - count, count)
-    out[inside] = down
-    out[inside[order]] += rank < wanted[own[order]]
+def largest_remainders(x: Floats) -> Floats:
+    """Nearest whole numbers with the (rounded) total of x: everything down, then the largest fractions up. Exact for
+    sum |y - x| and sum (y - x)^2. Ties go to the first."""
+    snapped = np.where(np.abs(x - np.rint(x)) <= 1e-9, np.rint(x), x)
+    out = np.floor(snapped)
+    wanted = int(np.rint(x.sum()) - out.sum())
+    out[np.argsort(out - snapped, kind="stable")[:wanted]] += 1.0
     return out
 
 

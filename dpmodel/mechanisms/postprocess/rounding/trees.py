@@ -131,5 +131,5 @@ def _check(tree: Tree, x: Floats) -> None:
             raise SpecificationError(
                 "the node values to round are not consistent",
                 why="a parent differs from the sum of its children",
-                remedy="project them first (tree_projection)",
+                remedy="fit them first",
             )
