@@ -15,7 +15,7 @@ from inequalities import Recorder, system
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.linalg.dense_weights import mechanism as dense_weights
 from dpmodel.mechanisms.linalg.dense_weights.mechanism import DENSE_WEIGHTS, best_plan
-from dpmodel.mechanisms.linalg.dense_weights.mechanism import plan as dense_weights_plan
+from dpmodel.mechanisms.linalg.dense_weights import plan as dense_weights_plan
 from dpmodel.mechanisms.linalg.dense_weights.plan import DensePlan, candidates, dense_plan, proved_missed, sum_change
 from dpmodel.mechanisms.linalg.protocol import SystemMechanism
 from dpmodel.mechanisms.linalg.synthetic import KINDS, instance

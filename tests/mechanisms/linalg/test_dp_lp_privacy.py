@@ -11,7 +11,7 @@ from auditing import epsilon_lower_bound
 
 from dpmodel.mechanisms.linalg.dp_lp.descent import ScaledRows, Schedule, descend, reduced_rows, scaled_rows
 from dpmodel.mechanisms.linalg.dp_lp.forecast import box
-from dpmodel.mechanisms.linalg.dp_lp.mechanism import rounds as dp_lp_rounds
+from dpmodel.mechanisms.linalg.dp_lp import rounds as dp_lp_rounds
 from dpmodel.mechanisms.linalg.dp_lp.rounds import Searched, search, spending
 from dpmodel.mechanisms.linalg.dp_lp.spans import supported_levels
 from dpmodel.mechanisms.linalg.dp_lp.synthetic import planted_program

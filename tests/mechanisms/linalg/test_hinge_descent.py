@@ -19,7 +19,7 @@ from dpmodel.mechanisms.linalg.hinge_descent import mechanism as hinge_descent
 from dpmodel.mechanisms.linalg.hinge_descent.bounds import HingePlan, plan_hinge, proved_missed, sum_change
 from dpmodel.mechanisms.linalg.hinge_descent.choice import CountNoise, choose
 from dpmodel.mechanisms.linalg.hinge_descent.mechanism import HINGE_DESCENT
-from dpmodel.mechanisms.linalg.hinge_descent.mechanism import bounds as hinge_bounds
+from dpmodel.mechanisms.linalg.hinge_descent import bounds as hinge_bounds
 from dpmodel.mechanisms.linalg.hinge_descent.rows import GridRows, allowance, finisher, grid_point, row_norm
 from dpmodel.mechanisms.linalg.protocol import SystemMechanism
 from dpmodel.mechanisms.linalg.synthetic import KINDS, instance, planted

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpmodel.mechanisms.linalg.stable_span.mechanism import partition as module
+from dpmodel.mechanisms.linalg.stable_span import partition as module
 from dpmodel.mechanisms.linalg.stable_span.partition import stable_partition
 from dpmodel.numerics.fields.field import GF, QQ
 from dpmodel.numerics.fields.residues import largest_modulus, primes_below

@@ -15,7 +15,7 @@ from scipy.stats import binom
 from dpmodel._types import Floats
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.linalg.rescaling_perceptron.mechanism import RESCALING_PERCEPTRON, RescalingPerceptron
-from dpmodel.mechanisms.linalg.rescaling_perceptron.mechanism import rows as rescaling_rows
+from dpmodel.mechanisms.linalg.rescaling_perceptron import rows as rescaling_rows
 from dpmodel.mechanisms.linalg.rescaling_perceptron.plan import SearchPlan, moments_change, plan_search, release_change
 from dpmodel.mechanisms.linalg.rescaling_perceptron.rows import GridRows
 from dpmodel.mechanisms.linalg.rescaling_perceptron.search import search
