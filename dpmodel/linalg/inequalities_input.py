@@ -21,7 +21,7 @@ from scipy.optimize import linprog
 from dpmodel._types import Floats
 from dpmodel.annotate.elements import EXACT_INTEGERS, array_of
 from dpmodel.errors import InfeasibleError, SpecificationError
-from dpmodel.linalg.public_facts import expected_of, is_real, require_neighbors
+from dpmodel.linalg.public_facts import expected_of, is_real, not_finite, require_neighbors
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.models.exact_rows import checked_margin
 from dpmodel.privacy import public_generator
@@ -246,7 +246,7 @@ def _numbers(given: Any, name: str, where: str) -> Any:
     if array.dtype.kind == "f":
         array = array.astype(np.float64)
         if not np.isfinite(array).all():
-            raise _not_finite(name, where)
+            raise not_finite(f"{where}: {name}")
     elif array.dtype.kind != "O":
         fits = array.dtype.kind != "u" or not array.size or int(array.max()) < 2**63
         array = array.astype(np.int64 if fits else object)
@@ -260,14 +260,6 @@ def _size(array: Any) -> Any:
     if array.dtype.kind == "O" or not array.size:
         return max((abs(value) for value in array.flat), default=0)
     return max(array.max().item(), -array.min().item())
-
-
-def _not_finite(name: str, where: str) -> SpecificationError:
-    return SpecificationError(
-        f"{where}: {name} holds NaN or infinite entries",
-        why="every entry must be a number (the entries are not shown)",
-        remedy="drop or fill these rows by a public rule",
-    )
 
 
 def _python_numbers(array: Any, name: str, where: str) -> Any:
@@ -285,7 +277,7 @@ def _python_numbers(array: Any, name: str, where: str) -> Any:
         exact.append(int(number) if isinstance(number, Fraction) and number.denominator == 1 else number)
     if floats:  # floats are checked as floats, and taken for what they are: exact binary fractions
         if not all(math.isfinite(value) for value in exact if isinstance(value, float)):
-            raise _not_finite(name, where)
+            raise not_finite(f"{where}: {name}")
         exact = [Fraction(value) if isinstance(value, float) else value for value in exact]
     whole = all(isinstance(value, int) and abs(value) < 2**62 for value in exact)
     out = np.empty(len(exact), dtype=np.int64 if whole else object)

@@ -10,9 +10,9 @@ from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import SpecificationError
 from dpmodel.linalg.inequalities_input import public_inequalities
 from dpmodel.linalg.point_in_hull import require_levels
-from dpmodel.linalg.public_facts import EXPECTED, field_of, is_whole, require_neighbors, vectors_request
-from dpmodel.linalg.vectors_input import public_vectors
-from dpmodel.mechanisms.linalg.systems import PrivatePoints, PrivateSystem, VectorTask
+from dpmodel.linalg.public_facts import EXPECTED, field_of, is_whole, require_neighbors
+from dpmodel.linalg.vectors import vectors_model
+from dpmodel.mechanisms.linalg.systems import PrivatePoints, PrivateSystem
 from dpmodel.models.request import basic_request
 from dpmodel.models.systems import system as model_of
 from dpmodel.numerics.fields.field import QQ, Field
@@ -82,7 +82,7 @@ def plan(
     size = _whole("dimension", dimension)
     given = None if records is None else _whole("records", records)
     public_records = (given or EXPECTED) if neighbors == "replace-one" else None
-    request = (vectors_request if task in get_args(VectorTask) else basic_request)(epsilon, delta, beta)
+    request = basic_request(epsilon, delta, beta)
     system: PrivateSystem
     if task == "hull":
         require_neighbors(neighbors, _WHERE)
@@ -105,20 +105,9 @@ def plan(
             read=_no_data,
         ).model
     else:
-        added = int(task != "span")
-        system = public_vectors(
-            field_of(field, _WHERE),
-            size + added,
-            task=task,
-            neighbors=neighbors,
-            rank=rank,
-            corrupted=corrupted,
-            records=public_records,
-            expected=given,
-            where=_WHERE,
-            added=int(task == "affine span"),
-            read=_no_data,
-        )
+        shape, numbers = (given or EXPECTED, size + (task != "span")), field_of(field, _WHERE)
+        facts = {"neighbors": neighbors, "rank": rank, "corrupted": corrupted, "expected": given}
+        system = vectors_model(numbers, shape, _no_data, task=task, where=_WHERE, **facts)
     return make_plan(model_of(system), request, mechanism, compare=compare, published=published)
 
 

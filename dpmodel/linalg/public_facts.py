@@ -8,30 +8,19 @@ from typing import Any
 
 from dpmodel.annotate.records import NEIGHBORS
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.contract import Request
-from dpmodel.models.request import basic_request
 from dpmodel.numerics.fields.field import Field
 
 # A public guess of the number of records where one is needed, that number is private and nothing was said.
 EXPECTED = 10_000
 
 
-def vectors_request(epsilon: Any, delta: Any, beta: Any) -> Request:
-    """The checked request of a span or of equations.
-
-    Raises
-    ------
-    SpecificationError
-        Unless 0 < epsilon, 0 < delta < 1 and 0 < beta < 1.
-    """
-    request = basic_request(epsilon, delta, beta)
-    if request.delta <= 0:
-        raise SpecificationError(
-            "delta is not between 0 and 1",
-            why="a subspace that needs some record never appears without it: only delta > 0 can hide that",
-            remedy="delta=1e-6",
-        )
-    return request
+def not_finite(what: str) -> SpecificationError:
+    """The error for private numbers that are none."""
+    return SpecificationError(
+        f"{what} hold NaN or infinite entries",
+        why="every entry must be a number (the entries are not shown)",
+        remedy="drop or fill these rows by a public rule",
+    )
 
 
 def require_neighbors(neighbors: Any, where: str) -> None:

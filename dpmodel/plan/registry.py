@@ -17,7 +17,7 @@ from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.contract import Forecast, Mechanism, Outcome, Verdict
 from dpmodel.mechanisms.linalg.block_votes import BLOCK_VOTES
 from dpmodel.mechanisms.linalg.dense_weights.mechanism import DENSE_WEIGHTS
-from dpmodel.mechanisms.linalg.dp_lp.mechanism import DP_LP, DP_LP_PUBLISHED
+from dpmodel.mechanisms.linalg.dp_lp.mechanism import DP_LP
 from dpmodel.mechanisms.linalg.hinge_descent.mechanism import HINGE_DESCENT
 from dpmodel.mechanisms.linalg.pin_hull.mechanism import PIN_HULL
 from dpmodel.mechanisms.linalg.protocol import SystemMechanism
@@ -52,6 +52,7 @@ from dpmodel.mechanisms.postprocess.protocol import PostprocessMechanism
 from dpmodel.mechanisms.published.adassp import ADASSP_PUBLISHED
 from dpmodel.mechanisms.published.admm import ADMM_PUBLISHED
 from dpmodel.mechanisms.published.algorithm_10 import ALGORITHM_10
+from dpmodel.mechanisms.published.dp_lp import DP_LP_PUBLISHED
 from dpmodel.mechanisms.published.frank_wolfe import FRANK_WOLFE_PUBLISHED
 from dpmodel.mechanisms.published.stable_span import STABLE_SPAN_PUBLISHED
 from dpmodel.mechanisms.published.stochastic_mirror_descent import STOCHASTIC_MIRROR_DESCENT

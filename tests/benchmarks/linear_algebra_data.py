@@ -25,7 +25,7 @@ from scipy.optimize import linprog
 from sklearn.datasets import load_breast_cancer, load_iris
 
 from dpmodel.mechanisms.linalg.stable_span import mechanism as stable_span
-from dpmodel.mechanisms.linalg.stable_span.mechanism import partition
+from dpmodel.mechanisms.linalg.stable_span import partition
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivateVectors
 from dpmodel.mechanisms.published import stable_span as stable_span_published
 

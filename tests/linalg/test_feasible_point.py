@@ -21,7 +21,7 @@ from walking import assert_no_trace
 import dpmodel as dpm
 from dpmodel.errors import BudgetExceededError, DPModelError, InfeasibleError, SpecificationError
 from dpmodel.linalg.feasible_point import feasible_point as _feasible_point
-from dpmodel.linalg.feasible_point import margin_of
+from dpmodel.linalg.inequalities_input import margin_of
 from dpmodel.linalg.inequalities_input import LARGEST, inequalities_input
 from dpmodel.linalg.public_facts import EXPECTED
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities

@@ -12,7 +12,7 @@ import pytest
 
 from dpmodel.errors import SpecificationError
 from dpmodel.linalg import solve_equations as _solve_equations
-from dpmodel.linalg.vectors_input import equation_rows
+from dpmodel.linalg.vectors import equation_rows
 from dpmodel.numerics.fields.field import GF, QQ
 
 solve_equations = functools.partial(_solve_equations, neighbors="add-remove")  # unless a test says otherwise

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from dpmodel.errors import BudgetExceededError, DPModelError, SpecificationError, UnsupportedModelError
 from dpmodel.linalg import span as _span
-from dpmodel.linalg.vectors_input import vectors_model
+from dpmodel.linalg.vectors import vectors_model
 from dpmodel.numerics.fields.field import GF, QQ
 from dpmodel.privacy import Budget
 

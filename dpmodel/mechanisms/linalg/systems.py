@@ -14,22 +14,32 @@ from fractions import Fraction
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.records import Neighbors
 from dpmodel.mechanisms.known import Known
-from dpmodel.numerics.fields.field import Field
+from dpmodel.numerics.fields.echelon import ExactRows, Field
 
-# (n, d): int64, or Python integers in an object array where they are too large for that.
-ExactRows = npt.NDArray[Any]
 VectorTask = Literal["span", "affine span", "equations"]
 T = TypeVar("T")
 
 
+class _Remembering:
+    """Systems keep the public facts that were computed of them; nobody else holds a system for that."""
+
+    _memo: dict[Hashable, Any]
+
+    def remember(self, key: Hashable, build: Callable[[], T]) -> T:
+        """Compute a public fact once."""
+        if key not in self._memo:
+            self._memo[key] = build()
+        value: T = self._memo[key]
+        return value
+
+
 @dataclass(frozen=True, eq=False)
-class PrivateVectors:
+class PrivateVectors(_Remembering):
     """Vectors over a field, one per record; wanted is a subspace that holds nearly all of them, exactly.
 
     ``field`` : QQ or a finite field. ``dimension`` : d, entries of each vector. ``rank`` : public bound on the
@@ -53,16 +63,9 @@ class PrivateVectors:
         """(n, d) private vectors in the fixed order of the records. Only a mechanism's ``run`` may call this."""
         return self._rows()
 
-    def remember(self, key: Hashable, build: Callable[[], T]) -> T:
-        """Compute a public fact once."""
-        if key not in self._memo:
-            self._memo[key] = build()
-        value: T = self._memo[key]
-        return value
-
 
 @dataclass(frozen=True, eq=False)
-class PrivateInequalities:
+class PrivateInequalities(_Remembering):
     """Inequalities ``a_i'x <= b_i``, one per record; wanted is a point that satisfies nearly all of them, exactly.
 
     ``variables`` : d. ``homogeneous`` : all b_i are zero, so are the public right-hand sides, and x = 0 is no answer.
@@ -70,7 +73,6 @@ class PrivateInequalities:
     ``margin`` : rho0, a public promise: in the cone of ``lifted`` some unit vector z has ``rows z >= rho0`` for all
     private rows, scaled to unit norm. None: no promise. If it is broken, utility fails and privacy holds.
     ``largest`` : U where all private numbers are integers of size at most U (publicly known, enforced), else None.
-    ``strict`` : reserved for callers that need ``<``; mechanisms may ignore it.
     """
 
     variables: int
@@ -129,13 +131,6 @@ class PrivateInequalities:
         """(d,) the point x of a cone point y: y itself, or ``y[1:] / y[0]``."""
         return y if self.homogeneous else y[1:] / y[0]
 
-    def remember(self, key: Hashable, build: Callable[[], T]) -> T:
-        """Compute a public fact once."""
-        if key not in self._memo:
-            self._memo[key] = build()
-        value: T = self._memo[key]
-        return value
-
 
 def _divided(rows: Any, by: Floats) -> Any:
     """Each row divided by its number >= 0 (by 1 if that is zero). Not times the inverse, which may be infinite."""
@@ -146,7 +141,7 @@ def _divided(rows: Any, by: Floats) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class PrivatePoints:
+class PrivatePoints(_Remembering):
     """Points of a public grid, one per record; wanted is a point in their convex hull.
 
     ``lower`` (d,), ``step`` : coordinate j of a point is ``lower[j] + step * i`` with an integer i in
@@ -174,13 +169,6 @@ class PrivatePoints:
     def coordinates(self, position: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
         """The point at a (fractional) grid position."""
         return tuple(low + self.step * i for low, i in zip(self.lower, position, strict=True))
-
-    def remember(self, key: Hashable, build: Callable[[], T]) -> T:
-        """Compute a public fact once."""
-        if key not in self._memo:
-            self._memo[key] = build()
-        value: T = self._memo[key]
-        return value
 
 
 PrivateSystem = PrivateVectors | PrivateInequalities | PrivatePoints

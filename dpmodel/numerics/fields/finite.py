@@ -8,12 +8,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from dpmodel._types import Array, Integers
+from dpmodel._types import Array, Integers, Mask
 from dpmodel.errors import SpecificationError
 from dpmodel.numerics.fields import entries
-from dpmodel.numerics.fields.echelon import Basis, particular_solution, spanning_basis
+from dpmodel.numerics.fields.echelon import Basis, Field, spanning_basis
 
 LARGEST_PRIME = 2**31
 LARGEST_EXTENSION = 2**16
@@ -23,7 +22,7 @@ _TERMS = 2**15
 
 
 @dataclass(frozen=True, repr=False)
-class _Finite:
+class _Finite(Field):
     """What both kinds share; elements are int64 in 0 .. q - 1."""
 
     characteristic: int
@@ -66,15 +65,14 @@ class _Finite:
         rows = self._reduced(array, what)
         return np.hstack([rows, np.ones((len(rows), 1), dtype=np.int64)]) if ones else rows
 
-    def element(self, value: Any) -> int:
-        """The element as an integer in 0 .. q - 1."""
-        return int(self.exact_rows([[value]], what="the number")[0, 0])
-
     def show(self, value: Any) -> str:
         return str(int(value))
 
     def elements(self, rows: Any) -> Integers:
         return np.asarray(rows, dtype=np.int64).copy()
+
+    def integral(self, elements: Array) -> Integers:
+        return np.asarray(elements, dtype=np.int64)
 
     def _floats(self, what: str) -> SpecificationError:
         return entries.refused(what, f"{self.name} has no floating-point numbers", "convert them to integers yourself")
@@ -89,7 +87,8 @@ class _Finite:
             return int(value)
         own = self._from_flint(kind, value)
         if own is None:
-            raise refusal(self.name, what, kind)
+            why = f"entries of type {kind} are no elements of {self.name}"
+            raise entries.refused(what, why, "integers 0 .. q - 1")
         return own
 
     def _from_flint(self, kind: str, value: Any) -> int | None:
@@ -102,38 +101,11 @@ class _Finite:
         """Reduced row echelon form of the span of the rows."""
         return spanning_basis(self, rows)
 
-    def add(self, a: Any, b: Any) -> Integers:
-        raise NotImplementedError
-
-    def subtract(self, a: Any, b: Any) -> Integers:
-        raise NotImplementedError
-
-    def multiply(self, a: Any, b: Any) -> Integers:
-        raise NotImplementedError
-
-    def invert(self, a: Any) -> Integers:
-        raise NotImplementedError
-
-    def matmul(self, a: Any, b: Any) -> Integers:
-        raise NotImplementedError
-
-    def rref(self, rows: Array) -> tuple[Integers, tuple[int, ...]]:
-        raise NotImplementedError
-
-    def vanish(self, rows: Array, normals: Array) -> npt.NDArray[np.bool_]:
+    def vanish(self, rows: Array, normals: Array) -> Mask:
         """(n,) rows orthogonal to all the normals, exactly."""
         if len(normals) == 0 or len(rows) == 0:
             return np.ones(len(rows), dtype=bool)
         return np.asarray((self.matmul(rows, normals.T) == 0).all(axis=1), dtype=bool)
-
-    def solve(self, C: Any, d: Any) -> Integers | None:
-        """(k,) elements with ``C x = d``, free variables zero, or None. C (m, k) and d (m,) elements."""
-        side = np.asarray(d).reshape(-1, 1)
-        return particular_solution(self, self.exact_rows(np.hstack([np.asarray(C), side]), what="equations"))
-
-
-def refusal(name: str, what: str, kind: str) -> SpecificationError:
-    return entries.refused(what, f"entries of type {kind} are no elements of {name}", "integers 0 .. q - 1")
 
 
 @dataclass(frozen=True, repr=False)

@@ -11,7 +11,7 @@ import pytest
 
 from dpmodel.errors import SpecificationError
 from dpmodel.linalg import GF, QQ, span
-from dpmodel.linalg.solve_equations import solve_equations
+from dpmodel.linalg import solve_equations
 
 
 class Third(numbers.Rational):

@@ -7,17 +7,19 @@ import warnings
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpmodel.annotate.records import Neighbors
-from dpmodel.mechanisms.linalg.dp_lp.descent import Schedule
-from dpmodel.mechanisms.linalg.dp_lp.rounds import search, spending
 from dpmodel.mechanisms.linalg.dp_lp.synthetic import planted_program
 from dpmodel.mechanisms.linalg.systems import PUBLIC_WHOLE_NUMBERS
 from dpmodel.numerics.fields.integer_flat import FractionRows, region_of
 from dpmodel.numerics.fields.integer_rows import satisfied, slack_rows
 from dpmodel.privacy import NotPrivateWarning, SeededSource, public_generator
+
+if TYPE_CHECKING:
+    from dpmodel.mechanisms.linalg.dp_lp.mechanism import DPLinearProgram
 
 # Programs per number of hidden equalities, and the most rows of each.
 SEEDS, MOST = 3, 5_000
@@ -29,11 +31,10 @@ _BOX = 10
 
 @dataclass(frozen=True)
 class Misses:
-    """``missed`` rows at worst over all simulations, by number of hidden equalities; ``simulated`` rows per program."""
+    """``missed`` rows at worst over all simulations, by number of hidden equalities."""
 
     missed: float
     by_hidden: tuple[tuple[int, float], ...]
-    simulated: int
 
 
 def box(variables: int, low: int, high: int) -> FractionRows:
@@ -47,17 +48,14 @@ def box(variables: int, low: int, high: int) -> FractionRows:
 
 @dataclass(frozen=True)
 class Setting:
-    """The public facts that the simulations depend on; the last four are the mechanism's."""
+    """The mechanism with its settings, and the public facts that its simulations depend on."""
 
+    mechanism: DPLinearProgram
     variables: int
     largest: int
     epsilon: float
     delta: float
     neighbors: Neighbors
-    rounds: int
-    schedule: Schedule
-    window: float
-    drop: float
 
 
 @lru_cache(maxsize=64)
@@ -70,7 +68,7 @@ def simulated_misses(setting: Setting, records: int) -> Misses:
     n, d = min(records, MOST), setting.variables
     kinds = sorted({0, min(1, d - 1), d // 2})
     worst = [(h, math.ceil(_worst(setting, n, h, SEEDS) * records / max(n, 1))) for h in kinds]
-    return Misses(float(max(m for _, m in worst)), tuple(worst), n)
+    return Misses(float(max(m for _, m in worst)), tuple(worst))
 
 
 @lru_cache(maxsize=64)
@@ -87,14 +85,13 @@ def _worst(setting: Setting, n: int, hidden: int, seeds: int) -> int:
     public = box(d, 0, _BOX)
     first = region_of(public[:0], public, d)
     assert first is not None
-    split = spending(setting.epsilon, setting.delta, setting.rounds)
     worst = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotPrivateWarning)
         for seed in range(seeds):
             A, b, _ = planted_program(public_generator(seed), n, d, U, hidden, n // 10 // max(hidden, 1))
             rows, source = slack_rows(A, b, U), SeededSource(seed)
-            tuning = setting.schedule, setting.window, setting.drop
-            found = search(rows, first, public, split, *tuning, U, setting.neighbors, source)
+            asked = setting.epsilon, setting.delta, U, setting.neighbors
+            found = setting.mechanism.search(rows, first, public, *asked, source)
             worst = max(worst, int(np.count_nonzero(~satisfied(rows, found.best.x, U))))
     return worst

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, Mask, PrivateArray
 from dpmodel.mechanisms.contract import YES, Forecast, Progress, Request, Verdict, no_progress
 from dpmodel.mechanisms.known import capped
 from dpmodel.mechanisms.linalg.pin_hull.plan import (
@@ -134,13 +134,12 @@ class PinHull:
         for turn in range(plan.spans):
             progress("affine span of the points", turn / plan.spans)
             found = STABLE_SPAN.run(span_model(model, left.one_by_one()), plan.span_request, noise)
-            lifted = _with_points(found)
-            if lifted is None:
+            down = aff2lin(found.answer)
+            if down is None:
                 return Found("nothing", None, notes=("by the noisy counts, too few points are left to go on",))
             # After the rounds of dimension q, at most q of these rows are independent, unless floats failed.
-            if way and len(lifted) > len(levels):
+            if way and len(down.table) > len(levels):
                 break
-            down = aff2lin(lifted)
             left = left.moved(down)
             levels = tuple(levels[column] for column in down.columns)
             way.append(down)
@@ -173,7 +172,7 @@ class Left:
     def one_by_one(self) -> Integers:
         return np.repeat(self.points, self.counts, axis=0)
 
-    def kept(self, mask: npt.NDArray[np.bool_]) -> Left:
+    def kept(self, mask: Mask) -> Left:
         return Left(self.points[mask], self.counts[mask])
 
     def moved(self, down: Aff2Lin) -> Left:
@@ -182,13 +181,6 @@ class Left:
         points = down.project(inside.points)
         order = np.lexsort(points.T[::-1]) if points.shape[1] else np.arange(len(points))
         return Left(points[order], inside.counts[order])
-
-
-def _with_points(found: Found) -> list[list[Fraction]] | None:
-    """Rows of the released subspace, or None where it holds no (x, 1)."""
-    rows: Any = found.answer.rows if found.status == "found" else []
-    lifted = [[Fraction(entry) for entry in row] for row in rows]
-    return lifted if any(row[-1] != 0 for row in lifted) else None
 
 
 def _position(
@@ -247,7 +239,7 @@ class Cuts:
         normals = np.rint(slopes * 2.0**bits).astype(np.int64)
         return cls(normals, np.array(body.whole, dtype=np.int64), body.bits, kind)
 
-    def beyond(self, left: Left) -> Floats:
+    def beyond(self, left: Left) -> PrivateArray:
         """(m,) how many points have ``<u, z - c> < 0``, whole numbers."""
         total = np.zeros(len(self.normals))
         chunk = max(1, _CHUNK // len(self.normals))
@@ -255,9 +247,9 @@ class Cuts:
         for start in range(0, len(counts), chunk):
             part = slice(start, start + chunk)
             total += counts[part] @ (self._offsets(left.points[part]) @ right < 0)
-        return total
+        return PrivateArray(total)
 
-    def within(self, left: Left, chosen: int) -> npt.NDArray[np.bool_]:
+    def within(self, left: Left, chosen: int) -> Mask:
         """(k,) which points have ``<u, z - c> >= 0``."""
         return np.asarray(self._offsets(left.points) @ self.normals[chosen].astype(self.kind) >= 0, dtype=bool)
 
@@ -267,4 +259,3 @@ class Cuts:
 
 
 PIN_HULL = PinHull()
-__all__ = ["PIN_HULL", "PinHull"]

@@ -197,4 +197,3 @@ def _points_for(kept: int, rate: float, beta: float) -> int:
 
 
 TUKEY_DEPTH = TukeyDepth()
-__all__ = ["TUKEY_DEPTH", "DepthPlan", "TukeyDepth", "depth_plan", "row_epsilon"]
