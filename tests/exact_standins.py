@@ -10,6 +10,8 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 
 from dpmodel.mechanisms.contract import YES, Forecast
+from dpmodel.mechanisms.linalg.dense_weights import plan as dense_plans
+from dpmodel.mechanisms.linalg.hinge_descent import mechanism as hinge_descent
 from dpmodel.mechanisms.linalg.protocol import Found
 
 
@@ -49,3 +51,10 @@ def widest(rows: Any, cone: np.ndarray) -> np.ndarray:
     done = linprog(-np.eye(d + 1)[d], A_ub=A, b_ub=np.zeros(len(A)), bounds=[(-1, 1)] * d + [(None, 1)])
     point: np.ndarray = done.x[:d]
     return point
+
+
+def quick_forecasts(patch: Any) -> None:
+    """Simulations of few steps for one candidate: forecasts are worse and quick."""
+    patch.setattr(hinge_descent, "_SIMULATED_STEPS", 50)
+    for settings, only in (("_SHARES", 0.2), ("_RATES", 3.0), ("_STEPS", 50)):
+        patch.setattr(dense_plans, settings, (only,))

@@ -8,6 +8,7 @@ from fractions import Fraction
 import cvxpy as cp
 import numpy as np
 import pytest
+from exact_standins import quick_forecasts
 from walking import assert_no_trace
 
 import dpmodel as dpm
@@ -186,7 +187,8 @@ def test_fractions_in_public_coefficients_and_pure_budgets_are_refused() -> None
 
 
 # ------------------------------------------------------------------ inequalities
-def test_inequalities_with_a_margin_hold_exactly() -> None:
+def test_inequalities_with_a_margin_hold_exactly(monkeypatch) -> None:
+    quick_forecasts(monkeypatch)
     problem, x, (G, h) = inequalities()
     problem.solve(2.0, 1e-6, rng=1, feasibility=dpm.Exact(margin=0.2), mechanism="hinge-descent")
     release = problem.release
@@ -263,14 +265,16 @@ def wrong_requests():
 
 
 @pytest.mark.parametrize(("problem", "asked", "error", "words"), list(wrong_requests()))
-def test_wrong_requests_spend_nothing(problem, asked, error, words) -> None:
+def test_wrong_requests_spend_nothing(problem, asked, error, words, monkeypatch) -> None:
+    quick_forecasts(monkeypatch)
     budget = dpm.Budget(10.0, 1e-3)
     with pytest.raises(error, match=words):
         problem.solve(1.0, 1e-6, budget=budget, **asked)
     assert budget.spent == (0.0, 0.0)
 
 
-def test_too_few_public_records_are_refused_with_the_number_needed() -> None:
+def test_too_few_public_records_are_refused_with_the_number_needed(monkeypatch) -> None:
+    quick_forecasts(monkeypatch)
     problem, _, _ = inequalities(12)
     with pytest.raises(dpm.UnsupportedModelError, match="too few records for any guarantee: 12"):
         problem.solve(0.1, 1e-6, feasibility=dpm.Exact(margin=0.01))

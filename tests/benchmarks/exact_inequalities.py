@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.linalg.cones import NAMES
 from dpmodel.mechanisms.linalg.dense_weights import mechanism as dense_weights
 from dpmodel.mechanisms.linalg.hinge_descent import mechanism as hinge_descent
-from dpmodel.mechanisms.linalg.cones import NAMES
 from dpmodel.mechanisms.linalg.synthetic import KINDS, instance
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.privacy import NotPrivateWarning, SeededSource

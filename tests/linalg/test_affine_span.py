@@ -92,8 +92,3 @@ def test_rank_is_the_affine_dimension():
     for rank in (-1, 5):
         with pytest.raises(SpecificationError, match="between 0 and 4"):
             private_plane(points, GF(7), rank=rank)
-
-
-def test_no_row_with_a_point_is_told_as_directions_only():
-    point, directions = point_and_directions(QQ.echelon(np.array([[1, 2, 0]])))
-    assert point is None and directions.dimension == 1

@@ -15,14 +15,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from exact_standins import PlainSystem
+from exact_standins import PlainSystem, quick_forecasts
 from walking import assert_no_trace
 
 import dpmodel as dpm
 from dpmodel.errors import BudgetExceededError, DPModelError, InfeasibleError, SpecificationError
 from dpmodel.linalg.feasible_point import feasible_point as _feasible_point
-from dpmodel.linalg.inequalities_input import margin_of
-from dpmodel.linalg.inequalities_input import LARGEST, inequalities_input
+from dpmodel.linalg.inequalities_input import LARGEST, inequalities_input, margin_of
 from dpmodel.linalg.public_facts import EXPECTED
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 
@@ -353,7 +352,8 @@ def roomy(n: int = 3_000, d: int = 4, seed: int = 1) -> tuple[np.ndarray, np.nda
 
 
 @pytest.mark.parametrize("mechanism", ["hinge-descent", "rescaling-perceptron"])
-def test_a_private_point(mechanism: str) -> None:
+def test_a_private_point(mechanism: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick_forecasts(monkeypatch)
     A, b = roomy()
     G, h = np.vstack([np.eye(4), -np.eye(4)]), 30.0
     point = feasible_point(

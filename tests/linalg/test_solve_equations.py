@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpmodel.errors import SpecificationError
+from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.linalg import solve_equations as _solve_equations
 from dpmodel.linalg.vectors import equation_rows
 from dpmodel.numerics.fields.field import GF, QQ
@@ -46,15 +46,13 @@ def test_a_planted_solution(field):
     assert found.accuracy.proved
 
 
-@pytest.mark.parametrize("field", [QQ, GF(2), GF(7), GF(256)], ids=lambda f: f.name)
-@pytest.mark.parametrize("d", [5, 10])
+@pytest.mark.parametrize(("field", "d"), [(QQ, 5), (GF(2), 10), (GF(256), 5)])
 def test_recovery_with_wrong_equations(field, d):
-    A, b, x = system(field, d, 3_000, wrong=0.02, seed=d)
+    A, b, x = system(field, d, 2_000, wrong=0.02, seed=d)
     found = solved(A, b, field)
     assert found.x.tolist() == x.tolist()
-    assert (
-        not found.accuracy.proved and found.accuracy.slack_rows is None
-    )  # the system that stands out contradicts itself
+    # The system that stands out contradicts itself.
+    assert not found.accuracy.proved and found.accuracy.slack_rows is None
     assert found.missed is not None
 
 
@@ -125,7 +123,7 @@ def test_other_bad_input():
         solved(A, b, 7)
     with pytest.raises(SpecificationError, match="rank"):
         solved(A, b, QQ, rank=6)
-    with pytest.raises(SpecificationError, match="delta"):
+    with pytest.raises(UnsupportedModelError, match="delta"):
         solved(A, b, QQ, delta=0)
     with pytest.raises(SpecificationError):
         solved([], [], QQ)

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from dpmodel.errors import BudgetExceededError, DPModelError, SpecificationError, UnsupportedModelError
 from dpmodel.linalg import span as _span
-from dpmodel.linalg.vectors import vectors_model
+from dpmodel.linalg.vectors import sealed, vectors_model
 from dpmodel.numerics.fields.field import GF, QQ
 from dpmodel.privacy import Budget
 
@@ -32,8 +32,10 @@ def private_span(vectors, **more):
     return span(vectors, **({"field": GF(7), "epsilon": 1.0, "delta": 1e-6, "rng": 0} | more))
 
 
-@pytest.mark.parametrize("field", [QQ, GF(2), GF(7), GF(256)], ids=lambda f: f.name)
-@pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
+@pytest.mark.parametrize(
+    ("field", "neighbors"),
+    [(QQ, "replace-one"), (GF(2), "add-remove"), (GF(7), "replace-one"), (GF(256), "add-remove")],
+)
 def test_the_span_of_planted_vectors(field, neighbors):
     rows = planted(field)
     found = private_span(rows, field=field, neighbors=neighbors)
@@ -169,33 +171,16 @@ def test_bad_vectors_are_refused(vectors):
             private_span(vectors, field=field)
 
 
-def test_mixed_fields_and_public_emptiness_are_refused():
-    import flint
-
-    with pytest.raises(SpecificationError):
-        private_span([[flint.nmod(1, 5), 2]], field=GF(7))
-    with pytest.raises(SpecificationError):
-        private_span([[flint.nmod(1, 5), 2]], field=QQ)
-    with pytest.raises(SpecificationError):
-        private_span([[256, 0]], field=GF(256))
+def test_public_emptiness_is_refused():
     with pytest.raises(SpecificationError, match="empty"):
         private_span(np.zeros((0, 3), dtype=int), neighbors="replace-one")
 
 
-@pytest.mark.parametrize("field", [QQ, GF(7), GF(256)], ids=lambda f: f.name)
-def test_private_values_stay_inside(field):
-    given = planted(field)
-    rows = given.copy()
-    model = vectors_model(
-        field.exact_rows(given),
-        field,
-        task="span",
-        neighbors="add-remove",
-        rank=None,
-        corrupted=None,
-        expected=None,
-        where="span",
-    )
+def test_private_values_stay_inside():
+    given = planted(GF(256))
+    rows, read = given.copy(), sealed(given.copy())
+    public = {"neighbors": "add-remove", "rank": None, "corrupted": None, "expected": None}
+    model = vectors_model(GF(256), rows.shape, read, task="span", where="span", **public)
     given[:] = 0
     assert (model.read_rows() == rows).all()
     assert not model.read_rows().flags.writeable
@@ -213,7 +198,7 @@ def test_progress_is_told_in_public_words():
 
 
 def test_enormous_numbers_and_budgets_are_shown():
-    rows = np.array([[10**5000 + 1, 10**4999, 3]] * 200, dtype=object)
-    found = private_span(rows, field=QQ, epsilon=5000.0)
-    assert found.dimension == 1 and found.to_dict()["basis"]["rows"][0][2] == f"3/1{'0' * 4999}1"
+    rows = np.array([[10**4400 + 1, 10**4399, 3]] * 12, dtype=object)  # more digits than Python prints
+    found = private_span(rows, field=QQ, epsilon=5000.0, mechanism="stable-span")
+    assert found.dimension == 1 and found.to_dict()["basis"]["rows"][0][2] == f"3/1{'0' * 4399}1"
     assert str(found)
