@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -24,6 +22,7 @@ from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.linalg.public_facts import expected_of, is_real, not_finite, require_neighbors
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.models.exact_rows import checked_margin
+from dpmodel.numerics.fields.entries import rational
 from dpmodel.privacy import public_generator
 
 # Larger numbers could overflow when they are scaled; users have other units.
@@ -54,13 +53,7 @@ def inequalities_input(
     expected: Any,
     where: str = "feasible_point",
 ) -> Input:
-    """See ``feasible_point`` for the arguments.
-
-    Raises
-    ------
-    SpecificationError, InfeasibleError
-        As ``feasible_point``.
-    """
+    """See ``feasible_point`` for the arguments and errors."""
     require_neighbors(neighbors, where)
     largest = _bound(bound, where)
     A = _matrix(A, where)
@@ -85,7 +78,8 @@ def inequalities_input(
         records=n if neighbors == "replace-one" else None,
         expected=expected,
         where=where,
-        read=lambda scale: (A if scale == 1.0 else _times(A, scale), sides),
+        # A power of two: exact in floats.
+        read=lambda scale: (A if scale == 1.0 else A.astype(np.float64) * scale, sides),
     )
 
 
@@ -263,22 +257,22 @@ def _size(array: Any) -> Any:
 
 
 def _python_numbers(array: Any, name: str, where: str) -> Any:
-    exact, floats = [], False
+    """Python integers and Fractions; floats are taken for what they are, binary fractions.
+
+    Floats beyond 2^53 may be integers that were rounded when an array gave all its entries one type, and stay Fractions.
+    """
+    exact: list[Any] = []
     for value in array.ravel().tolist():
-        number: Any = value
-        if isinstance(value, Decimal) and value.is_finite():
-            number = Fraction(value)
-        elif isinstance(value, numbers.Rational) and not isinstance(value, bool):
-            number = Fraction(int(value.numerator), int(value.denominator))
-        elif isinstance(value, numbers.Real) and not isinstance(value, bool):
-            floats, number = True, float(value)
-        else:
-            raise _not_numbers(name, where)
-        exact.append(int(number) if isinstance(number, Fraction) and number.denominator == 1 else number)
-    if floats:  # floats are checked as floats, and taken for what they are: exact binary fractions
-        if not all(math.isfinite(value) for value in exact if isinstance(value, float)):
+        if isinstance(value, float) and not math.isfinite(value):
             raise not_finite(f"{where}: {name}")
-        exact = [Fraction(value) if isinstance(value, float) else value for value in exact]
+        found = None
+        if not isinstance(value, str | bytes | bool):
+            with contextlib.suppress(SpecificationError):
+                found = Fraction(value) if isinstance(value, float) else rational(value, name)
+        if found is None:
+            raise _not_numbers(name, where)
+        rounded = isinstance(value, float) and abs(value) >= EXACT_INTEGERS
+        exact.append(int(found) if found.denominator == 1 and not rounded else found)
     whole = all(isinstance(value, int) and abs(value) < 2**62 for value in exact)
     out = np.empty(len(exact), dtype=np.int64 if whole else object)
     out[:] = exact
@@ -290,11 +284,8 @@ def _whole(array: Any, largest: int, where: str) -> Any:
     data = array.data if sp.issparse(array) else array
     rounded = data
     if data.dtype.kind == "f":
-        # Floats beyond 2^53 may be integers that were rounded when an array gave all its entries one type.
         whole = bool((data == np.floor(data)).all()) and _size(data) < EXACT_INTEGERS
-        if whole:
-            entries = data if _size(data) < 2.0**62 else np.vectorize(int, otypes=[object])(data)
-            rounded = entries.astype(np.int64) if entries is data else entries
+        rounded = data.astype(np.int64) if whole else data
     else:
         whole = data.dtype.kind == "i" or all(isinstance(value, int) for value in data.flat)
     if not whole or _size(rounded) > largest:
@@ -308,11 +299,6 @@ def _whole(array: Any, largest: int, where: str) -> Any:
     if rounded.dtype.kind == "O":
         raise SpecificationError(f"{where}: sparse rows hold numbers above 2^62", remedy="a dense A")
     return sp.csr_array((rounded, array.indices, array.indptr), shape=array.shape)
-
-
-def _times(A: Any, scale: float) -> Any:
-    """A times a power of two, in floats: exact."""
-    return A.astype(np.float64) * scale
 
 
 def _not_numbers(name: str, where: str) -> SpecificationError:
@@ -329,23 +315,16 @@ def _public(public: Any, nonneg: Any, d: int, where: str) -> tuple[Floats, Float
     if public is not None:
         if not isinstance(public, Sequence) or len(public) != 2:
             raise SpecificationError(f"{where}: public is not a pair (G, h)", remedy="public=(G, h) for G x <= h")
-        G, h = public
-        read = False
-        with contextlib.suppress(TypeError, ValueError):
-            rows = np.asarray(G.toarray() if sp.issparse(G) else G, dtype=np.float64)
-            sides = np.asarray(0.0 if h is None else h, dtype=np.float64)
-            sides = np.full(len(rows), sides) if sides.ndim == 0 else sides
-            read = True
-        if not read:
-            raise SpecificationError(f"{where}: public does not hold numbers", remedy="public=(G, h)")
+        G: Any = public[0].toarray() if sp.issparse(public[0]) else public[0]
+        h: Any = 0 if public[1] is None else public[1]
+        rows, sides = (np.asarray(_numbers(x, "public", where), dtype=np.float64) for x in (G, h))
+        sides = np.full(len(rows), sides) if sides.ndim == 0 and rows.ndim else sides
         if rows.ndim != 2 or rows.shape[1] != d or sides.shape != (len(rows),):
             raise SpecificationError(
                 f"{where}: public rows of shape {rows.shape} with sides of shape {sides.shape}",
                 why=f"A has {d} columns",
                 remedy=f"G of shape (k, {d}) and h of shape (k,)",
             )
-        if not np.isfinite(rows).all() or not np.isfinite(sides).all():
-            raise SpecificationError(f"{where}: public holds NaN or infinite entries", remedy="leave such rows out")
     if not isinstance(nonneg, bool):
         raise SpecificationError(
             f"{where}: nonneg is not True or False", why="x >= 0 holds or does not", remedy="nonneg=True for x >= 0"

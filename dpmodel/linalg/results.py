@@ -93,9 +93,44 @@ class _OfVectors(Result):
         return {"missed": self.missed, "estimate": self.estimate, "sigma": self.sigma}
 
 
+class _SetOfVectors(_OfVectors):
+    """A set of vectors (``v in found``), equal to any other of the same vectors."""
+
+    _lifted = False
+
+    @property
+    def _basis(self) -> Basis:
+        """Of the vectors, or of the (u, 1) of points u."""
+        raise NotImplementedError
+
+    def contains(self, vectors: Any) -> Any:
+        """Which of the vectors (n, d) lie in it, exactly: (n,) bool, or one bool for one vector (d,).
+
+        Floats are put on the grid of the call. Not private: ask about public vectors.
+        """
+        given, single = _rows_of(vectors)
+        rows = self._basis.field.exact_rows(given, grid=self._grid, ones=self._lifted)
+        inside = self._basis.contains(_fitting(rows, self._basis.ambient))
+        return bool(inside[0]) if single else inside
+
+    def __contains__(self, vector: Any) -> bool:
+        inside = self.contains(vector)
+        if not isinstance(inside, bool):
+            raise SpecificationError(
+                "`in` asks about one vector", why="several were given", remedy="contains(vectors), one answer for each"
+            )
+        return inside
+
+    def __eq__(self, other: object) -> bool:
+        return self._basis == other._basis if isinstance(other, type(self)) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._basis)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Subspace(_OfVectors):
-    """A released linear subspace: a set of vectors (``v in found``), equal to any other of the same vectors.
+class Subspace(_SetOfVectors):
+    """A released linear subspace.
 
     ``basis`` : its canonical basis (reduced row echelon form); that of {0} where nothing was found. NumPy reads the
     subspace as the (r, d) rows of it, ``np.asarray(found, dtype=float)`` as floats.
@@ -105,18 +140,12 @@ class Subspace(_OfVectors):
     _title = "Private span"
 
     @property
+    def _basis(self) -> Basis:
+        return self.basis
+
+    @property
     def dimension(self) -> int:
         return self.basis.dimension
-
-    def contains(self, vectors: Any) -> Any:
-        """Which of the vectors (n, d) lie in it, exactly: (n,) bool, or one bool for one vector (d,).
-
-        Floats are put on the grid of the call. Not private: ask about public vectors.
-        """
-        rows, single = _rows_of(vectors)
-        field = self.basis.field
-        inside = self.basis.contains(_fitting(field.exact_rows(rows, grid=self._grid), self.basis.ambient))
-        return bool(inside[0]) if single else inside
 
     def project(self, vectors: Any) -> Array:
         """The nearest points of the subspace to the vectors (n, d), or to one (d,): exact Fractions, of that shape.
@@ -126,18 +155,7 @@ class Subspace(_OfVectors):
         SpecificationError
             Over finite fields, which have no distance; for vectors of another length, floats without a grid.
         """
-        rows, single = _rows_of(vectors)
-        nearest = _projected(self.basis, rows, self._grid)
-        return nearest[0] if single else nearest
-
-    def __contains__(self, vector: Any) -> bool:
-        return _alone(self.contains(vector))
-
-    def __eq__(self, other: object) -> bool:
-        return self.basis == other.basis if isinstance(other, Subspace) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self.basis)
+        return _projected(self.basis, vectors, self._grid)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.array(self.basis.rows, dtype=dtype)
@@ -150,8 +168,8 @@ class Subspace(_OfVectors):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class AffineSubspace(_OfVectors):
-    """A released affine subspace ``point + span(directions)``: a set of points, equal to any other of the same points.
+class AffineSubspace(_SetOfVectors):
+    """A released affine subspace ``point + span(directions)``.
 
     ``homogeneous`` : canonical basis of the span of the vectors (u, 1). ``point`` (d,) : its canonical point, the one
     with zeros at the pivots of ``directions``, or None where it is empty. ``directions`` : canonical basis.
@@ -159,6 +177,11 @@ class AffineSubspace(_OfVectors):
 
     homogeneous: Basis
     _title = "Private affine span"
+    _lifted = True
+
+    @property
+    def _basis(self) -> Basis:
+        return self.homogeneous
 
     @cached_property
     def _split(self) -> tuple[Array | None, Basis]:
@@ -181,18 +204,8 @@ class AffineSubspace(_OfVectors):
         """0 for a point, -1 for the empty set."""
         return self.homogeneous.dimension - 1
 
-    def contains(self, points: Any) -> Any:
-        """Which of the points (n, d) lie in it, exactly: (n,) bool, or one bool for one point (d,).
-
-        Floats are put on the grid of the call. Not private: ask about public points.
-        """
-        given, single = _rows_of(points)
-        rows = self.homogeneous.field.exact_rows(given, grid=self._grid, what="points", ones=True)
-        inside = self.homogeneous.contains(_fitting(rows, self.homogeneous.ambient))
-        return bool(inside[0]) if single else inside
-
     def project(self, points: Any) -> Array:
-        """The nearest points of it to the points (n, d), or to one (d,): exact Fractions; errors as in a ``Subspace``.
+        """The nearest points of it to the points (n, d), or to one (d,), as those of a ``Subspace``.
 
         Raises
         ------
@@ -201,18 +214,7 @@ class AffineSubspace(_OfVectors):
         """
         if self.point is None:
             raise SpecificationError("the affine subspace is empty", why="it has no nearest point")
-        given, single = _rows_of(points)
-        nearest = self.point + _projected(self.directions, given, self._grid, start=self.point)
-        return np.asarray(nearest[0] if single else nearest)
-
-    def __contains__(self, point: Any) -> bool:
-        return _alone(self.contains(point))
-
-    def __eq__(self, other: object) -> bool:
-        return self.homogeneous == other.homogeneous if isinstance(other, AffineSubspace) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self.homogeneous)
+        return _projected(self.directions, points, self._grid, start=self.point)
 
     def _rows(self) -> list[tuple[str, object]]:
         if self.point is None:
@@ -295,24 +297,18 @@ def _rows_of(data: Any) -> tuple[Any, bool]:
     return data, False
 
 
-def _alone(inside: Any) -> bool:
-    if not isinstance(inside, bool):
-        raise SpecificationError(
-            "`in` asks about one vector", why="several were given", remedy="contains(vectors), one answer for each"
-        )
-    return inside
-
-
-def _projected(basis: Basis, rows: Any, grid: Any, start: Array | None = None) -> Array:
-    """(n, d) Fractions: the orthogonal projections of ``rows - start`` on the span of the basis."""
+def _projected(basis: Basis, given: Any, grid: Any, start: Array | None = None) -> Array:
+    """(n, d) Fractions, or (d,) for one vector: the nearest points of ``start`` plus the span of the basis."""
     if not isinstance(basis.field, Rationals):
         raise SpecificationError(
             f"no projection over {basis.field.name}",
             why="a finite field has no distance, and a vector may be orthogonal to itself",
             remedy="contains(vectors), or field=QQ",
         )
+    rows, single = _rows_of(given)
     vectors = _fitting(basis.field.fractions(rows, grid), basis.ambient)
-    return basis.project(vectors if start is None else vectors - start)
+    nearest = np.asarray(basis.project(vectors) if start is None else start + basis.project(vectors - start))
+    return np.asarray(nearest[0]) if single else nearest
 
 
 def _fitting(rows: Array, width: int) -> Array:

@@ -162,6 +162,11 @@ class PrivatePoints(_Remembering):
     def dimension(self) -> int:
         return len(self.levels)
 
+    @property
+    def free_axes(self) -> tuple[int, ...]:
+        """Those with more than one level."""
+        return tuple(axis for axis, levels in enumerate(self.levels) if levels > 1)
+
     def read_rows(self) -> Integers:
         """(n, d) private grid positions. Only a mechanism's ``run`` may call this."""
         return self._rows()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import operator
+import numbers
 from functools import lru_cache
 
 from dpmodel.errors import SpecificationError
@@ -46,23 +46,13 @@ def GF(q: int) -> PrimeField | ExtensionField:
     SpecificationError
         If q is no prime power, or too large.
     """
-    if isinstance(q, bool):
+    if isinstance(q, bool) or not isinstance(q, numbers.Integral):
         raise SpecificationError("GF(q): q must be an integer", remedy="GF(2), GF(7), GF(256)")
-    try:
-        size = operator.index(q)
-    except TypeError:
-        raise SpecificationError("GF(q): q must be an integer", remedy="GF(2), GF(7), GF(256)") from None
-    if size > LARGEST_PRIME:
+    field = _finite(int(q)) if q <= LARGEST_PRIME else None
+    if field is None or (isinstance(field, ExtensionField) and q > LARGEST_EXTENSION):
         raise SpecificationError(
             "GF(q): q is too large",
-            why="elements are machine integers: primes below 2^31, prime powers up to 2^16",
+            why="elements are machine integers, and prime powers use tables: primes below 2^31, powers up to 2^16",
             remedy="a smaller field, or QQ",
-        )
-    field = _finite(size)
-    if isinstance(field, ExtensionField) and size > LARGEST_EXTENSION:
-        raise SpecificationError(
-            f"GF({size}) is too large",
-            why="arithmetic of prime powers uses tables: up to 2^16 elements",
-            remedy="a prime field below 2^31, or a smaller power",
         )
     return field

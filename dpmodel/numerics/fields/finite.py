@@ -203,13 +203,6 @@ class ExtensionField(_Finite):
         log[exp[: q - 1]] = np.arange(q - 1)
         return exp, log
 
-    @cached_property
-    def _spread(self) -> tuple[Integers, int, int]:
-        """(exp with digits apart, bits of a digit, terms): so many elements can be added as plain integers."""
-        bits = 62 // self.degree
-        apart = 1 << (bits * np.arange(self.degree, dtype=np.int64))
-        return self._digits(self.tables[0]) @ apart, bits, ((1 << bits) - 1) // (self.characteristic - 1)
-
     def _reduced(self, array: Array, what: str) -> Integers:
         if array.size and (int(array.min()) < 0 or int(array.max()) >= self.order):
             raise entries.refused(what, f"elements of {self.name} are the integers 0 .. {self.order - 1}")
@@ -231,30 +224,17 @@ class ExtensionField(_Finite):
     def _digits(self, a: Integers) -> Integers:
         return (a[..., None] // self._powers) % self.characteristic
 
-    @cached_property
-    def _zech(self) -> Integers:
-        """zech[j] with z^zech[j] = 1 + z^(j - (q - 1)), for j in 0 .. 2 (q - 1); characteristic above 2."""
-        exp, log = self.tables
-        one_more = (self._digits(exp[: self.order - 1]) + self._digits(exp[:1])) % self.characteristic @ self._powers
-        once = log[one_more]
-        return np.concatenate([once, once, once[:1]])
+    def _joined(self, digits: Integers) -> Integers:
+        """Elements of sums of digits."""
+        return np.asarray(digits % self.characteristic @ self._powers)
 
     def add(self, a: Any, b: Any) -> Integers:
         left, right = np.asarray(a, dtype=np.int64), np.asarray(b, dtype=np.int64)
-        if self.characteristic == 2:
-            return left ^ right
-        exp, log = self.tables  # a + b = a (1 + b / a)
-        low, high = log[left], log[right]
-        apart = np.clip(high - low + self.order - 1, 0, 2 * self.order - 2)
-        total = exp[np.minimum(low, self.order) + self._zech[apart]]
-        return np.where(left == 0, right, np.where(right == 0, left, total))
+        return left ^ right if self.characteristic == 2 else self._joined(self._digits(left) + self._digits(right))
 
     def subtract(self, a: Any, b: Any) -> Integers:
-        right = np.asarray(b, dtype=np.int64)
-        if self.characteristic == 2:
-            return np.asarray(a, dtype=np.int64) ^ right
-        exp, log = self.tables  # -1 = z^((q - 1) / 2)
-        return self.add(a, exp[log[right] + (self.order - 1) // 2])
+        left, right = np.asarray(a, dtype=np.int64), np.asarray(b, dtype=np.int64)
+        return left ^ right if self.characteristic == 2 else self._joined(self._digits(left) - self._digits(right))
 
     def multiply(self, a: Any, b: Any) -> Integers:
         exp, log = self.tables
@@ -270,16 +250,12 @@ class ExtensionField(_Finite):
         left, right = log[np.asarray(a, dtype=np.int64)], log[np.asarray(b, dtype=np.int64)]
         total = np.zeros((left.shape[0], right.shape[1]), dtype=np.int64)
         step = max(1, _TERMS // max(total.size, 1))
-        if self.characteristic > 2:
-            exp, bits, most = self._spread
-            step = min(step, most)
         for j in range(0, left.shape[1], step):
             terms = exp[left[:, j : j + step, None] + right[None, j : j + step]]
             if self.characteristic == 2:
                 total ^= np.bitwise_xor.reduce(terms, axis=1)
             else:
-                digits = terms.sum(axis=1)[..., None] >> (bits * np.arange(self.degree)) & ((1 << bits) - 1)
-                total = self.add(total, digits % self.characteristic @ self._powers)
+                total = self.add(total, self._joined(self._digits(terms).sum(axis=1)))
         return total
 
     def rref(self, rows: Array) -> tuple[Integers, tuple[int, ...]]:

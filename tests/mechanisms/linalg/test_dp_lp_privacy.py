@@ -13,7 +13,7 @@ from replaying import Transcript
 from dpmodel._types import PrivateArray
 from dpmodel.mechanisms.linalg.dp_lp import mechanism as dp_lp
 from dpmodel.mechanisms.linalg.dp_lp.descent import ScaledRows, Schedule, descend, reduced_rows, scaled_rows
-from dpmodel.mechanisms.linalg.dp_lp.forecast import box
+from dpmodel.mechanisms.linalg.dp_lp.forecast import Setting, box
 from dpmodel.mechanisms.linalg.dp_lp.mechanism import DPLinearProgram, Searched, supported_levels
 from dpmodel.mechanisms.linalg.dp_lp.spending import spending
 from dpmodel.mechanisms.linalg.dp_lp.synthetic import planted_program
@@ -36,7 +36,7 @@ SPLIT = spending(2.0, 1e-6, 3)
 
 def searched(rows: Any, source: Any, neighbors: Any = "add-remove") -> Searched:
     assert FIRST is not None
-    return MECHANISM.search(rows, FIRST, PUBLIC, 2.0, 1e-6, 10, neighbors, source)
+    return MECHANISM.search(rows, FIRST, PUBLIC, Setting(D, 10, 2.0, 1e-6, neighbors), source)
 
 
 def rows_of(seed: int, hidden: int = 1, records: int = 1500) -> tuple[Any, Any]:

@@ -9,17 +9,8 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.mechanisms.contract import YES, Forecast, Progress, Request, Verdict, no_progress
-from dpmodel.mechanisms.linalg.cones import (
-    NAMES,
-    Chosen,
-    Draw,
-    Iterates,
-    answer,
-    cone_eligible,
-    cone_forecast,
-    finisher,
-    missed_counts,
-)
+from dpmodel.mechanisms.linalg import cones
+from dpmodel.mechanisms.linalg.cones import Chosen, Draw, Iterates
 from dpmodel.mechanisms.linalg.dense_weights.plan import MOST_ROWS, DensePlan, candidates, proved_missed, sum_change
 from dpmodel.mechanisms.linalg.grid_rows import GridRows, grid_direction
 from dpmodel.mechanisms.linalg.protocol import Found
@@ -70,7 +61,7 @@ class DenseWeights:
     def eligible(self, model: PrivateInequalities, request: Request) -> Verdict:
         if model.expected > MOST_ROWS:
             return Verdict(False, "there are so many rows that rounding of its sums is not covered")
-        return cone_eligible(model) or YES
+        return cones.cone_eligible(model) or YES
 
     def forecast(self, model: PrivateInequalities, request: Request) -> Forecast:
         plan = best_plan(model, request)
@@ -80,11 +71,14 @@ class DenseWeights:
         )  # fmt: skip
         noise = {
             "kind": plan.kind, "scale of each sum": plan.scale, "sums": model.cone_dimension, "steps": plan.steps,
-            "density": plan.density, "rate": plan.rate, "scale of each count": plan.counts.scale, "counts": len(NAMES),
+            "density": plan.density, "rate": plan.rate, "scale of each count": plan.counts.scale,
+            "counts": len(cones.NAMES),
             "change by one record": sum_change(model, plan.density, 1 if plan.kind == "laplace" else 2),
         }  # fmt: skip
         work = f"{plan.steps} steps: two products with the private rows, one projection of weights and noise"
-        return cone_forecast(model, request, proved_missed(model, request, plan), median, high, noise=noise, work=work)
+        return cones.cone_forecast(
+            model, request, proved_missed(model, request, plan), median, high, noise=noise, work=work
+        )
 
     def run(
         self, model: PrivateInequalities, request: Request, noise: NoiseSource, progress: Progress = no_progress
@@ -92,7 +86,7 @@ class DenseWeights:
         plan = best_plan(model, request)
         rows = GridRows.of(model.lifted(*model.read_rows())[: plan.rows])
         draw = noise.laplace if plan.kind == "laplace" else noise.gaussian
-        return answer(model, _search(rows, model, plan, draw, progress))
+        return cones.answer(model, _search(rows, model, plan, draw, progress))
 
 
 def weigh(
@@ -113,8 +107,8 @@ def weigh(
 
 def _search(rows: GridRows, model: PrivateInequalities, plan: DensePlan, draw: Draw, progress: Progress) -> Chosen:
     """Steps and choice, on real rows and made-up ones alike."""
-    points = list(map(finisher(model), weigh(rows, model, plan, draw, progress)))
-    return plan.counts.choose(points, draw(missed_counts(rows, points), plan.counts.scale))
+    points = list(map(cones.finisher(model), weigh(rows, model, plan, draw, progress)))
+    return plan.counts.choose(points, draw(cones.missed_counts(rows, points), plan.counts.scale))
 
 
 def best_plan(model: PrivateInequalities, request: Request) -> DensePlan:

@@ -135,8 +135,8 @@ class DPLinearProgram:
         assert model.largest is not None
         d, U, n = model.variables, model.largest, model.expected
         first_region(model, self.reach)  # an empty public part is an error before anything is spent
-        setting = Setting(self, d, U, request.epsilon, request.delta, model.neighbors)
-        found = simulated_misses(setting, n)
+        setting = Setting(d, U, request.epsilon, request.delta, model.neighbors)
+        found = simulated_misses(self, setting, n)
         rounds = self._rounds(d)
         spans = spending(request.epsilon, request.delta, rounds).spans
         rule = thresholds(*spans[0], model.neighbors) if spans else None
@@ -151,7 +151,7 @@ class DPLinearProgram:
             beta=request.beta,
             proved=False,
             missed=found.missed,
-            needed=simulated_need(setting),
+            needed=simulated_need(self, setting),
             private_rows=n,
             work=f"{rounds} rounds of {self.schedule.steps} steps",
             noise={
@@ -173,10 +173,8 @@ class DPLinearProgram:
         assert model.largest is not None
         first = first_region(model, self.reach)
         rows = slack_rows(*model.read_rows(), model.largest)
-        found = self.search(
-            rows, first, public_rows(model, self.reach), request.epsilon, request.delta, model.largest, model.neighbors,
-            noise, progress,
-        )  # fmt: skip
+        setting = Setting(model.variables, model.largest, request.epsilon, request.delta, model.neighbors)
+        found = self.search(rows, first, public_rows(model, self.reach), setting, noise, progress)
         removed = first.flat.dimension - found.best.region.flat.dimension
         notes = (f"{removed} of {first.flat.dimension} dimensions removed by sanitised equations",)
         return Found("found", found.best.x, float(max(found.missed, 0)), notes)
@@ -186,15 +184,13 @@ class DPLinearProgram:
         rows: IntegerRows,
         first: Region,
         public: FractionRows,
-        epsilon: float,
-        delta: float,
-        largest: int,
-        neighbors: Neighbors,
+        setting: Setting,
         source: NoiseSource,
         progress: Progress = no_progress,
     ) -> Searched:
-        """Rounds of solve, sanitise, select on (n, d + 1) private integer rows (b, -a) of size ``largest`` at most."""
-        whole, split = discrete(source), spending(epsilon, delta, self._rounds(first.flat.variables))
+        """Rounds of solve, sanitise, select on (n, d + 1) private integer rows (b, -a)."""
+        largest, neighbors = setting.largest, setting.neighbors
+        whole, split = discrete(source), spending(setting.epsilon, setting.delta, self._rounds(setting.variables))
         moved = 1.0 if neighbors == "add-remove" else 2.0  # unit vectors: one comes or goes, or one becomes another
         best: Candidate | None = None
         region = first

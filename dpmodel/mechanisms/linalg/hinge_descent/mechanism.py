@@ -9,17 +9,8 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.mechanisms.contract import YES, Forecast, Progress, Request, Verdict, no_progress
-from dpmodel.mechanisms.linalg.cones import (
-    NAMES,
-    Chosen,
-    Draw,
-    Iterates,
-    answer,
-    cone_eligible,
-    cone_forecast,
-    finisher,
-    missed_counts,
-)
+from dpmodel.mechanisms.linalg import cones
+from dpmodel.mechanisms.linalg.cones import Chosen, Draw, Iterates
 from dpmodel.mechanisms.linalg.grid_rows import GridRows, grid_point
 from dpmodel.mechanisms.linalg.hinge_descent.bounds import RATE, HingePlan, plan_hinge, proved_missed
 from dpmodel.mechanisms.linalg.protocol import Found
@@ -60,7 +51,7 @@ class HingeDescent:
     source: str = "Bassily, Smith and Thakurta 2014, on the homogeneous form of KMMST24, section 6"
 
     def eligible(self, model: PrivateInequalities, request: Request) -> Verdict:
-        return cone_eligible(model) or YES
+        return cones.cone_eligible(model) or YES
 
     def forecast(self, model: PrivateInequalities, request: Request) -> Forecast:
         plan = plan_hinge(model, request)
@@ -70,12 +61,12 @@ class HingeDescent:
             steps=min(plan.steps, _SIMULATED_STEPS),
             seeds=_MANY_SEEDS if plan.steps <= _SIMULATED_STEPS // 4 else _FEW_SEEDS,
         )  # fmt: skip
-        return cone_forecast(
+        return cones.cone_forecast(
             model, request, proved, median, high,
             noise={
                 "kind": plan.kind, "scale of each sum": plan.scale, "sums": model.cone_dimension, "steps": plan.steps,
-                "change by one record": plan.change, "scale of each count": plan.counts.scale, "counts": len(NAMES),
-                "tau": plan.level,
+                "change by one record": plan.change, "scale of each count": plan.counts.scale,
+                "counts": len(cones.NAMES), "tau": plan.level,
             },
             work=f"{plan.steps} steps: two products with the private rows and noise on {model.cone_dimension} sums",
         )  # fmt: skip
@@ -86,7 +77,7 @@ class HingeDescent:
         plan = plan_hinge(model, request)
         rows = GridRows.of(model.lifted(*model.read_rows()))
         draw = noise.laplace if plan.kind == "laplace" else noise.gaussian
-        return answer(model, _search(rows, model, plan, draw, progress))
+        return cones.answer(model, _search(rows, model, plan, draw, progress))
 
 
 def descend(
@@ -107,8 +98,8 @@ def descend(
 
 def _search(rows: GridRows, model: PrivateInequalities, plan: HingePlan, draw: Draw, progress: Progress) -> Chosen:
     """Steps and choice, on real rows and made-up ones alike."""
-    points = list(map(finisher(model), descend(rows, model, plan, draw, progress)))
-    return plan.counts.choose(points, draw(missed_counts(rows, points), plan.counts.scale))
+    points = list(map(cones.finisher(model), descend(rows, model, plan, draw, progress)))
+    return plan.counts.choose(points, draw(cones.missed_counts(rows, points), plan.counts.scale))
 
 
 def _simulate(model: PrivateInequalities, plan: HingePlan, rows: Floats, weight: float, seed: int) -> Floats:

@@ -13,14 +13,8 @@ import numpy.typing as npt
 from dpmodel._types import Floats, Integers, Mask, PrivateArray
 from dpmodel.mechanisms.contract import YES, Forecast, Progress, Request, Verdict, no_progress
 from dpmodel.mechanisms.known import capped
-from dpmodel.mechanisms.linalg.pin_hull.plan import (
-    INFLATION,
-    MOST_AXES,
-    PinHullPlan,
-    directions,
-    pin_hull_plan,
-    span_model,
-)
+from dpmodel.mechanisms.linalg.pin_hull import plan as plans
+from dpmodel.mechanisms.linalg.pin_hull.plan import INFLATION, MOST_AXES, PinHullPlan, pin_hull_plan
 from dpmodel.mechanisms.linalg.protocol import Found
 from dpmodel.mechanisms.linalg.stable_span.mechanism import STABLE_SPAN
 from dpmodel.mechanisms.linalg.systems import PrivatePoints, known_of
@@ -86,7 +80,7 @@ class PinHull:
     def eligible(self, model: PrivatePoints, request: Request) -> Verdict:
         if request.delta <= 0:
             return Verdict(False, "the affine spans of degenerate points need delta > 0")
-        axes = sum(levels > 1 for levels in model.levels)
+        axes = len(model.free_axes)
         if axes > MOST_AXES:
             return Verdict(False, f"directions are listed in up to {MOST_AXES} dimensions, these points have {axes}")
         if max(model.levels) > MOST_LEVELS:
@@ -133,7 +127,7 @@ class PinHull:
         way: list[Aff2Lin] = []
         for turn in range(plan.spans):
             progress("affine span of the points", turn / plan.spans)
-            found = STABLE_SPAN.run(span_model(model, left.one_by_one()), plan.span_request, noise)
+            found = STABLE_SPAN.run(plans.span_model(model, left.one_by_one()), plan.span_request, noise)
             down = aff2lin(found.answer)
             if down is None:
                 return Found("nothing", None, notes=("by the noisy counts, too few points are left to go on",))
@@ -199,7 +193,7 @@ def _search(
 ) -> tuple[tuple[Fraction, ...] | None, Left]:
     """The rounds of one dimension: a centre that passed the test, or None; and the points that are left."""
     q = len(levels)
-    net, body = directions(q), around_box(levels)
+    net, body = plans.directions(q), around_box(levels)
     for _ in range(rounds_needed(levels, INFLATION)):
         if body.log_volume < log_least_simplex(q):
             break

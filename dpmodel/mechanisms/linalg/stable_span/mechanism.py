@@ -12,24 +12,11 @@ from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.contract import YES, Forecast, Progress, Request, Verdict, no_progress
 from dpmodel.mechanisms.known import capped
 from dpmodel.mechanisms.linalg.protocol import Found
-from dpmodel.mechanisms.linalg.stable_span.forecast import (
-    NOTHING,
-    SpanBound,
-    level_sums,
-    predicted_statement,
-    span_bound,
-    statement,
-)
+from dpmodel.mechanisms.linalg.stable_span import forecast as bounds
+from dpmodel.mechanisms.linalg.stable_span import tails
+from dpmodel.mechanisms.linalg.stable_span.forecast import NOTHING, SpanBound
 from dpmodel.mechanisms.linalg.stable_span.partition import Partition, stable_partition
-from dpmodel.mechanisms.linalg.stable_span.tails import (
-    Noises,
-    Sums,
-    Thresholds,
-    log_tail_one,
-    log_tail_two,
-    thresholds,
-    union_bound,
-)
+from dpmodel.mechanisms.linalg.stable_span.tails import Noises, Sums, Thresholds, thresholds, union_bound
 from dpmodel.mechanisms.linalg.systems import PrivateVectors, known_of
 from dpmodel.numerics.fields.echelon import Basis
 from dpmodel.numerics.fields.field import Field
@@ -109,10 +96,10 @@ class StableSpan:
         if model.corrupted is None:
             key = (self.name, request.epsilon, request.delta, request.beta)
             bound = model.remember(key, lambda: _bound(model, request, rule))
-            words = statement(model, request, bound)
+            words = bounds.statement(model, request, bound)
         else:
             bound = _predicted(model, request, rule, model.corrupted)
-            words = predicted_statement(bound)
+            words = bounds.predicted_statement(bound)
         forecast = Forecast(
             statement=words,
             epsilon=request.epsilon,
@@ -285,13 +272,13 @@ def _bound(model: PrivateVectors, request: Request, rule: Thresholds) -> SpanBou
     gaps = np.full(r, float(rule.gap))
     if full:
         gaps[-1] = rule.top
-    false = (r - 1) * math.exp(log_tail_two(rule.scale, rule.gap))
-    false += math.exp(log_tail_one(rule.scale, rule.top) if full else log_tail_two(rule.scale, rule.gap))
+    false = (r - 1) * math.exp(tails.log_tail_two(rule.scale, rule.gap))
+    false += math.exp(tails.log_tail_one(rule.scale, rule.top) if full else tails.log_tail_two(rule.scale, rule.gap))
     above: Noises = [] if full else [(float(r), rule.scale, 1)]
     sums: Sums = [
         [(K + 1.0, rule.scale, 1), *([(1.0, rule.scale, r - K - 1)] if r - K > 1 else []), *above] for K in range(r)
     ]
-    return span_bound(level_sums(gaps - 1), sums, request.beta - false)
+    return bounds.span_bound(bounds.level_sums(gaps - 1), sums, request.beta - false)
 
 
 def _predicted(model: PrivateVectors, request: Request, rule: Thresholds, share: float) -> SpanBound:
