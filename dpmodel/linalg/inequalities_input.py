@@ -41,19 +41,9 @@ class Input:
     scale: float
 
 
-def inequalities_input(
-    A: Any,
-    b: Any,
-    *,
-    margin: Any,
-    public: Any,
-    nonneg: Any,
-    bound: Any,
-    neighbors: Any,
-    expected: Any,
-    where: str = "feasible_point",
-) -> Input:
-    """See ``feasible_point`` for the arguments and errors."""
+def inequalities_input(A: Any, b: Any, *, bound: Any, neighbors: Any, **facts: Any) -> Input:
+    """See ``feasible_point`` for the arguments and errors; ``facts`` are public and go to ``public_inequalities``."""
+    where = "feasible_point"
     require_neighbors(neighbors, where)
     largest = _bound(bound, where)
     A = _matrix(A, where)
@@ -67,35 +57,27 @@ def inequalities_input(
     sides = _sides(b, n, where)
     if largest is not None:
         A, sides = _whole(A, largest, where), _whole(sides, largest, where)
-    return public_inequalities(
-        d,
-        sided=b is not None,
-        margin=margin,
-        public=public,
-        nonneg=nonneg,
-        bound=largest,
-        neighbors=neighbors,
-        records=n if neighbors == "replace-one" else None,
-        expected=expected,
-        where=where,
-        # A power of two: exact in floats.
-        read=lambda scale: (A if scale == 1.0 else A.astype(np.float64) * scale, sides),
-    )
+    public = n if neighbors == "replace-one" else None
+
+    def read(scale: float) -> tuple[Any, Any]:
+        return A if scale == 1.0 else A.astype(np.float64) * scale, sides  # a power of two: exact in floats
+
+    return public_inequalities(d, b is not None, public, read, bound=largest, neighbors=neighbors, where=where, **facts)
 
 
 def public_inequalities(
     d: int,
-    *,
     sided: bool,
+    records: int | None,
+    read: Callable[[float], tuple[Any, Any]],
+    *,
     margin: Any,
     public: Any,
     nonneg: Any,
     bound: Any,
     neighbors: Any,
-    records: int | None,
     expected: Any,
     where: str,
-    read: Callable[[float], tuple[Any, Any]],
 ) -> Input:
     """The model from public facts, and the one way to the private rows.
 
@@ -259,7 +241,7 @@ def _size(array: Any) -> Any:
 def _python_numbers(array: Any, name: str, where: str) -> Any:
     """Python integers and Fractions; floats are taken for what they are, binary fractions.
 
-    Floats beyond 2^53 may be integers that were rounded when an array gave all its entries one type, and stay Fractions.
+    Floats beyond 2^53 stay Fractions: they may be integers that were rounded when an array gave all entries one type.
     """
     exact: list[Any] = []
     for value in array.ravel().tolist():

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import SpecificationError
 from dpmodel.linalg.conduct import ProgressArgument, conduct
-from dpmodel.linalg.public_facts import expected_of, not_finite, require_neighbors
+from dpmodel.linalg.public_facts import each_of, expected_of, not_finite, require_neighbors
 from dpmodel.linalg.results import Result
 from dpmodel.mechanisms.linalg.systems import PrivatePoints
 from dpmodel.models.request import basic_request
@@ -113,7 +113,10 @@ def point_in_hull(
         )
     if n == 0 and neighbors == "replace-one":
         raise SpecificationError(f"{_WHERE}: no points", why="there is no hull", remedy="one row per record")
-    low, high = _corner(lower, d, "lower"), _corner(upper, d, "upper")
+    low, high = (
+        tuple(_exact(entry, name) for entry in each_of(value, d, f"{_WHERE}: {name}"))
+        for name, value in (("lower", lower), ("upper", upper))
+    )
     width = _exact(step, "step")
     if width <= 0:
         raise SpecificationError(f"{_WHERE}: step is not positive", why="it is the grid's", remedy='step="0.1"')
@@ -143,19 +146,6 @@ def require_levels(levels: Sequence[int], where: str) -> None:
             why="positions are machine integers",
             remedy="a larger step",
         )
-
-
-def _corner(value: Any, d: int, name: str) -> tuple[Fraction, ...]:
-    """(d,) exact numbers."""
-    one = isinstance(value, str) or not isinstance(value, Sequence | np.ndarray)
-    entries = [value] * d if one else list(value)
-    if len(entries) != d:
-        raise SpecificationError(
-            f"{_WHERE}: {name} has {len(entries)} entries",
-            why=f"points have {d} coordinates",
-            remedy="one number for all of them, or one each",
-        )
-    return tuple(_exact(entry, name) for entry in entries)
 
 
 def _exact(value: Any, name: str) -> Fraction:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from dpmodel.annotate.records import NEIGHBORS
 from dpmodel.errors import SpecificationError
@@ -56,6 +59,19 @@ def expected_of(expected: Any, records: int | None, where: str, default: int = E
     if records is not None:
         return records
     return default if expected is None else int(expected)
+
+
+def each_of(value: Any, d: int, what: str) -> list[Any]:
+    """``value`` for each of d coordinates: one for all of them, or one each."""
+    one = isinstance(value, str) or not isinstance(value, Sequence | np.ndarray)
+    entries = [value] * d if one else list(value)
+    if len(entries) != d:
+        raise SpecificationError(
+            f"{what} has {len(entries)} entries",
+            why=f"there are {d} coordinates",
+            remedy="one number for all of them, or one each",
+        )
+    return entries
 
 
 def rank_of(rank: Any, d: int, added: int, where: str) -> int:

@@ -37,12 +37,11 @@ class Rationals:
         return "QQ"
 
     def exact_rows(self, data: Any, *, grid: Any = None, what: str = "vectors", ones: bool = False) -> Array:
-        """(n, d) integer rows, each ``data``'s row times a positive rational, which changes no span.
+        """(n, d) integer rows, each ``data``'s row (with its one) times a positive rational.
 
         ``data``: a matrix (lists, NumPy, SciPy sparse, pandas) of integers, Fractions, Decimals or strings ("1/3",
         "0.25"). Floats are refused unless ``grid`` is given, a positive exact number: floats and integers (which one
         float beside them may turn into floats) are rounded to its nearest multiples, fractions and text are not.
-        ``ones`` appends a column of ones to the vectors before they are scaled.
 
         Raises
         ------

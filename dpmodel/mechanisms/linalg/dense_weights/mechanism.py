@@ -10,7 +10,7 @@ import numpy as np
 from dpmodel._types import Floats
 from dpmodel.mechanisms.contract import YES, Forecast, Progress, Request, Verdict, no_progress
 from dpmodel.mechanisms.linalg import cones
-from dpmodel.mechanisms.linalg.cones import Chosen, Draw, Iterates
+from dpmodel.mechanisms.linalg.cones import Chosen, Draw
 from dpmodel.mechanisms.linalg.dense_weights.plan import MOST_ROWS, DensePlan, candidates, proved_missed, sum_change
 from dpmodel.mechanisms.linalg.grid_rows import GridRows, grid_direction
 from dpmodel.mechanisms.linalg.protocol import Found
@@ -94,15 +94,14 @@ def weigh(
 ) -> tuple[Floats, ...]:
     """The candidates of T steps; of the rows only what ``draw`` returns is used, but for their own weights."""
     measure = DenseMeasure(rows.count, plan.density, plan.density)
-    onto, iterates = projector(model.cone), Iterates(rows.size, plan.steps)
+    onto, asked = projector(model.cone), np.empty((plan.steps, rows.size))
     level = plan.level * rows.live
     for step in range(plan.steps):
         if step % 64 == 0:
             progress(f"dense weights, {plan.steps} steps", step / plan.steps)
-        y = grid_direction(onto(draw(np.asarray(rows.rows.T @ measure.projected()), plan.scale)))
-        iterates.add(y)
-        measure.add(plan.rate * (level - rows.values(y)))
-    return iterates.candidates()
+        asked[step] = grid_direction(onto(draw(np.asarray(rows.rows.T @ measure.projected()), plan.scale)))
+        measure.add(plan.rate * (level - rows.values(asked[step])))
+    return cones.candidates(asked)
 
 
 def _search(rows: GridRows, model: PrivateInequalities, plan: DensePlan, draw: Draw, progress: Progress) -> Chosen:

@@ -10,7 +10,7 @@ import numpy as np
 from dpmodel._types import Floats
 from dpmodel.mechanisms.contract import YES, Forecast, Progress, Request, Verdict, no_progress
 from dpmodel.mechanisms.linalg import cones
-from dpmodel.mechanisms.linalg.cones import Chosen, Draw, Iterates
+from dpmodel.mechanisms.linalg.cones import Chosen, Draw
 from dpmodel.mechanisms.linalg.grid_rows import GridRows, grid_point
 from dpmodel.mechanisms.linalg.hinge_descent.bounds import RATE, HingePlan, plan_hinge, proved_missed
 from dpmodel.mechanisms.linalg.protocol import Found
@@ -85,15 +85,15 @@ def descend(
 ) -> tuple[Floats, ...]:
     """The candidates of T steps, each in the cone; of the rows only what ``draw`` returns is used."""
     onto, y, squares = projector(model.cone), np.zeros(rows.size), 0.0
-    iterates = Iterates(rows.size, plan.steps)
+    asked = np.empty((plan.steps, rows.size))
     for step in range(plan.steps):
         if step % 64 == 0:
             progress(f"hinge descent, {plan.steps} steps", step / plan.steps)
-        iterates.add(y)
+        asked[step] = y
         released = draw(rows.sum(rows.below(y, plan.level)), plan.scale)
         squares += float(released @ released)
         y = grid_point(into_ball(onto(y + RATE / max(math.sqrt(squares), plan.floor) * released)))
-    return iterates.candidates()
+    return cones.candidates(asked)
 
 
 def _search(rows: GridRows, model: PrivateInequalities, plan: HingePlan, draw: Draw, progress: Progress) -> Chosen:

@@ -144,9 +144,8 @@ def _released(
     """The partition (private), the noisy counts N(1), N(2), ... and the rule by which levels pass."""
     source = discrete(noise)
     rule = thresholds(request.epsilon, request.delta, model.neighbors)
-    rows = model.read_rows()
     progress("splitting the vectors into independent sets", 0.1)
-    partition = stable_partition(model.field, rows[(rows != 0).any(axis=1)])
+    partition = stable_partition(model.field, model.read_rows())
     counts = source.discrete_laplace(sets_of_at_least(partition.counts)[1 : _counted(model) + 1], rule.scale)
     progress("releasing the subspace", 0.9)
     return partition, counts, rule
