@@ -10,9 +10,11 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 
 from dpmodel.mechanisms.contract import YES, Forecast
+from dpmodel.mechanisms.linalg.dense_weights import mechanism as dense_weights
 from dpmodel.mechanisms.linalg.dense_weights import plan as dense_plans
 from dpmodel.mechanisms.linalg.hinge_descent import mechanism as hinge_descent
 from dpmodel.mechanisms.linalg.protocol import Found
+from dpmodel.mechanisms.linalg.rescaling_perceptron import mechanism as perceptron
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,12 @@ def widest(rows: Any, cone: np.ndarray) -> np.ndarray:
 
 
 def quick_forecasts(patch: Any) -> None:
-    """Simulations of few steps for one candidate: forecasts are worse and quick."""
+    """Few simulations of few steps for one candidate: forecasts are worse and quick."""
     patch.setattr(hinge_descent, "_SIMULATED_STEPS", 50)
-    for settings, only in (("_SHARES", 0.2), ("_RATES", 3.0), ("_STEPS", 50)):
-        patch.setattr(dense_plans, settings, (only,))
+    for module, names in (
+        (hinge_descent, ("_FEW_SEEDS", "_MANY_SEEDS")), (dense_weights, ("_MANY_SEEDS",)), (perceptron, ("_SEEDS",))
+    ):  # fmt: skip
+        for name in names:
+            patch.setattr(module, name, 3)
+    for name, only in (("_SHARES", 0.2), ("_RATES", 3.0), ("_STEPS", 50)):
+        patch.setattr(dense_plans, name, (only,))

@@ -17,7 +17,7 @@ affine_span = functools.partial(_affine_span, neighbors="add-remove")  # unless 
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
 
 
-def plane(field, seed=0, n=700, d=4):
+def plane(field, seed=0, n=400, d=4):
     """Points p + span of two directions."""
     generator = np.random.default_rng(seed)
     top = 6 if field.order is None else field.order
@@ -46,12 +46,6 @@ def test_a_planted_plane(field):
         off = field.add(points[:20], np.array([1, 0, 0, 0]))
         inside = found.directions.contains(np.array([[1, 0, 0, 0]])).all()
         assert inside or not found.contains(off).any()
-
-
-def test_the_point_does_not_depend_on_how_the_plane_was_spanned():
-    first, *_ = plane(GF(7))
-    one, two = private_plane(first, GF(7)), private_plane(first[::-1], GF(7), rng=5)
-    assert (one.point == two.point).all()
 
 
 def test_a_single_point_and_the_origin():

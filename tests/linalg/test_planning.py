@@ -16,7 +16,7 @@ from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.linalg import GF, QQ
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
-N = 1500
+N = 1000
 _RNG = np.random.default_rng(3)
 ROWS = _RNG.integers(7, size=(N, 3))
 UNIT = _RNG.normal(size=(N, 2)) / 4

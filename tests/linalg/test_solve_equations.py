@@ -20,7 +20,7 @@ solve_equations = functools.partial(_solve_equations, neighbors="add-remove")  #
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
 
 
-def system(field, d=4, n=900, wrong=0.0, seed=0):
+def system(field, d=4, n=500, wrong=0.0, seed=0):
     generator = np.random.default_rng(seed)
     top = 10 if field.order is None else field.order
     A = generator.integers(0, top, size=(n, d))
@@ -113,8 +113,6 @@ def test_other_bad_input():
     A, b, _ = system(QQ)
     with pytest.raises(SpecificationError, match="grid"):
         solved(A.astype(float), b, QQ)
-    with pytest.raises(SpecificationError, match=r"GF\(7\)"):
-        solved(A, b, 7)
     with pytest.raises(SpecificationError, match="rank"):
         solved(A, b, QQ, rank=6)
     with pytest.raises(UnsupportedModelError, match="delta"):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dpmodel.errors import BudgetExceededError, DPModelError, SpecificationError, UnsupportedModelError
+from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
 from dpmodel.linalg import span as _span
 from dpmodel.linalg.vectors import sealed, vectors_model
 from dpmodel.numerics.fields.field import GF, QQ
@@ -21,7 +21,7 @@ span = functools.partial(_span, neighbors="add-remove")  # unless a test says ot
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
 
 
-def planted(field, seed=0, n=900, d=5, rank=3):
+def planted(field, seed=0, n=600, d=5, rank=3):
     generator = np.random.default_rng(seed)
     top = 7 if field.order is None else field.order
     basis = generator.integers(0, top, size=(rank, d))
@@ -91,14 +91,6 @@ def test_too_few_public_records_are_refused_with_the_number_needed():
         private_span(planted(GF(7), n=40), neighbors="replace-one", budget=(budget := Budget(1.0, 1e-6)))
     assert budget.spent == (0.0, 0.0)
     assert not private_span(planted(GF(7), n=40), neighbors="replace-one", mechanism="stable-span").found
-
-
-def test_the_budget_is_charged_once_and_refuses():
-    budget = Budget(1.5, 1e-5)
-    private_span(planted(GF(7)), budget=budget)
-    assert budget.spent[0] == pytest.approx(1.0)
-    with pytest.raises(BudgetExceededError):
-        private_span(planted(GF(7)), budget=budget)
 
 
 def test_the_forecast_does_not_see_the_data():

@@ -35,13 +35,13 @@ def planted(field, d, n, share, seed):
     return np.hstack([A, minus]).astype(np.int64), bad
 
 
-@pytest.mark.parametrize("field", [QQ, GF(2), GF(9)], ids=lambda f: f.name)
+@pytest.mark.parametrize("field", [QQ, GF(2)], ids=lambda f: f.name)
 @pytest.mark.parametrize("replace_one", [False, True])
 def test_one_record_changes_one_vote(field, replace_one) -> None:
     """Labels of the other records given, as in the proof."""
     rng = np.random.default_rng(1)
     largest = 0
-    for _ in range(200):
+    for _ in range(80):
         n, d = 14, 3
         rows = rng.integers(0, 2, (n, d))
         labels = rng.integers(0, 3, n)

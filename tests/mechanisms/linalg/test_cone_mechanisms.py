@@ -34,7 +34,8 @@ DENSITY = 7
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dense weights by one plan, whatever simulations say."""
+    """Dense weights by one plan, whatever simulations say, and hinge descent in few steps."""
+    monkeypatch.setattr(hinge_bounds, "_MOST_STEPS", 200)
     monkeypatch.setattr(dense_weights, "best_plan", lambda m, r: dense_plans.dense_plan(m, r, DENSITY, 40, 3.0))
 
 
@@ -132,7 +133,7 @@ def test_planted_systems_are_solved(mechanism: Any, size: int, margin: float) ->
 
 
 @pytest.mark.parametrize("mechanism", **names([HINGE, RESCALING_PERCEPTRON]))
-def test_standard_form_with_public_rows(mechanism: Any) -> None:
+def test_standard_form_with_public_rows(quick: None, mechanism: Any) -> None:
     """Private a'x <= b with 0 <= x <= 10 public: the answer is a point x, dense rows or sparse."""
     draw = np.random.default_rng(4)
     G, h = np.vstack([-np.eye(3), np.eye(3)]), np.r_[np.zeros(3), np.full(3, 10.0)]

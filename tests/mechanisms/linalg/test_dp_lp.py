@@ -159,6 +159,7 @@ def test_published_constants_are_computed_exactly_and_refused_with_numbers() -> 
     assert forecast.vacuous and forecast.missed == pytest.approx(gamma)
 
 
+@pytest.mark.slow
 def test_forecast_holds_on_fresh_programs() -> None:
     """A prediction, not a theorem: of six fresh programs at most two may miss more."""
     forecast = DP_LP.forecast(system(np.zeros((3000, 3), int), np.zeros(3000, int), **in_box(3)), REQUEST)

@@ -39,7 +39,7 @@ def answers(model: PrivatePoints, request: Request, runs: int, seed: int) -> np.
 def audit(one: Any, two: Any, neighbors: Any, epsilon: float, expected: int | None = None) -> float:
     request = Request(epsilon, 0.0)
     samples = [
-        answers(model_of(points, (2,), neighbors, expected), request, 4_000, seed)[:, 0].astype(float)
+        answers(model_of(points, (2,), neighbors, expected), request, 3_000, seed)[:, 0].astype(float)
         for seed, points in enumerate((one, two))
     ]
     return epsilon_lower_bound(*samples, confidence=1 - FALSE_ALARM)
@@ -74,16 +74,6 @@ def test_sampling_is_paid_for(epsilon: float, rate: float) -> None:
     ratio = (1 - rate + rate * math.exp(t)) / (1 - rate + rate * math.exp(-t))
     assert math.log(ratio) == pytest.approx(epsilon, rel=1e-9)
     assert epsilon / 2 * (1 - 1e-9) <= t
-
-
-def test_sampled_mixture_by_the_exact_law() -> None:
-    """Two candidates, one point, rate q: P(1) is a mixture whose ratio must stay within e^epsilon."""
-    for rate in (0.05, 0.5):
-        t = row_epsilon(1.0, rate, replace=False)
-        present = (1 - rate) / 2 + rate * math.exp(-t) / 2
-        assert abs(math.log(0.5 / present)) <= 1.0
-        other = (1 - rate) / 2 + rate * (1 - math.exp(-t) / 2)
-        assert math.log(other / 0.5) <= 1.0
 
 
 # ------------------------------------------------------------------ promise
