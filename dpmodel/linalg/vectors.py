@@ -86,7 +86,7 @@ def span(
     """
     numbers = field_of(field, "span")
     asked = epsilon, delta, beta, neighbors, rank, corrupted, expected, budget, mechanism, rng, progress
-    found, shared = _solved("span", numbers, numbers.exact_rows(vectors, grid=grid), grid, "one vector", *asked)
+    found, shared = _solved("span", numbers, numbers.exact_rows(vectors, grid=grid), grid, "one vector", asked)
     return Subspace(basis=found.answer, **shared)
 
 
@@ -126,7 +126,7 @@ def affine_span(
     numbers = field_of(field, "affine_span")
     asked = epsilon, delta, beta, neighbors, rank, corrupted, expected, budget, mechanism, rng, progress
     rows = numbers.exact_rows(points, grid=grid, what="points", ones=True)
-    found, shared = _solved("affine span", numbers, rows, grid, "one point", *asked)
+    found, shared = _solved("affine span", numbers, rows, grid, "one point", asked)
     return AffineSubspace(homogeneous=found.answer, **shared)
 
 
@@ -178,7 +178,7 @@ def solve_equations(
     numbers = field_of(field, "solve_equations")
     asked = epsilon, delta, beta, neighbors, rank, corrupted, expected, budget, mechanism, rng, progress
     rows = equation_rows(A, b, numbers, grid, "solve_equations")
-    found, shared = _solved("equations", numbers, rows, grid, "one row of A with its entry of b", *asked)
+    found, shared = _solved("equations", numbers, rows, grid, "one row of A with its entry of b", asked)
     C, last = found.answer.rows[:, :-1], found.answer.rows[:, -1]
     d = numbers.subtract(np.zeros_like(last), last)
     x = solve(numbers, C, d)
@@ -200,24 +200,10 @@ _FUNCTIONS: dict[VectorTask, str] = {"span": "span", "affine span": "affine_span
 
 
 def _solved(
-    task: VectorTask,
-    field: Field,
-    rows: ExactRows,
-    grid: Any,
-    record: str,
-    epsilon: Any,
-    delta: Any,
-    beta: Any,
-    neighbors: Any,
-    rank: Any,
-    corrupted: Any,
-    expected: Any,
-    budget: Any,
-    mechanism: Any,
-    rng: Any,
-    progress: ProgressArgument,
+    task: VectorTask, field: Field, rows: ExactRows, grid: Any, record: str, asked: tuple[Any, ...]
 ) -> tuple[Found, dict[str, Any]]:
     """What was found, and the fields that the three results share."""
+    epsilon, delta, beta, neighbors, rank, corrupted, expected, budget, mechanism, rng, progress = asked
     where = _FUNCTIONS[task]
     facts = {"neighbors": neighbors, "rank": rank, "corrupted": corrupted, "expected": expected}
     model = vectors_model(field, rows.shape, sealed(rows), task=task, where=where, **facts)

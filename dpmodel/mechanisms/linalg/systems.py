@@ -25,10 +25,16 @@ VectorTask = Literal["span", "affine span", "equations"]
 T = TypeVar("T")
 
 
-class _Remembering:
-    """Systems keep the public facts that were computed of them; nobody else holds a system for that."""
+class _System:
+    """The one way to private rows, and the public facts that were computed of a system, which itself keeps them."""
 
+    _rows: Callable[[], Any]
     _memo: dict[Hashable, Any]
+
+    def read_rows(self) -> Any:
+        """Private; only a mechanism's ``run`` may call this. Vectors and grid positions: (n, d), in the fixed order of
+        the records. Inequalities: (n, d) A, dense or CSR, and (n,) b, as given."""
+        return self._rows()
 
     def remember(self, key: Hashable, build: Callable[[], T]) -> T:
         """Compute a public fact once."""
@@ -39,7 +45,7 @@ class _Remembering:
 
 
 @dataclass(frozen=True, eq=False)
-class PrivateVectors(_Remembering):
+class PrivateVectors(_System):
     """Vectors over a field, one per record; wanted is a subspace that holds nearly all of them, exactly.
 
     ``field`` : QQ or a finite field. ``dimension`` : d, entries of each vector. ``rank`` : public bound on the
@@ -59,13 +65,9 @@ class PrivateVectors(_Remembering):
     corrupted: float | None = None
     _memo: dict[Hashable, Any] = dataclass_field(default_factory=dict, repr=False)
 
-    def read_rows(self) -> ExactRows:
-        """(n, d) private vectors in the fixed order of the records. Only a mechanism's ``run`` may call this."""
-        return self._rows()
-
 
 @dataclass(frozen=True, eq=False)
-class PrivateInequalities(_Remembering):
+class PrivateInequalities(_System):
     """Inequalities ``a_i'x <= b_i``, one per record; wanted is a point that satisfies nearly all of them, exactly.
 
     ``variables`` : d. ``homogeneous`` : all b_i are zero, so are the public right-hand sides, and x = 0 is no answer.
@@ -104,10 +106,6 @@ class PrivateInequalities(_Remembering):
         unit: Floats = rows[norms > 0] / norms[norms > 0, None]
         return unit
 
-    def read_rows(self) -> tuple[Any, Any]:
-        """(n, d) A, dense or CSR, and (n,) b, private, as given. Only a mechanism's ``run`` may call this."""
-        return self._rows()
-
     def lifted(self, A: Any, b: Any) -> Any:
         """(n, D) rows of the homogeneous form, ``rows y >= 0`` with ``y = (x0, x)``, scaled to unit norm.
 
@@ -141,7 +139,7 @@ def _divided(rows: Any, by: Floats) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class PrivatePoints(_Remembering):
+class PrivatePoints(_System):
     """Points of a public grid, one per record; wanted is a point in their convex hull.
 
     ``lower`` (d,), ``step`` : coordinate j of a point is ``lower[j] + step * i`` with an integer i in
@@ -166,10 +164,6 @@ class PrivatePoints(_Remembering):
     def free_axes(self) -> tuple[int, ...]:
         """Those with more than one level."""
         return tuple(axis for axis, levels in enumerate(self.levels) if levels > 1)
-
-    def read_rows(self) -> Integers:
-        """(n, d) private grid positions. Only a mechanism's ``run`` may call this."""
-        return self._rows()
 
     def coordinates(self, position: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
         """The point at a (fractional) grid position."""

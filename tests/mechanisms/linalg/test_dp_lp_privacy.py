@@ -14,8 +14,7 @@ from dpmodel._types import PrivateArray
 from dpmodel.mechanisms.linalg.dp_lp import mechanism as dp_lp
 from dpmodel.mechanisms.linalg.dp_lp.descent import ScaledRows, Schedule, descend, reduced_rows, scaled_rows
 from dpmodel.mechanisms.linalg.dp_lp.forecast import Setting, box
-from dpmodel.mechanisms.linalg.dp_lp.mechanism import DPLinearProgram, Searched, supported_levels
-from dpmodel.mechanisms.linalg.dp_lp.spending import spending
+from dpmodel.mechanisms.linalg.dp_lp.mechanism import DPLinearProgram, Searched, spending, supported_levels
 from dpmodel.mechanisms.linalg.dp_lp.synthetic import planted_program
 from dpmodel.mechanisms.linalg.stable_span.partition import stable_partition
 from dpmodel.mechanisms.linalg.stable_span.tails import Thresholds

@@ -15,7 +15,6 @@ from dpmodel.mechanisms.contract import YES, Forecast, Progress, Request, Verdic
 from dpmodel.mechanisms.known import capped
 from dpmodel.mechanisms.linalg.dp_lp.descent import ScaledRows, Schedule, descend, on_grid, reduced_rows, scaled_rows
 from dpmodel.mechanisms.linalg.dp_lp.forecast import Setting, simulated_misses, simulated_need
-from dpmodel.mechanisms.linalg.dp_lp.spending import spending
 from dpmodel.mechanisms.linalg.protocol import Found
 from dpmodel.mechanisms.linalg.stable_span.mechanism import discrete, release_flag
 from dpmodel.mechanisms.linalg.stable_span.tails import thresholds
@@ -23,11 +22,13 @@ from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivateVector
 from dpmodel.numerics.fields.field import QQ
 from dpmodel.numerics.fields.integer_flat import FractionRows, Region, fractions, nearest, region_of
 from dpmodel.numerics.fields.integer_rows import Fractions, IntegerRows, primitive, satisfied, slack_rows
-from dpmodel.privacy import NoiseSource, exponential_mechanism
+from dpmodel.privacy import NoiseSource, exponential_mechanism, zcdp_rho
 from dpmodel.text import number
 
 # Rows expected at most; variables (there forecasts take 3 s); size of whole numbers that machine integers hold.
 _MOST_RECORDS, _MOST_VARIABLES, _LARGEST = 2**25, 20, 2**53
+# Share of epsilon for the spans (of delta: half), and of the rest (in rho) for each selection and for the count.
+SPANS, SELECTION, COUNT = 0.25, 0.02, 0.04
 # Binary places of the coordinates of answers.
 _BITS = 40
 
@@ -172,7 +173,8 @@ class DPLinearProgram:
     ) -> Found:
         assert model.largest is not None
         first = first_region(model, self.reach)
-        rows = slack_rows(*model.read_rows(), model.largest)
+        A, b = model.read_rows()
+        rows = slack_rows(A, b, model.largest)
         setting = Setting(model.variables, model.largest, request.epsilon, request.delta, model.neighbors)
         found = self.search(rows, first, public_rows(model, self.reach), setting, noise, progress)
         removed = first.flat.dimension - found.best.region.flat.dimension
@@ -231,6 +233,35 @@ class DPLinearProgram:
 
     def _rounds(self, variables: int) -> int:
         return max(1, min(self.rounds, variables))
+
+
+@dataclass(frozen=True)
+class Spending:
+    """The public split of one budget. Round r of R: solve at ``solve[r]``, sanitise at ``spans[r]`` (not in the last),
+    select at ``select[r]``; at the end a count at ``count``. rho in zCDP, spans (epsilon, delta)."""
+
+    solve: tuple[float, ...]
+    spans: tuple[tuple[float, float], ...]
+    select: tuple[float, ...]
+    count: float
+
+
+def spending(epsilon: float, delta: float, rounds: int) -> Spending:
+    """Split (epsilon, delta) between the rounds: 1, 1/2, 1/4 .. for the spans, the first descent twice a later one.
+
+    The spans take SPANS of epsilon and half of delta by basic composition; the rest of epsilon, with the other half of
+    delta, is converted to zCDP once, for everything else. Both groups together cost the sum (concurrent composition).
+    """
+    rho = zcdp_rho((1 - SPANS) * epsilon if rounds > 1 else epsilon, delta / 2 if rounds > 1 else delta)
+    rest = rho * (1 - SELECTION * rounds - COUNT)
+    weights = np.array([2.0, *[1.0] * (rounds - 1)])
+    halves = 0.5 ** np.arange(rounds - 1)
+    return Spending(
+        tuple(float(v) for v in rest * weights / weights.sum()),
+        tuple((float(SPANS * epsilon * h), float(delta / 2 * h)) for h in halves / max(halves.sum(), 1e-300)),
+        (rho * SELECTION,) * rounds,
+        rho * COUNT,
+    )
 
 
 def supported_levels(

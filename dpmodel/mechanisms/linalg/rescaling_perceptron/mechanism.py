@@ -106,7 +106,18 @@ class RescalingPerceptron:
             missed=missed,
             needed=noise_floor(model, request),
             work=f"{plan.rounds} rounds of two products with the rows and a projection",
-            noise=_noise(plan),
+            noise={
+                "rounds": plan.rounds,
+                "deviation of the sums in the first and last round": (
+                    float(plan.deviations[0]),
+                    float(plan.deviations[-1]),
+                ),
+                "count weight": plan.count_weight,
+                "violated below": plan.asked,
+                "deviation of the second moments": plan.rescaling,
+                "counted after rounds": plan.marks,
+                "deviation of those counts": plan.mark_deviation,
+            },
             caveats=(
                 "simulated on made-up dense rows that keep the promised margin, not proved; the factor "
                 f"{_CAUTION:g} comes from one set of real one-hot rows",
@@ -209,18 +220,6 @@ def _simulate(model: PrivateInequalities, plan: SearchPlan, rows: Floats, weight
     made_up = GridRows.of(rows, weight, public=True)
     point = search(made_up, plan, model.cone, model.homogeneous, public_noise("gaussian", 1_000_003 + seed)).point
     return np.zeros(made_up.size) if point is None else point
-
-
-def _noise(plan: SearchPlan) -> dict[str, object]:
-    return {
-        "rounds": plan.rounds,
-        "deviation of the sums in the first and last round": (float(plan.deviations[0]), float(plan.deviations[-1])),
-        "count weight": plan.count_weight,
-        "violated below": plan.asked,
-        "deviation of the second moments": plan.rescaling,
-        "counted after rounds": plan.marks,
-        "deviation of those counts": plan.mark_deviation,
-    }
 
 
 RESCALING_PERCEPTRON = RescalingPerceptron()
