@@ -85,7 +85,11 @@ class OneField:
 
     def exchange(self, table: Array, c: Array, r: int) -> None:
         column = self._field.multiply(table[:, :, r, None], self._field.invert(c[0, r]))
-        table[:] = self._field.subtract(table, self._field.multiply(column, c[:, None, :]))
+        if isinstance(self._field, PrimeField):  # in one reduction: below 2^62 + 2^31
+            table += column * (self._field.order - c[:, None, :])
+            table %= self._field.order
+        else:
+            table[:] = self._field.subtract(table, self._field.multiply(column, c[:, None, :]))
         table[:, :, r] = column[:, :, 0]
 
     def keep(self, alive: Mask) -> Kernel:
