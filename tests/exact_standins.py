@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-from dpmodel.mechanisms.contract import YES, Mechanism, Serves
+from dpmodel.mechanisms.contract import YES
 from dpmodel.mechanisms.forecast import Forecast, RowsMissed
+from dpmodel.mechanisms.linalg.dense_weights import mechanism as dense_weights
+from dpmodel.mechanisms.linalg.dense_weights import plan as dense_plans
 from dpmodel.mechanisms.linalg.found import Found
+from dpmodel.mechanisms.linalg.hinge_descent import mechanism as hinge_descent
+from dpmodel.mechanisms.linalg.rescaling_perceptron import mechanism as perceptron
 
 
 @dataclass(frozen=True)
-class PlainSystem(Mechanism[Any]):
+class PlainSystem:
     """The widest point of inequalities by linear programming, the plain span of vectors, or a fixed ``answer``."""
 
     answer: Any = None
@@ -23,7 +27,6 @@ class PlainSystem(Mechanism[Any]):
     missed: float = 3.5
     name: str = "plain"
     source: str = "for tests"
-    serves: ClassVar[Serves] = Serves(object)
 
     def eligible(self, model: Any, request: Any) -> Any:
         return YES
@@ -34,8 +37,8 @@ class PlainSystem(Mechanism[Any]):
             request.epsilon,
             request.delta,
             request.beta,
-            RowsMissed(self.missed),
             caveats=("a caveat",),
+            error=RowsMissed(missed=self.missed),
         )
 
     def run(self, model: Any, request: Any, noise: Any, progress: Any = None) -> Found:
@@ -56,3 +59,15 @@ def widest(rows: Any, cone: np.ndarray) -> np.ndarray:
     done = linprog(-np.eye(d + 1)[d], A_ub=A, b_ub=np.zeros(len(A)), bounds=[(-1, 1)] * d + [(None, 1)])
     point: np.ndarray = done.x[:d]
     return point
+
+
+def quick_forecasts(patch: Any) -> None:
+    """Few simulations of few steps for one candidate: forecasts are worse and quick."""
+    patch.setattr(hinge_descent, "_SIMULATED_STEPS", 50)
+    for module, names in (
+        (hinge_descent, ("_FEW_SEEDS", "_MANY_SEEDS")), (dense_weights, ("_MANY_SEEDS",)), (perceptron, ("_SEEDS",))
+    ):  # fmt: skip
+        for name in names:
+            patch.setattr(module, name, 3)
+    for name, only in (("_SHARES", 0.2), ("_RATES", 3.0), ("_STEPS", 50)):
+        patch.setattr(dense_plans, name, (only,))

@@ -155,18 +155,16 @@ def unscaled(model: Any) -> list[Any]:
     return [[x / abs(next((y for y in row if y), 1)) for x in row] for row in rows]
 
 
-def of_span(task: Any, module: str, **given: Any) -> Callable[[Any], list[Any]]:
+def of_span(task: Any, **given: Any) -> Callable[[Any], list[Any]]:
     def read(records: Any) -> list[Any]:
-        return of_conducted(f"dpmodel.linalg.{module}", lambda: task(records, epsilon=1, delta=1e-6, **given), unscaled)
+        return of_conducted("dpmodel.linalg.vectors", lambda: task(records, epsilon=1, delta=1e-6, **given), unscaled)
 
     return read
 
 
 def of_sides(records: Any) -> list[Any]:
     A = np.ones((len(records), 1), dtype=int)
-    return of_span(lambda b, **given: linalg.solve_equations(A, b, field=linalg.QQ, **given), "solve_equations")(
-        records
-    )
+    return of_span(lambda b, **given: linalg.solve_equations(A, b, field=linalg.QQ, **given))(records)
 
 
 def of_inequalities(records: Any, **given: Any) -> list[Any]:
@@ -233,12 +231,12 @@ READERS: dict[str, Reader] = {
     "learn public classes": Reader(lambda r: of_labels(r, "public"), [0, 1, 1]),
     "HalfspaceClassifier": Reader(of_halfspace, ROWS),
     "AffineSubspaceClassifier": Reader(of_affine_classifier, ROWS),
-    "span": Reader(of_span(linalg.span, "span", field=linalg.QQ), ROWS),
-    "span on a grid": Reader(of_span(linalg.span, "span", field=linalg.QQ, grid=2), ROWS),
-    "span of floats": Reader(of_span(linalg.span, "span", field=linalg.QQ, grid="0.3"), [[0.1, 2.5], [3.5, 7]]),
-    "span of text": Reader(of_span(linalg.span, "span", field=linalg.QQ), [["1/3", "2"], ["3", "1/7"]]),
-    "span of GF": Reader(of_span(linalg.span, "span", field=linalg.GF(7)), ROWS),
-    "affine_span": Reader(of_span(linalg.affine_span, "affine_span", field=linalg.QQ), ROWS),
+    "span": Reader(of_span(linalg.span, field=linalg.QQ), ROWS),
+    "span on a grid": Reader(of_span(linalg.span, field=linalg.QQ, grid=2), ROWS),
+    "span of floats": Reader(of_span(linalg.span, field=linalg.QQ, grid="0.3"), [[0.1, 2.5], [3.5, 7]]),
+    "span of text": Reader(of_span(linalg.span, field=linalg.QQ), [["1/3", "2"], ["3", "1/7"]]),
+    "span of GF": Reader(of_span(linalg.span, field=linalg.GF(7)), ROWS),
+    "affine_span": Reader(of_span(linalg.affine_span, field=linalg.QQ), ROWS),
     "solve_equations b": Reader(of_sides, [1, 2, 3]),
     "feasible_point": Reader(lambda r: of_inequalities(r, margin=0.1), [[2**53 - 1, 1], [1, 2], [2, 2]]),
     "feasible_point whole": Reader(lambda r: of_inequalities(r, bound=2**60), [[2**53 + 1, 1], [1, 2], [2, 2]]),

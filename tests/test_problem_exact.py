@@ -8,6 +8,7 @@ from fractions import Fraction
 import cvxpy as cp
 import numpy as np
 import pytest
+from exact_standins import quick_forecasts
 from walking import assert_no_trace
 
 import dpmodel as dpm
@@ -16,7 +17,7 @@ from dpmodel.mechanisms.lp.exact_rows import LARGEST, exact_equations, exact_ine
 TRUTH = np.array([3, -1, 2, 0])
 
 
-def equations(share=0.02, *, n=3000, rows=None, neighbors="replace-one", objective=0, extra=(), **variable):
+def equations(share=0.02, *, n=1500, rows=None, neighbors="replace-one", objective=0, extra=(), **variable):
     rng = np.random.default_rng(0)
     A = rng.integers(-5, 6, (n, 4)) if rows is None else rows
     b = A @ TRUTH
@@ -30,7 +31,7 @@ def equations(share=0.02, *, n=3000, rows=None, neighbors="replace-one", objecti
     return dpm.Problem(cp.Minimize(cost), [left @ x == right, *(c(x) for c in extra)]), x, (A, b)
 
 
-def inequalities(n=4000, *, neighbors="replace-one", integer=False, target=None, margin_row=0.3):
+def inequalities(n=2000, *, neighbors="replace-one", integer=False, target=None, margin_row=0.3):
     rng = np.random.default_rng(1)
     G = rng.normal(size=(n, 3))
     G /= np.linalg.norm(G, axis=1)[:, None]
@@ -48,7 +49,7 @@ def test_equalities_are_routed_to_exact_equations(bounds) -> None:
     problem, x, (A, b) = equations(**bounds)
     plan = problem.plan(1.0, 1e-6)
     assert plan.chosen.mechanism == "exact-equations"
-    assert "of the 3000 equations hold exactly" in plan.chosen.forecast.statement
+    assert "of the 1500 equations hold exactly" in plan.chosen.forecast.statement
     problem.solve(1.0, 1e-6, rng=1)
     assert (x.value == TRUTH).all()
     assert int((b != A @ TRUTH).sum()) <= problem.release.accuracy.slack_rows + 100
@@ -80,7 +81,7 @@ def test_what_was_asked_for_decides_otherwise() -> None:
 
 
 def test_free_directions_go_to_the_objective_under_public_constraints() -> None:
-    rows = np.random.default_rng(3).integers(-5, 6, (3000, 4))
+    rows = np.random.default_rng(3).integers(-5, 6, (1000, 4))
     rows[:, 3] = rows[:, 2]
     problem, x, _ = equations(0.0, rows=rows, objective=lambda x: x[2] - 2 * x[3], extra=[lambda x: x[3] <= 5])
     value = problem.solve(1.0, 1e-6, rng=1, feasibility=dpm.Exact())
@@ -186,7 +187,8 @@ def test_fractions_in_public_coefficients_and_pure_budgets_are_refused() -> None
 
 
 # ------------------------------------------------------------------ inequalities
-def test_inequalities_with_a_margin_hold_exactly() -> None:
+def test_inequalities_with_a_margin_hold_exactly(monkeypatch) -> None:
+    quick_forecasts(monkeypatch)
     problem, x, (G, h) = inequalities()
     problem.solve(2.0, 1e-6, rng=1, feasibility=dpm.Exact(margin=0.2), mechanism="hinge-descent")
     release = problem.release
@@ -263,21 +265,23 @@ def wrong_requests():
 
 
 @pytest.mark.parametrize(("problem", "asked", "error", "words"), list(wrong_requests()))
-def test_wrong_requests_spend_nothing(problem, asked, error, words) -> None:
+def test_wrong_requests_spend_nothing(problem, asked, error, words, monkeypatch) -> None:
+    quick_forecasts(monkeypatch)
     budget = dpm.Budget(10.0, 1e-3)
     with pytest.raises(error, match=words):
         problem.solve(1.0, 1e-6, budget=budget, **asked)
     assert budget.spent == (0.0, 0.0)
 
 
-def test_too_few_public_records_are_refused_with_the_number_needed() -> None:
+def test_too_few_public_records_are_refused_with_the_number_needed(monkeypatch) -> None:
+    quick_forecasts(monkeypatch)
     problem, _, _ = inequalities(12)
     with pytest.raises(dpm.UnsupportedModelError, match="too few records for any guarantee: 12"):
         problem.solve(0.1, 1e-6, feasibility=dpm.Exact(margin=0.01))
 
 
 def test_nothing_private_is_kept_after_an_exact_solve() -> None:
-    rows = np.random.default_rng(0).integers(7 * 10**9, 8 * 10**9, (700, 4))  # no time or bound looks like these
+    rows = np.random.default_rng(0).integers(7 * 10**9, 8 * 10**9, (520, 4))  # no time or bound looks like these
     problem, _, (A, b) = equations(0.5, rows=rows)
     problem.solve(1.0, 1e-6, rng=1, mechanism="exact-equations")
     assert_no_trace([problem, problem.release, problem.plan(1.0, 1e-6)], [A.astype(float), b.astype(float)])

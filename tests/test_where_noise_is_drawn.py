@@ -25,10 +25,6 @@ DRAWS = {
 }
 # Draws that several mechanisms share, each with its privacy argument in the file's docstring.
 KERNELS = {
-    "mechanisms/linalg/dp_lp/descent.py",
-    "mechanisms/linalg/dp_lp/rounds.py",
-    "mechanisms/linalg/hinge_descent/choice.py",
-    "mechanisms/linalg/pin_hull/noisy_average.py",
     "mechanisms/lp/dense_weights/oracles.py",
     "mechanisms/lp/hinge_descent/mechanism.py",
     "mechanisms/lp/multiplicative_weights/coefficients.py",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import re
 from dataclasses import replace
 from typing import Any
@@ -18,12 +17,12 @@ from dpmodel.learn.classifier import classes_and_signs
 from dpmodel.learn.data import checked
 from dpmodel.learn.exact_release import keep_release, require_classes
 from dpmodel.learn.linear_model import _rng
-from dpmodel.linalg.affine_span import point_and_directions
 from dpmodel.linalg.conduct import conduct
-from dpmodel.linalg.public_facts import expected_of, field_of, vectors_request
-from dpmodel.linalg.subspace_result import AffineSubspace, common
-from dpmodel.linalg.vectors_input import vectors_model
-from dpmodel.mechanisms.linalg.systems import ExactRows
+from dpmodel.linalg.public_facts import expected_of, field_of, is_whole
+from dpmodel.linalg.results import AffineSubspace
+from dpmodel.linalg.vectors import counts_of, sealed, vectors_model
+from dpmodel.models.request import basic_request
+from dpmodel.numerics.fields.echelon import ExactRows
 from dpmodel.numerics.fields.field import GF, QQ, Field
 from dpmodel.privacy import Budget
 
@@ -117,52 +116,30 @@ class AffineSubspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         """Learn from rows X (n, p) and labels y (n,) and charge the budget; see the class for errors."""
         require_classes(self)
         where = type(self).__name__
-        request, field = vectors_request(self.epsilon, self.delta, self.beta), self._field()
+        request, field = basic_request(self.epsilon, self.delta, self.beta), self._field()
         given = y
         X, y = checked(self, X, y, fitting=True)
         classes, signs = classes_and_signs(self, given, y)
         rows = self._lifted(field, X)
         rows[signs < 0] = 0
-        model = vectors_model(
-            rows,
-            field,
-            task="affine span",
-            neighbors=self.neighbors,
-            rank=self._rank(X.shape[1]) + 1,
-            corrupted=self.corrupted,
-            expected=self.expected,
-            where=where,
-        )
+        # More dimensions than there are columns promise nothing.
+        rank: Any = self.rank
+        rank = min(int(rank), X.shape[1]) if is_whole(rank, 0) else rank
+        facts = {"neighbors": self.neighbors, "rank": rank, "corrupted": self.corrupted, "expected": self.expected}
+        model = vectors_model(field, rows.shape, sealed(rows), task="affine span", where=where, **facts)
         if self.expected is not None:  # positive examples, of which there are fewer than rows
             guess = expected_of(self.expected, None, where)
             model = replace(model, expected=guess if model.records is None else min(guess, model.records))
-        conducted = conduct(
-            model,
-            request,
-            mechanism=self.mechanism,
-            budget=self.budget,
-            rng=_rng(self.random_state),
-            label=f"learn.{where}",
-            record="a record is one row of X with its label",
-        )
-        point, directions = point_and_directions(conducted.found.answer)
-        shared = common(conducted, self.grid)
+        found, shared = conduct(
+            model, request, mechanism=self.mechanism, budget=self.budget, rng=_rng(self.random_state),
+            label=f"learn.{where}", record="a record is one row of X with its label",
+        )  # fmt: skip
         self.classes_ = classes
-        self.subspace_ = AffineSubspace(
-            homogeneous=conducted.found.answer, point=point, directions=directions, **shared
-        )
+        self.subspace_ = AffineSubspace(homogeneous=found.answer, **shared, **counts_of(found), _grid=self.grid)
         self.dimension_: int = self.subspace_.dimension
-        keep_release(
-            self,
-            plan=conducted.plan,
-            guarantee=conducted.guarantee,
-            accuracy=self.subspace_.accuracy,
-            status=conducted.found.status,
-            variables={} if point is None else {"point": point, "directions": directions.rows},
-            notes=self.subspace_.notes,
-            records=model.expected,
-            what="positive examples",
-        )
+        point, directions = self.subspace_.point, self.subspace_.directions
+        variables = {} if point is None else {"point": point, "directions": directions.rows}
+        keep_release(self, self.subspace_, variables, model.expected, "positive examples")
         return self
 
     def predict(self, X: Any) -> Any:
@@ -211,16 +188,6 @@ class AffineSubspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
                 "AffineSubspaceClassifier: a grid for a finite field", why="it has no fractions", remedy="grid=None"
             )
         return checked
-
-    def _rank(self, columns: int) -> int:
-        rank = columns if self.rank is None else self.rank
-        if isinstance(rank, bool) or not isinstance(rank, numbers.Integral) or rank < 0:
-            raise SpecificationError(
-                "AffineSubspaceClassifier: rank is not a whole number of at least 0",
-                why="it is a public bound on the dimension of the subspace",
-                remedy="rank=None, or rank=3",
-            )
-        return min(int(rank), columns)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

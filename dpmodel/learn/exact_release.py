@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpmodel.errors import SpecificationError
-from dpmodel.plan.comparison import Plan
-from dpmodel.release.release import Accuracy, Guarantee, Release
+from dpmodel.linalg.results import Result
+from dpmodel.release.release import Accuracy, Release
 
 
 def require_classes(estimator: Any) -> None:
@@ -21,36 +21,25 @@ def require_classes(estimator: Any) -> None:
         )
 
 
-def keep_release(
-    estimator: Any,
-    *,
-    plan: Plan,
-    guarantee: Guarantee,
-    accuracy: Accuracy,
-    status: str,
-    variables: Mapping[str, Any],
-    notes: tuple[str, ...],
-    records: int,
-    what: str,
-) -> None:
+def keep_release(estimator: Any, result: Result, variables: Mapping[str, Any], records: int, what: str) -> None:
     """Set ``plan_``, ``guarantee_``, ``release_`` and ``error_forecast_`` of a fit.
 
     ``records`` : public number, or guess, of those (``what``) that may be misclassified; 0: none was given.
     """
-    slack = accuracy.slack_rows
+    slack, notes, guarantee = result.accuracy.slack_rows, result.notes, result.guarantee
     share = math.nan if slack is None or not records else min(1.0, slack / records)
     if slack is not None:
         of = f" of about {records}" if records else ""
-        notes = (*notes, f"at most {slack}{of} {what} misclassified: {_how(accuracy)}")
-    estimator.plan_, estimator.guarantee_, estimator.error_forecast_ = plan, guarantee, share
+        notes = (*notes, f"at most {slack}{of} {what} misclassified: {_how(result.accuracy)}")
+    estimator.plan_, estimator.guarantee_, estimator.error_forecast_ = result.plan, guarantee, share
     estimator.release_ = Release(
-        mechanism=plan.chosen.mechanism,
+        mechanism=result.mechanism,
         guarantee=guarantee,
-        accuracy=accuracy,
-        status=status,
+        accuracy=result.accuracy,
+        status="found" if result.found else "nothing",
         variables=variables,
         spent=(guarantee.epsilon, guarantee.delta),
-        plan=plan.to_dict(),
+        plan=result.plan.to_dict(),
         notes=notes,
     )
 

@@ -118,19 +118,9 @@ class HalfspaceClassifier(PrivateClassifier):
         self.classes_ = classes
         self.coef_: Floats = w[None, :count].copy()
         self.intercept_: Floats = w[count:] * self._scale
-        keep_release(
-            self,
-            plan=point.plan,
-            guarantee=replace(
-                point.guarantee, record=point.guarantee.record.replace(_ROW, "one row of X with its label")
-            ),
-            accuracy=point.accuracy,
-            status="found" if point.found else "nothing",
-            variables={"coef": self.coef_, "intercept": self.intercept_},
-            notes=point.notes,
-            records=point.expected,
-            what="records",
-        )
+        guarantee = replace(point.guarantee, record=point.guarantee.record.replace(_ROW, "one row of X with its label"))
+        variables = {"coef": self.coef_, "intercept": self.intercept_}
+        keep_release(self, replace(point, guarantee=guarantee), variables, point.expected, "records")
         return self
 
     @property

@@ -4,13 +4,12 @@ Each vector, equation, inequality or point is one record. An answer satisfies a 
 all are satisfied, and ``plan`` says beforehand how many may be missed or how many records are needed.
 """
 
-from dpmodel.linalg.affine_span import affine_span
-from dpmodel.linalg.feasible_point import FeasiblePoint, feasible_point, margin_of
+from dpmodel.linalg.feasible_point import FeasiblePoint, feasible_point
+from dpmodel.linalg.inequalities_input import margin_of
 from dpmodel.linalg.planning import plan
 from dpmodel.linalg.point_in_hull import PointInHull, point_in_hull
-from dpmodel.linalg.solve_equations import solve_equations
-from dpmodel.linalg.span import span
-from dpmodel.linalg.subspace_result import AffineSubspace, Equations, Subspace
+from dpmodel.linalg.results import AffineSubspace, Equations, Subspace
+from dpmodel.linalg.vectors import affine_span, solve_equations, span
 from dpmodel.numerics.fields.field import GF, QQ, Field
 
 __all__ = [

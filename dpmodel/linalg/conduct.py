@@ -5,65 +5,32 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from dpmodel.execute import execute
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.forecast import Forecast, RowsMissed
+from dpmodel.mechanisms.forecast import RowsMissed
 from dpmodel.mechanisms.linalg.found import Found
-from dpmodel.mechanisms.linalg.systems import PrivateSystem
+from dpmodel.mechanisms.linalg.systems import PrivatePoints, PrivateSystem
 from dpmodel.models.systems import system
-from dpmodel.plan.comparison import Plan
-from dpmodel.privacy import Budget
 from dpmodel.release.release import Accuracy, Guarantee
 from dpmodel.users_line import users_line
 
 ProgressArgument = Callable[[str, float], None] | bool | None
 
 
-@dataclass(frozen=True)
-class Conducted:
-    """``plan``, ``found`` (what the mechanism released) and the ``guarantee``."""
-
-    plan: Plan
-    found: Found
-    guarantee: Guarantee
-
-    def accuracy(self, missed: float | None = None) -> Accuracy:
-        """The chosen forecast as a statement: all hold but ``slack_rows`` records (``missed``, where it is given)."""
-        forecast = self._forecast
-        if missed is None:
-            assert isinstance(forecast.error, RowsMissed)
-            missed = forecast.error.missed
-        bounded = math.isfinite(missed) and not forecast.vacuous
-        slack = math.ceil(missed) if bounded else None
-        alpha = 0.0 if bounded else None
-        return Accuracy(alpha, forecast.beta, slack, forecast.proved, forecast.statement, vacuous=forecast.vacuous)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Of the run, then what the forecast warns of."""
-        return (*self.found.notes, *self._forecast.caveats)
-
-    @property
-    def _forecast(self) -> Forecast:
-        assert self.plan.chosen.forecast is not None
-        return self.plan.chosen.forecast
-
-
 def conduct(
     model: PrivateSystem,
     request: Request,
     *,
-    mechanism: Any = "auto",
-    budget: Budget | None = None,
-    rng: Any = None,
+    mechanism: Any,
+    budget: Any,
+    rng: Any,
     progress: ProgressArgument = None,
     label: str,
     record: str,
-) -> Conducted:
-    """Plan, charge the budget, run.
+) -> tuple[Found, dict[str, Any]]:
+    """Plan, charge the budget, run: what was found, and the fields that all results have (``results.Result``).
 
     ``label`` : of the charge, such as "linalg.span". ``record`` : what a record is, for the guarantee.
 
@@ -75,14 +42,7 @@ def conduct(
     """
     automatic = isinstance(mechanism, str) and mechanism == "auto"
     done = execute(
-        system(model),
-        request,
-        mechanism,
-        label=label,
-        budget=budget,
-        rng=rng,
-        progress=progress,
-        compare=automatic,
+        system(model), request, mechanism, label=label, budget=budget, rng=rng, progress=progress, compare=automatic
     )
     if done.failure is not None:
         raise done.failure
@@ -93,5 +53,23 @@ def conduct(
         warnings.warn(words, stacklevel=users_line())
     if not done.private:
         record = f"NOT PRIVATE (seeded noise for tests); {record}"
-    spent = Guarantee(done.forecast.epsilon, done.forecast.delta, model.neighbors, record)
-    return Conducted(done.plan, done.outcome, spent)
+    forecast, found = done.forecast, done.outcome
+    assert isinstance(forecast.error, RowsMissed)
+    missed = 0.0 if isinstance(model, PrivatePoints) else forecast.error.missed  # a hull leaves no point out
+    bounded = math.isfinite(missed) and not forecast.vacuous
+    accuracy = Accuracy(
+        alpha=0.0 if bounded else None,
+        beta=forecast.beta,
+        slack_rows=math.ceil(missed) if bounded else None,
+        proved=forecast.proved,
+        statement=forecast.statement,
+        vacuous=forecast.vacuous,
+    )
+    return found, {
+        "found": found.status == "found",
+        "mechanism": done.plan.chosen.mechanism,
+        "guarantee": Guarantee(forecast.epsilon, forecast.delta, model.neighbors, record),
+        "accuracy": accuracy,
+        "plan": done.plan,
+        "notes": (*found.notes, *forecast.caveats),
+    }

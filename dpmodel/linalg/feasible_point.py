@@ -10,67 +10,43 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.annotate.records import Neighbors
-from dpmodel.linalg.conduct import Conducted, ProgressArgument, conduct
-from dpmodel.linalg.inequalities_input import Input, inequalities_input, margin_of
+from dpmodel.linalg.conduct import ProgressArgument, conduct
+from dpmodel.linalg.inequalities_input import inequalities_input
+from dpmodel.linalg.results import Result, shown
 from dpmodel.models.request import basic_request
-from dpmodel.plan.comparison import Plan
+from dpmodel.numerics.fields.field import QQ
 from dpmodel.privacy import Budget
-from dpmodel.release.release import Accuracy, Guarantee
-from dpmodel.text import array_text, number, table
-
-__all__ = ["FeasiblePoint", "feasible_point", "margin_of"]
+from dpmodel.text import array_text, number
 
 
-@dataclass(frozen=True, eq=False)
-class FeasiblePoint:
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class FeasiblePoint(Result):
     """What ``feasible_point`` released.
 
-    ``found`` : whether there is a point. ``x`` (d,) : the point in floats, read-only, or None. ``exact`` : the same as
-    a tuple of Fractions where the mechanism computes in rationals, else None. ``missed`` : a noisy count of the rows
-    that x misses, where the mechanism paid for one, else None. ``accuracy`` : ``slack_rows`` rows may be missed, except
-    with probability ``beta`` (a prediction from made-up rows unless ``proved``); ``alpha`` is 0, as all others hold
-    exactly. ``expected`` : the public number of rows, or guess of it, that forecasts speak of. ``plan``,
-    ``guarantee``, ``mechanism``, ``notes`` : as in a release.
+    ``x`` (d,) : the point in floats, read-only, or None. ``exact`` : the same as a tuple of Fractions where the
+    mechanism computes in rationals, else None. ``missed`` : a noisy count of the rows that x misses, where the
+    mechanism paid for one, else None. ``expected`` : the public number of rows, or guess of it, that forecasts speak of
+    (predictions are from made-up rows).
     """
 
-    found: bool
     x: Floats | None
     exact: tuple[Fraction, ...] | None
     missed: float | None
-    mechanism: str
-    guarantee: Guarantee
-    accuracy: Accuracy
-    plan: Plan
     expected: int
-    notes: tuple[str, ...] = ()
+    _title = "Feasible point"
 
-    def __str__(self) -> str:
-        rows: list[tuple[str, object]] = [
-            ("status", "found" if self.found else "nothing found"),
-            ("x", "-" if self.x is None else array_text(self.x)),
-        ]
+    def _rows(self) -> list[tuple[str, object]]:
+        rows: list[tuple[str, object]] = [("x", "-" if self.x is None else array_text(self.x))]
         if self.exact is not None:
-            rows.append(("exactly", _shown(self.exact)))
+            rows.append(("exactly", shown(QQ, np.array(self.exact, dtype=object))))
         if self.missed is not None:
             rows.append(("rows missed, noisy count", number(self.missed)))
-        rows += [("guarantee", self.guarantee), ("accuracy", self.accuracy)]
-        rows += [("note", note) for note in self.notes]
-        return table(("", ""), rows, title=f"Feasible point by {self.mechanism}")
+        return rows
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data; Fractions as text."""
-        return {
-            "found": self.found,
-            "x": None if self.x is None else self.x.tolist(),
-            "exact": None if self.exact is None else [str(value) for value in self.exact],
-            "missed": self.missed,
-            "mechanism": self.mechanism,
-            "guarantee": self.guarantee.to_dict(),
-            "accuracy": self.accuracy.to_dict(),
-            "plan": self.plan.to_dict(),
-            "expected": self.expected,
-            "notes": list(self.notes),
-        }
+    def _plain(self) -> dict[str, Any]:
+        exact = None if self.exact is None else [str(value) for value in self.exact]
+        x = None if self.x is None else self.x.tolist()
+        return {"x": x, "exact": exact, "missed": self.missed, "expected": self.expected}
 
 
 def feasible_point(
@@ -140,51 +116,22 @@ def feasible_point(
     A row ``0'x <= b`` with b < 0 never holds and is one of the missed. KMMST24, Theorem 1 (perceptron) and Theorem D
     (whole numbers).
     """
-    request = basic_request(epsilon, delta, beta, options={})
+    request = basic_request(epsilon, delta, beta)
     given = inequalities_input(
         A, b, margin=margin, public=public, nonneg=nonneg, bound=bound, neighbors=neighbors, expected=expected
     )
     sides = "" if given.model.homogeneous else " with its entry of b"
-    conducted = conduct(
-        given.model,
-        request,
-        mechanism=mechanism,
-        budget=budget,
-        rng=rng,
-        progress=progress,
-        label="linalg.feasible_point",
-        record=f"a record is one row of A{sides}",
-    )
-    return _result(conducted, given)
-
-
-def _result(conducted: Conducted, given: Input) -> FeasiblePoint:
-    plan, found, scale = conducted.plan, conducted.found, given.scale
+    found, shared = conduct(
+        given.model, request, mechanism=mechanism, budget=budget, rng=rng, progress=progress,
+        label="linalg.feasible_point", record=f"a record is one row of A{sides}",
+    )  # fmt: skip
     x, exact = None, None
-    if found.status == "found":
+    if shared["found"]:
         answer = np.asarray(found.answer)
         if answer.dtype.kind == "O":
-            exact = tuple(Fraction(value) * Fraction(scale) for value in answer)
-            answer = np.array([float(value) for value in exact])
+            exact = tuple(Fraction(value) * Fraction(given.scale) for value in answer)
+            x = np.array([float(value) for value in exact])
         else:
-            answer = answer.astype(np.float64) * scale
-        answer.setflags(write=False)
-        x = answer
-    return FeasiblePoint(
-        found=x is not None,
-        x=x,
-        exact=exact,
-        missed=found.missed,
-        mechanism=plan.chosen.mechanism,
-        guarantee=conducted.guarantee,
-        accuracy=conducted.accuracy(),
-        plan=plan,
-        expected=given.model.expected,
-        notes=conducted.notes,
-    )
-
-
-def _shown(values: tuple[Fraction, ...], most: int = 6, longest: int = 24) -> str:
-    parts = [str(value) for value in values[:most]]
-    parts = [part if len(part) <= longest else f"({len(part)} characters)" for part in parts]
-    return f"[{', '.join(parts)}{', ...' if len(values) > most else ''}]"
+            x = answer.astype(np.float64) * given.scale
+        x.setflags(write=False)
+    return FeasiblePoint(x=x, exact=exact, missed=found.missed, expected=given.model.expected, **shared)

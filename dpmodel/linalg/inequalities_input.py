@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -21,9 +19,10 @@ from scipy.optimize import linprog
 from dpmodel._types import Floats
 from dpmodel.annotate.elements import EXACT_INTEGERS, array_of
 from dpmodel.errors import InfeasibleError, SpecificationError
-from dpmodel.linalg.public_facts import expected_of, is_real, require_neighbors
+from dpmodel.linalg.public_facts import expected_of, is_real, not_finite, require_neighbors
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.models.exact_rows import checked_margin
+from dpmodel.numerics.fields.entries import rational
 from dpmodel.privacy import public_generator
 
 # Larger numbers could overflow when they are scaled; users have other units.
@@ -42,25 +41,9 @@ class Input:
     scale: float
 
 
-def inequalities_input(
-    A: Any,
-    b: Any,
-    *,
-    margin: Any,
-    public: Any,
-    nonneg: Any,
-    bound: Any,
-    neighbors: Any,
-    expected: Any,
-    where: str = "feasible_point",
-) -> Input:
-    """See ``feasible_point`` for the arguments.
-
-    Raises
-    ------
-    SpecificationError, InfeasibleError
-        As ``feasible_point``.
-    """
+def inequalities_input(A: Any, b: Any, *, bound: Any, neighbors: Any, **facts: Any) -> Input:
+    """See ``feasible_point`` for the arguments and errors; ``facts`` are public and go to ``public_inequalities``."""
+    where = "feasible_point"
     require_neighbors(neighbors, where)
     largest = _bound(bound, where)
     A = _matrix(A, where)
@@ -74,34 +57,27 @@ def inequalities_input(
     sides = _sides(b, n, where)
     if largest is not None:
         A, sides = _whole(A, largest, where), _whole(sides, largest, where)
-    return public_inequalities(
-        d,
-        sided=b is not None,
-        margin=margin,
-        public=public,
-        nonneg=nonneg,
-        bound=largest,
-        neighbors=neighbors,
-        records=n if neighbors == "replace-one" else None,
-        expected=expected,
-        where=where,
-        read=lambda scale: (A if scale == 1.0 else _times(A, scale), sides),
-    )
+    public = n if neighbors == "replace-one" else None
+
+    def read(scale: float) -> tuple[Any, Any]:
+        return A if scale == 1.0 else A.astype(np.float64) * scale, sides  # a power of two: exact in floats
+
+    return public_inequalities(d, b is not None, public, read, bound=largest, neighbors=neighbors, where=where, **facts)
 
 
 def public_inequalities(
     d: int,
-    *,
     sided: bool,
+    records: int | None,
+    read: Callable[[float], tuple[Any, Any]],
+    *,
     margin: Any,
     public: Any,
     nonneg: Any,
     bound: Any,
     neighbors: Any,
-    records: int | None,
     expected: Any,
     where: str,
-    read: Callable[[float], tuple[Any, Any]],
 ) -> Input:
     """The model from public facts, and the one way to the private rows.
 
@@ -246,7 +222,7 @@ def _numbers(given: Any, name: str, where: str) -> Any:
     if array.dtype.kind == "f":
         array = array.astype(np.float64)
         if not np.isfinite(array).all():
-            raise _not_finite(name, where)
+            raise not_finite(f"{where}: {name}")
     elif array.dtype.kind != "O":
         fits = array.dtype.kind != "u" or not array.size or int(array.max()) < 2**63
         array = array.astype(np.int64 if fits else object)
@@ -262,31 +238,23 @@ def _size(array: Any) -> Any:
     return max(array.max().item(), -array.min().item())
 
 
-def _not_finite(name: str, where: str) -> SpecificationError:
-    return SpecificationError(
-        f"{where}: {name} holds NaN or infinite entries",
-        why="every entry must be a number (the entries are not shown)",
-        remedy="drop or fill these rows by a public rule",
-    )
-
-
 def _python_numbers(array: Any, name: str, where: str) -> Any:
-    exact, floats = [], False
+    """Python integers and Fractions; floats are taken for what they are, binary fractions.
+
+    Floats beyond 2^53 stay Fractions: they may be integers that were rounded when an array gave all entries one type.
+    """
+    exact: list[Any] = []
     for value in array.ravel().tolist():
-        number: Any = value
-        if isinstance(value, Decimal) and value.is_finite():
-            number = Fraction(value)
-        elif isinstance(value, numbers.Rational) and not isinstance(value, bool):
-            number = Fraction(int(value.numerator), int(value.denominator))
-        elif isinstance(value, numbers.Real) and not isinstance(value, bool):
-            floats, number = True, float(value)
-        else:
+        if isinstance(value, float) and not math.isfinite(value):
+            raise not_finite(f"{where}: {name}")
+        found = None
+        if not isinstance(value, str | bytes | bool):
+            with contextlib.suppress(SpecificationError):
+                found = Fraction(value) if isinstance(value, float) else rational(value, name)
+        if found is None:
             raise _not_numbers(name, where)
-        exact.append(int(number) if isinstance(number, Fraction) and number.denominator == 1 else number)
-    if floats:  # floats are checked as floats, and taken for what they are: exact binary fractions
-        if not all(math.isfinite(value) for value in exact if isinstance(value, float)):
-            raise _not_finite(name, where)
-        exact = [Fraction(value) if isinstance(value, float) else value for value in exact]
+        rounded = isinstance(value, float) and abs(value) >= EXACT_INTEGERS
+        exact.append(int(found) if found.denominator == 1 and not rounded else found)
     whole = all(isinstance(value, int) and abs(value) < 2**62 for value in exact)
     out = np.empty(len(exact), dtype=np.int64 if whole else object)
     out[:] = exact
@@ -298,11 +266,8 @@ def _whole(array: Any, largest: int, where: str) -> Any:
     data = array.data if sp.issparse(array) else array
     rounded = data
     if data.dtype.kind == "f":
-        # Floats beyond 2^53 may be integers that were rounded when an array gave all its entries one type.
         whole = bool((data == np.floor(data)).all()) and _size(data) < EXACT_INTEGERS
-        if whole:
-            entries = data if _size(data) < 2.0**62 else np.vectorize(int, otypes=[object])(data)
-            rounded = entries.astype(np.int64) if entries is data else entries
+        rounded = data.astype(np.int64) if whole else data
     else:
         whole = data.dtype.kind == "i" or all(isinstance(value, int) for value in data.flat)
     if not whole or _size(rounded) > largest:
@@ -316,11 +281,6 @@ def _whole(array: Any, largest: int, where: str) -> Any:
     if rounded.dtype.kind == "O":
         raise SpecificationError(f"{where}: sparse rows hold numbers above 2^62", remedy="a dense A")
     return sp.csr_array((rounded, array.indices, array.indptr), shape=array.shape)
-
-
-def _times(A: Any, scale: float) -> Any:
-    """A times a power of two, in floats: exact."""
-    return A.astype(np.float64) * scale
 
 
 def _not_numbers(name: str, where: str) -> SpecificationError:
@@ -337,23 +297,16 @@ def _public(public: Any, nonneg: Any, d: int, where: str) -> tuple[Floats, Float
     if public is not None:
         if not isinstance(public, Sequence) or len(public) != 2:
             raise SpecificationError(f"{where}: public is not a pair (G, h)", remedy="public=(G, h) for G x <= h")
-        G, h = public
-        read = False
-        with contextlib.suppress(TypeError, ValueError):
-            rows = np.asarray(G.toarray() if sp.issparse(G) else G, dtype=np.float64)
-            sides = np.asarray(0.0 if h is None else h, dtype=np.float64)
-            sides = np.full(len(rows), sides) if sides.ndim == 0 else sides
-            read = True
-        if not read:
-            raise SpecificationError(f"{where}: public does not hold numbers", remedy="public=(G, h)")
+        G: Any = public[0].toarray() if sp.issparse(public[0]) else public[0]
+        h: Any = 0 if public[1] is None else public[1]
+        rows, sides = (np.asarray(_numbers(x, "public", where), dtype=np.float64) for x in (G, h))
+        sides = np.full(len(rows), sides) if sides.ndim == 0 and rows.ndim else sides
         if rows.ndim != 2 or rows.shape[1] != d or sides.shape != (len(rows),):
             raise SpecificationError(
                 f"{where}: public rows of shape {rows.shape} with sides of shape {sides.shape}",
                 why=f"A has {d} columns",
                 remedy=f"G of shape (k, {d}) and h of shape (k,)",
             )
-        if not np.isfinite(rows).all() or not np.isfinite(sides).all():
-            raise SpecificationError(f"{where}: public holds NaN or infinite entries", remedy="leave such rows out")
     if not isinstance(nonneg, bool):
         raise SpecificationError(
             f"{where}: nonneg is not True or False", why="x >= 0 holds or does not", remedy="nonneg=True for x >= 0"

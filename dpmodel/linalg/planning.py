@@ -10,9 +10,9 @@ from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import SpecificationError
 from dpmodel.linalg.inequalities_input import public_inequalities
 from dpmodel.linalg.point_in_hull import require_levels
-from dpmodel.linalg.public_facts import EXPECTED, field_of, is_whole, require_neighbors, vectors_request
-from dpmodel.linalg.vectors_input import public_vectors
-from dpmodel.mechanisms.linalg.systems import PrivatePoints, PrivateSystem, VectorTask
+from dpmodel.linalg.public_facts import EXPECTED, each_of, field_of, is_whole, require_neighbors
+from dpmodel.linalg.vectors import vectors_model
+from dpmodel.mechanisms.linalg.systems import PrivatePoints, PrivateSystem
 from dpmodel.models.request import basic_request
 from dpmodel.models.systems import system as model_of
 from dpmodel.numerics.fields.field import QQ, Field
@@ -82,61 +82,29 @@ def plan(
     size = _whole("dimension", dimension)
     given = None if records is None else _whole("records", records)
     public_records = (given or EXPECTED) if neighbors == "replace-one" else None
-    request = (vectors_request if task in get_args(VectorTask) else basic_request)(epsilon, delta, beta)
+    request = basic_request(epsilon, delta, beta)
     system: PrivateSystem
     if task == "hull":
         require_neighbors(neighbors, _WHERE)
-        counts = _levels(levels, size)
+        counts = tuple(_whole("levels", level) for level in each_of(levels, size, f"{_WHERE}: levels"))
+        require_levels(counts, _WHERE)
         system = PrivatePoints(
             (Fraction(0),) * size, Fraction(1), counts, neighbors, public_records, given or EXPECTED, _no_data
         )
     elif task == "inequalities":
+        facts = {"margin": margin, "public": public, "nonneg": nonneg, "bound": bound, "expected": given}
         system = public_inequalities(
-            size,
-            sided=not homogeneous,
-            margin=margin,
-            public=public,
-            nonneg=nonneg,
-            bound=bound,
-            neighbors=neighbors,
-            records=public_records,
-            expected=given,
-            where=_WHERE,
-            read=_no_data,
+            size, not homogeneous, public_records, _no_data, neighbors=neighbors, where=_WHERE, **facts
         ).model
     else:
-        added = int(task != "span")
-        system = public_vectors(
-            field_of(field, _WHERE),
-            size + added,
-            task=task,
-            neighbors=neighbors,
-            rank=rank,
-            corrupted=corrupted,
-            records=public_records,
-            expected=given,
-            where=_WHERE,
-            added=int(task == "affine span"),
-            read=_no_data,
-        )
+        shape, numbers = (given or EXPECTED, size + (task != "span")), field_of(field, _WHERE)
+        facts = {"neighbors": neighbors, "rank": rank, "corrupted": corrupted, "expected": given}
+        system = vectors_model(numbers, shape, _no_data, task=task, where=_WHERE, **facts)
     return make_plan(model_of(system), request, mechanism, compare=compare, published=published)
 
 
 def _no_data(*_: Any) -> Any:
     raise AssertionError("a plan reads no data")
-
-
-def _levels(levels: Any, size: int) -> tuple[int, ...]:
-    each = [levels] * size if not isinstance(levels, Sequence) or isinstance(levels, str) else list(levels)
-    counts = tuple(_whole("levels", level) for level in each)
-    if len(counts) != size:
-        raise SpecificationError(
-            f"{_WHERE}: levels has {len(counts)} numbers",
-            why=f"there are {size} coordinates",
-            remedy="one number for all coordinates, or one each",
-        )
-    require_levels(counts, _WHERE)
-    return counts
 
 
 def _whole(name: str, value: Any) -> int:

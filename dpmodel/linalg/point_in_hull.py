@@ -14,64 +14,37 @@ import numpy.typing as npt
 from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import SpecificationError
 from dpmodel.linalg.conduct import ProgressArgument, conduct
-from dpmodel.linalg.public_facts import expected_of, require_neighbors
+from dpmodel.linalg.public_facts import each_of, expected_of, not_finite, require_neighbors
+from dpmodel.linalg.results import Result
 from dpmodel.mechanisms.linalg.systems import PrivatePoints
 from dpmodel.models.request import basic_request
 from dpmodel.numerics.fields.entries import integers, matrix, rational
-from dpmodel.plan.comparison import Plan
 from dpmodel.privacy import Budget
-from dpmodel.release.release import Accuracy, Guarantee
-from dpmodel.text import table
-
-__all__ = ["PointInHull", "point_in_hull"]
 
 _WHERE = "point_in_hull"
 # Positions are kept in 64 bits.
 _MOST_LEVELS = 2**40
 
 
-@dataclass(frozen=True, eq=False)
-class PointInHull:
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PointInHull(Result):
     """What ``point_in_hull`` released.
 
-    ``found`` : whether there is a point. ``point`` (d,) : exact coordinates, or None. ``accuracy`` : how many points
-    its statement needs, and whether it is proved. ``levels`` : of the public grid, per coordinate. ``expected`` : the
-    public number of points, or guess of it. ``plan``, ``guarantee``, ``mechanism``, ``notes`` : as in a release.
+    ``point`` (d,) : exact coordinates, or None. ``accuracy`` : how many points its statement needs. ``levels`` : of the
+    public grid, per coordinate. ``expected`` : the public number of points, or guess of it.
     """
 
-    found: bool
     point: tuple[Fraction, ...] | None
-    mechanism: str
-    guarantee: Guarantee
-    accuracy: Accuracy
-    plan: Plan
     levels: tuple[int, ...]
     expected: int
-    notes: tuple[str, ...] = ()
+    _title = "Point in the convex hull"
 
-    def __str__(self) -> str:
-        rows: list[tuple[str, object]] = [
-            ("status", "found" if self.found else "nothing found"),
-            ("point", "-" if self.point is None else f"({', '.join(map(str, self.point))})"),
-            ("guarantee", self.guarantee),
-            ("accuracy", self.accuracy),
-        ]
-        rows += [("note", note) for note in self.notes]
-        return table(("", ""), rows, title=f"Point in the convex hull by {self.mechanism}")
+    def _rows(self) -> list[tuple[str, object]]:
+        return [("point", "-" if self.point is None else f"({', '.join(map(str, self.point))})")]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data; Fractions as text."""
-        return {
-            "found": self.found,
-            "point": None if self.point is None else [str(entry) for entry in self.point],
-            "mechanism": self.mechanism,
-            "guarantee": self.guarantee.to_dict(),
-            "accuracy": self.accuracy.to_dict(),
-            "plan": self.plan.to_dict(),
-            "levels": list(self.levels),
-            "expected": self.expected,
-            "notes": list(self.notes),
-        }
+    def _plain(self) -> dict[str, Any]:
+        point = None if self.point is None else [str(entry) for entry in self.point]
+        return {"point": point, "levels": list(self.levels), "expected": self.expected}
 
 
 def point_in_hull(
@@ -128,7 +101,7 @@ def point_in_hull(
     ``tukey-depth`` (up to four coordinates, a grid of up to two million points) is proved; ``pin-hull`` (KMMST24,
     Algorithm 7) serves larger grids with far more points, by prediction.
     """
-    request = basic_request(epsilon, delta, beta, options={})
+    request = basic_request(epsilon, delta, beta)
     require_neighbors(neighbors, _WHERE)
     given = matrix(points, "points")
     n, d = given.shape
@@ -140,7 +113,10 @@ def point_in_hull(
         )
     if n == 0 and neighbors == "replace-one":
         raise SpecificationError(f"{_WHERE}: no points", why="there is no hull", remedy="one row per record")
-    low, high = _corner(lower, d, "lower"), _corner(upper, d, "upper")
+    low, high = (
+        tuple(_exact(entry, name) for entry in each_of(value, d, f"{_WHERE}: {name}"))
+        for name, value in (("lower", lower), ("upper", upper))
+    )
     width = _exact(step, "step")
     if width <= 0:
         raise SpecificationError(f"{_WHERE}: step is not positive", why="it is the grid's", remedy='step="0.1"')
@@ -154,28 +130,12 @@ def point_in_hull(
     records = n if neighbors == "replace-one" else None
     guess = expected_of(expected, records, _WHERE)
     model = PrivatePoints(low, width, levels, neighbors, records, guess, lambda: positions)
-    conducted = conduct(
-        model,
-        request,
-        mechanism=mechanism,
-        budget=budget,
-        rng=rng,
-        progress=progress,
-        label="linalg.point_in_hull",
+    found, shared = conduct(
+        model, request, mechanism=mechanism, budget=budget, rng=rng, progress=progress, label=f"linalg.{_WHERE}",
         record="a record is one point",
-    )
-    plan, found = conducted.plan, conducted.found
-    return PointInHull(
-        found=found.status == "found",
-        point=model.coordinates(found.answer) if found.status == "found" else None,
-        mechanism=plan.chosen.mechanism,
-        guarantee=conducted.guarantee,
-        accuracy=conducted.accuracy(missed=0.0),
-        plan=plan,
-        levels=levels,
-        expected=model.expected,
-        notes=conducted.notes,
-    )
+    )  # fmt: skip
+    point = model.coordinates(found.answer) if shared["found"] else None
+    return PointInHull(point=point, levels=levels, expected=model.expected, **shared)
 
 
 def require_levels(levels: Sequence[int], where: str) -> None:
@@ -186,19 +146,6 @@ def require_levels(levels: Sequence[int], where: str) -> None:
             why="positions are machine integers",
             remedy="a larger step",
         )
-
-
-def _corner(value: Any, d: int, name: str) -> tuple[Fraction, ...]:
-    """(d,) exact numbers."""
-    one = isinstance(value, str) or not isinstance(value, Sequence | np.ndarray)
-    entries = [value] * d if one else list(value)
-    if len(entries) != d:
-        raise SpecificationError(
-            f"{_WHERE}: {name} has {len(entries)} entries",
-            why=f"points have {d} coordinates",
-            remedy="one number for all of them, or one each",
-        )
-    return tuple(_exact(entry, name) for entry in entries)
 
 
 def _exact(value: Any, name: str) -> Fraction:
@@ -223,11 +170,7 @@ def _positions(
     if given.dtype.kind == "f" or (given.dtype.kind == "O" and all(type(v) is float for v in given.flat)):
         wide = given.astype(np.float64)
         if not np.isfinite(wide).all():
-            raise SpecificationError(
-                f"{_WHERE}: the points hold NaN or infinite entries",
-                why="every entry must be a number (the entries are not shown)",
-                remedy="drop or fill these rows by a public rule",
-            )
+            raise not_finite(f"{_WHERE}: points")
         corner = np.array([float(a) for a in low])
         with np.errstate(over="ignore", invalid="ignore"):
             at = (wide - corner) / float(step) + 0.5
@@ -255,12 +198,8 @@ def _nearest(x: Fraction | int, low: Fraction, step: Fraction, most: int) -> int
 
 
 def _entry(value: Any) -> Fraction:
-    if isinstance(value, float | np.floating) and math.isfinite(value):
-        return Fraction(float(value))
-    if isinstance(value, float | np.floating):
-        raise SpecificationError(
-            f"{_WHERE}: the points hold NaN or infinite entries",
-            why="every entry must be a number (the entries are not shown)",
-            remedy="drop or fill these rows by a public rule",
-        )
-    return rational(value, "points")
+    if not isinstance(value, float | np.floating):
+        return rational(value, "points")
+    if not math.isfinite(value):
+        raise not_finite(f"{_WHERE}: points")
+    return Fraction(float(value))

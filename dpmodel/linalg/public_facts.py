@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from dpmodel.annotate.records import NEIGHBORS
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.contract import Request
-from dpmodel.models.request import basic_request
 from dpmodel.numerics.fields.field import Field
 
 # A public guess of the number of records where one is needed, that number is private and nothing was said.
 EXPECTED = 10_000
 
 
-def vectors_request(epsilon: Any, delta: Any, beta: Any) -> Request:
-    """The checked request of a span or of equations.
-
-    Raises
-    ------
-    SpecificationError
-        Unless 0 < epsilon, 0 < delta < 1 and 0 < beta < 1.
-    """
-    request = basic_request(epsilon, delta, beta)
-    if request.delta <= 0:
-        raise SpecificationError(
-            "delta is not between 0 and 1",
-            why="a subspace that needs some record never appears without it: only delta > 0 can hide that",
-            remedy="delta=1e-6",
-        )
-    return request
+def not_finite(what: str) -> SpecificationError:
+    """The error for private numbers that are none."""
+    return SpecificationError(
+        f"{what} hold NaN or infinite entries",
+        why="every entry must be a number (the entries are not shown)",
+        remedy="drop or fill these rows by a public rule",
+    )
 
 
 def require_neighbors(neighbors: Any, where: str) -> None:
@@ -67,6 +59,19 @@ def expected_of(expected: Any, records: int | None, where: str, default: int = E
     if records is not None:
         return records
     return default if expected is None else int(expected)
+
+
+def each_of(value: Any, d: int, what: str) -> list[Any]:
+    """``value`` for each of d coordinates: one for all of them, or one each."""
+    one = isinstance(value, str) or not isinstance(value, Sequence | np.ndarray)
+    entries = [value] * d if one else list(value)
+    if len(entries) != d:
+        raise SpecificationError(
+            f"{what} has {len(entries)} entries",
+            why=f"there are {d} coordinates",
+            remedy="one number for all of them, or one each",
+        )
+    return entries
 
 
 def rank_of(rank: Any, d: int, added: int, where: str) -> int:

@@ -18,7 +18,7 @@ from dpmodel.mechanisms.contract import Mechanism, Outcome, Serves, Verdict
 from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.linalg.block_votes import BLOCK_VOTES
 from dpmodel.mechanisms.linalg.dense_weights.mechanism import DENSE_WEIGHTS
-from dpmodel.mechanisms.linalg.dp_lp.mechanism import DP_LP, DP_LP_PUBLISHED
+from dpmodel.mechanisms.linalg.dp_lp.mechanism import DP_LP
 from dpmodel.mechanisms.linalg.hinge_descent.mechanism import HINGE_DESCENT
 from dpmodel.mechanisms.linalg.pin_hull.mechanism import PIN_HULL
 from dpmodel.mechanisms.linalg.rescaling_perceptron.mechanism import RESCALING_PERCEPTRON
@@ -51,6 +51,7 @@ from dpmodel.mechanisms.postprocess.projection.mechanism import PROJECTION
 from dpmodel.mechanisms.published.adassp import ADASSP_PUBLISHED
 from dpmodel.mechanisms.published.admm import ADMM_PUBLISHED
 from dpmodel.mechanisms.published.algorithm_10 import ALGORITHM_10
+from dpmodel.mechanisms.published.dp_lp import DP_LP_PUBLISHED
 from dpmodel.mechanisms.published.frank_wolfe import FRANK_WOLFE_PUBLISHED
 from dpmodel.mechanisms.published.stable_span import STABLE_SPAN_PUBLISHED
 from dpmodel.mechanisms.published.stochastic_mirror_descent import STOCHASTIC_MIRROR_DESCENT

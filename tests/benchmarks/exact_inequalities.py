@@ -1,6 +1,6 @@
 """Rows that a released point violates, for the mechanisms over private inequalities with a promised margin.
 
-Systems are planted (``mechanisms/linalg/planted.py``): n unit rows in D dimensions with margin rho0, of the kinds
+Systems are planted (``mechanisms/linalg/synthetic.py``): n unit rows in D dimensions with margin rho0, of the kinds
 "uniform" (easy), "margin" (all rows at the margin) and "skewed" (a tenth of the rows on the far side of the average
 row). Noise is drawn from seeds here, which is fast and not private.
 
@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.linalg.cones import NAMES
 from dpmodel.mechanisms.linalg.dense_weights import mechanism as dense_weights
 from dpmodel.mechanisms.linalg.hinge_descent import mechanism as hinge_descent
-from dpmodel.mechanisms.linalg.hinge_descent.choice import NAMES
 from dpmodel.mechanisms.linalg.synthetic import KINDS, instance
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.privacy import NotPrivateWarning, SeededSource

@@ -6,7 +6,6 @@ import functools
 import json
 import math
 import pickle
-from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -15,16 +14,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from exact_standins import PlainSystem
+from exact_standins import PlainSystem, quick_forecasts
 from walking import assert_no_trace
 
 import dpmodel as dpm
 from dpmodel.errors import BudgetExceededError, DPModelError, InfeasibleError, SpecificationError
 from dpmodel.linalg.feasible_point import feasible_point as _feasible_point
-from dpmodel.linalg.feasible_point import margin_of
-from dpmodel.linalg.inequalities_input import LARGEST, inequalities_input
+from dpmodel.linalg.inequalities_input import LARGEST, inequalities_input, margin_of
 from dpmodel.linalg.public_facts import EXPECTED
-from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 
 feasible_point = functools.partial(_feasible_point, neighbors="add-remove")  # unless a test says otherwise
 
@@ -165,7 +162,7 @@ def test_the_units_of_x_keep_floats_exactly() -> None:
 
 
 # ------------------------------------------------------------------ the margin
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("homogeneous", [True, False])
 def test_a_ball_promises_its_margin(seed: int, homogeneous: bool) -> None:
     """Rows that touch the ball of radius r around c, as tight as they come: the lifted centre keeps the margin."""
@@ -191,6 +188,7 @@ def test_a_ball_promises_its_margin(seed: int, homogeneous: bool) -> None:
 
 def test_the_margin_of_a_ball_is_tight() -> None:
     """In one dimension the row that touches the ball from the far side has no more room than is promised."""
+    assert given([[1.0]], [1.0], margin={"radius": 1e-200, "within": 1e-200}).model.margin > 0.3  # whatever its size
     radius, within = 0.5, 3.0
     scale = math.sqrt(within * (within + radius))
     row, z = np.array([within + radius, -scale]), np.array([1.0, within / scale])
@@ -228,11 +226,6 @@ def test_entries_given_twice_are_added_up_before_the_bound_is_checked() -> None:
         given(twice, [3], bound=50)
     model = given(twice, [3], bound=80).model
     assert model.read_rows()[0].toarray().tolist() == [[80, 0]]
-
-
-def test_a_ball_of_any_size_has_a_margin() -> None:
-    tiny = given([[1.0]], [1.0], margin={"radius": 1e-200, "within": 1e-200}).model.margin
-    assert tiny is not None and tiny > 0.3
 
 
 # ------------------------------------------------------------------ refusals
@@ -336,8 +329,6 @@ def test_thin_public_cones_are_no_error() -> None:
 
 def test_the_largest_number_is_the_largest() -> None:
     assert given([[LARGEST]], [1], margin=0.1).model.variables == 1
-    assert isinstance(given([[LARGEST]], [1], margin=0.1).model, PrivateInequalities)
-    assert replace(given([[1]], [1], margin=0.1), scale=2.0).scale == 2.0
     with pytest.raises(DPModelError):
         given([[10 * LARGEST]], [1], margin=0.1)
 
@@ -353,7 +344,8 @@ def roomy(n: int = 3_000, d: int = 4, seed: int = 1) -> tuple[np.ndarray, np.nda
 
 
 @pytest.mark.parametrize("mechanism", ["hinge-descent", "rescaling-perceptron"])
-def test_a_private_point(mechanism: str) -> None:
+def test_a_private_point(mechanism: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick_forecasts(monkeypatch)
     A, b = roomy()
     G, h = np.vstack([np.eye(4), -np.eye(4)]), 30.0
     point = feasible_point(

@@ -16,7 +16,7 @@ from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.linalg import GF, QQ
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
-N = 1500
+N = 1000
 _RNG = np.random.default_rng(3)
 ROWS = _RNG.integers(7, size=(N, 3))
 UNIT = _RNG.normal(size=(N, 2)) / 4
@@ -75,7 +75,9 @@ def test_the_plan_of_a_result_is_the_plan(case: str) -> None:
     assert json.dumps(again.to_dict()) == json.dumps(found.to_dict()) and str(again) == str(found)
 
 
-def test_too_few_public_records_are_refused_with_the_number() -> None:
+def test_pure_budgets_and_too_few_public_records_are_refused() -> None:
+    with pytest.raises(UnsupportedModelError, match="delta > 0"):
+        linalg.plan("span", dimension=3, epsilon=1.0)
     with pytest.raises(UnsupportedModelError, match=r"10, and at least \d+ are needed"):
         linalg.plan("span", dimension=3, neighbors="replace-one", records=10, **BUDGET)
 
@@ -93,7 +95,6 @@ WRONG: list[dict[str, Any]] = [
     {"corrupted": "some"},
     {"corrupted": float("nan")},
     {"corrupted": -1},
-    {"delta": 0.0},
     {"epsilon": None},
     {"beta": 1},
     {"mechanism": "no-such"},

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hull_membership import in_hull
 
-from dpmodel.errors import BudgetExceededError, SpecificationError, UnsupportedModelError
+from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.linalg.point_in_hull import _positions
 from dpmodel.linalg.point_in_hull import point_in_hull as _point_in_hull
 from dpmodel.mechanisms.linalg.tukey_depth.mechanism import TUKEY_DEPTH
@@ -69,17 +69,6 @@ def test_rounding_and_the_box() -> None:
     assert whole.point == (9, 0)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_success_at_the_needed_number(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    points = rng.integers(0, 101, size=(49, 2))
-    result = point_in_hull(
-        points, lower=0, upper=100, step=1, epsilon=1.0, expected=49, rng=seed, mechanism=TUKEY_DEPTH
-    )
-    assert "49 points" in result.accuracy.statement
-    assert in_hull(points, result.point)
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -120,23 +109,9 @@ def test_wrong_arguments_spend_nothing(wrong: dict[str, Any]) -> None:
     assert not budget.history
 
 
-def test_six_coordinates_are_refused_with_the_reason() -> None:
-    with pytest.raises(UnsupportedModelError, match="5 dimensions"):
-        point_in_hull(some(50, 6), **UNIT, mechanism="pin-hull")
-
-
 def test_too_few_public_records_are_refused_with_the_number() -> None:
     with pytest.raises(UnsupportedModelError, match="61"):
         point_in_hull(some(10), **UNIT, neighbors="replace-one")
-
-
-def test_the_budget_is_charged_and_kept() -> None:
-    budget = Budget(1.5)
-    arguments = {**UNIT, "delta": 0.0, "mechanism": TUKEY_DEPTH}
-    point_in_hull(some(), **arguments, budget=budget)
-    assert budget.spent[0] == pytest.approx(1.0)
-    with pytest.raises(BudgetExceededError):
-        point_in_hull(some(), **arguments, budget=budget)
 
 
 def test_no_points_are_no_error_where_their_number_is_private() -> None:

@@ -10,9 +10,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpmodel.errors import SpecificationError
+from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.linalg import solve_equations as _solve_equations
-from dpmodel.linalg.vectors_input import equation_rows
+from dpmodel.linalg.vectors import equation_rows
 from dpmodel.numerics.fields.field import GF, QQ
 
 solve_equations = functools.partial(_solve_equations, neighbors="add-remove")  # unless a test says otherwise
@@ -20,7 +20,7 @@ solve_equations = functools.partial(_solve_equations, neighbors="add-remove")  #
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
 
 
-def system(field, d=4, n=900, wrong=0.0, seed=0):
+def system(field, d=4, n=500, wrong=0.0, seed=0):
     generator = np.random.default_rng(seed)
     top = 10 if field.order is None else field.order
     A = generator.integers(0, top, size=(n, d))
@@ -46,15 +46,13 @@ def test_a_planted_solution(field):
     assert found.accuracy.proved
 
 
-@pytest.mark.parametrize("field", [QQ, GF(2), GF(7), GF(256)], ids=lambda f: f.name)
-@pytest.mark.parametrize("d", [5, 10])
+@pytest.mark.parametrize(("field", "d"), [(QQ, 5), (GF(2), 10), (GF(256), 5)])
 def test_recovery_with_wrong_equations(field, d):
-    A, b, x = system(field, d, 3_000, wrong=0.02, seed=d)
+    A, b, x = system(field, d, 2_000, wrong=0.02, seed=d)
     found = solved(A, b, field)
     assert found.x.tolist() == x.tolist()
-    assert (
-        not found.accuracy.proved and found.accuracy.slack_rows is None
-    )  # the system that stands out contradicts itself
+    # The system that stands out contradicts itself.
+    assert not found.accuracy.proved and found.accuracy.slack_rows is None
     assert found.missed is not None
 
 
@@ -80,12 +78,6 @@ def test_nothing_found():
     assert (found.found, found.x, found.equations[0].shape) == (False, None, (0, 2))
     assert found.consistent and found.dimension == 2
     assert "nothing found" in str(found)
-
-
-def test_zero_equations_hold_by_themselves():
-    A, b, x = system(QQ)
-    more = solved(np.vstack([A, np.zeros_like(A)]), np.append(b, np.zeros_like(b)), QQ)
-    assert more.x.tolist() == x.tolist()
 
 
 def test_kinds_of_numbers_may_differ_between_sides():
@@ -121,11 +113,9 @@ def test_other_bad_input():
     A, b, _ = system(QQ)
     with pytest.raises(SpecificationError, match="grid"):
         solved(A.astype(float), b, QQ)
-    with pytest.raises(SpecificationError, match=r"GF\(7\)"):
-        solved(A, b, 7)
     with pytest.raises(SpecificationError, match="rank"):
         solved(A, b, QQ, rank=6)
-    with pytest.raises(SpecificationError, match="delta"):
+    with pytest.raises(UnsupportedModelError, match="delta"):
         solved(A, b, QQ, delta=0)
     with pytest.raises(SpecificationError):
         solved([], [], QQ)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dpmodel.errors import BudgetExceededError, DPModelError, SpecificationError, UnsupportedModelError
+from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
 from dpmodel.linalg import span as _span
-from dpmodel.linalg.vectors_input import vectors_model
+from dpmodel.linalg.vectors import sealed, vectors_model
 from dpmodel.numerics.fields.field import GF, QQ
 from dpmodel.privacy import Budget
 
@@ -21,7 +21,7 @@ span = functools.partial(_span, neighbors="add-remove")  # unless a test says ot
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
 
 
-def planted(field, seed=0, n=900, d=5, rank=3):
+def planted(field, seed=0, n=600, d=5, rank=3):
     generator = np.random.default_rng(seed)
     top = 7 if field.order is None else field.order
     basis = generator.integers(0, top, size=(rank, d))
@@ -32,8 +32,10 @@ def private_span(vectors, **more):
     return span(vectors, **({"field": GF(7), "epsilon": 1.0, "delta": 1e-6, "rng": 0} | more))
 
 
-@pytest.mark.parametrize("field", [QQ, GF(2), GF(7), GF(256)], ids=lambda f: f.name)
-@pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
+@pytest.mark.parametrize(
+    ("field", "neighbors"),
+    [(QQ, "replace-one"), (GF(2), "add-remove"), (GF(7), "replace-one"), (GF(256), "add-remove")],
+)
 def test_the_span_of_planted_vectors(field, neighbors):
     rows = planted(field)
     found = private_span(rows, field=field, neighbors=neighbors)
@@ -91,22 +93,6 @@ def test_too_few_public_records_are_refused_with_the_number_needed():
     assert not private_span(planted(GF(7), n=40), neighbors="replace-one", mechanism="stable-span").found
 
 
-def test_zero_vectors_are_welcome():
-    rows = planted(GF(7))
-    with_zeros = np.zeros((2 * len(rows), rows.shape[1]), dtype=int)
-    with_zeros[::2] = rows
-    assert private_span(with_zeros).basis == private_span(rows).basis
-    assert not private_span(np.zeros((500, 3), dtype=int)).found
-
-
-def test_the_budget_is_charged_once_and_refuses():
-    budget = Budget(1.5, 1e-5)
-    private_span(planted(GF(7)), budget=budget)
-    assert budget.spent[0] == pytest.approx(1.0)
-    with pytest.raises(BudgetExceededError):
-        private_span(planted(GF(7)), budget=budget)
-
-
 def test_the_forecast_does_not_see_the_data():
     few, many = private_span(planted(GF(7), n=30)), private_span(planted(GF(7), n=2_000))
     assert few.plan.to_dict() == many.plan.to_dict()
@@ -159,43 +145,16 @@ def test_bad_arguments_are_refused(arguments, words):
         private_span(planted(GF(7)), **arguments)
 
 
-@pytest.mark.parametrize(
-    "vectors",
-    [[], [[]], [1, 2, 3], [[1, 2], [3]], [[1, None]], [[1.5, 2]], [["x", "1"]], [[1j, 2]], None, np.zeros((2, 2, 2))],
-)
-def test_bad_vectors_are_refused(vectors):
-    for field in (QQ, GF(7)):
-        with pytest.raises(SpecificationError):
-            private_span(vectors, field=field)
-
-
-def test_mixed_fields_and_public_emptiness_are_refused():
-    import flint
-
-    with pytest.raises(SpecificationError):
-        private_span([[flint.nmod(1, 5), 2]], field=GF(7))
-    with pytest.raises(SpecificationError):
-        private_span([[flint.nmod(1, 5), 2]], field=QQ)
-    with pytest.raises(SpecificationError):
-        private_span([[256, 0]], field=GF(256))
+def test_public_emptiness_is_refused():
     with pytest.raises(SpecificationError, match="empty"):
         private_span(np.zeros((0, 3), dtype=int), neighbors="replace-one")
 
 
-@pytest.mark.parametrize("field", [QQ, GF(7), GF(256)], ids=lambda f: f.name)
-def test_private_values_stay_inside(field):
-    given = planted(field)
-    rows = given.copy()
-    model = vectors_model(
-        field.exact_rows(given),
-        field,
-        task="span",
-        neighbors="add-remove",
-        rank=None,
-        corrupted=None,
-        expected=None,
-        where="span",
-    )
+def test_private_values_stay_inside():
+    given = planted(GF(256))
+    rows, read = given.copy(), sealed(given.copy())
+    public = {"neighbors": "add-remove", "rank": None, "corrupted": None, "expected": None}
+    model = vectors_model(GF(256), rows.shape, read, task="span", where="span", **public)
     given[:] = 0
     assert (model.read_rows() == rows).all()
     assert not model.read_rows().flags.writeable
@@ -213,7 +172,7 @@ def test_progress_is_told_in_public_words():
 
 
 def test_enormous_numbers_and_budgets_are_shown():
-    rows = np.array([[10**5000 + 1, 10**4999, 3]] * 200, dtype=object)
-    found = private_span(rows, field=QQ, epsilon=5000.0)
-    assert found.dimension == 1 and found.to_dict()["basis"]["rows"][0][2] == f"3/1{'0' * 4999}1"
+    rows = np.array([[10**4400 + 1, 10**4399, 3]] * 12, dtype=object)  # more digits than Python prints
+    found = private_span(rows, field=QQ, epsilon=5000.0, mechanism="stable-span")
+    assert found.dimension == 1 and found.to_dict()["basis"]["rows"][0][2] == f"3/1{'0' * 4399}1"
     assert str(found)

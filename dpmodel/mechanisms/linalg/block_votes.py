@@ -11,16 +11,14 @@ import numpy as np
 import scipy.stats as stats
 
 from dpmodel._types import Integers
-from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.contract import Mechanism, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Forecast, RowsMissed
 from dpmodel.mechanisms.known import capped
 from dpmodel.mechanisms.linalg.found import Found
-from dpmodel.mechanisms.linalg.stable_span.mechanism import eligible
-from dpmodel.mechanisms.linalg.systems import ExactRows, PrivateVectors, known_of
-from dpmodel.numerics.fields.echelon import Basis
-from dpmodel.numerics.fields.field import Field
-from dpmodel.privacy import DiscreteNoiseSource, NoiseSource, random_labels
+from dpmodel.mechanisms.linalg.stable_span.mechanism import consistent, discrete, eligible, no_subspace
+from dpmodel.mechanisms.linalg.systems import PrivateVectors, known_of
+from dpmodel.numerics.fields.echelon import Basis, ExactRows, Field
+from dpmodel.privacy import NoiseSource, random_labels
 from dpmodel.text import number
 
 # Rows beyond the dimension in a block, so that random rows over any field span it but for one time in 2^4.
@@ -85,13 +83,10 @@ class BlockVotes(Mechanism[PrivateVectors]):
 
     def eligible(self, model: PrivateVectors, request: Request) -> Verdict:
         verdict = eligible(model, request)
-        if not verdict.eligible:
-            return verdict
-        if model.corrupted is None:
-            return Verdict(
-                False, "for vectors of which a share is corrupted: give corrupted=, a public guess of that share"
-            )
-        return YES
+        if verdict.eligible and model.corrupted is None:
+            words = "for vectors of which a share is corrupted: give corrupted=, a public guess of that share"
+            return Verdict(False, words)
+        return verdict
 
     def forecast(self, model: PrivateVectors, request: Request) -> Forecast:
         blocks = plan_blocks(model, request)
@@ -103,21 +98,19 @@ class BlockVotes(Mechanism[PrivateVectors]):
         needed = votes / each if each > 0 else math.inf
         missed, known = share * model.expected, known_of(model)
         found = model.expected >= needed
-        words = (
-            f"blocks of {blocks.size} vectors vote, a share of {number((1 - share) ** blocks.size)} of them clean; "
-            f"{number(needed)} vectors are needed for a winner"
-        )
+        begin = f"nothing is likely to be found among {model.expected} vectors:"
         if found:
-            words = f"predicted to miss only the corrupted vectors, {number(missed)} of {model.expected}; {words}"
-        else:
-            words = f"nothing is likely to be found among {model.expected} vectors: {words}"
+            begin = f"predicted to miss only the corrupted vectors, {number(missed)} of {model.expected};"
+        words = (
+            f"{begin} blocks of {blocks.size} vectors vote, a share of {number((1 - share) ** blocks.size)} of them "
+            f"clean; {number(needed)} vectors are needed for a winner"
+        )
         forecast = Forecast(
             statement=words,
             epsilon=request.epsilon,
             delta=request.delta,
             beta=request.beta,
             proved=False,
-            error=RowsMissed(missed if found else known.missed, needed),
             work=f"{blocks.count} echelon forms",
             noise={
                 "blocks": blocks.count,
@@ -126,27 +119,25 @@ class BlockVotes(Mechanism[PrivateVectors]):
                 "threshold": blocks.threshold,
             },
             caveats=("blocks of vectors outside the corrupted ones are assumed to span the subspace",),
+            error=RowsMissed(missed=missed if found else known.missed, needed=needed),
         )
         return capped(forecast, known)
 
     def run(
         self, model: PrivateVectors, request: Request, noise: NoiseSource, progress: Progress = no_progress
     ) -> Found:
-        if not isinstance(noise, DiscreteNoiseSource):
-            raise SpecificationError("this noise source has no discrete noise", remedy="rng=None")
-        blocks = plan_blocks(model, request)
+        source, blocks = discrete(noise), plan_blocks(model, request)
         rows = model.read_rows()
         rows = rows[(rows != 0).any(axis=1)]
         labels = random_labels(noise, rows.shape[0], blocks.count)
-        votes = count_votes(model.field, rows, labels, blocks, skip_last=model.task == "equations", progress=progress)
+        votes = count_votes(model.field, rows, labels, blocks, solvable=model.task == "equations", progress=progress)
         bases = sorted(votes, key=lambda basis: (basis.pivots, basis.rows.ravel().tolist()))
         if bases:
-            counts = noise.discrete_laplace(np.array([votes[basis] for basis in bases]), blocks.scale)
+            counts = source.discrete_laplace(np.array([votes[basis] for basis in bases]), blocks.scale)
             best = int(np.argmax(counts))
             if counts[best] >= blocks.threshold:
                 return Found("found", bases[best], notes=(f"{int(counts[best])} blocks voted for it (noisy count)",))
-        empty = model.field.echelon(np.zeros((0, model.dimension), dtype=np.int64))
-        return Found("nothing", empty, notes=(f"no subspace got {blocks.threshold} votes (noisy counts)",))
+        return Found("nothing", no_subspace(model), notes=(f"no subspace got {blocks.threshold} votes (noisy counts)",))
 
 
 def plan_blocks(model: PrivateVectors, request: Request) -> Blocks:
@@ -174,10 +165,10 @@ def count_votes(
     labels: Integers,
     blocks: Blocks,
     *,
-    skip_last: bool = False,
+    solvable: bool = False,
     progress: Progress = no_progress,
 ) -> dict[Basis, int]:
-    """Votes of the full blocks. ``skip_last`` : blocks whose equations contradict each other do not vote."""
+    """Votes of the full blocks. ``solvable`` : blocks whose equations contradict each other do not vote."""
     order = np.argsort(labels, kind="stable")
     starts = np.searchsorted(labels[order], np.arange(blocks.count + 1))
     votes: dict[Basis, int] = {}
@@ -188,9 +179,8 @@ def count_votes(
         if members.size < blocks.size:
             continue
         basis = field.echelon(rows[members])
-        if skip_last and basis.pivots and basis.pivots[-1] == rows.shape[1] - 1:
-            continue
-        votes[basis] = votes.get(basis, 0) + 1
+        if not solvable or consistent(basis):
+            votes[basis] = votes.get(basis, 0) + 1
     return votes
 
 

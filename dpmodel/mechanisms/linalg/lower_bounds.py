@@ -55,18 +55,12 @@ def system_floors(model: PrivateSystem, epsilon: float, delta: float, beta: floa
     lines.append(
         f"floor as a rate, constant unknown: linear in the dimension, here {size} (VC dimension; KMMST24, section 2.4)"
     )
-    levels = _levels(model)
+    levels = float(max(model.levels)) if isinstance(model, PrivatePoints) else None
+    if isinstance(model, PrivateInequalities) and model.largest is not None:
+        levels = 2.0 * model.largest + 1.0
     if levels is not None:
         lines.append(
             f"floor as a rate, constant unknown: log* of the number of values U, here {iterated_logarithm(levels)}; on "
             "a continuum no number of records suffices (interior points; Bun, Nissim, Stemmer and Vadhan 2015)"
         )
     return tuple(lines)
-
-
-def _levels(model: PrivateSystem) -> float | None:
-    if isinstance(model, PrivatePoints):
-        return float(max(model.levels))
-    if isinstance(model, PrivateInequalities) and model.largest is not None:
-        return 2.0 * model.largest + 1.0
-    return None

@@ -19,6 +19,7 @@ from scipy.special import betainc, betaincinv
 
 from dpmodel._types import Floats
 from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.linalg.cones import Draw
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.numerics.polytopes.cone_projection import projector
 from dpmodel.privacy import PublicGenerator, public_generator
@@ -38,13 +39,21 @@ _TRIES = 20
 Simulation = Callable[[Floats, float, int], Floats]
 
 
+def public_noise(kind: str, seed: int) -> Draw:
+    """Made-up noise for simulations: Laplace or Gaussian, from a seed."""
+    generator = public_generator(seed)
+    law = generator.laplace if kind == "laplace" else generator.normal
+    return lambda values, scale: values + law(0.0, scale, np.shape(values))
+
+
 def instance(model: PrivateInequalities, seed: int, count: int, kind: Kind = "uniform") -> Floats:
-    """(count, D) unit rows with the margin ``model.margin`` (0 where none is promised) inside ``model.cone``."""
+    """The rows of ``planted``."""
     return planted(model, seed, count, kind)[0]
 
 
 def planted(model: PrivateInequalities, seed: int, count: int, kind: Kind = "uniform") -> tuple[Floats, Floats]:
-    """``instance`` and its (D,) unit vector z."""
+    """(count, D) unit rows with the margin ``model.margin`` (0 where none is promised) inside ``model.cone``, and the
+    (D,) unit vector z that keeps it."""
     draw, size = public_generator(seed), model.cone_dimension
     margin = min(max(model.margin or 0.0, 0.0), 1.0)
     z = _direction(model, draw)
@@ -73,26 +82,28 @@ def forecast_missed(
     steps: int = 1,
     seeds: int = SEEDS,
     kinds: tuple[Kind, ...] = KINDS,
+    most: int | None = None,
 ) -> tuple[float, float]:
     """Rows that simulated runs miss: the median and the quantile ``1 - beta``, each for the worst kind of instance.
 
     Parameters
     ----------
     key : tells simulations of one model and request apart; the answer is computed once.
-    run : ``(rows, weight, seed)`` to the (D,) answer of the mechanism. The rows are capped at a number that keeps all
-        simulations together below about a second; each then stands for ``weight = expected / rows`` equal ones (sums
-        and counts are to be multiplied by it), which keeps the ratio of signal and noise. Rows count as missed where
-        ``<a, y> < 0`` or y is zero; the quantile is that of counts in steps of ``weight``, at its upper end.
+    run : ``(rows, weight, seed)`` to the (D,) answer of the mechanism. The rows are capped (at ``most``, or at a number
+        that keeps all simulations together below about a second); each then stands for ``weight = expected / rows``
+        equal ones (sums and counts are to be multiplied by it), which keeps the ratio of signal and noise. Rows count
+        as missed where ``<a, y> < 0`` or y is zero; the quantile is that of counts in steps of ``weight``, at its upper
+        end.
     steps : products with the rows and their transpose in one run.
     """
-
     # With few rows per dimension nearly any direction fits; many dimensions get fewer runs instead.
     size = model.cone_dimension
     seeds = seeds if size <= _MANY else min(seeds, _SEEDS_OF_MANY)
 
     def build() -> tuple[float, float]:
         work = seeds * len(kinds) * max(steps, 1) * size
-        count = max(min(model.expected, max(int(_WORK / work), _FEWEST, _ROWS_PER_DIMENSION * size)), 1)
+        cap = max(int(_WORK / work), _FEWEST, _ROWS_PER_DIMENSION * size) if most is None else most
+        count = max(min(model.expected, cap), 1)
         weight = max(model.expected, 1) / count
         median = high = 0.0
         for kind in kinds:
@@ -131,6 +142,3 @@ def _heights(draw: PublicGenerator, size: int, margin: float, count: int) -> Flo
         return np.full(count, margin)
     square = np.asarray(betaincinv(first, 0.5, top * draw.uniform(size=count)), dtype=np.float64)
     return np.clip(np.sqrt(np.maximum(1 - square, 0.0)), margin, 1.0)
-
-
-__all__ = ["KINDS", "Kind", "Simulation", "forecast_missed", "instance", "planted"]

@@ -14,22 +14,38 @@ from fractions import Fraction
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.records import Neighbors
 from dpmodel.mechanisms.known import Known
-from dpmodel.numerics.fields.field import Field
+from dpmodel.numerics.fields.echelon import ExactRows, Field
 
-# (n, d): int64, or Python integers in an object array where they are too large for that.
-ExactRows = npt.NDArray[Any]
 VectorTask = Literal["span", "affine span", "equations"]
 T = TypeVar("T")
 
 
+class _System:
+    """The one way to private rows, and the public facts that were computed of a system, which itself keeps them."""
+
+    _rows: Callable[[], Any]
+    _memo: dict[Hashable, Any]
+
+    def read_rows(self) -> Any:
+        """Private; only a mechanism's ``run`` may call this. Vectors and grid positions: (n, d), in the fixed order of
+        the records. Inequalities: (n, d) A, dense or CSR, and (n,) b, as given."""
+        return self._rows()
+
+    def remember(self, key: Hashable, build: Callable[[], T]) -> T:
+        """Compute a public fact once."""
+        if key not in self._memo:
+            self._memo[key] = build()
+        value: T = self._memo[key]
+        return value
+
+
 @dataclass(frozen=True, eq=False)
-class PrivateVectors:
+class PrivateVectors(_System):
     """Vectors over a field, one per record; wanted is a subspace that holds nearly all of them, exactly.
 
     ``field`` : QQ or a finite field. ``dimension`` : d, entries of each vector. ``rank`` : public bound on the
@@ -49,20 +65,9 @@ class PrivateVectors:
     corrupted: float | None = None
     _memo: dict[Hashable, Any] = dataclass_field(default_factory=dict, repr=False)
 
-    def read_rows(self) -> ExactRows:
-        """(n, d) private vectors in the fixed order of the records. Only a mechanism's ``run`` may call this."""
-        return self._rows()
-
-    def remember(self, key: Hashable, build: Callable[[], T]) -> T:
-        """Compute a public fact once."""
-        if key not in self._memo:
-            self._memo[key] = build()
-        value: T = self._memo[key]
-        return value
-
 
 @dataclass(frozen=True, eq=False)
-class PrivateInequalities:
+class PrivateInequalities(_System):
     """Inequalities ``a_i'x <= b_i``, one per record; wanted is a point that satisfies nearly all of them, exactly.
 
     ``variables`` : d. ``homogeneous`` : all b_i are zero, so are the public right-hand sides, and x = 0 is no answer.
@@ -70,7 +75,6 @@ class PrivateInequalities:
     ``margin`` : rho0, a public promise: in the cone of ``lifted`` some unit vector z has ``rows z >= rho0`` for all
     private rows, scaled to unit norm. None: no promise. If it is broken, utility fails and privacy holds.
     ``largest`` : U where all private numbers are integers of size at most U (publicly known, enforced), else None.
-    ``strict`` : reserved for callers that need ``<``; mechanisms may ignore it.
     """
 
     variables: int
@@ -102,10 +106,6 @@ class PrivateInequalities:
         unit: Floats = rows[norms > 0] / norms[norms > 0, None]
         return unit
 
-    def read_rows(self) -> tuple[Any, Any]:
-        """(n, d) A, dense or CSR, and (n,) b, private, as given. Only a mechanism's ``run`` may call this."""
-        return self._rows()
-
     def lifted(self, A: Any, b: Any) -> Any:
         """(n, D) rows of the homogeneous form, ``rows y >= 0`` with ``y = (x0, x)``, scaled to unit norm.
 
@@ -129,13 +129,6 @@ class PrivateInequalities:
         """(d,) the point x of a cone point y: y itself, or ``y[1:] / y[0]``."""
         return y if self.homogeneous else y[1:] / y[0]
 
-    def remember(self, key: Hashable, build: Callable[[], T]) -> T:
-        """Compute a public fact once."""
-        if key not in self._memo:
-            self._memo[key] = build()
-        value: T = self._memo[key]
-        return value
-
 
 def _divided(rows: Any, by: Floats) -> Any:
     """Each row divided by its number >= 0 (by 1 if that is zero). Not times the inverse, which may be infinite."""
@@ -146,7 +139,7 @@ def _divided(rows: Any, by: Floats) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class PrivatePoints:
+class PrivatePoints(_System):
     """Points of a public grid, one per record; wanted is a point in their convex hull.
 
     ``lower`` (d,), ``step`` : coordinate j of a point is ``lower[j] + step * i`` with an integer i in
@@ -167,20 +160,14 @@ class PrivatePoints:
     def dimension(self) -> int:
         return len(self.levels)
 
-    def read_rows(self) -> Integers:
-        """(n, d) private grid positions. Only a mechanism's ``run`` may call this."""
-        return self._rows()
+    @property
+    def free_axes(self) -> tuple[int, ...]:
+        """Those with more than one level."""
+        return tuple(axis for axis, levels in enumerate(self.levels) if levels > 1)
 
     def coordinates(self, position: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
         """The point at a (fractional) grid position."""
         return tuple(low + self.step * i for low, i in zip(self.lower, position, strict=True))
-
-    def remember(self, key: Hashable, build: Callable[[], T]) -> T:
-        """Compute a public fact once."""
-        if key not in self._memo:
-            self._memo[key] = build()
-        value: T = self._memo[key]
-        return value
 
 
 PrivateSystem = PrivateVectors | PrivateInequalities | PrivatePoints

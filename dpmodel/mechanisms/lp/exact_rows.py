@@ -19,8 +19,9 @@ from dpmodel.compile.standard_form.extremes import most_items
 from dpmodel.compile.standard_form.footprint import most_touched
 from dpmodel.compile.standard_form.form import value_range
 from dpmodel.mechanisms.contract import YES, Verdict
-from dpmodel.mechanisms.linalg.systems import ExactRows, PrivateInequalities, PrivateVectors
+from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivateVectors
 from dpmodel.mechanisms.lp.private_rows import _owners, public_polyhedron
+from dpmodel.numerics.fields.echelon import ExactRows
 from dpmodel.numerics.fields.field import QQ
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 

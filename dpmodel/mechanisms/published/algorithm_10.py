@@ -8,14 +8,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, Mask
 from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Forecast, RowsMissed
 from dpmodel.mechanisms.known import capped
+from dpmodel.mechanisms.linalg.cones import cone_eligible
 from dpmodel.mechanisms.linalg.found import Found
-from dpmodel.mechanisms.linalg.pin_hull.noisy_average import average_deviation, noisy_average
-from dpmodel.mechanisms.linalg.rescaling_perceptron.rows import GridRows, coarsest
+from dpmodel.mechanisms.linalg.grid_rows import GridRows, allowance, grid_direction
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities, known_of
+from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING
 from dpmodel.privacy import NoiseSource, zcdp_rho
 
 # More rounds than this are not run.
@@ -143,10 +144,9 @@ class Algorithm10(Mechanism[PrivateInequalities]):
     def eligible(self, model: PrivateInequalities, request: Request) -> Verdict:
         if request.delta == 0:
             return Verdict(False, "KMMST24, Theorem 8, needs delta > 0")
-        if model.margin is None:
-            return Verdict(False, "a public margin is needed")
-        if not 0 < model.margin <= 1:
-            return Verdict(False, "the margin of unit rows lies in (0, 1]")
+        other = cone_eligible(model)
+        if other is not None or model.margin is None:
+            return other or YES
         if model.cone.shape[0] > (0 if model.homogeneous else 1):
             return Verdict(False, "KMMST24, Algorithm 10, has no public constraints that must hold")
         plan = schedule(model.cone_dimension, model.margin, request, self.constants)
@@ -156,7 +156,7 @@ class Algorithm10(Mechanism[PrivateInequalities]):
                 f"KMMST24's proofs ask for {plan.rounds:.2g} rounds and {plan.missed:.2g} rows "
                 f"(at most {MOST_ROUNDS} rounds are run)",
             )
-        if plan.flat / 24 < 2 * coarsest(model.cone_dimension):
+        if plan.flat / 24 < 2 * allowance(model.cone_dimension):
             return Verdict(False, "double precision does not resolve Delta / 24")
         return YES
 
@@ -170,7 +170,6 @@ class Algorithm10(Mechanism[PrivateInequalities]):
             delta=request.delta,
             beta=request.beta,
             proved=proved,
-            error=RowsMissed(plan.missed if proved else math.inf, plan.missed),
             work=f"up to {plan.rounds:.3g} rounds of two products with the rows",
             noise={
                 "rescalings": plan.rescalings,
@@ -186,6 +185,7 @@ class Algorithm10(Mechanism[PrivateInequalities]):
                 "all of it rests on the promised margin; without it privacy holds and utility may fail",
                 *(() if proved else ("constants were changed: nothing is proved",)),
             ),
+            error=RowsMissed(missed=plan.missed if proved else math.inf, needed=plan.missed),
         )
         return capped(forecast, known_of(model))
 
@@ -195,15 +195,15 @@ class Algorithm10(Mechanism[PrivateInequalities]):
         size = model.cone_dimension
         plan = schedule(size, float(model.margin or 0.0), request, self.constants)
         given = GridRows.of(model.lifted(*model.read_rows()))
-        back, left = np.eye(size), given.present
+        back, left = np.eye(size), given.live
         for attempt in range(plan.rescalings):
             progress(f"Algorithm 10, at most {plan.rescalings} rescalings", attempt / plan.rescalings)
-            rows = GridRows.of(given.rows) if attempt == 0 else given.rescaled(back)
-            rows = GridRows(rows.rows, left & rows.present)
+            rows = given if attempt == 0 else given.rescaled(back)
+            rows = GridRows(rows.rows, left & rows.live)
             y = _improved(rows, plan, noise)
             if y is not None:
-                left = left & ~rows.below(y, -plan.flat)
-                rows = GridRows(rows.rows, left & rows.present)
+                left = left & ~rows.below(grid_direction(y), -plan.flat)
+                rows = GridRows(rows.rows, left & rows.live)
             found = _perceptron(rows, plan, noise)
             if found is not None:
                 x, count = back @ found[0], found[1]
@@ -216,16 +216,46 @@ class Algorithm10(Mechanism[PrivateInequalities]):
         return Found("nothing", None, None, (f"no success in {plan.rescalings} rescalings",))
 
 
+def noisy_average(rows: GridRows, chosen: Mask, epsilon: float, delta: float, noise: NoiseSource) -> Floats | None:
+    """NoisyAVG: (D,) the average of the chosen rows with Gaussian noise, or None (the paper's bottom).
+
+    Source
+        KMMST24, Algorithm 9; Nissim, Stemmer and Vadhan 2016.
+    Privacy
+        (epsilon, delta)-DP for add-remove and replace-one, epsilon < 2, where ``chosen`` is decided row by row. One
+        record moves the number of chosen rows by at most 1, so ``M = m + Lap(2/epsilon) - (2/epsilon) ln(2/delta)``
+        costs epsilon/2 and exceeds m with probability delta/4 at most. Averages over m rows and over one more differ
+        by ``||a - average|| / (m + 1) <= 2 / (m + 1)``; if one of m rows is replaced, by ``2 / m``. So given an M of at
+        most the larger number, the average moves by at most 2 / M, and Gaussian noise of deviation ``(4 / (epsilon M))
+        sqrt(2 ln(8/delta))`` costs epsilon/2 and ``1.25 delta / 8`` (Dwork and Roth 2014, Theorem A.1). In all
+        ``delta (1/4 + 1.25 e^(epsilon/2) / 8) < delta``. The average of no rows is zero. Its rounding, and the 2^-17 by
+        which the grid makes rows longer at most, are covered by ``ROUNDING``, which widens the noise.
+
+    Parameters
+    ----------
+    chosen : (n,) mask of rows.
+    epsilon, delta : of this release, both positive.
+    """
+    number = rows.number(chosen)
+    guess = float(noise.laplace(np.array([number]), 2 / epsilon)[0]) - 2 / epsilon * math.log(2 / delta)
+    if guess <= 0:
+        return None
+    return noise.gaussian(rows.sum(chosen) / max(number, 1.0), average_deviation(guess, epsilon, delta))
+
+
+def average_deviation(guess: float, epsilon: float, delta: float) -> float:
+    """Deviation of the noise on each entry, for a noisy number ``guess`` > 0 of rows."""
+    return 4 / (epsilon * guess) * math.sqrt(2 * math.log(8 / delta)) * (1 + ROUNDING)
+
+
 def _improved(rows: GridRows, plan: Schedule, noise: NoiseSource) -> Floats | None:
     """Step 2: (D,) a direction that few rows oppose, or None."""
-    size = rows.rows.shape[1]
     for _ in range(plan.tries):
-        y = noise.gaussian(np.zeros(size), 1.0)
+        y = noise.gaussian(np.zeros(rows.size), 1.0)
         y = y / max(float(np.linalg.norm(y)), 1e-300)
         for _ in range(plan.inner):
-            chosen = rows.below(y, -plan.flat)
-            number = rows.sum_and_count(chosen)[1]
-            count = float(noise.laplace(np.array([number]), 1 / plan.epsilon)[0])
+            chosen = rows.below(grid_direction(y), -plan.flat)
+            count = float(noise.laplace(np.array([rows.number(chosen)]), 1 / plan.epsilon)[0])
             if np.any(y) and count <= plan.few:
                 return y
             u = noisy_average(rows, chosen, plan.epsilon, plan.delta, noise)
@@ -237,13 +267,12 @@ def _improved(rows: GridRows, plan: Schedule, noise: NoiseSource) -> Floats | No
 
 def _perceptron(rows: GridRows, plan: Schedule, noise: NoiseSource) -> tuple[Floats, float] | None:
     """Steps 4 and 5: (D,) a point and its noisy count, or None."""
-    x = np.eye(1, rows.rows.shape[1])[0]
+    x = np.eye(1, rows.size)[0]
     # The paper has <a, x> <= Delta / 24; on the grid of the rows < is the same up to one unit of 2^-52.
     least = math.nextafter(plan.flat / 24, 1.0)
     for _ in range(plan.steps):
-        chosen = rows.below(x, least)
-        number = rows.sum_and_count(chosen)[1]
-        count = float(noise.laplace(np.array([number]), 1 / plan.epsilon)[0])
+        chosen = rows.below(grid_direction(x), least)
+        count = float(noise.laplace(np.array([rows.number(chosen)]), 1 / plan.epsilon)[0])
         if count <= plan.done:
             return x, count
         u = noisy_average(rows, chosen, plan.epsilon, plan.delta, noise)
@@ -254,4 +283,3 @@ def _perceptron(rows: GridRows, plan: Schedule, noise: NoiseSource) -> tuple[Flo
 
 
 ALGORITHM_10 = Algorithm10()
-__all__ = ["ALGORITHM_10", "MOST_ROUNDS", "PUBLISHED", "Algorithm10", "Constants", "Schedule", "schedule"]

@@ -1,11 +1,20 @@
-"""The constants of KMMST24, Algorithm 5, as published: exact rationals, and what they ask for."""
+"""KMMST24's Algorithm 5 as published: its constants as exact rationals, what they ask for, and why nothing is run."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
+from dpmodel.errors import UnsupportedModelError
+from dpmodel.mechanisms.contract import Mechanism, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import Forecast, RowsMissed
+from dpmodel.mechanisms.known import capped
+from dpmodel.mechanisms.linalg.dp_lp.mechanism import DP_LP
+from dpmodel.mechanisms.linalg.found import Found
+from dpmodel.mechanisms.linalg.systems import PrivateInequalities, known_of
+from dpmodel.privacy import NoiseSource
 from dpmodel.text import number
 
 
@@ -59,3 +68,59 @@ def log_inverse(value: Fraction) -> float:
 
 def _exponent(value: Fraction) -> str:
     return f"{-log_inverse(value) / math.log(10):.1f}"
+
+
+@dataclass(frozen=True)
+class DPLinearProgramPublished(Mechanism[PrivateInequalities]):
+    """DP-LP with the published perturbation and margin; for study.
+
+    Source
+        KMMST24, Algorithm 5 with Lemma 7 and Theorem 1 (``published``).
+    Privacy
+        Nothing is run and nothing is read: the constants rule out every run, and the verdict says by how much.
+    Utility
+        ``Published.missed`` rows, hidden constants set to 1.
+    Cost
+        ``Published.rescalings`` of the whole system in each solve.
+    """
+
+    serves: ClassVar[Serves] = Serves(PrivateInequalities)
+    published: ClassVar[bool] = True
+    name: str = "dp-lp-published"
+    source: str = "KMMST24, Algorithm 5"
+
+    def eligible(self, model: PrivateInequalities, request: Request) -> Verdict:
+        verdict = DP_LP.eligible(model, request)
+        if not verdict.eligible:
+            return verdict
+        words = f"the published constants cannot be run: {_facts(model, request).words()} of {model.expected}"
+        return Verdict(False, words)
+
+    def forecast(self, model: PrivateInequalities, request: Request) -> Forecast:
+        facts = _facts(model, request)
+        forecast = Forecast(
+            statement=f"all but {number(facts.missed)} rows hold, hidden constants set to 1",
+            epsilon=request.epsilon,
+            delta=request.delta,
+            beta=request.beta,
+            proved=False,
+            noise={"eta": str(facts.eta), "roundness": str(facts.roundness), "rescalings": facts.rescalings},
+            error=RowsMissed(missed=facts.missed, needed=facts.missed),
+        )
+        return capped(forecast, known_of(model))
+
+    def run(
+        self, model: PrivateInequalities, request: Request, noise: NoiseSource, progress: Progress = no_progress
+    ) -> Found:
+        raise UnsupportedModelError(
+            "the published constants cannot be run",
+            why=self.eligible(model, request).reason,
+            remedy="dp-lp, with practical constants",
+        )
+
+
+def _facts(model: PrivateInequalities, request: Request) -> Published:
+    return published(model.variables, model.largest or 1, request.epsilon, request.delta, request.beta)
+
+
+DP_LP_PUBLISHED = DPLinearProgramPublished()

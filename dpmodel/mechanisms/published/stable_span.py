@@ -103,9 +103,8 @@ class StableSpanPublished(Mechanism[PrivateVectors]):
     ) -> Found:
         source = discrete(noise)
         rule = published_rule(model, request)
-        rows = model.read_rows()
         progress("splitting the vectors into independent sets", 0.1)
-        partition = stable_partition(model.field, rows[(rows != 0).any(axis=1)])
+        partition = stable_partition(model.field, model.read_rows())
         level = self.index(partition.counts[1 : model.rank + 1], rule, source)
         progress("releasing the subspace", 0.9)
         if level and partition.counts[level]:

@@ -4,15 +4,67 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from dpmodel._types import Array
+from dpmodel._types import Array, Mask
 
-if TYPE_CHECKING:
-    from dpmodel.numerics.fields.field import Field
+# (n, d): int64, or Python integers in an object array where they are too large for that.
+ExactRows = npt.NDArray[Any]
+
+
+@runtime_checkable
+class Field(Protocol):
+    """A field. Elements: QQ has ``fractions.Fraction``; GF(q) has integers 0 .. q - 1 (see ``GF``).
+
+    Rows over QQ are kept as integer rows: each is the given one times a positive rational, which changes no span.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def order(self) -> int | None:
+        """Number of elements, or None for QQ."""
+        ...
+
+    def exact_rows(self, data: Any, *, grid: Any = None, what: str = "vectors", ones: bool = False) -> ExactRows:
+        """(n, d) rows of ``data``, exactly, zero rows included; floats only with a ``grid``.
+
+        ``ones`` appends a column of exact ones (before rows are scaled): points u become (u, 1).
+        """
+        ...
+
+    def show(self, value: Any) -> str:
+        """An element in words."""
+        ...
+
+    def elements(self, rows: Any) -> Array:
+        """The rows as elements with arithmetic: Fractions in an object array, or int64."""
+        ...
+
+    def integral(self, elements: Array) -> ExactRows:
+        """Rows of elements as exact rows, each times a positive rational."""
+        ...
+
+    def add(self, a: Any, b: Any) -> Array: ...
+    def subtract(self, a: Any, b: Any) -> Array: ...
+    def matmul(self, a: Any, b: Any) -> Array:
+        """(n, m) times (m, k), exactly, both of elements (QQ: or integers)."""
+        ...
+
+    def rref(self, rows: ExactRows) -> tuple[Array, tuple[int, ...]]:
+        """((r, d) elements, r pivot columns): reduced row echelon form without its zero rows."""
+        ...
+
+    def echelon(self, rows: ExactRows) -> Basis:
+        """The ``Basis`` (reduced row echelon form) of the span of the rows."""
+        ...
+
+    def vanish(self, rows: ExactRows, normals: Array) -> Array:
+        """(n,) bool: rows with ``normals @ row == 0`` exactly; ``normals`` (k, d) elements."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,13 +106,13 @@ class Basis:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.array(self.rows, dtype=dtype)
 
-    def contains(self, rows: Any) -> npt.NDArray[np.bool_]:
+    def contains(self, rows: Any) -> Mask:
         """(n,) exactly which rows lie in the subspace; ``rows`` (n, d) as ``field.exact_rows`` returns them."""
         return self.field.vanish(np.asarray(rows), self._normals())
 
     def null_space(self) -> Basis:
         """Canonical basis of the (d - r)-dimensional space of x with ``row @ x == 0`` for all rows of the subspace."""
-        return self.field.echelon(_scaled(self.field, self._normals()))
+        return self.field.echelon(self.field.integral(self._normals()))
 
     def project(self, vectors: Array) -> Array:
         """(n, d) the orthogonal projections of the vectors (n, d) on the subspace; Fractions, over QQ alone.
@@ -72,7 +124,7 @@ class Basis:
         if not r:
             return vectors * 0
         system = np.hstack([B @ B.T, B @ vectors.T])
-        reduced, _ = self.field.rref(_scaled(self.field, system))
+        reduced, _ = self.field.rref(self.field.integral(system))
         return np.asarray(reduced[:, r:].T @ B)
 
     def _normals(self) -> Array:
@@ -123,16 +175,6 @@ class Basis:
         return f"Basis({self.field.name}, dimension {self.dimension} of {self.ambient})"
 
 
-def _scaled(field: Field, elements: Array) -> Array:
-    """Elements as exact rows of the field: over QQ integers, row by row."""
-    return field.exact_rows(elements) if field.order is None else elements
-
-
-def integral_rows(field: Field, basis: Basis) -> Array:
-    """The basis as exact rows, each times a positive rational."""
-    return _scaled(field, basis.rows) if basis.dimension else np.zeros((0, basis.ambient), dtype=np.int64)
-
-
 def spanning_basis(field: Field, rows: Array, hint: Field | None = None) -> Basis:
     """Canonical basis of the span of many rows: the echelon form of few of them that span all the others.
 
@@ -146,7 +188,7 @@ def spanning_basis(field: Field, rows: Array, hint: Field | None = None) -> Basi
         chosen = _independent(field, left) if hint is None else _independent(hint, hint.exact_rows(left))
         if not len(chosen):
             chosen = np.arange(1)  # every row is zero in the hint
-        reduced, pivots = field.rref(np.vstack([integral_rows(field, basis), left[chosen]]))
+        reduced, pivots = field.rref(np.vstack([field.integral(basis.rows), left[chosen]]))
         basis = Basis(field, reduced, pivots)
         left = left[~basis.contains(left)] if hint is not None and basis.dimension < d else left[:0]
     return basis
@@ -168,10 +210,10 @@ def _independent(field: Field, rows: Array) -> npt.NDArray[np.intp]:
     return chosen
 
 
-def particular_solution(field: Field, system: Array) -> Array | None:
-    """(k,) x with ``system @ (x, -1) == 0`` and free variables zero, or None; ``system`` (m, k + 1) exact rows."""
-    k = system.shape[1] - 1
-    basis = field.echelon(system)
+def solve(field: Field, C: Array, d: Array) -> Array | None:
+    """(k,) elements x with ``C x = d``, free variables zero, or None; C (m, k) and d (m,) elements."""
+    k = C.shape[1]
+    basis = field.echelon(field.integral(np.hstack([C, d[:, None]])))
     if k in basis.pivots:
         return None
     x: Array = field.elements(np.zeros((1, k), dtype=np.int64))[0]

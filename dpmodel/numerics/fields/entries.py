@@ -28,16 +28,12 @@ def matrix(data: Any, what: str, field: Any = None) -> Array:
     try:
         array = np.asarray(data.toarray()) if sp.issparse(data) else np.asarray(array_of(data))  # no subclass
     except (ValueError, TypeError):
-        raise SpecificationError(
-            f"{what} must be a matrix, one row per record",
-            why="all rows need the same number of entries",
-            remedy="give a list of rows of equal length",
-        ) from None
+        array = np.asarray(None)  # ragged
     if array.ndim == 1 and array.size == 0:
         raise SpecificationError(f"{what}: an empty system", why="there are no rows", remedy="one row per record")
     if array.ndim != 2:
         raise SpecificationError(
-            f"{what} must be a matrix, one row per record; got {array.ndim} dimension" + "s" * (array.ndim != 1),
+            f"{what} must be a matrix, one row per record",
             why="all rows need the same number of entries",
             remedy="give a list of rows of equal length; one row: [[...]]",
         )

@@ -2,84 +2,15 @@
 
 from __future__ import annotations
 
-import operator
+import numbers
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
-
-import numpy.typing as npt
 
 from dpmodel.errors import SpecificationError
+from dpmodel.numerics.fields.echelon import Field
 from dpmodel.numerics.fields.finite import LARGEST_EXTENSION, LARGEST_PRIME, ExtensionField, PrimeField
 from dpmodel.numerics.fields.rational import Rationals
 
-if TYPE_CHECKING:
-    from dpmodel.numerics.fields.echelon import Basis
-
-# (n, d): int64, or Python integers in an object array where they are too large for that.
-ExactRows = npt.NDArray[Any]
-
-
-@runtime_checkable
-class Field(Protocol):
-    """A field. Elements: QQ has ``fractions.Fraction``; GF(q) has integers 0 .. q - 1 (see ``GF``).
-
-    Rows over QQ are kept as integer rows: each is the given one times a positive rational, which changes no span.
-    """
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def order(self) -> int | None:
-        """Number of elements, or None for QQ."""
-        ...
-
-    def exact_rows(self, data: Any, *, grid: Any = None, what: str = "vectors", ones: bool = False) -> ExactRows:
-        """(n, d) rows of ``data``, exactly, zero rows included; floats only with a ``grid``.
-
-        ``ones`` appends a column of exact ones (before rows are scaled): points u become (u, 1).
-        """
-        ...
-
-    def element(self, value: Any) -> Any:
-        """One element of the field, parsed exactly."""
-        ...
-
-    def show(self, value: Any) -> str:
-        """An element in words."""
-        ...
-
-    def elements(self, rows: Any) -> npt.NDArray[Any]:
-        """The rows as elements with arithmetic: Fractions in an object array, or int64."""
-        ...
-
-    def add(self, a: Any, b: Any) -> npt.NDArray[Any]: ...
-    def subtract(self, a: Any, b: Any) -> npt.NDArray[Any]: ...
-    def multiply(self, a: Any, b: Any) -> npt.NDArray[Any]: ...
-    def invert(self, a: Any) -> npt.NDArray[Any]:
-        """Entrywise 1 / a; no entry may be zero."""
-        ...
-
-    def matmul(self, a: Any, b: Any) -> npt.NDArray[Any]:
-        """(n, m) times (m, k), exactly, both of elements (QQ: or integers)."""
-        ...
-
-    def rref(self, rows: ExactRows) -> tuple[npt.NDArray[Any], tuple[int, ...]]:
-        """((r, d) elements, r pivot columns): reduced row echelon form without its zero rows."""
-        ...
-
-    def echelon(self, rows: ExactRows) -> Basis:
-        """The ``Basis`` (reduced row echelon form) of the span of the rows."""
-        ...
-
-    def vanish(self, rows: ExactRows, normals: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """(n,) bool: rows with ``normals @ row == 0`` exactly; ``normals`` (k, d) elements."""
-        ...
-
-    def solve(self, C: Any, d: Any) -> npt.NDArray[Any] | None:
-        """(k,) the particular solution of ``C x = d`` with zero free variables, or None where there is none."""
-        ...
-
-
+__all__ = ["GF", "QQ", "Field"]
 QQ = Rationals()
 
 
@@ -115,23 +46,13 @@ def GF(q: int) -> PrimeField | ExtensionField:
     SpecificationError
         If q is no prime power, or too large.
     """
-    if isinstance(q, bool):
+    if isinstance(q, bool) or not isinstance(q, numbers.Integral):
         raise SpecificationError("GF(q): q must be an integer", remedy="GF(2), GF(7), GF(256)")
-    try:
-        size = operator.index(q)
-    except TypeError:
-        raise SpecificationError("GF(q): q must be an integer", remedy="GF(2), GF(7), GF(256)") from None
-    if size > LARGEST_PRIME:
+    field = _finite(int(q)) if q <= LARGEST_PRIME else None
+    if field is None or (isinstance(field, ExtensionField) and q > LARGEST_EXTENSION):
         raise SpecificationError(
             "GF(q): q is too large",
-            why="elements are machine integers: primes below 2^31, prime powers up to 2^16",
+            why="elements are machine integers, and prime powers use tables: primes below 2^31, powers up to 2^16",
             remedy="a smaller field, or QQ",
-        )
-    field = _finite(size)
-    if isinstance(field, ExtensionField) and size > LARGEST_EXTENSION:
-        raise SpecificationError(
-            f"GF({size}) is too large",
-            why="arithmetic of prime powers uses tables: up to 2^16 elements",
-            remedy="a prime field below 2^31, or a smaller power",
         )
     return field

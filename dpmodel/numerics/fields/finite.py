@@ -8,12 +8,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from dpmodel._types import Array, Integers
+from dpmodel._types import Array, Integers, Mask
 from dpmodel.errors import SpecificationError
 from dpmodel.numerics.fields import entries
-from dpmodel.numerics.fields.echelon import Basis, particular_solution, spanning_basis
+from dpmodel.numerics.fields.echelon import Basis, Field, spanning_basis
 
 LARGEST_PRIME = 2**31
 LARGEST_EXTENSION = 2**16
@@ -23,7 +22,7 @@ _TERMS = 2**15
 
 
 @dataclass(frozen=True, repr=False)
-class _Finite:
+class _Finite(Field):
     """What both kinds share; elements are int64 in 0 .. q - 1."""
 
     characteristic: int
@@ -66,15 +65,14 @@ class _Finite:
         rows = self._reduced(array, what)
         return np.hstack([rows, np.ones((len(rows), 1), dtype=np.int64)]) if ones else rows
 
-    def element(self, value: Any) -> int:
-        """The element as an integer in 0 .. q - 1."""
-        return int(self.exact_rows([[value]], what="the number")[0, 0])
-
     def show(self, value: Any) -> str:
         return str(int(value))
 
     def elements(self, rows: Any) -> Integers:
         return np.asarray(rows, dtype=np.int64).copy()
+
+    def integral(self, elements: Array) -> Integers:
+        return np.asarray(elements, dtype=np.int64)
 
     def _floats(self, what: str) -> SpecificationError:
         return entries.refused(what, f"{self.name} has no floating-point numbers", "convert them to integers yourself")
@@ -89,7 +87,8 @@ class _Finite:
             return int(value)
         own = self._from_flint(kind, value)
         if own is None:
-            raise refusal(self.name, what, kind)
+            why = f"entries of type {kind} are no elements of {self.name}"
+            raise entries.refused(what, why, "integers 0 .. q - 1")
         return own
 
     def _from_flint(self, kind: str, value: Any) -> int | None:
@@ -102,38 +101,11 @@ class _Finite:
         """Reduced row echelon form of the span of the rows."""
         return spanning_basis(self, rows)
 
-    def add(self, a: Any, b: Any) -> Integers:
-        raise NotImplementedError
-
-    def subtract(self, a: Any, b: Any) -> Integers:
-        raise NotImplementedError
-
-    def multiply(self, a: Any, b: Any) -> Integers:
-        raise NotImplementedError
-
-    def invert(self, a: Any) -> Integers:
-        raise NotImplementedError
-
-    def matmul(self, a: Any, b: Any) -> Integers:
-        raise NotImplementedError
-
-    def rref(self, rows: Array) -> tuple[Integers, tuple[int, ...]]:
-        raise NotImplementedError
-
-    def vanish(self, rows: Array, normals: Array) -> npt.NDArray[np.bool_]:
+    def vanish(self, rows: Array, normals: Array) -> Mask:
         """(n,) rows orthogonal to all the normals, exactly."""
         if len(normals) == 0 or len(rows) == 0:
             return np.ones(len(rows), dtype=bool)
         return np.asarray((self.matmul(rows, normals.T) == 0).all(axis=1), dtype=bool)
-
-    def solve(self, C: Any, d: Any) -> Integers | None:
-        """(k,) elements with ``C x = d``, free variables zero, or None. C (m, k) and d (m,) elements."""
-        side = np.asarray(d).reshape(-1, 1)
-        return particular_solution(self, self.exact_rows(np.hstack([np.asarray(C), side]), what="equations"))
-
-
-def refusal(name: str, what: str, kind: str) -> SpecificationError:
-    return entries.refused(what, f"entries of type {kind} are no elements of {name}", "integers 0 .. q - 1")
 
 
 @dataclass(frozen=True, repr=False)
@@ -231,13 +203,6 @@ class ExtensionField(_Finite):
         log[exp[: q - 1]] = np.arange(q - 1)
         return exp, log
 
-    @cached_property
-    def _spread(self) -> tuple[Integers, int, int]:
-        """(exp with digits apart, bits of a digit, terms): so many elements can be added as plain integers."""
-        bits = 62 // self.degree
-        apart = 1 << (bits * np.arange(self.degree, dtype=np.int64))
-        return self._digits(self.tables[0]) @ apart, bits, ((1 << bits) - 1) // (self.characteristic - 1)
-
     def _reduced(self, array: Array, what: str) -> Integers:
         if array.size and (int(array.min()) < 0 or int(array.max()) >= self.order):
             raise entries.refused(what, f"elements of {self.name} are the integers 0 .. {self.order - 1}")
@@ -259,30 +224,17 @@ class ExtensionField(_Finite):
     def _digits(self, a: Integers) -> Integers:
         return (a[..., None] // self._powers) % self.characteristic
 
-    @cached_property
-    def _zech(self) -> Integers:
-        """zech[j] with z^zech[j] = 1 + z^(j - (q - 1)), for j in 0 .. 2 (q - 1); characteristic above 2."""
-        exp, log = self.tables
-        one_more = (self._digits(exp[: self.order - 1]) + self._digits(exp[:1])) % self.characteristic @ self._powers
-        once = log[one_more]
-        return np.concatenate([once, once, once[:1]])
+    def _joined(self, digits: Integers) -> Integers:
+        """Elements of sums of digits."""
+        return np.asarray(digits % self.characteristic @ self._powers)
 
     def add(self, a: Any, b: Any) -> Integers:
         left, right = np.asarray(a, dtype=np.int64), np.asarray(b, dtype=np.int64)
-        if self.characteristic == 2:
-            return left ^ right
-        exp, log = self.tables  # a + b = a (1 + b / a)
-        low, high = log[left], log[right]
-        apart = np.clip(high - low + self.order - 1, 0, 2 * self.order - 2)
-        total = exp[np.minimum(low, self.order) + self._zech[apart]]
-        return np.where(left == 0, right, np.where(right == 0, left, total))
+        return left ^ right if self.characteristic == 2 else self._joined(self._digits(left) + self._digits(right))
 
     def subtract(self, a: Any, b: Any) -> Integers:
-        right = np.asarray(b, dtype=np.int64)
-        if self.characteristic == 2:
-            return np.asarray(a, dtype=np.int64) ^ right
-        exp, log = self.tables  # -1 = z^((q - 1) / 2)
-        return self.add(a, exp[log[right] + (self.order - 1) // 2])
+        left, right = np.asarray(a, dtype=np.int64), np.asarray(b, dtype=np.int64)
+        return left ^ right if self.characteristic == 2 else self._joined(self._digits(left) - self._digits(right))
 
     def multiply(self, a: Any, b: Any) -> Integers:
         exp, log = self.tables
@@ -298,16 +250,12 @@ class ExtensionField(_Finite):
         left, right = log[np.asarray(a, dtype=np.int64)], log[np.asarray(b, dtype=np.int64)]
         total = np.zeros((left.shape[0], right.shape[1]), dtype=np.int64)
         step = max(1, _TERMS // max(total.size, 1))
-        if self.characteristic > 2:
-            exp, bits, most = self._spread
-            step = min(step, most)
         for j in range(0, left.shape[1], step):
             terms = exp[left[:, j : j + step, None] + right[None, j : j + step]]
             if self.characteristic == 2:
                 total ^= np.bitwise_xor.reduce(terms, axis=1)
             else:
-                digits = terms.sum(axis=1)[..., None] >> (bits * np.arange(self.degree)) & ((1 << bits) - 1)
-                total = self.add(total, digits % self.characteristic @ self._powers)
+                total = self.add(total, self._joined(self._digits(terms).sum(axis=1)))
         return total
 
     def rref(self, rows: Array) -> tuple[Integers, tuple[int, ...]]:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from scipy.optimize import linprog, nnls
 
 from dpmodel._types import Floats
+from dpmodel.numerics.fields.field import QQ
 from dpmodel.numerics.fields.integer_rows import Fractions, IntegerRows, common_denominator
 
 FractionRows = npt.NDArray[Any]
@@ -47,9 +48,12 @@ class Flat:
 
     def point(self, z: Fractions) -> Fractions:
         """The point x with coordinates z."""
-        return tuple(
-            row[0] + sum((m * v for m, v in zip(row[1:], z, strict=True)), Fraction(0)) for row in self.frame[1:]
-        )
+        return tuple(self.frame[1:] @ _lifted(z))
+
+
+def _lifted(z: Fractions) -> FractionRows:
+    """(1, z)."""
+    return np.array([Fraction(1), *z], dtype=object)
 
 
 def fractions(rows: Any) -> FractionRows:
@@ -64,43 +68,15 @@ def fractions(rows: Any) -> FractionRows:
 
 def flat_of(equations: FractionRows, variables: int) -> Flat | None:
     """The flat of ``f - c'x = 0`` for rows (f, -c), or None where the equations contradict each other."""
-    rows, pivots = _reduced(equations, variables)
-    if rows is None:
+    reduced, columns = QQ.rref(QQ.integral(np.hstack([equations[:, 1:], equations[:, :1]])))
+    if variables in columns:  # 0 = f
         return None
+    rows, pivots = np.hstack([reduced[:, -1:], reduced[:, :-1]]), [j + 1 for j in columns]
     free = [j for j in range(1, variables + 1) if j not in pivots]
     frame = np.full((variables + 1, len(free) + 1), Fraction(0), dtype=object)
-    frame[0, 0] = Fraction(1)
-    for k, j in enumerate(free):
-        frame[j, k + 1] = Fraction(1)
-    for row, j in zip(rows, pivots, strict=True):  # the row has -c_j scaled to 1: x_j = -(f + sum of the free terms)
-        frame[j, 0] = -row[0]
-        for k, i in enumerate(free):
-            frame[j, k + 1] = -row[i]
+    frame[[0, *free], np.arange(len(free) + 1)] = Fraction(1)
+    frame[pivots] = -rows[:, [0, *free]]  # -c_j is scaled to 1: x_j = -(f + sum of the free terms)
     return Flat(frame, rows, tuple(free))
-
-
-def _reduced(equations: FractionRows, variables: int) -> tuple[FractionRows | None, list[int]]:
-    """Reduced echelon form with pivots among columns 1 .. d; None where 0 = f remains."""
-    rows = [list(row) for row in equations]
-    done: list[list[Fraction]] = []
-    pivots: list[int] = []
-    for j in range(1, variables + 1):
-        at = next((i for i, row in enumerate(rows) if row[j] != 0), None)
-        if at is None:
-            continue
-        lead = rows.pop(at)
-        lead = [v / lead[j] for v in lead]
-        rows, done = (
-            [[v - row[j] * p for v, p in zip(row, lead, strict=True)] for row in part] for part in (rows, done)
-        )
-        done.append(lead)
-        pivots.append(j)
-    if any(row[0] != 0 for row in rows):
-        return None, []
-    out = np.empty((len(done), variables + 1), dtype=object)
-    for i, row in enumerate(done):
-        out[i] = row
-    return out, pivots
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,10 +133,6 @@ class Region:
             widths.append(sum(float(-e.fun) for e in ends))
         return max(float(np.linalg.norm(widths)) / 2, 1e-12)
 
-    def local(self, x: Fractions) -> Fractions:
-        """The coordinates z of a point x of the flat."""
-        return tuple(x[j - 1] for j in self.flat.free)
-
     def rounded(self, z: Floats, bits: int) -> Fractions:
         """An exact point of the region near ``z``: coordinates with ``bits`` binary places, drawn to the centre as far
         as the public rows need."""
@@ -182,9 +154,7 @@ class Region:
         return out
 
     def _holds(self, z: Fractions) -> bool:
-        return all(
-            row[0] + sum((m * v for m, v in zip(row[1:], z, strict=True)), Fraction(0)) >= 0 for row in self.rows
-        )
+        return bool((self.rows @ _lifted(z) >= 0).all())
 
 
 def region_of(equations: FractionRows, public: FractionRows, variables: int) -> Region | None:

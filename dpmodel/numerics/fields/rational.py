@@ -8,13 +8,12 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from dpmodel._types import Array
+from dpmodel._types import Array, Mask
 from dpmodel.annotate.elements import EXACT_INTEGERS
 from dpmodel.errors import SpecificationError
 from dpmodel.numerics.fields import entries
-from dpmodel.numerics.fields.echelon import Basis, particular_solution, spanning_basis
+from dpmodel.numerics.fields.echelon import Basis, spanning_basis
 from dpmodel.numerics.fields.finite import PrimeField
 from dpmodel.numerics.fields.residues import largest, orthogonal
 
@@ -38,12 +37,11 @@ class Rationals:
         return "QQ"
 
     def exact_rows(self, data: Any, *, grid: Any = None, what: str = "vectors", ones: bool = False) -> Array:
-        """(n, d) integer rows, each ``data``'s row times a positive rational, which changes no span.
+        """(n, d) integer rows, each ``data``'s row (with its one) times a positive rational.
 
         ``data``: a matrix (lists, NumPy, SciPy sparse, pandas) of integers, Fractions, Decimals or strings ("1/3",
         "0.25"). Floats are refused unless ``grid`` is given, a positive exact number: floats and integers (which one
         float beside them may turn into floats) are rounded to its nearest multiples, fractions and text are not.
-        ``ones`` appends a column of ones to the vectors before they are scaled.
 
         Raises
         ------
@@ -73,10 +71,6 @@ class Rationals:
         step = None if grid is None else entries.grid_step(grid)
         return _fractions(entries.matrix(data, what, self).astype(object), step, what)
 
-    def element(self, value: Any) -> Fraction:
-        """The Fraction of an int, Fraction, Decimal or string; floats are refused."""
-        return entries.rational(value, "the number")
-
     def show(self, value: Any) -> str:
         """In decimal digits, which Python alone would refuse for more than 4300 of them."""
         import flint
@@ -95,12 +89,6 @@ class Rationals:
     def subtract(self, a: Any, b: Any) -> Array:
         return np.asarray(a - b)
 
-    def multiply(self, a: Any, b: Any) -> Array:
-        return np.asarray(a * b)
-
-    def invert(self, a: Any) -> Array:
-        return np.asarray(Fraction(1) / np.asarray(a, dtype=object))
-
     def matmul(self, a: Any, b: Any) -> Array:
         return np.asarray(np.asarray(a, dtype=object) @ np.asarray(b, dtype=object))
 
@@ -118,25 +106,19 @@ class Rationals:
         pivots = tuple(int(np.flatnonzero(out[i] != 0)[0]) for i in range(int(rank)))
         return out, pivots
 
-    def integral(self, rows: Array) -> Array:
-        """Integer rows of rows of Fractions, each times the least positive integer that clears its denominators."""
-        return _cleared(self.elements(rows), False)
+    def integral(self, elements: Array) -> Array:
+        """Integer rows, each times the least positive integer that clears its denominators."""
+        return _cleared(self.elements(elements), False)
 
     def echelon(self, rows: Array) -> Basis:
         """Reduced row echelon form of the span of integer rows."""
         return spanning_basis(self, rows, hint=_HINT)
 
-    def vanish(self, rows: Array, normals: Array) -> npt.NDArray[np.bool_]:
+    def vanish(self, rows: Array, normals: Array) -> Mask:
         """(n,) rows orthogonal to all the normals, exactly."""
         if len(normals) == 0 or len(rows) == 0:
             return np.ones(len(rows), dtype=bool)
         return orthogonal(rows, self.integral(normals))
-
-    def solve(self, C: Any, d: Any) -> Array | None:
-        """(k,) Fractions with ``C x = d``, free variables zero, or None. C (m, k) and d (m,) exact numbers."""
-        matrix = np.asarray(C, dtype=object)
-        side = np.asarray(d, dtype=object).reshape(-1, 1)
-        return particular_solution(self, self.exact_rows(np.hstack([matrix, side]), what="equations"))
 
 
 def _with(whole: Array, factor: int, last: int) -> Array:

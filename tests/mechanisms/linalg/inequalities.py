@@ -1,14 +1,15 @@
-"""Made-up PrivateInequalities and recording noise for the tests of the cone mechanisms."""
+"""Made-up PrivateInequalities for the tests of the cone mechanisms, and what a run of one asks for."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from replaying import Transcript
 
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.linalg.synthetic import instance
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
-from dpmodel.privacy import SeededSource
 
 
 def system(
@@ -34,24 +35,22 @@ def system(
     )  # fmt: skip
 
 
-@dataclass
-class Recorder:
-    """Noise as from a seed, with every draw written down: (law, scale, values, released)."""
+def planted_system(size: int, margin: float, count: int, kind: Any, seed: int, **facts: Any) -> PrivateInequalities:
+    """A system of made-up rows that keep the margin."""
+    return system(instance(system(np.zeros((0, size)), margin, **facts), seed, count, kind), margin, **facts)
 
-    source: SeededSource
-    draws: list[tuple[str, float, np.ndarray, np.ndarray]] = field(default_factory=list)
-    is_private: bool = False
 
-    @staticmethod
-    def of(seed: int) -> Recorder:
-        return Recorder(SeededSource(seed))
+def unit(rows: np.ndarray) -> np.ndarray:
+    return rows / np.linalg.norm(rows, axis=1)[:, None]
 
-    def _note(self, law: str, values: Any, scale: float, released: np.ndarray) -> np.ndarray:
-        self.draws.append((law, scale, np.array(values, dtype=float), released))
-        return released
 
-    def laplace(self, values: Any, scale: float) -> np.ndarray:
-        return self._note("laplace", values, scale, self.source.laplace(values, scale))
+def missed(model: PrivateInequalities, answer: np.ndarray) -> int:
+    A, b = model.read_rows()
+    return int(np.count_nonzero(A @ answer > b))
 
-    def gaussian(self, values: Any, scale: float) -> np.ndarray:
-        return self._note("gaussian", values, scale, self.source.gaussian(values, scale))
+
+def asked(mechanism: Any, model: PrivateInequalities, request: Request) -> list[tuple[str, float, int]]:
+    """(law, scale, how many numbers) of every draw of a run."""
+    source = Transcript(0)
+    mechanism.run(model, request, source)
+    return [(draw.law, draw.arguments[0], draw.values[0].size) for draw in source.draws]

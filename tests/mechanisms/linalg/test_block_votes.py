@@ -9,19 +9,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from auditing import epsilon_lower_bound
+from spans import model_of
 
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.linalg.block_votes import BLOCK_VOTES, Blocks, count_votes, plan_blocks, threshold_of
-from dpmodel.mechanisms.linalg.systems import PrivateVectors
 from dpmodel.numerics.fields.field import GF, QQ
 from dpmodel.privacy import SeededSource
 
 REQUEST = Request(1.0, 1e-6)
 
 
-def system(field, rows, *, task="equations", corrupted=0.05, neighbors="add-remove", expected=None):
-    n, d = rows.shape
-    return PrivateVectors(field, d, task, neighbors, d, None, expected or n, lambda: rows, corrupted=corrupted)
+def system(field, rows, *, task="equations", corrupted=0.05, expected=None):
+    return model_of(rows, field, task=task, corrupted=corrupted, expected=expected or len(rows))
 
 
 def planted(field, d, n, share, seed):
@@ -36,13 +35,13 @@ def planted(field, d, n, share, seed):
     return np.hstack([A, minus]).astype(np.int64), bad
 
 
-@pytest.mark.parametrize("field", [QQ, GF(2), GF(9)], ids=lambda f: f.name)
+@pytest.mark.parametrize("field", [QQ, GF(2)], ids=lambda f: f.name)
 @pytest.mark.parametrize("replace_one", [False, True])
 def test_one_record_changes_one_vote(field, replace_one) -> None:
     """Labels of the other records given, as in the proof."""
     rng = np.random.default_rng(1)
     largest = 0
-    for _ in range(200):
+    for _ in range(80):
         n, d = 14, 3
         rows = rng.integers(0, 2, (n, d))
         labels = rng.integers(0, 3, n)
@@ -64,6 +63,7 @@ def outcome_law(counts: tuple[int, ...], scale: float, threshold: int) -> np.nda
     """(bins + 1,) exact probabilities of the winner (bins without votes never win) and of none, by summation."""
     k = np.arange(-80, 81)
     law = math.tanh(1 / (2 * scale)) * np.exp(-np.abs(k) / scale)
+    below = np.append(np.cumsum(law), 0.0)
     voted = [i for i, count in enumerate(counts) if count > 0]
     out = np.zeros(len(counts) + 1)
     for i in voted:
@@ -71,16 +71,15 @@ def outcome_law(counts: tuple[int, ...], scale: float, threshold: int) -> np.nda
         win = law.copy()
         for j in voted:
             if j != i:
-                at_most = np.array([law[counts[j] + k <= v - (j < i)].sum() for v in value])
-                win = win * at_most
+                win = win * below[np.clip(value - (j < i) - counts[j] + 80, -1, 160)]
         out[i] = win[value >= threshold].sum()
     out[-1] = 1 - out.sum()
     return out
 
 
 def divergence(scale: float, threshold: int, epsilon: float) -> float:
-    """Largest hockey-stick divergence over all pairs of histograms of up to 3 subspaces and 4 votes each."""
-    laws = {c: outcome_law(c, scale, threshold) for c in itertools.product(range(5), repeat=3)}
+    """Largest hockey-stick divergence over all pairs of histograms of up to 3 subspaces and 3 votes each."""
+    laws = {c: outcome_law(c, scale, threshold) for c in itertools.product(range(4), repeat=3)}
     worst = 0.0
     for counts, p in laws.items():
         for a, b in itertools.permutations(range(4), 2):  # a vote moves from a to b; 3 stands for no vote

@@ -27,7 +27,7 @@ def as_integer(field, x):
     return sum(int(c) * field.characteristic**i for i, c in enumerate(x.to_list()))
 
 
-@pytest.mark.parametrize("q", [2, 7, 4, 8, 9, 27, 125, 256, 3**8, 251**2, 2**31 - 1])
+@pytest.mark.parametrize("q", [2, 7, 4, 9, 125, 256, 3**8, 2**31 - 1])
 def test_arithmetic(q):
     field = GF(q)
     rng = np.random.default_rng(q)
@@ -70,14 +70,12 @@ def test_integers_are_read_modulo_p():
     assert GF(7).exact_rows(np.array([[2**64 - 1]], dtype=np.uint64)).tolist() == [[(2**64 - 1) % 7]]
     assert GF(2).exact_rows(np.array([[True, False]])).tolist() == [[1, 0]]
     assert GF(7).exact_rows([[3]], ones=True).tolist() == [[3, 1]]
-    assert GF(7).element(-1) == 6
 
 
 def test_elements_of_python_flint():
     assert GF(7).exact_rows([[flint.nmod(3, 7), 1]]).tolist() == [[3, 1]]
     z = flint.fq_default_ctx(2, 8).gen()
     assert GF(256).exact_rows([[z, z**8]]).tolist() == [[2, 0b11101]]
-    assert GF(256).element(z) == 2
 
 
 @pytest.mark.parametrize(

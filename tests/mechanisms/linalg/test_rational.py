@@ -137,14 +137,6 @@ def test_too_large_for_the_grid():
             QQ.exact_rows([[1e300]], grid=grid)
 
 
-def test_elements():
-    assert QQ.element("1/3") == Fraction(1, 3)
-    assert QQ.element(Decimal("0.5")) == Fraction(1, 2)
-    assert QQ.show(Fraction(1, 3)) == "1/3"
-    with pytest.raises(SpecificationError):
-        QQ.element(0.5)
-
-
 def test_remainders_are_exact_up_to_the_limit():
     rng = np.random.default_rng(0)
     for p in (2, 3, 4_194_301, 8_388_593):

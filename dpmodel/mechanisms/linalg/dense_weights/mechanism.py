@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -12,50 +11,18 @@ import numpy as np
 from dpmodel._types import Floats
 from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Forecast
-from dpmodel.mechanisms.linalg.dense_weights.plan import (
-    MOST_ROWS,
-    DensePlan,
-    candidates,
-    proved_missed,
-    sum_change,
-)
+from dpmodel.mechanisms.linalg import cones
+from dpmodel.mechanisms.linalg.cones import Chosen, Draw
+from dpmodel.mechanisms.linalg.dense_weights.plan import MOST_ROWS, DensePlan, candidates, proved_missed, sum_change
 from dpmodel.mechanisms.linalg.found import Found
-from dpmodel.mechanisms.linalg.hinge_descent.choice import NAMES, Iterates, choose, choose_public
-from dpmodel.mechanisms.linalg.hinge_descent.mechanism import cone_forecast, finished
-from dpmodel.mechanisms.linalg.hinge_descent.rows import GridRows, cone_eligible, finisher, grid_point
-from dpmodel.mechanisms.linalg.synthetic import forecast_missed
+from dpmodel.mechanisms.linalg.grid_rows import GridRows, grid_direction
+from dpmodel.mechanisms.linalg.synthetic import forecast_missed, public_noise
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.mechanisms.lp.dense_weights.measure import DenseMeasure
-from dpmodel.numerics.polytopes.cone_projection import Projector, projector
-from dpmodel.privacy import NoiseSource, public_generator
+from dpmodel.numerics.polytopes.cone_projection import projector
+from dpmodel.privacy import NoiseSource
 
 _FEW_SEEDS, _MANY_SEEDS = 3, 21
-
-
-def weigh(
-    values: Callable[[Floats], Floats],
-    noisy_sum: Callable[[Floats], Floats],
-    measure: DenseMeasure,
-    onto: Projector,
-    size: int,
-    plan: DensePlan,
-    progress: Progress,
-) -> tuple[Floats, ...]:
-    """The candidates of T steps, in the order of ``hinge_choice.NAMES``.
-
-    ``values`` : from a grid point to the (n,) gains of the rows' log-weights; ``noisy_sum`` : from (n,) weights to the
-    (D,) released weighted sum of rows.
-    """
-    iterates = Iterates(size, plan.steps)
-    for step in range(plan.steps):
-        if step % 64 == 0:
-            progress(f"dense weights, {plan.steps} steps", step / plan.steps)
-        best = onto(noisy_sum(measure.projected()))
-        norm = float(np.linalg.norm(best))
-        y = grid_point(best / norm) if norm > 0 else best
-        iterates.add(y)
-        measure.add(values(y))
-    return iterates.candidates()
 
 
 @dataclass(frozen=True)
@@ -68,7 +35,7 @@ class DenseWeights(Mechanism[PrivateInequalities]):
     Privacy
         Step t releases the point that is best for ``u = sum_i w_i a_i`` plus noise, w the 1/s-dense projection of a
         lazy measure over the n private rows and s idle rows of constant weight; and k = 3 counts are released at the
-        end (``hinge_choice``). Given the released numbers, the weight of a row before the projection depends on this
+        end (``CountNoise``). Given the released numbers, the weight of a row before the projection depends on this
         row alone (exactly so: rows and points are on grids), and zero rows never gain.
         *One row more*, of weight A' and vector a'. ``w_j = min(1, c A_j) / s`` adds up to one over all rows and the
         idle ones (they are s, so such a c exists for every n, and n is nowhere used). With the new row c' <= c, so all
@@ -97,7 +64,7 @@ class DenseWeights(Mechanism[PrivateInequalities]):
     def eligible(self, model: PrivateInequalities, request: Request) -> Verdict:
         if model.expected > MOST_ROWS:
             return Verdict(False, "there are so many rows that rounding of its sums is not covered")
-        return cone_eligible(model) or YES
+        return cones.cone_eligible(model) or YES
 
     def forecast(self, model: PrivateInequalities, request: Request) -> Forecast:
         plan = best_plan(model, request)
@@ -107,11 +74,14 @@ class DenseWeights(Mechanism[PrivateInequalities]):
         )  # fmt: skip
         noise = {
             "kind": plan.kind, "scale of each sum": plan.scale, "sums": model.cone_dimension, "steps": plan.steps,
-            "density": plan.density, "rate": plan.rate, "scale of each count": plan.counts.scale, "counts": len(NAMES),
+            "density": plan.density, "rate": plan.rate, "scale of each count": plan.counts.scale,
+            "counts": len(cones.NAMES),
             "change by one record": sum_change(model, plan.density, 1 if plan.kind == "laplace" else 2),
         }  # fmt: skip
         work = f"{plan.steps} steps: two products with the private rows, one projection of weights and noise"
-        return cone_forecast(model, request, proved_missed(model, request, plan), median, high, noise=noise, work=work)
+        return cones.cone_forecast(
+            model, request, proved_missed(model, request, plan), median, high, noise=noise, work=work
+        )
 
     def run(
         self, model: PrivateInequalities, request: Request, noise: NoiseSource, progress: Progress = no_progress
@@ -119,20 +89,28 @@ class DenseWeights(Mechanism[PrivateInequalities]):
         plan = best_plan(model, request)
         rows = GridRows.of(model.lifted(*model.read_rows())[: plan.rows])
         draw = noise.laplace if plan.kind == "laplace" else noise.gaussian
-        level = plan.level * rows.live
+        return cones.answer(model, _search(rows, model, plan, draw, progress))
 
-        def values(y: Floats) -> Floats:
-            return plan.rate * (level - rows.values(y))
 
-        def noisy_sum(weights: Floats) -> Floats:
-            return draw(np.asarray(rows.rows.T @ weights), plan.scale)
+def weigh(
+    rows: GridRows, model: PrivateInequalities, plan: DensePlan, draw: Draw, progress: Progress
+) -> tuple[Floats, ...]:
+    """The candidates of T steps; of the rows only what ``draw`` returns is used, but for their own weights."""
+    measure = DenseMeasure(rows.count, plan.density, plan.density)
+    onto, asked = projector(model.cone), np.empty((plan.steps, rows.size))
+    level = plan.level * rows.live
+    for step in range(plan.steps):
+        if step % 64 == 0:
+            progress(f"dense weights, {plan.steps} steps", step / plan.steps)
+        asked[step] = grid_direction(onto(draw(np.asarray(rows.rows.T @ measure.projected()), plan.scale)))
+        measure.add(plan.rate * (level - rows.values(asked[step])))
+    return cones.candidates(asked)
 
-        measure = DenseMeasure(rows.count, plan.density, plan.density)
-        found = weigh(values, noisy_sum, measure, projector(model.cone), model.cone_dimension, plan, progress)
-        finish = finisher(model)
-        points = [finish(point) for point in found]
-        best, missed = choose(rows, points, plan.counts, noise)
-        return finished(model, points[best], missed, f"of three candidates by noisy counts: {NAMES[best]}")
+
+def _search(rows: GridRows, model: PrivateInequalities, plan: DensePlan, draw: Draw, progress: Progress) -> Chosen:
+    """Steps and choice, on real rows and made-up ones alike."""
+    points = list(map(cones.finisher(model), weigh(rows, model, plan, draw, progress)))
+    return plan.counts.choose(points, draw(cones.missed_counts(rows, points), plan.counts.scale))
 
 
 def best_plan(model: PrivateInequalities, request: Request) -> DensePlan:
@@ -156,23 +134,9 @@ def best_plan(model: PrivateInequalities, request: Request) -> DensePlan:
 
 def _simulate(model: PrivateInequalities, plan: DensePlan, rows: Floats, weight: float, seed: int) -> Floats:
     """(D,) the answer on made-up rows, each of which stands for ``weight``, with made-up noise."""
-    generator, size = public_generator(2_000_003 + seed), model.cone_dimension
-    density = max(math.ceil(plan.density / weight), 1)
-
-    def draw(kind: str, scale: float, count: int) -> Floats:
-        return generator.laplace(0.0, scale, count) if kind == "laplace" else generator.normal(0.0, scale, count)
-
-    def values(y: Floats) -> Floats:
-        return plan.rate * (plan.level - rows @ y)
-
-    def noisy_sum(weights: Floats) -> Floats:
-        return rows.T @ weights + draw(plan.kind, plan.scale, size)
-
-    measure, finish = DenseMeasure(len(rows), density, density), finisher(model)
-    found = weigh(values, noisy_sum, measure, projector(model.cone), size, plan, no_progress)
-    points = [finish(point) for point in found]
-    return points[choose_public(rows, weight, points, plan.counts, draw)]
+    thinner = replace(plan, density=max(math.ceil(plan.density / weight), 1))
+    draw = public_noise(plan.kind, 2_000_003 + seed)
+    return _search(GridRows.of(rows, weight), model, thinner, draw, no_progress).y
 
 
 DENSE_WEIGHTS = DenseWeights()
-__all__ = ["DENSE_WEIGHTS", "DenseWeights", "best_plan", "weigh"]

@@ -31,8 +31,8 @@ import numpy as np
 from scipy.stats import norm
 
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.linalg.hinge_descent.choice import COUNT_SHARE, CountNoise
-from dpmodel.mechanisms.linalg.hinge_descent.rows import POINT_GRID, allowance, lift, row_norm
+from dpmodel.mechanisms.linalg.cones import COUNT_SHARE, CountNoise, lift
+from dpmodel.mechanisms.linalg.grid_rows import POINT_GRID, allowance, row_norm
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING
 from dpmodel.mechanisms.spend import Spend
@@ -143,7 +143,3 @@ def _most_density(model: PrivateInequalities) -> int:
 
 def _entropy(model: PrivateInequalities, density: int) -> float:
     return math.log((max(model.expected, 1) + density) / density)
-
-
-__all__ = ["MOST_ROWS", "MOST_TERMS", "DensePlan", "candidates", "dense_plan", "most_steps", "proved_missed",
-           "sum_change"]  # fmt: skip

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, Mask, PrivateArray
 from dpmodel.numerics.fields.integer_flat import Region, nearest
 from dpmodel.numerics.fields.integer_rows import IntegerRows, exact_product
-from dpmodel.privacy import NoiseSource
 
 # Directions of rows are multiples of 2^-26, points and offsets of the grids below: all products, and sums of up to 2^26
 # rows, are exact in doubles, in whatever order they are added, so no rounding depends on other records.
@@ -43,29 +42,28 @@ class ScaledRows:
     ``kept`` (n,) says which are in.
     """
 
-    directions: Floats
-    offsets: Floats
-    kept: npt.NDArray[np.bool_]
+    directions: PrivateArray
+    offsets: PrivateArray
+    kept: Mask
 
-    def slack(self, w: Floats) -> Floats:
+    def slack(self, w: Floats) -> PrivateArray:
         """(m,) slacks at a point of the grid: no sum is rounded."""
-        out: Floats = self.offsets + self.directions @ w
-        return out
+        return PrivateArray(self.offsets + self.directions @ w)
 
-    def pull(self, mask: npt.NDArray[np.bool_]) -> Floats:
+    def pull(self, mask: Mask) -> PrivateArray:
         """(q,) the exact sum of the directions of the mask (m,): blocks of rows are added up in integers."""
         whole = np.zeros(self.directions.shape[1], dtype=np.int64)
         for start in range(0, mask.size, _BLOCK):
             block = slice(start, start + _BLOCK)
             part = self.directions[block].T @ mask[block].astype(np.float64)
             whole += (part * 2.0**_DIRECTION_BITS).astype(np.int64)
-        return whole / 2.0**_DIRECTION_BITS
+        return PrivateArray(whole / 2.0**_DIRECTION_BITS)
 
-    def only(self, mask: npt.NDArray[np.bool_]) -> ScaledRows:
+    def only(self, mask: Mask) -> ScaledRows:
         """The rows of the mask (m,)."""
         kept = self.kept.copy()
         kept[kept] = mask
-        return ScaledRows(self.directions[mask], self.offsets[mask], kept)
+        return ScaledRows(PrivateArray(self.directions[mask]), PrivateArray(self.offsets[mask]), kept)
 
 
 def reduced_rows(rows: IntegerRows, region: Region, largest: int) -> IntegerRows:
@@ -98,16 +96,17 @@ def scaled_rows(reduced: IntegerRows, region: Region, origin: Floats, radius: fl
     step = point_grid(radius) / unit
     limit = 2.0 ** math.ceil(math.log2(4 * radius))
     offsets = np.clip(np.rint(offset / norm / step) * step, -limit, limit)
-    return ScaledRows(directions, offsets, moving)
+    return ScaledRows(PrivateArray(directions), PrivateArray(offsets), moving)
 
 
-def _in_doubles(whole: IntegerRows) -> Floats:
+def _in_doubles(whole: IntegerRows) -> PrivateArray:
     """Each row over the largest of its numbers but the first: distances stay, and no norm over- or underflows."""
     largest = np.abs(whole[:, 1:]).max(axis=1, initial=0)[:, None]
     if whole.dtype != object:
-        return np.asarray(whole / largest.astype(np.float64))
+        return PrivateArray(np.asarray(whole / largest.astype(np.float64)))
     # Python's division of integers rounds once. Offsets far beyond every region are as good as these.
-    return np.asarray(np.clip(whole, -largest * _FAR, largest * _FAR) / largest, dtype=np.float64)
+    clipped = np.clip(whole, -largest * _FAR, largest * _FAR)
+    return PrivateArray(np.asarray(clipped / largest, dtype=np.float64))
 
 
 def point_grid(radius: float) -> float:
@@ -129,14 +128,14 @@ def descend(
     radius: float,
     schedule: Schedule,
     sigma: float,
-    source: NoiseSource,
+    noisy_pull: Callable[[Mask], Floats],
 ) -> Floats:
     """A (q,) grid point w with few rows far below 0.
 
     Parameters
     ----------
     public : (k, q + 1) rows with unit normals, ``public (1, w) >= 0``. ``start`` : (q,). ``radius`` : of the region.
-    sigma : deviation of the Gaussian noise on each sum of directions.
+    noisy_pull : mask of rows to the released sum of their directions, with Gaussian noise of deviation ``sigma``.
 
     Notes
     -----
@@ -150,8 +149,7 @@ def descend(
     length = schedule.first * radius
     floor = schedule.damping * sigma * math.sqrt(q)
     for _ in range(schedule.steps):
-        below = rows.slack(w) < schedule.depth * length
-        noisy = source.gaussian(rows.pull(below), sigma)
+        noisy = noisy_pull(np.asarray(rows.slack(w) < schedule.depth * length))
         w = w + length * noisy / max(float(np.linalg.norm(noisy)), floor)
         w = on_grid(nearest(public, w), radius)
         length *= ratio

@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpmodel.annotate.records import Neighbors
-from dpmodel.mechanisms.linalg.dp_lp.descent import Schedule
-from dpmodel.mechanisms.linalg.dp_lp.rounds import search, spending
 from dpmodel.mechanisms.linalg.dp_lp.synthetic import planted_program
 from dpmodel.mechanisms.linalg.systems import PUBLIC_WHOLE_NUMBERS
-from dpmodel.numerics.fields.integer_flat import FractionRows, region_of
+from dpmodel.numerics.fields.integer_flat import FractionRows, fractions, region_of
 from dpmodel.numerics.fields.integer_rows import satisfied, slack_rows
 from dpmodel.privacy import NotPrivateWarning, SeededSource, public_generator
+
+if TYPE_CHECKING:
+    from dpmodel.mechanisms.linalg.dp_lp.mechanism import DPLinearProgram
 
 # Programs per number of hidden equalities, and the most rows of each.
 SEEDS, MOST = 3, 5_000
@@ -29,39 +30,32 @@ _BOX = 10
 
 @dataclass(frozen=True)
 class Misses:
-    """``missed`` rows at worst over all simulations, by number of hidden equalities; ``simulated`` rows per program."""
+    """``missed`` rows at worst over all simulations, by number of hidden equalities."""
 
     missed: float
     by_hidden: tuple[tuple[int, float], ...]
-    simulated: int
 
 
 def box(variables: int, low: int, high: int) -> FractionRows:
     """(2d, d + 1) public rows of ``low <= x <= high``."""
     one = np.eye(variables, dtype=int)
     rows = np.vstack([np.c_[np.full(variables, -low), one], np.c_[np.full(variables, high), -one]])
-    out = np.empty(rows.shape, dtype=object)
-    out.reshape(-1)[:] = [Fraction(int(v)) for v in rows.ravel()]
-    return out
+    return fractions(rows)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """The public facts that the simulations depend on; the last four are the mechanism's."""
+    """The public facts that a search depends on."""
 
     variables: int
     largest: int
     epsilon: float
     delta: float
     neighbors: Neighbors
-    rounds: int
-    schedule: Schedule
-    window: float
-    drop: float
 
 
 @lru_cache(maxsize=64)
-def simulated_misses(setting: Setting, records: int) -> Misses:
+def simulated_misses(mechanism: DPLinearProgram, setting: Setting, records: int) -> Misses:
     """Worst count of rows missed over SEEDS made-up programs each with 0, 1 and d // 2 hidden equalities.
 
     A tenth of the rows is owned by equalities. Beyond MOST rows, programs have MOST and the share missed is kept, which
@@ -69,32 +63,30 @@ def simulated_misses(setting: Setting, records: int) -> Misses:
     """
     n, d = min(records, MOST), setting.variables
     kinds = sorted({0, min(1, d - 1), d // 2})
-    worst = [(h, math.ceil(_worst(setting, n, h, SEEDS) * records / max(n, 1))) for h in kinds]
-    return Misses(float(max(m for _, m in worst)), tuple(worst), n)
+    worst = [(h, math.ceil(_worst(mechanism, setting, n, h, SEEDS) * records / max(n, 1))) for h in kinds]
+    return Misses(float(max(m for _, m in worst)), tuple(worst))
 
 
 @lru_cache(maxsize=64)
-def simulated_need(setting: Setting) -> float:
+def simulated_need(mechanism: DPLinearProgram, setting: Setting) -> float:
     """The least number of records in SIZES with which simulations say something, or inf."""
     for n in SIZES:
-        if max(_worst(setting, n, h, 2) for h in (0, setting.variables // 2)) < PUBLIC_WHOLE_NUMBERS * n:
+        if max(_worst(mechanism, setting, n, h, 2) for h in (0, setting.variables // 2)) < PUBLIC_WHOLE_NUMBERS * n:
             return float(n)
     return math.inf
 
 
-def _worst(setting: Setting, n: int, hidden: int, seeds: int) -> int:
+def _worst(mechanism: DPLinearProgram, setting: Setting, n: int, hidden: int, seeds: int) -> int:
     d, U = setting.variables, setting.largest
     public = box(d, 0, _BOX)
     first = region_of(public[:0], public, d)
     assert first is not None
-    split = spending(setting.epsilon, setting.delta, setting.rounds)
     worst = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotPrivateWarning)
         for seed in range(seeds):
             A, b, _ = planted_program(public_generator(seed), n, d, U, hidden, n // 10 // max(hidden, 1))
             rows, source = slack_rows(A, b, U), SeededSource(seed)
-            tuning = setting.schedule, setting.window, setting.drop
-            found = search(rows, first, public, split, *tuning, U, setting.neighbors, source)
+            found = mechanism.search(rows, first, public, setting, source)
             worst = max(worst, int(np.count_nonzero(~satisfied(rows, found.best.x, U))))
     return worst

@@ -2,31 +2,53 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import linprog
 
-from dpmodel._types import Floats
-from dpmodel.errors import InfeasibleError, UnsupportedModelError
+from dpmodel._types import Floats, Mask
+from dpmodel.annotate.records import Neighbors
+from dpmodel.errors import InfeasibleError
 from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Forecast, RowsMissed
 from dpmodel.mechanisms.known import capped
-from dpmodel.mechanisms.linalg.dp_lp.descent import Schedule
+from dpmodel.mechanisms.linalg.dp_lp.descent import ScaledRows, Schedule, descend, on_grid, reduced_rows, scaled_rows
 from dpmodel.mechanisms.linalg.dp_lp.forecast import Setting, simulated_misses, simulated_need
-from dpmodel.mechanisms.linalg.dp_lp.rounds import Spending, search, spending
 from dpmodel.mechanisms.linalg.found import Found
+from dpmodel.mechanisms.linalg.stable_span.mechanism import discrete, release_flag
 from dpmodel.mechanisms.linalg.stable_span.tails import thresholds
-from dpmodel.mechanisms.linalg.systems import PrivateInequalities, known_of
-from dpmodel.mechanisms.published.dp_lp import published
-from dpmodel.numerics.fields.integer_flat import FractionRows, Region, fractions, region_of
-from dpmodel.numerics.fields.integer_rows import slack_rows
-from dpmodel.privacy import NoiseSource
+from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivateVectors, known_of
+from dpmodel.numerics.fields.field import QQ
+from dpmodel.numerics.fields.integer_flat import FractionRows, Region, fractions, nearest, region_of
+from dpmodel.numerics.fields.integer_rows import Fractions, IntegerRows, primitive, satisfied, slack_rows
+from dpmodel.privacy import NoiseSource, exponential_mechanism, zcdp_rho
 from dpmodel.text import number
 
 # Rows expected at most; variables (there forecasts take 3 s); size of whole numbers that machine integers hold.
 _MOST_RECORDS, _MOST_VARIABLES, _LARGEST = 2**25, 20, 2**53
+# Share of epsilon for the spans (of delta: half), and of the rest (in rho) for each selection and for the count.
+SPANS, SELECTION, COUNT = 0.25, 0.02, 0.04
+# Binary places of the coordinates of answers.
+_BITS = 40
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A released point x of a released region, exactly on its flat and within its public rows."""
+
+    region: Region
+    x: Fractions
+
+
+@dataclass(frozen=True, eq=False)
+class Searched:
+    """``best`` : the answer. ``missed`` : noisy count of the rows it violates."""
+
+    best: Candidate
+    missed: int
 
 
 @dataclass(frozen=True)
@@ -40,12 +62,12 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
     What it does
         ``rounds`` times, in the current flat (at first the whole space, or the flat of public equalities):
 
-        1. Noisy descent (``dp_lp_descent``) to a point x* that is deep in the rows where they allow it, and about the
+        1. Noisy descent (``descent``) to a point x* that is deep in the rows where they allow it, and about the
            last step length from the flat of a hidden equality. The perturbation eta is ``window`` of the radius of the
            public region, in distance, instead of 1 / (2 (d+1) ((d+1) U)^(d+1)).
         2. The rows within eta of x* are J2, tight; the paper's J2 is the half of them that x* violates.
         3. The stable partition of their equations in the coordinates of the flat; the spans of all levels that have
-           noisily enough sets are released (``dp_lp_spans``). Not in the last round.
+           noisily enough sets are released (``supported_levels``). Not in the last round.
         4. Each released span is a flat of fewer dimensions. Where it meets the public constraints, it gives a
            candidate: the nearest point to x*, rational, exactly on it. Candidates are compared by how many rows they
            satisfy exactly; the exponential mechanism chooses one of them, x* itself and the best so far, and the next
@@ -74,15 +96,17 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
         needs the published eta. With a larger one a released equation may be wrong: a row that is repeated often and is
         tight at x* without being an equality. Then the answer is the best point of that flat, or the selection keeps
         the point before. Equations of few records are not found: each direction needs about ``threshold_sets`` tight
-        rows. ``constants="published"`` computes the published numbers, which rule out any run.
+        rows. The published numbers, which rule out any run, are those of ``dp-lp-published``.
     Cost
         rounds x steps products with the rows, exact products of the rows with each candidate, and the partition of
         the tight rows.
 
     Parameters
     ----------
-    rounds : R >= 1, capped at d (the paper's bound). ``window``, ``drop`` : shares of the radius. ``reach`` : answers
-    are looked for with |x_j| at most so large where the public constraints do not bound x_j; None is U.
+    rounds : R >= 1, capped at d (the paper's bound). ``window`` : rows within this share of the radius from x* count as
+    tight. ``drop`` : descents after the first leave out rows that the best point so far violates by more than this
+    share. ``reach`` : answers are looked for with |x_j| at most so large where the public constraints do not bound x_j;
+    None is U.
     """
 
     serves: ClassVar[Serves] = Serves(PrivateInequalities)
@@ -93,11 +117,6 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
     drop: float = 0.01
     schedule: Schedule = field(default_factory=Schedule)
     reach: float | None = None
-    constants: Literal["practical", "published"] = "practical"
-
-    @property
-    def published(self) -> bool:
-        return self.constants == "published"
 
     def eligible(self, model: PrivateInequalities, request: Request) -> Verdict:
         if not isinstance(model, PrivateInequalities):
@@ -114,31 +133,17 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
             return Verdict(False, f"serves up to {_MOST_VARIABLES} variables")
         if (model.records or model.expected) > _MOST_RECORDS:
             return Verdict(False, f"serves up to {_MOST_RECORDS} records")
-        if self.constants == "published":
-            facts = published(model.variables, model.largest, request.epsilon, request.delta, request.beta)
-            return Verdict(False, f"the published constants cannot be run: {facts.words()} of {model.expected}")
         return YES
 
     def forecast(self, model: PrivateInequalities, request: Request) -> Forecast:
         assert model.largest is not None
         d, U, n = model.variables, model.largest, model.expected
-        if self.constants == "published":
-            facts = published(d, U, request.epsilon, request.delta, request.beta)
-            words = f"all but {number(facts.missed)} rows hold, hidden constants set to 1"
-            forecast = Forecast(
-                statement=words,
-                epsilon=request.epsilon,
-                delta=request.delta,
-                beta=request.beta,
-                proved=False,
-                error=RowsMissed(facts.missed, facts.missed),
-                noise={"eta": str(facts.eta), "roundness": str(facts.roundness), "rescalings": facts.rescalings},
-            )
-            return capped(forecast, known_of(model))
         first_region(model, self.reach)  # an empty public part is an error before anything is spent
-        setting = self._setting(model, request)
-        found = simulated_misses(setting, n)
-        rule = thresholds(*self._split(d, request).spans[0], model.neighbors) if self._rounds(d) > 1 else None
+        setting = Setting(d, U, request.epsilon, request.delta, model.neighbors)
+        found = simulated_misses(self, setting, n)
+        rounds = self._rounds(d)
+        spans = spending(request.epsilon, request.delta, rounds).spans
+        rule = thresholds(*spans[0], model.neighbors) if spans else None
         words = (
             f"all but {number(found.missed)} of about {n} rows hold exactly, at worst over made-up programs of this "
             f"size with {', '.join(str(h) for h, _ in found.by_hidden)} hidden equalities"
@@ -149,10 +154,9 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
             delta=request.delta,
             beta=request.beta,
             proved=False,
-            error=RowsMissed(found.missed, simulated_need(setting)),
-            work=f"{self._rounds(d)} rounds of {self.schedule.steps} steps",
+            work=f"{rounds} rounds of {self.schedule.steps} steps",
             noise={
-                "rounds": self._rounds(d),
+                "rounds": rounds,
                 "steps": self.schedule.steps,
                 "threshold_sets": rule.gap if rule else None,
                 "missed_by_hidden": [list(pair) for pair in found.by_hidden],
@@ -161,6 +165,7 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
                 "a prediction on made-up rows in a box: rows with thinner margins are missed more often",
                 "equations owned by fewer records than the threshold are not found",
             ),
+            error=RowsMissed(missed=found.missed, needed=simulated_need(self, setting)),
         )
         return capped(forecast, known_of(model))
 
@@ -168,51 +173,154 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
         self, model: PrivateInequalities, request: Request, noise: NoiseSource, progress: Progress = no_progress
     ) -> Found:
         assert model.largest is not None
-        if self.constants == "published":
-            raise UnsupportedModelError(
-                "the published constants cannot be run",
-                why=self.eligible(model, request).reason,
-                remedy="dp-lp, with practical constants",
-            )
-        public = public_rows(model, self.reach)
         first = first_region(model, self.reach)
-        rows = slack_rows(*model.read_rows(), model.largest)
-        found = search(
-            rows,
-            first,
-            public,
-            self._split(model.variables, request),
-            self.schedule,
-            self.window,
-            self.drop,
-            model.largest,
-            model.neighbors,
-            noise,
-            progress,
-        )
+        A, b = model.read_rows()
+        rows = slack_rows(A, b, model.largest)
+        setting = Setting(model.variables, model.largest, request.epsilon, request.delta, model.neighbors)
+        found = self.search(rows, first, public_rows(model, self.reach), setting, noise, progress)
         removed = first.flat.dimension - found.best.region.flat.dimension
-        notes = [f"{removed} of {first.flat.dimension} dimensions removed by sanitised equations"]
-        return Found("found", found.best.x, float(max(found.missed, 0)), tuple(notes))
+        notes = (f"{removed} of {first.flat.dimension} dimensions removed by sanitised equations",)
+        return Found("found", found.best.x, float(max(found.missed, 0)), notes)
+
+    def search(
+        self,
+        rows: IntegerRows,
+        first: Region,
+        public: FractionRows,
+        setting: Setting,
+        source: NoiseSource,
+        progress: Progress = no_progress,
+    ) -> Searched:
+        """Rounds of solve, sanitise, select on (n, d + 1) private integer rows (b, -a)."""
+        largest, neighbors = setting.largest, setting.neighbors
+        whole, split = discrete(source), spending(setting.epsilon, setting.delta, self._rounds(setting.variables))
+        moved = 1.0 if neighbors == "add-remove" else 2.0  # unit vectors: one comes or goes, or one becomes another
+        best: Candidate | None = None
+        region = first
+        for r, rho in enumerate(split.solve):
+            progress(f"round {r + 1}", r / len(split.solve))
+            if region.flat.dimension == 0:
+                break
+            radius, origin = region.radius, region.middle
+            reduced = reduced_rows(rows, region, largest)
+            scaled = scaled_rows(reduced, region, origin, radius)
+            start, near = np.zeros(origin.size), scaled
+            if best is not None:
+                start = on_grid(_local(region, best.x), radius)
+                near = scaled.only(scaled.slack(start) >= -self.drop * radius)
+            sigma = moved * math.sqrt(self.schedule.steps / (2 * rho))
+
+            def noisy_pull(below: Mask, near: ScaledRows = near, sigma: float = sigma) -> Floats:
+                return source.gaussian(near.pull(below), sigma)
+
+            schedule = self.schedule.later() if r else self.schedule
+            w = descend(near, region.unit_rows, start, radius, schedule, sigma, noisy_pull)
+            here = _candidate(region, w)
+            candidates = [here] if best is None else [best, here]
+            if r < len(split.spans):
+                tight = np.abs(scaled.slack(w)) <= self.window * radius
+                vectors = primitive(reduced[scaled.kept][tight])
+                levels = supported_levels(vectors, *split.spans[r], neighbors, source)
+                lower = [_lowered(region, basis, public, here.x) for basis in levels]
+                candidates += [c for c in lower if c is not None]
+            best = _selected(rows, candidates, largest, split.select[r], neighbors, source)
+            region = best.region
+        if best is None:  # the public constraints leave one point
+            best = Candidate(first, first.flat.point(()))
+        wrong = int(np.count_nonzero(~satisfied(rows, best.x, largest)))
+        # One record more, less or other moves the count by 1 at most.
+        missed = int(whole.discrete_gaussian(np.array([wrong]), math.sqrt(1 / (2 * split.count)))[0])
+        return Searched(best, missed)
 
     def _rounds(self, variables: int) -> int:
         return max(1, min(self.rounds, variables))
 
-    def _split(self, variables: int, request: Request) -> Spending:
-        return spending(request.epsilon, request.delta, self._rounds(variables))
 
-    def _setting(self, model: PrivateInequalities, request: Request) -> Setting:
-        assert model.largest is not None
-        return Setting(
-            model.variables,
-            model.largest,
-            request.epsilon,
-            request.delta,
-            model.neighbors,
-            self._rounds(model.variables),
-            self.schedule,
-            self.window,
-            self.drop,
-        )
+@dataclass(frozen=True)
+class Spending:
+    """The public split of one budget. Round r of R: solve at ``solve[r]``, sanitise at ``spans[r]`` (not in the last),
+    select at ``select[r]``; at the end a count at ``count``. rho in zCDP, spans (epsilon, delta)."""
+
+    solve: tuple[float, ...]
+    spans: tuple[tuple[float, float], ...]
+    select: tuple[float, ...]
+    count: float
+
+
+def spending(epsilon: float, delta: float, rounds: int) -> Spending:
+    """Split (epsilon, delta) between the rounds: 1, 1/2, 1/4 .. for the spans, the first descent twice a later one.
+
+    The spans take SPANS of epsilon and half of delta by basic composition; the rest of epsilon, with the other half of
+    delta, is converted to zCDP once, for everything else. Both groups together cost the sum (concurrent composition).
+    """
+    rho = zcdp_rho((1 - SPANS) * epsilon if rounds > 1 else epsilon, delta / 2 if rounds > 1 else delta)
+    rest = rho * (1 - SELECTION * rounds - COUNT)
+    weights = np.array([2.0, *[1.0] * (rounds - 1)])
+    halves = 0.5 ** np.arange(rounds - 1)
+    return Spending(
+        tuple(float(v) for v in rest * weights / weights.sum()),
+        tuple((float(SPANS * epsilon * h), float(delta / 2 * h)) for h in halves / max(halves.sum(), 1e-300)),
+        (rho * SELECTION,) * rounds,
+        rho * COUNT,
+    )
+
+
+def supported_levels(
+    vectors: IntegerRows, epsilon: float, delta: float, neighbors: Neighbors, source: NoiseSource
+) -> list[FractionRows]:
+    """Canonical bases (k, D) of the spans of all well-supported levels of the stable partition, largest first.
+
+    (epsilon, delta)-DP by the proof of ``StableSpan``, which is for the noisy counts together with the spans of all
+    levels that pass and exist: every level that passes is released for the price of one, and the caller takes the
+    largest that agrees with the public constraints.
+    """
+    D = vectors.shape[1]
+    system = PrivateVectors(QQ, D, "span", neighbors, D, None, 0, lambda: vectors)
+    return [np.asarray(basis.rows, dtype=object) for basis in release_flag(system, Request(epsilon, delta), source)]
+
+
+def _local(region: Region, x: Fractions) -> Floats:
+    """(q,) coordinates w of a point, inside the region; points off the flat are projected onto it."""
+    flat = region.flat
+    frame = flat.frame[1:].astype(np.float64)
+    target = np.array([float(v) for v in x]) - frame[:, 0]
+    z = np.linalg.lstsq(frame[:, 1:], target, rcond=None)[0]
+    return nearest(region.unit_rows, region.metric @ (z - region.middle))
+
+
+def _candidate(region: Region, w: Floats) -> Candidate:
+    z = np.linalg.solve(region.metric, w) + region.middle
+    return Candidate(region, region.flat.point(region.rounded(z, _BITS)))
+
+
+def _lowered(region: Region, basis: FractionRows, public: FractionRows, x: Fractions) -> Candidate | None:
+    """The point of the flat of more equations that is nearest to x, or None where they contradict the public rows."""
+    equations = np.vstack([region.flat.equations, region.full(basis)])
+    lower = region_of(equations, public, region.flat.variables)
+    if lower is None:
+        return None
+    if lower.flat.dimension == 0:
+        return Candidate(lower, lower.flat.point(()))
+    return _candidate(lower, _local(lower, x))
+
+
+def _selected(
+    rows: IntegerRows, candidates: list[Candidate], largest: int, rho: float, neighbors: Neighbors, source: NoiseSource
+) -> Candidate:
+    """The candidate that satisfies most rows, exactly, by the exponential mechanism; fewer dimensions count against it.
+
+    A record more or less moves all scores by 0 or 1 the same way: range 1; another record: range 2.
+    """
+    if len(candidates) == 1:
+        return candidates[0]
+    reach = 1.0 if neighbors == "add-remove" else 2.0
+    scale = math.ceil(reach / math.sqrt(8 * rho) * 2**10) / 2**10  # so that scores are exact
+    scores = [
+        float(np.count_nonzero(satisfied(rows, c.x, largest)))
+        - scale * (c.region.flat.variables - c.region.flat.dimension)
+        for c in candidates
+    ]
+    return candidates[exponential_mechanism(scores, reach, rho=rho, source=source)]
 
 
 def public_rows(model: PrivateInequalities, reach: float | None) -> FractionRows:
@@ -270,5 +378,3 @@ def first_region(model: PrivateInequalities, reach: float | None) -> Region:
 
 
 DP_LP = DPLinearProgram()
-DP_LP_PUBLISHED = DPLinearProgram(name="dp-lp-published", source="KMMST24, Algorithm 5", constants="published")
-__all__ = ["DP_LP", "DP_LP_PUBLISHED", "DPLinearProgram", "first_region", "public_rows"]

@@ -22,7 +22,7 @@ unit ball, rounded to the grid, with ``N_t = max(sqrt(Q_t), F)``, ``Q_t = ||u_1|
    most ``C^2 r^2 n / (4 gamma)`` and, as S <= n T, at most ``C r n sqrt(T)``.
 6. f is convex, so the average has f at most the mean, the T-th part of this. A row that the average misses has hinge
    tau at least; one that its finished version (unit norm, moved by ``by`` towards y0 > 0, on the grid) misses by the
-   count of ``hinge_choice`` has at least ``tau - by - 3 allowance`` (the norm of the average is 1 at most). Dividing
+   count of ``missed_counts`` has at least ``tau - by - 3 allowance`` (the norm of the average is 1 at most). Dividing
    gives the missed rows of the average; the choice by noisy counts adds ``CountNoise.lost``.
 
 The noise's part of the mean is ``C s sqrt(D / T) + 2 q s / sqrt(T)``: with ``s = D2 sqrt(T / (2 rho_z))`` it does not
@@ -39,8 +39,8 @@ from dataclasses import dataclass
 from scipy.stats import chi2, norm
 
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.linalg.hinge_descent.choice import COUNT_SHARE, CountNoise
-from dpmodel.mechanisms.linalg.hinge_descent.rows import POINT_GRID, allowance, lift, row_norm
+from dpmodel.mechanisms.linalg.cones import COUNT_SHARE, CountNoise, lift
+from dpmodel.mechanisms.linalg.grid_rows import POINT_GRID, allowance, row_norm
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.mechanisms.spend import Spend
 
@@ -118,6 +118,3 @@ def proved_missed(model: PrivateInequalities, request: Request, plan: HingePlan)
     by = found[1] if found is not None else math.inf
     level = plan.level - by - 3 * reach
     return mean / level + plan.counts.lost(share) if level > 0 else math.inf
-
-
-__all__ = ["RATE", "HingePlan", "plan_hinge", "proved_missed", "sum_change"]

@@ -10,19 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, Mask, PrivateArray
 from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Forecast, RowsMissed
 from dpmodel.mechanisms.known import capped
 from dpmodel.mechanisms.linalg.found import Found
-from dpmodel.mechanisms.linalg.pin_hull.plan import (
-    INFLATION,
-    MOST_AXES,
-    PinHullPlan,
-    directions,
-    pin_hull_plan,
-    span_model,
-)
+from dpmodel.mechanisms.linalg.pin_hull import plan as plans
+from dpmodel.mechanisms.linalg.pin_hull.plan import INFLATION, MOST_AXES, PinHullPlan, pin_hull_plan
 from dpmodel.mechanisms.linalg.stable_span.mechanism import STABLE_SPAN
 from dpmodel.mechanisms.linalg.systems import PrivatePoints, known_of
 from dpmodel.numerics.fields.aff2lin import Aff2Lin, aff2lin
@@ -88,7 +82,7 @@ class PinHull(Mechanism[PrivatePoints]):
     def eligible(self, model: PrivatePoints, request: Request) -> Verdict:
         if request.delta <= 0:
             return Verdict(False, "the affine spans of degenerate points need delta > 0")
-        axes = sum(levels > 1 for levels in model.levels)
+        axes = len(model.free_axes)
         if axes > MOST_AXES:
             return Verdict(False, f"directions are listed in up to {MOST_AXES} dimensions, these points have {axes}")
         if max(model.levels) > MOST_LEVELS:
@@ -109,7 +103,6 @@ class PinHull(Mechanism[PrivatePoints]):
             delta=request.delta,
             beta=request.beta,
             proved=False,
-            error=RowsMissed(needed=plan.needed),
             work=f"at most {plan.rounds} rounds and {plan.spans} affine spans",
             noise={
                 "rounds": plan.rounds,
@@ -120,6 +113,7 @@ class PinHull(Mechanism[PrivatePoints]):
                 "epsilon of a span": plan.span_request.epsilon,
             },
             caveats=("a centre just outside the hull may be answered where points crowd in few places",),
+            error=RowsMissed(needed=plan.needed),
         )
         return capped(forecast, known_of(model))
 
@@ -135,14 +129,13 @@ class PinHull(Mechanism[PrivatePoints]):
         way: list[Aff2Lin] = []
         for turn in range(plan.spans):
             progress("affine span of the points", turn / plan.spans)
-            found = STABLE_SPAN.run(span_model(model, left.one_by_one()), plan.span_request, noise)
-            lifted = _with_points(found)
-            if lifted is None:
+            found = STABLE_SPAN.run(plans.span_model(model, left.one_by_one()), plan.span_request, noise)
+            down = aff2lin(found.answer)
+            if down is None:
                 return Found("nothing", None, notes=("by the noisy counts, too few points are left to go on",))
             # After the rounds of dimension q, at most q of these rows are independent, unless floats failed.
-            if way and len(lifted) > len(levels):
+            if way and len(down.table) > len(levels):
                 break
-            down = aff2lin(lifted)
             left = left.moved(down)
             levels = tuple(levels[column] for column in down.columns)
             way.append(down)
@@ -175,7 +168,7 @@ class Left:
     def one_by_one(self) -> Integers:
         return np.repeat(self.points, self.counts, axis=0)
 
-    def kept(self, mask: npt.NDArray[np.bool_]) -> Left:
+    def kept(self, mask: Mask) -> Left:
         return Left(self.points[mask], self.counts[mask])
 
     def moved(self, down: Aff2Lin) -> Left:
@@ -184,13 +177,6 @@ class Left:
         points = down.project(inside.points)
         order = np.lexsort(points.T[::-1]) if points.shape[1] else np.arange(len(points))
         return Left(points[order], inside.counts[order])
-
-
-def _with_points(found: Found) -> list[list[Fraction]] | None:
-    """Rows of the released subspace, or None where it holds no (x, 1)."""
-    rows: Any = found.answer.rows if found.status == "found" else []
-    lifted = [[Fraction(entry) for entry in row] for row in rows]
-    return lifted if any(row[-1] != 0 for row in lifted) else None
 
 
 def _position(
@@ -209,7 +195,7 @@ def _search(
 ) -> tuple[tuple[Fraction, ...] | None, Left]:
     """The rounds of one dimension: a centre that passed the test, or None; and the points that are left."""
     q = len(levels)
-    net, body = directions(q), around_box(levels)
+    net, body = plans.directions(q), around_box(levels)
     for _ in range(rounds_needed(levels, INFLATION)):
         if body.log_volume < log_least_simplex(q):
             break
@@ -249,7 +235,7 @@ class Cuts:
         normals = np.rint(slopes * 2.0**bits).astype(np.int64)
         return cls(normals, np.array(body.whole, dtype=np.int64), body.bits, kind)
 
-    def beyond(self, left: Left) -> Floats:
+    def beyond(self, left: Left) -> PrivateArray:
         """(m,) how many points have ``<u, z - c> < 0``, whole numbers."""
         total = np.zeros(len(self.normals))
         chunk = max(1, _CHUNK // len(self.normals))
@@ -257,9 +243,9 @@ class Cuts:
         for start in range(0, len(counts), chunk):
             part = slice(start, start + chunk)
             total += counts[part] @ (self._offsets(left.points[part]) @ right < 0)
-        return total
+        return PrivateArray(total)
 
-    def within(self, left: Left, chosen: int) -> npt.NDArray[np.bool_]:
+    def within(self, left: Left, chosen: int) -> Mask:
         """(k,) which points have ``<u, z - c> >= 0``."""
         return np.asarray(self._offsets(left.points) @ self.normals[chosen].astype(self.kind) >= 0, dtype=bool)
 
@@ -269,4 +255,3 @@ class Cuts:
 
 
 PIN_HULL = PinHull()
-__all__ = ["PIN_HULL", "PinHull"]

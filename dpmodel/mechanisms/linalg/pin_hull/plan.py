@@ -50,7 +50,7 @@ def pin_hull_plan(model: PrivatePoints, request: Request) -> PinHullPlan:
     """From public facts alone; delta > 0."""
 
     def build() -> PinHullPlan:
-        axes = tuple(axis for axis, levels in enumerate(model.levels) if levels > 1)
+        axes = model.free_axes
         widest = sorted((model.levels[axis] for axis in axes), reverse=True)
         rounds = sum(rounds_needed(tuple(widest[:q]), INFLATION) for q in range(1, len(axes) + 1))
         spans = len(axes) + 1

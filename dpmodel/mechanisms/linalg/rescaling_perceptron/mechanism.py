@@ -8,21 +8,30 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from dpmodel._types import Floats
 from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Forecast, RowsMissed
 from dpmodel.mechanisms.known import capped
+from dpmodel.mechanisms.linalg.cones import Draw, cone_eligible, noise_floor
 from dpmodel.mechanisms.linalg.found import Found
+from dpmodel.mechanisms.linalg.grid_rows import GridRows, grid_direction
 from dpmodel.mechanisms.linalg.rescaling_perceptron.plan import SearchPlan, plan_search
-from dpmodel.mechanisms.linalg.rescaling_perceptron.rows import GridRows, coarsest
-from dpmodel.mechanisms.linalg.rescaling_perceptron.search import Draw, search
-from dpmodel.mechanisms.linalg.synthetic import KINDS, instance
+from dpmodel.mechanisms.linalg.synthetic import KINDS, forecast_missed, public_noise
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities, known_of
-from dpmodel.mechanisms.spend import Spend
-from dpmodel.privacy import NoiseSource, public_generator
+from dpmodel.numerics.polytopes.cone_projection import projector
+from dpmodel.privacy import NoiseSource
 
 _SEEDS = 15  # the quantile 1 - beta of so many is their largest for beta below 1/14
 # Runs on real one-hot rows (UCI Mushroom, the only such set looked at) missed up to four times what made-up rows say.
 _CAUTION = 4.0
+# Steps are the mean of the violated rows, shrunk where these are few: by this many norms of the noise on their sum.
+_DAMPING = 3.0
+# The part of the noise's size that is added to the eigenvalues of noisy second moments.
+_RIDGE = 0.2
+# A candidate other than the last one must have a smaller count by so many deviations of a difference.
+_SURELY = 2.0
+# Least x0 of a unit cone point (x0, x) that stands for the point x / x0.
+_LEAST_FIRST = 1e-9
 Rescaling = Literal["auto", "always", "never"]
 
 
@@ -45,7 +54,8 @@ class RescalingPerceptron(Mechanism[PrivateInequalities]):
         one record moves it by at most 1. The schedule follows from public facts; costs ``change^2 / (2 deviation^2)``
         add up to ``mu^2 / 2`` with the exact Gaussian mu of (epsilon, delta) (``Spend``), whatever is asked in between
         (adaptive composition). The number of rounds used and the choice among candidates follow from released counts;
-        ending early saves no budget. No sum is rounded (``rescaling_rows``).
+        ending early saves no budget. No sum is rounded (``grid_rows``), and the grid makes rows longer by 2^-17 at
+        most, which ``ROUNDING`` in these changes covers.
     Utility
         Nothing is proved. ``missed`` is four times a quantile of simulated runs on made-up systems that keep the
         promised margin (``planted``), for the worst kind of them: those rows are dense, and on real one-hot rows up to
@@ -66,24 +76,25 @@ class RescalingPerceptron(Mechanism[PrivateInequalities]):
     def eligible(self, model: PrivateInequalities, request: Request) -> Verdict:
         if request.delta == 0:
             return Verdict(False, "every round releases Gaussian noise, which needs delta > 0")
-        if model.margin is None:
-            return Verdict(False, "a public margin is needed: it sets the rounds and what is asked of rows")
-        if not 0 < model.margin <= 1:
-            return Verdict(False, "the margin of unit rows lies in (0, 1]")
-        least = 200 * coarsest(model.cone_dimension)
-        if model.margin < least:
-            return Verdict(False, f"rows in double precision resolve margins of {least:.2g} and more here")
-        return YES
+        # What is asked of rows, a hundredth of the margin at least, stays above the rounding of rows and points.
+        return cone_eligible(model, least=200.0) or YES
 
     def forecast(self, model: PrivateInequalities, request: Request) -> Forecast:
         plan = plan_search(model, request, self.rescaling)
-        median, high = model.remember(
-            ("missed", self.name, self.rescaling, request.epsilon, request.delta, request.beta),
-            lambda: _simulate(model, plan, request.beta),
+        size = model.cone_dimension
+        # 20 rows for every dimension as far as time allows: fewer are fitted too easily (in trials, 20 came within a
+        # factor 2 of the full number).
+        most = 20 * min(max(size, 100), 200)
+        median, high = forecast_missed(
+            model,
+            request,
+            f"{self.name}, {self.rescaling}",
+            lambda rows, weight, seed: _simulate(model, plan, rows, weight, seed),
+            seeds=_SEEDS if size <= 100 else _SEEDS // 3,
+            kinds=KINDS if size <= 200 else KINDS[-1:],
+            most=most,
         )
-        rho = Spend.of(request.epsilon, request.delta, gaussian_only=True).rho or math.nan
-        needed = 2 * math.sqrt(model.cone_dimension / (2 * rho)) / float(model.margin or math.nan)
-        missed = _CAUTION * high
+        missed = _CAUTION * (high + (model.expected > most))  # where rows stand for several, less is not seen
         statement = (
             f"predicted to miss at most about {missed:,.0f} rows: {_CAUTION:g} times quantile {1 - request.beta:g} of "
             f"simulations on made-up rows (median {median:,.0f})"
@@ -94,13 +105,24 @@ class RescalingPerceptron(Mechanism[PrivateInequalities]):
             delta=request.delta,
             beta=request.beta,
             proved=False,
-            error=RowsMissed(missed, needed),
             work=f"{plan.rounds} rounds of two products with the rows and a projection",
-            noise=_noise(plan),
+            noise={
+                "rounds": plan.rounds,
+                "deviation of the sums in the first and last round": (
+                    float(plan.deviations[0]),
+                    float(plan.deviations[-1]),
+                ),
+                "count weight": plan.count_weight,
+                "violated below": plan.asked,
+                "deviation of the second moments": plan.rescaling,
+                "counted after rounds": plan.marks,
+                "deviation of those counts": plan.mark_deviation,
+            },
             caveats=(
                 "simulated on made-up dense rows that keep the promised margin, not proved; the factor "
                 f"{_CAUTION:g} comes from one set of real one-hot rows",
             ),
+            error=RowsMissed(missed=missed, needed=noise_floor(model, request)),
         )
         return capped(forecast, known_of(model))
 
@@ -116,47 +138,89 @@ class RescalingPerceptron(Mechanism[PrivateInequalities]):
         return Found("found", model.lowered(found.point), found.missed, notes)
 
 
-def _simulate(model: PrivateInequalities, plan: SearchPlan, beta: float) -> tuple[float, float]:
-    """Rows missed in simulated runs: the median and the quantile 1 - beta, each for the worst kind of instance.
+@dataclass(frozen=True, eq=False)
+class Searched:
+    """Released: ``point`` (D,) in the cone, of norm 1, or None; ``missed`` : its noisy count; ``rounds`` : used."""
 
-    Rows are simulated in a number that costs about a second in all, and at least 20 for every dimension as far as that
-    allows: fewer are fitted too easily (in trials, 20 came within a factor 2 of the full number). Each stands for
-    ``expected / simulated`` equal ones, which keeps the ratio of signal and noise; one such group is added to the
-    quantile, as less is not seen.
+    point: Floats | None
+    missed: float
+    rounds: int
+
+
+def search(
+    rows: GridRows, plan: SearchPlan, cone: Floats, homogeneous: bool, draw: Draw, progress: Progress = no_progress
+) -> Searched:
+    """Run the schedule on ``rows``, releasing only what ``draw`` returns.
+
+    Round t: ``y <- P(y + s / max(c, damping))`` with s and c the noisy sum and number of the violated rows and P the
+    projection onto the (rescaled) public cone C. P harms nothing: by Moreau ``w = P w + q`` with q in the polar cone of
+    C and orthogonal to P w, so ``||P w|| <= ||w||``, and ``<P w, z> = <w, z> - <q, z> >= <w, z>`` for every z of C. At
+    every mark t the mean of the iterates of the rounds t/2 .. t (in C, which is convex) is counted on the given rows;
+    the search ends when such a noisy count is at most ``plan.enough``. The answer is the last candidate, or one with a
+    surely smaller count.
     """
-    size = model.cone_dimension
-    seeds = _SEEDS if size <= 100 else _SEEDS // 3
-    count = max(1, min(model.expected, 20 * min(max(size, 100), 200)))
-    weight = max(model.expected, 1) / count
-    median = high = 0.0
-    for kind in KINDS if size <= 200 else (KINDS[-1],):
-        missed = np.empty(seeds)
-        for seed in range(seeds):
-            rows = instance(model, seed, count, kind)
-            made_up = GridRows.of(rows, weight, public=True)
-            found = search(made_up, plan, model.cone, model.homogeneous, _public_noise(1_000_003 + seed))
-            missed[seed] = weight * (count if found.point is None else np.count_nonzero(rows @ found.point < 0))
-        median = max(median, float(np.median(missed)))
-        high = max(high, float(np.quantile(missed, 1 - beta, method="higher")))
-    return median, high + (weight if weight > 1 else 0.0)
+    size = rows.size
+    change = _rescaling(rows, plan.rescaling, draw) if plan.rescaling is not None else None
+    work = rows if change is None else rows.rescaled(change)
+    onto = projector(cone if change is None else cone @ change)
+    home = projector(cone)
+    y, kept = np.zeros(size), np.zeros((plan.rounds + 1, size))
+    found: list[tuple[float, Floats]] = []
+    done = 0
+    for t in range(plan.rounds):
+        if t % max(plan.rounds // 20, 1) == 0:
+            progress(f"rescaling perceptron, {plan.rounds} rounds", t / plan.rounds)
+        violated, deviation = work.below(grid_direction(y), plan.asked), float(plan.deviations[t])
+        noisy = draw(np.append(work.sum(violated), plan.count_weight * work.number(violated)), deviation)
+        length = max(noisy[-1] / plan.count_weight, _DAMPING * deviation * math.sqrt(size))
+        y = onto(y + noisy[:-1] / length)
+        kept[t + 1] = kept[t] + y
+        done = t + 1
+        if done in plan.marks:
+            mean = (kept[done] - kept[done // 2]) / (done - done // 2)
+            point = home(mean if change is None else change @ mean)
+            norm = float(np.linalg.norm(point))
+            if not norm > 0 or not (homogeneous or point[0] > _LEAST_FIRST * norm):
+                continue
+            point = point / norm
+            missed = rows.number(rows.below(grid_direction(point), plan.slack))
+            count = float(draw(np.array([missed]), plan.mark_deviation)[0])
+            found.append((count, point))
+            if count <= plan.enough:
+                break
+    if not found:
+        return Searched(None, math.nan, done)
+    best, last = min(found, key=lambda pair: pair[0]), found[-1]
+    surely = best[0] < last[0] - _SURELY * math.sqrt(2.0) * plan.mark_deviation
+    count, answer = best if surely else last
+    return Searched(answer, count, done)
 
 
-def _public_noise(seed: int) -> Draw:
-    draw = public_generator(seed)
-    return lambda values, deviation: values + deviation * draw.standard_normal(values.shape)
+def _rescaling(rows: GridRows, deviation: float, draw: Draw) -> Floats:
+    """(D, D) W, about the inverse square root of the second moments of the rows, of norm 1.
+
+    ``W a`` is large where few rows point, above all along directions that are nearly orthogonal to all rows, as the
+    solutions of systems with a small margin are. A rescaling changes no solution: ``<a, W u> = <W a, u>``. The upper
+    triangle is released, its off-diagonal entries times sqrt 2, so that 2-norms are Frobenius norms.
+    """
+    size = rows.size
+    upper = np.triu_indices(size)
+    factor = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
+    noisy = np.zeros((size, size))
+    noisy[upper] = draw(rows.second_moments()[upper] * factor, deviation) / factor
+    noisy = noisy + np.triu(noisy, 1).T
+    values, vectors = np.linalg.eigh(noisy)
+    # The noise has norm about deviation sqrt(2 D).
+    scales = 1 / np.sqrt(np.maximum(values, 0.0) + _RIDGE * deviation * math.sqrt(2.0 * size))
+    W: Floats = (vectors * (scales / scales.max())) @ vectors.T
+    return (W + W.T) / 2
 
 
-def _noise(plan: SearchPlan) -> dict[str, object]:
-    return {
-        "rounds": plan.rounds,
-        "deviation of the sums in the first and last round": (float(plan.deviations[0]), float(plan.deviations[-1])),
-        "count weight": plan.count_weight,
-        "violated below": plan.asked,
-        "deviation of the second moments": plan.rescaling,
-        "counted after rounds": plan.marks,
-        "deviation of those counts": plan.mark_deviation,
-    }
+def _simulate(model: PrivateInequalities, plan: SearchPlan, rows: Floats, weight: float, seed: int) -> Floats:
+    """(D,) the answer on made-up rows, with made-up noise; zero for none."""
+    made_up = GridRows.of(rows, weight, public=True)
+    point = search(made_up, plan, model.cone, model.homogeneous, public_noise("gaussian", 1_000_003 + seed)).point
+    return np.zeros(made_up.size) if point is None else point
 
 
 RESCALING_PERCEPTRON = RescalingPerceptron()
-__all__ = ["RESCALING_PERCEPTRON", "RescalingPerceptron"]

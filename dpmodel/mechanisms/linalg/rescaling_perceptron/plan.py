@@ -92,6 +92,3 @@ def plan_search(model: PrivateInequalities, request: Request, rescaling: str = "
         # Ending saves time alone, so only counts that hardly any violated row is left under do it.
         enough=-mark_deviation,
     )
-
-
-__all__ = ["MOST_RESCALED", "SearchPlan", "moments_change", "needs_rescaling", "plan_search", "release_change"]

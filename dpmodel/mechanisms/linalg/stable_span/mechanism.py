@@ -14,24 +14,11 @@ from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serve
 from dpmodel.mechanisms.forecast import Forecast, RowsMissed
 from dpmodel.mechanisms.known import capped
 from dpmodel.mechanisms.linalg.found import Found
-from dpmodel.mechanisms.linalg.stable_span.forecast import (
-    NOTHING,
-    SpanBound,
-    level_sums,
-    predicted_statement,
-    span_bound,
-    statement,
-)
+from dpmodel.mechanisms.linalg.stable_span import forecast as bounds
+from dpmodel.mechanisms.linalg.stable_span import tails
+from dpmodel.mechanisms.linalg.stable_span.forecast import NOTHING, SpanBound
 from dpmodel.mechanisms.linalg.stable_span.partition import Partition, stable_partition
-from dpmodel.mechanisms.linalg.stable_span.tails import (
-    Noises,
-    Sums,
-    Thresholds,
-    log_tail_one,
-    log_tail_two,
-    thresholds,
-    union_bound,
-)
+from dpmodel.mechanisms.linalg.stable_span.tails import Noises, Sums, Thresholds, thresholds, union_bound
 from dpmodel.mechanisms.linalg.systems import PrivateVectors, known_of
 from dpmodel.numerics.fields.echelon import Basis
 from dpmodel.numerics.fields.field import Field
@@ -112,20 +99,20 @@ class StableSpan(Mechanism[PrivateVectors]):
         if model.corrupted is None:
             key = (self.name, request.epsilon, request.delta, request.beta)
             bound = model.remember(key, lambda: _bound(model, request, rule))
-            words = statement(model, request, bound)
+            words = bounds.statement(model, request, bound)
         else:
             bound = _predicted(model, request, rule, model.corrupted)
-            words = predicted_statement(bound)
+            words = bounds.predicted_statement(bound)
         forecast = Forecast(
             statement=words,
             epsilon=request.epsilon,
             delta=request.delta,
             beta=request.beta,
             proved=model.corrupted is None,
-            error=RowsMissed(bound.missed, bound.needed),
             work=f"one partition in dimension {model.dimension}",
             noise={"scale": rule.scale, "threshold": rule.gap, "threshold_full_dimension": rule.top},
             caveats=_caveats(model),
+            error=RowsMissed(missed=bound.missed, needed=bound.needed),
         )
         return capped(forecast, known_of(model))
 
@@ -157,9 +144,8 @@ def _released(
     """The partition (private), the noisy counts N(1), N(2), ... and the rule by which levels pass."""
     source = discrete(noise)
     rule = thresholds(request.epsilon, request.delta, model.neighbors)
-    rows = model.read_rows()
     progress("splitting the vectors into independent sets", 0.1)
-    partition = stable_partition(model.field, rows[(rows != 0).any(axis=1)])
+    partition = stable_partition(model.field, model.read_rows())
     counts = source.discrete_laplace(sets_of_at_least(partition.counts)[1 : _counted(model) + 1], rule.scale)
     progress("releasing the subspace", 0.9)
     return partition, counts, rule
@@ -285,13 +271,13 @@ def _bound(model: PrivateVectors, request: Request, rule: Thresholds) -> SpanBou
     gaps = np.full(r, float(rule.gap))
     if full:
         gaps[-1] = rule.top
-    false = (r - 1) * math.exp(log_tail_two(rule.scale, rule.gap))
-    false += math.exp(log_tail_one(rule.scale, rule.top) if full else log_tail_two(rule.scale, rule.gap))
+    false = (r - 1) * math.exp(tails.log_tail_two(rule.scale, rule.gap))
+    false += math.exp(tails.log_tail_one(rule.scale, rule.top) if full else tails.log_tail_two(rule.scale, rule.gap))
     above: Noises = [] if full else [(float(r), rule.scale, 1)]
     sums: Sums = [
         [(K + 1.0, rule.scale, 1), *([(1.0, rule.scale, r - K - 1)] if r - K > 1 else []), *above] for K in range(r)
     ]
-    return span_bound(level_sums(gaps - 1), sums, request.beta - false)
+    return bounds.span_bound(bounds.level_sums(gaps - 1), sums, request.beta - false)
 
 
 def _predicted(model: PrivateVectors, request: Request, rule: Thresholds, share: float) -> SpanBound:

@@ -29,19 +29,15 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from dpmodel._types import Array
 from dpmodel.mechanisms.linalg.stable_span.partition_arithmetic import Kernel, PrimeLanes, kernel_of
-from dpmodel.numerics.fields.echelon import Basis, integral_rows
+from dpmodel.numerics.fields.echelon import Basis, Field
+from dpmodel.numerics.fields.integer_rows import primitive
 from dpmodel.numerics.fields.residues import largest, largest_modulus, primes_below
-
-if TYPE_CHECKING:
-    from dpmodel.numerics.fields.field import Field
-
 
 # Exchanges of one block before they are folded into the coordinates, and vectors and numbers of the largest block.
 _EXCHANGES = 32
@@ -91,20 +87,16 @@ def stable_partition(field: Field, rows: Array) -> Partition:
     r = span.dimension
     narrow = np.ascontiguousarray(rows[:, list(span.pivots)])
     if field.order is None:
-        run = _over_rationals(narrow // np.gcd.reduce(narrow, axis=1)[:, None])
+        run = _over_rationals(primitive(narrow))
     else:
         run = _Run(kernel_of(field, r), r, trusted=r)
         run.feed(narrow)
     if run is None:
         return _by_spans(field, rows)
     counts[: r + 1] = run.counts
-    basis = integral_rows(field, span)  # row i is, narrowed, a multiple of unit vector i
+    basis = field.integral(span.rows)  # row i is, narrowed, a multiple of unit vector i
     flag = [rows[name] if name >= 0 else basis[index] for index, name in run.flag()]
-    return Partition(field, counts, np.array(flag, dtype=object if _any_object(rows, basis) else np.int64))
-
-
-def _any_object(*arrays: Array) -> bool:
-    return any(a.dtype == object for a in arrays)
+    return Partition(field, counts, np.array(flag, dtype=np.result_type(rows, basis)))
 
 
 def _over_rationals(rows: Array) -> _Run | None:
@@ -249,10 +241,11 @@ class _Run:
         """Put a row with this last nonzero coordinate into a set of dimension k: (k, K, whether V_{k+1} was known)."""
         dims, counts = self.dims, self.counts
         at = bisect_left(dims, last)
-        top = dims[at] if at < len(dims) else self.d
         known = at < len(dims)
+        top = dims[at] if known else self.d
         k = dims[at - 1] if at else 0
-        self._conclude(top)
+        if self.deepest < top < self.d:
+            self.deepest = top
         if k:
             counts[k] -= 1
             if not counts[k]:
@@ -262,10 +255,6 @@ class _Run:
         if counts[k + 1] == 1:
             dims.insert(at, k + 1)
         return k, top, known and top == k + 1
-
-    def _conclude(self, k: int) -> None:
-        if self.deepest < k < self.d:
-            self.deepest = k
 
     def _pivot(self, c: Array, free: Array, row_of: list[int]) -> int:
         """A column to exchange, nonzero in as many lanes as possible, rather one that the table already has."""
@@ -292,7 +281,7 @@ def _by_spans(field: Field, rows: Array) -> Partition:
         at = bisect_left(dims, True, key=lambda m: bool(present[m].contains(one)[0]))
         k = dims[at - 1] if at else 0
         if k + 1 not in present:
-            present[k + 1] = field.echelon(np.vstack([integral_rows(field, present[k]), one]) if k else one)
+            present[k + 1] = field.echelon(np.vstack([field.integral(present[k].rows), one]) if k else one)
         counts[k + 1] += 1
         if k:
             counts[k] -= 1
@@ -300,7 +289,7 @@ def _by_spans(field: Field, rows: Array) -> Partition:
                 del present[k]
     flag = np.zeros((0, d), dtype=np.int64)
     for k in sorted(present):
-        for row in integral_rows(field, present[k]):
+        for row in field.integral(present[k].rows):
             longer = np.vstack([flag, row[None, :]])
             if len(field.rref(longer)[1]) == len(longer):
                 flag = longer

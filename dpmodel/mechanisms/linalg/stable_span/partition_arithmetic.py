@@ -6,55 +6,19 @@ All arrays have a leading axis of lanes: (lanes, rows, columns); entry 0 is the 
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from dpmodel._types import Array, Floats
+from dpmodel._types import Array, Floats, Integers, Mask
 from dpmodel.numerics.fields.finite import ExtensionField, PrimeField
 from dpmodel.numerics.fields.residues import largest, largest_modulus, reduce, residues
-
-
-class Kernel(Protocol):
-    """What the partition computes with."""
-
-    @property
-    def lanes(self) -> int: ...
-
-    def load(self, rows: Array) -> Array:
-        """(lanes or 1, n, d) of exact rows (n, d)."""
-        ...
-
-    def identity(self, d: int) -> Array:
-        """(lanes, d, d)."""
-        ...
-
-    def matmul(self, a: Array, b: Array) -> Array:
-        """(lanes, n, m) times (lanes, m, k)."""
-        ...
-
-    def add(self, a: Array, b: Array) -> Array:
-        """Entrywise sum."""
-        ...
-
-    def exchange(self, table: Array, c: Array, r: int) -> None:
-        """In place for rows y of (lanes, m, d): y_r / c_r in column r, y_i - c_i y_r / c_r in others; c (lanes, d)."""
-        ...
-
-    def keep(self, alive: npt.NDArray[np.bool_]) -> Kernel:
-        """The kernel of some of the lanes."""
-        ...
-
-    def modulus(self) -> int:
-        """Product of the primes of the lanes."""
-        ...
 
 
 class PrimeLanes:
     """GF(p) for one or several small primes, in doubles: ``d p^2 <= 2^50``, so that sums of d products are exact."""
 
-    def __init__(self, primes: npt.NDArray[np.int64]) -> None:
+    def __init__(self, primes: Integers) -> None:
         self.primes = primes
         self._p: Floats = primes.astype(np.float64)[:, None, None]
         self._inverse = 1.0 / self._p
@@ -64,6 +28,7 @@ class PrimeLanes:
         return len(self.primes)
 
     def load(self, rows: Array) -> Array:
+        """(lanes or 1, n, d) of exact rows (n, d)."""
         if rows.dtype != object and largest(rows) < int(self.primes.min()):
             return rows.astype(np.float64)[None]  # products with residues stay below p^2 in size
         return np.stack([residues(rows, p) for p in self.primes.tolist()])
@@ -81,6 +46,7 @@ class PrimeLanes:
         return self._reduce(a + b)
 
     def exchange(self, table: Array, c: Array, r: int) -> None:
+        """In place for rows y of (lanes, m, d): y_r / c_r in column r, y_i - c_i y_r / c_r in others; c (lanes, d)."""
         inverse = [pow(int(x), -1, int(p)) for x, p in zip(c[:, r], self.primes, strict=True)]
         column = table[:, :, r, None] * np.array(inverse, dtype=np.float64)[:, None, None]
         self._reduce(column)
@@ -88,15 +54,17 @@ class PrimeLanes:
         self._reduce(table)
         table[:, :, r] = column[:, :, 0]
 
-    def keep(self, alive: npt.NDArray[np.bool_]) -> PrimeLanes:
+    def keep(self, alive: Mask) -> Kernel:
+        """The kernel of some of the lanes."""
         return PrimeLanes(self.primes[alive])
 
     def modulus(self) -> int:
+        """Product of the primes of the lanes."""
         return math.prod(self.primes.tolist())
 
 
-class _OneLane:
-    """What the kernels of one finite field in int64 share."""
+class OneField:
+    """The same for one finite field of any kind, in int64: a single lane."""
 
     lanes = 1
 
@@ -115,37 +83,27 @@ class _OneLane:
     def add(self, a: Array, b: Array) -> Array:
         return self._field.add(a, b)
 
-    def keep(self, alive: npt.NDArray[np.bool_]) -> Kernel:
+    def exchange(self, table: Array, c: Array, r: int) -> None:
+        column = self._field.multiply(table[:, :, r, None], self._field.invert(c[0, r]))
+        if isinstance(self._field, PrimeField):  # in one reduction: below 2^62 + 2^31
+            table += column * (self._field.order - c[:, None, :])
+            table %= self._field.order
+        else:
+            table[:] = self._field.subtract(table, self._field.multiply(column, c[:, None, :]))
+        table[:, :, r] = column[:, :, 0]
+
+    def keep(self, alive: Mask) -> Kernel:
         raise AssertionError("a finite field has one lane")
 
     def modulus(self) -> int:
         return self._field.order
 
 
-class LargePrime(_OneLane):
-    """GF(p) with a prime up to 2^31, in int64."""
-
-    def exchange(self, table: Array, c: Array, r: int) -> None:
-        p = self._field.order
-        column = table[:, :, r, None] * pow(int(c[0, r]), -1, p) % p
-        table += column * (p - c[:, None, :])  # below 2^62 + 2^31
-        table %= p
-        table[:, :, r] = column[:, :, 0]
-
-
-class Tables(_OneLane):
-    """GF(p^k) by tables of logarithms."""
-
-    def exchange(self, table: Array, c: Array, r: int) -> None:
-        column = self._field.multiply(table[:, :, r, None], self._field.invert(c[0, r]))
-        table[:] = self._field.subtract(table, self._field.multiply(column, c[:, None, :]))
-        table[:, :, r] = column[:, :, 0]
+Kernel = PrimeLanes | OneField
 
 
 def kernel_of(field: Any, d: int) -> Kernel:
     """The fastest kernel of a finite field (``PrimeField`` or ``ExtensionField``) for d columns."""
-    if isinstance(field, ExtensionField):
-        return Tables(field)
-    if field.order <= largest_modulus(d):
+    if isinstance(field, PrimeField) and field.order <= largest_modulus(d):
         return PrimeLanes(np.array([field.order], dtype=np.int64))
-    return LargePrime(field)
+    return OneField(field)

@@ -80,8 +80,8 @@ def thresholds(epsilon: float, delta: float, neighbors: Neighbors) -> Thresholds
     def holds(gap: int, top: int) -> bool:
         return log_loss(Thresholds(scale, gap, top), neighbors) <= math.log(delta) - _SAFE
 
-    gap = _least(lambda t: holds(t, t), 2)
-    return Thresholds(scale, gap, _least(lambda t: holds(gap, t), 2))
+    gap = least(lambda t: holds(t, t), 2)
+    return Thresholds(scale, gap, least(lambda t: holds(gap, t), 2))
 
 
 def log_loss(rule: Thresholds, neighbors: Neighbors) -> float:
@@ -97,7 +97,7 @@ def log_loss(rule: Thresholds, neighbors: Neighbors) -> float:
     return float(np.logaddexp(math.log(2.0) + none, max(math.log(2.0) + one, two)))
 
 
-def _least(holds: Callable[[int], bool], low: int) -> int:
+def least(holds: Callable[[int], bool], low: int) -> int:
     """Least integer >= ``low`` that holds, for what holds from some integer on."""
     if holds(low):
         return low

@@ -14,6 +14,7 @@ from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serve
 from dpmodel.mechanisms.forecast import Forecast, RowsMissed
 from dpmodel.mechanisms.known import capped
 from dpmodel.mechanisms.linalg.found import Found
+from dpmodel.mechanisms.linalg.stable_span.tails import least
 from dpmodel.mechanisms.linalg.systems import PrivatePoints, known_of
 from dpmodel.mechanisms.linalg.tukey_depth.scores import cut_depths
 from dpmodel.privacy import NoiseSource, permute_and_flip, permute_and_flip_error
@@ -89,7 +90,7 @@ class TukeyDepth(Mechanism[PrivatePoints]):
     source: str = "Beimel et al. 2019; grid points of depth n/2^d by Doignon 1973"
 
     def eligible(self, model: PrivatePoints, request: Request) -> Verdict:
-        axes = free_axes(model)
+        axes = model.free_axes
         if len(axes) > MOST_AXES:
             return Verdict(
                 False, f"exact depths are computed in up to {MOST_AXES} dimensions, these points have {len(axes)}"
@@ -117,7 +118,6 @@ class TukeyDepth(Mechanism[PrivatePoints]):
             epsilon=request.epsilon,
             delta=0.0,
             beta=request.beta,
-            error=RowsMissed(needed=float(plan.needed)),
             work=f"one choice among the {plan.candidates:,} points of the grid",
             noise={
                 "candidates": plan.candidates,
@@ -126,6 +126,7 @@ class TukeyDepth(Mechanism[PrivatePoints]):
                 "depths cut at": plan.cap,
             },
             caveats=caveats,
+            error=RowsMissed(needed=float(plan.needed)),
         )
         return capped(forecast, known_of(model))
 
@@ -148,16 +149,11 @@ class TukeyDepth(Mechanism[PrivatePoints]):
         return Found("found", tuple(Fraction(level) for level in position))
 
 
-def free_axes(model: PrivatePoints) -> tuple[int, ...]:
-    """Axes on which points can differ."""
-    return tuple(axis for axis, levels in enumerate(model.levels) if levels > 1)
-
-
 def depth_plan(model: PrivatePoints, request: Request) -> DepthPlan:
     """Rate, scale and cap, and the number of points needed, from public facts."""
 
     def build() -> DepthPlan:
-        axes, candidates = free_axes(model), math.prod(model.levels)
+        axes, candidates = model.free_axes, math.prod(model.levels)
         rate = 1.0
         most = MOST_POINTS.get(len(axes), math.inf)
         if min(model.expected, candidates) > most:
@@ -188,16 +184,7 @@ def row_epsilon(epsilon: float, rate: float, *, replace: bool) -> float:
 
 def _points_for(kept: int, rate: float, beta: float) -> int:
     """Least n of which, with probability 1 - beta, at least ``kept`` are taken."""
-    if rate == 1:
-        return kept
-    low, high = kept, kept
-    while binom.cdf(kept - 1, high, rate) > beta:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if binom.cdf(kept - 1, middle, rate) > beta else (low, middle)
-    return high
+    return kept if rate == 1 else least(lambda n: bool(binom.cdf(kept - 1, n, rate) <= beta), kept)
 
 
 TUKEY_DEPTH = TukeyDepth()
-__all__ = ["TUKEY_DEPTH", "DepthPlan", "TukeyDepth", "depth_plan", "row_epsilon"]

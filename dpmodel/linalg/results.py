@@ -1,15 +1,16 @@
-"""What ``span``, ``affine_span`` and ``solve_equations`` release."""
+"""What the functions of exact linear algebra release."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from dpmodel._types import Array
 from dpmodel.errors import SpecificationError
-from dpmodel.linalg.conduct import Conducted
+from dpmodel.numerics.fields.aff2lin import last_first
 from dpmodel.numerics.fields.echelon import Basis
 from dpmodel.numerics.fields.field import QQ, Field
 from dpmodel.numerics.fields.rational import Rationals
@@ -18,41 +19,33 @@ from dpmodel.release.release import Accuracy, Guarantee
 from dpmodel.text import number, table
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _Result:
-    """What all three have.
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Result:
+    """What all have.
 
-    ``found`` : whether anything was found. ``estimate`` : a noisy count of the records that the answer misses, and
-    ``sigma``, the standard deviation of its noise; ``missed`` : one of the records that it misses at most, where each
-    independent set that reaches outside counts whole; None where the mechanism has none. ``mechanism``, ``guarantee``,
-    ``accuracy`` (``slack_rows`` records may be missed,
-    ``alpha`` 0: the others fit exactly), ``plan``, ``notes`` : as in a release.
+    ``found`` : whether anything was found. ``mechanism``, ``guarantee``, ``plan``, ``notes`` : as in a release.
+    ``accuracy`` : ``slack_rows`` records may be missed, except with probability ``beta`` (a prediction unless
+    ``proved``); ``alpha`` is 0, as all others fit exactly.
     """
 
     found: bool
-    missed: float | None
-    estimate: float | None
-    sigma: float | None
     mechanism: str
     guarantee: Guarantee
     accuracy: Accuracy
     plan: Plan
     notes: tuple[str, ...] = ()
-    _grid: Any = field(default=None, repr=False)
+    _title = ""
 
     def _rows(self) -> list[tuple[str, object]]:
+        """Lines of the printed table, of what each kind of result has of its own."""
         raise NotImplementedError
 
-    _title = ""
+    def _plain(self) -> dict[str, Any]:
+        """The same as plain data."""
+        raise NotImplementedError
 
     def __str__(self) -> str:
         rows = [("status", "found" if self.found else "nothing found"), *self._rows()]
-        if self.estimate is not None and self.sigma is not None and self.missed is not None:
-            noise = f"noisy count, standard deviation {number(self.sigma)}" if self.sigma else "no noise"
-            told = f"{number(self.estimate)} or more ({noise}), at most {number(self.missed)}"
-            if self.accuracy.beta and self.missed:
-                told += f" except with probability {number(self.accuracy.beta)}"
-            rows.append(("records missed", told))
         rows += [("guarantee", self.guarantee), ("accuracy", self.accuracy)]
         rows += [("note", note) for note in self.notes]
         return table(("", ""), rows, title=f"{self._title} by {self.mechanism}")
@@ -60,12 +53,11 @@ class _Result:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} by {self.mechanism}: {'found' if self.found else 'nothing found'}>"
 
-    def _plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; Fractions as text."""
         return {
             "found": self.found,
-            "missed": self.missed,
-            "estimate": self.estimate,
-            "sigma": self.sigma,
+            **self._plain(),
             "mechanism": self.mechanism,
             "guarantee": self.guarantee.to_dict(),
             "accuracy": self.accuracy.to_dict(),
@@ -75,8 +67,70 @@ class _Result:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Subspace(_Result):
-    """A released linear subspace: a set of vectors (``v in found``), equal to any other of the same vectors.
+class _OfVectors(Result):
+    """A result about subspaces.
+
+    ``estimate`` : a noisy count of the records that the answer misses, and ``sigma``, the standard deviation of its
+    noise; ``missed`` : one of the records that it misses at most, where each independent set that reaches outside
+    counts whole; None where the mechanism has none.
+    """
+
+    missed: float | None
+    estimate: float | None
+    sigma: float | None
+    _grid: Any = field(default=None, repr=False)
+
+    def _missed(self) -> list[tuple[str, object]]:
+        if self.estimate is None or self.sigma is None or self.missed is None:
+            return []
+        noise = f"noisy count, standard deviation {number(self.sigma)}" if self.sigma else "no noise"
+        told = f"{number(self.estimate)} or more ({noise}), at most {number(self.missed)}"
+        if self.accuracy.beta and self.missed:
+            told += f" except with probability {number(self.accuracy.beta)}"
+        return [("records missed", told)]
+
+    def _plain(self) -> dict[str, Any]:
+        return {"missed": self.missed, "estimate": self.estimate, "sigma": self.sigma}
+
+
+class _SetOfVectors(_OfVectors):
+    """A set of vectors (``v in found``), equal to any other of the same vectors."""
+
+    _lifted = False
+
+    @property
+    def _basis(self) -> Basis:
+        """Of the vectors, or of the (u, 1) of points u."""
+        raise NotImplementedError
+
+    def contains(self, vectors: Any) -> Any:
+        """Which of the vectors (n, d) lie in it, exactly: (n,) bool, or one bool for one vector (d,).
+
+        Floats are put on the grid of the call. Not private: ask about public vectors.
+        """
+        given, single = _rows_of(vectors)
+        rows = self._basis.field.exact_rows(given, grid=self._grid, ones=self._lifted)
+        inside = self._basis.contains(_fitting(rows, self._basis.ambient))
+        return bool(inside[0]) if single else inside
+
+    def __contains__(self, vector: Any) -> bool:
+        inside = self.contains(vector)
+        if not isinstance(inside, bool):
+            raise SpecificationError(
+                "`in` asks about one vector", why="several were given", remedy="contains(vectors), one answer for each"
+            )
+        return inside
+
+    def __eq__(self, other: object) -> bool:
+        return self._basis == other._basis if isinstance(other, type(self)) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._basis)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Subspace(_SetOfVectors):
+    """A released linear subspace.
 
     ``basis`` : its canonical basis (reduced row echelon form); that of {0} where nothing was found. NumPy reads the
     subspace as the (r, d) rows of it, ``np.asarray(found, dtype=float)`` as floats.
@@ -86,18 +140,12 @@ class Subspace(_Result):
     _title = "Private span"
 
     @property
+    def _basis(self) -> Basis:
+        return self.basis
+
+    @property
     def dimension(self) -> int:
         return self.basis.dimension
-
-    def contains(self, vectors: Any) -> Any:
-        """Which of the vectors (n, d) lie in it, exactly: (n,) bool, or one bool for one vector (d,).
-
-        Floats are put on the grid of the call. Not private: ask about public vectors.
-        """
-        rows, single = _rows_of(vectors)
-        field = self.basis.field
-        inside = self.basis.contains(_fitting(field.exact_rows(rows, grid=self._grid), self.basis.ambient))
-        return bool(inside[0]) if single else inside
 
     def project(self, vectors: Any) -> Array:
         """The nearest points of the subspace to the vectors (n, d), or to one (d,): exact Fractions, of that shape.
@@ -107,60 +155,57 @@ class Subspace(_Result):
         SpecificationError
             Over finite fields, which have no distance; for vectors of another length, floats without a grid.
         """
-        rows, single = _rows_of(vectors)
-        nearest = _projected(self.basis, rows, self._grid)
-        return nearest[0] if single else nearest
-
-    def __contains__(self, vector: Any) -> bool:
-        return _alone(self.contains(vector))
-
-    def __eq__(self, other: object) -> bool:
-        return self.basis == other.basis if isinstance(other, Subspace) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self.basis)
+        return _projected(self.basis, vectors, self._grid)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.array(self.basis.rows, dtype=dtype)
 
     def _rows(self) -> list[tuple[str, object]]:
-        return [("subspace", str(self.basis))]
+        return [("subspace", str(self.basis)), *self._missed()]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data; Fractions as text."""
-        return {"dimension": self.dimension, "basis": self.basis.to_dict(), **self._plain()}
+    def _plain(self) -> dict[str, Any]:
+        return {"dimension": self.dimension, "basis": self.basis.to_dict(), **super()._plain()}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class AffineSubspace(_Result):
-    """A released affine subspace ``point + span(directions)``: a set of points, equal to any other of the same points.
+class AffineSubspace(_SetOfVectors):
+    """A released affine subspace ``point + span(directions)``.
 
     ``homogeneous`` : canonical basis of the span of the vectors (u, 1). ``point`` (d,) : its canonical point, the one
     with zeros at the pivots of ``directions``, or None where it is empty. ``directions`` : canonical basis.
     """
 
     homogeneous: Basis
-    point: Array | None
-    directions: Basis
     _title = "Private affine span"
+    _lifted = True
+
+    @property
+    def _basis(self) -> Basis:
+        return self.homogeneous
+
+    @cached_property
+    def _split(self) -> tuple[Array | None, Basis]:
+        first = last_first(self.homogeneous)
+        pointed = first.dimension > 0 and first.pivots[0] == 0
+        rows = first.rows[1:, 1:] if pointed else first.rows[:, 1:]
+        pivots = tuple(column - 1 for column in first.pivots if column > 0)
+        return (frozen(first.rows[0, 1:]) if pointed else None), Basis(first.field, frozen(rows), pivots)
+
+    @property
+    def point(self) -> Array | None:
+        return self._split[0]
+
+    @property
+    def directions(self) -> Basis:
+        return self._split[1]
 
     @property
     def dimension(self) -> int:
         """0 for a point, -1 for the empty set."""
         return self.homogeneous.dimension - 1
 
-    def contains(self, points: Any) -> Any:
-        """Which of the points (n, d) lie in it, exactly: (n,) bool, or one bool for one point (d,).
-
-        Floats are put on the grid of the call. Not private: ask about public points.
-        """
-        given, single = _rows_of(points)
-        rows = self.homogeneous.field.exact_rows(given, grid=self._grid, what="points", ones=True)
-        inside = self.homogeneous.contains(_fitting(rows, self.homogeneous.ambient))
-        return bool(inside[0]) if single else inside
-
     def project(self, points: Any) -> Array:
-        """The nearest points of it to the points (n, d), or to one (d,): exact Fractions; errors as in a ``Subspace``.
+        """The nearest points of it to the points (n, d), or to one (d,), as those of a ``Subspace``.
 
         Raises
         ------
@@ -169,36 +214,22 @@ class AffineSubspace(_Result):
         """
         if self.point is None:
             raise SpecificationError("the affine subspace is empty", why="it has no nearest point")
-        given, single = _rows_of(points)
-        nearest = self.point + _projected(self.directions, given, self._grid, start=self.point)
-        return np.asarray(nearest[0] if single else nearest)
-
-    def __contains__(self, point: Any) -> bool:
-        return _alone(self.contains(point))
-
-    def __eq__(self, other: object) -> bool:
-        return self.homogeneous == other.homogeneous if isinstance(other, AffineSubspace) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self.homogeneous)
+        return _projected(self.directions, points, self._grid, start=self.point)
 
     def _rows(self) -> list[tuple[str, object]]:
         if self.point is None:
-            return [("affine subspace", "empty")]
-        return [("point", shown(self.homogeneous.field, self.point)), ("directions", str(self.directions))]
+            return [("affine subspace", "empty"), *self._missed()]
+        point = shown(self.homogeneous.field, self.point)
+        return [("point", point), ("directions", str(self.directions)), *self._missed()]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data; Fractions as text."""
-        return {
-            "dimension": self.dimension,
-            "point": plain(self.point),
-            "directions": self.directions.to_dict(),
-            **self._plain(),
-        }
+    def _plain(self) -> dict[str, Any]:
+        point = None if self.point is None else plain(self.point)
+        own = {"dimension": self.dimension, "point": point, "directions": self.directions.to_dict()}
+        return {**own, **super()._plain()}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Equations(_Result):
+class Equations(_OfVectors):
     """A released system ``C x = d``, which nearly all of the private equations follow from.
 
     ``equations`` : (C (k, d), right-hand sides (k,)), canonical. ``consistent`` : whether it has a solution. ``x`` (d,)
@@ -225,35 +256,18 @@ class Equations(_Result):
         ]
         if self.x is not None:
             rows += [("x", shown(field, self.x)), ("free dimensions", self.dimension)]
-        return rows
+        return [*rows, *self._missed()]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data; Fractions as text."""
+    def _plain(self) -> dict[str, Any]:
         C, d = self.equations
         return {
             "equations": {"C": [plain(row) for row in C], "d": plain(d)},
             "consistent": self.consistent,
-            "x": plain(self.x),
+            "x": None if self.x is None else plain(self.x),
             "null_space": self.null_space.to_dict(),
             "dimension": self.dimension,
-            **self._plain(),
+            **super()._plain(),
         }
-
-
-def common(conducted: Conducted, grid: Any) -> dict[str, Any]:
-    """The fields that all results share."""
-    return {
-        "found": conducted.found.status == "found",
-        "missed": conducted.found.missed,
-        "estimate": conducted.found.estimate,
-        "sigma": conducted.found.sigma,
-        "mechanism": conducted.plan.chosen.mechanism,
-        "guarantee": conducted.guarantee,
-        "accuracy": conducted.accuracy(),
-        "plan": conducted.plan,
-        "notes": conducted.notes,
-        "_grid": grid,
-    }
 
 
 def frozen(array: Array) -> Array:
@@ -263,10 +277,8 @@ def frozen(array: Array) -> Array:
     return copied
 
 
-def plain(array: Array | None) -> list[Any] | None:
+def plain(array: Array) -> list[Any]:
     """Integers as they are, Fractions as text."""
-    if array is None:
-        return None
     return [x if isinstance(x, int) else QQ.show(x) for x in array.tolist()]
 
 
@@ -285,24 +297,18 @@ def _rows_of(data: Any) -> tuple[Any, bool]:
     return data, False
 
 
-def _alone(inside: Any) -> bool:
-    if not isinstance(inside, bool):
-        raise SpecificationError(
-            "`in` asks about one vector", why="several were given", remedy="contains(vectors), one answer for each"
-        )
-    return inside
-
-
-def _projected(basis: Basis, rows: Any, grid: Any, start: Array | None = None) -> Array:
-    """(n, d) Fractions: the orthogonal projections of ``rows - start`` on the span of the basis."""
+def _projected(basis: Basis, given: Any, grid: Any, start: Array | None = None) -> Array:
+    """(n, d) Fractions, or (d,) for one vector: the nearest points of ``start`` plus the span of the basis."""
     if not isinstance(basis.field, Rationals):
         raise SpecificationError(
             f"no projection over {basis.field.name}",
             why="a finite field has no distance, and a vector may be orthogonal to itself",
             remedy="contains(vectors), or field=QQ",
         )
+    rows, single = _rows_of(given)
     vectors = _fitting(basis.field.fractions(rows, grid), basis.ambient)
-    return basis.project(vectors if start is None else vectors - start)
+    nearest = np.asarray(basis.project(vectors) if start is None else start + basis.project(vectors - start))
+    return np.asarray(nearest[0]) if single else nearest
 
 
 def _fitting(rows: Array, width: int) -> Array:

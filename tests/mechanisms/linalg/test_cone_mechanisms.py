@@ -1,0 +1,252 @@
+"""What holds of every mechanism that searches a cone for a point with a margin."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from exact_standins import quick_forecasts
+from inequalities import asked, missed, planted_system, system, unit
+from scipy.stats import norm
+
+from dpmodel.mechanisms.contract import Mechanism, Request
+from dpmodel.mechanisms.linalg.cones import CountNoise, finisher, missed_counts
+from dpmodel.mechanisms.linalg.dense_weights import mechanism as dense_weights
+from dpmodel.mechanisms.linalg.dense_weights import plan as dense_plans
+from dpmodel.mechanisms.linalg.grid_rows import GridRows
+from dpmodel.mechanisms.linalg.hinge_descent import bounds as hinge_bounds
+from dpmodel.mechanisms.linalg.hinge_descent import mechanism as hinge_descent
+from dpmodel.mechanisms.linalg.rescaling_perceptron.mechanism import RESCALING_PERCEPTRON, RescalingPerceptron
+from dpmodel.mechanisms.linalg.rescaling_perceptron.plan import plan_search
+from dpmodel.mechanisms.linalg.synthetic import KINDS
+from dpmodel.privacy import OpenDPSource, SeededSource, gaussian_delta
+
+ONE, FOUR = Request(1.0, 1e-6), Request(4.0, 1e-6)
+HINGE, DENSE = hinge_descent.HINGE_DESCENT, dense_weights.DENSE_WEIGHTS
+ALL = [HINGE, DENSE, RESCALING_PERCEPTRON]
+DENSITY = 7
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dense weights by one plan, whatever simulations say, and hinge descent in few steps."""
+    monkeypatch.setattr(hinge_bounds, "_MOST_STEPS", 200)
+    monkeypatch.setattr(dense_weights, "best_plan", lambda m, r: dense_plans.dense_plan(m, r, DENSITY, 40, 3.0))
+
+
+def names(mechanisms: Any) -> dict[str, Any]:
+    return {"argvalues": mechanisms, "ids": [each.name for each in mechanisms]}
+
+
+# ---------------------------------------------------------------------- budget
+def within_budget(draws: list[tuple[str, float, int]], request: Request, change: float, size: int) -> bool:
+    """Composition by hand: sums change by ``change`` in the 2-norm, the last release of three counts by sqrt(3)."""
+    if request.delta == 0:
+        spent = sum(change * math.sqrt(size) / scale for _, scale, _ in draws[:-1]) + 3 / draws[-1][1]
+        return {law for law, *_ in draws} == {"laplace"} and spent <= request.epsilon * (1 + 1e-12)
+    mu = math.sqrt(sum((change / scale) ** 2 for _, scale, _ in draws[:-1]) + 3 / draws[-1][1] ** 2)
+    return {law for law, *_ in draws} == {"gaussian"} and gaussian_delta(mu, request.epsilon) <= request.delta
+
+
+@pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+@pytest.mark.parametrize("mechanism", **names([HINGE, DENSE]))
+def test_scales_compose_to_the_budget(quick: None, mechanism: Any, delta: float, neighbors: str) -> None:
+    size, request, twice = 3, Request(0.7, delta), neighbors == "replace-one"
+    model = planted_system(size, 0.3, 50, "uniform", 1, neighbors=neighbors)
+    draws = asked(mechanism, model, request)
+    steps = hinge_bounds.plan_hinge(model, request).steps if mechanism is HINGE else 40
+    change = (1.0 + twice) if mechanism is HINGE else 2 / DENSITY
+    assert [k for *_, k in draws] == [size] * steps + [3]
+    assert within_budget(draws, request, change, size)
+    assert not within_budget([(law, scale * 0.99, k) for law, scale, k in draws], request, change, size)
+    if mechanism is HINGE and twice:
+        forgotten = replace(model, neighbors="add-remove", records=None)
+        assert not within_budget(asked(HINGE, forgotten, request), request, change, size)
+
+
+@pytest.mark.parametrize("mechanism", **names([HINGE, DENSE]))
+def test_nothing_that_is_asked_depends_on_the_data(
+    quick: None, mechanism: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The twin takes a single step where no row is active, or where there are fewer rows than the density."""
+    easy = planted_system(3, 0.9, 100, "uniform", 1).read_rows()[0]
+
+    def alike() -> bool:
+        data = (np.zeros((0, 3)), -easy[:1], -easy, np.vstack([easy, -easy]))
+        each = [asked(mechanism, system(rows, 0.3, expected=100), ONE) for rows in data]
+        return all(draws == each[0] for draws in each)
+
+    assert alike()
+    module, name = (hinge_descent, "descend") if mechanism is HINGE else (dense_weights, "weigh")
+    honest = getattr(module, name)
+
+    def stopping(rows: GridRows, model: Any, plan: Any, *rest: Any) -> Any:
+        return honest(rows, model, plan if rows.count >= DENSITY else replace(plan, steps=1), *rest)
+
+    monkeypatch.setattr(module, name, stopping)
+    assert not alike()
+
+
+def test_choice_by_noisy_counts() -> None:
+    noise, source = CountNoise("gaussian", 5.0), SeededSource(1)
+    rows = GridRows.of(np.tile([[1.0, 0.0]], (1000, 1)))
+    points = [np.array([-1.0, 0.0]), np.array([1.0, 0.0]), np.zeros(2)]
+    counts = missed_counts(rows, points)
+    assert counts.tolist() == [1000, 0, 1000]
+    chosen = noise.choose(points, source.gaussian(counts, 5.0))
+    assert chosen.y is points[1] and 0 <= chosen.missed <= 40
+    # Between equals noise does not decide often; a candidate that is clearly better is taken all the same.
+    taken = [noise.choose(points, source.gaussian(np.zeros(3), 5.0)).y is points[1] for _ in range(100)]
+    assert sum(taken) >= 60
+    assert noise.lost(0.05) == pytest.approx(5 * 2**0.5 * (1 + norm.isf(0.025)))
+
+
+# ---------------------------------------------------------------------- utility
+def slow(*cases: Any) -> list[Any]:
+    return [pytest.param(*case, marks=pytest.mark.slow) for case in cases]
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "size", "margin"),
+    [
+        (HINGE, 5, 0.1), (RESCALING_PERCEPTRON, 5, 0.05),
+        *slow((HINGE, 2, 0.3), (HINGE, 20, 0.2), (HINGE, 50, 0.05), (HINGE, 5, 0.01)),
+        *slow((DENSE, 2, 0.3), (DENSE, 5, 0.1), (DENSE, 20, 0.2)),
+        *slow(*((RESCALING_PERCEPTRON, *c) for c in [(2, 0.3), (2, 0.005), (5, 0.01), (20, 0.05), (50, 0.2)])),
+    ],
+)  # fmt: skip
+def test_planted_systems_are_solved(mechanism: Any, size: int, margin: float) -> None:
+    """Far fewer rows are missed than the tenth that the average row misses."""
+    memo: dict[Any, Any] = {}  # simulations of a plan, the same for all kinds
+    for kind in KINDS:
+        model = replace(planted_system(size, margin, 5000, kind, 9, public=-np.eye(size)), _memo=memo)
+        found = mechanism.run(model, FOUR, SeededSource(3))
+        assert found.status == "found" and found.answer.min() >= -1e-9
+        wrong = missed(model, found.answer)
+        assert wrong <= 100 and abs(found.missed - wrong) <= 60
+
+
+@pytest.mark.parametrize("mechanism", **names([HINGE, RESCALING_PERCEPTRON]))
+def test_standard_form_with_public_rows(quick: None, mechanism: Any) -> None:
+    """Private a'x <= b with 0 <= x <= 10 public: the answer is a point x, dense rows or sparse."""
+    draw = np.random.default_rng(4)
+    G, h = np.vstack([-np.eye(3), np.eye(3)]), np.r_[np.zeros(3), np.full(3, 10.0)]
+    A = unit(draw.standard_normal((3000, 3)))
+    b = A @ [2.0, 5.0, 4.0] + draw.uniform(1.0, 3.0, 3000)
+    facts: dict[str, Any] = {"homogeneous": False, "public": G, "sides": h, "neighbors": "replace-one"}
+    model = system(np.hstack([b[:, None], -A]), 0.1, **facts)
+    answers = []
+    for each in (model, replace(model, _rows=lambda: (sp.csr_array(A), b))):
+        found = mechanism.run(each, ONE, SeededSource(1))
+        answers.append(found.answer)
+        assert found.answer.shape == (3,) and (G @ found.answer <= h + 1e-9).all()
+        assert missed(model, found.answer) <= 30
+    np.testing.assert_allclose(*answers, atol=1e-6)
+
+
+@pytest.mark.parametrize("mechanism", **names(ALL))
+def test_zero_rows_and_no_rows_are_no_error(quick: None, mechanism: Any) -> None:
+    none = mechanism.run(system(np.zeros((0, 4)), 0.3, expected=10), ONE, SeededSource(1))
+    assert none.status == "found" and none.answer.shape == (4,)
+    model = planted_system(4, 0.3, 2000, "uniform", 2)
+    A, b = model.read_rows()
+    padded = replace(model, _rows=lambda: (np.vstack([A, np.zeros((50, 4))]), np.append(b, np.zeros(50))))
+    answers = [mechanism.run(each, FOUR, SeededSource(1)).answer for each in (model, padded)]
+    np.testing.assert_allclose(*answers, atol=1e-3 if mechanism is DENSE else 0.0)  # zero rows have weights
+
+
+def test_the_private_noise_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hinge_bounds, "_MOST_STEPS", 25)
+    model = planted_system(2, 0.5, 3000, "uniform", 1)
+    assert missed(model, HINGE.run(model, FOUR, OpenDPSource()).answer) <= 300
+
+
+def test_answers_with_the_leading_variable_at_zero_are_lifted() -> None:
+    model = system(np.zeros((0, 3)), 0.1, homogeneous=False, public=np.array([[-1.0, 0.0]]), sides=np.array([-2.0]))
+    y = finisher(model)(np.array([0.0, 1.0, 0.0]))
+    assert y[0] > 0 and model.lowered(y)[0] >= 2
+
+
+@pytest.mark.parametrize(("mechanism", "margin", "most"), [(HINGE, 0.5, 0.3), (DENSE, 0.7, 0.5)])
+def test_the_proved_number_of_missed_rows_holds(
+    mechanism: Any, margin: float, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run fails with probability beta = 0.05 at most: 5 of 5 would have a probability of 3e-7."""
+    n, empty = 2000 if mechanism is HINGE else 4000, system(np.zeros((0, 2)), margin)
+    empty = replace(empty, expected=n)
+    if mechanism is HINGE:
+        proved = hinge_bounds.proved_missed(empty, FOUR, hinge_bounds.plan_hinge(empty, FOUR))
+    else:
+        plan = dense_plans.candidates(empty, FOUR)[-1]
+        proved = dense_plans.proved_missed(empty, FOUR, plan)
+        assert plan.density <= proved
+        monkeypatch.setattr(dense_weights, "best_plan", lambda *_: plan)
+    assert proved < most * n
+    models = [planted_system(2, margin, n, KINDS[seed % 3], seed) for seed in range(5)]
+    found = [mechanism.run(model, FOUR, SeededSource(seed)) for seed, model in enumerate(models)]
+    assert sum(missed(m, f.answer) > proved for m, f in zip(models, found, strict=True)) < 5
+
+
+# ---------------------------------------------------------------------- what they say
+def test_forecast_words_and_vacuity(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick_forecasts(monkeypatch)
+    many, few = system(np.zeros((0, 3)), 0.3, expected=20_000), system(np.zeros((0, 20)), 0.05, expected=5)
+    good = HINGE.forecast(many, ONE)
+    assert not good.vacuous and "proved" in good.statement and "simulations" in good.statement
+    assert good.missed == min(good.noise["missed, proved"], good.noise["missed, simulated"])
+    assert good.needed > good.missed
+    bad = HINGE.forecast(few, Request(0.1, 1e-6))
+    assert bad.vacuous and not bad.proved
+    pure = HINGE.forecast(many, Request(1.0, 0.0))
+    assert "nothing proved" in pure.statement and not pure.vacuous
+    dense = DENSE.forecast(system(np.zeros((0, 2)), 0.5, expected=1000), Request(1.0, 0.0))
+    assert not dense.vacuous and "simulations" in dense.statement and dense.missed <= 100
+    assert DENSE.forecast(few, Request(0.1, 1e-6)).vacuous
+    perceptron = RESCALING_PERCEPTRON.forecast(planted_system(10, 0.05, 60, "margin", 0), ONE)
+    assert perceptron.vacuous and perceptron.needed > 60
+
+
+@pytest.mark.parametrize("mechanism", **names([HINGE, RESCALING_PERCEPTRON]))
+def test_forecasts_read_no_rows_and_are_computed_once(mechanism: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed() -> Any:
+        raise AssertionError("a forecast read private rows")
+
+    quick_forecasts(monkeypatch)
+    model = replace(planted_system(3, 0.3, 500, "margin", 0), _rows=closed)
+    one = mechanism.forecast(model, ONE)
+    number = len(model._memo)
+    assert mechanism.forecast(model, ONE).error.missed == one.missed and len(model._memo) == number
+
+
+EMPTY = {"public": np.array([[1.0, 0.0], [-1.0, 0.0]]), "sides": np.array([1.0, -2.0]), "homogeneous": False}
+
+
+@pytest.mark.parametrize("mechanism", **names(ALL))
+def test_reasons_why_not(mechanism: Any) -> None:
+    assert isinstance(mechanism, Mechanism)
+    assert mechanism.eligible(system(np.zeros((0, 3)), 0.1), ONE).eligible
+    for margin, words in ((None, "margin"), (1.5, "margin"), (math.nan, "margin"), (1e-9, "too small")):
+        assert words in mechanism.eligible(system(np.zeros((0, 3)), margin), ONE).reason
+    assert "no public point" in mechanism.eligible(system(np.zeros((0, 3)), 0.1, **EMPTY), ONE).reason
+    assert "rounding" in DENSE.eligible(system(np.zeros((0, 3)), 0.1, expected=2**33), ONE).reason
+    assert "delta" in RESCALING_PERCEPTRON.eligible(system(np.zeros((0, 3)), 0.1), Request(1.0, 0.0)).reason
+
+
+def test_nothing_where_no_point_is_found() -> None:
+    """0 <= -1 for everybody: x0 is driven to 0, which stands for no point."""
+    model = system(np.tile([[-1.0, 0.0]], (5000, 1)), 0.2, homogeneous=False)
+    found = RESCALING_PERCEPTRON.run(model, ONE, SeededSource(0))
+    assert (found.status, found.answer) == ("nothing", None)
+
+
+def test_rescaling_earns_its_share_where_rows_lean() -> None:
+    model = planted_system(10, 0.02, 8000, "skewed", 1)
+    each = [RescalingPerceptron(rescaling=how) for how in ("auto", "never")]  # type: ignore[arg-type]
+    wrong = [missed(model, mechanism.run(model, ONE, SeededSource(2)).answer) for mechanism in each]
+    assert wrong[0] <= 20 < 200 < wrong[1]
+    assert plan_search(model, ONE).rescaling is not None
