@@ -1,4 +1,4 @@
-"""Noise is drawn where a reader looks for it: in the file of the mechanism whose ``run`` it is, or in a named kernel."""
+"""Noise is drawn where a reader looks for it: in the file of the mechanism that runs, or in a named kernel."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ DRAWS = {
     "AboveThreshold",
     "poisson_sample",
     "random_labels",
+    "add_to",
     "sample",
 }
 # Draws that several mechanisms share, each with its privacy argument in the file's docstring.

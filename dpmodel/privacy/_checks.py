@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from dpmodel.errors import SpecificationError
 
-__all__ = ["count_of", "finite_array", "fraction", "non_negative", "positive", "score_vector"]
-
 FloatArray = npt.NDArray[np.float64]
+
+_SMALLEST_SCALE, _LARGEST_SCALE = 1e-290, 1e290
+_LEAST_TRUNCATION = 2.0**-10  # half_width / scale below this: rejection would take > 1000 rounds
 
 
 def _real(value: object, name: str) -> float:
@@ -120,3 +121,27 @@ def score_vector(scores: object, name: str = "scores") -> FloatArray:
             remedy=f"pass {name} as a 1-D array, one entry per candidate",
         )
     return array
+
+
+def check_scale(value: object, name: str = "scale") -> float:
+    """Return a scale > 0 that 64-bit arithmetic can handle, or raise SpecificationError."""
+    number = positive(value, name)
+    if not _SMALLEST_SCALE <= number <= _LARGEST_SCALE:
+        raise SpecificationError(
+            f"{name} = {number} is too extreme for 64-bit floats",
+            why=f"it must lie in [{_SMALLEST_SCALE}, {_LARGEST_SCALE}] for the privacy map to be exact",
+            remedy="rescale the model to sensible units",
+        )
+    return number
+
+
+def check_half_width(scale: float, value: object) -> float:
+    """Return a half width > 0 that rejection can serve, or raise SpecificationError."""
+    number = positive(value, "half_width")
+    if number < _LEAST_TRUNCATION * scale:
+        raise SpecificationError(
+            f"half_width = {number} is far below scale = {scale}",
+            why="such noise is practically uniform and its delta is useless; drawing it would take for ever",
+            remedy="take half_width from truncated_laplace_half_width(scale, epsilon, delta)",
+        )
+    return number

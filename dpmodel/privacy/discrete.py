@@ -12,10 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpmodel.errors import SpecificationError
-from dpmodel.privacy._checks import FloatArray, finite_array
-from dpmodel.privacy.laws import check_scale
-
-__all__ = ["LARGEST_SCALE", "IntArray", "check_discrete_scale", "discrete_normal", "two_sided_geometric", "whole_array"]
+from dpmodel.privacy._checks import FloatArray, check_scale, finite_array
 
 IntArray = npt.NDArray[np.int64]
 
@@ -31,7 +28,7 @@ def check_discrete_scale(value: object, name: str = "scale") -> float:
         raise SpecificationError(
             f"{name} = {number} is too large for discrete noise",
             why=f"above {LARGEST_SCALE:g} its draws leave the 64-bit whole numbers",
-            remedy="the continuous law, which hardly differs at that scale",
+            remedy="the continuous distribution, which hardly differs at that scale",
         )
     return number
 

@@ -19,17 +19,6 @@ from dpmodel.errors import SpecificationError
 from dpmodel.privacy._checks import count_of, finite_array, fraction, positive, score_vector
 from dpmodel.privacy.noise import NoiseSource, SelectionKind
 
-__all__ = [
-    "AboveThreshold",
-    "above_threshold_error",
-    "exponential_mechanism",
-    "exponential_mechanism_error",
-    "permute_and_flip",
-    "permute_and_flip_error",
-    "report_noisy_max",
-    "report_noisy_max_error",
-]
-
 
 def _pure_epsilon(epsilon: float | None, rho: float | None, per_epsilon_squared: float) -> float:
     """Epsilon of one selection when either epsilon or rho = per_epsilon_squared * epsilon^2 is given."""
@@ -142,14 +131,7 @@ def exponential_mechanism_error(count: int, range_bound: float, epsilon: float, 
     return 0.0 if count == 1 else scale * math.log(count / beta)
 
 
-def permute_and_flip_error(count: int, range_bound: float, epsilon: float, beta: float) -> float:
-    """Forecast for `permute_and_flip`: the same bound as `exponential_mechanism_error`."""
-    return exponential_mechanism_error(count, range_bound, epsilon, beta)
-
-
-def report_noisy_max_error(count: int, range_bound: float, epsilon: float, beta: float) -> float:
-    """Forecast for `report_noisy_max`: the same bound as `exponential_mechanism_error`."""
-    return exponential_mechanism_error(count, range_bound, epsilon, beta)
+permute_and_flip_error = exponential_mechanism_error  # never worse at the same scale
 
 
 def _split(sensitivity: float, range_bound: float | None, epsilon: float, count: int) -> tuple[float, float]:

@@ -13,7 +13,6 @@ import pytest
 import scipy.sparse as sp
 from scipy import stats
 
-from dpmodel.annotate.noise_laws import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.annotate.private import Private
 from dpmodel.compile.likelihood.affine import AffineReader, flat
@@ -21,6 +20,7 @@ from dpmodel.compile.likelihood.face import Published, neg_log_likelihood, publi
 from dpmodel.compile.likelihood.feasible import contradiction, require_consistent
 from dpmodel.errors import InfeasibleError, MissingValueError, SpecificationError, UnsupportedModelError
 from dpmodel.numerics.trees.tree import Tree
+from dpmodel.privacy.distributions import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
 
 SCALE = np.array([0.5, 1.0, 2.0])
 LAWS = {

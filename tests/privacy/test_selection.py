@@ -18,7 +18,6 @@ from dpmodel.privacy import (
     permute_and_flip,
     permute_and_flip_error,
     report_noisy_max,
-    report_noisy_max_error,
 )
 
 SCORES = np.array([0.0, 1.0, 3.0])
@@ -82,7 +81,6 @@ def test_range_bound_is_what_counts(law):
     [
         (exponential_mechanism, exponential_mechanism_error),
         (permute_and_flip, permute_and_flip_error),
-        (report_noisy_max, report_noisy_max_error),
     ],
 )
 def test_forecast_holds_in_the_worst_case(select, forecast):

@@ -166,7 +166,7 @@ def _run(
         row = int(open_rows[chosen])
         j = int(cuts.number[row])
         measured[j] = True
-        told = float(plan.law.sample(exact[[j]], noise)[0])
+        told = float(plan.law.add_to(exact[[j]], noise)[0])
         told = min(max(told, float(m.lower[j])), float(m.upper[j]))
         known = 2 * margin * cuts.largest_gain + program.give if t else 0.0
         others = max(float(public[row] - cuts.gain[row] * told + abs(cuts.gain[row]) * margin), 0.0) + plan.miss
