@@ -6,10 +6,9 @@ are treated in 4.3). Mechanism names are those of the registry in ``plan/registr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Any, Literal, overload
+from typing import Literal
 
 from dpmodel.errors import SpecificationError
 from dpmodel.text import html_table, table
@@ -100,24 +99,23 @@ class TaxonomyCell:
     ----------
     part : ``"objective"``, ``"scalar"``, ``"row"`` (which stands for all of A too) or ``"column"``.
     level : ``"low"`` (bounded change) or ``"high"`` (arbitrary change).
+    theorem, section : of HRRU14, behind the verdict.
+    summary : one sentence for people.
     solvable : whether the cell can be solved to useful accuracy.
     relaxed : True if only in the relaxed sense, where a few constraints may be violated.
-    theorem : the theorems of HRRU14 behind the verdict.
-    section : section of HRRU14.
     mechanisms : names of the registered mechanisms that serve the cell.
     floor : least error of any mechanism, in the terms of `impossibility.floor`, or empty.
-    summary : one sentence for people.
     """
 
     part: Part
     level: Level
-    solvable: bool
-    relaxed: bool
     theorem: str
     section: str
-    mechanisms: tuple[str, ...]
-    floor: str
     summary: str
+    solvable: bool = True
+    relaxed: bool = False
+    mechanisms: tuple[str, ...] = ()
+    floor: str = ""
 
     @property
     def verdict(self) -> str:
@@ -131,40 +129,10 @@ class TaxonomyCell:
         return {**asdict(self), "mechanisms": list(self.mechanisms)}
 
 
-class Taxonomy(Sequence[TaxonomyCell]):
+class Taxonomy(tuple[TaxonomyCell, ...]):
     """The eight cells, immutable; prints as Table 1."""
 
-    __slots__ = ("_cells",)
-
-    _cells: tuple[TaxonomyCell, ...]
-
-    def __init__(self, cells: Sequence[TaxonomyCell]) -> None:
-        object.__setattr__(self, "_cells", tuple(cells))
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("a Taxonomy is immutable")
-
-    @overload
-    def __getitem__(self, index: int) -> TaxonomyCell: ...
-    @overload
-    def __getitem__(self, index: slice) -> Taxonomy: ...
-    def __getitem__(self, index: int | slice) -> TaxonomyCell | Taxonomy:
-        return Taxonomy(self._cells[index]) if isinstance(index, slice) else self._cells[index]
-
-    def __len__(self) -> int:
-        return len(self._cells)
-
-    def __iter__(self) -> Iterator[TaxonomyCell]:
-        return iter(self._cells)
-
-    def __eq__(self, other: object) -> bool:
-        return self._cells == other._cells if isinstance(other, Taxonomy) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._cells)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Taxonomy, (self._cells,)
+    __slots__ = ()
 
     def __repr__(self) -> str:
         return f"<Taxonomy: {len(self)} cells>"
@@ -231,18 +199,14 @@ _CELLS = (
         part="objective",
         level="high",
         solvable=False,
-        relaxed=False,
         theorem="Theorem 37",
         section="5.2",
-        mechanisms=(),
         floor="loss >= n c",
         summary="An objective that one record changes arbitrarily would reveal the records (reconstruction).",
     ),
     TaxonomyCell(
         part="objective",
         level="low",
-        solvable=True,
-        relaxed=False,
         theorem="Theorem 34",
         section="4.5",
         mechanisms=(*_ONCE, "vertex-exponential", "public-only", "theorem-34"),
@@ -253,18 +217,14 @@ _CELLS = (
         part="scalar",
         level="high",
         solvable=False,
-        relaxed=False,
         theorem="Theorem 36",
         section="5.1",
-        mechanisms=(),
         floor="violation >= 1/2 if alive",
         summary="A right-hand side that one record changes arbitrarily would reveal that record.",
     ),
     TaxonomyCell(
         part="scalar",
         level="low",
-        solvable=True,
-        relaxed=False,
         theorem="Theorem 22",
         section="4.2",
         mechanisms=(
@@ -283,7 +243,6 @@ _CELLS = (
     TaxonomyCell(
         part="row",
         level="high",
-        solvable=True,
         relaxed=True,
         theorem="Theorems 11, 12",
         section="3",
@@ -295,12 +254,9 @@ _CELLS = (
     TaxonomyCell(
         part="row",
         level="low",
-        solvable=True,
-        relaxed=False,
         theorem="Theorem 28",
         section="4.3",
         mechanisms=(*_ONCE, "strict-truncated-laplace", *_NOISY_ROWS, "public-only", *_MOST_ROWS),
-        floor="",
         summary="Noise on the coefficients once, or multiplicative weights with noisy rows; for one row as for all "
         "of A. Where one record owns a constraint, leaving a few out is open too.",
     ),
@@ -308,10 +264,8 @@ _CELLS = (
         part="column",
         level="high",
         solvable=False,
-        relaxed=False,
         theorem="Theorem 38",
         section="5.3",
-        mechanisms=(),
         floor="violation >= n c2",
         summary="A column that one record changes arbitrarily would reveal the records, even if some "
         "constraints may be left out.",
@@ -319,12 +273,9 @@ _CELLS = (
     TaxonomyCell(
         part="column",
         level="low",
-        solvable=True,
-        relaxed=False,
         theorem="Theorem 32",
         section="4.4",
         mechanisms=(*_ONCE, "strict-truncated-laplace", *_NOISY_ROWS, "public-only"),
-        floor="",
         summary="Noise on the coefficients, scaled to how far one record moves each row in the 1-norm.",
     ),
 )

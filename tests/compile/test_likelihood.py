@@ -15,7 +15,7 @@ from scipy import stats
 
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.annotate.private import Private
-from dpmodel.compile.likelihood.affine import AffineReader, flat
+from dpmodel.compile.affine_tree import AffineReader, flat
 from dpmodel.compile.likelihood.face import Published, neg_log_likelihood, published, recognise_postprocessing
 from dpmodel.compile.likelihood.feasible import contradiction, require_consistent
 from dpmodel.errors import InfeasibleError, MissingValueError, SpecificationError, UnsupportedModelError

@@ -18,8 +18,8 @@ from regression_spellings import MIX, PUBLIC, ROOTS, SCALES, SHIFT, SPELLINGS, L
 from dpmodel.annotate import Private, Records, vault
 from dpmodel.classify.regression_model import private_regression
 from dpmodel.compile.regression import loops as regression_loops
+from dpmodel.compile.regression import recognise as module
 from dpmodel.compile.regression.recognise import Recognised, recognise
-from dpmodel.compile.regression.recognise import recognise as module
 from dpmodel.errors import DPModelError, MissingValueError, SpecificationError, UnsupportedModelError
 
 

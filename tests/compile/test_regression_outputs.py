@@ -16,8 +16,8 @@ import dpmodel as dpm
 from dpmodel.annotate import vault
 from dpmodel.classify.private_outputs import PrivateOutputs
 from dpmodel.classify.regression_model import private_outputs
+from dpmodel.compile.regression import outputs as regression_outputs
 from dpmodel.compile.regression.recognise import Outputs, Recognised, recognise
-from dpmodel.compile.regression.recognise import outputs as regression_outputs
 from dpmodel.errors import UnsupportedModelError
 
 K = 2

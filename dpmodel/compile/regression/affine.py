@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats
 from dpmodel.annotate.private import Private
+from dpmodel.compile.affine_tree import AffineReader
 from dpmodel.compile.regression.features import Features, tidy
 from dpmodel.compile.regression.forms import (
     Form,
@@ -273,14 +274,13 @@ def _jacobian_form(expression: Any) -> Form:
     """A public expression of the variables with one entry per record, as (sparse matrix) @ variable + numbers."""
     if not expression.is_affine():
         unfit(expression, "predictions must be affine in the variables", "an affine prediction")
-    copies = {v: cp.Variable(v.shape) for v in expression.variables()}
-    twin = expression.tree_copy({id(v): copy for v, copy in copies.items()})
-    for copy in copies.values():
-        copy.save_value(np.zeros(copy.shape))
-    gradient = twin.grad
-    out = [Monomial(np.asarray(twin.value, dtype=np.float64).ravel(order="F"))]
-    for variable, copy in copies.items():
-        matrix = sp.csr_array(gradient[copy]).T.tocsr()
+    variables = expression.variables()
+    starts = np.cumsum([0, *(variable.size for variable in variables)])
+    read = AffineReader({v.id: int(start) for v, start in zip(variables, starts, strict=False)}).read(expression)
+    rows = read.csr(int(starts[-1]))
+    out = [Monomial(read.offset)]
+    for variable, start in zip(variables, starts, strict=False):
+        matrix = rows[:, start : start + variable.size]
         if matrix.shape[0] == matrix.shape[1] and matrix.nnz == matrix.shape[0]:
             unfit(
                 expression,

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats
 from dpmodel.compile.refusals import short
 from dpmodel.compile.regression.forms import exponent, is_number, kind, number_of, require_values, vector_of
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.compile.regression.public_part import PublicPart
-from dpmodel.compile.regression.public_twin import Twin, as_jacobian
+from dpmodel.compile.regression.public_twin import Twin
 from dpmodel.errors import InfeasibleError, UnsupportedModelError
 
 
@@ -47,8 +46,7 @@ def read_penalty(public: list[tuple[float, cp.Expression]], part: PublicPart) ->
     Where the coefficients are not variables stacked, or the terms use other variables (the t of an epigraph), the
     penalty at w is the least that the constraints allow at w.
     """
-    places = _places(part.twin)
-    reader = _Reader(part.size, places)
+    reader = _Reader(part.twin)
     rest: list[tuple[float, Any]] = []
     swap = {id(user): copy for user, copy in part.twin.pairs}
     for factor, expression in public:
@@ -56,47 +54,19 @@ def read_penalty(public: list[tuple[float, cp.Expression]], part: PublicPart) ->
     if not rest:
         return reader.penalty()
     left = sum(factor * expression for factor, expression in rest)
-    known = {place.variable.id for place in places.values() if (place.index >= 0).all()}
+    known = {place.variable.id for place in part.twin.places if (place.index >= 0).all()}
     if all(v.id in known for v in left.variables()):
-        return reader.penalty(*_direct(left, part.twin, [place for v, place in places.items() if v in known]))
+        return reader.penalty(*_direct(left, part.twin))
     return reader.penalty(*_least(left, part.twin, part.twin.constraints))
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Entry k of a variable is coefficient ``index[k]`` divided by ``scale[k]``; index -1: it is none."""
-
-    variable: cp.Variable
-    index: Integers
-    scale: Floats
-
-    def assign(self, w: Floats) -> None:
-        self.variable.save_value((w[self.index] / self.scale).reshape(self.variable.shape, order="F"))
-
-
-def _places(twin: Twin) -> dict[int, _Place]:
-    """By variable; empty where a coefficient is not a multiple of one entry, or an entry stands twice."""
-    twin.clear()
-    jacobians = {v: as_jacobian(gradient) for v, gradient in twin.w.grad.items()}
-    out: dict[int, _Place] = {}
-    taken = np.zeros(twin.w.size, dtype=np.int64)
-    for variable, jacobian in jacobians.items():
-        jacobian.eliminate_zeros()
-        index, scale = np.full(variable.size, -1, dtype=np.int64), np.ones(variable.size)
-        if np.unique(jacobian.row).size != jacobian.row.size:
-            return {}
-        index[jacobian.row], scale[jacobian.row] = jacobian.col, jacobian.data
-        np.add.at(taken, jacobian.col, 1)
-        out[variable.id] = _Place(variable, index, scale)
-    return {} if (taken != 1).any() or np.asarray(_dense(twin.w.value)).any() else out
 
 
 class _Reader:
     """Adds up what is recognised."""
 
-    def __init__(self, size: int, places: dict[int, _Place]) -> None:
-        self.places = places
-        self.ridge, self.l1, self.linear, self.constant = np.zeros(size), np.zeros(size), np.zeros(size), 0.0
+    def __init__(self, twin: Twin) -> None:
+        self.twin = twin
+        self.ridge, self.l1, self.linear = np.zeros((3, twin.w.size))
+        self.constant = 0.0
 
     def penalty(
         self, other: Callable[[Floats], float] | None = None, slope: Callable[[Floats], Floats] | None = None
@@ -177,65 +147,40 @@ class _Reader:
 
     def _add(self, inner: Any, factor: Floats, what: str) -> bool:
         """Add ``sum_i factor_i f(inner_i)`` if every inner_i is a multiple of one coefficient plus a number."""
-        if not inner.is_affine() or not all(v.id in self.places for v in inner.variables()):
+        read = self.twin.affine(inner) if inner.is_affine() else None
+        if read is None:
             return False
-        found = np.zeros((0,)), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        slope, row, column = found
-        for variable in inner.variables():
-            variable.save_value(np.zeros(variable.shape))
-        for variable, jacobian in inner.grad.items():
-            entries = as_jacobian(jacobian)
-            entries.eliminate_zeros()
-            place = self.places[variable.id]
-            slope = np.concatenate([slope, entries.data / place.scale[entries.row]])
-            row = np.concatenate([row, entries.col])
-            column = np.concatenate([column, place.index[entries.row]])
-        constant = np.asarray(_dense(inner.value), dtype=np.float64).ravel(order="F")
-        weights = np.broadcast_to(factor, constant.shape)
-        if (column < 0).any():
-            return False
+        A, offset = read
+        weights = np.broadcast_to(factor, offset.shape)
         if what == "linear":
-            np.add.at(self.linear, column, weights[row] * slope)
-            self.constant += float(weights @ constant)
+            self.linear += A.T @ weights
+            self.constant += float(weights @ offset)
             return True
-        if np.unique(row).size != row.size or (weights < 0).any() or (what == "l1" and constant[row].any()):
+        held = np.diff(A.indptr)
+        if (held > 1).any() or (weights < 0).any() or (what == "l1" and offset[held == 1].any()):
             return False
         if what == "l1":
-            np.add.at(self.l1, column, weights[row] * np.abs(slope))
-            self.constant += float(weights @ np.abs(constant))
+            self.l1 += abs(A).T @ weights
+            self.constant += float(weights @ np.abs(offset))
         else:
-            np.add.at(self.ridge, column, weights[row] * slope**2)
-            np.add.at(self.linear, column, 2 * weights[row] * slope * constant[row])
-            self.constant += float(weights @ constant**2)
+            self.ridge += (A * A).T @ weights
+            self.linear += 2 * (A.T @ (weights * offset))
+            self.constant += float(weights @ offset**2)
         return True
 
 
-def _dense(value: Any) -> Any:
-    return value.toarray() if sp.issparse(value) else value
-
-
-def _direct(
-    left: Any, twin: Twin, places: list[_Place]
-) -> tuple[Callable[[Floats], float], Callable[[Floats], Floats]]:
+def _direct(left: Any, twin: Twin) -> tuple[Callable[[Floats], float], Callable[[Floats], Floats]]:
     """Value and subgradient of an expression of the coefficients alone."""
 
     def value(w: Floats) -> float:
-        for place in places:
-            place.assign(w)
+        twin.assign(w)
         return math.inf if left.value is None else float(left.value)
 
     def slope(w: Floats) -> Floats:
-        for place in places:
-            place.assign(w)
         try:
-            slopes = left.grad
+            return twin.slope(left, w)
         except NotImplementedError:  # some atoms have none
             return _least(left, twin, [])[1](w)
-        out = np.zeros(w.size)
-        for place in places:
-            if (found := slopes.get(place.variable)) is not None:
-                out[place.index] += np.asarray(_dense(found), dtype=np.float64).ravel() / place.scale
-        return out
 
     return value, slope
 
