@@ -8,13 +8,13 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats
 from dpmodel.annotate.private import Private
 from dpmodel.compile.affine_tree import AffineReader
 from dpmodel.compile.regression.features import Features, tidy
 from dpmodel.compile.regression.forms import (
     Form,
     Monomial,
+    diagonal,
     is_number,
     is_private,
     kind,
@@ -141,31 +141,16 @@ def _transposed(expression: Any) -> Any:
     return expression.args[0] if kind(expression) == "transpose" else expression.T
 
 
-def diagonal(expression: Any) -> Floats | None:
-    """(n,) diagonal of a public square matrix; None if it is not diagonal."""
-    matrix = sp.coo_array(number_of(expression))
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.data[matrix.row != matrix.col].any():
-        return None
-    return np.asarray(sp.csr_array(matrix).diagonal())
-
-
-def picked(expression: Any) -> tuple[Any, Any] | None:
-    """(rows, columns) as written in ``matrix[rows, columns]``; None for other arguments and keys."""
-    inner = expression.args[0]
-    raw = getattr(expression, "_orig_key", expression.key)
-    raw = raw if isinstance(raw, tuple) else (raw,)
-    if inner.ndim != 2 or len(raw) > 2 or any(part is None or part is Ellipsis for part in raw):
-        return None
-    return raw if len(raw) == 2 else (raw[0], slice(None))
-
-
 def _picked_columns(expression: Any) -> Any:
     """CSR (p, k) map of ``matrix[:, columns]``; None where rows are picked too."""
-    key = picked(expression)
-    n, p = expression.args[0].shape if key is not None else (0, 0)
-    if key is None or not isinstance(key[0], slice) or key[0].indices(n) != (0, n, 1):
+    inner, key = expression.args[0], getattr(expression, "_orig_key", expression.key)
+    key = key if isinstance(key, tuple) else (key,)
+    if inner.ndim != 2 or len(key) > 2 or any(part is None or part is Ellipsis for part in key):
         return None
-    chosen = np.atleast_1d(np.arange(p)[key[1]])
+    n, p = inner.shape
+    if not isinstance(key[0], slice) or key[0].indices(n) != (0, n, 1):
+        return None
+    chosen = np.atleast_1d(np.arange(p)[key[1] if len(key) == 2 else slice(None)])
     return sp.csr_array((np.ones(chosen.size), (chosen, np.arange(chosen.size))), shape=(p, chosen.size))
 
 

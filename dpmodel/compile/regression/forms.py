@@ -7,6 +7,7 @@ expressions of the variables as CVXPY wrote them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -123,6 +124,46 @@ def vector_of(expression: Any, count: int) -> Floats:
     if value.size != count:
         unfit(expression, f"it has {value.size} entries for {count} records", "one number per record, or one for all")
     return value
+
+
+def summands(
+    expression: Any, factor: float = 1.0, whole: Callable[[Any], bool] = is_number
+) -> Iterator[tuple[float, Any]]:
+    """(factor, term) of a scalar: through sums, public multiples and changes of shape, down to what is ``whole``."""
+    args = expression.args
+    if whole(expression):
+        yield factor, expression
+        return
+    match kind(expression):
+        case "add":
+            for arg in args:
+                yield from summands(arg, factor, whole)
+        case "negate":
+            yield from summands(args[0], -factor, whole)
+        case "promote" | "broadcast" | "reshape" | "transpose" | "conjugate" | "max" if args[0].size == 1:
+            yield from summands(args[0], factor, whole)
+        case "multiply" | "matmul" if any(arg.size == 1 and is_number(arg) for arg in args):
+            number, rest = args if args[0].size == 1 and is_number(args[0]) else args[::-1]
+            yield from summands(rest, factor * float(vector_of(number, 1)), whole)
+        case "divide" if is_number(args[1]):
+            yield from summands(args[0], factor / float(vector_of(args[1], 1)), whole)
+        case _:
+            yield factor, expression
+
+
+def diagonal(expression: Any) -> Floats | None:
+    """(n,) diagonal of a public square matrix; None if it is not diagonal."""
+    matrix = sp.coo_array(number_of(expression))
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.data[matrix.row != matrix.col].any():
+        return None
+    return np.asarray(sp.csr_array(matrix).diagonal())
+
+
+def picks_rows(expression: Any) -> bool:
+    """Whether some private entries or rows are picked by number."""
+    if kind(expression) == "index" and isinstance(expression.args[0], Private):
+        return True
+    return any(picks_rows(arg) for arg in expression.args)
 
 
 def unfit(

@@ -16,13 +16,12 @@ import numpy as np
 from dpmodel._types import Floats
 from dpmodel.annotate.private import Private
 from dpmodel.compile.refusals import constraint_label, short
-from dpmodel.compile.regression.forms import exponent, is_number, is_private, kind
+from dpmodel.compile.regression.forms import exponent, is_number, is_private, kind, summands
 from dpmodel.compile.regression.points import Point
 from dpmodel.compile.regression.public_part import PublicPart
 from dpmodel.errors import UnsupportedModelError
 
 _ENTRYWISE = ("abs", "power", "huber", "logistic", "maximum", "minimum")
-_SHAPES = ("promote", "broadcast", "reshape", "transpose")
 # Attributes of variables that speak of each entry by itself.
 _OWN = ("nonneg", "nonpos", "pos", "neg", "bounds")
 _REMEDY = (
@@ -59,7 +58,8 @@ def split(problem: cp.Problem) -> Split | None:
         return None
     splitter = _Splitter(widths.pop())
     try:
-        splitter.add(objective)
+        for factor, term in summands(objective):
+            splitter.add(term, factor)
     except _Tied:
         return None
     if not all(splitter.terms):
@@ -85,31 +85,11 @@ class _Splitter:
         self.fresh: dict[int, tuple[cp.Variable, tuple[cp.Variable, ...]]] = {}
 
     # ------------------------------------------------------------------ scalars
-    def add(self, expression: Any, factor: Any = None) -> None:
+    def add(self, expression: Any, factor: float) -> None:
         """Give each output its part of ``factor * expression``, a scalar."""
-        args = expression.args
         if is_number(expression):
             self._give(0, expression, factor)
             return
-        match kind(expression):
-            case "add":
-                for arg in args:
-                    self.add(arg, factor)
-                return
-            case "negate":
-                self.add(args[0], -1.0 if factor is None else -factor)
-                return
-            case "multiply" | "matmul" if any(arg.size == 1 and is_number(arg) for arg in args):
-                number, rest = args if args[0].size == 1 and is_number(args[0]) else args[::-1]
-                number = cp.reshape(number, (), order="F") if number.ndim else number
-                self.add(rest, number if factor is None else factor * number)
-                return
-            case "divide" if is_number(args[1]):
-                self.add(args[0], 1 / args[1] if factor is None else factor / args[1])
-                return
-            case name if name in _SHAPES and args[0].size == 1:
-                self.add(args[0], factor)
-                return
         if (owner := self._owner([expression])) is not None:
             self._give(owner[0], expression.tree_copy(owner[1]), factor)
             return
@@ -126,8 +106,8 @@ class _Splitter:
         for j, part in enumerate(parts):
             self._give(j, part, factor)
 
-    def _give(self, output: int, part: Any, factor: Any) -> None:
-        self.terms[output].append(part if factor is None else factor * part)
+    def _give(self, output: int, part: Any, factor: float) -> None:
+        self.terms[output].append(part if factor == 1 else factor * part)
 
     def _parts(self, expression: Any) -> list[Any]:
         """By output, the terms that a sum over all entries has."""

@@ -8,11 +8,10 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
-import scipy.sparse as sp
 
 from dpmodel._types import Floats
 from dpmodel.compile.refusals import short
-from dpmodel.compile.regression.forms import exponent, is_number, kind, number_of, require_values, vector_of
+from dpmodel.compile.regression.forms import diagonal, exponent, is_number, kind, require_values, summands, vector_of
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.compile.regression.public_part import PublicPart
 from dpmodel.compile.regression.public_twin import Twin
@@ -50,7 +49,11 @@ def read_penalty(public: list[tuple[float, cp.Expression]], part: PublicPart) ->
     rest: list[tuple[float, Any]] = []
     swap = {id(user): copy for user, copy in part.twin.pairs}
     for factor, expression in public:
-        reader.scalar(expression.tree_copy(swap), factor, rest)
+        for times, term in summands(expression.tree_copy(swap), factor):
+            if is_number(term):
+                reader.constant += times * float(vector_of(term, 1))
+            elif not reader.recognised(term, times):
+                rest.append((times, term))
     if not rest:
         return reader.penalty()
     left = sum(factor * expression for factor, expression in rest)
@@ -73,33 +76,7 @@ class _Reader:
     ) -> Penalty:
         return Penalty(self.ridge, self.l1, self.linear, self.constant, other, slope)
 
-    def scalar(self, expression: Any, factor: float, rest: list[tuple[float, Any]]) -> None:
-        if is_number(expression):
-            self.constant += factor * float(vector_of(expression, 1))
-            return
-        args = expression.args
-        match kind(expression):
-            case "add":
-                for arg in args:
-                    self.scalar(arg, factor, rest)
-                return
-            case "negate":
-                self.scalar(args[0], -factor, rest)
-                return
-            case "multiply" | "matmul" if any(arg.size == 1 and is_number(arg) for arg in args):
-                number, inner = args if args[0].size == 1 and is_number(args[0]) else args[::-1]
-                self.scalar(inner, factor * float(vector_of(number, 1)), rest)
-                return
-            case "divide" if is_number(args[1]):
-                self.scalar(args[0], factor / float(vector_of(args[1], 1)), rest)
-                return
-            case "promote" | "broadcast" | "reshape" if args[0].size == 1:
-                self.scalar(args[0], factor, rest)
-                return
-        if not self._recognised(expression, factor):
-            rest.append((factor, expression))
-
-    def _recognised(self, expression: Any, factor: float) -> bool:
+    def recognised(self, expression: Any, factor: float) -> bool:
         args = expression.args
         if expression.is_affine():
             return self._add(expression, np.asarray([factor]), "linear")
@@ -113,10 +90,8 @@ class _Reader:
             case "power" if exponent(expression) == 2:
                 return self._squares(args[0], np.asarray(factor))
             case "quad_form" if is_number(args[1]):
-                matrix = sp.coo_array(number_of(args[1]))
-                if matrix.data[matrix.row != matrix.col].any():
-                    return False
-                return self._add(args[0], factor * sp.csr_array(matrix).diagonal(), "ridge")
+                weights = diagonal(args[1])
+                return weights is not None and self._add(args[0], factor * weights, "ridge")
             case "matmul":
                 weights, inner = args if is_number(args[0]) else args[::-1]
                 if is_number(weights) and weights.size == inner.size:
