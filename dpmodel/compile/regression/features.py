@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats
 from dpmodel.annotate.private import Private
-from dpmodel.compile.regression.row_bounds import length
+from dpmodel.compile.regression.row_bounds import length, product
 
 # The largest singular value of a map is computed up to this many columns (or rows); beyond, a bound that is cheap.
 _MOST_SINGULAR = 500
@@ -143,12 +143,12 @@ class Features:
         slack = self._rounding
         extra = (float(slack.sum()), length(slack), float(slack.max(initial=0.0)))
         bounds = (
-            min(_product(l1, float(rows1.max(initial=0.0))), float(size.sum())),
-            min(_product(l2, _singular(self.map)), _product(l1, float(rows2.max(initial=0.0))), length(size)),
+            min(product(l1, float(rows1.max(initial=0.0))), float(size.sum())),
+            min(product(l2, _singular(self.map)), product(l1, float(rows2.max(initial=0.0))), length(size)),
             min(
-                _product(l1, largest),
-                _product(l2, float(columns2.max(initial=0.0))),
-                _product(linf, float(columns1.max(initial=0.0))),
+                product(l1, largest),
+                product(l2, float(columns2.max(initial=0.0))),
+                product(linf, float(columns1.max(initial=0.0))),
                 float(size.max(initial=0.0)),
             ),
         )
@@ -267,7 +267,3 @@ def _derived(bounds: tuple[float, ...], size: int) -> tuple[float, float, float]
     linf = min(linf, l2, l1)
     l2 = min(l2, l1, math.sqrt(size) * linf)
     return min(l1, math.sqrt(size) * l2, size * linf), l2, linf
-
-
-def _product(a: float, b: float) -> float:
-    return 0.0 if a == 0 or b == 0 else a * b

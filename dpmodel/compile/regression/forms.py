@@ -7,7 +7,7 @@ expressions of the variables as CVXPY wrote them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -92,7 +92,7 @@ def number_of(expression: Any) -> Any:
     MissingValueError, SpecificationError
         For a public parameter without a value; for NaN and infinite entries.
     """
-    require_values(expression)
+    require_values(expression.parameters())
     if kind(expression) == "diag" and expression.k == 0:  # dense, it would be the square of the number of records
         return sp.dia_array((np.atleast_2d(number_of(expression.args[0])), [0]), shape=expression.shape).tocsr()
     value = expression.value
@@ -104,9 +104,9 @@ def number_of(expression: Any) -> Any:
     return sp.csr_array(value, dtype=np.float64) if sp.issparse(value) else data
 
 
-def require_values(expression: Any) -> None:
-    """Raise MissingValueError unless the public parameters in ``expression`` have values."""
-    names = [p.name() for p in expression.parameters() if p.value is None and not isinstance(p, Private)]
+def require_values(parameters: Iterable[Any]) -> None:
+    """Raise MissingValueError unless the public ones among the ``parameters`` have values."""
+    names = [p.name() for p in parameters if p.value is None and not isinstance(p, Private)]
     if names:
         raise MissingValueError(
             f"public parameter {names[0]} has no value",

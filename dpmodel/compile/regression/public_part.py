@@ -18,13 +18,13 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.annotate.private import Private
+from dpmodel.compile.refusals import constraint_label
 from dpmodel.compile.regression.domain import no_minimum
+from dpmodel.compile.regression.forms import require_values
 from dpmodel.compile.regression.public_twin import Lifted, Twin, lifted
 from dpmodel.compile.standard_form.cvxpy_bridge import forget_solution
-from dpmodel.errors import InfeasibleError, MissingValueError, UnsupportedModelError
+from dpmodel.errors import InfeasibleError, UnsupportedModelError
 from dpmodel.numerics.cone_program import SolverFailure, installed_solvers
-
-__all__ = ["SOLVER_SLACK", "PublicPart", "Twin"]
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class PublicPart:
     _memo: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        _require_convex(self._parts, self.penalty)
+        _require_convex(self.coefficients, self.constraints, self.penalty)
 
     @property
     def _parts(self) -> list[Any]:
@@ -231,8 +231,7 @@ class PublicPart:
     # ------------------------------------------------------------------ facts
     def require_values(self) -> None:
         """Raise MissingValueError if a public parameter has no value."""
-        for parameter in self.twin.parameters:
-            _value(parameter)
+        require_values(self.twin.parameters)
 
     def feasible(self) -> bool:
         """Whether the constraints have a common point."""
@@ -302,7 +301,8 @@ class PublicPart:
     # ------------------------------------------------------------------ solving
     def _remember(self, key: Hashable, build: Callable[[], T]) -> T:
         """Facts hold for the present values of the public parameters."""
-        values = tuple(np.asarray(_value(p)).tobytes() for p in self.twin.parameters)
+        self.require_values()
+        values = tuple(np.asarray(p.value).tobytes() for p in self.twin.parameters)
         if (key, values) not in self._memo:
             self._memo[key, values] = build()
         out: T = self._memo[key, values]
@@ -366,16 +366,6 @@ def _attempt(problem: cp.Problem, solver: str) -> str:
     return str(problem.status)
 
 
-def _value(parameter: cp.Parameter) -> Any:
-    if parameter.value is None:
-        raise MissingValueError(
-            f"public parameter {parameter.name()!r} has no value",
-            why="the public constraints and penalty need it",
-            remedy="set its value before solving",
-        )
-    return parameter.value
-
-
 def _infeasible() -> InfeasibleError:
     return InfeasibleError(
         "the public constraints on the coefficients have no common point",
@@ -391,8 +381,10 @@ def _is_linear(constraint: Any) -> bool:
     return isinstance(constraint, (type(cp.Variable() == 0), cp.Zero))
 
 
-def _require_convex(parts: list[Any], penalty: cp.Expression | None) -> None:
-    for part in parts:
+def _require_convex(coefficients: cp.Expression, constraints: tuple[Any, ...], penalty: cp.Expression | None) -> None:
+    labels = [constraint_label(constraint, number) for number, constraint in enumerate(constraints)]
+    parts: list[Any] = [coefficients, *constraints, *([] if penalty is None else [penalty])]
+    for label, part in zip(["the coefficients", *labels, "the penalty"], parts, strict=False):
         for variable in part.variables():
             wrong = [name for name in _NOT_CONVEX if variable.attributes[name]]
             if wrong:
@@ -401,15 +393,14 @@ def _require_convex(parts: list[Any], penalty: cp.Expression | None) -> None:
                     why="a regression's public set must be convex and real",
                     remedy="a continuous variable, rounded after release",
                 )
-        if any(isinstance(parameter, Private) for parameter in part.parameters()):
+        private = [p.name() for p in part.parameters() if isinstance(p, Private)]
+        if private:
             raise UnsupportedModelError(
-                "a private parameter in the public constraints or penalty",
-                why="they are post-processing and may hold public values only",
-                remedy="a cp.Parameter, or released data",
+                f"{label}: {private[0]} is private",
+                why="a private regression has its private data in the losses and public constraints",
+                remedy="public constraints on the coefficients: a cp.Parameter, or released data",
             )
-        if part is not penalty and not part.is_dcp():
+        if not (part.is_convex() if isinstance(part, cp.Expression) else part.is_dcp()):
             raise UnsupportedModelError(
-                "a public constraint that is not convex (DCP)", why=str(part)[:120], remedy="a convex form of it"
+                f"{label}: not convex by CVXPY's rules", why="the public set must be convex (DCP)", remedy="DCP atoms"
             )
-    if penalty is not None and not penalty.is_convex():
-        raise UnsupportedModelError("a penalty that is not convex (DCP)", why=str(penalty)[:120], remedy="a convex one")

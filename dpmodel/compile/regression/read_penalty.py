@@ -34,7 +34,7 @@ def whole_penalty(public: list[tuple[float, cp.Expression]]) -> cp.Expression | 
                 why="a regulariser must be convex (DCP); a parameter whose sign matters needs nonneg=True",
                 remedy="cp.norm1, cp.sum_squares or another convex function of the coefficients, with a weight >= 0",
             )
-        require_values(expression)
+        require_values(expression.parameters())
     parts = [expression if factor == 1 else factor * expression for factor, expression in public]
     return sum(parts[1:], parts[0]) if parts else None
 

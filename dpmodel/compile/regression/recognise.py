@@ -12,9 +12,9 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats
 from dpmodel.annotate.private import Private
-from dpmodel.compile.refusals import constraint_label, short
+from dpmodel.compile.refusals import short
 from dpmodel.compile.regression.features import Features, Label
-from dpmodel.compile.regression.forms import NotPerRecord, is_private, kind, require_values, unfit
+from dpmodel.compile.regression.forms import NotPerRecord, is_private, kind, unfit
 from dpmodel.compile.regression.loss_terms import take_apart
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.match import match
@@ -183,10 +183,10 @@ def _recognise(problem: cp.Problem, count: int) -> Recognised:
     reads, prediction, label = read_predictions(found.terms, count)
     matched = match(reads, label)
     blocks, coefficients, constant = _stack(prediction, matched.factor, count)
-    _refuse_public_part(problem, coefficients)
     penalty_expression = whole_penalty(found.public)
     constraints, variables = tuple(problem.constraints), tuple(problem.variables())
     public = PublicPart(coefficients, constraints, penalty_expression)
+    public.require_values()
     scale = float(matched.weight.mean())
     weights = matched.weight / scale
     out = Recognised(
@@ -280,24 +280,6 @@ def _innermost_with(expression: Any, parameter: Any) -> Any:
         if not inner:
             return expression
         expression = inner[0]
-
-
-def _refuse_public_part(problem: cp.Problem, coefficients: cp.Expression) -> None:
-    for number, constraint in enumerate(problem.constraints):
-        names = [p.name() for p in constraint.parameters() if isinstance(p, Private)]
-        label = constraint_label(constraint, number)
-        if names:
-            raise UnsupportedModelError(
-                f"{label}: {names[0]} is private",
-                why="a private regression has its private data in the losses and public constraints",
-                remedy="public constraints on the coefficients",
-            )
-        if not constraint.is_dcp():
-            raise UnsupportedModelError(
-                f"{label}: not convex by CVXPY's rules", why="the public set must be convex (DCP)", remedy="DCP atoms"
-            )
-        require_values(constraint)
-    require_values(coefficients)
 
 
 # ------------------------------------------------------------------ the certificate

@@ -114,16 +114,16 @@ class RowBounds:
         columns = max(float(ends.max(axis=0).sum()), float(-ends.min(axis=0).sum()))
         size = np.abs(u)
         holder = min(
-            _product(self.l1, float(size.max(initial=0.0))),
-            _product(self.l2, float(np.linalg.norm(u))),
-            _product(self.linf, float(size.sum())),
+            product(self.l1, float(size.max(initial=0.0))),
+            product(self.l2, float(np.linalg.norm(u))),
+            product(self.linf, float(size.sum())),
         )
         return min(columns, holder) + fixed
 
     def prediction_bound(self, w1: float, w2: float, winf: float) -> float:
         """Largest |<a, w>| for w of these norms (each may be inf)."""
         pairs = ((math.inf, w1), (2.0, w2), (1.0, winf))
-        return min(_product(self.norm(order), size) for order, size in pairs)
+        return min(product(self.norm(order), size) for order, size in pairs)
 
 
 def length(values: Floats) -> float:
@@ -134,5 +134,6 @@ def length(values: Floats) -> float:
     return largest * float(np.linalg.norm(values / largest))
 
 
-def _product(a: float, b: float) -> float:
+def product(a: float, b: float) -> float:
+    """a b, where 0 times infinity is 0: a number that is not used needs no bound."""
     return 0.0 if a == 0 or b == 0 else a * b
