@@ -17,7 +17,6 @@ DRAWS = {
     "noisy_max",
     "exponential_mechanism",
     "permute_and_flip",
-    "report_noisy_max",
     "AboveThreshold",
     "poisson_sample",
     "random_labels",

@@ -38,7 +38,6 @@ from dpmodel.privacy.selection import (
     exponential_mechanism_error,
     permute_and_flip,
     permute_and_flip_error,
-    report_noisy_max,
 )
 from dpmodel.privacy.subsampling import (
     LEAST_DELTA,
@@ -86,7 +85,6 @@ __all__ = [
     "pure_composition_delta",
     "pure_rho",
     "random_labels",
-    "report_noisy_max",
     "subsampled_epsilon",
     "subsampled_multiplier",
     "truncated_laplace_half_width",

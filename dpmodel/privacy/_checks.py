@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Integral, Real
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -37,15 +38,15 @@ def _real(value: object, name: str) -> float:
     return number
 
 
+def _refuse(number: float, name: str, rule: str, why: str, remedy: str) -> NoReturn:
+    raise SpecificationError(f"{name} = {number} is {rule}", why=why, remedy=remedy)
+
+
 def positive(value: object, name: str) -> float:
     """Return a finite float > 0, or raise SpecificationError."""
     number = _real(value, name)
     if not 0.0 < number < math.inf:
-        raise SpecificationError(
-            f"{name} = {number} is not finite and positive",
-            why=f"{name} must lie in (0, inf)",
-            remedy=f"pass a finite {name} > 0",
-        )
+        _refuse(number, name, "not finite and positive", f"{name} must lie in (0, inf)", f"pass a finite {name} > 0")
     return number
 
 
@@ -53,11 +54,8 @@ def non_negative(value: object, name: str) -> float:
     """Return a finite float >= 0, or raise SpecificationError."""
     number = _real(value, name)
     if not 0.0 <= number < math.inf:
-        raise SpecificationError(
-            f"{name} = {number} is not finite and non-negative",
-            why=f"{name} must lie in [0, inf)",
-            remedy=f"pass a finite {name} >= 0",
-        )
+        rule = "not finite and non-negative"
+        _refuse(number, name, rule, f"{name} must lie in [0, inf)", f"pass a finite {name} >= 0")
     return number
 
 
@@ -65,12 +63,10 @@ def fraction(value: object, name: str, *, zero: bool = False) -> float:
     """Return a float in (0, 1), or in [0, 1) with ``zero=True``; otherwise raise SpecificationError."""
     number = _real(value, name)
     if not (0.0 < number < 1.0 or (zero and number == 0.0)):
-        interval = "[0, 1)" if zero else "(0, 1)"
-        raise SpecificationError(
-            f"{name} = {number} is outside {interval}",
-            why=f"{name} is a probability; at 1 or more it promises nothing",
-            remedy=f"pass a small {name}, for example 1e-6" + (", or 0 for a pure guarantee" if zero else ""),
-        )
+        rule = f"outside {'[0, 1)' if zero else '(0, 1)'}"
+        why = f"{name} is a probability; at 1 or more it promises nothing"
+        remedy = f"pass a small {name}, for example 1e-6" + (", or 0 for a pure guarantee" if zero else "")
+        _refuse(number, name, rule, why, remedy)
     return number
 
 

@@ -95,24 +95,6 @@ def permute_and_flip(
     return _select(scores, range_bound, _pure_epsilon(epsilon, rho, 1 / 2), source, "permute_and_flip")
 
 
-def report_noisy_max(
-    scores: object,
-    range_bound: float,
-    *,
-    epsilon: float | None = None,
-    rho: float | None = None,
-    source: NoiseSource,
-) -> int:
-    """Return the index of the largest noisy score, with the noise that is best for the currency.
-
-    With ``epsilon`` the noise is exponential (permute-and-flip, the best law for one pure selection);
-    with ``rho`` it is Gumbel (the exponential mechanism, four times cheaper in zCDP). Privacy, utility
-    and errors: see `permute_and_flip` and `exponential_mechanism`.
-    """
-    select = permute_and_flip if rho is None else exponential_mechanism
-    return select(scores, range_bound, epsilon=epsilon, rho=rho, source=source)
-
-
 def exponential_mechanism_error(count: int, range_bound: float, epsilon: float, beta: float) -> float:
     """Forecast: max(scores) - scores[chosen] is at most this with probability at least 1 - beta.
 

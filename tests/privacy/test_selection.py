@@ -17,7 +17,6 @@ from dpmodel.privacy import (
     exponential_mechanism_error,
     permute_and_flip,
     permute_and_flip_error,
-    report_noisy_max,
 )
 
 SCORES = np.array([0.0, 1.0, 3.0])
@@ -47,8 +46,6 @@ SELECTIONS = [  # OpenDP draws both kinds; the budgets are the same arithmetic f
     (exponential_mechanism, {"epsilon": EPSILON}, exponential_law, SeededSource(21)),
     (exponential_mechanism, {"rho": EPSILON**2 / 8}, exponential_law, SeededSource(22)),
     (permute_and_flip, {"rho": EPSILON**2 / 2}, permute_and_flip_law, SeededSource(23)),
-    (report_noisy_max, {"epsilon": EPSILON}, permute_and_flip_law, SeededSource(24)),
-    (report_noisy_max, {"rho": EPSILON**2 / 8}, exponential_law, SeededSource(25)),
 ]
 
 
@@ -101,14 +98,14 @@ def test_forecast_values():
 
 
 @pytest.mark.parametrize("scores", [[], [[1.0, 2.0]], [math.nan, 123456.0], [math.inf, 123456.0], 3.0, "a", None])
-@pytest.mark.parametrize("select", [exponential_mechanism, permute_and_flip, report_noisy_max])
+@pytest.mark.parametrize("select", [exponential_mechanism, permute_and_flip])
 def test_bad_scores(select, scores):
     with pytest.raises(SpecificationError) as caught:
         select(scores, 1.0, epsilon=1.0, source=SeededSource(0))
     assert "123456" not in str(caught.value)
 
 
-@pytest.mark.parametrize("select", [exponential_mechanism, permute_and_flip, report_noisy_max])
+@pytest.mark.parametrize("select", [exponential_mechanism, permute_and_flip])
 def test_bad_budget(select):
     source = SeededSource(0)
     for budget in ({}, {"epsilon": 1.0, "rho": 1.0}, {"epsilon": 0.0}, {"rho": math.nan}, {"epsilon": True}):

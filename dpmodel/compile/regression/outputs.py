@@ -8,6 +8,7 @@ from the left and sums over axis 0 are taken column by column, down to fresh var
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import cvxpy as cp
@@ -17,7 +18,7 @@ from dpmodel._types import Floats
 from dpmodel.annotate.private import Private
 from dpmodel.compile.refusals import constraint_label, short
 from dpmodel.compile.regression.forms import exponent, is_number, is_private, kind, summands
-from dpmodel.compile.regression.points import Point
+from dpmodel.compile.regression.points import Point, at_a_random_point
 from dpmodel.compile.regression.public_part import PublicPart
 from dpmodel.errors import UnsupportedModelError
 
@@ -319,17 +320,11 @@ def _entries_of(column: Any, rows: Any) -> Any:
 
 def _agrees(objective: Any, parts: list[Any], found: Split) -> bool:
     """Whether the parts add up to the objective at a random point."""
-    for size in (0.0, 0.01):  # logarithms and the like: a point near 0 inside them
-        try:
-            theirs, mine = _values(objective, parts, found, size, dense=False)
-        except (TypeError, ValueError, AttributeError):  # some atoms take no sparse stand-ins
-            theirs, mine = _values(objective, parts, found, size, dense=True)
-        if np.isfinite([theirs, *mine]).all():
-            return bool(abs(theirs - sum(mine)) <= _AGREE * (abs(theirs) + float(np.abs(mine).sum())))
-    return False
+    theirs, *mine = at_a_random_point(partial(_values, objective, parts, found))
+    return bool(abs(theirs - sum(mine)) <= _AGREE * (abs(theirs) + float(np.abs(mine).sum())))
 
 
-def _values(objective: Any, parts: list[Any], found: Split, size: float, dense: bool) -> tuple[float, list[float]]:
+def _values(objective: Any, parts: list[Any], found: Split, dense: bool, size: float) -> Floats:
     variables = {v.id: v for v in objective.variables()}.values()
     private = [p for p in objective.parameters() if isinstance(p, Private)]
     point = Point(variables, private, 31, dense=dense, size=size)
@@ -337,7 +332,7 @@ def _values(objective: Any, parts: list[Any], found: Split, size: float, dense: 
         if id(variable) in point.swap:
             value = point.swap[id(variable)].value
             point.swap.update({id(column): cp.Constant(value[..., j]) for j, column in enumerate(columns)})
-    return point.scalar(objective), [point.scalar(part) for part in parts]
+    return np.array([point.scalar(each) for each in (objective, *parts)])
 
 
 @dataclass(frozen=True, eq=False)

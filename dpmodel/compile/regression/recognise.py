@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import cvxpy as cp
@@ -20,7 +21,7 @@ from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.match import match
 from dpmodel.compile.regression.outputs import split
 from dpmodel.compile.regression.penalty import Penalty
-from dpmodel.compile.regression.points import Point
+from dpmodel.compile.regression.points import Point, at_a_random_point
 from dpmodel.compile.regression.predictions import Prediction, close, read_predictions
 from dpmodel.compile.regression.public_part import PublicPart
 from dpmodel.compile.regression.read_penalty import read_penalty, whole_penalty
@@ -294,9 +295,7 @@ def _certify(problem: cp.Problem, claimed: Recognised) -> None:
     maximize = isinstance(problem.objective, cp.Maximize)
     expression = -problem.objective.args[0] if maximize else problem.objective.args[0]
     for seed in range(_POINTS):
-        values = _values(expression, claimed, seed)
-        if not np.isfinite(values[:, 1:]).all():  # logarithms and the like: a point near 0 inside them
-            values = _values(expression, claimed, seed, size=0.01)
+        values = at_a_random_point(partial(_values, expression, claimed, seed))
         rounding = 1e-13 * np.abs(values[:, 1:]).max()
         # Where a constant was left out, differences between two points are compared.
         losses, public, theirs = values[0] - values[1] if claimed.up_to_constant else values[0]
@@ -308,22 +307,15 @@ def _certify(problem: cp.Problem, claimed: Recognised) -> None:
             )
 
 
-def _values(expression: Any, claimed: Recognised, seed: int, size: float = 0.0) -> Floats:
+def _values(expression: Any, claimed: Recognised, seed: int, dense: bool, size: float) -> Floats:
     """(points, 3) claimed losses, public terms and the user's objective, at random points that share private numbers:
     two where a constant was left out, otherwise one."""
-
-    def at(dense: bool) -> Floats:
-        point = Point(claimed.variables, claimed.private, 100 + seed, dense=dense, size=size)
-        out = [_values_at(point, expression, claimed)]
-        if claimed.up_to_constant:
-            other = Point(claimed.variables, claimed.private, 200 + seed, size=size, numbers=point.numbers)
-            out.append(_values_at(other, expression, claimed))
-        return np.asarray(out)
-
-    try:
-        return at(dense=False)
-    except (TypeError, ValueError, AttributeError):  # some atoms take no sparse stand-ins
-        return at(dense=True)
+    point = Point(claimed.variables, claimed.private, 100 + seed, dense=dense, size=size)
+    out = [_values_at(point, expression, claimed)]
+    if claimed.up_to_constant:
+        other = Point(claimed.variables, claimed.private, 200 + seed, size=size, numbers=point.numbers)
+        out.append(_values_at(other, expression, claimed))
+    return np.asarray(out)
 
 
 def _values_at(point: Point, expression: Any, claimed: Recognised) -> tuple[float, float, float]:

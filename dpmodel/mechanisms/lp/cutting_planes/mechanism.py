@@ -25,7 +25,7 @@ from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP
 from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
 from dpmodel.numerics.polytopes.cut_program import CutProgram
-from dpmodel.privacy import NoiseSource, report_noisy_max
+from dpmodel.privacy import NoiseSource, exponential_mechanism, permute_and_flip
 from dpmodel.text import number
 
 
@@ -160,9 +160,9 @@ def _run(
         limit = CLAMP * cuts.reach
         scores = np.clip(public[open_rows] - private_side[open_rows], -limit, limit)
         if plan.pure:
-            chosen = report_noisy_max(scores, cuts.reach, epsilon=plan.selection_epsilon, source=noise)
+            chosen = permute_and_flip(scores, cuts.reach, epsilon=plan.selection_epsilon, source=noise)
         else:
-            chosen = report_noisy_max(scores, cuts.reach, rho=plan.selection_epsilon**2 / 8, source=noise)
+            chosen = exponential_mechanism(scores, cuts.reach, rho=plan.selection_epsilon**2 / 8, source=noise)
         row = int(open_rows[chosen])
         j = int(cuts.number[row])
         measured[j] = True
