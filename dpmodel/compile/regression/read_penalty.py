@@ -52,7 +52,7 @@ def read_penalty(public: list[tuple[float, cp.Expression]], part: PublicPart) ->
         for times, term in summands(expression.tree_copy(swap), factor):
             if is_number(term):
                 reader.constant += times * float(vector_of(term, 1))
-            elif not reader.recognised(term, times):
+            elif not reader.recognised(term, np.asarray(times)):
                 rest.append((times, term))
     if not rest:
         return reader.penalty()
@@ -76,43 +76,33 @@ class _Reader:
     ) -> Penalty:
         return Penalty(self.ridge, self.l1, self.linear, self.constant, other, slope)
 
-    def recognised(self, expression: Any, factor: float) -> bool:
-        args = expression.args
+    def recognised(self, expression: Any, factor: Floats) -> bool:
+        """Take ``sum_i factor_i expression_i``, if it is a sum of squares, absolute values and multiples of entries."""
         if expression.is_affine():
-            return self._add(expression, np.asarray([factor]), "linear")
+            return self._add(expression, factor, "linear")
+        args, one = expression.args, expression.size == 1
         match kind(expression):
-            case "sum":
-                return self._entries(args[0], np.asarray(factor))
-            case "norm1":
-                return self._add(args[0], np.asarray(factor), "l1")
-            case "quad_over_lin" if is_number(args[1]):
-                return self._squares(args[0], np.asarray(factor / float(vector_of(args[1], 1))))
+            case "sum" if one:
+                return self.recognised(args[0], factor)
+            case "abs":
+                return self._add(args[0], factor, "l1")
+            case "norm1" if one:
+                return self._add(args[0], factor, "l1")
             case "power" if exponent(expression) == 2:
-                return self._squares(args[0], np.asarray(factor))
+                return self._squares(args[0], factor)
+            case "quad_over_lin" if one and is_number(args[1]):
+                return self._squares(args[0], factor / vector_of(args[1], 1))
             case "quad_form" if is_number(args[1]):
                 weights = diagonal(args[1])
                 return weights is not None and self._add(args[0], factor * weights, "ridge")
-            case "matmul":
-                weights, inner = args if is_number(args[0]) else args[::-1]
-                if is_number(weights) and weights.size == inner.size:
-                    return self._entries(inner, factor * vector_of(weights, inner.size))
-            case "abs":
-                return self._entries(expression, np.asarray(factor))
-        return False
-
-    def _entries(self, inner: Any, factor: Floats) -> bool:
-        """Sums of squares, absolute values and multiples of entries."""
-        args = inner.args
-        match kind(inner):
-            case "abs":
-                return self._add(args[0], factor, "l1")
-            case "power" if exponent(inner) == 2:
-                return self._squares(args[0], factor)
+            case "matmul" if one and any(is_number(arg) and arg.size == args[0].size for arg in args):
+                number, rest = args if is_number(args[0]) else args[::-1]
+                return rest.size == number.size and self.recognised(rest, factor * vector_of(number, rest.size))
             case "multiply" if any(is_number(arg) for arg in args):
                 number, rest = args if is_number(args[0]) else args[::-1]
-                return self._entries(rest, factor * vector_of(number, inner.size))
+                return self.recognised(rest, factor * vector_of(number, expression.size))
             case "divide" if is_number(args[1]):
-                return self._entries(args[0], factor / vector_of(args[1], inner.size))
+                return self.recognised(args[0], factor / vector_of(args[1], expression.size))
         return False
 
     def _squares(self, inner: Any, factor: Floats) -> bool:

@@ -50,12 +50,8 @@ class RowBounds:
         lower, upper = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
         constant = np.zeros(lower.size, dtype=bool) if constant is None else np.asarray(constant, dtype=bool)
         size = np.maximum(np.abs(lower), np.abs(upper))[~constant]
-        largest = float(size.max(initial=0.0))
-        p = max(size.size, 1)
-        for _ in range(3):
-            linf = min(linf, l2, l1, largest)
-            l1 = min(l1, float(size.sum()), math.sqrt(p) * l2, p * linf)
-            l2 = min(l2, l1, length(size), math.sqrt(p) * linf)
+        l1, l2, linf = min(l1, float(size.sum())), min(l2, length(size)), min(linf, float(size.max(initial=0.0)))
+        l1, l2, linf = derived(l1, l2, linf, max(size.size, 1))
         lower, upper = (
             np.where(constant, lower, np.maximum(lower, -linf)),
             np.where(constant, upper, np.minimum(upper, linf)),
@@ -132,6 +128,13 @@ def length(values: Floats) -> float:
     if largest == 0 or math.isinf(largest):
         return largest
     return largest * float(np.linalg.norm(values / largest))
+
+
+def derived(l1: float, l2: float, linf: float, size: int) -> tuple[float, float, float]:
+    """Norms of ``size`` numbers, each bounded by the others."""
+    linf = min(linf, l2, l1)
+    l2 = min(l2, l1, math.sqrt(size) * linf)
+    return min(l1, math.sqrt(size) * l2, size * linf), l2, linf
 
 
 def product(a: float, b: float) -> float:
