@@ -114,12 +114,8 @@ class _Splitter:
         """By output, the terms that a sum over all entries has."""
         args = expression.args
         match kind(expression):
-            case "sum" if kind(args[0]) == "sum":
-                return self._parts(cp.sum(args[0].args[0]))
-            case "sum" if kind(args[0]) == "norm1":
-                return self._parts(cp.norm1(args[0].args[0]))
-            case "sum" if kind(args[0]) == "quad_over_lin":
-                return self._parts(cp.quad_over_lin(*args[0].args))
+            case "sum" if (inner := kind(args[0])) in ("sum", "norm1", "quad_over_lin"):
+                return self._parts(getattr(cp, inner)(*args[0].args))
             case "sum":
                 return [cp.sum(part) for part in self._columns(_flat(args[0]))]
             case "norm1":
