@@ -114,15 +114,13 @@ def _matmul(expression: Any, count: int) -> Form:
     square = is_number(left) and left.size == count**2 > 1 and right.size == count
     if square and (weights := diagonal(left)) is not None:
         return tuple(m.times(weights) for m in form_of(right, count))
-    if not left.variables() and not is_private(right):
-        if not expression.variables():
-            return _numbers(left, sp.csr_array(np.reshape(_dense(number_of(right)), (-1, 1))), expression, count)
-        return _through(left, right, expression, count)
-    if not right.variables() and not is_private(left):
-        if not expression.variables():
-            numbers = sp.csr_array(np.reshape(_dense(number_of(left)), (-1, 1)))
-            return _numbers(_transposed(right), numbers, expression, count)
-        return _through(_transposed(right), left, expression, count)
+    for matrix, rest, turned in ((left, right, False), (right, left, True)):
+        if not matrix.variables() and not is_private(rest):
+            matrix = _transposed(matrix) if turned else matrix
+            if expression.variables():
+                return _through(matrix, rest, expression, count)
+            numbers = sp.csr_array(np.reshape(_dense(number_of(rest)), (-1, 1)))
+            return _numbers(matrix, numbers, expression, count)
     matrix = next((arg for arg in (left, right) if is_number(arg)), None)
     if matrix is not None:
         unfit(
