@@ -186,11 +186,6 @@ class AboveThreshold:
         self._positives = 0
 
     @property
-    def positives(self) -> int:
-        """Number of positive answers so far."""
-        return self._positives
-
-    @property
     def exhausted(self) -> bool:
         """Whether all positive answers are used up; a further query raises."""
         return self._positives >= self._count

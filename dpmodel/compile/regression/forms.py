@@ -190,9 +190,5 @@ class Monomial:
     def times(self, factor: Floats) -> Monomial:
         return replace(self, coefficient=self.coefficient * factor)
 
-    @property
-    def is_number(self) -> bool:
-        return self.expression is None and not self.vectors
-
 
 Form = tuple[Monomial, ...]

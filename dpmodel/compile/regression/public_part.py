@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any, TypeVar
 
 import cvxpy as cp
@@ -39,6 +39,21 @@ _TIGHT: dict[str, dict[str, Any]] = {
     cp.SCS: {"eps": 1e-8, "max_iters": 50_000},
 }
 _NOT_CONVEX = ("boolean", "integer", "complex", "imag", "hermitian")
+
+
+def _remembered(method: Callable[..., T]) -> Callable[..., T]:
+    """Find a fact once for the present values of the public parameters."""
+
+    @wraps(method)
+    def once(self: PublicPart, *args: Any) -> T:
+        self.require_values()
+        key = method.__name__, args, tuple(np.asarray(p.value).tobytes() for p in self.twin.parameters)
+        if key not in self._memo:
+            self._memo[key] = method(self, *args)
+        out: T = self._memo[key]
+        return out
+
+    return once
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,9 +159,10 @@ class PublicPart:
         slope.value = g / largest if largest > 0 else np.zeros(self.size)  # tolerances are absolute
         return self._solve(problem)
 
+    @_remembered
     def _polyhedron(self) -> Lifted | None:
         """The set lowered, when it is linear: its linear programs are warm-started."""
-        return self._remember("polyhedron", lambda: lifted(self.twin) if self.linear and not self.free else None)
+        return lifted(self.twin) if self.linear and not self.free else None
 
     @cached_property
     def _linear_program(self) -> tuple[cp.Problem, cp.Parameter]:
@@ -233,11 +249,9 @@ class PublicPart:
         """Raise MissingValueError if a public parameter has no value."""
         require_values(self.twin.parameters)
 
+    @_remembered
     def feasible(self) -> bool:
         """Whether the constraints have a common point."""
-        return self._remember("feasible", self._find_feasible)
-
-    def _find_feasible(self) -> bool:
         if self.free:
             return True
         try:
@@ -251,11 +265,9 @@ class PublicPart:
         if not self.feasible():
             raise _infeasible()
 
+    @_remembered
     def bounds(self) -> tuple[Floats, Floats]:
         """(p,), (p,) bounds on every coefficient, by two solver runs each (infinite where there are too many)."""
-        return self._remember("bounds", self._find_bounds)
-
-    def _find_bounds(self) -> tuple[Floats, Floats]:
         lower, upper = np.full(self.size, -math.inf), np.full(self.size, math.inf)
         if self.free or self.size > (_MOST_LINEAR if self.linear else _MOST_CONIC):
             return lower, upper
@@ -274,15 +286,13 @@ class PublicPart:
         inaccurate = "inaccurate" in str(self._linear_program[0].status)
         return value + (_INACCURATE_SLACK if inaccurate else SOLVER_SLACK) * (1 + abs(value))
 
+    @_remembered
     def norm(self, order: float) -> float:
         """Upper bound on ``max ||w||_order`` (1, 2 or inf) over the set; inf where none is found.
 
         For 1 and 2 the smaller of what the bounds on single entries say and one more linear maximisation: over
         [l, u], ``|w|`` and ``w^2`` lie below their chords, which are linear.
         """
-        return self._remember(("norm", float(order)), lambda: self._find_norm(float(order)))
-
-    def _find_norm(self, order: float) -> float:
         lower, upper = self.bounds()
         sizes = np.maximum(np.abs(lower), np.abs(upper))
         by_box = float(np.linalg.norm(sizes, ord=order))
@@ -299,15 +309,6 @@ class PublicPart:
         return min(by_box, max(self.support(slope) + constant, 0.0))
 
     # ------------------------------------------------------------------ solving
-    def _remember(self, key: Hashable, build: Callable[[], T]) -> T:
-        """Facts hold for the present values of the public parameters."""
-        self.require_values()
-        values = tuple(np.asarray(p.value).tobytes() for p in self.twin.parameters)
-        if (key, values) not in self._memo:
-            self._memo[key, values] = build()
-        out: T = self._memo[key, values]
-        return out
-
     def _solve(self, problem: cp.Problem) -> Floats:
         """Solve over the twin: (p,) its coefficients. A solver that says "infeasible" of a set known to have points, or
         that stops early, is followed by the next one."""
