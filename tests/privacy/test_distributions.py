@@ -84,7 +84,9 @@ def test_bad_beta(beta):
         Laplace(1.0).max_abs_quantile(3, beta)
 
 
-def test_plain_data():
+def test_plain_data_and_equality():
+    assert Laplace(2) == Laplace(2.0) != Gaussian(2.0) and len({Laplace(2), Laplace(2.0), Laplace(3)}) == 2
+    assert TruncatedLaplace(1, 2) != TruncatedLaplace(1, 3)
     assert TruncatedLaplace(1, 2).to_dict() == {"law": "truncated_laplace", "scale": 1.0, "half_width": 2.0}
     assert Laplace(1).to_dict() == {"law": "laplace", "scale": 1.0}
     assert Gaussian(1).to_dict() == {"law": "gaussian", "scale": 1.0}

@@ -151,6 +151,18 @@ def summands(
             yield factor, expression
 
 
+def rebuilt(expression: Any, args: list[Any]) -> Any:
+    """The same atom of other arguments, whose shapes may differ from its own."""
+    match kind(expression):
+        case "add":
+            return sum(args[1:], args[0])
+        case "multiply":
+            return cp.multiply(*args)
+        case "divide":
+            return args[0] / args[1]
+    return expression.copy(args)
+
+
 def diagonal(expression: Any) -> Floats | None:
     """(n,) diagonal of a public square matrix; None if it is not diagonal."""
     matrix = sp.coo_array(number_of(expression))

@@ -17,7 +17,16 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats
 from dpmodel.annotate.private import Private
-from dpmodel.compile.regression.forms import exponent, is_number, is_private, kind, number_of, picks_rows, unfit
+from dpmodel.compile.regression.forms import (
+    exponent,
+    is_number,
+    is_private,
+    kind,
+    number_of,
+    picks_rows,
+    rebuilt,
+    unfit,
+)
 
 _ENTRYWISE = ("add", "negate", "multiply", "divide", "maximum", "minimum", "abs", "logistic", "huber", "power")
 _SHAPES = ("promote", "broadcast", "reshape", "transpose", "conjugate", "sum", "max", "min")
@@ -210,12 +219,6 @@ def _lifted(node: Any, numbers: Iterator[Any]) -> Any:
     match name:
         case "matmul":
             return _product(node, *args)
-        case "add":
-            return sum(args[1:], args[0])
-        case "multiply":
-            return cp.multiply(*args)
-        case "divide":
-            return args[0] / args[1]
         case "quad_over_lin":
             return cp.square(args[0]) / args[1]
         case "norm1" | "pnorm":
@@ -223,4 +226,4 @@ def _lifted(node: Any, numbers: Iterator[Any]) -> Any:
         case _ if name in _SHAPES:
             return args[0]
         case _:
-            return node.copy(args)
+            return rebuilt(node, args)

@@ -17,7 +17,7 @@ import numpy as np
 from dpmodel._types import Floats
 from dpmodel.annotate.private import Private
 from dpmodel.compile.refusals import constraint_label, short
-from dpmodel.compile.regression.forms import exponent, is_number, is_private, kind, summands
+from dpmodel.compile.regression.forms import exponent, is_number, is_private, kind, rebuilt, summands
 from dpmodel.compile.regression.points import Point, at_a_random_point
 from dpmodel.compile.regression.public_part import PublicPart
 from dpmodel.errors import UnsupportedModelError
@@ -146,7 +146,7 @@ class _Splitter:
             return self._variable(expression)[j]
         name = kind(expression)
         if name in ("add", "multiply", "divide", *_ENTRYWISE):
-            return self._entrywise(expression, [self._entries(arg, expression, j) for arg in args])
+            return rebuilt(expression, [self._entries(arg, expression, j) for arg in args])
         match name:
             case "negate":
                 return -self.column(args[0], j)
@@ -176,17 +176,6 @@ class _Splitter:
         if arg.shape != whole.shape:
             raise _Tied
         return self.column(arg, j)
-
-    @staticmethod
-    def _entrywise(expression: Any, args: list[Any]) -> Any:
-        match kind(expression):
-            case "add":
-                return sum(args[1:], args[0])
-            case "multiply":
-                return cp.multiply(*args)
-            case "divide":
-                return args[0] / args[1]
-        return expression.copy(args)
 
     def _picked(self, expression: Any, j: int) -> Any:
         """Entries of one column of a variable: ``W[1:]`` and ``W[-1]``."""

@@ -253,12 +253,11 @@ def _refuse_hidden(problem: cp.Problem) -> None:
     seen: dict[int, Any] = {}
     for node in _walk(problem.objective.args[0]):
         if isinstance(node, (cp.Parameter, cp.Variable)):
-            seen[id(node)] = node
-            twin = next((p for p in seen.values() if p.id == node.id and p is not node), None)
-            if twin is not None:
+            twin = seen.setdefault(node.id, node)
+            if twin is not node:
                 unfit(node, f"{twin.name()} has the same CVXPY id", "a parameter made anew, or copy.deepcopy")
     for parameter in problem.objective.parameters():
-        if isinstance(parameter, Private) and id(parameter) not in seen:
+        if isinstance(parameter, Private) and parameter.id not in seen:
             holder = _innermost_with(problem.objective.args[0], parameter)
             unfit(
                 holder,
