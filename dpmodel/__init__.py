@@ -8,7 +8,6 @@ from typing import Any
 
 from dpmodel import linalg, mechanisms
 from dpmodel.annotate import Private, PublicPatternWarning, Records
-from dpmodel.annotate.noise_laws import DiscreteGaussian, DiscreteLaplace, Gaussian, Geometric, Laplace
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.classify.classifier import Classification
 from dpmodel.compile.leak_warning import PossibleLeakWarning
@@ -28,6 +27,7 @@ from dpmodel.plan import Plan, register_mechanism, select_mechanism
 from dpmodel.plan.no_guarantee import NoGuaranteeWarning
 from dpmodel.plan.tables import taxonomy
 from dpmodel.privacy import Budget, NotPrivateWarning
+from dpmodel.privacy.distributions import DiscreteGaussian, DiscreteLaplace, Gaussian, Geometric, Laplace
 from dpmodel.problem import Problem
 from dpmodel.queries import QueryRelease, query_release
 from dpmodel.queries.hierarchy import hierarchy

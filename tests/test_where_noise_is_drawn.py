@@ -1,4 +1,4 @@
-"""Noise is drawn where a reader looks for it: in the file of a mechanism's ``run``, or in a named kernel."""
+"""Noise is drawn where a reader looks for it: in the file of the mechanism that runs, or in a named kernel."""
 
 from __future__ import annotations
 
@@ -17,14 +17,18 @@ DRAWS = {
     "noisy_max",
     "exponential_mechanism",
     "permute_and_flip",
-    "report_noisy_max",
     "AboveThreshold",
     "poisson_sample",
     "random_labels",
+    "add_to",
     "sample",
 }
 # Draws that several mechanisms share, each with its privacy argument in the file's docstring.
 KERNELS = {
+    "mechanisms/linalg/dp_lp/descent.py",
+    "mechanisms/linalg/dp_lp/rounds.py",
+    "mechanisms/linalg/hinge_descent/choice.py",
+    "mechanisms/linalg/pin_hull/noisy_average.py",
     "mechanisms/lp/dense_weights/oracles.py",
     "mechanisms/lp/hinge_descent/mechanism.py",
     "mechanisms/lp/multiplicative_weights/coefficients.py",

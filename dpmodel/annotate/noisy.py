@@ -1,4 +1,4 @@
-"""Published noisy data with the law of its noise."""
+"""Published noisy data with the distribution of its noise."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel import privacy
 from dpmodel._types import Floats
 from dpmodel.annotate.labels import Labels, labels_of, taken
-from dpmodel.annotate.noise_laws import Gaussian, Laplace, Law, _is_number
 from dpmodel.annotate.private import Private
 from dpmodel.errors import SpecificationError
+from dpmodel.privacy.distributions import Distribution, Laplace, TruncatedLaplace, is_number
 from dpmodel.text import array_text, number
 
 
@@ -44,7 +43,7 @@ class Noisy:
     """
 
     value: Any
-    noise: Law = None  # type: ignore[assignment]
+    noise: Distribution = None  # type: ignore[assignment]
     name: str = ""
     epsilon: float | None = None
     delta: float | None = None
@@ -176,17 +175,15 @@ class Noisy:
         return f"Noisy({', '.join(parts)})"
 
 
-def _law(noise: Any, where: str) -> Law:
-    if isinstance(noise, Law):
+def _law(noise: Any, where: str) -> Distribution:
+    truncated = isinstance(noise, TruncatedLaplace)
+    if isinstance(noise, Distribution) and not truncated:
         return noise
-    # The laws that releases carry are the same two, with other uses.
-    if isinstance(noise, privacy.Laplace | privacy.Gaussian):
-        return Laplace(noise.scale) if isinstance(noise, privacy.Laplace) else Gaussian(noise.scale)
-    what = f"{where} without the law of its noise"
+    what = f"{where} without the distribution of its noise"
     remedy = "noise=Laplace(scale) with the scale it was published with (or Gaussian, DiscreteLaplace, ...)"
-    if isinstance(noise, type) and issubclass(noise, Law):
+    if isinstance(noise, type) and issubclass(noise, Distribution):
         what, remedy = f"{where}: noise={noise.__name__} has no scale", f"noise={noise.__name__}(scale)"
-    elif isinstance(noise, privacy.TruncatedLaplace):
+    elif truncated:
         what = f"{where}: truncated Laplace noise"
     elif noise is not None:
         what = f"{where}: noise of type {noise.__name__ if isinstance(noise, type) else type(noise).__name__}"
@@ -208,7 +205,7 @@ def _values(value: Any, where: str) -> Floats:
     kind: str
     try:
         array = np.ma.asarray(value) if isinstance(value, np.ma.MaskedArray) else np.asarray(_dense(value))
-        if array.dtype == object and all(_is_number(each) for each in array.ravel()):
+        if array.dtype == object and all(is_number(each) for each in array.ravel()):
             array = array.astype(np.float64)
         kind = array.dtype.kind
     except (TypeError, ValueError, OverflowError):

@@ -10,7 +10,7 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.annotate.elements import EXACT_INTEGERS, array_of, frame_columns, is_frame
 from dpmodel.annotate.entry_ranges import Range
 from dpmodel.annotate.layout import Layout, canonical, free_entries
@@ -23,7 +23,7 @@ _BLOCK = 1 << 16
 _WHOLE = 1e-9
 
 
-def checked_entries(parameter: Any, value: Any, where: str) -> Floats:
+def checked_entries(parameter: Any, value: Any, where: str) -> PrivateArray:
     """(size,) the free entries of ``value``, in memory of their own.
 
     Raises
@@ -39,13 +39,13 @@ def checked_entries(parameter: Any, value: Any, where: str) -> Floats:
         entries = _columns_copied(array)
         _refuse_infinite(entries, where)
         _refuse_structure(parameter, array, entries, where)
-        return entries
+        return PrivateArray(entries)
     dense = array.astype(np.float64)
     entries = np.array(free_entries(parameter, dense), dtype=np.float64)
     _refuse_infinite(entries, where)
     _refuse_infinite(dense.data if sp.issparse(dense) else dense, where)
     _refuse_structure(parameter, dense, entries, where)
-    return entries
+    return PrivateArray(entries)
 
 
 def checked_rows(parameter: Any, value: Any, where: str) -> sp.csr_array:
@@ -58,7 +58,7 @@ def checked_rows(parameter: Any, value: Any, where: str) -> sp.csr_array:
     return rows
 
 
-def limit_entries(entries: Floats, clips: Range, layout: Layout, magnitude: Mapping[str, float]) -> None:
+def limit_entries(entries: PrivateArray, clips: Range, layout: Layout, magnitude: Mapping[str, float]) -> None:
     """Clip ``entries`` (size,) to their range and scale their units, in place."""
     lower, upper = clips
     if lower.ndim == upper.ndim == 2:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-# Free entries, or the CSR matrix of a parameter whose positions are private too.
+# Free entries (a PrivateArray), or the CSR matrix of a parameter whose positions are private too.
 Sealed: TypeAlias = Any
 
 _values: dict[int, Sealed] = {}

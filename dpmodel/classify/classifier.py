@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from html import escape
 from types import MappingProxyType
 from typing import Any
@@ -70,19 +70,8 @@ class Cell:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        return {
-            "part": self.part,
-            "level": self.level,
-            "parameter": self.parameter,
-            "reason": self.reason,
-            "theorem": self.theorem,
-            "change": dict(self.change),
-            "solvable": self.solvable,
-            "relaxed": self.relaxed,
-            "where": list(self.where),
-            "record": self.record,
-            "single_entry": self.single_entry,
-        }
+        out = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**out, "change": dict(self.change), "where": list(self.where)}
 
     def __str__(self) -> str:
         verdict = "solvable" if self.solvable else "impossible"

@@ -24,19 +24,14 @@ from dpmodel.text import number
 
 CITATION = "Hsu, Roth, Roughgarden, Ullman: Privately Solving Linear Programs (ICALP 2014), sections 5 to 5.3"
 
+_OF_ROW = "violation of the constraint, divided by n, its number of coefficients"
+# By part: the theorem and the unit of its floor.
 _THEOREM = {
-    "scalar": "Theorem 36",
-    "objective": "Theorem 37",
-    "column": "Theorem 38",
-    "row": "Theorem 38",
-    "matrix": "Theorem 38",
-}
-_UNIT = {
-    "scalar": "violation of one constraint",
-    "objective": "loss in objective value, divided by n, the number of private coefficients",
-    "column": "violation of the constraint, divided by n, the number of private columns",
-    "row": "violation of the constraint, divided by n, its number of coefficients",
-    "matrix": "violation of the constraint, divided by n, its number of coefficients",
+    "scalar": ("Theorem 36", "violation of one constraint"),
+    "objective": ("Theorem 37", "loss in objective value, divided by n, the number of private coefficients"),
+    "column": ("Theorem 38", "violation of the constraint, divided by n, the number of private columns"),
+    "row": ("Theorem 38", _OF_ROW),
+    "matrix": ("Theorem 38", _OF_ROW),
 }
 
 
@@ -44,16 +39,10 @@ _UNIT = {
 class Floor:
     """The least error that a theorem leaves to any private mechanism.
 
-    Parameters
-    ----------
-    value : the largest floor proved in the docstring of `floor`, >= 0, in ``unit``.
-    theorem : for example ``"Theorem 37"``.
-    statement : the proved statement in words.
-    unit : what ``value`` measures.
-    vacuous : True if nothing is proved for this epsilon, delta and beta; then ``value`` is 0.
-    part : part of the program, as in `floor`.
-    published : the constant printed in the theorem, in the same unit; never above ``value``.
-    change : how far one record moves a private entry of the gadget (1 in the paper).
+    ``value`` : the largest floor proved in the docstring of `floor`, in ``unit``; ``statement`` : the same in words.
+    ``vacuous`` : nothing is proved for this epsilon, delta and beta; then ``value`` is 0. ``published`` : the constant
+    printed in the theorem, in the same unit; never above ``value``. ``change`` : how far one record moves a private
+    entry of the gadget (1 in the paper).
     """
 
     value: float
@@ -121,17 +110,12 @@ def reconstruction_floor(epsilon: float, delta: float, beta: float) -> float:
     ----------
     epsilon : privacy parameter >= 0, infinity allowed.
     delta : privacy parameter >= 0; a group of two may have delta > 1, and then c is 0.
-    beta : failure probability, in [0, 1).
+    beta : failure probability, in [0, 1). Other values and NaN raise SpecificationError.
 
     Returns
     -------
     float
         In [0, 1/4]; 0 means that the theorem says nothing.
-
-    Raises
-    ------
-    SpecificationError
-        For values outside these ranges or NaN.
     """
     _check(epsilon, delta, beta)
     u = math.exp(-epsilon)  # the quotient in terms of e^-epsilon does not overflow
@@ -176,24 +160,13 @@ def floor(part: str, epsilon: float, delta: float, beta: float) -> Floor:
     Parameters
     ----------
     part : ``"objective"``, ``"scalar"``, ``"row"``, ``"column"`` or ``"matrix"``.
-    epsilon : privacy parameter >= 0 of the mechanism, per record.
-    delta : privacy parameter in [0, 1].
-    beta : failure probability in [0, 1).
+    epsilon, delta, beta : as in `reconstruction_floor`, per record, and delta at most 1.
 
     Returns
     -------
     Floor
-        ``published`` is c2 (1/2 for scalar). At epsilon = 1, delta = 0, beta = .05 the objective has value .1152,
-        published .0364.
-
-    Raises
-    ------
-    SpecificationError
-        For an unknown part or values out of range.
-
-    Notes
-    -----
-    Source: HRRU14, Theorems 36 to 38, as mended above. ``published`` can be 0 while ``value`` is not.
+        ``published`` is c2 (1/2 for scalar), and can be 0 while ``value`` is not. At epsilon = 1, delta = 0, beta = .05
+        the objective has value .1152, published .0364.
     """
     if part not in _THEOREM:
         raise SpecificationError(f"unknown part {part!r}", remedy=f"one of {', '.join(_THEOREM)}")
@@ -211,9 +184,9 @@ def floor(part: str, epsilon: float, delta: float, beta: float) -> Floor:
     vacuous = value == 0.0
     return Floor(
         value=value,
-        theorem=_THEOREM[part],
+        theorem=_THEOREM[part][0],
         statement=_statement(part, value, 1.0, vacuous),
-        unit=_UNIT[part],
+        unit=_THEOREM[part][1],
         vacuous=vacuous,
         part=part,
         published=published,
@@ -221,13 +194,7 @@ def floor(part: str, epsilon: float, delta: float, beta: float) -> Floor:
 
 
 def remedies(part: str) -> list[str]:
-    """Return what would make a program with arbitrary changes in ``part`` solvable, best first.
-
-    Raises
-    ------
-    SpecificationError
-        For an unknown part.
-    """
+    """Return what would make a program with arbitrary changes in ``part`` solvable, best first."""
     bound = (
         "declare how far one record can move it, e.g. Private(..., linf=1); or how large its values can be, "
         "e.g. bounds=[lo, hi] (values beyond are clipped)"
@@ -274,21 +241,9 @@ def impossibility_error(
 
     Parameters
     ----------
-    part : part of the program that one record changes arbitrarily, as in `floor`.
-    parameter : name of the private parameter.
-    constraint : label of the constraint that it enters, or ``"objective"``.
-    epsilon, delta, beta : the request, as in `floor`.
+    part, epsilon, delta, beta : as in `floor`, whose number for changes of 1 the message states.
+    parameter : name of the private parameter. constraint : label of the constraint it enters, or ``"objective"``.
     reason : why the change counts as arbitrary; public facts only.
-
-    Returns
-    -------
-    ImpossibilityError
-        With ``floor`` the largest floor proved here for changes of 1. The message states the number.
-
-    Raises
-    ------
-    SpecificationError
-        As `floor`.
     """
     least = floor(part, epsilon, delta, beta)
     where = "the objective" if constraint == "objective" else f"constraint {constraint!r}"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from dpmodel._types import Floats
+from dpmodel._types import PrivateArray
 from dpmodel.classify.classifier import Classification
 from dpmodel.compile.standard_form.affine_map import AffineMap
 from dpmodel.compile.standard_form.form import StandardForm, private_theta
@@ -50,7 +50,7 @@ class PrivateLP:
         through_rows = any("the objective" in cell.where and cell.part != "objective" for cell in cells)
         return self.split_rows > 0 and through_rows
 
-    def read_private(self) -> Floats:
+    def read_private(self) -> PrivateArray:
         """(P,) theta with the private values. Only a mechanism's ``run`` may call this."""
         return private_theta(self.affine)
 

@@ -6,9 +6,10 @@ are treated in 4.3). Which mechanisms serve a cell is told by the mechanisms; ``
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, overload
+from types import MappingProxyType
+from typing import Literal
 
 from dpmodel.errors import SpecificationError
 from dpmodel.text import html_table, table
@@ -53,24 +54,23 @@ class TaxonomyCell:
     ----------
     part : ``"objective"``, ``"scalar"``, ``"row"`` (which stands for all of A too) or ``"column"``.
     level : ``"low"`` (bounded change) or ``"high"`` (arbitrary change).
+    theorem, section : of HRRU14, behind the verdict.
+    summary : one sentence for people.
     solvable : whether the cell can be solved to useful accuracy.
     relaxed : True if only in the relaxed sense, where a few constraints may be violated.
-    theorem : the theorems of HRRU14 behind the verdict.
-    section : section of HRRU14.
-    floor : least error of any mechanism, in the terms of `impossibility.floor`, or empty.
-    summary : one sentence for people.
     mechanisms : names of the registered mechanisms that serve the cell, in ``dpmodel.taxonomy()``.
+    floor : least error of any mechanism, in the terms of `impossibility.floor`, or empty.
     """
 
     part: Part
     level: Level
-    solvable: bool
-    relaxed: bool
     theorem: str
     section: str
-    floor: str
     summary: str
+    solvable: bool = True
+    relaxed: bool = False
     mechanisms: tuple[str, ...] = ()
+    floor: str = ""
 
     @property
     def verdict(self) -> str:
@@ -84,45 +84,13 @@ class TaxonomyCell:
         return {**asdict(self), "mechanisms": list(self.mechanisms)}
 
 
-class Taxonomy(Sequence[TaxonomyCell]):
+class Taxonomy(tuple[TaxonomyCell, ...]):
     """The eight cells, immutable; prints as Table 1.
 
     ``beyond`` : the mechanisms of families that Table 1 does not have, by name of the family.
     """
 
-    __slots__ = ("_beyond", "_cells")
-
-    _cells: tuple[TaxonomyCell, ...]
-    _beyond: Mapping[str, tuple[str, ...]]
-
-    def __init__(self, cells: Sequence[TaxonomyCell], beyond: Mapping[str, tuple[str, ...]] | None = None) -> None:
-        object.__setattr__(self, "_cells", tuple(cells))
-        object.__setattr__(self, "_beyond", dict(beyond or {}))
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("a Taxonomy is immutable")
-
-    @overload
-    def __getitem__(self, index: int) -> TaxonomyCell: ...
-    @overload
-    def __getitem__(self, index: slice) -> Taxonomy: ...
-    def __getitem__(self, index: int | slice) -> TaxonomyCell | Taxonomy:
-        return Taxonomy(self._cells[index], self._beyond) if isinstance(index, slice) else self._cells[index]
-
-    def __len__(self) -> int:
-        return len(self._cells)
-
-    def __iter__(self) -> Iterator[TaxonomyCell]:
-        return iter(self._cells)
-
-    def __eq__(self, other: object) -> bool:
-        return self._cells == other._cells if isinstance(other, Taxonomy) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._cells)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Taxonomy, (self._cells, self._beyond)
+    beyond: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
     def __repr__(self) -> str:
         return f"<Taxonomy: {len(self)} cells>"
@@ -134,16 +102,12 @@ class Taxonomy(Sequence[TaxonomyCell]):
         return html_table(_COLUMNS, self._rows(), title=_TITLE, footer=self._footer())
 
     def _footer(self) -> tuple[str, ...]:
-        words = (f"{_BEYOND[family]}: {', '.join(names)}." for family, names in self._beyond.items())
-        return (*_NOTE, *words)
+        return (*_NOTE, *(f"{_BEYOND[family]}: {', '.join(names)}." for family, names in self.beyond.items()))
 
     def to_dict(self) -> dict[str, object]:
         """Plain data: ``source``, ``cells``, and the names in ``regressions``, ``postprocessing`` and ``systems``."""
-        return {
-            "source": "HRRU14, Table 1",
-            "cells": [item.to_dict() for item in self],
-            **{family: list(names) for family, names in self._beyond.items()},
-        }
+        beyond = {family: list(names) for family, names in self.beyond.items()}
+        return {"source": "HRRU14, Table 1", "cells": [item.to_dict() for item in self], **beyond}
 
     def _rows(self) -> list[tuple[str, ...]]:
         return [
@@ -185,7 +149,6 @@ CELLS = (
         part="objective",
         level="high",
         solvable=False,
-        relaxed=False,
         theorem="Theorem 37",
         section="5.2",
         floor="loss >= n c",
@@ -194,8 +157,6 @@ CELLS = (
     TaxonomyCell(
         part="objective",
         level="low",
-        solvable=True,
-        relaxed=False,
         theorem="Theorem 34",
         section="4.5",
         floor="loss >= n B c, a record moving one entry by B",
@@ -205,7 +166,6 @@ CELLS = (
         part="scalar",
         level="high",
         solvable=False,
-        relaxed=False,
         theorem="Theorem 36",
         section="5.1",
         floor="violation >= 1/2 if alive",
@@ -214,8 +174,6 @@ CELLS = (
     TaxonomyCell(
         part="scalar",
         level="low",
-        solvable=True,
-        relaxed=False,
         theorem="Theorem 22",
         section="4.2",
         floor="violation >= B/2 if alive, a record moving one entry by B",
@@ -224,7 +182,6 @@ CELLS = (
     TaxonomyCell(
         part="row",
         level="high",
-        solvable=True,
         relaxed=True,
         theorem="Theorems 11, 12",
         section="3",
@@ -235,11 +192,8 @@ CELLS = (
     TaxonomyCell(
         part="row",
         level="low",
-        solvable=True,
-        relaxed=False,
         theorem="Theorem 28",
         section="4.3",
-        floor="",
         summary="Noise on the coefficients once, or multiplicative weights with noisy rows; for one row as for all "
         "of A. Where one record owns a constraint, leaving a few out is open too.",
     ),
@@ -247,7 +201,6 @@ CELLS = (
         part="column",
         level="high",
         solvable=False,
-        relaxed=False,
         theorem="Theorem 38",
         section="5.3",
         floor="violation >= n c2",
@@ -257,11 +210,8 @@ CELLS = (
     TaxonomyCell(
         part="column",
         level="low",
-        solvable=True,
-        relaxed=False,
         theorem="Theorem 32",
         section="4.4",
-        floor="",
         summary="Noise on the coefficients, scaled to how far one record moves each row in the 1-norm.",
     ),
 )

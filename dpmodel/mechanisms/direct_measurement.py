@@ -15,7 +15,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.annotate.noise_laws import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Law
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock
 from dpmodel.compile.standard_form.footprint import change_of, largest, most_touched
 from dpmodel.compile.standard_form.form import private_theta, public_theta
@@ -23,6 +22,7 @@ from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP, ROUNDING, exact_rows
 from dpmodel.privacy import NoiseSource, gaussian_mu, zcdp_rho
 from dpmodel.privacy.discrete import IntArray
+from dpmodel.privacy.distributions import DiscreteGaussian, DiscreteLaplace, Distribution, Gaussian, Laplace
 from dpmodel.privacy.noise import DiscreteNoiseSource
 
 Kind = Literal["auto", "laplace", "gaussian", "discrete-laplace", "discrete-gaussian"]
@@ -121,7 +121,7 @@ class DirectMeasurement:
         # The 2-norm may rule out whole changes that the 1-norm allows: a whole change is at least 1 in both.
         return self.l1 > 0 and self.whole_l1 != 0 and self.whole_l2 != 0
 
-    def law(self, epsilon: float, delta: float, kind: Kind) -> tuple[Law, float]:
+    def law(self, epsilon: float, delta: float, kind: Kind) -> tuple[Distribution, float]:
         """The law to release under, and the delta that it spends.
 
         Raises
@@ -145,7 +145,7 @@ class DirectMeasurement:
             return self._least(epsilon, delta)
         return self._one(kind, epsilon, delta)
 
-    def _least(self, epsilon: float, delta: float) -> tuple[Law, float]:
+    def _least(self, epsilon: float, delta: float) -> tuple[Distribution, float]:
         """Least standard deviation; Laplace, which spends no delta, where they are equal."""
         kinds: list[Kind] = ["laplace", "gaussian"]
         if not self.not_whole:
@@ -153,7 +153,7 @@ class DirectMeasurement:
         laws = [self._one(kind, epsilon, delta) for kind in kinds if delta > 0 or "gaussian" not in kind]
         return min(laws, key=lambda pair: float(pair[0].standard_deviation))
 
-    def _one(self, kind: Kind, epsilon: float, delta: float) -> tuple[Law, float]:
+    def _one(self, kind: Kind, epsilon: float, delta: float) -> tuple[Distribution, float]:
         if kind == "laplace":
             return Laplace(self.l1 / epsilon), 0.0
         if kind == "gaussian":
@@ -165,7 +165,7 @@ class DirectMeasurement:
             return DiscreteLaplace(scale), 0.0
         return DiscreteGaussian(self.whole_l2 / math.sqrt(2 * zcdp_rho(epsilon, delta)) * (1 + 1e-14)), delta
 
-    def check_source(self, law: Law, source: NoiseSource) -> None:
+    def check_source(self, law: Distribution, source: NoiseSource) -> None:
         """Raise SpecificationError unless ``source`` can draw ``law``."""
         if law.discrete and not isinstance(source, DiscreteNoiseSource):
             raise SpecificationError(
@@ -174,7 +174,7 @@ class DirectMeasurement:
                 remedy="law='laplace' or 'gaussian', or rng=None",
             )
 
-    def run(self, law: Law, source: NoiseSource) -> Floats:
+    def run(self, law: Distribution, source: NoiseSource) -> Floats:
         """(k,) released numbers. The only method that reads private values; the charge comes before it."""
         theta = private_theta(self.affine)
         released: Floats

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
+from types import MappingProxyType
 
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_regression import PrivateRegression
@@ -28,7 +29,9 @@ def taxonomy() -> Taxonomy:
         for cell in CELLS
     ]
     beyond = {name: tuple(m.name for kind in kinds for m in KINDS[kind].mechanisms) for name, kinds in _BEYOND.items()}
-    return Taxonomy(cells, beyond)
+    table = Taxonomy(cells)
+    table.beyond = MappingProxyType(beyond)
+    return table
 
 
 # Families of the documents, by name, with the models that they are made of.

@@ -1,30 +1,24 @@
 """Privacy: the only home of randomness and budget.
 
-`laws` and `noise` draw, `selection` picks, `conversions` and `accounting` count, `ledger` and `budget`
+`distributions` describe, `noise` draws, `selection` picks, `conversions` and `accounting` count, `ledger` and `budget`
 refuse. This room knows no other room of the package; OpenDP is imported when noise is first drawn.
 """
 
-from dpmodel.privacy.accounting import (
-    Composition,
-    Cost,
-    PerStep,
+from dpmodel.privacy.accounting import Composition, Cost, PerStep, StepKind, compose, per_step, pure_composition_delta
+from dpmodel.privacy.budget import Budget
+from dpmodel.privacy.conversions import (
     PrivacyLoss,
-    StepKind,
-    compose,
     gaussian_delta,
     gaussian_epsilon,
     gaussian_mu,
     laplace_rho,
-    per_step,
-    pure_composition_delta,
     pure_rho,
     truncated_laplace_half_width,
     validate_privacy,
     zcdp_epsilon,
     zcdp_rho,
 )
-from dpmodel.privacy.budget import Budget
-from dpmodel.privacy.laws import Gaussian, Laplace, NoiseLaw, TruncatedLaplace
+from dpmodel.privacy.distributions import Distribution, Gaussian, Laplace, TruncatedLaplace
 from dpmodel.privacy.ledger import Charge
 from dpmodel.privacy.noise import (
     DiscreteNoiseSource,
@@ -44,8 +38,6 @@ from dpmodel.privacy.selection import (
     exponential_mechanism_error,
     permute_and_flip,
     permute_and_flip_error,
-    report_noisy_max,
-    report_noisy_max_error,
 )
 from dpmodel.privacy.subsampling import (
     LEAST_DELTA,
@@ -63,9 +55,9 @@ __all__ = [
     "Composition",
     "Cost",
     "DiscreteNoiseSource",
+    "Distribution",
     "Gaussian",
     "Laplace",
-    "NoiseLaw",
     "NoiseSource",
     "NotPrivateWarning",
     "OpenDPSource",
@@ -93,8 +85,6 @@ __all__ = [
     "pure_composition_delta",
     "pure_rho",
     "random_labels",
-    "report_noisy_max",
-    "report_noisy_max_error",
     "subsampled_epsilon",
     "subsampled_multiplier",
     "truncated_laplace_half_width",

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from numbers import Integral, Real
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from dpmodel.errors import SpecificationError
 
-__all__ = ["count_of", "finite_array", "fraction", "non_negative", "positive", "score_vector"]
-
 FloatArray = npt.NDArray[np.float64]
+
+_SMALLEST_SCALE, _LARGEST_SCALE = 1e-290, 1e290
+_LEAST_TRUNCATION = 2.0**-10  # half_width / scale below this: rejection would take > 1000 rounds
 
 
 def _real(value: object, name: str) -> float:
@@ -36,15 +38,15 @@ def _real(value: object, name: str) -> float:
     return number
 
 
+def _refuse(number: float, name: str, rule: str, why: str, remedy: str) -> NoReturn:
+    raise SpecificationError(f"{name} = {number} is {rule}", why=why, remedy=remedy)
+
+
 def positive(value: object, name: str) -> float:
     """Return a finite float > 0, or raise SpecificationError."""
     number = _real(value, name)
     if not 0.0 < number < math.inf:
-        raise SpecificationError(
-            f"{name} = {number} is not finite and positive",
-            why=f"{name} must lie in (0, inf)",
-            remedy=f"pass a finite {name} > 0",
-        )
+        _refuse(number, name, "not finite and positive", f"{name} must lie in (0, inf)", f"pass a finite {name} > 0")
     return number
 
 
@@ -52,11 +54,8 @@ def non_negative(value: object, name: str) -> float:
     """Return a finite float >= 0, or raise SpecificationError."""
     number = _real(value, name)
     if not 0.0 <= number < math.inf:
-        raise SpecificationError(
-            f"{name} = {number} is not finite and non-negative",
-            why=f"{name} must lie in [0, inf)",
-            remedy=f"pass a finite {name} >= 0",
-        )
+        rule = "not finite and non-negative"
+        _refuse(number, name, rule, f"{name} must lie in [0, inf)", f"pass a finite {name} >= 0")
     return number
 
 
@@ -64,12 +63,10 @@ def fraction(value: object, name: str, *, zero: bool = False) -> float:
     """Return a float in (0, 1), or in [0, 1) with ``zero=True``; otherwise raise SpecificationError."""
     number = _real(value, name)
     if not (0.0 < number < 1.0 or (zero and number == 0.0)):
-        interval = "[0, 1)" if zero else "(0, 1)"
-        raise SpecificationError(
-            f"{name} = {number} is outside {interval}",
-            why=f"{name} is a probability; at 1 or more it promises nothing",
-            remedy=f"pass a small {name}, for example 1e-6" + (", or 0 for a pure guarantee" if zero else ""),
-        )
+        rule = f"outside {'[0, 1)' if zero else '(0, 1)'}"
+        why = f"{name} is a probability; at 1 or more it promises nothing"
+        remedy = f"pass a small {name}, for example 1e-6" + (", or 0 for a pure guarantee" if zero else "")
+        _refuse(number, name, rule, why, remedy)
     return number
 
 
@@ -120,3 +117,27 @@ def score_vector(scores: object, name: str = "scores") -> FloatArray:
             remedy=f"pass {name} as a 1-D array, one entry per candidate",
         )
     return array
+
+
+def check_scale(value: object, name: str = "scale") -> float:
+    """Return a scale > 0 that 64-bit arithmetic can handle, or raise SpecificationError."""
+    number = positive(value, name)
+    if not _SMALLEST_SCALE <= number <= _LARGEST_SCALE:
+        raise SpecificationError(
+            f"{name} = {number} is too extreme for 64-bit floats",
+            why=f"it must lie in [{_SMALLEST_SCALE}, {_LARGEST_SCALE}] for the privacy map to be exact",
+            remedy="rescale the model to sensible units",
+        )
+    return number
+
+
+def check_half_width(scale: float, value: object) -> float:
+    """Return a half width > 0 that rejection can serve, or raise SpecificationError."""
+    number = positive(value, "half_width")
+    if number < _LEAST_TRUNCATION * scale:
+        raise SpecificationError(
+            f"half_width = {number} is far below scale = {scale}",
+            why="such noise is practically uniform and its delta is useless; drawing it would take for ever",
+            remedy="take half_width from truncated_laplace_half_width(scale, epsilon, delta)",
+        )
+    return number

@@ -1,9 +1,9 @@
 """Accounting: what releases cost, what they cost together, and what one of many may cost.
 
-Conversions between currencies (`zcdp_rho`, `gaussian_mu`, ...) live in `conversions` and are re-exported
-here. `compose` takes the least epsilon among rules that are all valid for the costs given. The costs
-must be fixed by public facts before the first release: choosing them by the answers would call for a
-privacy filter (see `Budget`), but the mechanisms and queries themselves may be chosen adaptively.
+Conversions between currencies (`zcdp_rho`, `gaussian_mu`, ...) live in `conversions`. `compose` takes the least
+epsilon among rules that are all valid for the costs given. The costs must be fixed by public facts before the first
+release: choosing them by the answers would call for a privacy filter (see `Budget`), but the mechanisms and queries
+themselves may be chosen adaptively.
 """
 
 from __future__ import annotations
@@ -19,37 +19,14 @@ from scipy.special import betainc, expit
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy._checks import count_of, fraction, non_negative, positive
 from dpmodel.privacy.conversions import (
-    PrivacyLoss,
-    gaussian_delta,
     gaussian_epsilon,
     gaussian_mu,
     laplace_rho,
     pure_rho,
-    truncated_laplace_half_width,
     validate_privacy,
     zcdp_epsilon,
     zcdp_rho,
 )
-
-__all__ = [
-    "Composition",
-    "Cost",
-    "PerStep",
-    "PrivacyLoss",
-    "StepKind",
-    "compose",
-    "gaussian_delta",
-    "gaussian_epsilon",
-    "gaussian_mu",
-    "laplace_rho",
-    "per_step",
-    "pure_composition_delta",
-    "pure_rho",
-    "truncated_laplace_half_width",
-    "validate_privacy",
-    "zcdp_epsilon",
-    "zcdp_rho",
-]
 
 StepKind = Literal["laplace", "exponential", "gaussian"]
 

@@ -13,8 +13,6 @@ from dpmodel.privacy._checks import fraction, non_negative
 from dpmodel.privacy.conversions import PrivacyLoss, validate_privacy
 from dpmodel.privacy.ledger import Charge, Ledger, MemoryLedger, SQLiteLedger, total
 
-__all__ = ["Budget", "Charge", "PrivacyLoss"]
-
 # Ten charges of 0.1 add up to 1.0000000000000002 in some orders. A relative 1e-12 forgives that; it is
 # the most by which a budget can be exceeded, and it is stated in the docstring.
 _SLACK = 1e-12

@@ -16,19 +16,6 @@ import numpy as np
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy._checks import fraction, non_negative, positive
 
-__all__ = [
-    "PrivacyLoss",
-    "gaussian_delta",
-    "gaussian_epsilon",
-    "gaussian_mu",
-    "laplace_rho",
-    "pure_rho",
-    "truncated_laplace_half_width",
-    "validate_privacy",
-    "zcdp_epsilon",
-    "zcdp_rho",
-]
-
 _MARGIN = 1e-9
 _LEAST_DELTA = 1e-200
 _ORDERS = np.concatenate([[1.0], 1.0 + np.logspace(-2, 9, 331)])  # Renyi orders tried first; any is valid

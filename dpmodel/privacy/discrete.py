@@ -12,10 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpmodel.errors import SpecificationError
-from dpmodel.privacy._checks import FloatArray, finite_array
-from dpmodel.privacy.laws import check_scale
-
-__all__ = ["LARGEST_SCALE", "IntArray", "check_discrete_scale", "discrete_normal", "two_sided_geometric", "whole_array"]
+from dpmodel.privacy._checks import FloatArray, check_scale, finite_array
 
 IntArray = npt.NDArray[np.int64]
 
@@ -24,24 +21,24 @@ _LARGEST_VALUE = 2.0**53
 LARGEST_SCALE = 2.0**45
 
 
-def check_discrete_scale(value: object, name: str = "scale") -> float:
+def check_discrete_scale(value: object) -> float:
     """Return a scale in (0, 2^45], or raise SpecificationError."""
-    number = check_scale(value, name)
+    number = check_scale(value)
     if number > LARGEST_SCALE:
         raise SpecificationError(
-            f"{name} = {number} is too large for discrete noise",
+            f"scale = {number} is too large for discrete noise",
             why=f"above {LARGEST_SCALE:g} its draws leave the 64-bit whole numbers",
-            remedy="the continuous law, which hardly differs at that scale",
+            remedy="the continuous distribution, which hardly differs at that scale",
         )
     return number
 
 
-def whole_array(values: object, name: str = "values") -> IntArray:
+def whole_array(values: object) -> IntArray:
     """Return ``values`` as int64, or raise SpecificationError unless all are whole and at most 2^53 in size."""
-    array = finite_array(values, name)
+    array = finite_array(values, "values")
     if (array != np.rint(array)).any() or (np.abs(array) > _LARGEST_VALUE).any():
         raise SpecificationError(
-            f"{name} has an entry that is no whole number of at most 2^53 in size",
+            "values has an entry that is no whole number of at most 2^53 in size",
             why="discrete noise keeps whole numbers whole; rounding them here could enlarge a record's change",
             remedy="continuous noise, or whole numbers",
         )

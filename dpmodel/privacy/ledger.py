@@ -21,8 +21,6 @@ from typing import Protocol
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy.conversions import PrivacyLoss
 
-__all__ = ["Charge", "Ledger", "MemoryLedger", "SQLiteLedger", "total"]
-
 _APPLICATION_ID = 0x6470426C  # "dpBl": tells a ledger from any other SQLite file
 _SCHEMA_VERSION = 1
 _BUSY_SECONDS = 60.0

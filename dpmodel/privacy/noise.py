@@ -1,8 +1,7 @@
-"""Noise: the laws that are published with a release, and the two sources that draw from them.
+"""Noise: the two sources that draw it.
 
-A law (`Laplace`, `Gaussian`, `TruncatedLaplace`) is public data: it knows its quantiles and nothing
-else. A source draws. `OpenDPSource` is the private one; `SeededSource` is numpy's generator for tests,
-which is reproducible and therefore not private.
+`OpenDPSource` is the private one; `SeededSource` is numpy's generator for tests, which is reproducible and
+therefore not private.
 
 Noise is never added to a value by us: ``value + noise`` in floating point has gaps that depend on the
 value (Mironov 2012), so the value goes through OpenDP's mechanism, which rounds it to a grid and adds
@@ -24,7 +23,7 @@ from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from dpmodel.errors import SpecificationError
-from dpmodel.privacy._checks import FloatArray, count_of, finite_array, score_vector
+from dpmodel.privacy._checks import FloatArray, check_half_width, check_scale, count_of, finite_array, score_vector
 from dpmodel.privacy.discrete import (
     IntArray,
     check_discrete_scale,
@@ -32,23 +31,6 @@ from dpmodel.privacy.discrete import (
     two_sided_geometric,
     whole_array,
 )
-from dpmodel.privacy.laws import Gaussian, Laplace, NoiseLaw, TruncatedLaplace, check_half_width, check_scale
-
-__all__ = [
-    "DiscreteNoiseSource",
-    "Gaussian",
-    "Laplace",
-    "NoiseLaw",
-    "NoiseSource",
-    "NotPrivateWarning",
-    "OpenDPSource",
-    "PublicGenerator",
-    "SeededSource",
-    "SelectionKind",
-    "TruncatedLaplace",
-    "noise_source",
-    "public_generator",
-]
 
 SelectionKind = Literal["exponential", "permute_and_flip"]
 _Array = TypeVar("_Array", FloatArray, IntArray)
@@ -115,7 +97,47 @@ def _noisy_max(exponential: bool, scale: float, thread: int) -> Any:
     return measurement
 
 
-class OpenDPSource:
+class _Source:
+    """What both sources check before they draw, in the words of `NoiseSource` and `DiscreteNoiseSource`."""
+
+    def laplace(self, values: object, scale: float) -> FloatArray:
+        return self._noisy("laplace", finite_array(values, "values"), check_scale(scale))
+
+    def gaussian(self, values: object, scale: float) -> FloatArray:
+        return self._noisy("gaussian", finite_array(values, "values"), check_scale(scale))
+
+    def discrete_laplace(self, values: object, scale: float) -> IntArray:
+        return self._noisy("discrete laplace", whole_array(values), check_discrete_scale(scale))
+
+    def discrete_gaussian(self, values: object, scale: float) -> IntArray:
+        return self._noisy("discrete gaussian", whole_array(values), check_discrete_scale(scale))
+
+    def truncated_laplace(self, values: object, scale: float, half_width: float) -> FloatArray:
+        scale = check_scale(scale)
+        half_width = check_half_width(scale, half_width)
+        return self._truncated(finite_array(values, "values"), scale, half_width)
+
+    def noisy_max(self, scores: object, scale: float, *, kind: SelectionKind) -> int:
+        vector, scale = score_vector(scores), check_scale(scale)
+        if kind not in ("exponential", "permute_and_flip"):
+            raise SpecificationError(
+                f"unknown kind of selection {kind!r}",
+                why="two kinds of selection are known",
+                remedy="pass kind='exponential' or kind='permute_and_flip'",
+            )
+        return self._selected(vector, scale, kind == "exponential")
+
+    def _noisy(self, kind: str, array: _Array, scale: float) -> _Array:
+        raise NotImplementedError
+
+    def _truncated(self, array: FloatArray, scale: float, half_width: float) -> FloatArray:
+        raise NotImplementedError
+
+    def _selected(self, scores: FloatArray, scale: float, exponential: bool) -> int:
+        raise NotImplementedError
+
+
+class OpenDPSource(_Source):
     """Noise and selection through OpenDP: discrete laws, exact arithmetic, the system's randomness.
 
     Notes
@@ -136,30 +158,24 @@ class OpenDPSource:
 
     is_private = True
 
-    def laplace(self, values: object, scale: float) -> FloatArray:
-        """See `NoiseSource.laplace`. Cost: linear in the entries (docs/measurements.md)."""
-        scale = check_scale(scale)
-        return self._additive(finite_array(values, "values"), lambda v: _laplace_chunk(v, scale))
+    def _noisy(self, kind: str, array: _Array, scale: float) -> _Array:
+        """Cost: linear in the entries (docs/measurements.md); discrete noise takes a quarter."""
+        flat = array.ravel()
+        if flat.size == 0:
+            return array.copy()
+        cores = min(os.cpu_count() or 1, 8)
+        size = min(_CHUNK, max(_LEAST, -(-flat.size // cores)))
+        chunks = [flat[start : start + size] for start in range(0, flat.size, size)]
+        _opendp()  # imported once, before the threads ask for it together
+        if len(chunks) == 1 or cores == 1:
+            parts = [_chunk(kind, chunk, scale) for chunk in chunks]
+        else:
+            with ThreadPoolExecutor(min(len(chunks), cores)) as pool:
+                parts = list(pool.map(lambda chunk: _chunk(kind, chunk, scale), chunks))
+        return np.concatenate(parts).reshape(array.shape)
 
-    def gaussian(self, values: object, scale: float) -> FloatArray:
-        """See `NoiseSource.gaussian`. Cost: linear in the entries."""
-        scale = check_scale(scale)
-        return self._additive(finite_array(values, "values"), lambda v: _gaussian_chunk(v, scale))
-
-    def discrete_laplace(self, values: object, scale: float) -> IntArray:
-        """See `DiscreteNoiseSource.discrete_laplace`. Cost: linear in the entries, a quarter of ``laplace``."""
-        scale = check_discrete_scale(scale)
-        return self._additive(whole_array(values), lambda v: _discrete_laplace_chunk(v, scale))
-
-    def discrete_gaussian(self, values: object, scale: float) -> IntArray:
-        """See `DiscreteNoiseSource.discrete_gaussian`. Cost: linear in the entries."""
-        scale = check_discrete_scale(scale)
-        return self._additive(whole_array(values), lambda v: _discrete_gaussian_chunk(v, scale))
-
-    def truncated_laplace(self, values: object, scale: float, half_width: float) -> FloatArray:
-        """See `NoiseSource.truncated_laplace`.
-
-        Entries whose noise left [-half_width, half_width] are drawn again, each time with the value
+    def _truncated(self, array: FloatArray, scale: float, half_width: float) -> FloatArray:
+        """Entries whose noise left [-half_width, half_width] are drawn again, each time with the value
         inside the mechanism, until none is left; nothing is clamped. A draw that is accepted has exactly
         the Laplace law centred on the value, conditioned on the window. Whether a draw is accepted
         depends on the noise y - value alone, whose law does not involve the value, so the number of
@@ -171,9 +187,6 @@ class OpenDPSource:
         like all rounding it belongs in the sensitivity, and the relative 1e-9 by which
         `truncated_laplace_half_width` rounds up leaves room for it at ordinary magnitudes.
         """
-        scale = check_scale(scale)
-        half_width = check_half_width(scale, half_width)
-        array = finite_array(values, "values")
         flat = array.ravel()
         noisy = self.laplace(flat, scale)
         outside = np.flatnonzero(np.abs(noisy - flat) > half_width)
@@ -182,28 +195,8 @@ class OpenDPSource:
             outside = outside[np.abs(noisy[outside] - flat[outside]) > half_width]
         return noisy.reshape(array.shape)
 
-    def noisy_max(self, scores: object, scale: float, *, kind: SelectionKind) -> int:
-        """See `NoiseSource.noisy_max`."""
-        scale = check_scale(scale)
-        vector = score_vector(scores)
-        return int(_noisy_max(_kind(kind) == "exponential", scale, threading.get_ident())(vector))
-
-    @staticmethod
-    def _additive(array: _Array, draw: Callable[[_Array], _Array]) -> _Array:
-        flat = array.ravel()
-        if flat.size == 0:
-            return array.copy()
-        cores = min(os.cpu_count() or 1, 8)
-        size = min(_CHUNK, max(_LEAST, -(-flat.size // cores)))
-        chunks = [flat[start : start + size] for start in range(0, flat.size, size)]
-        _opendp()  # imported once, before the threads ask for it together
-        workers = min(len(chunks), cores)
-        if workers == 1:
-            parts = [draw(chunk) for chunk in chunks]
-        else:
-            with ThreadPoolExecutor(workers) as pool:
-                parts = list(pool.map(draw, chunks))
-        return np.concatenate(parts).reshape(array.shape)
+    def _selected(self, scores: FloatArray, scale: float, exponential: bool) -> int:
+        return int(_noisy_max(exponential, scale, threading.get_ident())(scores))
 
 
 def _require_map(found: float, expected: float) -> None:
@@ -214,39 +207,23 @@ def _require_map(found: float, expected: float) -> None:
         )
 
 
-def _laplace_chunk(values: FloatArray, scale: float) -> FloatArray:
+def _chunk(kind: str, values: Any, scale: float) -> Any:
+    """``values`` (k,) with noise, after the privacy map of the measurement was checked."""
     odp = _opendp()
-    space = (
-        odp.vector_domain(odp.atom_domain(T=float, nan=False), size=values.size),
-        odp.l1_distance(T=float),
-    )
-    return _draw(lambda k: space >> odp.m.then_laplace(scale=scale, k=k), values, scale, lambda t: t)
+    whole, gaussian = kind.startswith("discrete"), kind.endswith("gaussian")
+    atoms = odp.atom_domain(T="i64") if whole else odp.atom_domain(T=float, nan=False)
+    metric = odp.l2_distance(T=float) if gaussian else odp.l1_distance(T="i64" if whole else float)
+    space = odp.vector_domain(atoms, size=values.size), metric
+    then = odp.m.then_gaussian if gaussian else odp.m.then_laplace
 
+    def cost(ratio: float) -> float:
+        return ratio**2 / 2.0 if gaussian else ratio
 
-def _gaussian_chunk(values: FloatArray, scale: float) -> FloatArray:
-    odp = _opendp()
-    space = (
-        odp.vector_domain(odp.atom_domain(T=float, nan=False), size=values.size),
-        odp.l2_distance(T=float),
-    )
-    return _draw(lambda k: space >> odp.m.then_gaussian(scale=scale, k=k), values, scale, lambda t: t * t / 2)
-
-
-def _discrete_laplace_chunk(values: IntArray, scale: float) -> IntArray:
-    odp = _opendp()
-    space = odp.vector_domain(odp.atom_domain(T="i64"), size=values.size), odp.l1_distance(T="i64")
-    measurement = space >> odp.m.then_laplace(scale=scale)
-    for distance in (1, max(1, int(scale))):
-        _require_map(float(measurement.map(distance)), distance / scale)
-    return np.asarray(measurement(values), dtype=np.int64)
-
-
-def _discrete_gaussian_chunk(values: IntArray, scale: float) -> IntArray:
-    odp = _opendp()
-    space = odp.vector_domain(odp.atom_domain(T="i64"), size=values.size), odp.l2_distance(T=float)
-    measurement = space >> odp.m.then_gaussian(scale=scale)
-    for distance in (1.0, scale):
-        _require_map(float(measurement.map(distance)), (distance / scale) ** 2 / 2.0)
+    if not whole:
+        return _draw(lambda k: space >> then(scale=scale, k=k), values, scale, cost)
+    measurement = space >> then(scale=scale)
+    for distance in (1.0, scale) if gaussian else (1, max(1, int(scale))):
+        _require_map(float(measurement.map(distance)), cost(distance / scale))
     return np.asarray(measurement(values), dtype=np.int64)
 
 
@@ -263,17 +240,7 @@ def _draw(
     return np.asarray(measurement(values), dtype=np.float64)
 
 
-def _kind(kind: object) -> str:
-    if kind not in ("exponential", "permute_and_flip"):
-        raise SpecificationError(
-            f"unknown kind of selection {kind!r}",
-            why="two laws of selection are known",
-            remedy="pass kind='exponential' or kind='permute_and_flip'",
-        )
-    return str(kind)
-
-
-class SeededSource:
+class SeededSource(_Source):
     """Reproducible noise from a numpy generator, for tests and teaching. NOT private.
 
     Parameters
@@ -295,43 +262,27 @@ class SeededSource:
             stacklevel=2,
         )
 
-    def laplace(self, values: object, scale: float) -> FloatArray:
-        """See `NoiseSource.laplace`."""
-        array, scale = finite_array(values, "values"), check_scale(scale)
-        return array + self._rng.laplace(scale=scale, size=array.shape)
+    def _noisy(self, kind: str, array: _Array, scale: float) -> _Array:
+        draw: dict[str, Callable[[], Any]] = {
+            "laplace": lambda: self._rng.laplace(scale=scale, size=array.shape),
+            "gaussian": lambda: self._rng.normal(scale=scale, size=array.shape),
+            "discrete laplace": lambda: two_sided_geometric(scale, array.shape, self._rng),
+            "discrete gaussian": lambda: discrete_normal(scale, array.shape, self._rng),
+        }
+        out: _Array = array + draw[kind]()
+        return out
 
-    def gaussian(self, values: object, scale: float) -> FloatArray:
-        """See `NoiseSource.gaussian`."""
-        array, scale = finite_array(values, "values"), check_scale(scale)
-        return array + self._rng.normal(scale=scale, size=array.shape)
-
-    def discrete_laplace(self, values: object, scale: float) -> IntArray:
-        """See `DiscreteNoiseSource.discrete_laplace`."""
-        array, scale = whole_array(values), check_discrete_scale(scale)
-        return array + two_sided_geometric(scale, array.shape, self._rng)
-
-    def discrete_gaussian(self, values: object, scale: float) -> IntArray:
-        """See `DiscreteNoiseSource.discrete_gaussian`."""
-        array, scale = whole_array(values), check_discrete_scale(scale)
-        return array + discrete_normal(scale, array.shape, self._rng)
-
-    def truncated_laplace(self, values: object, scale: float, half_width: float) -> FloatArray:
-        """See `NoiseSource.truncated_laplace`."""
-        array, scale = finite_array(values, "values"), check_scale(scale)
-        half_width = check_half_width(scale, half_width)
+    def _truncated(self, array: FloatArray, scale: float, half_width: float) -> FloatArray:
         inside = -math.expm1(-half_width / scale)  # mass of the window before truncation
         size = np.minimum(-scale * np.log1p(-self._rng.random(array.shape) * inside), half_width)
         return array + np.where(self._rng.random(array.shape) < 0.5, -size, size)
 
-    def noisy_max(self, scores: object, scale: float, *, kind: SelectionKind) -> int:
-        """See `NoiseSource.noisy_max`.
-
-        Gumbel noise gives the exponential mechanism, exponential noise permute-and-flip (Ding et al.
+    def _selected(self, scores: FloatArray, scale: float, exponential: bool) -> int:
+        """Gumbel noise gives the exponential mechanism, exponential noise permute-and-flip (Ding et al.
         2021, "The Permute-and-Flip Mechanism Is Identical to Report-Noisy-Max with Exponential Noise").
         """
-        vector, scale = score_vector(scores), check_scale(scale)
-        draw = self._rng.gumbel if _kind(kind) == "exponential" else self._rng.exponential
-        return int(np.argmax(vector + draw(scale=scale, size=vector.shape)))
+        draw = self._rng.gumbel if exponential else self._rng.exponential
+        return int(np.argmax(scores + draw(scale=scale, size=scores.shape)))
 
 
 def noise_source(rng: int | np.random.Generator | NoiseSource | None = None) -> NoiseSource:

@@ -19,17 +19,6 @@ from dpmodel.errors import SpecificationError
 from dpmodel.privacy._checks import count_of, finite_array, fraction, positive, score_vector
 from dpmodel.privacy.noise import NoiseSource, SelectionKind
 
-__all__ = [
-    "AboveThreshold",
-    "above_threshold_error",
-    "exponential_mechanism",
-    "exponential_mechanism_error",
-    "permute_and_flip",
-    "permute_and_flip_error",
-    "report_noisy_max",
-    "report_noisy_max_error",
-]
-
 
 def _pure_epsilon(epsilon: float | None, rho: float | None, per_epsilon_squared: float) -> float:
     """Epsilon of one selection when either epsilon or rho = per_epsilon_squared * epsilon^2 is given."""
@@ -106,24 +95,6 @@ def permute_and_flip(
     return _select(scores, range_bound, _pure_epsilon(epsilon, rho, 1 / 2), source, "permute_and_flip")
 
 
-def report_noisy_max(
-    scores: object,
-    range_bound: float,
-    *,
-    epsilon: float | None = None,
-    rho: float | None = None,
-    source: NoiseSource,
-) -> int:
-    """Return the index of the largest noisy score, with the noise that is best for the currency.
-
-    With ``epsilon`` the noise is exponential (permute-and-flip, the best law for one pure selection);
-    with ``rho`` it is Gumbel (the exponential mechanism, four times cheaper in zCDP). Privacy, utility
-    and errors: see `permute_and_flip` and `exponential_mechanism`.
-    """
-    select = permute_and_flip if rho is None else exponential_mechanism
-    return select(scores, range_bound, epsilon=epsilon, rho=rho, source=source)
-
-
 def exponential_mechanism_error(count: int, range_bound: float, epsilon: float, beta: float) -> float:
     """Forecast: max(scores) - scores[chosen] is at most this with probability at least 1 - beta.
 
@@ -142,14 +113,7 @@ def exponential_mechanism_error(count: int, range_bound: float, epsilon: float, 
     return 0.0 if count == 1 else scale * math.log(count / beta)
 
 
-def permute_and_flip_error(count: int, range_bound: float, epsilon: float, beta: float) -> float:
-    """Forecast for `permute_and_flip`: the same bound as `exponential_mechanism_error`."""
-    return exponential_mechanism_error(count, range_bound, epsilon, beta)
-
-
-def report_noisy_max_error(count: int, range_bound: float, epsilon: float, beta: float) -> float:
-    """Forecast for `report_noisy_max`: the same bound as `exponential_mechanism_error`."""
-    return exponential_mechanism_error(count, range_bound, epsilon, beta)
+permute_and_flip_error = exponential_mechanism_error  # never worse at the same scale
 
 
 def _split(sensitivity: float, range_bound: float | None, epsilon: float, count: int) -> tuple[float, float]:
@@ -220,11 +184,6 @@ class AboveThreshold:
         threshold_scale, self._query_scale = _split(sensitivity, range_bound, positive(epsilon, "epsilon"), self._count)
         self._noisy_threshold = float(source.laplace(public, threshold_scale))
         self._positives = 0
-
-    @property
-    def positives(self) -> int:
-        """Number of positive answers so far."""
-        return self._positives
 
     @property
     def exhausted(self) -> bool:

@@ -33,8 +33,6 @@ from dpmodel.privacy._checks import count_of, positive
 from dpmodel.privacy.conversions import gaussian_mu, validate_privacy
 from dpmodel.privacy.noise import NoiseSource
 
-__all__ = ["LEAST_DELTA", "poisson_sample", "random_labels", "subsampled_epsilon", "subsampled_multiplier"]
-
 LEAST_DELTA = 1e-10  # below, rounding of the transforms could matter
 _MARGIN, _ROUNDING = 1e-3, 1e-12
 _GRID = 1e-3  # of privacy losses, for epsilon about 1

@@ -19,11 +19,12 @@ from scipy import stats
 
 from dpmodel import privacy
 from dpmodel.annotate import Private
-from dpmodel.annotate.noise_laws import LAWS, DiscreteGaussian, DiscreteLaplace, Gaussian, Geometric, Laplace, Law
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy import public_generator
+from dpmodel.privacy.distributions import DiscreteGaussian, DiscreteLaplace, Distribution, Gaussian, Geometric, Laplace
 
+LAWS: tuple[type[Distribution], ...] = (Laplace, Gaussian, DiscreteLaplace, DiscreteGaussian)
 SCALES = [0.05, 0.3, 0.59, 0.6, 0.61, 1.0, 2.5, 30.0]
 
 
@@ -37,7 +38,7 @@ def by_definition(law: Any) -> float:
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("scale", SCALES)
-def test_the_standard_deviation_is_that_of_the_likelihood(law: type[Law], scale: float) -> None:
+def test_the_standard_deviation_is_that_of_the_likelihood(law: type[Distribution], scale: float) -> None:
     made = law(scale)
     tolerance = 1e-12 if law.discrete else 1e-5 / min(scale, 1)
     assert made.standard_deviation == pytest.approx(by_definition(made), rel=tolerance)
@@ -61,7 +62,7 @@ def test_known_deviations() -> None:
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_samples_follow_the_law(law: type[Law]) -> None:
+def test_samples_follow_the_law(law: type[Distribution]) -> None:
     made, size = law(2.5), 200_000
     draws = made.sample((size,), public_generator(1))
     assert draws.dtype == np.float64
@@ -107,7 +108,7 @@ def test_samples_follow_the_law(law: type[Law]) -> None:
         10**400,
     ],
 )
-def test_bad_scales(law: type[Law], scale: Any) -> None:
+def test_bad_scales(law: type[Distribution], scale: Any) -> None:
     with pytest.raises(SpecificationError) as caught:
         law(scale)
     assert caught.value.remedy and law.__name__ in str(caught.value)
@@ -125,7 +126,7 @@ def test_scales_are_kept_apart_from_the_callers_array() -> None:
     assert type(Laplace(Fraction(1, 2)).scale) is float
     assert Laplace(pd.Series([1.0, 2.0])).scale.tolist() == [1.0, 2.0]
     with pytest.raises(SpecificationError):
-        Law(1.0)
+        Distribution(1.0)
     with pytest.raises(AttributeError):
         law.scale = 3.0  # type: ignore[misc]
     with pytest.raises(SpecificationError):
@@ -232,14 +233,12 @@ def test_it_prints_short() -> None:
     assert noisy[:2].to_dict()["value"] == [0.0, 1.0] and noisy.to_dict()["noise"]["law"] == "laplace"
 
 
-def test_laws_of_releases_are_taken() -> None:
-    assert type(Noisy([1.0], privacy.Laplace(2.0)).noise) is Laplace
-    assert Noisy([1.0], privacy.Gaussian(2.0)).scale.tolist() == [2.0]
+def test_truncated_noise_is_refused() -> None:
     with pytest.raises(SpecificationError, match="truncated"):
-        Noisy([1.0], privacy.TruncatedLaplace(1.0, 2.0))  # type: ignore[arg-type]
+        Noisy([1.0], privacy.TruncatedLaplace(1.0, 2.0))
 
 
-@pytest.mark.parametrize("noise", [None, "laplace", 2.0, int, privacy.Laplace])
+@pytest.mark.parametrize("noise", [None, "laplace", 2.0, int])
 def test_a_missing_law(noise: Any) -> None:
     with pytest.raises(SpecificationError, match=r"noise=Laplace\(scale\)"):
         Noisy([1.0], noise)

@@ -46,7 +46,7 @@ def test_value_reads_none_in_every_state() -> None:
     assert not p.has_value
 
 
-@pytest.mark.parametrize("attributes", [{}, {"nonneg": True}, {"bounds": [0, 10_000]}])
+@pytest.mark.parametrize("attributes", [{}, {"nonneg": True, "bounds": [0, 10_000]}])
 def test_no_attribute_of_anything_shows_the_value(attributes: dict[str, Any]) -> None:
     p = secret_parameter(**attributes)
     x = cp.Variable(3, name="x")

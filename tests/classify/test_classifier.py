@@ -108,34 +108,47 @@ def check(change, **expected):
         assert change[key] == pytest.approx(value, rel=1e-9), key
 
 
-def test_entry_unit():
-    check(change_of(private_scalar(linf=2)), l1=2, l2=2, linf=2)
+def bounded(shape, write, **declared):
+    """Minimise the sum of a variable under what ``write`` says of it and of a private parameter."""
+    b, x = dpm.Private(shape=shape, name="b", **{"linf": 1, **declared}), cp.Variable(3)
+    return dpm.Problem(cp.Minimize(cp.sum(x)), write(b, x))
 
 
-def test_reused_in_three_constraints():
-    b = dpm.Private(shape=3, name="b", unit="entry", linf=1)
-    x = cp.Variable(3)
-    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b, x >= b - 1, x <= 100 + b])
-    check(change_of(problem), l1=3, l2=ROOT(3), linf=1)
+ENTRY = {"unit": "entry"}
+CHANGES = {
+    "entry unit": (private_scalar(linf=2), {"l1": 2, "l2": 2, "linf": 2}),
+    "reused in three constraints": (
+        bounded(3, lambda b, x: [x >= b, x >= b - 1, x <= 100 + b], **ENTRY),
+        {"l1": 3, "l2": ROOT(3), "linf": 1},
+    ),
+    "scaled": (bounded(3, lambda b, x: [x >= 7 * b, x >= -2 * b], **ENTRY), {"l1": 9, "l2": ROOT(53), "linf": 7}),
+    "summed": (bounded((2, 3), lambda b, x: [x[:2] >= cp.sum(b, axis=1)]), {"l1": 6, "l2": ROOT(18), "linf": 3}),
+    "sum of one entry unit": (bounded(5, lambda b, x: [x[0] >= cp.sum(b)], **ENTRY), {"l1": 1, "l2": 1, "linf": 1}),
+    # A record owns a column of b (2 entries), each in one constraint; entry [1, 2] in one more, doubled.
+    "transposed and sliced": (
+        bounded((2, 3), lambda b, x: [cp.sum(x) >= b.T, x[0] >= 2 * b[1, 2]], unit="column"),
+        {"l1": 4, "l2": ROOT(1 + 1 + 4), "linf": 2},
+    ),
+    "a slice leaves the others out": (bounded(6, lambda b, x: [x[:2] >= b[1:3]]), {"l1": 2, "l2": ROOT(2), "linf": 1}),
+    "a one-norm lands in two rows": (
+        bounded(4, lambda b, x: [cp.norm1(np.arange(12.0).reshape(4, 3) @ x - b) <= 1], **ENTRY),
+        {"l1": 2, "l2": ROOT(2), "linf": 1},
+    ),
+    "a matrix in a one-norm": (
+        bounded((4, 3), lambda A, x: [cp.norm1(A @ x - np.ones(4)) <= 1], unit="row", linf=0.5),
+        {"l1": 3, "l2": ROOT(6) / 2, "linf": 0.5, "row_l1": 1.5},
+    ),
+    "objective": (private_objective(linf=3), {"l1": 3, "l2": 3, "linf": 3}),
+    "rows": (private_row(linf=0.5), {"l1": 1.5, "l2": ROOT(3) / 2, "linf": 0.5, "row_l1": 1.5}),
+    "rows by their norm": (private_row(row_l1=0.75), {"l1": 0.75, "linf": 0.75, "row_l1": 0.75}),
+    "columns": (private_column(linf=0.5), {"l1": 2, "l2": 1, "linf": 0.5, "row_l1": 0.5}),
+}
 
 
-def test_scaled():
-    b = dpm.Private(shape=3, name="b", unit="entry", linf=1)
-    x = cp.Variable(3)
-    check(change_of(dpm.Problem(cp.Minimize(cp.sum(x)), [x >= 7 * b, x >= -2 * b])), l1=9, l2=ROOT(53), linf=7)
-
-
-def test_summed():
-    b = dpm.Private(shape=(2, 3), name="b", linf=1)
-    x = cp.Variable(2)
-    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= cp.sum(b, axis=1)])
-    check(change_of(problem), l1=6, l2=ROOT(18), linf=3)
-
-
-def test_the_sum_of_one_entry_unit():
-    b = dpm.Private(shape=5, name="b", unit="entry", linf=1)
-    x = cp.Variable()
-    check(change_of(dpm.Problem(cp.Minimize(x), [x >= cp.sum(b)])), l1=1, l2=1, linf=1)
+@pytest.mark.parametrize("name", CHANGES)
+def test_exact_change(name):
+    problem, expected = CHANGES[name]
+    check(change_of(problem), **expected)
 
 
 def test_multiplied_on_both_sides():
@@ -150,46 +163,10 @@ def test_multiplied_on_both_sides():
     check(change_of(dpm.Problem(cp.Minimize(cp.sum(x)), [x >= P @ theta @ Q])), l1=l1, l2=l2, linf=linf)
 
 
-def test_transposed_and_sliced():
-    b = dpm.Private(shape=(2, 3), name="b", unit="column", linf=1)
-    x = cp.Variable((3, 2))
-    # A record owns a column of b (2 entries), each in x >= b.T; entry [1, 2] in one constraint more, doubled.
-    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b.T, x[0, 1] >= 2 * b[1, 2]])
-    check(change_of(problem), l1=4, l2=ROOT(1 + 1 + 4), linf=2)
-
-
-def test_a_slice_leaves_the_other_entries_out():
-    b = dpm.Private(shape=6, name="b", linf=1)
-    x = cp.Variable(2)
-    check(change_of(dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b[1:3]])), l1=2, l2=ROOT(2), linf=1)
-
-
-def test_one_norm_lands_in_two_rows():
-    b = dpm.Private(shape=4, name="b", unit="entry", linf=1)
-    A = np.arange(12.0).reshape(4, 3)
-    x = cp.Variable(3)
-    check(change_of(dpm.Problem(cp.Minimize(cp.norm1(A @ x - b)), [x <= 1])), l1=2, l2=ROOT(2), linf=1)
-
-
-def test_a_matrix_in_a_one_norm_lands_in_two_rows():
-    A = dpm.Private(shape=(4, 3), name="A", unit="row", linf=0.5)
-    x = cp.Variable(3, bounds=[-1, 1])
-    cell = only_cell(dpm.Problem(cp.Minimize(cp.norm1(A @ x - np.ones(4))), []))
-    assert cell.part == "matrix"
-    check(cell.change, l1=3, l2=ROOT(6) / 2, linf=0.5, row_l1=1.5)
-
-
-def test_change_of_c():
-    check(change_of(private_objective(linf=3)), l1=3, l2=3, linf=3)
+def test_change_of_a_scaled_objective():
     c = dpm.Private(shape=3, name="c", l2=2)
     x = cp.Variable(3, bounds=[0, 1])
     check(change_of(dpm.Problem(cp.Minimize(4 * c @ x), [])), l2=8, linf=8, l1=8 * ROOT(3))
-
-
-def test_change_of_a_by_rows():
-    check(change_of(private_row(linf=0.5)), l1=1.5, l2=ROOT(3) / 2, linf=0.5, row_l1=1.5)
-    check(change_of(private_row(row_l1=0.75)), l1=0.75, linf=0.75, row_l1=0.75)
-    check(change_of(private_column(linf=0.5)), l1=2, l2=1, linf=0.5, row_l1=0.5)
 
 
 def test_bounds_become_change_by_the_neighbor_relation():
@@ -204,39 +181,20 @@ def test_bounds_become_change_by_the_neighbor_relation():
 
 
 # ------------------------------------------------------------------ who moves together
-def test_a_record_of_one_row_and_its_right_hand_side_is_a_row():
+@pytest.mark.parametrize(
+    ("same", "turned", "part"),
+    [(True, False, "row"), (False, False, "scalar"), (True, True, "scalar")],
+    ids=["its own right-hand side", "other people's", "another row's"],
+)
+def test_a_record_owns_a_constraint_only_with_its_own_right_hand_side(same, turned, part):
     people = Records("people")
     A = dpm.Private(shape=(4, 3), name="A", unit="row", records=people)
-    b = dpm.Private(shape=4, name="b", unit="entry", records=people)
+    b = dpm.Private(shape=4, name="b", unit="entry", records=people if same else Records("others"))
     x = cp.Variable(3, bounds=[0, 1])
-    problem = dpm.Problem(cp.Maximize(cp.sum(x)), [A @ x <= b])
-    assert [(cell.parameter, cell.part, cell.level) for cell in cells_of(problem)] == [
-        ("A", "row", "high"),
-        ("b", "row", "high"),
-    ]
-    assert problem.is_dp()
-
-
-def test_of_other_people_the_right_hand_side_is_a_scalar():
-    A = dpm.Private(shape=(4, 3), name="A", unit="row", records=Records("one"))
-    b = dpm.Private(shape=4, name="b", unit="entry", records=Records("two"))
-    x = cp.Variable(3, bounds=[0, 1])
-    problem = dpm.Problem(cp.Maximize(cp.sum(x)), [A @ x <= b])
-    assert [(cell.parameter, cell.part, cell.level) for cell in cells_of(problem)] == [
-        ("A", "row", "high"),
-        ("b", "scalar", "high"),
-    ]
-    assert not problem.is_dp()
-
-
-def test_a_right_hand_side_of_another_row_is_no_row():
-    people = Records("people")
-    A = dpm.Private(shape=(4, 3), name="A", unit="row", records=people)
-    b = dpm.Private(shape=4, name="b", unit="entry", records=people)
-    x = cp.Variable(3, bounds=[0, 1])
-    problem = dpm.Problem(cp.Maximize(cp.sum(x)), [A @ x <= b[::-1]])
-    assert ("b", "scalar") in [(cell.parameter, cell.part) for cell in cells_of(problem)]
-    assert not problem.is_dp()
+    problem = dpm.Problem(cp.Maximize(cp.sum(x)), [A @ x <= (b[::-1] if turned else b)])
+    found = [(cell.parameter, cell.part, cell.level) for cell in cells_of(problem)]
+    assert found == [("A", "row", "high"), ("b", part, "high")]
+    assert problem.is_dp() == (part == "row")
 
 
 def test_a_row_and_its_right_hand_side_are_paired_by_default():

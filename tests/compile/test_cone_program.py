@@ -50,29 +50,20 @@ def stubbed(monkeypatch: Any, answer: Any, *, mute: Any = lambda number: True) -
     return asked
 
 
-def models() -> dict[str, dpm.Problem]:
+NAMES = ["b", "c", "A", "no objective", "cone", "integer", "equality"]
+
+
+def model(name: str) -> dpm.Problem:
     """One problem of each kind of program and of noise."""
-    out = {}
-    for name in ("b", "c", "A", "no objective", "cone", "integer", "equality"):
-        x = cp.Variable(2, name="x", integer=name == "integer", bounds=[-9, 9])
-        p = dpm.Private([1.0, 2.0], name="p", unit="entry", linf=0.1, bounds=[0, 3])
-        out[name] = {
-            "b": lambda x=x, p=p: dpm.Problem(cp.Minimize(cp.sum(x)), [x >= p]),
-            "c": lambda x=x, p=p: dpm.Problem(cp.Minimize(p @ x), [x >= 0]),
-            "A": lambda x=x, p=p: dpm.Problem(cp.Minimize(cp.sum(x)), [p @ x >= 1]),
-            "no objective": lambda x=x, p=p: dpm.Problem(cp.Minimize(0), [x >= p]),
-            "cone": lambda x=x, p=p: dpm.Problem(cp.Minimize(cp.norm(x)), [x >= p]),
-            "integer": lambda x=x, p=p: dpm.Problem(cp.Minimize(cp.sum(x)), [x >= p]),
-            "equality": lambda x=x, p=p: dpm.Problem(cp.Minimize(cp.sum(x)), [x == p]),
-        }[name]()
-    return out
-
-
-NAMES = list(models())
+    x = cp.Variable(2, name="x", integer=name == "integer", bounds=[-9, 9])
+    p = dpm.Private([1.0, 2.0], name="p", unit="entry", linf=0.1, bounds=[0, 3])
+    goal: Any = {"c": p @ x, "no objective": 0, "cone": cp.norm(x)}.get(name, cp.sum(x))
+    row = {"c": x >= 0, "A": p @ x >= 1, "equality": x == p}.get(name, x >= p)
+    return dpm.Problem(cp.Minimize(goal), [row])
 
 
 def solved(name: str, monkeypatch: Any, answer: Any, mute: Any) -> tuple[dpm.Problem, list[Any], dpm.Budget]:
-    problem, budget = models()[name], dpm.Budget(2, 1e-5)
+    problem, budget = model(name), dpm.Budget(2, 1e-5)
     how = {"epsilon": 1, "delta": 1e-6, "mechanism": "laplace-once", "rng": 0}
     problem.solve(**how)  # public facts and probes are remembered: what follows is the solve on released numbers
     asked = stubbed(monkeypatch, answer, mute=mute)
@@ -111,7 +102,7 @@ def test_another_solver_answers_for_one_that_does_not(name: str, answer: Any, mo
 
 
 def test_a_limit_that_the_user_set_is_kept(monkeypatch: Any) -> None:
-    problem = models()["cone"]
+    problem = model("cone")
     problem.solve(epsilon=1, rng=0)
     options = {"solver": "CLARABEL", "solver_options": {"max_iter": 1}}
     problem.solve(epsilon=1, rng=0, **options)
@@ -126,7 +117,7 @@ def test_points_with_nan_are_no_answer(monkeypatch: Any) -> None:
             variable.save_value(np.full(variable.shape, np.nan))
         self._status = "optimal"
 
-    problem = models()["b"]
+    problem = model("b")
     problem.solve(epsilon=1, rng=0)
     monkeypatch.setattr(cp.Problem, "solve", solve)
     problem.solve(epsilon=1, rng=0)

@@ -125,7 +125,7 @@ def test_vertices_are_all_different_and_extreme():
             assert cp_problem.status == "infeasible", (name, j)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(
     st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30),
     st.floats(1e-3, 1e3),
@@ -142,7 +142,7 @@ def test_simplex_projection_satisfies_its_conditions(values, total):
     assert (w[out == 0] <= t.min() + size).all()
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=12), st.floats(0, 50))
 def test_l1_projection_satisfies_its_conditions(values, radius):
     w = np.array(values)

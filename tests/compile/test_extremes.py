@@ -15,7 +15,7 @@ from dpmodel.annotate.bounds import Ball
 from dpmodel.compile.standard_form.extremes import group_ids, max_linear, max_squares
 
 AMOUNT = st.one_of(st.sampled_from([1.0, 2.0, 0.5]), st.floats(0.05, 8.0))
-SETTINGS = settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+SETTINGS = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
 @st.composite

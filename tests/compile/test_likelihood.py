@@ -13,12 +13,12 @@ import pytest
 import scipy.sparse as sp
 from scipy import stats
 
-from dpmodel.annotate.noise_laws import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.annotate.private import Private
 from dpmodel.compile.likelihood.face import Published, neg_log_likelihood, published, recognise_postprocessing
 from dpmodel.errors import MissingValueError, SpecificationError, UnsupportedModelError
 from dpmodel.numerics.trees.tree import Tree
+from dpmodel.privacy.distributions import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
 
 SCALE = np.array([0.5, 1.0, 2.0])
 LAWS = {

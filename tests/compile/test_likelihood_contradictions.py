@@ -6,11 +6,11 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from dpmodel.annotate.noise_laws import Laplace
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.likelihood.face import neg_log_likelihood, published, recognise_postprocessing
 from dpmodel.compile.likelihood.feasible import contradiction, require_consistent
 from dpmodel.errors import InfeasibleError
+from dpmodel.privacy.distributions import Laplace
 
 
 def recognised(objective, constraints):

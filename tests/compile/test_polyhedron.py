@@ -19,7 +19,7 @@ from dpmodel.numerics.polytopes.nearest_point import Projector, onto_row
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron, _fold
 
 SEEDS = st.integers(0, 2**32 - 1)
-QUICK = settings(deadline=None, max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck))
+QUICK = settings(deadline=None, max_examples=30, derandomize=True, suppress_health_check=list(HealthCheck))
 INF = np.inf
 
 

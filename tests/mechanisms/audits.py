@@ -120,9 +120,9 @@ def noised(noise: NoiseDesign, theta: Floats, runs: int, source: SeededSource, *
         exact = part.measurement.values(theta)
         law: Any = part.law
         if shared:
-            out.append(exact + law.sample(np.zeros((runs, 1)), source))
+            out.append(exact + law.add_to(np.zeros((runs, 1)), source))
         else:
-            out.append(law.sample(np.tile(exact, (runs, 1)), source))
+            out.append(law.add_to(np.tile(exact, (runs, 1)), source))
     return out
 
 

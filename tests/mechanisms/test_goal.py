@@ -221,8 +221,8 @@ def test_audit_of_the_tests_of_a_search(law: str, honest: bool) -> None:
     whole = Task(model, public_polyhedron(model), np.zeros(3), spend, 1.0, delta, 0.1)
     noise: Any = noise_of_tests(Recorder(), whole, tests + 1 if honest else 2)
     assert isinstance(noise, Laplace if delta == 0 else Gaussian)
-    one = noise.sample(np.zeros((runs, tests)), SeededSource(1))
-    two = noise.sample(np.full((runs, tests), 0.5), SeededSource(2))
+    one = noise.add_to(np.zeros((runs, tests)), SeededSource(1))
+    two = noise.add_to(np.full((runs, tests), 0.5), SeededSource(2))
 
     def score(y: Floats) -> Floats:
         if isinstance(noise, Laplace):

@@ -95,7 +95,7 @@ def test_audit(broken):
     m = measured(case.model, REQUEST).measurement
     a, b = (m.values(c.model.read_private()) for c in (case, other))
     runs = 200_000
-    outputs = [law.sample(np.tile(v, (runs, 1)), SeededSource(s)) for s, v in ((1, a), (2, b))]
+    outputs = [law.add_to(np.tile(v, (runs, 1)), SeededSource(s)) for s, v in ((1, a), (2, b))]
     scores = [(out - (a + b) / 2) @ (a - b) for out in outputs]
     found = epsilon_lower_bound(*scores, delta=REQUEST.delta, confidence=1 - 1e-7)
     assert found > REQUEST.epsilon if broken else found <= REQUEST.epsilon

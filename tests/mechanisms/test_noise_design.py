@@ -146,7 +146,7 @@ def test_reach_holds_with_its_probability(name: str, kind: str) -> None:
     for part in noise.parts.values():
         exact = part.measurement.values(theta)
         true = part.measurement.rebuild(exact, clip=False)
-        draws = part.law.sample(np.tile(exact, (runs, 1)), source)
+        draws = part.law.add_to(np.tile(exact, (runs, 1)), source)
         missed = sum(
             bool((np.abs(part.measurement.rebuild(d, clip=part.clip) - true) > part.reach * (1 + 1e-9)).any())
             for d in draws
@@ -170,7 +170,7 @@ def test_reach_of_sums_at_the_end_of_the_range() -> None:
     assert not part.clip
     exact = part.measurement.values(opened.model.read_private())
     true = part.measurement.rebuild(exact)
-    draws = part.law.sample(np.tile(exact, (600, 1)), SeededSource(3))  # type: ignore[union-attr]
+    draws = part.law.add_to(np.tile(exact, (600, 1)), SeededSource(3))  # type: ignore[union-attr]
     missed = sum(bool((np.abs(part.measurement.rebuild(d, clip=part.clip) - true) > part.reach).any()) for d in draws)
     assert misses_at_most(missed, 600, part.beta)
 

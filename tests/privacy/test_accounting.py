@@ -68,7 +68,7 @@ def test_zcdp_rho_ends_at_the_edges(epsilon, delta):
     assert tight_rho(epsilon, delta) * 0.98 < zcdp_rho(epsilon, delta) <= tight_rho(epsilon, delta)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(epsilons, deltas)
 def test_round_trips_are_never_optimistic_and_lose_nothing(epsilon, delta):
     assert zcdp_epsilon(zcdp_rho(epsilon, delta), delta) <= epsilon
@@ -80,7 +80,7 @@ def test_round_trips_are_never_optimistic_and_lose_nothing(epsilon, delta):
         assert zcdp_rho(epsilon, delta) >= 0.25 * gaussian_mu(epsilon, delta) ** 2 / 2
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(epsilons, deltas, st.floats(1.0, 10.0))
 def test_conversions_are_monotone(epsilon, delta, factor):
     for convert in (zcdp_rho, gaussian_mu):
@@ -264,7 +264,7 @@ def test_per_step_table(steps, kind, value, rule):
 COSTS = {"laplace": Cost.laplace, "exponential": Cost.exponential, "gaussian": Cost.gaussian}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(epsilons, deltas, st.integers(1, 300), st.sampled_from(sorted(COSTS)))
 def test_steps_compose_back_to_the_total(epsilon, delta, steps, kind):
     step = per_step(epsilon, delta, steps, kind)

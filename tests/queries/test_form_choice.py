@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.annotate.noise_laws import DiscreteLaplace, Gaussian, Laplace
 from dpmodel.annotate.noisy import Noisy
+from dpmodel.privacy.distributions import DiscreteLaplace, Gaussian, Laplace
 from dpmodel.queries.form_choice import Setting, settled
 
 LAWS = {"laplace": Laplace, "discrete": DiscreteLaplace, "gaussian": Gaussian}

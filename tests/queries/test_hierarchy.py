@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 import dpmodel as dpm
-from dpmodel.annotate.noise_laws import Gaussian, Laplace
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.privacy.distributions import Gaussian, Laplace
 from dpmodel.queries.hierarchy import hierarchy
 
 PARENTS = {"US": None, "OH": "US", "TX": "US", "a": "OH", "b": "OH", "c": "TX", "d": "TX", "e": "TX"}

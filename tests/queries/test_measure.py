@@ -15,9 +15,9 @@ from auditing import epsilon_lower_bound, kolmogorov_distance, kolmogorov_limit
 from scipy import stats
 
 from dpmodel.annotate import Private, Records
-from dpmodel.annotate.noise_laws import DiscreteLaplace, Law
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.privacy import Budget, SeededSource, gaussian_mu, zcdp_rho
+from dpmodel.privacy.distributions import DiscreteLaplace, Distribution
 from dpmodel.queries.measure import measure
 
 # Rounding allowances enlarge scales by less than this share.
@@ -195,7 +195,7 @@ def test_records_that_move_two_parameters_together_and_people_apart() -> None:
 
 
 # ------------------------------------------------------------------ audits
-def score_of(law: Law, draws: np.ndarray, one: np.ndarray, two: np.ndarray) -> np.ndarray:
+def score_of(law: Distribution, draws: np.ndarray, one: np.ndarray, two: np.ndarray) -> np.ndarray:
     """Log likelihood ratio of the published law, the best score there is; rounded, because simulated noise is added in
     floating point, whose last bits tell the centre (which OpenDP's do not)."""
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from dpmodel.annotate import Private, Records
-from dpmodel.annotate.noise_laws import Laplace
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.leak_warning import PossibleLeakWarning
 from dpmodel.errors import (
@@ -24,6 +23,7 @@ from dpmodel.errors import (
 )
 from dpmodel.execute import RunError
 from dpmodel.privacy import Budget, NotPrivateWarning, SeededSource
+from dpmodel.privacy.distributions import Laplace
 from dpmodel.queries.measure import measure
 
 DELTA = 1e-6

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from dpmodel.annotate import Private
-from dpmodel.annotate.noise_laws import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy import gaussian_mu, zcdp_rho
+from dpmodel.privacy.distributions import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
 from dpmodel.queries.measure import measure
 
 CLOSE = 1.1e-3  # rounding allowances enlarge scales by less than this share

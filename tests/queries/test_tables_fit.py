@@ -11,9 +11,9 @@ import pytest
 from scipy.optimize import linprog
 
 import dpmodel as dpm
-from dpmodel.annotate.noise_laws import Gaussian, Laplace
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.privacy.distributions import Gaussian, Laplace
 from dpmodel.queries.measure import measure
 from dpmodel.queries.query_release import MOST_CELLS
 from dpmodel.queries.tables_fit import consistent_table, marginal_query

@@ -9,10 +9,10 @@ import scipy.sparse as sp
 from scipy.stats import binom
 
 import dpmodel as dpm
-from dpmodel.annotate.noise_laws import Gaussian, Laplace
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.likelihood.face import neg_log_likelihood, published
 from dpmodel.errors import SpecificationError
+from dpmodel.privacy.distributions import Gaussian, Laplace
 from dpmodel.queries.hierarchy import hierarchy
 from dpmodel.queries.linear_estimator import _sparse, _tree
 from dpmodel.queries.tables_fit import consistent_table

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats
 from dpmodel.annotate.noisy import Noisy
-from dpmodel.compile.likelihood.affine import AffineReader, flat
+from dpmodel.compile.affine_tree import AffineReader, flat
 from dpmodel.compile.likelihood.objective import Objective, Residual
 from dpmodel.compile.likelihood.terms import Published
 from dpmodel.errors import SpecificationError

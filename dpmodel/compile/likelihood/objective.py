@@ -10,7 +10,7 @@ import cvxpy as cp
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.compile.likelihood.affine import (
+from dpmodel.compile.affine_tree import (
     Affine,
     AffineReader,
     Gather,

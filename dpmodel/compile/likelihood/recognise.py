@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.annotate.private import Private
-from dpmodel.compile.likelihood.affine import AffineReader, NotAffine, flat
+from dpmodel.compile.affine_tree import AffineReader, NotAffine, flat
 from dpmodel.compile.likelihood.blocks import arranged, blocks_of, name_of
 from dpmodel.compile.likelihood.constraints import Constraints, Origins
 from dpmodel.compile.likelihood.objective import Objective, Outside

@@ -78,7 +78,7 @@ def neg_log_likelihood(x: Any, noisy: Noisy, *, alpha: float = 1.0, form: str = 
     --------
     >>> import cvxpy as cp
     >>> from dpmodel.annotate.noisy import Noisy
-    >>> from dpmodel.annotate.noise_laws import Laplace
+    >>> from dpmodel.privacy.distributions import Laplace
     >>> x = cp.Variable(2, nonneg=True, name="x")
     >>> counts = Noisy([3.2, -1.4], noise=Laplace(2.0), name="counts")
     >>> print(neg_log_likelihood(x, counts))

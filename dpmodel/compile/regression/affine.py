@@ -8,12 +8,13 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats
 from dpmodel.annotate.private import Private
+from dpmodel.compile.affine_tree import AffineReader
 from dpmodel.compile.regression.features import Features, tidy
 from dpmodel.compile.regression.forms import (
     Form,
     Monomial,
+    diagonal,
     is_number,
     is_private,
     kind,
@@ -113,15 +114,13 @@ def _matmul(expression: Any, count: int) -> Form:
     square = is_number(left) and left.size == count**2 > 1 and right.size == count
     if square and (weights := diagonal(left)) is not None:
         return tuple(m.times(weights) for m in form_of(right, count))
-    if not left.variables() and not is_private(right):
-        if not expression.variables():
-            return _numbers(left, sp.csr_array(np.reshape(_dense(number_of(right)), (-1, 1))), expression, count)
-        return _through(left, right, expression, count)
-    if not right.variables() and not is_private(left):
-        if not expression.variables():
-            numbers = sp.csr_array(np.reshape(_dense(number_of(left)), (-1, 1)))
-            return _numbers(_transposed(right), numbers, expression, count)
-        return _through(_transposed(right), left, expression, count)
+    for matrix, rest, turned in ((left, right, False), (right, left, True)):
+        if not matrix.variables() and not is_private(rest):
+            matrix = _transposed(matrix) if turned else matrix
+            if expression.variables():
+                return _through(matrix, rest, expression, count)
+            numbers = sp.csr_array(np.reshape(_dense(number_of(rest)), (-1, 1)))
+            return _numbers(matrix, numbers, expression, count)
     matrix = next((arg for arg in (left, right) if is_number(arg)), None)
     if matrix is not None:
         unfit(
@@ -140,31 +139,16 @@ def _transposed(expression: Any) -> Any:
     return expression.args[0] if kind(expression) == "transpose" else expression.T
 
 
-def diagonal(expression: Any) -> Floats | None:
-    """(n,) diagonal of a public square matrix; None if it is not diagonal."""
-    matrix = sp.coo_array(number_of(expression))
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.data[matrix.row != matrix.col].any():
-        return None
-    return np.asarray(sp.csr_array(matrix).diagonal())
-
-
-def picked(expression: Any) -> tuple[Any, Any] | None:
-    """(rows, columns) as written in ``matrix[rows, columns]``; None for other arguments and keys."""
-    inner = expression.args[0]
-    raw = getattr(expression, "_orig_key", expression.key)
-    raw = raw if isinstance(raw, tuple) else (raw,)
-    if inner.ndim != 2 or len(raw) > 2 or any(part is None or part is Ellipsis for part in raw):
-        return None
-    return raw if len(raw) == 2 else (raw[0], slice(None))
-
-
 def _picked_columns(expression: Any) -> Any:
     """CSR (p, k) map of ``matrix[:, columns]``; None where rows are picked too."""
-    key = picked(expression)
-    n, p = expression.args[0].shape if key is not None else (0, 0)
-    if key is None or not isinstance(key[0], slice) or key[0].indices(n) != (0, n, 1):
+    inner, key = expression.args[0], getattr(expression, "_orig_key", expression.key)
+    key = key if isinstance(key, tuple) else (key,)
+    if inner.ndim != 2 or len(key) > 2 or any(part is None or part is Ellipsis for part in key):
         return None
-    chosen = np.atleast_1d(np.arange(p)[key[1]])
+    n, p = inner.shape
+    if not isinstance(key[0], slice) or key[0].indices(n) != (0, n, 1):
+        return None
+    chosen = np.atleast_1d(np.arange(p)[key[1] if len(key) == 2 else slice(None)])
     return sp.csr_array((np.ones(chosen.size), (chosen, np.arange(chosen.size))), shape=(p, chosen.size))
 
 
@@ -273,14 +257,13 @@ def _jacobian_form(expression: Any) -> Form:
     """A public expression of the variables with one entry per record, as (sparse matrix) @ variable + numbers."""
     if not expression.is_affine():
         unfit(expression, "predictions must be affine in the variables", "an affine prediction")
-    copies = {v: cp.Variable(v.shape) for v in expression.variables()}
-    twin = expression.tree_copy({id(v): copy for v, copy in copies.items()})
-    for copy in copies.values():
-        copy.save_value(np.zeros(copy.shape))
-    gradient = twin.grad
-    out = [Monomial(np.asarray(twin.value, dtype=np.float64).ravel(order="F"))]
-    for variable, copy in copies.items():
-        matrix = sp.csr_array(gradient[copy]).T.tocsr()
+    variables = expression.variables()
+    starts = np.cumsum([0, *(variable.size for variable in variables)])
+    read = AffineReader({v.id: int(start) for v, start in zip(variables, starts, strict=False)}).read(expression)
+    rows = read.csr(int(starts[-1]))
+    out = [Monomial(read.offset)]
+    for variable, start in zip(variables, starts, strict=False):
+        matrix = rows[:, start : start + variable.size]
         if matrix.shape[0] == matrix.shape[1] and matrix.nnz == matrix.shape[0]:
             unfit(
                 expression,

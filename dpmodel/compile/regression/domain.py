@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,10 +25,7 @@ class Domain(ABC):
     """
 
     size: int
-
-    @property
-    @abstractmethod
-    def kind(self) -> str: ...
+    kind: ClassVar[Any] = ""
 
     @abstractmethod
     def norm(self, order: float) -> float:
@@ -37,9 +35,9 @@ class Domain(ABC):
     def diameter(self, order: float) -> float:
         """Upper bound on ``max ||w - v||_order`` over the set."""
 
-    @abstractmethod
     def center(self) -> Floats:
         """(p,) a point of the set to start from, 0 where it lies inside."""
+        return np.zeros(self.size)
 
     @abstractmethod
     def project(self, w: Floats) -> Floats:
@@ -67,11 +65,11 @@ class Domain(ABC):
 
     def scores(self, g: Floats) -> Floats:
         """(vertices,) <v_j, g> for every vertex."""
-        raise UnsupportedModelError("vertices of this set", why="they cannot be listed", remedy="another mechanism")
+        raise _no_vertices()
 
     def vertex(self, number: int) -> Floats:
         """(p,) the vertex of this number."""
-        raise UnsupportedModelError("vertices of this set", why="they cannot be listed", remedy="another mechanism")
+        raise _no_vertices()
 
     def score_range(self, change_inf: float) -> float:
         """Upper bound on ``max_j <v_j, d> - min_j <v_j, d>`` over all d with ``||d||_inf <= change_inf``.
@@ -80,6 +78,10 @@ class Domain(ABC):
         because the sign vector of the longest difference attains it.
         """
         return change_inf * self.diameter(1.0)
+
+
+def _no_vertices() -> UnsupportedModelError:
+    return UnsupportedModelError("vertices of this set", why="they cannot be listed", remedy="another mechanism")
 
 
 def no_minimum() -> UnsupportedModelError:
@@ -94,18 +96,13 @@ def no_minimum() -> UnsupportedModelError:
 class FreeSpace(Domain):
     """No constraint."""
 
-    @property
-    def kind(self) -> str:
-        return "free"
+    kind = "free"
 
     def norm(self, order: float) -> float:
         return math.inf
 
     def diameter(self, order: float) -> float:
         return math.inf
-
-    def center(self) -> Floats:
-        return np.zeros(self.size)
 
     def project(self, w: Floats) -> Floats:
         return w
@@ -120,18 +117,13 @@ class L1Ball(Domain):
 
     radius: float
 
-    @property
-    def kind(self) -> str:
-        return "l1"
+    kind = "l1"
 
     def norm(self, order: float) -> float:
         return self.radius
 
     def diameter(self, order: float) -> float:
         return 2 * self.radius
-
-    def center(self) -> Floats:
-        return np.zeros(self.size)
 
     def project(self, w: Floats) -> Floats:
         sizes = np.abs(w)
@@ -163,18 +155,13 @@ class L2Ball(Domain):
 
     radius: float
 
-    @property
-    def kind(self) -> str:
-        return "l2"
+    kind = "l2"
 
     def norm(self, order: float) -> float:
         return self.radius * (math.sqrt(self.size) if order == 1 else 1.0)
 
     def diameter(self, order: float) -> float:
         return 2 * self.norm(order)
-
-    def center(self) -> Floats:
-        return np.zeros(self.size)
 
     def project(self, w: Floats) -> Floats:
         length = float(np.linalg.norm(w))
@@ -268,9 +255,7 @@ class Simplex(Domain):
     total: float
     solid: bool = False
 
-    @property
-    def kind(self) -> str:
-        return "simplex"
+    kind = "simplex"
 
     def norm(self, order: float) -> float:
         return self.total
@@ -327,9 +312,7 @@ class Product(Domain):
             end += part.size
         object.__setattr__(self, "size", end)
 
-    @property
-    def kind(self) -> str:
-        return "product"
+    kind = "product"
 
     def norm(self, order: float) -> float:
         return float(np.linalg.norm([part.norm(order) for part, _ in self.parts], ord=order))

@@ -6,14 +6,12 @@ import math
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
 from dpmodel.compile.regression.domain import Box, Domain, FreeSpace, L1Ball, L2Ball, Product, Simplex
 from dpmodel.compile.regression.domain_general import ConvexSet, piece_bounds
 from dpmodel.compile.regression.domain_pieces import Ball, Bounds, Piece, Rows, read_constraint
 from dpmodel.compile.regression.public_part import PublicPart
-from dpmodel.compile.regression.public_twin import as_jacobian
 from dpmodel.errors import InfeasibleError
 from dpmodel.privacy import public_generator
 
@@ -52,9 +50,7 @@ def _spans(public: PublicPart) -> bool:
     twin = public.twin
     if public.constraints or twin.attributes or twin.tied or public.size > 500:
         return False
-    twin.clear()
-    maps = [as_jacobian(gradient) for gradient in twin.w.grad.values()]
-    return bool(maps) and np.linalg.matrix_rank(sp.vstack(maps).toarray()) == public.size
+    return bool(np.linalg.matrix_rank(twin.jacobian(twin.w)[0].toarray()) == public.size)
 
 
 def _read(public: PublicPart) -> tuple[list[Piece], bool]:

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
-from dpmodel.compile.regression.public_twin import Twin, as_jacobian
+from dpmodel.compile.regression.public_twin import Twin
 from dpmodel.privacy import public_generator
 
 _AGREE = 1e-9
@@ -61,8 +61,8 @@ def read_constraint(constraint: Any, twin: Twin) -> list[Piece] | None:
     if expression is None or not {v.id for v in expression.variables()} <= twin.coefficient_ids:
         return None
     if expression.is_affine():
-        A, b = affine_rows(expression, twin)
-        return _split_rows(A, b, equality)
+        read = twin.affine(expression)
+        return None if read is None else _split_rows(read[0], -read[1], equality)
     return None if equality else _read_curved(expression, twin)
 
 
@@ -85,26 +85,6 @@ def _normal(constraint: Any) -> tuple[Any, bool]:
 
 
 # ------------------------------------------------------------------ linear rows
-def affine_rows(expression: Any, twin: Twin) -> tuple[sp.csr_array, Floats]:
-    """``A`` (m, p) and ``b`` (m,) with ``expression = A w - b``."""
-    twin.clear()
-    offset = np.asarray(expression.value, dtype=np.float64).ravel(order="F")
-    maps = expression.grad
-    rows, columns, data = [], [], []
-    for variable, place in twin.places or ():
-        if variable in maps:
-            jacobian = as_jacobian(maps[variable])
-            rows.append(jacobian.col)
-            columns.append(place[jacobian.row])
-            data.append(jacobian.data)
-    shape = (offset.size, twin.w.size)
-    if not rows:
-        return sp.csr_array(shape), -offset
-    A = sp.csr_array((np.concatenate(data), (np.concatenate(rows), np.concatenate(columns))), shape=shape)
-    A.eliminate_zeros()
-    return A, -offset
-
-
 def _split_rows(A: sp.csr_array, b: Floats, equality: bool) -> list[Piece] | None:
     """Rows with one entry become bounds; rows that always hold go."""
     count = np.diff(A.indptr)
@@ -128,7 +108,7 @@ def _split_rows(A: sp.csr_array, b: Floats, equality: bool) -> list[Piece] | Non
 # ------------------------------------------------------------------ balls
 def _read_curved(expression: Any, twin: Twin) -> list[Piece] | None:
     leaves, atoms = _curved_parts(expression)
-    maps = [affine_rows(leaf, twin)[0] for leaf in leaves]
+    maps = [read[0] for leaf in leaves if (read := twin.affine(leaf)) is not None]
     if expression.size == 1:
         where = np.unique(np.concatenate([A.indices for A in maps])).astype(np.int64)
         groups = where[None, :]

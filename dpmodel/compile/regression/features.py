@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats
 from dpmodel.annotate.private import Private
-from dpmodel.compile.regression.row_bounds import length
+from dpmodel.compile.regression.row_bounds import derived, length, product
 
 # The largest singular value of a map is computed up to this many columns (or rows); beyond, a bound that is cheap.
 _MOST_SINGULAR = 500
@@ -129,7 +129,7 @@ class Features:
             min(magnitude["max_l2"], length(reach)),
             min(magnitude["max_linf"], float(reach.max())),
         )
-        l1, l2, linf = _derived(declared, reach.size)
+        l1, l2, linf = derived(*declared, reach.size)
         if self.map is None:
             return l1, l2, linf
         low, high = self.column_range
@@ -143,17 +143,18 @@ class Features:
         slack = self._rounding
         extra = (float(slack.sum()), length(slack), float(slack.max(initial=0.0)))
         bounds = (
-            min(_product(l1, float(rows1.max(initial=0.0))), float(size.sum())),
-            min(_product(l2, _singular(self.map)), _product(l1, float(rows2.max(initial=0.0))), length(size)),
+            min(product(l1, float(rows1.max(initial=0.0))), float(size.sum())),
+            min(product(l2, _singular(self.map)), product(l1, float(rows2.max(initial=0.0))), length(size)),
             min(
-                _product(l1, largest),
-                _product(l2, float(columns2.max(initial=0.0))),
-                _product(linf, float(columns1.max(initial=0.0))),
+                product(l1, largest),
+                product(l2, float(columns2.max(initial=0.0))),
+                product(linf, float(columns1.max(initial=0.0))),
                 float(size.max(initial=0.0)),
             ),
         )
         wide = 1.0 if not slack.any() and _picks(self.map) else 1 + 1e-12
-        return _derived(tuple(b * wide + e for b, e in zip(bounds, extra, strict=True)), self.size)
+        l1, l2, linf = (b * wide + e for b, e in zip(bounds, extra, strict=True))
+        return derived(l1, l2, linf, self.size)
 
     @cached_property
     def _rounding(self) -> Floats:
@@ -259,15 +260,3 @@ def _singular(matrix: Any) -> float:
     if min(matrix.shape) > _MOST_SINGULAR or _picks(matrix):
         return bound
     return min(bound, float(np.linalg.norm(matrix.toarray(), ord=2)) * (1 + 1e-9))
-
-
-def _derived(bounds: tuple[float, ...], size: int) -> tuple[float, float, float]:
-    """Norms of ``size`` numbers, each bounded by the others."""
-    l1, l2, linf = bounds
-    linf = min(linf, l2, l1)
-    l2 = min(l2, l1, math.sqrt(size) * linf)
-    return min(l1, math.sqrt(size) * l2, size * linf), l2, linf
-
-
-def _product(a: float, b: float) -> float:
-    return 0.0 if a == 0 or b == 0 else a * b

@@ -7,6 +7,7 @@ expressions of the variables as CVXPY wrote them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -91,7 +92,7 @@ def number_of(expression: Any) -> Any:
     MissingValueError, SpecificationError
         For a public parameter without a value; for NaN and infinite entries.
     """
-    require_values(expression)
+    require_values(expression.parameters())
     if kind(expression) == "diag" and expression.k == 0:  # dense, it would be the square of the number of records
         return sp.dia_array((np.atleast_2d(number_of(expression.args[0])), [0]), shape=expression.shape).tocsr()
     value = expression.value
@@ -103,9 +104,9 @@ def number_of(expression: Any) -> Any:
     return sp.csr_array(value, dtype=np.float64) if sp.issparse(value) else data
 
 
-def require_values(expression: Any) -> None:
-    """Raise MissingValueError unless the public parameters in ``expression`` have values."""
-    names = [p.name() for p in expression.parameters() if p.value is None and not isinstance(p, Private)]
+def require_values(parameters: Iterable[Any]) -> None:
+    """Raise MissingValueError unless the public ones among the ``parameters`` have values."""
+    names = [p.name() for p in parameters if p.value is None and not isinstance(p, Private)]
     if names:
         raise MissingValueError(
             f"public parameter {names[0]} has no value",
@@ -123,6 +124,58 @@ def vector_of(expression: Any, count: int) -> Floats:
     if value.size != count:
         unfit(expression, f"it has {value.size} entries for {count} records", "one number per record, or one for all")
     return value
+
+
+def summands(
+    expression: Any, factor: float = 1.0, whole: Callable[[Any], bool] = is_number
+) -> Iterator[tuple[float, Any]]:
+    """(factor, term) of a scalar: through sums, public multiples and changes of shape, down to what is ``whole``."""
+    args = expression.args
+    if whole(expression):
+        yield factor, expression
+        return
+    match kind(expression):
+        case "add":
+            for arg in args:
+                yield from summands(arg, factor, whole)
+        case "negate":
+            yield from summands(args[0], -factor, whole)
+        case "promote" | "broadcast" | "reshape" | "transpose" | "conjugate" | "max" if args[0].size == 1:
+            yield from summands(args[0], factor, whole)
+        case "multiply" | "matmul" if any(arg.size == 1 and is_number(arg) for arg in args):
+            number, rest = args if args[0].size == 1 and is_number(args[0]) else args[::-1]
+            yield from summands(rest, factor * float(vector_of(number, 1)), whole)
+        case "divide" if is_number(args[1]):
+            yield from summands(args[0], factor / float(vector_of(args[1], 1)), whole)
+        case _:
+            yield factor, expression
+
+
+def rebuilt(expression: Any, args: list[Any]) -> Any:
+    """The same atom of other arguments, whose shapes may differ from its own."""
+    match kind(expression):
+        case "add":
+            return sum(args[1:], args[0])
+        case "multiply":
+            return cp.multiply(*args)
+        case "divide":
+            return args[0] / args[1]
+    return expression.copy(args)
+
+
+def diagonal(expression: Any) -> Floats | None:
+    """(n,) diagonal of a public square matrix; None if it is not diagonal."""
+    matrix = sp.coo_array(number_of(expression))
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.data[matrix.row != matrix.col].any():
+        return None
+    return np.asarray(sp.csr_array(matrix).diagonal())
+
+
+def picks_rows(expression: Any) -> bool:
+    """Whether some private entries or rows are picked by number."""
+    if kind(expression) == "index" and isinstance(expression.args[0], Private):
+        return True
+    return any(picks_rows(arg) for arg in expression.args)
 
 
 def unfit(
@@ -148,10 +201,6 @@ class Monomial:
 
     def times(self, factor: Floats) -> Monomial:
         return replace(self, coefficient=self.coefficient * factor)
-
-    @property
-    def is_number(self) -> bool:
-        return self.expression is None and not self.vectors
 
 
 Form = tuple[Monomial, ...]

@@ -17,7 +17,16 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats
 from dpmodel.annotate.private import Private
-from dpmodel.compile.regression.forms import exponent, is_number, is_private, kind, number_of, unfit
+from dpmodel.compile.regression.forms import (
+    exponent,
+    is_number,
+    is_private,
+    kind,
+    number_of,
+    picks_rows,
+    rebuilt,
+    unfit,
+)
 
 _ENTRYWISE = ("add", "negate", "multiply", "divide", "maximum", "minimum", "abs", "logistic", "huber", "power")
 _SHAPES = ("promote", "broadcast", "reshape", "transpose", "conjugate", "sum", "max", "min")
@@ -46,7 +55,7 @@ class Loops:
 
     def add(self, expression: Any, factor: float) -> bool:
         """Take ``factor * expression`` if it is a term of one record."""
-        if self.count == 1 or not _picks(expression):
+        if self.count == 1 or not picks_rows(expression):
             return False
         reading = _Reading(self)
         try:
@@ -69,12 +78,6 @@ class Loops:
             rows = [found.numbers.get(i, some) for i in range(self.count)]
             columns = iter([np.stack(column) for column in zip(*rows, strict=True)])
             yield _lifted(found.first, columns), factors
-
-
-def _picks(expression: Any) -> bool:
-    if kind(expression) == "index" and isinstance(expression.args[0], Private):
-        return True
-    return any(_picks(arg) for arg in expression.args)
 
 
 @dataclass
@@ -216,12 +219,6 @@ def _lifted(node: Any, numbers: Iterator[Any]) -> Any:
     match name:
         case "matmul":
             return _product(node, *args)
-        case "add":
-            return sum(args[1:], args[0])
-        case "multiply":
-            return cp.multiply(*args)
-        case "divide":
-            return args[0] / args[1]
         case "quad_over_lin":
             return cp.square(args[0]) / args[1]
         case "norm1" | "pnorm":
@@ -229,4 +226,4 @@ def _lifted(node: Any, numbers: Iterator[Any]) -> Any:
         case _ if name in _SHAPES:
             return args[0]
         case _:
-            return node.copy(args)
+            return rebuilt(node, args)

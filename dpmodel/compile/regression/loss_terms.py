@@ -11,20 +11,22 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
-import scipy.sparse as sp
 
 from dpmodel._types import Floats
 from dpmodel.annotate.private import Private
-from dpmodel.compile.regression.affine import diagonal, form_of
+from dpmodel.compile.regression.affine import form_of
 from dpmodel.compile.regression.features import Features
 from dpmodel.compile.regression.forms import (
     Form,
     NotPerRecord,
+    diagonal,
     exponent,
     is_number,
     is_private,
     kind,
     number_of,
+    picks_rows,
+    summands,
     unfit,
     vector_of,
 )
@@ -83,28 +85,20 @@ def take_apart(expression: Any, count: int, factor: float = 1.0) -> Objective:
 
 def _scalar(expression: Any, factor: float, out: Objective) -> None:
     """A scalar part of the objective."""
-    if not is_private(expression):
-        out.public.append((factor, expression))
-        return
+    for times, term in summands(expression, factor, lambda e: not is_private(e)):
+        if not is_private(term):
+            out.public.append((times, term))
+        elif not out.loops.add(term, times):
+            _term(term, times, out)
+
+
+def _term(expression: Any, factor: float, out: Objective) -> None:
+    """A private term that is no sum as it is written."""
     args = expression.args
     match kind(expression):
-        case "add":
-            for arg in args:
-                _scalar(arg, factor, out)
-        case "negate":
-            _scalar(args[0], -factor, out)
-        case "promote" | "broadcast" | "reshape" | "transpose" | "conjugate" | "max" if args[0].size == 1:
-            _scalar(args[0], factor, out)
-        case _ if out.loops.add(expression, factor):
-            return
         case "sum" | "quad_over_lin" | "norm1" if kind(args[0]) in _STACKS:  # a sum over all that is stacked
             for piece in args[0].args:
                 _scalar(expression.copy([piece, *args[1:]]), factor, out)
-        case "multiply" | "matmul" if any(arg.size == 1 and is_number(arg) for arg in args):
-            number, rest = args if args[0].size == 1 and is_number(args[0]) else args[::-1]
-            _scalar(rest, factor * float(vector_of(number, 1)), out)
-        case "divide" if is_number(args[1]):
-            _scalar(args[0], factor / float(vector_of(args[1], 1)), out)
         case "sum" if kind(args[0]) in _ENTRYWISE and kind(args[0].args[0]) in _STACKS:
             for piece in args[0].args[0].args:
                 _scalar(cp.sum(args[0].copy([piece])), factor, out)
@@ -134,9 +128,9 @@ def _scalar(expression: Any, factor: float, out: Objective) -> None:
                 "this private term is no loss of single records",
                 f"{_LOSSES}; or a problem whose objective is affine in the private parameters",
             )
-        case "quad_form" if is_number(args[1]) and _is_diagonal(args[1]):
-            _square(args[0], factor * sp.csr_array(number_of(args[1])).diagonal(), out)
-        case _ if _picks_rows(expression):
+        case "quad_form" if is_number(args[1]) and (weights := diagonal(args[1])) is not None:
+            _square(args[0], factor * weights, out)
+        case _ if picks_rows(expression):
             unfit(
                 expression,
                 "rows are picked one by one, and this is no loss of one record",
@@ -146,17 +140,6 @@ def _scalar(expression: Any, factor: float, out: Objective) -> None:
             unfit(expression, "it is no sum over the records", _LOSSES, NotPerRecord)
         case _:
             unfit(expression, "it is no sum over the records", _LOSSES)
-
-
-def _picks_rows(expression: Any) -> bool:
-    if kind(expression) == "index" and isinstance(expression.args[0], Private):
-        return True
-    return any(_picks_rows(arg) for arg in expression.args)
-
-
-def _is_diagonal(expression: Any) -> bool:
-    matrix = sp.coo_array(number_of(expression))
-    return not matrix.data[matrix.row != matrix.col].any()
 
 
 def _inner_product(expression: Any, factor: float, out: Objective) -> None:

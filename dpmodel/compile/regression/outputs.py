@@ -8,6 +8,7 @@ from the left and sums over axis 0 are taken column by column, down to fresh var
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import cvxpy as cp
@@ -16,13 +17,12 @@ import numpy as np
 from dpmodel._types import Floats
 from dpmodel.annotate.private import Private
 from dpmodel.compile.refusals import constraint_label, short
-from dpmodel.compile.regression.forms import exponent, is_number, is_private, kind
-from dpmodel.compile.regression.points import Point
+from dpmodel.compile.regression.forms import exponent, is_number, is_private, kind, rebuilt, summands
+from dpmodel.compile.regression.points import Point, at_a_random_point
 from dpmodel.compile.regression.public_part import PublicPart
 from dpmodel.errors import UnsupportedModelError
 
 _ENTRYWISE = ("abs", "power", "huber", "logistic", "maximum", "minimum")
-_SHAPES = ("promote", "broadcast", "reshape", "transpose")
 # Attributes of variables that speak of each entry by itself.
 _OWN = ("nonneg", "nonpos", "pos", "neg", "bounds")
 _REMEDY = (
@@ -59,7 +59,8 @@ def split(problem: cp.Problem) -> Split | None:
         return None
     splitter = _Splitter(widths.pop())
     try:
-        splitter.add(objective)
+        for factor, term in summands(objective):
+            splitter.add(term, factor)
     except _Tied:
         return None
     if not all(splitter.terms):
@@ -85,31 +86,11 @@ class _Splitter:
         self.fresh: dict[int, tuple[cp.Variable, tuple[cp.Variable, ...]]] = {}
 
     # ------------------------------------------------------------------ scalars
-    def add(self, expression: Any, factor: Any = None) -> None:
+    def add(self, expression: Any, factor: float) -> None:
         """Give each output its part of ``factor * expression``, a scalar."""
-        args = expression.args
         if is_number(expression):
             self._give(0, expression, factor)
             return
-        match kind(expression):
-            case "add":
-                for arg in args:
-                    self.add(arg, factor)
-                return
-            case "negate":
-                self.add(args[0], -1.0 if factor is None else -factor)
-                return
-            case "multiply" | "matmul" if any(arg.size == 1 and is_number(arg) for arg in args):
-                number, rest = args if args[0].size == 1 and is_number(args[0]) else args[::-1]
-                number = cp.reshape(number, (), order="F") if number.ndim else number
-                self.add(rest, number if factor is None else factor * number)
-                return
-            case "divide" if is_number(args[1]):
-                self.add(args[0], 1 / args[1] if factor is None else factor / args[1])
-                return
-            case name if name in _SHAPES and args[0].size == 1:
-                self.add(args[0], factor)
-                return
         if (owner := self._owner([expression])) is not None:
             self._give(owner[0], expression.tree_copy(owner[1]), factor)
             return
@@ -126,19 +107,15 @@ class _Splitter:
         for j, part in enumerate(parts):
             self._give(j, part, factor)
 
-    def _give(self, output: int, part: Any, factor: Any) -> None:
-        self.terms[output].append(part if factor is None else factor * part)
+    def _give(self, output: int, part: Any, factor: float) -> None:
+        self.terms[output].append(part if factor == 1 else factor * part)
 
     def _parts(self, expression: Any) -> list[Any]:
         """By output, the terms that a sum over all entries has."""
         args = expression.args
         match kind(expression):
-            case "sum" if kind(args[0]) == "sum":
-                return self._parts(cp.sum(args[0].args[0]))
-            case "sum" if kind(args[0]) == "norm1":
-                return self._parts(cp.norm1(args[0].args[0]))
-            case "sum" if kind(args[0]) == "quad_over_lin":
-                return self._parts(cp.quad_over_lin(*args[0].args))
+            case "sum" if (inner := kind(args[0])) in ("sum", "norm1", "quad_over_lin"):
+                return self._parts(getattr(cp, inner)(*args[0].args))
             case "sum":
                 return [cp.sum(part) for part in self._columns(_flat(args[0]))]
             case "norm1":
@@ -169,7 +146,7 @@ class _Splitter:
             return self._variable(expression)[j]
         name = kind(expression)
         if name in ("add", "multiply", "divide", *_ENTRYWISE):
-            return self._entrywise(expression, [self._entries(arg, expression, j) for arg in args])
+            return rebuilt(expression, [self._entries(arg, expression, j) for arg in args])
         match name:
             case "negate":
                 return -self.column(args[0], j)
@@ -199,17 +176,6 @@ class _Splitter:
         if arg.shape != whole.shape:
             raise _Tied
         return self.column(arg, j)
-
-    @staticmethod
-    def _entrywise(expression: Any, args: list[Any]) -> Any:
-        match kind(expression):
-            case "add":
-                return sum(args[1:], args[0])
-            case "multiply":
-                return cp.multiply(*args)
-            case "divide":
-                return args[0] / args[1]
-        return expression.copy(args)
 
     def _picked(self, expression: Any, j: int) -> Any:
         """Entries of one column of a variable: ``W[1:]`` and ``W[-1]``."""
@@ -339,17 +305,11 @@ def _entries_of(column: Any, rows: Any) -> Any:
 
 def _agrees(objective: Any, parts: list[Any], found: Split) -> bool:
     """Whether the parts add up to the objective at a random point."""
-    for size in (0.0, 0.01):  # logarithms and the like: a point near 0 inside them
-        try:
-            theirs, mine = _values(objective, parts, found, size, dense=False)
-        except (TypeError, ValueError, AttributeError):  # some atoms take no sparse stand-ins
-            theirs, mine = _values(objective, parts, found, size, dense=True)
-        if np.isfinite([theirs, *mine]).all():
-            return bool(abs(theirs - sum(mine)) <= _AGREE * (abs(theirs) + float(np.abs(mine).sum())))
-    return False
+    theirs, *mine = at_a_random_point(partial(_values, objective, parts, found))
+    return bool(abs(theirs - sum(mine)) <= _AGREE * (abs(theirs) + float(np.abs(mine).sum())))
 
 
-def _values(objective: Any, parts: list[Any], found: Split, size: float, dense: bool) -> tuple[float, list[float]]:
+def _values(objective: Any, parts: list[Any], found: Split, dense: bool, size: float) -> Floats:
     variables = {v.id: v for v in objective.variables()}.values()
     private = [p for p in objective.parameters() if isinstance(p, Private)]
     point = Point(variables, private, 31, dense=dense, size=size)
@@ -357,7 +317,7 @@ def _values(objective: Any, parts: list[Any], found: Split, size: float, dense: 
         if id(variable) in point.swap:
             value = point.swap[id(variable)].value
             point.swap.update({id(column): cp.Constant(value[..., j]) for j, column in enumerate(columns)})
-    return point.scalar(objective), [point.scalar(part) for part in parts]
+    return np.array([point.scalar(each) for each in (objective, *parts)])
 
 
 @dataclass(frozen=True, eq=False)

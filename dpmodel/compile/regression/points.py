@@ -5,7 +5,7 @@ Neither the user's variables nor any private value is touched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import cvxpy as cp
@@ -63,6 +63,19 @@ class Point:
         value = self.value(expression)
         value = value.toarray() if sp.issparse(value) else value
         return np.asarray(value, dtype=np.float64).ravel(order="F")
+
+
+def at_a_random_point(evaluate: Callable[[bool, float], Floats]) -> Floats:
+    """Numbers that ``evaluate(dense, size)`` finds with a ``Point``: near 0 where they are not finite elsewhere
+    (logarithms and the like), on dense stand-ins where some atom takes no sparse ones."""
+    for size in (0.0, 0.01):
+        try:
+            found = evaluate(False, size)
+        except (TypeError, ValueError, AttributeError):
+            found = evaluate(True, size)
+        if np.isfinite(found).all():
+            break
+    return found
 
 
 def _inside(variable: Any, value: Any, rng: Any, size: float) -> Any:

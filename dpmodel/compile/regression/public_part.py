@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any, TypeVar
 
 import cvxpy as cp
@@ -18,13 +18,13 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.annotate.private import Private
+from dpmodel.compile.refusals import constraint_label
 from dpmodel.compile.regression.domain import no_minimum
+from dpmodel.compile.regression.forms import require_values
 from dpmodel.compile.regression.public_twin import Lifted, Twin, lifted
 from dpmodel.compile.standard_form.cvxpy_bridge import forget_solution
-from dpmodel.errors import InfeasibleError, MissingValueError, UnsupportedModelError
+from dpmodel.errors import InfeasibleError, UnsupportedModelError
 from dpmodel.numerics.cone_program import SolverFailure, installed_solvers
-
-__all__ = ["SOLVER_SLACK", "PublicPart", "Twin"]
 
 T = TypeVar("T")
 
@@ -39,6 +39,21 @@ _TIGHT: dict[str, dict[str, Any]] = {
     cp.SCS: {"eps": 1e-8, "max_iters": 50_000},
 }
 _NOT_CONVEX = ("boolean", "integer", "complex", "imag", "hermitian")
+
+
+def _remembered(method: Callable[..., T]) -> Callable[..., T]:
+    """Find a fact once for the present values of the public parameters."""
+
+    @wraps(method)
+    def once(self: PublicPart, *args: Any) -> T:
+        self.require_values()
+        key = method.__name__, args, tuple(np.asarray(p.value).tobytes() for p in self.twin.parameters)
+        if key not in self._memo:
+            self._memo[key] = method(self, *args)
+        out: T = self._memo[key]
+        return out
+
+    return once
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +76,7 @@ class PublicPart:
     _memo: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        _require_convex(self._parts, self.penalty)
+        _require_convex(self.coefficients, self.constraints, self.penalty)
 
     @property
     def _parts(self) -> list[Any]:
@@ -144,9 +159,10 @@ class PublicPart:
         slope.value = g / largest if largest > 0 else np.zeros(self.size)  # tolerances are absolute
         return self._solve(problem)
 
+    @_remembered
     def _polyhedron(self) -> Lifted | None:
         """The set lowered, when it is linear: its linear programs are warm-started."""
-        return self._remember("polyhedron", lambda: lifted(self.twin) if self.linear and not self.free else None)
+        return lifted(self.twin) if self.linear and not self.free else None
 
     @cached_property
     def _linear_program(self) -> tuple[cp.Problem, cp.Parameter]:
@@ -231,14 +247,11 @@ class PublicPart:
     # ------------------------------------------------------------------ facts
     def require_values(self) -> None:
         """Raise MissingValueError if a public parameter has no value."""
-        for parameter in self.twin.parameters:
-            _value(parameter)
+        require_values(self.twin.parameters)
 
+    @_remembered
     def feasible(self) -> bool:
         """Whether the constraints have a common point."""
-        return self._remember("feasible", self._find_feasible)
-
-    def _find_feasible(self) -> bool:
         if self.free:
             return True
         try:
@@ -252,11 +265,9 @@ class PublicPart:
         if not self.feasible():
             raise _infeasible()
 
+    @_remembered
     def bounds(self) -> tuple[Floats, Floats]:
         """(p,), (p,) bounds on every coefficient, by two solver runs each (infinite where there are too many)."""
-        return self._remember("bounds", self._find_bounds)
-
-    def _find_bounds(self) -> tuple[Floats, Floats]:
         lower, upper = np.full(self.size, -math.inf), np.full(self.size, math.inf)
         if self.free or self.size > (_MOST_LINEAR if self.linear else _MOST_CONIC):
             return lower, upper
@@ -275,15 +286,13 @@ class PublicPart:
         inaccurate = "inaccurate" in str(self._linear_program[0].status)
         return value + (_INACCURATE_SLACK if inaccurate else SOLVER_SLACK) * (1 + abs(value))
 
+    @_remembered
     def norm(self, order: float) -> float:
         """Upper bound on ``max ||w||_order`` (1, 2 or inf) over the set; inf where none is found.
 
         For 1 and 2 the smaller of what the bounds on single entries say and one more linear maximisation: over
         [l, u], ``|w|`` and ``w^2`` lie below their chords, which are linear.
         """
-        return self._remember(("norm", float(order)), lambda: self._find_norm(float(order)))
-
-    def _find_norm(self, order: float) -> float:
         lower, upper = self.bounds()
         sizes = np.maximum(np.abs(lower), np.abs(upper))
         by_box = float(np.linalg.norm(sizes, ord=order))
@@ -300,14 +309,6 @@ class PublicPart:
         return min(by_box, max(self.support(slope) + constant, 0.0))
 
     # ------------------------------------------------------------------ solving
-    def _remember(self, key: Hashable, build: Callable[[], T]) -> T:
-        """Facts hold for the present values of the public parameters."""
-        values = tuple(np.asarray(_value(p)).tobytes() for p in self.twin.parameters)
-        if (key, values) not in self._memo:
-            self._memo[key, values] = build()
-        out: T = self._memo[key, values]
-        return out
-
     def _solve(self, problem: cp.Problem) -> Floats:
         """Solve over the twin: (p,) its coefficients. A solver that says "infeasible" of a set known to have points, or
         that stops early, is followed by the next one."""
@@ -366,16 +367,6 @@ def _attempt(problem: cp.Problem, solver: str) -> str:
     return str(problem.status)
 
 
-def _value(parameter: cp.Parameter) -> Any:
-    if parameter.value is None:
-        raise MissingValueError(
-            f"public parameter {parameter.name()!r} has no value",
-            why="the public constraints and penalty need it",
-            remedy="set its value before solving",
-        )
-    return parameter.value
-
-
 def _infeasible() -> InfeasibleError:
     return InfeasibleError(
         "the public constraints on the coefficients have no common point",
@@ -391,8 +382,10 @@ def _is_linear(constraint: Any) -> bool:
     return isinstance(constraint, (type(cp.Variable() == 0), cp.Zero))
 
 
-def _require_convex(parts: list[Any], penalty: cp.Expression | None) -> None:
-    for part in parts:
+def _require_convex(coefficients: cp.Expression, constraints: tuple[Any, ...], penalty: cp.Expression | None) -> None:
+    labels = [constraint_label(constraint, number) for number, constraint in enumerate(constraints)]
+    parts: list[Any] = [coefficients, *constraints, *([] if penalty is None else [penalty])]
+    for label, part in zip(["the coefficients", *labels, "the penalty"], parts, strict=False):
         for variable in part.variables():
             wrong = [name for name in _NOT_CONVEX if variable.attributes[name]]
             if wrong:
@@ -401,15 +394,14 @@ def _require_convex(parts: list[Any], penalty: cp.Expression | None) -> None:
                     why="a regression's public set must be convex and real",
                     remedy="a continuous variable, rounded after release",
                 )
-        if any(isinstance(parameter, Private) for parameter in part.parameters()):
+        private = [p.name() for p in part.parameters() if isinstance(p, Private)]
+        if private:
             raise UnsupportedModelError(
-                "a private parameter in the public constraints or penalty",
-                why="they are post-processing and may hold public values only",
-                remedy="a cp.Parameter, or released data",
+                f"{label}: {private[0]} is private",
+                why="a private regression has its private data in the losses and public constraints",
+                remedy="public constraints on the coefficients: a cp.Parameter, or released data",
             )
-        if part is not penalty and not part.is_dcp():
+        if not (part.is_convex() if isinstance(part, cp.Expression) else part.is_dcp()):
             raise UnsupportedModelError(
-                "a public constraint that is not convex (DCP)", why=str(part)[:120], remedy="a convex form of it"
+                f"{label}: not convex by CVXPY's rules", why="the public set must be convex (DCP)", remedy="DCP atoms"
             )
-    if penalty is not None and not penalty.is_convex():
-        raise UnsupportedModelError("a penalty that is not convex (DCP)", why=str(penalty)[:120], remedy="a convex one")

@@ -11,7 +11,8 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, Integers
+from dpmodel.compile.affine_tree import AffineReader
 from dpmodel.compile.standard_form.cvxpy_bridge import lower
 from dpmodel.compile.standard_form.form import standard_form
 from dpmodel.compile.standard_form.public_set import base_program
@@ -20,6 +21,18 @@ from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 
 # Attributes of matrix variables that tie entries to each other.
 _TIED = ("symmetric", "diag", "PSD", "NSD", "sparsity")
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """Entry k of a variable (in Fortran order) is coefficient ``index[k]`` over ``scale[k]``; index -1: it is none."""
+
+    variable: cp.Variable
+    index: Integers
+    scale: Floats
+
+    def assign(self, w: Floats) -> None:
+        self.variable.save_value((w[self.index] / self.scale).reshape(self.variable.shape, order="F"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,47 +77,62 @@ class Twin:
         """Whether there are variables outside the coefficients."""
         return any(copy.id not in self.coefficient_ids for _, copy in self.pairs)
 
+    def jacobian(self, expression: Any) -> tuple[sp.csr_array, Floats]:
+        """``J`` (m, entries of all copies) and ``offset`` (m,) of an affine expression, for the parameters' values."""
+        ends = np.cumsum([0, *(copy.size for _, copy in self.pairs)])
+        starts = {copy.id: int(end) for (_, copy), end in zip(self.pairs, ends, strict=False)}
+        rows = AffineReader(starts).read(expression)
+        return rows.csr(int(ends[-1])), rows.offset
+
     @cached_property
-    def places(self) -> tuple[tuple[cp.Variable, Any], ...] | None:
-        """Where every entry of every coefficient variable stands in w: (variable, (size,) in Fortran order), -1 for
-        entries that do not; None when w is not made of plain entries, each once."""
-        own = {p.id for variable in self.w.variables() for p in variable.parameters()}  # those of bounds
-        if any(p.id not in own for p in self.w.parameters()):
+    def places(self) -> tuple[Place, ...]:
+        """Of each variable of w; none where a coefficient is not a multiple of one entry, or an entry stands twice."""
+        jacobian, offset = self.jacobian(self.w)
+        column = jacobian.indices
+        if offset.any() or (np.diff(jacobian.indptr) != 1).any() or np.unique(column).size != column.size:
+            return ()
+        index, scale = np.full(jacobian.shape[1], -1, dtype=np.int64), np.ones(jacobian.shape[1])
+        index[column], scale[column] = np.arange(column.size), jacobian.data
+        out, start = [], 0
+        for _, copy in self.pairs:
+            part = slice(start, start + copy.size)
+            start = part.stop
+            if copy.id in self.coefficient_ids:
+                out.append(Place(copy, index[part], scale[part]))
+        return tuple(out)
+
+    def affine(self, expression: Any) -> tuple[sp.csr_array, Floats] | None:
+        """``A`` (m, p) and ``offset`` (m,) with ``expression = A w + offset``; None where it uses other entries."""
+        known = {place.variable.id: place for place in self.places}
+        if not all(v.id in known for v in expression.variables()):
             return None
-        self.clear()
-        maps = self.w.grad
-        if np.asarray(self.w.value).any():
+        jacobian, offset = self.jacobian(expression)
+        # Copies that are no coefficients have columns without entries here.
+        each = [known.get(copy.id, Place(copy, np.full(copy.size, -1), np.ones(copy.size))) for _, copy in self.pairs]
+        index, scale = (np.concatenate([getattr(place, name) for place in each]) for name in ("index", "scale"))
+        column = index[jacobian.indices]
+        if (column < 0).any():
             return None
-        out, taken = [], np.zeros(self.w.size, dtype=np.int64)
-        for variable in self.w.variables():
-            jacobian = as_jacobian(maps[variable])
-            jacobian.eliminate_zeros()
-            if (jacobian.data != 1).any() or np.unique(jacobian.row).size != jacobian.row.size:
-                return None
-            place = np.full(variable.size, -1, dtype=np.int64)
-            place[jacobian.row] = jacobian.col
-            np.add.at(taken, jacobian.col, 1)
-            out.append((variable, place))
-        return tuple(out) if (taken == 1).all() else None
+        data = jacobian.data / scale[jacobian.indices]
+        return sp.csr_array((data, column, jacobian.indptr), shape=(offset.size, self.w.size)), offset
 
     @cached_property
     def tied(self) -> bool:
         """Whether an attribute ties entries of a coefficient variable to each other."""
         return any(variable.attributes[name] for variable in self.w.variables() for name in _TIED)
 
-    @property
+    @cached_property
     def plain(self) -> bool:
         """Whether the coefficients are variables, stacked: every entry of theirs once, none tied to another."""
-        return not self.tied and self.places is not None and all((place >= 0).all() for _, place in self.places)
-
-    def clear(self) -> None:
-        for _, copy in self.pairs:
-            copy.save_value(np.zeros(copy.shape))
+        own = {p.id for variable in self.w.variables() for p in variable.parameters()}  # those of bounds
+        if self.tied or not self.places or any(p.id not in own for p in self.w.parameters()):
+            return False
+        return all((place.index >= 0).all() and (place.scale == 1).all() for place in self.places)
 
     def assign(self, w: Floats) -> None:
-        """Give the coefficient variables the values of ``w``; only where they are plain."""
-        for variable, place in self.places or ():
-            variable.save_value(w[place].reshape(variable.shape, order="F"))
+        """Give the variables of the coefficients the values that make them ``w``."""
+        for place in self.places:
+            place.assign(w)
 
     def point(self) -> Floats:
         out: Floats = np.asarray(self.w.value, dtype=np.float64).ravel(order="F")
@@ -136,14 +164,17 @@ class Twin:
 
     def penalty_slope(self, w: Floats) -> Floats:
         """(p,) gradient (a subgradient, as CVXPY gives it) of the penalty at ``w``; only where w is plain."""
-        assert self.penalty is not None
+        return self.slope(self.penalty, w)
+
+    def slope(self, expression: Any, w: Floats) -> Floats:
+        """(p,) the same of any expression of the coefficients; NotImplementedError for atoms that have none."""
         self.assign(w)
-        slopes = self.penalty.grad
+        slopes = expression.grad
         out = np.zeros(self.w.size)
-        for variable, place in self.places or ():
-            slope = slopes.get(variable)
+        for place in self.places:
+            slope = slopes.get(place.variable)
             if slope is not None:
-                out[place] = np.asarray(slope.todense() if sp.issparse(slope) else slope).ravel()
+                out[place.index] = np.asarray(slope.todense() if sp.issparse(slope) else slope).ravel() / place.scale
         return out
 
 
@@ -152,11 +183,6 @@ def largest_violation(constraint: Any) -> float:
     with np.errstate(over="ignore", invalid="ignore"):
         missed = np.abs(np.asarray(constraint.violation(), dtype=np.float64))
     return math.inf if np.isnan(missed).any() else float(missed.max(initial=0.0))
-
-
-def as_jacobian(gradient: Any) -> sp.coo_array:
-    """(variable's size, expression's size) a gradient as CVXPY gives it: sparse, or a number when both sizes are 1."""
-    return sp.coo_array(gradient if sp.issparse(gradient) else np.atleast_2d(gradient))
 
 
 @dataclass(frozen=True)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
-import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats
 from dpmodel.compile.refusals import short
-from dpmodel.compile.regression.forms import exponent, is_number, kind, number_of, require_values, vector_of
+from dpmodel.compile.regression.forms import diagonal, exponent, is_number, kind, require_values, summands, vector_of
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.compile.regression.public_part import PublicPart
-from dpmodel.compile.regression.public_twin import Twin, as_jacobian
+from dpmodel.compile.regression.public_twin import Twin
 from dpmodel.errors import InfeasibleError, UnsupportedModelError
 
 
@@ -36,7 +34,7 @@ def whole_penalty(public: list[tuple[float, cp.Expression]]) -> cp.Expression | 
                 why="a regulariser must be convex (DCP); a parameter whose sign matters needs nonneg=True",
                 remedy="cp.norm1, cp.sum_squares or another convex function of the coefficients, with a weight >= 0",
             )
-        require_values(expression)
+        require_values(expression.parameters())
     parts = [expression if factor == 1 else factor * expression for factor, expression in public]
     return sum(parts[1:], parts[0]) if parts else None
 
@@ -47,127 +45,64 @@ def read_penalty(public: list[tuple[float, cp.Expression]], part: PublicPart) ->
     Where the coefficients are not variables stacked, or the terms use other variables (the t of an epigraph), the
     penalty at w is the least that the constraints allow at w.
     """
-    places = _places(part.twin)
-    reader = _Reader(part.size, places)
+    reader = _Reader(part.twin)
     rest: list[tuple[float, Any]] = []
     swap = {id(user): copy for user, copy in part.twin.pairs}
     for factor, expression in public:
-        reader.scalar(expression.tree_copy(swap), factor, rest)
+        for times, term in summands(expression.tree_copy(swap), factor):
+            if is_number(term):
+                reader.constant += times * float(vector_of(term, 1))
+            elif not reader.recognised(term, np.asarray(times)):
+                rest.append((times, term))
     if not rest:
         return reader.penalty()
     left = sum(factor * expression for factor, expression in rest)
-    known = {place.variable.id for place in places.values() if (place.index >= 0).all()}
+    known = {place.variable.id for place in part.twin.places if (place.index >= 0).all()}
     if all(v.id in known for v in left.variables()):
-        return reader.penalty(*_direct(left, part.twin, [place for v, place in places.items() if v in known]))
+        return reader.penalty(*_direct(left, part.twin))
     return reader.penalty(*_least(left, part.twin, part.twin.constraints))
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Entry k of a variable is coefficient ``index[k]`` divided by ``scale[k]``; index -1: it is none."""
-
-    variable: cp.Variable
-    index: Integers
-    scale: Floats
-
-    def assign(self, w: Floats) -> None:
-        self.variable.save_value((w[self.index] / self.scale).reshape(self.variable.shape, order="F"))
-
-
-def _places(twin: Twin) -> dict[int, _Place]:
-    """By variable; empty where a coefficient is not a multiple of one entry, or an entry stands twice."""
-    twin.clear()
-    jacobians = {v: as_jacobian(gradient) for v, gradient in twin.w.grad.items()}
-    out: dict[int, _Place] = {}
-    taken = np.zeros(twin.w.size, dtype=np.int64)
-    for variable, jacobian in jacobians.items():
-        jacobian.eliminate_zeros()
-        index, scale = np.full(variable.size, -1, dtype=np.int64), np.ones(variable.size)
-        if np.unique(jacobian.row).size != jacobian.row.size:
-            return {}
-        index[jacobian.row], scale[jacobian.row] = jacobian.col, jacobian.data
-        np.add.at(taken, jacobian.col, 1)
-        out[variable.id] = _Place(variable, index, scale)
-    return {} if (taken != 1).any() or np.asarray(_dense(twin.w.value)).any() else out
 
 
 class _Reader:
     """Adds up what is recognised."""
 
-    def __init__(self, size: int, places: dict[int, _Place]) -> None:
-        self.places = places
-        self.ridge, self.l1, self.linear, self.constant = np.zeros(size), np.zeros(size), np.zeros(size), 0.0
+    def __init__(self, twin: Twin) -> None:
+        self.twin = twin
+        self.ridge, self.l1, self.linear = np.zeros((3, twin.w.size))
+        self.constant = 0.0
 
     def penalty(
         self, other: Callable[[Floats], float] | None = None, slope: Callable[[Floats], Floats] | None = None
     ) -> Penalty:
         return Penalty(self.ridge, self.l1, self.linear, self.constant, other, slope)
 
-    def scalar(self, expression: Any, factor: float, rest: list[tuple[float, Any]]) -> None:
-        if is_number(expression):
-            self.constant += factor * float(vector_of(expression, 1))
-            return
-        args = expression.args
-        match kind(expression):
-            case "add":
-                for arg in args:
-                    self.scalar(arg, factor, rest)
-                return
-            case "negate":
-                self.scalar(args[0], -factor, rest)
-                return
-            case "multiply" | "matmul" if any(arg.size == 1 and is_number(arg) for arg in args):
-                number, inner = args if args[0].size == 1 and is_number(args[0]) else args[::-1]
-                self.scalar(inner, factor * float(vector_of(number, 1)), rest)
-                return
-            case "divide" if is_number(args[1]):
-                self.scalar(args[0], factor / float(vector_of(args[1], 1)), rest)
-                return
-            case "promote" | "broadcast" | "reshape" if args[0].size == 1:
-                self.scalar(args[0], factor, rest)
-                return
-        if not self._recognised(expression, factor):
-            rest.append((factor, expression))
-
-    def _recognised(self, expression: Any, factor: float) -> bool:
-        args = expression.args
+    def recognised(self, expression: Any, factor: Floats) -> bool:
+        """Take ``sum_i factor_i expression_i``, if it is a sum of squares, absolute values and multiples of entries."""
         if expression.is_affine():
-            return self._add(expression, np.asarray([factor]), "linear")
+            return self._add(expression, factor, "linear")
+        args, one = expression.args, expression.size == 1
         match kind(expression):
-            case "sum":
-                return self._entries(args[0], np.asarray(factor))
-            case "norm1":
-                return self._add(args[0], np.asarray(factor), "l1")
-            case "quad_over_lin" if is_number(args[1]):
-                return self._squares(args[0], np.asarray(factor / float(vector_of(args[1], 1))))
-            case "power" if exponent(expression) == 2:
-                return self._squares(args[0], np.asarray(factor))
-            case "quad_form" if is_number(args[1]):
-                matrix = sp.coo_array(number_of(args[1]))
-                if matrix.data[matrix.row != matrix.col].any():
-                    return False
-                return self._add(args[0], factor * sp.csr_array(matrix).diagonal(), "ridge")
-            case "matmul":
-                weights, inner = args if is_number(args[0]) else args[::-1]
-                if is_number(weights) and weights.size == inner.size:
-                    return self._entries(inner, factor * vector_of(weights, inner.size))
-            case "abs":
-                return self._entries(expression, np.asarray(factor))
-        return False
-
-    def _entries(self, inner: Any, factor: Floats) -> bool:
-        """Sums of squares, absolute values and multiples of entries."""
-        args = inner.args
-        match kind(inner):
+            case "sum" if one:
+                return self.recognised(args[0], factor)
             case "abs":
                 return self._add(args[0], factor, "l1")
-            case "power" if exponent(inner) == 2:
+            case "norm1" if one:
+                return self._add(args[0], factor, "l1")
+            case "power" if exponent(expression) == 2:
                 return self._squares(args[0], factor)
+            case "quad_over_lin" if one and is_number(args[1]):
+                return self._squares(args[0], factor / vector_of(args[1], 1))
+            case "quad_form" if is_number(args[1]):
+                weights = diagonal(args[1])
+                return weights is not None and self._add(args[0], factor * weights, "ridge")
+            case "matmul" if one and any(is_number(arg) and arg.size == args[0].size for arg in args):
+                number, rest = args if is_number(args[0]) else args[::-1]
+                return rest.size == number.size and self.recognised(rest, factor * vector_of(number, rest.size))
             case "multiply" if any(is_number(arg) for arg in args):
                 number, rest = args if is_number(args[0]) else args[::-1]
-                return self._entries(rest, factor * vector_of(number, inner.size))
+                return self.recognised(rest, factor * vector_of(number, expression.size))
             case "divide" if is_number(args[1]):
-                return self._entries(args[0], factor / vector_of(args[1], inner.size))
+                return self.recognised(args[0], factor / vector_of(args[1], expression.size))
         return False
 
     def _squares(self, inner: Any, factor: Floats) -> bool:
@@ -177,65 +112,40 @@ class _Reader:
 
     def _add(self, inner: Any, factor: Floats, what: str) -> bool:
         """Add ``sum_i factor_i f(inner_i)`` if every inner_i is a multiple of one coefficient plus a number."""
-        if not inner.is_affine() or not all(v.id in self.places for v in inner.variables()):
+        read = self.twin.affine(inner) if inner.is_affine() else None
+        if read is None:
             return False
-        found = np.zeros((0,)), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        slope, row, column = found
-        for variable in inner.variables():
-            variable.save_value(np.zeros(variable.shape))
-        for variable, jacobian in inner.grad.items():
-            entries = as_jacobian(jacobian)
-            entries.eliminate_zeros()
-            place = self.places[variable.id]
-            slope = np.concatenate([slope, entries.data / place.scale[entries.row]])
-            row = np.concatenate([row, entries.col])
-            column = np.concatenate([column, place.index[entries.row]])
-        constant = np.asarray(_dense(inner.value), dtype=np.float64).ravel(order="F")
-        weights = np.broadcast_to(factor, constant.shape)
-        if (column < 0).any():
-            return False
+        A, offset = read
+        weights = np.broadcast_to(factor, offset.shape)
         if what == "linear":
-            np.add.at(self.linear, column, weights[row] * slope)
-            self.constant += float(weights @ constant)
+            self.linear += A.T @ weights
+            self.constant += float(weights @ offset)
             return True
-        if np.unique(row).size != row.size or (weights < 0).any() or (what == "l1" and constant[row].any()):
+        held = np.diff(A.indptr)
+        if (held > 1).any() or (weights < 0).any() or (what == "l1" and offset[held == 1].any()):
             return False
         if what == "l1":
-            np.add.at(self.l1, column, weights[row] * np.abs(slope))
-            self.constant += float(weights @ np.abs(constant))
+            self.l1 += abs(A).T @ weights
+            self.constant += float(weights @ np.abs(offset))
         else:
-            np.add.at(self.ridge, column, weights[row] * slope**2)
-            np.add.at(self.linear, column, 2 * weights[row] * slope * constant[row])
-            self.constant += float(weights @ constant**2)
+            self.ridge += (A * A).T @ weights
+            self.linear += 2 * (A.T @ (weights * offset))
+            self.constant += float(weights @ offset**2)
         return True
 
 
-def _dense(value: Any) -> Any:
-    return value.toarray() if sp.issparse(value) else value
-
-
-def _direct(
-    left: Any, twin: Twin, places: list[_Place]
-) -> tuple[Callable[[Floats], float], Callable[[Floats], Floats]]:
+def _direct(left: Any, twin: Twin) -> tuple[Callable[[Floats], float], Callable[[Floats], Floats]]:
     """Value and subgradient of an expression of the coefficients alone."""
 
     def value(w: Floats) -> float:
-        for place in places:
-            place.assign(w)
+        twin.assign(w)
         return math.inf if left.value is None else float(left.value)
 
     def slope(w: Floats) -> Floats:
-        for place in places:
-            place.assign(w)
         try:
-            slopes = left.grad
+            return twin.slope(left, w)
         except NotImplementedError:  # some atoms have none
             return _least(left, twin, [])[1](w)
-        out = np.zeros(w.size)
-        for place in places:
-            if (found := slopes.get(place.variable)) is not None:
-                out[place.index] += np.asarray(_dense(found), dtype=np.float64).ravel() / place.scale
-        return out
 
     return value, slope
 

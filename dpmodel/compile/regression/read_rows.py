@@ -2,46 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from dpmodel._types import PrivateArray
 from dpmodel.annotate import vault
 from dpmodel.annotate.private import Private
 from dpmodel.compile.regression.features import Features, Label
 from dpmodel.compile.regression.recognise import Recognised
 from dpmodel.compile.regression.rows import Reader, Rows
-from dpmodel.errors import MissingValueError
+from dpmodel.compile.standard_form.form import require_private_values
 
 
 def reader(recognised: Recognised) -> Reader:
     """A function that reads the rows, for a mechanism's ``run`` only; MissingValueError where a value is missing."""
-    return lambda: _rows(recognised, _unsealed(recognised.private))
+    read = reader_of_all([recognised])
+    return lambda: read()[0]
 
 
 def reader_of_all(parts: Sequence[Recognised]) -> Callable[[], tuple[Rows, ...]]:
     """The same for regressions over the same records: every parameter is read once."""
 
     def read() -> tuple[Rows, ...]:
-        owned = _unsealed({id(p): p for part in parts for p in part.private}.values())
+        private = {id(p): p for part in parts for p in part.private}
+        require_private_values(private.values())
+        owned = {key: _owned(parameter) for key, parameter in private.items()}
         return tuple(_rows(part, owned) for part in parts)
 
     return read
-
-
-def _unsealed(parameters: Iterable[Private]) -> dict[int, Any]:
-    """What is sealed, by parameter."""
-    parameters = list(parameters)
-    missing = [parameter.name() for parameter in parameters if not parameter.has_value]
-    if missing:
-        raise MissingValueError(
-            f"private parameter{'s' if len(missing) > 1 else ''} {', '.join(missing)} without a value",
-            why="planning needs none, solving does",
-            remedy=f"{missing[0]}.value = ... (it is checked, copied and sealed)",
-        )
-    return {id(parameter): _owned(parameter) for parameter in parameters}
 
 
 def _rows(recognised: Recognised, owned: dict[int, Any]) -> Rows:
@@ -58,7 +49,7 @@ def _rows(recognised: Recognised, owned: dict[int, Any]) -> Rows:
     elif isinstance(label, Label):
         # What was sealed is within the declared bounds; the range of the labels follows from them up to rounding.
         label = np.clip(label.of(owned[id(label.parameter)]), *label.range)
-    return Rows(blocks, label, recognised.size, recognised.offset, recognised.weights)
+    return Rows(blocks, PrivateArray(label), recognised.size, recognised.offset, recognised.weights)
 
 
 def _owned(parameter: Private) -> Any:

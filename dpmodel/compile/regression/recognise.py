@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import cvxpy as cp
@@ -12,15 +13,15 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats
 from dpmodel.annotate.private import Private
-from dpmodel.compile.refusals import constraint_label, short
+from dpmodel.compile.refusals import short
 from dpmodel.compile.regression.features import Features, Label
-from dpmodel.compile.regression.forms import NotPerRecord, is_private, kind, require_values, unfit
+from dpmodel.compile.regression.forms import NotPerRecord, is_private, kind, unfit
 from dpmodel.compile.regression.loss_terms import take_apart
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.match import match
 from dpmodel.compile.regression.outputs import split
 from dpmodel.compile.regression.penalty import Penalty
-from dpmodel.compile.regression.points import Point
+from dpmodel.compile.regression.points import Point, at_a_random_point
 from dpmodel.compile.regression.predictions import Prediction, close, read_predictions
 from dpmodel.compile.regression.public_part import PublicPart
 from dpmodel.compile.regression.read_penalty import read_penalty, whole_penalty
@@ -183,10 +184,10 @@ def _recognise(problem: cp.Problem, count: int) -> Recognised:
     reads, prediction, label = read_predictions(found.terms, count)
     matched = match(reads, label)
     blocks, coefficients, constant = _stack(prediction, matched.factor, count)
-    _refuse_public_part(problem, coefficients)
     penalty_expression = whole_penalty(found.public)
     constraints, variables = tuple(problem.constraints), tuple(problem.variables())
     public = PublicPart(coefficients, constraints, penalty_expression)
+    public.require_values()
     scale = float(matched.weight.mean())
     weights = matched.weight / scale
     out = Recognised(
@@ -252,12 +253,11 @@ def _refuse_hidden(problem: cp.Problem) -> None:
     seen: dict[int, Any] = {}
     for node in _walk(problem.objective.args[0]):
         if isinstance(node, (cp.Parameter, cp.Variable)):
-            seen[id(node)] = node
-            twin = next((p for p in seen.values() if p.id == node.id and p is not node), None)
-            if twin is not None:
+            twin = seen.setdefault(node.id, node)
+            if twin is not node:
                 unfit(node, f"{twin.name()} has the same CVXPY id", "a parameter made anew, or copy.deepcopy")
     for parameter in problem.objective.parameters():
-        if isinstance(parameter, Private) and id(parameter) not in seen:
+        if isinstance(parameter, Private) and parameter.id not in seen:
             holder = _innermost_with(problem.objective.args[0], parameter)
             unfit(
                 holder,
@@ -282,24 +282,6 @@ def _innermost_with(expression: Any, parameter: Any) -> Any:
         expression = inner[0]
 
 
-def _refuse_public_part(problem: cp.Problem, coefficients: cp.Expression) -> None:
-    for number, constraint in enumerate(problem.constraints):
-        names = [p.name() for p in constraint.parameters() if isinstance(p, Private)]
-        label = constraint_label(constraint, number)
-        if names:
-            raise UnsupportedModelError(
-                f"{label}: {names[0]} is private",
-                why="a private regression has its private data in the losses and public constraints",
-                remedy="public constraints on the coefficients",
-            )
-        if not constraint.is_dcp():
-            raise UnsupportedModelError(
-                f"{label}: not convex by CVXPY's rules", why="the public set must be convex (DCP)", remedy="DCP atoms"
-            )
-        require_values(constraint)
-    require_values(coefficients)
-
-
 # ------------------------------------------------------------------ the certificate
 def _certify(problem: cp.Problem, claimed: Recognised) -> None:
     """Compare the user's objective with the claimed normal form at random points.
@@ -312,9 +294,7 @@ def _certify(problem: cp.Problem, claimed: Recognised) -> None:
     maximize = isinstance(problem.objective, cp.Maximize)
     expression = -problem.objective.args[0] if maximize else problem.objective.args[0]
     for seed in range(_POINTS):
-        values = _values(expression, claimed, seed)
-        if not np.isfinite(values[:, 1:]).all():  # logarithms and the like: a point near 0 inside them
-            values = _values(expression, claimed, seed, size=0.01)
+        values = at_a_random_point(partial(_values, expression, claimed, seed))
         rounding = 1e-13 * np.abs(values[:, 1:]).max()
         # Where a constant was left out, differences between two points are compared.
         losses, public, theirs = values[0] - values[1] if claimed.up_to_constant else values[0]
@@ -326,22 +306,15 @@ def _certify(problem: cp.Problem, claimed: Recognised) -> None:
             )
 
 
-def _values(expression: Any, claimed: Recognised, seed: int, size: float = 0.0) -> Floats:
+def _values(expression: Any, claimed: Recognised, seed: int, dense: bool, size: float) -> Floats:
     """(points, 3) claimed losses, public terms and the user's objective, at random points that share private numbers:
     two where a constant was left out, otherwise one."""
-
-    def at(dense: bool) -> Floats:
-        point = Point(claimed.variables, claimed.private, 100 + seed, dense=dense, size=size)
-        out = [_values_at(point, expression, claimed)]
-        if claimed.up_to_constant:
-            other = Point(claimed.variables, claimed.private, 200 + seed, size=size, numbers=point.numbers)
-            out.append(_values_at(other, expression, claimed))
-        return np.asarray(out)
-
-    try:
-        return at(dense=False)
-    except (TypeError, ValueError, AttributeError):  # some atoms take no sparse stand-ins
-        return at(dense=True)
+    point = Point(claimed.variables, claimed.private, 100 + seed, dense=dense, size=size)
+    out = [_values_at(point, expression, claimed)]
+    if claimed.up_to_constant:
+        other = Point(claimed.variables, claimed.private, 200 + seed, size=size, numbers=point.numbers)
+        out.append(_values_at(other, expression, claimed))
+    return np.asarray(out)
 
 
 def _values_at(point: Point, expression: Any, claimed: Recognised) -> tuple[float, float, float]:

@@ -50,12 +50,8 @@ class RowBounds:
         lower, upper = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
         constant = np.zeros(lower.size, dtype=bool) if constant is None else np.asarray(constant, dtype=bool)
         size = np.maximum(np.abs(lower), np.abs(upper))[~constant]
-        largest = float(size.max(initial=0.0))
-        p = max(size.size, 1)
-        for _ in range(3):
-            linf = min(linf, l2, l1, largest)
-            l1 = min(l1, float(size.sum()), math.sqrt(p) * l2, p * linf)
-            l2 = min(l2, l1, length(size), math.sqrt(p) * linf)
+        l1, l2, linf = min(l1, float(size.sum())), min(l2, length(size)), min(linf, float(size.max(initial=0.0)))
+        l1, l2, linf = derived(l1, l2, linf, max(size.size, 1))
         lower, upper = (
             np.where(constant, lower, np.maximum(lower, -linf)),
             np.where(constant, upper, np.minimum(upper, linf)),
@@ -114,16 +110,16 @@ class RowBounds:
         columns = max(float(ends.max(axis=0).sum()), float(-ends.min(axis=0).sum()))
         size = np.abs(u)
         holder = min(
-            _product(self.l1, float(size.max(initial=0.0))),
-            _product(self.l2, float(np.linalg.norm(u))),
-            _product(self.linf, float(size.sum())),
+            product(self.l1, float(size.max(initial=0.0))),
+            product(self.l2, float(np.linalg.norm(u))),
+            product(self.linf, float(size.sum())),
         )
         return min(columns, holder) + fixed
 
     def prediction_bound(self, w1: float, w2: float, winf: float) -> float:
         """Largest |<a, w>| for w of these norms (each may be inf)."""
         pairs = ((math.inf, w1), (2.0, w2), (1.0, winf))
-        return min(_product(self.norm(order), size) for order, size in pairs)
+        return min(product(self.norm(order), size) for order, size in pairs)
 
 
 def length(values: Floats) -> float:
@@ -134,5 +130,13 @@ def length(values: Floats) -> float:
     return largest * float(np.linalg.norm(values / largest))
 
 
-def _product(a: float, b: float) -> float:
+def derived(l1: float, l2: float, linf: float, size: int) -> tuple[float, float, float]:
+    """Norms of ``size`` numbers, each bounded by the others."""
+    linf = min(linf, l2, l1)
+    l2 = min(l2, l1, math.sqrt(size) * linf)
+    return min(l1, math.sqrt(size) * l2, size * linf), l2, linf
+
+
+def product(a: float, b: float) -> float:
+    """a b, where 0 times infinity is 0: a number that is not used needs no bound."""
     return 0.0 if a == 0 or b == 0 else a * b

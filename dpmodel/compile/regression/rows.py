@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Rows:
     """
 
     blocks: tuple[tuple[Any, int], ...]
-    labels: Floats
+    labels: PrivateArray
     size: int
     offset: Floats | None = None
     weights: Floats | None = None
@@ -30,23 +30,23 @@ class Rows:
     def count(self) -> int:
         return int(self.labels.size)
 
-    def predict(self, w: Floats) -> Floats:
+    def predict(self, w: Floats) -> PrivateArray:
         """(n,) predictions a_i' w (+ offset). One pass over the features."""
         z = np.zeros(self.count) if self.offset is None else self.offset.copy()
         for matrix, start in self.blocks:
             z += matrix @ w[start : start + matrix.shape[1]]
-        return z
+        return PrivateArray(z)
 
-    def combine(self, coefficients: Floats) -> Floats:
+    def combine(self, coefficients: Floats) -> PrivateArray:
         """(p,) sum_i coefficients_i weights_i a_i. One pass over the features."""
         if self.weights is not None:
             coefficients = coefficients * self.weights
         out = np.zeros(self.size)
         for matrix, start in self.blocks:
             out[start : start + matrix.shape[1]] = matrix.T @ coefficients
-        return out
+        return PrivateArray(out)
 
-    def gram(self) -> Floats:
+    def gram(self) -> PrivateArray:
         """(p, p) sum_i weights_i a_i a_i'."""
         out = np.zeros((self.size, self.size))
         for matrix, start in self.blocks:
@@ -58,7 +58,7 @@ class Rows:
                 part = part.toarray() if sp.issparse(part) else np.asarray(part)
                 out[start : start + matrix.shape[1], first : first + other.shape[1]] = part
                 out[first : first + other.shape[1], start : start + matrix.shape[1]] = part.T
-        return out
+        return PrivateArray(out)
 
 
 def _scaled(matrix: Any, weights: Floats) -> Any:

@@ -16,15 +16,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
-from dpmodel.annotate.layout import sum_by
+from dpmodel.annotate.layout import sum_by as sum_by
 from dpmodel.numerics.cones import ConeBlock
-
-__all__ = [
-    "AffineMap",
-    "LinearMap",
-    "ThetaBlock",
-    "sum_by",
-]
 
 
 @dataclass(frozen=True)

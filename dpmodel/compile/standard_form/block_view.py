@@ -23,42 +23,31 @@ _MOST_PRODUCTS = 2e7
 
 def block_view(block: tuple[ThetaBlock, ...], part: LinearMap, theta_size: int) -> BlockView | None:
     """The coefficients of ``part`` on the block's private entries, or None if there are none."""
-    owner = np.full(theta_size, -1, dtype=np.int64)
-    unit = np.zeros(theta_size, dtype=np.int64)
-    cap = np.zeros(theta_size)
-    unit_count = 1
-    for number, member in enumerate(block):
-        layout = member.parameter.layout
-        owner[member.columns] = number
-        unit[member.columns] = layout.units
-        cap[member.columns] = member.parameter.entry_caps
-        unit_count = max(unit_count, layout.unit_count)
-    part = part.select(owner[part.column] >= 0)
-    return BlockView(block, part, owner, unit, cap, unit_count) if part.nnz else None
+    view = BlockView(block, part, theta_size)
+    return view if view.part.nnz else None
 
 
 class BlockView:
     """One block's coefficients with, per coefficient, the parameter, unit and cap of its private entry."""
 
-    def __init__(
-        self,
-        block: tuple[ThetaBlock, ...],
-        part: LinearMap,
-        owner: Integers,
-        unit: Integers,
-        cap: Floats,
-        unit_count: int,
-    ) -> None:
+    def __init__(self, block: tuple[ThetaBlock, ...], part: LinearMap, theta_size: int) -> None:
         self.block = block
-        self.part = part
-        self.owner, self.unit, self.cap = owner, unit, cap
-        self.unit_count = unit_count
+        self.owner, self.unit = np.full(theta_size, -1, dtype=np.int64), np.zeros(theta_size, dtype=np.int64)
+        self.cap, self.unit_count = np.zeros(theta_size), 1
+        for number, member in enumerate(block):
+            layout = member.parameter.layout
+            self.owner[member.columns], self.unit[member.columns] = number, layout.units
+            self.cap[member.columns] = member.parameter.entry_caps
+            self.unit_count = max(self.unit_count, layout.unit_count)
+        self.part = part = part.select(self.owner[part.column] >= 0)
+        if not part.nnz:
+            return
         self.size = np.abs(part.coefficient)
         # A row mixes when it depends on two private entries of the same record. Rows are sorted.
         if bool((part.row[1:] != part.row[:-1]).all()):
             rows_units, count = np.arange(part.nnz, dtype=np.int64), part.nnz
         else:
-            rows_units, count = group_ids(part.row, unit[part.column])
+            rows_units, count = group_ids(part.row, self.unit[part.column])
         self.mixes = count < part.nnz
         self._repeats = int(np.bincount(part.column).max()) > 1
         self.row_unit, self.row_unit_count = rows_units, count

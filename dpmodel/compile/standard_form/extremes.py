@@ -58,13 +58,9 @@ def max_linear(weights: Floats, caps: Floats, groups: Integers, count: int, rows
     ``weights, caps, groups, rows`` : (size,); weights are non-negative, caps may be infinite;
     ``rows`` are the matrix rows that ``row_l1`` speaks of.
     """
-    weights = np.asarray(weights, dtype=np.float64)
-    active = weights > 0
-    if not active.all():
-        weights, caps, groups, rows = weights[active], caps[active], groups[active], rows[active]
+    weights, caps, groups, rows = _that_count(weights, caps, groups, rows, ball)
     if weights.size == 0:
         return np.zeros(count)
-    caps = np.minimum(caps, min(ball.l1, ball.l2, ball.row_l1))
     bound = _fill(weights, caps, groups, count, rows, ball)
     if np.isfinite(ball.l2):
         bound = np.minimum(bound, _with_two_norm(weights, caps, groups, count, ball))
@@ -79,12 +75,9 @@ def max_squares(weights: Floats, caps: Floats, groups: Integers, count: int, row
     ``d_j^2 <= cap_j |d_j|`` reduces to the linear case, which is exact when every entry is 0 or full.
     The 2-norm alone is the linear case in d^2.
     """
-    active = weights > 0
-    if not active.all():
-        weights, caps, groups, rows = weights[active], caps[active], groups[active], rows[active]
+    weights, caps, groups, rows = _that_count(weights, caps, groups, rows, ball)
     if weights.size == 0:
         return np.zeros(count)
-    caps = np.minimum(caps, min(ball.l1, ball.l2, ball.row_l1))
     flat = Ball(ball.l1, np.inf, ball.row_l1)
     equal = bool(np.isfinite(caps[0]) and (caps == caps[0]).all())
     if equal and not np.isfinite(ball.row_l1):
@@ -103,6 +96,15 @@ def max_squares(weights: Floats, caps: Floats, groups: Integers, count: int, row
         squares = Ball(ball.l2**2, np.inf, np.inf)
         bound = np.minimum(bound, _fill(weights, caps**2, groups, count, rows, squares))
     return bound
+
+
+def _that_count(weights: Floats, caps: Floats, groups: Integers, rows: Integers, ball: Ball) -> Any:
+    """Entries of positive weight, capped by the norms of the whole."""
+    weights = np.asarray(weights, dtype=np.float64)
+    active = weights > 0
+    if not active.all():
+        weights, caps, groups, rows = weights[active], caps[active], groups[active], rows[active]
+    return weights, np.minimum(caps, min(ball.l1, ball.l2, ball.row_l1)), groups, rows
 
 
 def _fill(weights: Floats, caps: Floats, groups: Integers, count: int, rows: Integers, ball: Ball) -> Floats:

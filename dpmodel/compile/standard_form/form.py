@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.annotate import vault
 from dpmodel.annotate.layout import free_entries
 from dpmodel.annotate.private import Private
@@ -118,7 +118,7 @@ def require_private_values(parameters: Iterable[Any]) -> None:
         )
 
 
-def private_theta(affine: AffineMap) -> Floats:
+def private_theta(affine: AffineMap) -> PrivateArray:
     """(P,) theta with the private parameters' values, 0 elsewhere. For a mechanism's ``run`` only."""
     theta = np.zeros(affine.theta_size)
     for block in affine.private_blocks:
@@ -128,7 +128,7 @@ def private_theta(affine: AffineMap) -> Floats:
         else:
             # A parameter that hides the positions of its entries is kept sparse; here it takes its full size.
             theta[block.columns] = entries.toarray().ravel(order="F") if sp.issparse(entries) else entries
-    return theta
+    return PrivateArray(theta)
 
 
 def standard_form(affine: AffineMap) -> StandardForm:

@@ -145,7 +145,7 @@ class MeasureAndFit(Mechanism[PrivateLP]):
         noised = measured(model, request, self.loss)
         progress(f"noise on {noised.measurement.count} numbers", 0.0)
         exact = noised.measurement.values(model.read_private())
-        released = noised.law.sample(exact, noise) if noised.law is not None else exact
+        released = noised.law.add_to(exact, noise) if noised.law is not None else exact
         b = model.form.b0.copy()
         b[noised.measurement.positions] += noised.measurement.rebuild(released, clip=False)
         progress("fitting", 0.3)

@@ -8,7 +8,6 @@ import pytest
 import scipy.sparse as sp
 
 import dpmodel as dpm
-from dpmodel.annotate.noise_laws import Gaussian, Laplace
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.likelihood.face import neg_log_likelihood, published, recognise_postprocessing
 from dpmodel.compile.likelihood.feasible import require_consistent
@@ -19,6 +18,7 @@ from dpmodel.mechanisms.postprocess import general_solver
 from dpmodel.mechanisms.postprocess.general_solver import GENERAL_SOLVER, GeneralSolver
 from dpmodel.numerics.cone_program import SolverFailure
 from dpmodel.numerics.trees.tree import Tree
+from dpmodel.privacy.distributions import Gaussian, Laplace
 
 REQUEST = Request(0.0, 0.0)
 TIGHT = {"tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10}

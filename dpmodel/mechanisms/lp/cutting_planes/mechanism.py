@@ -28,7 +28,7 @@ from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP
 from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
 from dpmodel.numerics.polytopes.cut_program import CutProgram
-from dpmodel.privacy import NoiseSource, report_noisy_max
+from dpmodel.privacy import NoiseSource, exponential_mechanism, permute_and_flip
 from dpmodel.text import number
 
 
@@ -162,13 +162,13 @@ def _run(
         limit = CLAMP * cuts.reach
         scores = np.clip(public[open_rows] - private_side[open_rows], -limit, limit)
         if plan.pure:
-            chosen = report_noisy_max(scores, cuts.reach, epsilon=plan.selection_epsilon, source=noise)
+            chosen = permute_and_flip(scores, cuts.reach, epsilon=plan.selection_epsilon, source=noise)
         else:
-            chosen = report_noisy_max(scores, cuts.reach, rho=plan.selection_epsilon**2 / 8, source=noise)
+            chosen = exponential_mechanism(scores, cuts.reach, rho=plan.selection_epsilon**2 / 8, source=noise)
         row = int(open_rows[chosen])
         j = int(cuts.number[row])
         measured[j] = True
-        told = float(plan.law.sample(exact[[j]], noise)[0])
+        told = float(plan.law.add_to(exact[[j]], noise)[0])
         told = min(max(told, float(m.lower[j])), float(m.upper[j]))
         known = 2 * margin * cuts.largest_gain + program.give if t else 0.0
         others = max(float(public[row] - cuts.gain[row] * told + abs(cuts.gain[row]) * margin), 0.0) + plan.miss

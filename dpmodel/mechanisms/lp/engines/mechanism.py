@@ -210,7 +210,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
             middle = (low + high) / 2
             promise, point = self._reach(whole, route, cost, middle, theta, source)
             excess = engine.excess(whole, promise, point.x, theta)
-            noisy = float(law.sample(np.array([excess]), source)[0])
+            noisy = float(law.add_to(np.array([excess]), source)[0])
             if noisy <= engine.excess_limit(promise) + route.margin:
                 best, high, accepted = point, middle, accepted + 1
             else:
@@ -254,7 +254,7 @@ def _released_cost(model: PrivateLP, request: Request, theta: Floats, source: No
         return model.form.c0
     part = measured.parts["objective"]
     exact = part.measurement.values(theta)
-    released = part.law.sample(exact, source) if part.law is not None else exact
+    released = part.law.add_to(exact, source) if part.law is not None else exact
     cost = model.form.c0.copy()
     cost[part.measurement.positions] += part.measurement.rebuild(released, clip=part.clip)
     return cost

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.annotate.magnitude import scale_units
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import ThetaBlock
@@ -34,8 +34,8 @@ class SyntheticLP(PrivateLP):
 
     theta: Floats = field(default_factory=lambda: np.zeros(0))
 
-    def read_private(self) -> Floats:
-        return self.theta
+    def read_private(self) -> PrivateArray:
+        return PrivateArray(self.theta)
 
 
 def against_public(mechanism: Any, model: PrivateLP, request: Request, count: int = DATABASES) -> float:

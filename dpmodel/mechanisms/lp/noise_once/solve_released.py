@@ -39,7 +39,7 @@ def released_parts(
     for number, (name, part) in enumerate(noise.parts.items()):
         progress(f"noise on the {name} part ({part.measurement.count} numbers)", number / (2 * len(noise.parts)))
         exact = part.measurement.values(theta)
-        released = part.law.sample(exact, source) if part.law is not None else exact
+        released = part.law.add_to(exact, source) if part.law is not None else exact
         rebuilt = part.measurement.rebuild(released, clip=part.clip)
         if name == "matrix":
             entries = rebuilt

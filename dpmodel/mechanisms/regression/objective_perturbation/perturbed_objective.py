@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.compile.regression.domain import Domain
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.penalty import Penalty
@@ -252,7 +252,7 @@ class PerturbedObjective:
     ) -> tuple[Floats, Curve | None]:
         """(p,) after steps with a Hessian of their own, or that of the step before (two passes each, and one), and the
         last Hessian. Ends where a whole step is at most ``enough`` of w."""
-        z = self.rows.predict(w)
+        z: Floats = self.rows.predict(w)
         for own in fresh:
             gradient = self.rows.combine(self.slopes(z, self.rows)) + self.h * w + self.linear
             if curve is None or own:
@@ -390,7 +390,7 @@ def _slice(rows: Rows, start: int, end: int, stride: int = 1) -> Rows:
     which = slice(start, end, stride)
     return Rows(
         tuple((matrix[which], first) for matrix, first in rows.blocks),
-        rows.labels[which],
+        PrivateArray(rows.labels[which]),
         rows.size,
         None if rows.offset is None else rows.offset[which],
         None if rows.weights is None else rows.weights[which],

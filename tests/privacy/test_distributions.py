@@ -18,18 +18,17 @@ LAWS = [Laplace(2.0), Gaussian(2.0), TruncatedLaplace(2.0, 5.0), TruncatedLaplac
 @pytest.mark.parametrize("beta", [0.5, 0.05])
 def test_quantile_of_the_maximum(law, count, beta):
     trials = 20_000
-    draws = law.sample(np.zeros((trials, count)), SeededSource(5))
+    draws = law.add_to(np.zeros((trials, count)), SeededSource(5))
     share = np.mean(np.abs(draws).max(axis=1) > law.max_abs_quantile(count, beta))
     # Hoeffding: false alarm below 2 exp(-2 trials 0.02^2) = 2.3e-7; a scale off by 10 % shows.
     assert abs(share - beta) < 0.02
 
 
 @pytest.mark.parametrize("law", LAWS, ids=repr)
-def test_standard_deviation_and_support(law):
-    draws = law.sample(np.zeros(400_000), SeededSource(6))
+def test_standard_deviation(law):
+    draws = law.add_to(np.zeros(400_000), SeededSource(6))
     assert np.std(draws) == pytest.approx(law.standard_deviation, rel=0.01)
     assert abs(np.mean(draws)) < 0.02 * law.standard_deviation
-    assert np.abs(draws).max() <= law.support
 
 
 @pytest.mark.parametrize("law", LAWS, ids=repr)
@@ -67,7 +66,7 @@ def test_wide_truncation_is_laplace():
     assert TruncatedLaplace(1.0, 2.0**-10).standard_deviation == pytest.approx(2.0**-10 / math.sqrt(3), rel=1e-3)
 
 
-@pytest.mark.parametrize("bad", [0, -1.0, math.nan, math.inf, "1", None, True, 1e-300, np.array([1.0])])
+@pytest.mark.parametrize("bad", [0, -1.0, math.nan, math.inf, "1", None, True, 1e-300])
 def test_bad_parameters(bad):
     for make in (Laplace, Gaussian, lambda s: TruncatedLaplace(s, 1.0), lambda s: TruncatedLaplace(1.0, s)):
         with pytest.raises(SpecificationError):
@@ -85,7 +84,9 @@ def test_bad_beta(beta):
         Laplace(1.0).max_abs_quantile(3, beta)
 
 
-def test_plain_data():
+def test_plain_data_and_equality():
+    assert Laplace(2) == Laplace(2.0) != Gaussian(2.0) and len({Laplace(2), Laplace(2.0), Laplace(3)}) == 2
+    assert TruncatedLaplace(1, 2) != TruncatedLaplace(1, 3)
     assert TruncatedLaplace(1, 2).to_dict() == {"law": "truncated_laplace", "scale": 1.0, "half_width": 2.0}
     assert Laplace(1).to_dict() == {"law": "laplace", "scale": 1.0}
     assert Gaussian(1).to_dict() == {"law": "gaussian", "scale": 1.0}
