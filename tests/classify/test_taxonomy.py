@@ -8,7 +8,8 @@ import pickle
 import pytest
 
 from dpmodel.classify import impossibility
-from dpmodel.classify.taxonomy import LEVELS, PARTS, cell, taxonomy
+from dpmodel.classify.taxonomy import LEVELS, PARTS, cell
+from dpmodel.plan.tables import taxonomy
 from dpmodel.errors import SpecificationError
 
 VERDICTS = {
