@@ -22,10 +22,10 @@ from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.published.frank_wolfe import FRANK_WOLFE_PUBLISHED, FrankWolfePublished
+from dpmodel.mechanisms.regression.frank_wolfe import vertices as frank_wolfe
 from dpmodel.mechanisms.regression.frank_wolfe.steps import Steps, excess_bound
 from dpmodel.mechanisms.regression.frank_wolfe.synthetic_walks import Crowd
 from dpmodel.mechanisms.regression.frank_wolfe.vertices import FRANK_WOLFE, FrankWolfe, selection_epsilon, walk
-from dpmodel.mechanisms.regression.frank_wolfe.vertices import vertices as frank_wolfe
 from dpmodel.mechanisms.regression.protocol import RegressionMechanism
 from dpmodel.mechanisms.regression.synthetic import simulated_risks
 from dpmodel.privacy import SeededSource, pure_composition_delta, zcdp_rho

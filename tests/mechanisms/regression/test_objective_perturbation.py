@@ -18,6 +18,7 @@ from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.regression.objective_perturbation import mechanism as module
+from dpmodel.mechanisms.regression.objective_perturbation import perturbed_objective
 from dpmodel.mechanisms.regression.objective_perturbation.mechanism import (
     OBJECTIVE_PERTURBATION,
     Design,
@@ -27,7 +28,6 @@ from dpmodel.mechanisms.regression.objective_perturbation.mechanism import (
     leverage,
     noise_level,
     perturbed,
-    perturbed_objective,
     ridge_for,
 )
 from dpmodel.mechanisms.regression.synthetic import simulated_risks

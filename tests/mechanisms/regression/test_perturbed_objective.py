@@ -17,12 +17,12 @@ from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.regression.objective_perturbation import mechanism as module
+from dpmodel.mechanisms.regression.objective_perturbation import perturbed_objective
 from dpmodel.mechanisms.regression.objective_perturbation.mechanism import (
     OBJECTIVE_PERTURBATION,
     Design,
     design,
     perturbed,
-    perturbed_objective,
     ridge_for,
 )
 

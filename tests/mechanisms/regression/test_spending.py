@@ -26,9 +26,9 @@ from dpmodel.mechanisms.published.frank_wolfe import FrankWolfePublished
 from dpmodel.mechanisms.published.stochastic_mirror_descent import STOCHASTIC_MIRROR_DESCENT
 from dpmodel.mechanisms.regression.descent.full_batch import NoisyDescent
 from dpmodel.mechanisms.regression.descent.subsampled import SubsampledDescent
+from dpmodel.mechanisms.regression.frank_wolfe import vertices as frank_wolfe
 from dpmodel.mechanisms.regression.frank_wolfe.gaussian import GaussianFrankWolfe
 from dpmodel.mechanisms.regression.frank_wolfe.vertices import FrankWolfe
-from dpmodel.mechanisms.regression.frank_wolfe.vertices import vertices as frank_wolfe
 from dpmodel.mechanisms.regression.mirror_descent.mechanism import MirrorDescent
 from dpmodel.mechanisms.regression.objective_perturbation.mechanism import ObjectivePerturbation
 from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import SUFFICIENT_STATISTICS

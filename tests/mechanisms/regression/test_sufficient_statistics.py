@@ -20,6 +20,7 @@ from dpmodel.compile.regression.rows import Rows
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.published.adassp import ADASSP_PUBLISHED
 from dpmodel.mechanisms.regression.protocol import RegressionMechanism
+from dpmodel.mechanisms.regression.sufficient_statistics import forecast as statistics_forecast
 from dpmodel.mechanisms.regression.sufficient_statistics.forecast import noise_bounds, reach_of
 from dpmodel.mechanisms.regression.sufficient_statistics.layout import Layout, change_l1, change_l2, layout_of
 from dpmodel.mechanisms.regression.sufficient_statistics.measure import (
@@ -30,7 +31,6 @@ from dpmodel.mechanisms.regression.sufficient_statistics.measure import (
     to_vector,
 )
 from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import MOST_COLUMNS, SUFFICIENT_STATISTICS, spread_of
-from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import forecast as statistics_forecast
 from dpmodel.mechanisms.regression.sufficient_statistics.rule import normal_equations, quadratic, shrunk
 from dpmodel.mechanisms.regression.sufficient_statistics.solve import accelerated
 from dpmodel.mechanisms.regression.synthetic import simulated_risks
