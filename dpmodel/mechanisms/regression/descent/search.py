@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtri
 
 from dpmodel._types import Floats
-from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.classify.private_regression import PrivateRegression, remembered
 from dpmodel.mechanisms.regression.synthetic import SimulatedRisk, simulated_risks
 
 # Settings are compared on a coarser grid of predictions than forecasts are made on.
@@ -43,24 +43,12 @@ def line_search(risk: Callable[[float], float], start: float, moves: int = 8) ->
     return best
 
 
+@remembered
 def choosing_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
     """The populations that choose, on a coarse grid. For numeric labels the first (flat spectrum, few true
     coefficients) and the last (falling, all) that matter, each also with skewed noise, which tells what clipped slopes
     cost, and off the middle of the labels' range; where losses have kinks, also with most labels at the end of their
     range, as counts with many zeros are; and the one of columns that move together."""
-    return model.remember("populations that choose descents", lambda: _choosing(model))
-
-
-def extreme_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
-    """The first of them with columns at the ends of their bounds, three times the variance, where norms allow it:
-    the largest curvature that steps may meet."""
-    risk = choosing_risks(model)[0]
-    second = float((risk.mean**2 + 3 * (risk.variance + risk.common**2))[~model.row.constant].sum())
-    wider = replace(risk, variance=3 * risk.variance, common=math.sqrt(3) * risk.common)
-    return (wider,) if second <= model.row.l2**2 * (1 + 1e-9) else ()
-
-
-def _choosing(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
     risks = simulated_risks(model)
     most = max(risk.nothing for risk in risks)
     useful = [risk for risk in risks if risk.nothing >= _MATTERS * most] if most > 0 else list(risks)
@@ -82,6 +70,15 @@ def _choosing(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
             if math.isinf(model.loss.smoothness):
                 out.append(_at_the_end(coarse))
     return tuple(out)
+
+
+def extreme_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
+    """The first of them with columns at the ends of their bounds, three times the variance, where norms allow it:
+    the largest curvature that steps may meet."""
+    risk = choosing_risks(model)[0]
+    second = float((risk.mean**2 + 3 * (risk.variance + risk.common**2))[~model.row.constant].sum())
+    wider = replace(risk, variance=3 * risk.variance, common=math.sqrt(3) * risk.common)
+    return (wider,) if second <= model.row.l2**2 * (1 + 1e-9) else ()
 
 
 def _at_the_end(risk: SimulatedRisk) -> SimulatedRisk:
