@@ -96,7 +96,7 @@ def remembered(fact: Callable[Concatenate[PrivateRegression, P], T]) -> Callable
     """A function of public facts that is computed once for each model and other (hashable) arguments."""
 
     @wraps(fact)
-    def once(model: PrivateRegression, *args: P.args, **kwargs: P.kwargs) -> T:
+    def once(model: PrivateRegression, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return model.remember((fact.__module__, fact.__qualname__, *args), lambda: fact(model, *args, **kwargs))
 
     return once

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +11,12 @@ from scipy.special import log_ndtr, ndtri
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_regression import PrivateRegression, remembered
+from dpmodel.mechanisms.regression.descent.steps import Averaging, Gradient, Settings, StepNoise, imagined_gradient
 from dpmodel.mechanisms.regression.synthetic import SimulatedRisk, simulated_risks
+from dpmodel.privacy import public_generator
+
+# Coefficients for every way of averaging, from settings and a noisy gradient.
+Descend = Callable[[Settings, Gradient], Mapping[Averaging, Floats]]
 
 # Settings are compared on a coarser grid of predictions than forecasts are made on.
 _COARSE = 512
@@ -114,3 +119,14 @@ def clipped(model: PrivateRegression, clip: float) -> PrivateRegression:
     if clip >= model.loss.clip:
         return model
     return replace(model, loss=replace(model.loss, clip=clip), _memo={})
+
+
+def simulated_excess(
+    noise: StepNoise, settings: Settings, risk: SimulatedRisk, seed: int, descend: Descend
+) -> dict[Averaging, float]:
+    """Excess risk on a population of what ``descend`` finds under this noise, for every way of averaging."""
+    seen = risk if noise.model.loss is risk.model.loss else replace(risk, model=noise.model)
+    gradient = imagined_gradient(noise, seen.gradient, public_generator(seed))
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = {kind: risk.excess(point) for kind, point in descend(settings, gradient).items()}
+    return {kind: value if math.isfinite(value) else math.inf for kind, value in found.items()}
