@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.mechanisms.contract import Forecast, Outcome, Progress, Request, Verdict, no_progress
 from dpmodel.mechanisms.regression.frank_wolfe.steps import Steps, curvature
-from dpmodel.mechanisms.regression.frank_wolfe.vertices import forecast_of, serves, walk
+from dpmodel.mechanisms.regression.frank_wolfe.vertices import forecast_of, private_walk, serves
 from dpmodel.mechanisms.spend import valid_step
 from dpmodel.privacy import NoiseSource
 
@@ -58,7 +58,7 @@ class FrankWolfePublished:
         self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
         steps = self._steps(model, request)
-        w = walk(model, steps, _epsilon(request, steps.count), False, noise, progress)
+        w = private_walk(model, steps, _epsilon(request, steps.count), False, noise, progress)
         return Outcome("optimal", w, None, None)
 
     def _steps(self, model: PrivateRegression, request: Request) -> Steps:
