@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from auditing import epsilon_lower_bound
+from descents import Replay, replayed, spent
 from regressions import objective, regression
 from scipy.stats import binom
 
@@ -27,26 +27,6 @@ CLOSE = 4e-3
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
 
 
-class Replayed(SeededSource):
-    """Keeps (law, values, scale) of everything asked; answers as another run was answered, or with its own noise."""
-
-    def __init__(self, answers: list[np.ndarray] | None = None) -> None:
-        super().__init__(3)
-        self.answers, self.given = answers, list[np.ndarray]()
-        self.asked: list[tuple[str, np.ndarray, float]] = []
-
-    def _answer(self, law: str, values: object, scale: float, noisy: Any) -> Any:
-        self.asked.append((law, np.array(values, dtype=float), scale))
-        self.given.append(noisy if self.answers is None else self.answers[len(self.given)])
-        return self.given[-1]
-
-    def gaussian(self, values: object, scale: float) -> Any:
-        return self._answer("gaussian", values, scale, super().gaussian(values, scale))
-
-    def laplace(self, values: object, scale: float) -> Any:
-        return self._answer("laplace", values, scale, super().laplace(values, scale))
-
-
 def pair(name: str, rng: np.random.Generator) -> tuple[PrivateRegression, PrivateRegression]:
     """Neighbours with rows at the ends of their bounds."""
     X, y = rng.choice([-1.0, 1.0], size=(5, 3)), rng.choice([-1.0, 1.0], size=5)
@@ -56,7 +36,6 @@ def pair(name: str, rng: np.random.Generator) -> tuple[PrivateRegression, Privat
         other[0], label[0] = X[0], -y[0]
     if name == "absent":
         other[0], label[0] = 0.0, 0.0
-    made: Callable[..., PrivateRegression] = regression
     how: dict[str, Any] = {"lower": -1, "upper": 1, "absent": name == "absent"}
     match name:
         case "l2 rows":
@@ -71,13 +50,11 @@ def pair(name: str, rng: np.random.Generator) -> tuple[PrivateRegression, Privat
             X, other, how = X * scale, other * scale, {"lower": -scale, "upper": scale}
     loss = "logistic" if name == "logistic" else "squared"
     size = 3 + (name == "intercept")
-    return (
-        made(X, y, loss, domain=L2Ball(size, 0.8), **how),
-        made(other, label, loss, domain=L2Ball(size, 0.8), **how),
-    )
+    both = (regression(rows, said, loss, domain=L2Ball(size, 0.8), **how) for rows, said in ((X, y), (other, label)))
+    return next(both), next(both)
 
 
-def spent(name: str, mechanism: GaussianFrankWolfe, delta: float, draws: int = 60) -> tuple[float, set[str], int]:
+def cost(name: str, mechanism: GaussianFrankWolfe, delta: float, draws: int = 40) -> tuple[float, set[str], int]:
     """Largest Gaussian mu (Laplace noise: epsilon) of a whole run over random neighbours, laws asked, releases."""
     rng, request, most, laws, count = np.random.default_rng(2), Request(0.7, delta), 0.0, set(), 0
     memo: dict[Any, Any] = {}
@@ -85,17 +62,9 @@ def spent(name: str, mechanism: GaussianFrankWolfe, delta: float, draws: int = 6
         one, two = pair(name, rng)
         if number > 1:  # planned from the same public facts, as two pairs have shown
             one, two = replace(one, _memo=memo), replace(two, _memo=memo)
-        first = Replayed()
-        mechanism.run(one, request, first)
-        second = Replayed(first.given)
-        mechanism.run(two, request, second)
-        total, count = 0.0, len(first.asked)
-        assert count == len(second.asked)
-        for (law, a, scale), (_, b, same) in zip(first.asked, second.asked, strict=True):
-            assert scale == same
-            laws.add(law)
-            move = np.abs(a - b).sum() if law == "laplace" else float(((a - b) ** 2).sum())
-            total += float(move) / (scale if law == "laplace" else scale**2)
+        first, second = replayed(lambda m, s: mechanism.run(m, request, s).x, one, two)
+        laws |= {kind for kind, *_ in first.asked}
+        total, count = spent(first, second), len(first.asked)
         most = max(most, total if laws == {"laplace"} else math.sqrt(total))
     return most, laws, count
 
@@ -116,7 +85,7 @@ EACH = [
 def test_a_run_spends_no_more_than_the_budget(name: str, middle: bool) -> None:
     for delta in (1e-5, 0.0):
         mechanism = GaussianFrankWolfe(steps=3, rate=0.0, clip=math.inf if middle else 0.3, memory=0.5, middle=middle)
-        found, laws, count = spent(name, mechanism, delta)
+        found, laws, count = cost(name, mechanism, delta)
         # Where few columns move most, Laplace noise is less.
         pure = delta == 0 or name == "one wide" or (name == "intervals" and not middle)
         allowed = 0.7 if pure else gaussian_mu(0.7, delta)
@@ -145,26 +114,26 @@ def test_settings_remembered_for_one_budget_set_no_noise_for_another() -> None:
     for request in asked:
         mechanism.forecast(warm, request)
     for request in asked:
-        one, two = Replayed(), Replayed()
+        one, two = Replay(), Replay()
         mechanism.run(warm, request, one)
         mechanism.run(fresh(), request, two)
-        assert [scale for *_, scale in one.asked] == [scale for *_, scale in two.asked]
+        assert one.scales == two.scales
 
 
 def test_published_noise_is_the_printed_one_where_that_is_enough() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.choice([-1.0, 1.0], size=(400, 3)), rng.choice([-1.0, 1.0], size=400)
     model = regression(X, y, domain=L2Ball(3, 0.8), lower=-1, upper=1)
-    mechanism, source = GaussianFrankWolfe(published=True, steps=4), Replayed()
+    mechanism, source = GaussianFrankWolfe(published=True, steps=4), Replay()
     mechanism.run(model, Request(0.7, 1e-6), source)
     lipschitz = 2 * (0.8 * math.sqrt(3) + 1) * math.sqrt(3)
     printed = lipschitz * math.sqrt(32 * 4) * math.log(400 / 1e-6) / 0.7
-    assert [scale for *_, scale in source.asked] == pytest.approx([printed] * 4, rel=CLOSE)
+    assert source.scales == pytest.approx([printed] * 4, rel=CLOSE)
     assert "delta" in mechanism.eligible(model, Request(1.0, 0.0)).reason
     # A large delta: the printed deviation would be too little.
-    source = Replayed()
+    source = Replay()
     mechanism.run(model, Request(30.0, 0.5), source)
-    change = [2 * lipschitz / scale for *_, scale in source.asked]
+    change = [2 * lipschitz / scale for scale in source.scales]
     assert math.sqrt(sum(c * c for c in change)) <= gaussian_mu(30.0, 0.5) * (1 + 1e-9)
 
 
@@ -271,7 +240,7 @@ class Slow(L2Ball):
 
 
 def test_sets_without_a_closed_form_are_not_simulated() -> None:
-    X, y, _ = noisy_line(200_000, 4)
+    X, y, _ = noisy_line(50_000, 4)
     model = regression(X, y, domain=Slow(4, 1.0), l2=1.0)
     forecast = GAUSSIAN_FRANK_WOLFE.forecast(model, Request(1.0, 1e-6))
     assert Slow.calls == 0 and forecast.proved and forecast.predicted == forecast.objective_alpha

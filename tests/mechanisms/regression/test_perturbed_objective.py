@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from descents import Replay
 from regressions import regression
-from test_objective_perturbation import DELTA, EPSILON, LOSSES, Capture, labels, problem, rows_of
+from test_objective_perturbation import DELTA, EPSILON, LOSSES, labels, problem, rows_of
 
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.domain import Box, FreeSpace, L1Ball, L2Ball, Product
@@ -92,9 +93,9 @@ def test_without_certificate_the_centre_is_released(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(perturbed_objective.Facts, "steps", lambda self, *args: 3)
     rng = np.random.default_rng(0)
     model = problem(Loss("logistic"), rows_of(rng, 30, 2), labels(Loss("logistic"), 30, rng))
-    source = Capture(0)
+    source = Replay()
     OBJECTIVE_PERTURBATION.run(model, Request(EPSILON, DELTA), source)
-    assert len(source.asked) == 2 and not source.asked[1][0].any()
+    assert len(source.asked) == 2 and not source.values[1].any()
 
 
 class Counted(np.ndarray):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from auditing import epsilon_lower_bound
+from descents import replayed
 from regressions import objective, regression
 from scipy.special import ndtr
 
@@ -40,20 +41,6 @@ def hinge(n: int = 300, p: int = 3, seed: int = 0, **how: Any) -> PrivateRegress
     X = rng.normal(size=(n, p))
     X /= np.linalg.norm(X, axis=1)[:, None]
     return regression(X, np.sign(X[:, 0]), "hinge", **({"l2": 1.0, "domain": L2Ball(p, 2.0)} | how))
-
-
-class Script(SeededSource):
-    """Releases the same numbers whatever the data; remembers the values and scales that it was given."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.values: list[np.ndarray] = []
-        self.scales: list[float] = []
-
-    def gaussian(self, values: Any, scale: float) -> Any:
-        self.values.append(np.array(values))
-        self.scales.append(scale)
-        return self._rng.normal(size=np.shape(values)) * scale
 
 
 # ---------------------------------------------------------------------- the range
@@ -129,11 +116,8 @@ def test_transcripts_of_neighbours() -> None:
         X = np.array(rows.blocks[0][0])
         X[record] = -X[record]
         other = replace(model, read=lambda X=X, rows=rows: replace(rows, blocks=((X, 0),)))
-        scripts = [Script(7), Script(7)]
-        for each, script in zip((model, other), scripts, strict=True):
-            STOCHASTIC_MIRROR_DESCENT.run(each, request, script)
-        first, second = scripts
-        assert first.scales == second.scales and set(first.scales[2:]) == {plan.deviation}
+        first, second = replayed(lambda m, s: STOCHASTIC_MIRROR_DESCENT.run(m, request, s).x, model, other, 7)
+        assert set(first.scales[2:]) == {plan.deviation}
         differ = [
             k for k, (a, b) in enumerate(zip(first.values, second.values, strict=True)) if not np.array_equal(a, b)
         ]

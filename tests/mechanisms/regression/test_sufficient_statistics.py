@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from auditing import epsilon_lower_bound
+from descents import Replay
 from regressions import objective, regression
 
 from dpmodel.classify.private_regression import PrivateRegression
@@ -142,22 +143,6 @@ def test_boxed_one_norm_change_bounds_a_search_over_corners() -> None:
 # -------------------------------------------------------------------------- what is released
 
 
-class Captured(SeededSource):
-    """Keeps what noise was asked for."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.asked: list[tuple[str, int, float]] = []
-
-    def gaussian(self, values: object, scale: float) -> Any:
-        self.asked.append(("gaussian", np.size(values), scale))  # type: ignore[arg-type]
-        return super().gaussian(values, scale)
-
-    def laplace(self, values: object, scale: float) -> Any:
-        self.asked.append(("laplace", np.size(values), scale))  # type: ignore[arg-type]
-        return super().laplace(values, scale)
-
-
 def made(n: int = 400, p: int = 4, seed: int = 0, **options: Any) -> PrivateRegression:
     generator = np.random.default_rng(seed)
     X = generator.uniform(-1, 1, (n, p))
@@ -170,10 +155,11 @@ def test_one_release_at_the_stated_scale() -> None:
     for delta, kind in [(1e-6, "gaussian"), (0.0, "laplace")]:
         layout = layout_of(model, delta == 0)
         assert layout is not None
-        source = Captured(0)
+        source = Replay()
         SUFFICIENT_STATISTICS.run(model, Request(0.7, delta), source)
         budget = gaussian_mu(0.7, delta) if delta else 0.7
-        assert source.asked == [(kind, layout.entries, pytest.approx(layout.change / budget))]
+        ((law, values, scale),) = source.asked
+        assert (law, values.size) == (kind, layout.entries) and scale == pytest.approx(layout.change / budget)
         assert layout.entries == 4 * 5 // 2 + 4 + 4 + 1
 
 
