@@ -16,8 +16,7 @@ from regressions import objective, regression
 from scipy.stats import binom
 
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.regression.domain import Box, FreeSpace, L1Ball, L2Ball, Product, Simplex
-from dpmodel.compile.regression.losses import Loss
+from dpmodel.compile.regression.domain import Box, FreeSpace, L1Ball, Product, Simplex
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.contract import Request
@@ -26,7 +25,6 @@ from dpmodel.mechanisms.regression.frank_wolfe import vertices as frank_wolfe
 from dpmodel.mechanisms.regression.frank_wolfe.steps import Steps, excess_bound
 from dpmodel.mechanisms.regression.frank_wolfe.synthetic_walks import Crowd
 from dpmodel.mechanisms.regression.frank_wolfe.vertices import FRANK_WOLFE, FrankWolfe, private_walk, selection_epsilon
-from dpmodel.mechanisms.regression.protocol import RegressionMechanism
 from dpmodel.mechanisms.regression.synthetic import simulated_risks
 from dpmodel.privacy import SeededSource, pure_composition_delta, zcdp_rho
 
@@ -481,39 +479,7 @@ def test_penalties_are_public() -> None:
     assert x is not None and x[7] == pytest.approx(-1.0)
 
 
-def test_what_it_serves() -> None:
-    X, y, _ = sparse_truth(20, 12)
-    ball = regression(X, y, domain=L1Ball(12, 1.0), lower=-1, upper=1)
-    request = Request(1.0, 1e-6)
-    for mechanism in (FRANK_WOLFE, FRANK_WOLFE_PUBLISHED):
-        assert isinstance(mechanism, RegressionMechanism)
-        assert mechanism.eligible(ball, request).eligible
-        round_set = replace(ball, domain=L2Ball(12, 1.0))
-        assert "vertices" in mechanism.eligible(round_set, request).reason
-        assert "vertices" in mechanism.eligible(replace(ball, domain=FreeSpace(12)), request).reason
-        lasso = replace(ball, penalty=Penalty(np.zeros(12), np.ones(12), np.zeros(12)))
-        assert "penalty" in mechanism.eligible(lasso, request).reason
-        wide = regression(X, y, domain=L1Ball(12, 1.0))
-        assert "bounds on the features" in mechanism.eligible(wide, request).reason
-        endless = regression(X, y, domain=L1Ball(12, 1.0), lower=-1, upper=1, label=(-math.inf, math.inf))
-        assert "bounds on the labels" in mechanism.eligible(endless, request).reason
-    clipped = replace(endless, loss=Loss("squared", clip=1.0))
-    assert FRANK_WOLFE.eligible(clipped, request).eligible
-    assert FRANK_WOLFE.forecast(clipped, request).proved is (FRANK_WOLFE._steps(clipped, request).clip >= 1.0)
-    assert "delta" in FRANK_WOLFE_PUBLISHED.eligible(ball, Request(1.0, 0.0)).reason
-    kinked = regression(X, y, "absolute", domain=L1Ball(12, 1.0), lower=-1, upper=1)
-    assert "curvature" in FRANK_WOLFE_PUBLISHED.eligible(kinked, request).reason
-    assert not FRANK_WOLFE.forecast(kinked, request).proved
-
-
 @pytest.mark.parametrize("wrong", [{"count": 0}, {"rate": -1.0}, {"average": 2.0}, {"clip": 0.0}])
 def test_settings_without_sense_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(SpecificationError, match="steps >= 1"):
         Steps(**({"count": 3} | wrong))
-
-
-def test_few_rows_are_said_to_be_useless() -> None:
-    X, y, _ = sparse_truth(20, 12)
-    model = regression(X, np.clip(y, -1, 1), domain=L1Ball(12, 1.0), lower=-1, upper=1)
-    forecast = FRANK_WOLFE_PUBLISHED.forecast(model, Request(0.1, 1e-6))
-    assert forecast.vacuous and "says nothing" in forecast.statement

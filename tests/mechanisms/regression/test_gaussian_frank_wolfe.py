@@ -9,17 +9,15 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from auditing import epsilon_lower_bound
 from descents import Replay, replayed, spent
 from regressions import objective, regression
 from scipy.stats import binom
 
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.regression.domain import FreeSpace, L1Ball, L2Ball
+from dpmodel.compile.regression.domain import L1Ball, L2Ball
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.regression.frank_wolfe.gaussian import GAUSSIAN_FRANK_WOLFE, GaussianFrankWolfe, _noisy
-from dpmodel.mechanisms.regression.protocol import RegressionMechanism
 from dpmodel.privacy import SeededSource, gaussian_delta, gaussian_mu
 
 FALSE_ALARM = 1e-7
@@ -211,20 +209,6 @@ def test_the_proved_statement_holds(middle: bool) -> None:
         assert binom.sf(int((excess > np.median(excess) / 2).sum()) - 1, 40, 0.2) < FALSE_ALARM
 
 
-def test_sparse_rows_give_the_same_point() -> None:
-    rng = np.random.default_rng(3)
-    X = np.where(rng.random((300, 20)) < 0.1, rng.choice([-1.0, 1.0], size=(300, 20)), 0.0)
-    y = rng.choice([-1.0, 1.0], size=300)
-    mechanism = GaussianFrankWolfe(steps=5, rate=0.0, clip=0.5, memory=0.3, middle=False)
-    points = [
-        mechanism.run(
-            regression(matrix, y, domain=L1Ball(20, 1.0), lower=-1, upper=1), Request(9.0, 1e-6), SeededSource(4)
-        ).x
-        for matrix in (X, sp.csr_array(X))
-    ]
-    np.testing.assert_allclose(points[0], points[1], atol=1e-9)
-
-
 class Slow(L2Ball):
     """A set over which linear problems take long."""
 
@@ -247,18 +231,3 @@ def test_sets_without_a_closed_form_are_not_simulated() -> None:
     x = GAUSSIAN_FRANK_WOLFE.run(model, Request(1.0, 1e-6), SeededSource(0)).x
     assert x is not None and objective(model, x) < 0.7 * objective(model, np.zeros(4))
     assert Slow.calls == forecast.noise["steps"]
-
-
-def test_what_it_serves() -> None:
-    X, y, _ = noisy_line(30, 4)
-    ball = regression(X, y, domain=L2Ball(4, 1.0), l2=1.0)
-    request = Request(1.0, 1e-6)
-    assert isinstance(GAUSSIAN_FRANK_WOLFE, RegressionMechanism)
-    assert GAUSSIAN_FRANK_WOLFE.eligible(ball, request).eligible
-    assert "not bounded" in GAUSSIAN_FRANK_WOLFE.eligible(replace(ball, domain=FreeSpace(4)), request).reason
-    wide = regression(X, y, domain=L2Ball(4, 1.0))
-    assert "norm of a row" in GAUSSIAN_FRANK_WOLFE.eligible(wide, request).reason
-    endless = regression(X, y, domain=L2Ball(4, 1.0), l2=1.0, label=(-math.inf, math.inf))
-    assert "labels" in GAUSSIAN_FRANK_WOLFE.eligible(endless, request).reason
-    few = GaussianFrankWolfe(published=True).forecast(ball, Request(0.1, 1e-6))
-    assert few.vacuous and not few.proved and "at most" not in few.statement  # the public point keeps its bound

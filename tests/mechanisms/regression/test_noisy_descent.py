@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from auditing import epsilon_lower_bound
 from descents import CASES, Replay, model_of, moves, neighbour, random_pair, replayed, seeded, spent
 from regressions import objective, regression
@@ -17,7 +16,6 @@ from scipy.optimize import minimize
 from scipy.stats import binom
 
 from dpmodel.compile.regression.domain import Box, L2Ball
-from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.compile.regression.rows import Rows
 from dpmodel.mechanisms.contract import Request
@@ -25,16 +23,11 @@ from dpmodel.mechanisms.regression.descent import steps as descent_steps
 from dpmodel.mechanisms.regression.descent.full_batch import NOISY_DESCENT, NoisyDescent
 from dpmodel.mechanisms.regression.descent.metric import descent_metric
 from dpmodel.mechanisms.regression.descent.steps import Settings, StepNoise, descend, private_gradient
-from dpmodel.mechanisms.regression.protocol import RegressionMechanism
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import gaussian_mu
 
 REQUEST = Request(1.0, 1e-6)
 PURE = Request(1.0, 0.0)
-
-
-def test_it_is_a_mechanism() -> None:
-    assert isinstance(NOISY_DESCENT, RegressionMechanism)
 
 
 # ---------------------------------------------------------------------- sensitivity
@@ -177,26 +170,6 @@ def test_audit_of_the_composition_and_of_broken_twins(monkeypatch: pytest.Monkey
 
 
 # ---------------------------------------------------------------------- settings, forecasts
-def test_forecasts_read_no_rows_and_repeat() -> None:
-    def closed() -> Any:
-        raise AssertionError("a forecast read rows")
-
-    for name, request in (("unit rows, hinge", REQUEST), ("squared, ball", PURE)):
-        models = (replace(model_of(name, seed), read=closed, _memo={}) for seed in range(2))
-        forecasts = [NoisyDescent(steps=4).forecast(model, request) for model in models]
-        assert forecasts[0] == forecasts[1] and math.isfinite(forecasts[0].predicted)
-
-
-def test_refusals() -> None:
-    loose = regression(np.ones((5, 2)), np.ones(5), "logistic")
-    assert not NOISY_DESCENT.eligible(loose, REQUEST).eligible
-    unlabelled = regression(np.ones((5, 2)), np.ones(5), "squared", l2=1.0, label=(-math.inf, math.inf))
-    assert not NOISY_DESCENT.eligible(unlabelled, REQUEST).eligible
-    assert NOISY_DESCENT.eligible(replace(unlabelled, loss=Loss("squared", clip=1.0)), REQUEST).eligible
-    absolute = regression(np.ones((5, 2)), np.ones(5), "absolute", l2=1.0, label=(-math.inf, math.inf))
-    assert NOISY_DESCENT.eligible(absolute, REQUEST).eligible
-
-
 def test_units_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     X, y = rng.uniform(0, 1, (400, 3)), rng.choice([-1.0, 1.0], 400)
@@ -210,15 +183,6 @@ def test_units_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = (mechanism.run(model, request, seeded(3)).x for model in (plain, moved))
     assert a is not None and b is not None
     assert np.allclose(plain.read_rows().predict(a), moved.read_rows().predict(b), rtol=1e-6, atol=1e-6)
-
-
-def test_sparse_equals_dense() -> None:
-    rng = np.random.default_rng(0)
-    X, y = rng.uniform(0, 0.5, (300, 6)) * (rng.random((300, 6)) < 0.3), rng.choice([-1.0, 1.0], 300)
-    options: dict[str, Any] = {"lower": 0.0, "upper": 0.5, "intercept": True}
-    dense, sparse = regression(X, y, "hinge", **options), regression(sp.csr_array(X), y, "hinge", **options)
-    a, b = (NoisyDescent(steps=8).run(model, REQUEST, seeded(1)).x for model in (dense, sparse))
-    assert a is not None and b is not None and np.allclose(a, b)
 
 
 # ---------------------------------------------------------------------- utility

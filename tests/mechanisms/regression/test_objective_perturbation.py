@@ -385,35 +385,3 @@ def test_broken_forecast_would_be_seen() -> None:
     model = regression(np.zeros((100_000, 5)), np.zeros(100_000), "logistic", l2=1.0, domain=L2Ball(5, 3.0))
     forecast = OBJECTIVE_PERTURBATION.forecast(model, Request(1.0, 1e-6))
     assert forecast.objective_alpha < 0.05 < math.log(2)
-
-
-def test_chosen_from_public_facts() -> None:
-    rng = np.random.default_rng(0)
-    notes = []
-    for _ in range(2):
-        model = regression(rows_of(rng, 100, 3), labels(Loss("logistic"), 100, rng), "logistic", l2=1.0)
-        notes.append(OBJECTIVE_PERTURBATION.forecast(model, Request(1.0, 1e-6)).to_dict())
-    assert notes[0] == notes[1]
-
-
-@pytest.mark.parametrize(
-    ("loss", "how", "delta", "reason"),
-    [
-        ("logistic", {"l2": 1.0}, 0.0, "delta > 0"),
-        ("hinge", {"l2": 1.0}, 1e-6, "kinks"),
-        ("absolute", {"l2": 1.0}, 1e-6, "kinks"),
-        ("squared", {"l2": 1.0}, 1e-6, "slopes"),
-        ("logistic", {}, 1e-6, "2-norm of a row"),
-    ],
-)
-def test_refusals(loss: str, how: dict[str, Any], delta: float, reason: str) -> None:
-    model = regression(np.zeros((10, 2)), np.zeros(10), loss, **how)
-    verdict = OBJECTIVE_PERTURBATION.eligible(model, Request(1.0, delta))
-    assert not verdict.eligible and reason in verdict.reason
-
-
-def test_a_ridge_too_small_is_refused() -> None:
-    model = regression(np.zeros((10, 2)), np.zeros(10), "logistic", l2=1.0)
-    for ridge, reason in ((0.0, "strongly convex"), (0.05, "takes all of epsilon")):
-        verdict = ObjectivePerturbation(ridge=ridge).eligible(model, Request(1.0, 1e-6))
-        assert not verdict.eligible and reason in verdict.reason

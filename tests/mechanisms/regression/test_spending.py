@@ -231,17 +231,3 @@ def test_rows_in_their_own_order_are_found_out(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(stochastic_mirror_descent.np, "lexsort", lambda keys: np.arange(keys[0].size))
     order = places(0)
     assert abs(ascents(order) - (order.size - 1) / 2) > 6 * math.sqrt((order.size + 1) / 12)
-
-
-@pytest.mark.parametrize("share", [0.05, 1.0])
-def test_mirror_descent_draws_noise_for_every_step(share: float) -> None:
-    """Each fresh step asks for noise of the planned deviation, at the least and the largest epsilon it serves."""
-    model = regression(np.ones((N, 2)) / 2, np.ones(N), "hinge", l2=1.0, domain=L2Ball(2, 1.0))
-    reach = stochastic_mirror_descent.largest_epsilon(N, 1e-3)
-    assert reach is not None
-    request, source = Request(reach * share, 1e-3), Replay()
-    plan = STOCHASTIC_MIRROR_DESCENT.settings(model, request)
-    STOCHASTIC_MIRROR_DESCENT.run(model, request, source)
-    scales = [scale for _, values, scale in source.asked if values.shape == (2,)]
-    assert len(scales) >= plan.fresh and set(scales) == {plan.deviation}
-    assert plan.deviation >= 2 * 1.0 / gaussian_mu(plan.step_epsilon, plan.step_delta)

@@ -66,20 +66,6 @@ def test_refuses_what_the_theorem_does_not_cover() -> None:
     assert not STOCHASTIC_MIRROR_DESCENT.eligible(hinge(rows + 1), Request(0.3, 2e-6)).eligible
 
 
-@pytest.mark.parametrize(
-    ("how", "delta", "reason"),
-    [
-        ({}, 0.0, "delta > 0"),
-        ({"domain": None}, DELTA, "not bounded"),
-        ({"l2": math.inf}, DELTA, "gradients"),
-        ({"weights": np.linspace(0.5, 1, 300)}, DELTA, "weights"),
-    ],
-)
-def test_refusals(how: dict[str, Any], delta: float, reason: str) -> None:
-    verdict = STOCHASTIC_MIRROR_DESCENT.eligible(hinge(**how), Request(0.1, delta))
-    assert not verdict.eligible and reason in verdict.reason
-
-
 # ---------------------------------------------------------------------- one record
 @pytest.mark.parametrize("absent", [False, True])
 @pytest.mark.parametrize("intercept", [False, True])

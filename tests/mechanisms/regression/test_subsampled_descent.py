@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,6 @@ from dpmodel.mechanisms.regression.descent.subsampled import (
     sampled_gradient,
     select,
 )
-from dpmodel.mechanisms.regression.protocol import RegressionMechanism
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import poisson_sample, subsampled_epsilon, subsampled_multiplier
 
@@ -141,16 +139,6 @@ def test_it_learns_and_sparse_equals_dense() -> None:
     plan = SUBSAMPLED_DESCENT.plan(dense, REQUEST)
     steps = plan.descent.settings.steps
     assert subsampled_epsilon(plan.multiplier, plan.rate, steps, 1e-6, replace=True) <= 1.0
-
-
-def test_refusals() -> None:
-    assert isinstance(SUBSAMPLED_DESCENT, RegressionMechanism)
-    model = _logistic(30_000)
-    assert SUBSAMPLED_DESCENT.eligible(model, REQUEST).eligible
-    assert not SUBSAMPLED_DESCENT.eligible(model, Request(1.0, 0.0)).eligible
-    assert not SUBSAMPLED_DESCENT.eligible(replace(model, count=50), REQUEST).eligible
-    loose = regression(np.ones((30_000, 1)), np.ones(30_000), "logistic")
-    assert not SUBSAMPLED_DESCENT.eligible(loose, REQUEST).eligible
 
 
 def test_select() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from auditing import epsilon_lower_bound
 from descents import Replay
 from regressions import objective, regression
@@ -31,7 +30,7 @@ from dpmodel.mechanisms.regression.sufficient_statistics.measure import (
     summed,
     to_vector,
 )
-from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import MOST_COLUMNS, SUFFICIENT_STATISTICS, spread_of
+from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import SUFFICIENT_STATISTICS, spread_of
 from dpmodel.mechanisms.regression.sufficient_statistics.rule import normal_equations, quadratic, shrunk
 from dpmodel.mechanisms.regression.sufficient_statistics.solve import accelerated
 from dpmodel.mechanisms.regression.synthetic import simulated_risks
@@ -234,39 +233,7 @@ def test_without_noise_the_quadratic_is_the_objective(bounds: dict[str, Any], in
     np.testing.assert_allclose(mine - mine[0], true - true[0], rtol=1e-9, atol=1e-7)
 
 
-@pytest.mark.parametrize(("lower", "upper"), [(-1.0, 1.0), (0.0, 1.0), (-1000.0, 1.0)])
-def test_sparse_equals_dense(lower: float, upper: float) -> None:
-    """Columns of the last kind need centring before the sums: 1,000 lies far from all values."""
-    generator = np.random.default_rng(4)
-    X = np.where(generator.random((5000, 6)) < 0.2, generator.random((5000, 6)), 0.0)
-    y = generator.uniform(-1, 1, 5000)
-    request = Request(1.0, 1e-6)
-    for intercept in (False, True):
-        one, two = (
-            SUFFICIENT_STATISTICS.run(
-                regression(x, y, lower=lower, upper=upper, intercept=intercept), request, SeededSource(0)
-            ).x
-            for x in (X, sp.csr_array(X))
-        )
-        np.testing.assert_allclose(one, two, rtol=1e-7, atol=1e-9)
-
-
 # -------------------------------------------------------------------------- what is made of it
-
-
-def test_units_do_not_matter() -> None:
-    """Columns measured in other units, and shifted where there is an intercept: the same predictions."""
-    generator = np.random.default_rng(6)
-    X = generator.random((500, 3))
-    y = np.clip(X @ [0.5, -0.5, 0.2], -1, 1)
-    unit, request = np.array([1e4, 1.0, 1e-3]), Request(1.0, 1e-6)
-    one = SUFFICIENT_STATISTICS.run(regression(X, y, lower=0.0, upper=1.0, intercept=True), request, SeededSource(1)).x
-    moved = X * unit + 7 * unit
-    two = SUFFICIENT_STATISTICS.run(
-        regression(moved, y, lower=7 * unit, upper=8 * unit, intercept=True), request, SeededSource(1)
-    ).x
-    assert one is not None and two is not None
-    np.testing.assert_allclose(moved @ two[:3] + two[3], X @ one[:3] + one[3], rtol=1e-5, atol=1e-7)
 
 
 def test_little_noise_gives_least_squares() -> None:
@@ -475,25 +442,6 @@ def test_too_few_rows_are_said_to_be_vacuous_or_nearly() -> None:
     forecast = SUFFICIENT_STATISTICS.forecast(model, Request(0.1, 1e-6))
     nothing = np.mean([risk.nothing for risk in simulated_risks(model)])
     assert forecast.predicted >= 0.95 * nothing
-
-
-@pytest.mark.parametrize("mechanism", [SUFFICIENT_STATISTICS, ADASSP_PUBLISHED], ids=lambda m: m.name)
-def test_eligibility(mechanism: RegressionMechanism) -> None:
-    assert isinstance(mechanism, RegressionMechanism)
-    request = Request(1.0, 1e-6)
-    assert mechanism.eligible(made(), request).eligible
-    refused = [
-        (made(loss="absolute"), request, "loss"),
-        (made(lower=-math.inf), request, "rows"),
-        (made(label=(-math.inf, 1.0)), request, "labels"),
-        (made(), Request(1.0, 1e-6, clip=1.0), "clip"),
-        (replace(made(), offset_bound=math.inf), request, "offsets"),
-        (regression(np.zeros((1, MOST_COLUMNS + 1)), np.zeros(1), l2=1.0), request, "coefficients"),
-    ]
-    for model, asked, word in refused:
-        verdict = mechanism.eligible(model, asked)
-        assert not verdict.eligible and word in verdict.reason
-    assert mechanism.eligible(made(), Request(1.0, 0.0)).eligible == (mechanism is SUFFICIENT_STATISTICS)
 
 
 # -------------------------------------------------------------------------- AdaSSP
