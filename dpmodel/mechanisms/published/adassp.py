@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.compile.regression.rows import Rows
 from dpmodel.mechanisms.contract import Forecast, Outcome, Progress, Request, Verdict, no_progress
 from dpmodel.mechanisms.regression.excess import excess_forecast
 from dpmodel.mechanisms.regression.sufficient_statistics.forecast import (
@@ -18,7 +19,6 @@ from dpmodel.mechanisms.regression.sufficient_statistics.forecast import (
     mean_excess,
     quick_minimise,
 )
-from dpmodel.mechanisms.regression.sufficient_statistics.measure import summed_raw
 from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import judge_statistics
 from dpmodel.mechanisms.regression.sufficient_statistics.solve import minimise
 from dpmodel.privacy import NoiseSource, gaussian_mu
@@ -119,11 +119,10 @@ class AdaSSP:
             scale = population.model.scale
             return quick_minimise(population.model, scale * P, scale * q)
 
-        predicted, _ = mean_excess(model, simulate)
         return excess_forecast(
             model,
             request,
-            predicted=predicted,
+            predicted=mean_excess(model, simulate),
             work=f"one pass over X, {model.size * (model.size + 3) // 2 + 1} numbers measured once, one program",
             noise={
                 "law": "gaussian",
@@ -143,10 +142,9 @@ class AdaSSP:
     ) -> Outcome:
         scales = self.scales(model, request)
         progress("summing", 0.1)
-        bound = model.row.label_bound + model.offset_bound
-        gram, cross = summed_raw(model.read_rows(), bound)
+        gram, cross = sums(model.read_rows(), model.row.label_bound + model.offset_bound)
         progress("measuring", 0.4)
-        exact = np.linalg.eigvalsh(gram)[:1]
+        exact = PrivateArray(np.linalg.eigvalsh(gram)[:1])
         released = float(noise.gaussian(exact, scales.eigenvalue)[0])
         upper = np.triu_indices(model.size)
         P = np.zeros_like(gram)
@@ -158,6 +156,12 @@ class AdaSSP:
         P = P + self.ridge(scales, model.size, self.least(scales, released, request)) * np.eye(model.size)
         w = minimise(model, model.scale * P, model.scale * q)
         return Outcome("optimal", w, None, None, seconds=time.perf_counter() - start)
+
+
+def sums(rows: Rows, largest: float) -> tuple[PrivateArray, PrivateArray]:
+    """(p, p) sum omega a a' and (p,) sum omega a (y - o), residual labels cut to ``largest``."""
+    residual = rows.labels if rows.offset is None else rows.labels - rows.offset
+    return PrivateArray(rows.gram()), PrivateArray(rows.combine(np.clip(residual, -largest, largest)))
 
 
 ADASSP_PUBLISHED = AdaSSP()

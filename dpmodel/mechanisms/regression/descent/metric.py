@@ -79,6 +79,13 @@ def separable(domain: Domain) -> np.ndarray:
     return np.full(domain.size, domain.kind in SEPARABLE)
 
 
+def projects_exactly(domain: Domain) -> bool:
+    """Whether projections onto the set are in closed form, so that they cost little and certificates hold."""
+    if isinstance(domain, Product):
+        return all(projects_exactly(part) for part, _ in domain.parts)
+    return domain.kind in (*SEPARABLE, "l1", "l2", "simplex")
+
+
 @remembered
 def descent_metric(model: PrivateRegression) -> Metric:
     """The metric for this model, a public fact.

@@ -16,9 +16,8 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_regression import PrivateRegression, remembered
-from dpmodel.compile.regression.domain import Domain, Product
 from dpmodel.mechanisms.contract import YES, Verdict
-from dpmodel.mechanisms.regression.descent.metric import SEPARABLE, descent_metric
+from dpmodel.mechanisms.regression.descent.metric import descent_metric, projects_exactly
 from dpmodel.mechanisms.regression.descent.search import choosing_risks, clips, line_search, simulated_excess
 from dpmodel.mechanisms.regression.descent.steps import (
     AVERAGINGS,
@@ -35,7 +34,6 @@ from dpmodel.mechanisms.regression.synthetic import SimulatedRisk, simulated_ris
 _MOST_STEPS, _FIRST_STEPS, _LEAST_STEPS = 128, 32, 16
 _NOISY_NUMBERS = 150_000  # noise drawn in one run: the safe sampler takes 6 s for so many
 _SOLVED_STEPS = 16  # where a projection is a solve of its own
-_EXACT = (*SEPARABLE, "l1", "l2", "simplex")
 # A setting that costs less work is taken where its risk is no more than this share larger.
 _TIE = 0.02
 _LONG = 128  # steps of descent without noise
@@ -59,12 +57,6 @@ def judge_descent(model: PrivateRegression, order: float) -> Verdict:
     if not math.isfinite(model.loss.slope_bound(start, model.row.label_bound)):
         return Verdict(False, "slopes have no bound: labels need one, or slopes a clip")
     return YES
-
-
-def _projects_at_once(domain: Domain) -> bool:
-    if isinstance(domain, Product):
-        return all(_projects_at_once(part) for part, _ in domain.parts)
-    return domain.kind in _EXACT
 
 
 class Search:
@@ -136,7 +128,7 @@ class Search:
         return self._seen[key]
 
     def _draws(self, steps: int) -> int:
-        return _DRAWS if steps <= _FIRST_STEPS and _projects_at_once(self.model.domain) else 1
+        return _DRAWS if steps <= _FIRST_STEPS and projects_exactly(self.model.domain) else 1
 
     def settings(self, steps: int, tau: float, share: float) -> Settings:
         """Steps no longer than the curvature allows; what is missing to tau by momentum."""
@@ -164,7 +156,7 @@ class Search:
 
     def _most_steps(self) -> int:
         most = max(_NOISY_NUMBERS // max(self.model.size, 1), _LEAST_STEPS)
-        return min(most, _MOST_STEPS if _projects_at_once(self.model.domain) else _SOLVED_STEPS)
+        return min(most, _MOST_STEPS if projects_exactly(self.model.domain) else _SOLVED_STEPS)
 
     def _first_steps(self) -> int:
         # Pure budgets compose badly: noise grows with the square root of the number of steps.

@@ -62,15 +62,13 @@ def choosing_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
         plain = [risk for risk in useful if not risk.tied] or useful
         useful = [plain[0], *plain[1:][-1:], *(risk for risk in useful if risk.tied and risk is not plain[0])]
     for risk in useful:
-        half = risk.points.shape[0] // 2
-        part = np.r_[0 : _COARSE // 2, half : half + _COARSE // 2]
-        coarse = replace(risk, points=risk.points[part], coins=risk.coins[part])
+        coarse = coarsened(risk)
         out.append(coarse)
         if numeric and not risk.tied:
             # The same quantiles of an exponential law, less its mean; labels in the lower half of their range.
             skewed = -log_ndtr(-coarse.coins)
             low, high = model.row.label
-            truth = _moved(model, coarse.truth, (3 * low + high) / 4)  # a quarter of the way up their range
+            truth = moved(model, coarse.truth, (3 * low + high) / 4)  # a quarter of the way up their range
             out.append(replace(coarse, coins=skewed - skewed.mean(), truth=truth))
             if math.isinf(model.loss.smoothness):
                 out.append(_at_the_end(coarse))
@@ -86,16 +84,23 @@ def extreme_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
     return (wider,) if second <= model.row.l2**2 * (1 + 1e-9) else ()
 
 
+def coarsened(risk: SimulatedRisk) -> SimulatedRisk:
+    """The population on a coarser grid."""
+    half = risk.points.shape[0] // 2
+    part = np.r_[0 : _COARSE // 2, half : half + _COARSE // 2]
+    return replace(risk, points=risk.points[part], coins=risk.coins[part])
+
+
 def _at_the_end(risk: SimulatedRisk) -> SimulatedRisk:
     """Labels moved down until so many are cut to the lowest that the quantile asked for is one of them. There the loss
     is not flat at its least point, and noise in the coefficients costs much more than elsewhere."""
     model, share = risk.model, risk.model.loss.parameter if risk.model.loss.name == "quantile" else 0.5
     spread = math.sqrt(float(risk.truth @ risk.covariance(risk.truth)) + risk.noise**2)
     aim = model.row.label[0] - float(ndtri((1 + share) / 2)) * spread
-    return replace(risk, truth=_moved(model, risk.truth, aim - float(risk.mean @ risk.truth)))
+    return replace(risk, truth=moved(model, risk.truth, aim - float(risk.mean @ risk.truth)))
 
 
-def _moved(model: PrivateRegression, truth: Floats, by: float) -> Floats:
+def moved(model: PrivateRegression, truth: Floats, by: float) -> Floats:
     """``truth`` with predictions moved, where an intercept can do that."""
     anchors = np.flatnonzero(model.row.constant & (model.row.lower != 0))
     if not anchors.size or not math.isfinite(by):

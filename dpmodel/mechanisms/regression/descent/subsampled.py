@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -141,23 +141,12 @@ def sampled_gradient(noise: SampledNoise, rows: Rows, source: NoiseSource) -> Gr
 
     def gradient(w: Floats) -> Floats:
         reach = noise.reach(w)
-        drawn = select(rows, np.flatnonzero(poisson_sample(source, rows.count, noise.rate)))
+        drawn = rows.part(np.flatnonzero(poisson_sample(source, rows.count, noise.rate)))
         slopes = np.clip(loss.slope(drawn.predict(w), drawn.labels), -reach, reach)
         sums = PrivateArray(metric.sums(drawn.combine(slopes)))
         return model.scale / noise.rate * noise.draw(source, sums, noise.scale(reach))
 
     return gradient
-
-
-def select(rows: Rows, chosen: np.ndarray) -> Rows:
-    """The rows of these numbers."""
-    return replace(
-        rows,
-        blocks=tuple((matrix[chosen], start) for matrix, start in rows.blocks),
-        labels=rows.labels[chosen],
-        offset=None if rows.offset is None else rows.offset[chosen],
-        weights=None if rows.weights is None else rows.weights[chosen],
-    )
 
 
 def _replaced(model: PrivateRegression) -> bool:

@@ -12,6 +12,7 @@ from scipy.special import log_ndtr, ndtr
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_regression import PrivateRegression, remembered
+from dpmodel.mechanisms.regression.descent.search import coarsened, moved
 from dpmodel.mechanisms.regression.frank_wolfe.steps import Steps, reach_of, walk
 from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.mechanisms.regression.synthetic import SimulatedRisk, simulated_risks
@@ -27,7 +28,6 @@ _SHORT = 64  # walks of fewer steps are simulated several times over, up to so m
 _RATES = (0.0, 0.3, 1.0, 3.0)  # 0 stands for sizes 2 / (t + 2)
 _CLIPS = (1.0, 1 / 4, 1 / 16, 1 / 64)  # shares of the slopes' bound
 _FLOOR = 0.1
-_COARSE = 512  # points of the plane on which settings are compared
 _MATTERS = 0.05  # populations with less to be gained than this share of another's do not choose
 # (variance of the columns in that of uniform ones, noise in deviations of the signal, its law): one of two values at
 # the ends of the bounds has 3 times the variance of a uniform one. One tuple for each of two populations.
@@ -248,23 +248,15 @@ def _choosers(model: PrivateRegression) -> tuple[Crowd, Floats]:
 def _variant(risk: SimulatedRisk, variance: float, noise: float, level: float) -> SimulatedRisk:
     """The population on a coarser grid, with other columns and noise, and the mean prediction ``level`` if an intercept
     can give it."""
-    half = risk.points.shape[0] // 2
-    part = np.r_[0 : _COARSE // 2, half : half + _COARSE // 2]
-    used, row, domain = _size(risk), risk.model.row, risk.model.domain
+    used, row = _size(risk), risk.model.row
     variance *= risk.room / 3  # from a share of the most that a column can have to one of what it has
-    moving = risk.mean[~row.constant]
-    if math.isfinite(row.l2) and 1.01 * (used + float(moving @ moving)) >= row.l2**2:
+    means = risk.mean[~row.constant]
+    if math.isfinite(row.l2) and 1.01 * (used + float(means @ means)) >= row.l2**2:
         variance = 1.0  # rows are as long as they may be
-    truth, intercepts = risk.truth, np.flatnonzero(row.constant & (row.lower != 0))
-    if intercepts.size:
-        truth = truth.copy()
-        truth[intercepts[0]] += (level - float(risk.mean @ truth)) / row.lower[intercepts[0]]
-        truth = domain.project(truth)
+    truth = moved(risk.model, risk.truth, level - float(risk.mean @ risk.truth))
     deviation = math.sqrt(variance) * noise * math.sqrt(float(truth @ risk.covariance(truth)))
     return replace(
-        risk,
-        points=risk.points[part],
-        coins=risk.coins[part],
+        coarsened(risk),
         variance=variance * risk.variance,
         common=math.sqrt(variance) * risk.common,
         truth=truth,

@@ -9,7 +9,6 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.regression.domain import Domain, Product
 from dpmodel.mechanisms.contract import (
     YES,
     Forecast,
@@ -19,6 +18,7 @@ from dpmodel.mechanisms.contract import (
     Verdict,
     no_progress,
 )
+from dpmodel.mechanisms.regression.descent.metric import projects_exactly
 from dpmodel.mechanisms.regression.excess import excess_forecast
 from dpmodel.mechanisms.regression.objective_perturbation.perturbed_objective import Facts, PerturbedObjective
 from dpmodel.mechanisms.regression.public_point import public_point
@@ -29,7 +29,6 @@ from dpmodel.privacy import NoiseSource, gaussian_delta, gaussian_mu, public_gen
 _SHARES = (0.5, 0.3, 0.15, 0.08, 0.04, 0.02, 0.01, 0.003, 0.001, 0.0003)
 _OUTPUT = 0.01  # part of mu^2 that the noise on the output takes
 _FAILURE = 1e-3  # part of delta for a random term longer than the number of steps was computed for
-_SETS = ("free", "l1", "l2", "linf", "box", "simplex")
 _SIMULATED_STEPS = 30
 _MOST_STEPS = 10_000_000  # of the solver, on the worst data
 _DRAWS = 4  # draws of the noise per population for the design that was chosen
@@ -214,13 +213,6 @@ class ObjectivePerturbation:
 
 
 # ---------------------------------------------------------------------- from public facts to noise
-def projects_exactly(domain: Domain) -> bool:
-    """Whether projections onto the set are in closed form, so that certificates hold up to rounding."""
-    if isinstance(domain, Product):
-        return all(projects_exactly(part) for part, _ in domain.parts)
-    return domain.kind in _SETS
-
-
 def smoothness(model: PrivateRegression) -> float:
     """B: largest second derivative of one loss, labels of any declared size."""
     labels = max(1.0, model.row.label_bound) if model.loss.labels == "sign" else 1.0

@@ -159,7 +159,7 @@ class PerturbedObjective:
         """The same, summed in blocks (see ``Facts.rounding``)."""
         sums = []
         for start in range(0, self.rows.count, self.facts.block):
-            part = _slice(self.rows, start, start + self.facts.block)
+            part = self.rows.part(slice(start, start + self.facts.block))
             sums.append(part.combine(self.slopes(part.predict(w), part)))
         total: Floats = np.sum(sums, axis=0)
         return total + self.h * w + self.linear
@@ -233,7 +233,7 @@ class PerturbedObjective:
     def _sample(self) -> PerturbedObjective:
         """Every k-th row, with k times its weight: near this objective where rows are in no order."""
         stride = self.facts.stride
-        part = _slice(self.rows, 0, self.rows.count, stride)
+        part = self.rows.part(slice(None, None, stride))
         weights = np.full(part.count, 1.0) if part.weights is None else part.weights
         blocks = tuple((np.ascontiguousarray(m) if isinstance(m, np.ndarray) else m, first) for m, first in part.blocks)
         return replace(self, rows=replace(part, blocks=blocks, weights=weights * stride))
@@ -280,7 +280,7 @@ class PerturbedObjective:
         weights = second if self.rows.weights is None else second * self.rows.weights
         weighted = replace(self.rows, weights=np.sqrt(weights))
         for first in range(0, self.rows.count, _CHUNK):
-            hessian += _weighed(_slice(weighted, first, first + _CHUNK)).gram()
+            hessian += _weighed(weighted.part(slice(first, first + _CHUNK))).gram()
         if self.facts.exact:
             return lambda w, gradient, share: solve_positive(hessian, -gradient)
         part = SimplePart(self.domain, self.penalty.l1 / self.scale)
@@ -382,16 +382,3 @@ def _weighed(rows: Rows) -> Rows:
     scale = sp.diags_array(rows.weights)
     blocks = ((scale @ m if sp.issparse(m) else m * rows.weights[:, None], first) for m, first in rows.blocks)
     return replace(rows, blocks=tuple(blocks), weights=None)
-
-
-def _slice(rows: Rows, start: int, end: int, stride: int = 1) -> Rows:
-    if stride == 1 and start == 0 and end >= rows.count:
-        return rows
-    which = slice(start, end, stride)
-    return Rows(
-        tuple((matrix[which], first) for matrix, first in rows.blocks),
-        rows.labels[which],
-        rows.size,
-        None if rows.offset is None else rows.offset[which],
-        None if rows.weights is None else rows.weights[which],
-    )

@@ -21,7 +21,6 @@ from dpmodel.mechanisms.regression.sufficient_statistics.forecast import (
     noised,
     proved_loss,
     quick_minimise,
-    scaled_spread,
     shrink_cap,
 )
 from dpmodel.mechanisms.regression.sufficient_statistics.layout import Layout, layout_of
@@ -99,12 +98,12 @@ class SufficientStatistics(PureToo):
 
         def simulate(population: Population, columns: Floats, factor: float, normal: Normals) -> Floats:
             small = layout if factor == 1 else _restricted(layout, columns)
-            own = scaled_spread(spread, factor)
+            own = spread.times(factor)
             s = noised(small, in_units(small, population), spread, factor, normal)
             got = _program(population.model, small, s, own, cap * factor)
             return quick_minimise(population.model, got.P, got.q)
 
-        predicted, _ = mean_excess(model, simulate)
+        predicted = mean_excess(model, simulate)
         bound = proved_loss(model, layout, spread, request.beta)
         if model.penalty.absent and math.isfinite(model.prediction_bound):
             bound = min(bound, model.weight * (model.prediction_bound + model.row.label_bound) ** 2)
