@@ -82,20 +82,16 @@ class AdaSSP:
             matrix, eigenvalue = math.sqrt(2) * whole**2, whole**2
         rounding = 4 * (model.count + model.size + 4) * 2.0**-53 * model.total * whole**2
         size = row.label_bound + model.offset_bound
+        vector = model.gradient_change(2, size) * (1 + 1e-9)
+        if row.absent:  # a (y - o) against (0, c) (0 - o): x (y - o) and c y
+            exact = model.largest_weight * math.hypot(moving * size, fixed * row.label_bound)
+            vector = exact * (1 + 1e-9) + 4 * (model.count + 4) * 2.0**-53 * model.total * size * whole
         return Scales(
             unit * (model.largest_weight * eigenvalue * (1 + 1e-9) + 8 * model.size * rounding),
             unit * (model.largest_weight * matrix * (1 + 1e-9) + rounding),
-            unit * model.gradient_change(2, size) * (1 + 1e-9) if not row.absent else unit * self._absent(model, size),
+            unit * vector,
             unit,
         )
-
-    @staticmethod
-    def _absent(model: PrivateRegression, size: float) -> float:
-        # a (y - o) against (0, c) (0 - o): x (y - o) and c y.
-        row = model.row
-        exact = math.hypot(row.moving(2) * size, row.fixed(2) * row.label_bound)
-        rounding = 4 * (model.count + 4) * 2.0**-53 * model.total * size * row.norm(2)
-        return model.largest_weight * exact * (1 + 1e-9) + rounding
 
     def ridge(self, scales: Scales, size: int, least: float) -> float:
         """The paper's ridge for a released least eigenvalue."""
@@ -144,10 +140,10 @@ class AdaSSP:
         progress("summing", 0.1)
         gram, cross = sums(model.read_rows(), model.row.label_bound + model.offset_bound)
         progress("measuring", 0.4)
-        exact = PrivateArray(np.linalg.eigvalsh(gram)[:1])
+        exact = PrivateArray(np.asarray(np.linalg.eigvalsh(gram)[:1], dtype=np.float64))
         released = float(noise.gaussian(exact, scales.eigenvalue)[0])
         upper = np.triu_indices(model.size)
-        P = np.zeros_like(gram)
+        P = np.zeros((model.size, model.size))
         P[upper] = noise.gaussian(gram[upper], scales.matrix)
         P = P + np.triu(P, 1).T
         q = noise.gaussian(cross, scales.vector)

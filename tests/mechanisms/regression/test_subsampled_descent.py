@@ -23,7 +23,6 @@ from dpmodel.mechanisms.regression.descent.subsampled import (
     SampledNoise,
     SubsampledDescent,
     sampled_gradient,
-    select,
 )
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import poisson_sample, subsampled_epsilon, subsampled_multiplier
@@ -46,7 +45,7 @@ def test_no_record_adds_more_than_its_size(name: str) -> None:
         reach = model.loss.slope_bound(model.row.reach(w), model.row.label_bound)
         rows = model.read_rows()
         for i in range(0, rows.count, 7):
-            one = select(rows, np.array([i]))
+            one = rows.part(np.array([i]))
             added = noise.metric.sums(one.combine(model.loss.slope(one.predict(w), one.labels)))
             assert np.linalg.norm(added) <= noise.size(reach)
             largest = max(largest, float(np.linalg.norm(added)) / max(noise.size(reach), 1e-300))
@@ -141,9 +140,9 @@ def test_it_learns_and_sparse_equals_dense() -> None:
     assert subsampled_epsilon(plan.multiplier, plan.rate, steps, 1e-6, replace=True) <= 1.0
 
 
-def test_select() -> None:
+def test_samples() -> None:
     rows = Rows(((np.arange(6.0)[:, None], 0),), np.arange(6.0), 1, offset=np.ones(6), weights=np.full(6, 2.0))
-    some = select(rows, np.array([1, 4]))
+    some = rows.part(np.array([1, 4]))
     assert some.count == 2 and some.predict(np.ones(1)).tolist() == [2.0, 5.0]
     assert some.combine(np.ones(2)).tolist() == [10.0]
     gradient = sampled_gradient(_noise(model_of("unit rows")), model_of("unit rows").read_rows(), seeded(0))

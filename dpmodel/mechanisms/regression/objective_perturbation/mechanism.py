@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from dpmodel.mechanisms.contract import (
     Verdict,
     no_progress,
 )
+from dpmodel.mechanisms.regression.accelerated import accelerated
 from dpmodel.mechanisms.regression.descent.metric import projects_exactly
 from dpmodel.mechanisms.regression.excess import excess_forecast
 from dpmodel.mechanisms.regression.objective_perturbation.perturbed_objective import Facts, PerturbedObjective
@@ -392,23 +394,20 @@ def _accelerate(
 ) -> Floats:
     """Accelerated steps with restarts in the metric ``diag(diagonal) + factors factors'``, (p,) and (p, 2); proximal
     ones without factors."""
-    scale, center, ahead, t = model.scale, public_point(model), v, 1.0
+    scale, center = model.scale, public_point(model)
     if factors is not None:
         along = factors / diagonal[:, None]
         inner = np.linalg.inv(np.eye(factors.shape[1]) + factors.T @ along)
-    for _ in range(_SIMULATED_STEPS):
+
+    def step(ahead: Floats) -> Floats:
         g = risk.gradient(ahead) + 2 * model.penalty.ridge * ahead + model.penalty.linear
         g = g + scale * (plan.ridge * (ahead - center) + b)
+        after = ahead - g / diagonal
         if factors is not None:
-            after = ahead - g / diagonal + along @ (inner @ (along.T @ g))
-        else:
-            after = ahead - g / diagonal
-            after = model.penalty.shrink(after, 1 / diagonal) if model.penalty.l1.any() else model.domain.project(after)
-        if float((ahead - after) @ (diagonal * (after - v))) > 0:
-            t = 1.0
-        then = (1 + math.sqrt(1 + 4 * t * t)) / 2
-        ahead, v, t = after + (t - 1) / then * (after - v), after, then
-    return v
+            return after + along @ (inner @ (along.T @ g))
+        return model.penalty.shrink(after, 1 / diagonal) if model.penalty.l1.any() else model.domain.project(after)
+
+    return next(islice(accelerated(v, step, diagonal), _SIMULATED_STEPS - 1, None))
 
 
 OBJECTIVE_PERTURBATION = ObjectivePerturbation()

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,6 +20,7 @@ from dpmodel.compile.regression.domain import Domain
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.compile.regression.rows import Rows
+from dpmodel.mechanisms.regression.accelerated import accelerated
 from dpmodel.mechanisms.regression.objective_perturbation.quadratic import (
     SimplePart,
     minimise_quadratic,
@@ -314,23 +316,20 @@ class PerturbedObjective:
             smooth = float(np.linalg.norm(image))
             v = image / smooth if smooth > 0 else v
         smooth = min(1.2 * self.facts.curvature * smooth + self.facts.ridge, self.facts.smooth)
-        w = ahead = start
-        t, last = 1.0, math.inf
-        for k in range(_GUESSED):
-            after = self.shrink(ahead - self.gradient(ahead) / smooth, 1 / smooth)
-            if float((ahead - after) @ (after - w)) > 0:
-                t = 1.0
-            then = (1 + math.sqrt(1 + 4 * t * t)) / 2
-            ahead, w, t = after + (t - 1) / then * (after - w), after, then
-            if k % _CHECK == _CHECK - 1:
-                point, found = self.certify(w)
-                if found <= radius:
-                    return point
-                if not found <= 4 * last:  # the guess was too small
-                    smooth = min(4 * smooth, self.facts.smooth)
-                    w = ahead = w if np.isfinite(w).all() else start
-                    t = 1.0
-                last = found
+
+        def step(ahead: Floats) -> Floats:
+            return self.shrink(ahead - self.gradient(ahead) / smooth, 1 / smooth)
+
+        w, last, points = start, math.inf, accelerated(start, step)
+        for _ in range(_GUESSED // _CHECK):
+            w = next(islice(points, _CHECK - 1, None))
+            point, found = self.certify(w)
+            if found <= radius:
+                return point
+            if not found <= 4 * last:  # the guess was too small
+                smooth = min(4 * smooth, self.facts.smooth)
+                points = accelerated(w if np.isfinite(w).all() else start, step)
+            last = found
         return w
 
 
