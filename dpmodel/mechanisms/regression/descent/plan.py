@@ -84,7 +84,8 @@ class Search:
         self._seen: dict[tuple[int, float, float, float], tuple[float, Settings]] = {}
 
     def best(self) -> DescentPlan:
-        steps = self.steps or self._first_steps()
+        # Pure budgets compose badly: noise grows with the square root of the number of steps.
+        steps = self.steps or min(self._most_steps(), _LEAST_STEPS if self.pure else _FIRST_STEPS)
         tau = self._time(steps, self.longest * steps, 8)
         while self.steps is None and tau > self._reached(steps) / 4 and 2 * steps <= self._most_steps():
             steps *= 2
@@ -118,7 +119,7 @@ class Search:
             logs: dict[Averaging, list[float]] = {kind: [] for kind in self.averagings}
             for risk, floor in zip(choosing_risks(self.model), _floors(self.model), strict=True):
                 nothing = max(risk.nothing - floor, 1e-300)
-                for seed in range(self._draws(steps)):
+                for seed in range(_DRAWS if steps <= _FIRST_STEPS and projects_exactly(self.model.domain) else 1):
                     found = self._excess(settings, risk, seed)
                     for kind in logs:
                         logs[kind].append(math.log(_FLOOR + max(found[kind] - floor, 0.0) / nothing))
@@ -126,9 +127,6 @@ class Search:
             kind = min(means, key=lambda k: means[k])
             self._seen[key] = means[kind], replace(settings, averaging=kind)
         return self._seen[key]
-
-    def _draws(self, steps: int) -> int:
-        return _DRAWS if steps <= _FIRST_STEPS and projects_exactly(self.model.domain) else 1
 
     def settings(self, steps: int, tau: float, share: float) -> Settings:
         """Steps no longer than the curvature allows; what is missing to tau by momentum."""
@@ -157,10 +155,6 @@ class Search:
     def _most_steps(self) -> int:
         most = max(_NOISY_NUMBERS // max(self.model.size, 1), _LEAST_STEPS)
         return min(most, _MOST_STEPS if projects_exactly(self.model.domain) else _SOLVED_STEPS)
-
-    def _first_steps(self) -> int:
-        # Pure budgets compose badly: noise grows with the square root of the number of steps.
-        return min(self._most_steps(), _LEAST_STEPS if self.pure else _FIRST_STEPS)
 
     def _reached(self, steps: int) -> float:
         """The largest tau that so many steps reach."""

@@ -149,11 +149,6 @@ def sampled_gradient(noise: SampledNoise, rows: Rows, source: NoiseSource) -> Gr
     return gradient
 
 
-def _replaced(model: PrivateRegression) -> bool:
-    """Whether neighbours differ in two vectors; an absent record without constant columns has none."""
-    return not model.row.absent or model.row.fixed(2.0) > 0
-
-
 def step_noise(model: PrivateRegression, settings: Settings, rate: float, multiplier: float) -> SampledNoise:
     """The noise of these settings; its ``spend`` is not used: the multiplier says it all."""
     seen = clipped(model, settings.clip)
@@ -163,9 +158,10 @@ def step_noise(model: PrivateRegression, settings: Settings, rate: float, multip
 @remembered
 def _plan(model: PrivateRegression, asked: SubsampledDescent, epsilon: float, delta: float) -> SampledPlan:
     steps = asked.steps or _STEPS
-    best: SampledPlan | None = None
+    # Neighbours differ in two vectors; an absent record without constant columns has none.
+    replaced, best = not model.row.absent or model.row.fixed(2.0) > 0, None
     for rate in [min(passes / steps, 1.0) for passes in _PASSES] if asked.rate is None else [asked.rate]:
-        multiplier = subsampled_multiplier(epsilon, delta, rate, steps, replace=_replaced(model))
+        multiplier = subsampled_multiplier(epsilon, delta, rate, steps, replace=replaced)
         noise = partial(step_noise, model, rate=rate, multiplier=multiplier)
         plan = SampledPlan(Search(model, noise, pure=False, steps=steps).best(), rate, multiplier)
         if best is None or plan.descent.predicted < _WORTH * best.descent.predicted:

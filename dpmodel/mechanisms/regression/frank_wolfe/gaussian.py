@@ -158,41 +158,38 @@ class GaussianFrankWolfe(PureToo):
     def _plan(self, model: PrivateRegression, request: Request) -> GaussianSteps:
         return _chosen(model, self, request.epsilon, request.delta)
 
-    def choose(self, model: PrivateRegression, request: Request) -> GaussianSteps:
-        """Settings from public facts."""
-        if self.published or model.domain.kind not in _CHEAP:
-            count = self.steps or _published_count(model, request)
-            average = 0.0 if self.published else self.average
-            clip = math.inf if self.published or self.clip is None else self.clip
-            return GaussianSteps(Steps(count, self.rate or 0.0, average, clip), published=self.published)
-        memory = _MEMORIES[-1] if self.memory is None else self.memory
-        asked = {"steps": self.steps, "rate": self.rate, "average": self.average, "clip": self.clip}
-        fixed = {key: float(value) for key, value in asked.items() if value is not None}
-        if self.middle:
-            fixed["clip"] = math.inf
-
-        def maker(steps: Steps, run: int) -> Pick:
-            return _simulated_pick(model, request, GaussianSteps(steps, memory, bool(self.middle)), run)
-
-        steps = chosen_steps(model, maker, fixed)
-        plans = [GaussianSteps(steps, memory, bool(self.middle))]
-        if self.memory is None:
-            plans += [GaussianSteps(steps, other, bool(self.middle)) for other in _MEMORIES[:-1]]
-        if self.middle is None and self.clip is None and model.loss.middle_bound(model.row.label_bound) > 0:
-            whole = Steps(steps.count, steps.rate, steps.average)
-            plans += [GaussianSteps(whole, plan.memory, True) for plan in tuple(plans)]
-        if len(plans) == 1:
-            return plans[0]
-
-        def loss(plan: GaussianSteps) -> float:
-            return settings_loss(model, plan.steps, lambda _, run: _simulated_pick(model, request, plan, run))
-
-        return min(plans, key=loss)
-
 
 @remembered
 def _chosen(model: PrivateRegression, asked: GaussianFrankWolfe, epsilon: float, delta: float) -> GaussianSteps:
-    return asked.choose(model, Request(epsilon, delta))
+    request = Request(epsilon, delta)
+    if asked.published or model.domain.kind not in _CHEAP:
+        count = asked.steps or _published_count(model, request)
+        average = 0.0 if asked.published else asked.average
+        clip = math.inf if asked.published or asked.clip is None else asked.clip
+        return GaussianSteps(Steps(count, asked.rate or 0.0, average, clip), published=asked.published)
+    memory = _MEMORIES[-1] if asked.memory is None else asked.memory
+    given = {"steps": asked.steps, "rate": asked.rate, "average": asked.average, "clip": asked.clip}
+    fixed = {key: float(value) for key, value in given.items() if value is not None}
+    if asked.middle:
+        fixed["clip"] = math.inf
+
+    def maker(steps: Steps, run: int) -> Pick:
+        return _simulated_pick(model, request, GaussianSteps(steps, memory, bool(asked.middle)), run)
+
+    steps = chosen_steps(model, maker, fixed)
+    plans = [GaussianSteps(steps, memory, bool(asked.middle))]
+    if asked.memory is None:
+        plans += [GaussianSteps(steps, other, bool(asked.middle)) for other in _MEMORIES[:-1]]
+    if asked.middle is None and asked.clip is None and model.loss.middle_bound(model.row.label_bound) > 0:
+        whole = Steps(steps.count, steps.rate, steps.average)
+        plans += [GaussianSteps(whole, plan.memory, True) for plan in tuple(plans)]
+    if len(plans) == 1:
+        return plans[0]
+
+    def loss(plan: GaussianSteps) -> float:
+        return settings_loss(model, plan.steps, lambda _, run: _simulated_pick(model, request, plan, run))
+
+    return min(plans, key=loss)
 
 
 @remembered

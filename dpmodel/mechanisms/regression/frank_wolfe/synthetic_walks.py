@@ -135,16 +135,11 @@ def predicted(model: PrivateRegression, steps: Steps, maker: Maker, runs: int = 
     is that of all of them.
     """
     risks = simulated_risks(model)
-    crowd, found, walked = _forecasters(model), [], replace(steps, count=min(steps.count, MOST_STEPS))
+    crowd, found, walked = Crowd.of(risks), [], replace(steps, count=min(steps.count, MOST_STEPS))
     for run in range(runs):
         w = crowd.walk(walked, [maker(steps, 1000 * (run + 1) + number) for number in range(len(risks))])
         found.append([risk.excess(row) for risk, row in zip(risks, w, strict=True)])
     return float(np.mean(found))
-
-
-@remembered
-def _forecasters(model: PrivateRegression) -> Crowd:
-    return Crowd.of(simulated_risks(model))
 
 
 def settings_loss(model: PrivateRegression, steps: Steps, maker: Maker) -> float:

@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.mechanisms.contract import (
     YES,
@@ -210,7 +210,7 @@ class ObjectivePerturbation:
         if not certified:  # see (5)
             point = center
         progress("minimising the perturbed objective", 1.0)
-        w = model.domain.project(noise.gaussian(point, plan.output))
+        w = model.domain.project(noise.gaussian(PrivateArray(point), plan.output))
         return Outcome("optimal", w, None, None)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict
 from dpmodel.mechanisms.regression.excess import excess_forecast
@@ -135,7 +135,7 @@ class SufficientStatistics(PureToo):
     ) -> Outcome:
         layout, scale = self.noise(model, request)
         progress("summing", 0.1)
-        exact = to_vector(layout, summed(layout, model.read_rows()))
+        exact = PrivateArray(to_vector(layout, summed(layout, model.read_rows())))
         progress("measuring", 0.4)
         released = noise.laplace(exact, scale) if layout.pure else noise.gaussian(exact, scale)
         spread = spread_of(layout, scale)
