@@ -203,13 +203,6 @@ def test_missing_labels(budget):
     refused(call, dpm.errors.MissingValueError, "y", budget=budget)
 
 
-@pytest.mark.parametrize("bad", [0, -1.0, np.nan, "much", [1.0]])
-def test_a_clip_that_is_none(bad, budget):
-    problem = Written().problem()
-    call = lambda: dpm.Problem(problem.objective, clip=bad).solve(1, 1e-6, budget=budget)  # noqa: E731
-    refused(call, dpm.SpecificationError, "clip", budget=budget)
-
-
 def test_a_clip_where_there_is_no_regression(budget):
     c = dpm.Private(np.ones(3), name="c", l1=1)
     x = cp.Variable(3, nonneg=True)

@@ -27,7 +27,7 @@ class FrankWolfePublished:
         factor of 2: as printed it spends about 4 epsilon. Here the choice has the scale ``R sqrt(8 T ln(1/delta)) /
         epsilon`` with R the exact range (4 L_1 ||C||_1 / n for replace-one on a symmetric set). (3) L_1 is a bound on
         the slopes times the largest entry of a row, 2 (C + max |y|) for ``(x'w - y)^2``; the curvature is that of
-        ``frank_wolfe_steps.curvature``.
+        ``frank_wolfe.steps.curvature``.
     Privacy
         T choices by the exponential mechanism (the paper names it beside its noisy minimum), each epsilon'-DP with
         ``epsilon' = epsilon / sqrt(8 T ln(1/delta))``; should that be too large for (epsilon, delta) under the exact

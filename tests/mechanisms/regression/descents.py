@@ -138,7 +138,7 @@ def model_of(name: str, seed: int = 0, n: int = N) -> PrivateRegression:
     return regression(rows(rng, n), labels(rng, n), loss, **options)
 
 
-def neighbour(name: str, model: PrivateRegression, rng: np.random.Generator, extreme: bool = True) -> PrivateRegression:
+def neighbour(name: str, model: PrivateRegression, rng: np.random.Generator) -> PrivateRegression:
     """The model with another record in one place: random, an end of the bounds, the same row with the opposite label,
     or (absent records) nothing."""
     make, labels, _ = CASES[name]
@@ -148,9 +148,9 @@ def neighbour(name: str, model: PrivateRegression, rng: np.random.Generator, ext
     other, label = make(rng, 1)[0], float(labels(rng, 1)[0])
     if model.row.absent:
         other, label = np.zeros_like(other), 0.0
-    elif extreme and rng.random() < 0.5:
+    elif rng.random() < 0.5:
         other, label = X[i], -y[i]
-    elif extreme and rng.random() < 0.5:
+    elif rng.random() < 0.5:
         low, high = model.row.lower[: other.size], model.row.upper[: other.size]
         ends = np.where(rng.random(other.size) < 0.5, low, high)
         norm = np.linalg.norm(ends)

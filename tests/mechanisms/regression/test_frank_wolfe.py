@@ -16,11 +16,11 @@ from regressions import objective, regression
 from scipy.stats import binom
 
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.regression.domain import Box, FreeSpace, L1Ball, Product, Simplex
+from dpmodel.compile.regression.domain import Box, FreeSpace, L1Ball, Product
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.published.frank_wolfe import FRANK_WOLFE_PUBLISHED, FrankWolfePublished
+from dpmodel.mechanisms.published.frank_wolfe import FRANK_WOLFE_PUBLISHED
 from dpmodel.mechanisms.regression.frank_wolfe import vertices as frank_wolfe
 from dpmodel.mechanisms.regression.frank_wolfe.steps import Steps, excess_bound
 from dpmodel.mechanisms.regression.frank_wolfe.synthetic_walks import Crowd
@@ -45,100 +45,17 @@ def plain(rng: np.random.Generator, n: int, p: int) -> tuple[np.ndarray, np.ndar
     return rng.choice([-1.0, 1.0], size=(n, p)), rng.choice([-1.0, 1.0], size=n)
 
 
-BESIDE = Product(((L1Ball(2, 0.7), 0), (Box(np.array([-0.5]), np.array([0.5])), 2)))
-# lower, upper and the rest of the model; labels in [-1, 1]
-CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
-    "plain": (-1.0, 1.0, {}),
-    "sum, weights": (-1.0, 1.0, {"mean": False, "weights": np.array([3.0, 1.0, 1.0, 0.5])}),
-    "intervals": (np.array([0.0, -1.0, 2.0]), np.array([100.0, 1.0, 3.0]), {}),
-    "absent": (-1.0, 1.0, {"absent": True}),
-    "intercept": (0.0, 0.5, {"domain": BESIDE, "intercept": True}),
-    "intercept, absent": (0.0, 3.0, {"domain": BESIDE, "intercept": True, "absent": True}),
-    "simplex": (-1.0, 1.0, {"domain": Simplex(3, 2.0)}),
-    "logistic": (-1.0, 1.0, {"loss": "logistic", "domain": L1Ball(3, 3.0)}),
-}
-
-
-def neighbours(name: str, rng: np.random.Generator) -> tuple[PrivateRegression, PrivateRegression]:
-    low, high, how = CASES[name]
-    how, p = {"domain": L1Ball(3, 0.7), "lower": low, "upper": high} | how, 2 if "intercept" in name else 3
-    low, high = np.broadcast_to(low, p), np.broadcast_to(high, p)
-
-    def rows(count: int) -> tuple[np.ndarray, np.ndarray]:
-        ends = rng.random((count, p)) < 0.5
-        X = np.where(
-            rng.random((count, 1)) < 0.7, np.where(ends, low, high), low + (high - low) * rng.random((count, p))
-        )
-        return X, rng.choice([-1.0, 1.0], size=count)
-
-    X, y = rows(4)
-    other, label = X.copy(), y.copy()
-    if "absent" in name:
-        other[0], label[0] = 0.0, 0.0
-    else:
-        new, newer = rows(1)
-        other[0], label[0] = new[0], newer[0]
-    return regression(X, y, **how), regression(other, label, **how)
-
-
-def spent(one: Any, two: Any, factor: float = 1.0) -> float:
-    """Largest epsilon of one selection, from the scores and scales of two runs with the same answers."""
-    worst = 0.0
-    assert len(one.asked) == len(two.asked)
-    for (kind, a, scale), (other, b, same) in zip(one.asked, two.asked, strict=True):
-        assert scale == same and kind == other
-        worst = max(worst, float(np.ptp(a - b)) / (scale * factor))
-    return worst
-
-
-def worst_of(mechanism: Any, name: str, draws: int, request: Request) -> float:
-    """Largest epsilon found for one of the three selections of a run, over random neighbours."""
-    rng, worst = np.random.default_rng(5), 0.0
-    for _ in range(draws):
-        one, two = neighbours(name, rng)
-        script = rng.integers(0, one.domain.vertices or 0, size=3).tolist()
-        sources = Scripted(0, script), Scripted(0, script)
-        for model, source in zip((one, two), sources, strict=True):
-            mechanism.run(model, request, source)
-        assert len(sources[0].asked) == 3
-        worst = max(worst, spent(*sources))
-    return worst
-
-
-# At the start, labels of both signs and rows at the ends reach the whole range, unless columns are of one sign only.
-@pytest.mark.parametrize(
-    ("name", "least"),
-    [
-        ("plain", 0.99),
-        ("sum, weights", 0.99),
-        ("intervals", 0.5),
-        ("absent", 0.99),
-        ("intercept", 0.3),
-        ("intercept, absent", 0.3),
-        ("simplex", 0.7),
-        ("logistic", 0.99),
-    ],
-)
-def test_no_neighbour_moves_scores_further_than_the_noise_allows(name: str, least: float) -> None:
-    for clip in (math.inf, 0.2):
-        request = Request(0.8, 1e-6)
-        found = worst_of(FrankWolfe(steps=3, rate=0.0, clip=clip), name, 100, request)
-        epsilon = selection_epsilon(request, 3)
-        assert found <= epsilon * (1 + 1e-9)
-        assert found >= least * epsilon
-        if least > 0.9:
-            assert 2 * found > epsilon * 1.9  # with half of the noise the first check fails
-
-
-def test_random_neighbours_move_scores_within_their_range() -> None:
+@pytest.mark.parametrize("domain", ["l1", "solid", "product"])
+def test_random_neighbours_move_scores_within_their_range(domain: str) -> None:
+    """The worst neighbours reach all of it: with half of the noise the check fails."""
     generator, worst = np.random.default_rng(2), 0.0
-    for number in range(200):
-        model, rows, others = random_pair(generator, str(generator.choice(["l1", "solid", "product"])))
+    for number in range(100):
+        model, rows, others = random_pair(generator, domain)
         steps = Steps(4, clip=float(generator.choice([0.2, math.inf])))
         pair = [replace(model, read=lambda rows=each: rows) for each in (rows, others)]
         both = replayed(lambda m, s, steps=steps: private_walk(m, steps, 0.3, False, s), *pair, number)
         worst = max(worst, float(moves(*both, 0).max()))
-    assert 0.2 < worst <= 0.3 * (1 + 1e-12)
+    assert 0.99 * 0.3 < worst <= 0.3 * (1 + 1e-12)
 
 
 def test_the_scales_asked_of_the_source() -> None:
@@ -179,12 +96,6 @@ def test_the_published_scales() -> None:
     # The noise as printed, with epsilon put in, is a quarter of it.
     printed = 2 * (1 + C) * C * math.sqrt(8 * T * math.log(1 / delta)) / (n * epsilon)
     assert source.scales[-1] == pytest.approx(4 * printed, rel=CLOSE)
-
-
-def test_published_neighbours() -> None:
-    worst = worst_of(FrankWolfePublished(steps=3), "plain", 100, Request(0.8, 1e-6))
-    step = 0.8 / math.sqrt(8 * 3 * math.log(1e6))
-    assert 0.99 * step <= worst <= step * (1 + 1e-9)
 
 
 # ------------------------------------------------------------------------------- exact laws of all paths, and twins
@@ -291,7 +202,7 @@ def test_slopes_are_cut_whatever_the_rows_are() -> None:
     request = Request(1.0, 1e-6)
     for model, source in zip(models, sources, strict=True):
         FrankWolfe(steps=2, rate=0.0, clip=0.3).run(model, request, source)
-    assert 0 < spent(*sources) <= selection_epsilon(request, 2) * (1 + 1e-9)
+    assert 0 < moves(*sources, 0).max() <= selection_epsilon(request, 2) * (1 + 1e-9)
 
 
 def test_signs_drawn_apart_have_the_law_of_one_choice() -> None:

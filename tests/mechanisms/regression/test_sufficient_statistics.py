@@ -38,67 +38,9 @@ from dpmodel.privacy import SeededSource, gaussian_mu
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
 
-# Bounds of the models of one row that sensitivities are searched over: arguments of ``regression``.
-BOUNDS: dict[str, dict[str, Any]] = {
-    "norm": {"l2": 2.0},
-    "norm and intercept": {"l2": 2.0, "intercept": True, "label": (0.0, 3.0)},
-    "non-negative norm": {"l2": 1.0, "lower": 0.0, "intercept": True},
-    "symmetric columns": {"lower": -3.0, "upper": 3.0},
-    "columns": {"lower": 0.0, "upper": np.array([100.0, 1.0, 5.0])},
-    "columns and intercept": {"lower": np.array([0.0, -1.0, 20.0]), "upper": 100.0, "intercept": True, "label": (2, 9)},
-    "absent norm": {"l2": 2.0, "absent": True},
-    "absent norm and intercept": {"l2": 2.0, "absent": True, "intercept": True, "label": (1.0, 3.0)},
-    "absent columns": {"lower": 20.0, "upper": 100.0, "absent": True, "intercept": True, "label": (2.0, 9.0)},
-    "absent symmetric columns": {"lower": -3.0, "upper": 3.0, "absent": True},
-    "weights": {"l2": 2.0, "weights": np.array([2.5])},
-}
-
-
-def one_row(x: np.ndarray, y: float, bounds: dict[str, Any]) -> PrivateRegression:
-    return regression(x[None, :], np.array([y]), mean=False, **bounds)
-
-
-def allowed(generator: np.random.Generator, bounds: dict[str, Any]) -> tuple[np.ndarray, float]:
-    """A row and label inside the bounds, at their corners more often than not."""
-    low, high = np.broadcast_to(bounds.get("lower", -10.0), 3), np.broadcast_to(bounds.get("upper", 10.0), 3)
-    share = generator.random(3)
-    share = np.round(share) if generator.random() < 0.7 else share
-    x = low + (high - low) * share
-    if "l2" in bounds:
-        x = generator.standard_normal(3) * generator.integers(0, 2, 3)
-        x = np.abs(x) if "lower" in bounds else x
-        length = bounds["l2"] if generator.random() < 0.8 else bounds["l2"] * generator.random()
-        x = x * length / max(float(np.linalg.norm(x)), 1e-9)
-    first, last = bounds.get("label", (-1.0, 1.0))
-    return x, first + (last - first) * (round(generator.random()) if generator.random() < 0.8 else generator.random())
-
 
 def measured(model: PrivateRegression, layout: Layout) -> np.ndarray:
     return to_vector(layout, summed(layout, model.read_rows()))
-
-
-def neighbours(bounds: dict[str, Any], tries: int) -> Any:
-    """Pairs of models of one row that are neighbours."""
-    generator = np.random.default_rng(5)
-    for _ in range(tries):
-        a = one_row(*allowed(generator, bounds), bounds)
-        other = (np.zeros(3), 0.0) if bounds.get("absent") else allowed(generator, bounds)
-        yield a, one_row(*other, bounds)
-
-
-def farthest(bounds: dict[str, Any], order: int, tries: int = 800) -> tuple[float, Layout]:
-    layout = layout_of(one_row(np.zeros(3), 0.0, bounds), order == 1)
-    assert layout is not None
-    found = (measured(a, layout) - measured(b, layout) for a, b in neighbours(bounds, tries))
-    return max(float(np.linalg.norm(d, ord=order)) for d in found), layout
-
-
-@pytest.mark.parametrize("name", BOUNDS)
-@pytest.mark.parametrize("order", [1, 2])
-def test_no_record_moves_the_measured_vector_by_more_than_stated(name: str, order: int) -> None:
-    moved, layout = farthest(BOUNDS[name], order)
-    assert moved <= layout.change * (1 + 1e-12)
-    assert moved >= (0.45 if order == 1 else 0.7) * layout.change  # and not by far less
 
 
 def test_centred_columns_need_far_less_noise() -> None:
@@ -437,29 +379,7 @@ def test_fewer_columns_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
         assert 0.7 <= found[1] / found[0] <= 1.6
 
 
-def test_too_few_rows_are_said_to_be_vacuous_or_nearly() -> None:
-    model = made(n=50, p=40)
-    forecast = SUFFICIENT_STATISTICS.forecast(model, Request(0.1, 1e-6))
-    nothing = np.mean([risk.nothing for risk in simulated_risks(model)])
-    assert forecast.predicted >= 0.95 * nothing
-
-
 # -------------------------------------------------------------------------- AdaSSP
-
-
-@pytest.mark.parametrize("name", BOUNDS)
-def test_adassp_scales_cover_every_record(name: str) -> None:
-    bounds = BOUNDS[name]
-    model, request = one_row(np.zeros(3), 0.0, bounds), Request(1.0, 1e-6)
-    scales = ADASSP_PUBLISHED.scales(model, request)
-    upper = np.triu_indices(model.size)
-    for a, b in neighbours(bounds, 400):
-        one, two = a.read_rows(), b.read_rows()
-        P, Q = one.gram(), two.gram()
-        assert np.linalg.norm((P - Q)[upper]) * scales.unit <= scales.matrix
-        assert np.linalg.norm(one.combine(one.labels) - two.combine(two.labels)) * scales.unit <= scales.vector
-        # The least eigenvalue moves by no more than the 2-norm of the change, whatever the other rows are.
-        assert np.abs(np.linalg.eigvalsh(P - Q)).max() * scales.unit <= scales.eigenvalue
 
 
 def test_adassp_is_the_published_one_where_that_is_private_and_enlarged_elsewhere() -> None:

@@ -74,7 +74,7 @@ class GaussianFrankWolfe(PureToo):
         probability 1 - beta (proved): with noise vectors b_t, v_t misses the least <v, gradient> by at most <b_t, v_t -
         v*>, at most ``min(diameter_1 ||b_t||_inf, diameter_2 ||b_t||_2)``; for deviation s, ||b||_inf <= s sqrt(2 ln(2
         p / g)) and ||b||_2 <= s (sqrt(p) + sqrt(2 ln(1 / g))) but for probability g each, g = beta / (2 (T + 1));
-        these misses enter the recursion of ``frank_wolfe_steps.excess_bound`` with the weights ``pulls``.
+        these misses enter the recursion of ``excess_bound`` with the weights ``pulls``.
     Cost
         Per step two products with X, p draws of noise, one linear problem over the set. For sets without a closed form
         the settings are those of the published theorem and the prediction is the proved bound.

@@ -55,7 +55,7 @@ class FrankWolfe:
     Cost
         Per step one product X'g, one column (dense) or one product X v (CSR), and one selection among k vertices.
 
-    ``steps``, ``rate``, ``average``, ``clip`` : ``frank_wolfe_steps.Steps``; None lets the simulation choose.
+    ``steps``, ``rate``, ``average``, ``clip`` : ``Steps``; None lets the simulation choose.
     """
 
     name: str = "frank-wolfe"

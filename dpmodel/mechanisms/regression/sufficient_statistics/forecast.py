@@ -108,7 +108,7 @@ def _resized(domain: Domain, size: int) -> Domain:
 
 
 def quick_minimise(model: PrivateRegression, P: Floats, q: Floats) -> Floats:
-    """As ``statistics_solve.minimise``, to the accuracy that a forecast needs; sets without a projection formula are
+    """As ``minimise``, to the accuracy that a forecast needs; sets without a projection formula are
     met by one projection of the free solution."""
     domain, penalty = model.domain, model.penalty
     smooth = penalty.smooth or penalty.other is not None

@@ -66,9 +66,9 @@ class SufficientStatistics(PureToo):
 
     Source
         Vu and Slavkovic 2009; Dwork, Talwar, Thakurta and Zhang 2014; Wang, Revisiting differentially private
-        linear regression (UAI 2018), whose adaptive ridge is replaced by ``statistics_rule.py``.
+        linear regression (UAI 2018), whose adaptive ridge is replaced by ``rule.py``.
     Privacy
-        One release of one vector, ``(G, alpha g, beta t, gamma h)`` of ``statistics_layout.py``, with Gaussian noise of
+        One release of one vector, ``(G, alpha g, beta t, gamma h)`` of ``layout.py``, with Gaussian noise of
         deviation ``D_2 / mu`` (mu-GDP with the largest mu that is (epsilon, delta)-DP, Balle and Wang 2018) or Laplace
         noise of scale ``D_1 / epsilon``. ``D`` is the exact largest move of the joint vector by one record over the
         ball (proof in ``change_l2``; ``change_l1`` bounds it), with the largest weight and an allowance for rounding.
