@@ -97,6 +97,7 @@ def remembered(fact: Callable[Concatenate[PrivateRegression, P], T]) -> Callable
 
     @wraps(fact)
     def once(model: PrivateRegression, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return model.remember((fact.__module__, fact.__qualname__, *args), lambda: fact(model, *args, **kwargs))
+        key = (fact.__module__, fact.__qualname__, args, tuple(sorted(kwargs.items())))
+        return model.remember(key, lambda: fact(model, *args, **kwargs))
 
     return once

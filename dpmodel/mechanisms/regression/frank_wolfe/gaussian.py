@@ -137,7 +137,7 @@ class GaussianFrankWolfe(PureToo):
         plan = self._plan(model, request)
         rows, steps = model.read_rows(), plan.steps
         add = noise.laplace if request.delta == 0 else noise.gaussian
-        start, middles, once, told = public_point(model), PrivateArray(np.zeros(rows.count)), np.zeros(model.size), 0
+        start, middles, once = public_point(model), PrivateArray(np.zeros(rows.count)), np.zeros(model.size)
         path, follow = Path(rows, start), _follow(model, plan.memory)
         if plan.middle:
             middles = PrivateArray(model.loss.middle(rows.labels))
@@ -146,13 +146,11 @@ class GaussianFrankWolfe(PureToo):
             once = _noisy(add, exact, _middle_scale(model, request))
 
         def toward(w: Floats) -> Floats:
-            nonlocal told
-            progress(f"step {told + 1} of {steps.count}", told / steps.count)
-            reach, told = _reach(model, plan, w), told + 1
+            reach = _reach(model, plan, w)
             fresh = _noisy(add, path.sums(model.loss, reach, middles), _scale(model, request, plan, reach)) + once
             return follow(model.scale * fresh + model.penalty.slope(w))
 
-        released = walk(steps, start, toward, path.move)
+        released = walk(steps, start, toward, path.move, progress)
         return Outcome("optimal", released, None, None, notes=clip_note(model, steps.clip))
 
     def _plan(self, model: PrivateRegression, request: Request) -> GaussianSteps:

@@ -16,6 +16,7 @@ from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.rows import Rows
 from dpmodel.errors import SpecificationError
+from dpmodel.mechanisms.contract import Progress, no_progress
 from dpmodel.mechanisms.regression.public_point import public_point
 
 
@@ -69,7 +70,11 @@ class Steps:
 
 
 def walk(
-    steps: Steps, w: Floats, toward: Callable[[Floats], Floats], moved: Callable[[float, Floats], None] | None = None
+    steps: Steps,
+    w: Floats,
+    toward: Callable[[Floats], Floats],
+    moved: Callable[[float, Floats], None] | None = None,
+    progress: Progress = no_progress,
 ) -> Floats:
     """(p,) the point released, from w on: at each w on the path a step towards v = ``toward(w)``.
 
@@ -77,6 +82,7 @@ def walk(
     """
     out = np.zeros_like(w)
     for t, (size, share) in enumerate(zip(steps.sizes, steps.shares, strict=True)):
+        progress(f"step {t + 1} of {steps.count}", t / steps.count)
         v = toward(w)
         w = w + size * (v - w)
         out += share * w

@@ -136,20 +136,18 @@ def private_walk(
     progress: Progress = no_progress,
 ) -> Floats:
     """(p,) the released point; reads the rows."""
-    start, domain, told = public_point(model), model.domain, 0
+    start, domain = public_point(model), model.domain
     path = Path(model.read_rows(), start)
 
     def toward(w: Floats) -> Floats:
-        nonlocal told
-        progress(f"step {told + 1} of {steps.count}", told / steps.count)
-        reach, told = reach_of(model, w, steps.clip), told + 1
+        reach = reach_of(model, w, steps.clip)
         slope = PrivateArray(model.scale * path.sums(model.loss, reach) + model.penalty.slope(w))
         apart = score_range(model, w, reach)
         if isinstance(domain, L1Ball) and model.size >= _MANY and not pure and apart > 0:
             return domain.vertex(select_signed(PrivateArray(domain.radius * slope), apart, epsilon, source))
         return domain.vertex(_select(PrivateArray(-domain.scores(slope)), apart, epsilon, pure, source))
 
-    return walk(steps, start, toward, path.move)
+    return walk(steps, start, toward, path.move, progress)
 
 
 def _select(scores: PrivateArray, apart: float, epsilon: float, pure: bool, source: NoiseSource) -> int:
