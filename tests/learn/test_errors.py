@@ -82,7 +82,6 @@ def test_bad_data_spends_nothing_and_is_not_shown(case: str) -> None:
 BAD_PARAMETERS: dict[str, Any] = {
     "no bounds": PrivateRidge(label_bounds=(-2, 2)),
     "no label bounds": PrivateRidge(bounds=(-1, 1)),
-    "crossed label bounds": PrivateRidge(bounds=(-1, 1), label_bounds=(2, -2)),
     "negative alpha": PrivateRidge(**REGRESSION, alpha=-1),
     "NaN alpha": PrivateHuberRegressor(**REGRESSION, alpha=np.nan),
     "zero radius": PrivateLasso(**REGRESSION, radius=0),

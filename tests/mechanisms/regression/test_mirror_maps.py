@@ -20,6 +20,8 @@ from dpmodel.mechanisms.regression.protocol import RegressionMechanism
 REQUEST = Request(1.0, 1e-6)
 SIZE, RADIUS = 4, 2.0
 SHAPES: tuple[Shape, ...] = ("ball", "simplex", "solid")
+CORNERS = {"ball": RADIUS * np.vstack([np.eye(SIZE), -np.eye(SIZE)]), "simplex": RADIUS * np.eye(SIZE)}
+CORNERS["solid"] = RADIUS * np.eye(SIZE + 1)[:, :SIZE]
 MAPS: dict[str, MirrorMap] = {f"entropic {shape}": Entropic(SIZE, RADIUS, shape) for shape in SHAPES}
 MAPS |= {f"{r} {shape}": PNorm(SIZE, RADIUS, shape, r) for r in (1.2, 1.5, 2.0) for shape in SHAPES}
 
@@ -36,9 +38,7 @@ def _value(name: str, chosen: MirrorMap, w: np.ndarray) -> float:
     """psi, for the entropic map the least over all weights of the corners."""
     if isinstance(chosen, PNorm):
         return float(np.linalg.norm(w, ord=chosen.r)) ** 2 / 2
-    corners = {"ball": np.vstack([np.eye(SIZE), -np.eye(SIZE)]), "simplex": np.eye(SIZE)}
-    corners["solid"] = np.vstack([np.eye(SIZE), np.zeros(SIZE)])
-    C = RADIUS * corners[chosen.shape]
+    C = CORNERS[chosen.shape]
     x = cp.Variable(C.shape[0], nonneg=True)
     problem = cp.Problem(cp.Maximize(cp.sum(cp.entr(x))), [cp.sum(x) == 1, C.T @ x == w])
     problem.solve(solver=cp.CLARABEL)
@@ -61,9 +61,7 @@ def test_points_minimise(name: str) -> None:
             psi = cp.square(cp.pnorm(w, chosen.r, approx=False)) / 2 if chosen.r < 2 else cp.sum_squares(w) / 2
             problem = cp.Problem(cp.Minimize(g @ w + psi), inside)
         else:
-            corners = {"ball": np.vstack([np.eye(SIZE), -np.eye(SIZE)]), "simplex": np.eye(SIZE)}
-            corners["solid"] = np.vstack([np.eye(SIZE), np.zeros(SIZE)])
-            C = RADIUS * corners[chosen.shape]
+            C = CORNERS[chosen.shape]
             x = cp.Variable(C.shape[0], nonneg=True)
             linear = g @ (C.T @ x) - RADIUS**2 * cp.sum(cp.entr(x))
             problem = cp.Problem(cp.Minimize(linear), [cp.sum(x) == 1, w == C.T @ x])

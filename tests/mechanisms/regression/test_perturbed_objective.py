@@ -203,6 +203,4 @@ def test_curvature_is_the_derivative_of_the_slope(loss: Loss) -> None:
 
 
 def test_conjugate_gradients_stop_where_curvature_underflows() -> None:
-    from dpmodel.mechanisms.regression.objective_perturbation.perturbed_objective import _conjugate_gradients
-
-    assert not _conjugate_gradients(lambda v: 0.0 * v, np.ones(3), 5, 1e-3).any()
+    assert not perturbed_objective._conjugate_gradients(lambda v: 0.0 * v, np.ones(3), 5, 1e-3).any()

@@ -190,16 +190,6 @@ def test_the_printed_epsilon_composes_at_every_budget(monkeypatch: pytest.Monkey
         check_printed()
 
 
-def test_the_published_walk_uses_that_epsilon() -> None:
-    one, _ = two()
-    for epsilon, delta in ((1.0, 1e-6), (100.0, 1e-3)):
-        source, request = Replay(), Request(epsilon, delta)
-        FrankWolfePublished(steps=3).run(one, request, source)
-        each = frank_wolfe_published._epsilon(request, 3)
-        # Slopes at the start are at most 2, there the range is that of 2 vertices times 2 |slope| |row| 2 / n.
-        assert source.scales[0] == pytest.approx(2 * 2 * 2 / 30 / each, rel=1e-6)
-
-
 # ------------------------------------------------------------------------------------ one record at a time
 N = 300
 
