@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import Classification
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dpmodel.compile.regression.public_part import PublicPart
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
@@ -89,3 +90,14 @@ class PrivateRegression:
             self._memo[key] = build()
         value: T = self._memo[key]
         return value
+
+
+def remembered(fact: Callable[Concatenate[PrivateRegression, P], T]) -> Callable[Concatenate[PrivateRegression, P], T]:
+    """A function of public facts that is computed once for each model and other (hashable) arguments."""
+
+    @wraps(fact)
+    def once(model: PrivateRegression, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        key = (fact.__module__, fact.__qualname__, args, tuple(sorted(kwargs.items())))
+        return model.remember(key, lambda: fact(model, *args, **kwargs))
+
+    return once

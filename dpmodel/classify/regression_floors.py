@@ -19,51 +19,26 @@ class RegressionFloor:
 
     ``theorem`` : what is proved and where. ``statistical`` : the part that comes from seeing n rows only (about
     the risk on the population; 0 where the theorem is about the rows themselves). ``private`` : the part that privacy
-    costs (about the rows). ``conditions`` : all that the theorem asks for; ``unmet`` : those that do not hold here.
+    costs (about the rows). ``unmet`` : conditions of the theorem that do not hold here.
     """
 
     theorem: str
     statistical: float
     private: float
-    conditions: tuple[str, ...]
     unmet: tuple[str, ...]
-
-    @property
-    def value(self) -> float:
-        """Both parts together."""
-        return self.statistical + self.private
-
-    @property
-    def applies(self) -> bool:
-        return not self.unmet
 
     def __str__(self) -> str:
         parts = f"{number(self.private)} for privacy, on the rows given"
         if self.statistical:
             parts += f", and {number(self.statistical)} for the n rows seen, on the population (privacy or not)"
         line = f"floor as a rate, constant 1 for an unknown one ({self.theorem}): {parts}"
-        return line if self.applies else f"{line}; not proved here: {', '.join(self.unmet)}"
-
-    def to_dict(self) -> dict[str, object]:
-        return {
-            "theorem": self.theorem,
-            "value": self.value,
-            "statistical": self.statistical,
-            "private": self.private,
-            "conditions": list(self.conditions),
-            "unmet": list(self.unmet),
-        }
+        return f"{line}; not proved here: {', '.join(self.unmet)}" if self.unmet else line
 
 
 def regression_floors(model: PrivateRegression, epsilon: float, delta: float) -> tuple[str, ...]:
-    """The floors as printable lines; empty where no theorem is about this kind of model."""
-    return tuple(str(floor) for floor in floors_of(model, epsilon, delta))
-
-
-def floors_of(model: PrivateRegression, epsilon: float, delta: float) -> tuple[RegressionFloor, ...]:
-    """The same as data. Public facts only."""
+    """The floors as printable lines, from public facts; empty where no theorem is about this kind of model."""
     found = (lasso_floor(model, epsilon, delta), lipschitz_floor(model, epsilon, delta))
-    return tuple(floor for floor in found if floor is not None)
+    return tuple(str(floor) for floor in found if floor is not None)
 
 
 def lasso_floor(model: PrivateRegression, epsilon: float, delta: float) -> RegressionFloor | None:
@@ -102,10 +77,8 @@ def lasso_floor(model: PrivateRegression, epsilon: float, delta: float) -> Regre
         theorem="Talwar, Thakurta and Zhang 2015, Theorem 3.1: LASSO, (n ln n)^(-2/3)",
         statistical=0.0,
         private=model.weight * scale**2 * (n * math.log(max(n, 2))) ** (-2 / 3),
-        conditions=("epsilon <= 0.1", "delta = o(1/n^2)", "columns of the order of n^(2/3) and more",
-                    "columns and labels of both signs, rows bounded entry by entry alone"),
         unmet=tuple(unmet),
-    )  # fmt: skip
+    )
 
 
 def lipschitz_floor(model: PrivateRegression, epsilon: float, delta: float) -> RegressionFloor | None:
@@ -135,6 +108,5 @@ def lipschitz_floor(model: PrivateRegression, epsilon: float, delta: float) -> R
         f"class of all losses of this slope over the ball, L D (1/sqrt(n) + min(1, {which}/(n epsilon)))",
         statistical=size / math.sqrt(n),
         private=size * min(1.0, dimension / (n * epsilon)),
-        conditions=("delta = o(1/n)", "worst case over convex losses of this Lipschitz constant"),
         unmet=tuple(unmet),
     )

@@ -9,14 +9,15 @@ field of an exact system. Nothing is taken from the data by default.
 
 from dpmodel.learn import _extra  # first: names the extra when scikit-learn is missing
 from dpmodel.learn.affine_subspace_classifier import AffineSubspaceClassifier
+from dpmodel.learn.classifier import PrivateLinearSVC, PrivateLogisticRegression
 from dpmodel.learn.halfspace_classifier import HalfspaceClassifier
-from dpmodel.learn.huber_regressor import PrivateHuberRegressor
-from dpmodel.learn.lasso import PrivateLasso
-from dpmodel.learn.linear_regression import PrivateLinearRegression
-from dpmodel.learn.linear_svc import PrivateLinearSVC
-from dpmodel.learn.logistic_regression import PrivateLogisticRegression
-from dpmodel.learn.quantile_regressor import PrivateQuantileRegressor
-from dpmodel.learn.ridge import PrivateRidge
+from dpmodel.learn.regressor import (
+    PrivateHuberRegressor,
+    PrivateLasso,
+    PrivateLinearRegression,
+    PrivateQuantileRegressor,
+    PrivateRidge,
+)
 
 __all__ = [
     "AffineSubspaceClassifier",

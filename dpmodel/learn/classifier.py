@@ -1,21 +1,25 @@
-"""What the classifiers share: two public classes."""
+"""The classifiers, and what they share: two public classes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
+import cvxpy as cp
 import numpy as np
+from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from dpmodel._types import Floats
+from dpmodel.annotate import Private
 from dpmodel.annotate.elements import array_of, elements, key, refuse_united
 from dpmodel.errors import SpecificationError
 from dpmodel.learn.data import checked
-from dpmodel.learn.linear_model import PrivateLinearModel
+from dpmodel.learn.linear_model import PrivateLinearModel, estimator
 
 
+@estimator
 class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[misc]
     """A classifier for two classes. Besides the parameters of ``PrivateLinearModel``:
 
@@ -28,6 +32,8 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
     ----------
     classes_ : (2,) the labels. ``coef_`` : (1, p), ``intercept_`` : (1,).
     """
+
+    classes: Any = None
 
     def fit(self, X: Any, y: Any) -> PrivateClassifier:
         """Fit the model to rows X (n, p) and labels y (n,) and charge the budget; see the class for errors."""
@@ -57,14 +63,67 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
         positive = self.decision_function(X) > 0
         return self.classes_[positive.astype(np.intp)]
 
-    def _check(self) -> None:
-        """Refuse impossible parameters."""
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         tags.classifier_tags.poor_score = True  # small data under a small budget has no good private model
         return tags
+
+
+@estimator
+class PrivateLogisticRegression(PrivateClassifier):
+    """Logistic regression: minimise ``C sum_i ln(1 + exp(-y_i (x_i' w + b))) + ||w||^2 / 2`` for labels -1 and 1.
+
+    Parameters
+    ----------
+    C : as in ``sklearn.linear_model.LogisticRegression``, for features mapped to [-1, 1] (rows of norm 1 with
+        ``max_l2``); the intercept is free.
+    others : see ``PrivateLinearModel`` and ``PrivateClassifier``.
+    """
+
+    C: float = 1.0
+
+    def predict_proba(self, X: Any) -> Any:
+        """(n, 2) probabilities of ``classes_`` under the fitted model."""
+        positive = expit(self.decision_function(X))
+        return np.column_stack([1 - positive, positive])
+
+    def predict_log_proba(self, X: Any) -> Any:
+        """(n, 2) logarithms of the probabilities."""
+        z = self.decision_function(X)
+        return -np.column_stack([np.logaddexp(0, z), np.logaddexp(0, -z)])
+
+    def _check(self) -> None:
+        self._number("C", strict=True)
+
+    def _model(self, z: Any, y: Private, w: Any, b: Any, unit: float) -> tuple[Any, Any, list[Any]]:
+        penalty = unit**2 / (2 * self.C) * cp.sum_squares(w)
+        return cp.logistic(-cp.multiply(y, z)), penalty, []
+
+
+@estimator
+class PrivateLinearSVC(PrivateClassifier):
+    """Linear support vectors: minimise ``C sum_i max(0, 1 - y_i (x_i' w + b)) + ||w||^2 / 2`` for labels -1 and 1.
+
+    Parameters
+    ----------
+    C : as in ``sklearn.linear_model.LinearSVC``, for features mapped to [-1, 1] (rows of norm 1 with ``max_l2``).
+    loss : "hinge" (the default: one record's slope is at most 1 whatever w is) or "squared_hinge".
+    others : see ``PrivateLinearModel`` and ``PrivateClassifier``. The intercept is not penalised (scikit-learn's is).
+    """
+
+    C: float = 1.0
+    loss: str = "hinge"
+
+    def _check(self) -> None:
+        self._number("C", strict=True)
+        if not isinstance(self.loss, str) or self.loss not in ("hinge", "squared_hinge"):
+            raise SpecificationError("PrivateLinearSVC: unknown loss", remedy="loss='hinge' or loss='squared_hinge'")
+
+    def _model(self, z: Any, y: Private, w: Any, b: Any, unit: float) -> tuple[Any, Any, list[Any]]:
+        penalty = unit**2 / (2 * self.C) * cp.sum_squares(w)
+        hinges = cp.pos(1 - cp.multiply(y, z))
+        return hinges if self.loss == "hinge" else cp.square(hinges), penalty, []
 
 
 def classes_and_signs(estimator: Any, given: Any, y: Any) -> tuple[Any, Floats]:

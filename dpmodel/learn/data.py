@@ -51,7 +51,8 @@ def checked(estimator: Any, X: Any, y: Any = None, *, fitting: bool, numeric_y: 
             return X, y
         failure = _unusable(estimator)
     except TypeError as error:  # messages of numpy and scikit-learn that name types
-        failure = TypeError(str(error).splitlines()[0]) if _names_types(error) else _unusable(estimator)
+        known = re.search(r"argument must be .*string.* number|[Ss]parse|DataFrame|Cannot", str(error))
+        failure = TypeError(str(error).splitlines()[0]) if known else _unusable(estimator)
     except ValueError as error:
         failure = _retold(estimator, str(error))
     except OverflowError:
@@ -68,10 +69,6 @@ def _holds_times(data: Any) -> bool:
     with contextlib.suppress(TypeError, ValueError, OverflowError):
         return any(np.asarray(column).dtype.kind in "mM" for column in columns)
     return False
-
-
-def _names_types(error: TypeError) -> bool:
-    return bool(re.search(r"argument must be .*string.* number|[Ss]parse|DataFrame|Cannot", str(error)))
 
 
 def _retold(estimator: Any, text: str) -> Exception:

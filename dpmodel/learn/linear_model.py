@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any
 
 import cvxpy as cp
@@ -15,12 +16,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpmodel._types import Floats
 from dpmodel.annotate import Private, Records
+from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import SpecificationError
 from dpmodel.learn.data import checked
 from dpmodel.learn.features import Features, features_of
+from dpmodel.privacy import Budget
 from dpmodel.problem import Problem
 
+# Parameters are fields: all by name, kept as given. Text and equality are scikit-learn's.
+estimator = dataclass(kw_only=True, eq=False, repr=False)
 
+
+@estimator
 class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     """A linear model fitted under differential privacy. The parameters that all estimators have:
 
@@ -68,6 +75,16 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         By ``fit``, before anything is spent, as by ``Problem.solve``.
     """
 
+    epsilon: float = 1.0
+    delta: float = 0.0
+    bounds: Any = None
+    max_l2: float | None = None
+    neighbors: Neighbors = "replace-one"
+    budget: Budget | None = None
+    fit_intercept: bool = True
+    mechanism: str = "auto"
+    random_state: Any = None
+
     def _fit(self, X: Any, sealed: Any, labels: tuple[float, float]) -> tuple[Floats, float]:
         """Solve for checked rows X (n, p) and mapped labels ``sealed`` (n,) in the public range ``labels``.
 
@@ -85,7 +102,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         problem = Problem(
             cp.Minimize(objective if penalty is None else objective + penalty / rows.shape[0]), constraints
         )
-        asked = {"epsilon": self.epsilon, "delta": self.delta, "mechanism": self.mechanism}
+        asked: dict[str, Any] = {"epsilon": self.epsilon, "delta": self.delta, "mechanism": self.mechanism}
         problem.solve(**asked, budget=self.budget, rng=_rng(self.random_state))
         self.plan_, self.release_ = problem.last_plan, problem.release
         assert self.release_ is not None
@@ -99,6 +116,9 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
 
         ``b`` : the intercept, or None. ``unit`` times w are the coefficients of features of size 1.
         """
+
+    def _check(self) -> None:
+        """Refuse impossible parameters."""
 
     def _features(self, X: Any) -> Features:
         centre = bool(self.fit_intercept) and not sp.issparse(X)

@@ -10,7 +10,7 @@ import pytest
 from regressions import regression
 
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.classify.regression_floors import floors_of, lasso_floor, lipschitz_floor, regression_floors
+from dpmodel.classify.regression_floors import lasso_floor, lipschitz_floor, regression_floors
 from dpmodel.compile.regression.domain import FreeSpace, L1Ball, L2Ball
 from dpmodel.compile.regression.losses import Loss
 
@@ -27,9 +27,9 @@ def ball(n: int = 1000, p: int = 9, loss: str = "hinge", radius: float = 2.0, **
 
 def test_lasso_rate() -> None:
     floor = lasso_floor(lasso(), 0.1, 1e-7)
-    assert floor is not None and floor.applies
+    assert floor is not None and not floor.unmet
     assert floor.private == pytest.approx((1000 * math.log(1000)) ** (-2 / 3))
-    assert floor.statistical == 0 and floor.value == floor.private
+    assert floor.statistical == 0
 
 
 @pytest.mark.parametrize(("bound", "radius", "factor"), [(2.0, 0.5, 1.0), (0.5, 1.0, 0.25), (3.0, 5.0, 1.0)])
@@ -54,14 +54,14 @@ def test_lasso_scales_with_predictions(bound: float, radius: float, factor: floa
 )
 def test_lasso_says_what_is_missing(model: PrivateRegression, epsilon: float, delta: float, unmet: str) -> None:
     floor = lasso_floor(model, epsilon, delta)
-    assert floor is not None and not floor.applies
+    assert floor is not None and floor.unmet
     assert any(unmet in each for each in floor.unmet)
     assert "not proved here" in str(floor)
 
 
 def test_lipschitz_terms() -> None:
     floor = lipschitz_floor(ball(), 1.0, 1e-6)
-    assert floor is not None and floor.applies
+    assert floor is not None and not floor.unmet
     assert floor.statistical == pytest.approx(3 * 2 / math.sqrt(1000))
     assert floor.private == pytest.approx(3 * 2 * 3 / 1000)
     pure = lipschitz_floor(ball(), 1.0, 0.0)
@@ -71,7 +71,7 @@ def test_lipschitz_terms() -> None:
     summed = lipschitz_floor(ball(mean=False), 1.0, 1e-6)
     assert summed is not None and summed.private == pytest.approx(18)
     loose = lipschitz_floor(ball(), 1.0, 0.1)
-    assert loose is not None and not loose.applies
+    assert loose is not None and loose.unmet
 
 
 def test_none_where_no_theorem_is_about_it() -> None:
@@ -91,5 +91,3 @@ def test_lines_are_honest() -> None:
         assert word in line
     (line,) = regression_floors(lasso(), 0.1, 1e-7)
     assert "(n ln n)^(-2/3)" in line and "constant 1 for an unknown one" in line and "population" not in line
-    (data,) = (floor.to_dict() for floor in floors_of(lasso(), 0.1, 1e-7))
-    assert data["unmet"] == [] and isinstance(data["value"], float) and data["conditions"]

@@ -9,8 +9,8 @@ import pytest
 
 from dpmodel.classify import impossibility
 from dpmodel.classify.taxonomy import LEVELS, PARTS, cell
-from dpmodel.plan.tables import taxonomy
 from dpmodel.errors import SpecificationError
+from dpmodel.plan.tables import taxonomy
 
 VERDICTS = {
     ("objective", "high"): ("no", "Theorem 37", "5.2"),

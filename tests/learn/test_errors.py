@@ -82,10 +82,6 @@ def test_bad_data_spends_nothing_and_is_not_shown(case: str) -> None:
 BAD_PARAMETERS: dict[str, Any] = {
     "no bounds": PrivateRidge(label_bounds=(-2, 2)),
     "no label bounds": PrivateRidge(bounds=(-1, 1)),
-    "crossed label bounds": PrivateRidge(bounds=(-1, 1), label_bounds=(2, -2)),
-    "bounds of another shape": PrivateRidge(bounds=[(-1, 1)] * 2, label_bounds=(-2, 2)),
-    "bounds by name of an array": PrivateRidge(bounds={"a": (0, 1)}, label_bounds=(-2, 2)),
-    "constant column": PrivateRidge(bounds=([-1, 3, -1], [1, 3, 1]), label_bounds=(-2, 2)),
     "negative alpha": PrivateRidge(**REGRESSION, alpha=-1),
     "NaN alpha": PrivateHuberRegressor(**REGRESSION, alpha=np.nan),
     "zero radius": PrivateLasso(**REGRESSION, radius=0),
@@ -145,7 +141,7 @@ def test_unknown_loss() -> None:
 
 def test_an_exhausted_budget_is_refused_before_the_data_is_read() -> None:
     budget = dpm.Budget(50)
-    estimator = PrivateRidge(**REGRESSION, epsilon=100.0, budget=budget)  # beats the public point, which is free
+    estimator = PrivateRidge(**REGRESSION, epsilon=100.0, budget=budget, mechanism="sufficient-statistics")
     with pytest.raises(BudgetExceededError):
         estimator.fit(X, Y)
     assert budget.spent.epsilon == 0 and not hasattr(estimator, "coef_")
@@ -161,17 +157,11 @@ def test_sparse_rows_need_bounds_that_hold_zero() -> None:
         PrivateRidge(bounds=(1, 2), label_bounds=(-2, 2)).fit(sp.csr_array(X), Y)
 
 
-def test_missing_scikit_learn_names_the_extra() -> None:
+def test_scikit_learn_is_imported_late_and_its_extra_named_where_it_is_missing() -> None:
     code = (
-        "import sys; sys.modules['sklearn'] = sys.modules['sklearn.utils.validation'] = None\n"
-        "import dpmodel\n"
-        "try:\n    import dpmodel.learn\nexcept dpmodel.MissingExtraError as error:\n    print(error)\n"
+        "import dpmodel, sys; print('sklearn' in sys.modules)\n"
+        "sys.modules['sklearn'] = sys.modules['sklearn.utils.validation'] = None\n"
+        "try:\n    dpmodel.learn\nexcept dpmodel.MissingExtraError as error:\n    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert 'pip install "dpmodel[learn]"' in done.stdout
-
-
-def test_the_package_does_not_import_scikit_learn() -> None:
-    code = "import dpmodel, sys; print('sklearn' in sys.modules, dpmodel.learn.PrivateRidge.__name__)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False PrivateRidge"
+    assert done.stdout.startswith("False") and 'pip install "dpmodel[learn]"' in done.stdout

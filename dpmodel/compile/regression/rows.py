@@ -30,6 +30,16 @@ class Rows:
     def count(self) -> int:
         return int(self.labels.size)
 
+    def part(self, which: Any) -> Rows:
+        """The rows of these numbers (or of a slice)."""
+        return Rows(
+            tuple((matrix[which], start) for matrix, start in self.blocks),
+            PrivateArray(self.labels[which]),
+            self.size,
+            None if self.offset is None else self.offset[which],
+            None if self.weights is None else self.weights[which],
+        )
+
     def predict(self, w: Floats) -> PrivateArray:
         """(n,) predictions a_i' w (+ offset). One pass over the features."""
         z = np.zeros(self.count) if self.offset is None else self.offset.copy()

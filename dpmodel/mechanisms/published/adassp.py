@@ -9,8 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.compile.regression.rows import Rows
 from dpmodel.mechanisms.contract import Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.regression.excess import excess_forecast
@@ -20,7 +21,6 @@ from dpmodel.mechanisms.regression.sufficient_statistics.forecast import (
     mean_excess,
     quick_minimise,
 )
-from dpmodel.mechanisms.regression.sufficient_statistics.measure import summed_raw
 from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import judge_statistics
 from dpmodel.mechanisms.regression.sufficient_statistics.solve import minimise
 from dpmodel.privacy import NoiseSource, gaussian_mu
@@ -86,20 +86,16 @@ class AdaSSP(Mechanism[PrivateRegression]):
             matrix, eigenvalue = math.sqrt(2) * whole**2, whole**2
         rounding = 4 * (model.count + model.size + 4) * 2.0**-53 * model.total * whole**2
         size = row.label_bound + model.offset_bound
+        vector = model.gradient_change(2, size) * (1 + 1e-9)
+        if row.absent:  # a (y - o) against (0, c) (0 - o): x (y - o) and c y
+            exact = model.largest_weight * math.hypot(moving * size, fixed * row.label_bound)
+            vector = exact * (1 + 1e-9) + 4 * (model.count + 4) * 2.0**-53 * model.total * size * whole
         return Scales(
             unit * (model.largest_weight * eigenvalue * (1 + 1e-9) + 8 * model.size * rounding),
             unit * (model.largest_weight * matrix * (1 + 1e-9) + rounding),
-            unit * model.gradient_change(2, size) * (1 + 1e-9) if not row.absent else unit * self._absent(model, size),
+            unit * vector,
             unit,
         )
-
-    @staticmethod
-    def _absent(model: PrivateRegression, size: float) -> float:
-        # a (y - o) against (0, c) (0 - o): x (y - o) and c y.
-        row = model.row
-        exact = math.hypot(row.moving(2) * size, row.fixed(2) * row.label_bound)
-        rounding = 4 * (model.count + 4) * 2.0**-53 * model.total * size * row.norm(2)
-        return model.largest_weight * exact * (1 + 1e-9) + rounding
 
     def ridge(self, scales: Scales, size: int, least: float) -> float:
         """The paper's ridge for a released least eigenvalue."""
@@ -123,11 +119,10 @@ class AdaSSP(Mechanism[PrivateRegression]):
             scale = population.model.scale
             return quick_minimise(population.model, scale * P, scale * q)
 
-        predicted, _ = mean_excess(model, simulate)
         return excess_forecast(
             model,
             request,
-            predicted=predicted,
+            predicted=mean_excess(model, simulate),
             work=f"one pass over X, {model.size * (model.size + 3) // 2 + 1} numbers measured once, one program",
             noise={
                 "law": "gaussian",
@@ -147,13 +142,12 @@ class AdaSSP(Mechanism[PrivateRegression]):
     ) -> Outcome:
         scales = self.scales(model, request)
         progress("summing", 0.1)
-        bound = model.row.label_bound + model.offset_bound
-        gram, cross = summed_raw(model.read_rows(), bound)
+        gram, cross = sums(model.read_rows(), model.row.label_bound + model.offset_bound)
         progress("measuring", 0.4)
-        exact = np.linalg.eigvalsh(gram)[:1]
+        exact = PrivateArray(np.asarray(np.linalg.eigvalsh(gram)[:1], dtype=np.float64))
         released = float(noise.gaussian(exact, scales.eigenvalue)[0])
         upper = np.triu_indices(model.size)
-        P = np.zeros_like(gram)
+        P = np.zeros((model.size, model.size))
         P[upper] = noise.gaussian(gram[upper], scales.matrix)
         P = P + np.triu(P, 1).T
         q = noise.gaussian(cross, scales.vector)
@@ -162,6 +156,12 @@ class AdaSSP(Mechanism[PrivateRegression]):
         P = P + self.ridge(scales, model.size, self.least(scales, released, request)) * np.eye(model.size)
         w = minimise(model, model.scale * P, model.scale * q)
         return Outcome("optimal", w, None, None, seconds=time.perf_counter() - start)
+
+
+def sums(rows: Rows, largest: float) -> tuple[PrivateArray, PrivateArray]:
+    """(p, p) sum omega a a' and (p,) sum omega a (y - o), residual labels cut to ``largest``."""
+    residual = rows.labels if rows.offset is None else rows.labels - rows.offset
+    return PrivateArray(rows.gram()), PrivateArray(rows.combine(np.clip(residual, -largest, largest)))
 
 
 ADASSP_PUBLISHED = AdaSSP()

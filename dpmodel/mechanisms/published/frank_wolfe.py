@@ -10,7 +10,7 @@ from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.mechanisms.contract import Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.regression.frank_wolfe.steps import Steps, curvature
-from dpmodel.mechanisms.regression.frank_wolfe.vertices import forecast_of, serves, walk
+from dpmodel.mechanisms.regression.frank_wolfe.vertices import forecast_of, private_walk, serves
 from dpmodel.mechanisms.spend import valid_step
 from dpmodel.privacy import NoiseSource
 
@@ -29,7 +29,7 @@ class FrankWolfePublished(Mechanism[PrivateRegression]):
         factor of 2: as printed it spends about 4 epsilon. Here the choice has the scale ``R sqrt(8 T ln(1/delta)) /
         epsilon`` with R the exact range (4 L_1 ||C||_1 / n for replace-one on a symmetric set). (3) L_1 is a bound on
         the slopes times the largest entry of a row, 2 (C + max |y|) for ``(x'w - y)^2``; the curvature is that of
-        ``frank_wolfe_steps.curvature``.
+        ``frank_wolfe.steps.curvature``.
     Privacy
         T choices by the exponential mechanism (the paper names it beside its noisy minimum), each epsilon'-DP with
         ``epsilon' = epsilon / sqrt(8 T ln(1/delta))``; should that be too large for (epsilon, delta) under the exact
@@ -62,7 +62,7 @@ class FrankWolfePublished(Mechanism[PrivateRegression]):
         self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
         steps = self._steps(model, request)
-        w = walk(model, steps, _epsilon(request, steps.count), False, noise, progress)
+        w = private_walk(model, steps, _epsilon(request, steps.count), False, noise, progress)
         return Outcome("optimal", w, None, None)
 
     def _steps(self, model: PrivateRegression, request: Request) -> Steps:

@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import ndtr
 
-from dpmodel._types import Floats
-from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel._types import Floats, PrivateArray
+from dpmodel.classify.private_regression import PrivateRegression, remembered
 from dpmodel.compile.regression.rows import Rows
 from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Forecast
@@ -112,22 +112,16 @@ class StochasticMirrorDescent(Mechanism[PrivateRegression]):
         return YES
 
     def settings(self, model: PrivateRegression, request: Request) -> Descent:
-        key = (self, request.epsilon, request.delta)
-        return model.remember(key, lambda: plan_descent(model, request.epsilon, request.delta))
+        return plan_descent(model, request.epsilon, request.delta)
 
     def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
         plan = self.settings(model, request)
-
-        def simulated() -> float:
-            return float(np.mean([_simulate(model, plan, risk) for risk in simulated_risks(model)]))
-
-        predicted = model.remember((self, "predicted", request.epsilon, request.delta), simulated)
         scale = plan.deviation * math.sqrt(model.size) + gradient_size(model)
         theorem = model.weight * model.domain.diameter(2.0) * scale / math.sqrt(model.count)
         return excess_forecast(
             model,
             request,
-            predicted=predicted,
+            predicted=_predicted(model, plan),
             work=f"at most {plan.steps} steps on one record or none",
             noise={
                 "kind": "gaussian",
@@ -166,7 +160,7 @@ class StochasticMirrorDescent(Mechanism[PrivateRegression]):
         return Outcome("optimal", model.domain.project(total / max(k, 1)), None, None)
 
 
-def record_gradient(model: PrivateRegression, rows: Rows, i: int, w: Floats) -> Floats:
+def record_gradient(model: PrivateRegression, rows: Rows, i: int, w: Floats) -> PrivateArray:
     """(p,) a subgradient of record i's loss, the slope cut to its bound."""
     a = np.zeros(rows.size)
     for matrix, start in rows.blocks:
@@ -174,7 +168,7 @@ def record_gradient(model: PrivateRegression, rows: Rows, i: int, w: Floats) -> 
         a[start : start + matrix.shape[1]] = (row.toarray() if sp.issparse(row) else row).ravel()
     z = np.array([a @ w + (0.0 if rows.offset is None else rows.offset[i])])
     s = np.clip(model.loss.slope(z, rows.labels[i : i + 1]), -model.slope_bound, model.slope_bound)
-    return np.asarray(float(s[0]) * a)
+    return PrivateArray(float(s[0]) * a)
 
 
 def fresh_pattern(n: int, plan: Descent, noise: NoiseSource) -> np.ndarray:
@@ -233,6 +227,7 @@ def gradient_size(model: PrivateRegression) -> float:
     return model.slope_bound * model.row.norm(2.0)
 
 
+@remembered
 def plan_descent(model: PrivateRegression, epsilon: float, delta: float) -> Descent:
     """The largest step epsilon whose whole costs at most ``epsilon``, and the published settings for it."""
     n = model.count
@@ -254,6 +249,11 @@ def plan_descent(model: PrivateRegression, epsilon: float, delta: float) -> Desc
     steep = lipschitz + float(np.linalg.norm(model.penalty.subgradient(public_point(model)))) / model.weight
     rate = diameter / (math.sqrt(n) * (steep + deviation * math.sqrt(model.size)))
     return Descent(step, step_delta, epsilon, deviation, rate, -(-n // 2), 2 * n)
+
+
+@remembered
+def _predicted(model: PrivateRegression, plan: Descent) -> float:
+    return float(np.mean([_simulate(model, plan, risk) for risk in simulated_risks(model)]))
 
 
 def _simulate(model: PrivateRegression, plan: Descent, risk: SimulatedRisk) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.classify.private_regression import PrivateRegression, remembered
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.forecast import ExcessRisk, Forecast
 from dpmodel.mechanisms.known import Known, capped
@@ -67,15 +67,12 @@ def excess_words(predicted: float, known: Known, at_most: float | None, beta: fl
     return words
 
 
+@remembered
 def known_of(model: PrivateRegression) -> Known:
     """What is known without data: the most that a point of the set can lose, and what the public point is predicted
     to."""
-
-    def build() -> Known:
-        nothing = float(np.mean([risk.nothing for risk in simulated_risks(model)]))
-        return Known(objective=objective_range(model), predicted=math.inf if math.isnan(nothing) else nothing)
-
-    return model.remember("known without data", build)
+    nothing = float(np.mean([risk.nothing for risk in simulated_risks(model)]))
+    return Known(objective=objective_range(model), predicted=math.inf if math.isnan(nothing) else nothing)
 
 
 def clip_note(model: PrivateRegression, clip: float) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.classify.private_regression import PrivateRegression, remembered
 
 _TRIED = 21  # points between the set's centre and the best constant prediction
 
@@ -20,7 +20,7 @@ def public_point(model: PrivateRegression) -> Floats:
     ``tau hi + (1 - tau) lo`` for quantiles (there ``tau (hi - c) = (1 - tau)(c - lo)``), 0 for two classes. An
     intercept predicts it, or else coefficients along the middles of the columns.
     """
-    return np.array(model.remember("public point", lambda: _search(model)))
+    return _search(model).copy()
 
 
 def public_excess(model: PrivateRegression) -> float:
@@ -54,6 +54,7 @@ def shift_of(model: PrivateRegression, mean: Floats) -> Floats:
     return out
 
 
+@remembered
 def _search(model: PrivateRegression) -> Floats:
     center = np.asarray(model.domain.center(), dtype=np.float64)
     low, high = model.row.lower, model.row.upper

@@ -18,9 +18,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 
 from dpmodel._types import Floats, Integers
-from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.classify.private_regression import PrivateRegression, remembered
 from dpmodel.compile.regression.row_bounds import length
 from dpmodel.mechanisms.regression.public_point import public_point, shift_of
 from dpmodel.privacy import public_generator
@@ -90,7 +91,7 @@ class SimulatedRisk:
         low, high = self.model.row.label
         if self.model.loss.labels == "number":
             return star, np.clip(star + self.noise * self.coins, low, high)
-        labels: Floats = np.where(_normal_cdf(self.coins) < _sigmoid(star), 1.0, self._no)
+        labels: Floats = np.where(ndtr(self.coins) < _sigmoid(star), 1.0, self._no)
         return star, labels
 
     @property
@@ -187,12 +188,9 @@ class SimulatedRisk:
         return self.excess(public_point(self.model))
 
 
+@remembered
 def simulated_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
     """The populations forecasts are averaged over; the same at every call."""
-    return model.remember("simulated risks", lambda: _draw(model))
-
-
-def _draw(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
     generator = public_generator(0)
     half = generator.standard_normal((_POINTS // 2, 3))
     grid = np.concatenate([half, -half])  # odd moments vanish
@@ -293,9 +291,3 @@ def _inside(model: PrivateRegression, v: Floats) -> Floats:
 
 def _sigmoid(t: Floats) -> Floats:
     return 0.5 * (1 + np.tanh(0.5 * t))
-
-
-def _normal_cdf(t: Floats) -> Floats:
-    from scipy.special import ndtr
-
-    return np.asarray(ndtr(t))

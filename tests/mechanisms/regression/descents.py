@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,39 +27,56 @@ def seeded(seed: int) -> SeededSource:
         return SeededSource(seed)
 
 
-@dataclass
-class Replay:
-    """Records values and scales; hands out the given answers instead of noise, or draws them from a seed."""
+class Replay(SeededSource):
+    """Keeps (kind, values, scale) of everything it is asked for; hands out the given answers, then draws of its own."""
 
-    source: SeededSource
-    answers: list[Any] | None = None
-    values: list[np.ndarray] = field(default_factory=list)
-    scales: list[float] = field(default_factory=list)
-    given: list[Any] = field(default_factory=list)
-    kinds: list[str] = field(default_factory=list)
-    is_private: bool = False
+    def __init__(self, seed: int = 0, answers: Sequence[Any] = ()) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotPrivateWarning)
+            super().__init__(seed)
+        self.answers, self.given = answers, list[Any]()
+        self.asked: list[tuple[str, np.ndarray, float]] = []
 
     def _answer(self, kind: str, values: Any, scale: float, draw: Callable[[Any, float], Any]) -> Any:
-        number = len(self.values)
         assert np.isfinite(values).all() and 0 < scale < math.inf
-        self.values.append(np.array(values, dtype=float))
-        self.scales.append(scale)
-        self.kinds.append(kind)
-        out = draw(values, scale) if self.answers is None else self.answers[number]
-        self.given.append(out)
-        return np.copy(out)  # callers may write into what they are given
+        self.asked.append((kind, np.array(values, dtype=float), scale))
+        number = len(self.given)
+        self.given.append(self.answers[number] if number < len(self.answers) else draw(values, scale))
+        return np.copy(self.given[-1])  # callers may write into what they are given
 
     def gaussian(self, values: Any, scale: float) -> np.ndarray:
-        return self._answer("gaussian", values, scale, self.source.gaussian)
+        return self._answer("gaussian", values, scale, super().gaussian)
 
     def laplace(self, values: Any, scale: float) -> np.ndarray:
-        return self._answer("laplace", values, scale, self.source.laplace)
-
-    def truncated_laplace(self, values: Any, scale: float, half_width: float) -> np.ndarray:
-        raise AssertionError("not used by descents")
+        return self._answer("laplace", values, scale, super().laplace)
 
     def noisy_max(self, scores: Any, scale: float, *, kind: Any) -> int:
-        return int(self._answer(kind, scores, scale, lambda s, b: self.source.noisy_max(s, b, kind=kind)))
+        return int(self._answer(kind, scores, scale, lambda s, b: super(Replay, self).noisy_max(s, b, kind=kind)))
+
+    @property
+    def scales(self) -> list[float]:
+        return [scale for _, _, scale in self.asked]
+
+    @property
+    def values(self) -> list[np.ndarray]:
+        return [values for _, values, _ in self.asked]
+
+
+def replayed(run: Callable[[Any, Replay], Any], one: Any, other: Any, seed: int = 0) -> tuple[Replay, Replay]:
+    """What ``run`` asks for on ``one``, and on ``other`` with the same answers: the same noise, whatever the rows."""
+    first = Replay(seed)
+    released = run(one, first)
+    second = Replay(seed, first.given)
+    np.testing.assert_equal(run(other, second), released)
+    assert [(kind, scale) for kind, _, scale in first.asked] == [(kind, scale) for kind, _, scale in second.asked]
+    return first, second
+
+
+def spent(first: Replay, second: Replay) -> float:
+    """What two runs with the same answers tell apart: epsilon of Laplace draws, mu^2 of Gaussian ones."""
+    (kind,) = {kind for kind, *_ in first.asked}
+    order = 1 if kind == "laplace" else 2
+    return float((moves(first, second, order) ** order).sum())
 
 
 def _columns(rng: np.random.Generator, n: int) -> np.ndarray:
@@ -121,7 +138,7 @@ def model_of(name: str, seed: int = 0, n: int = N) -> PrivateRegression:
     return regression(rows(rng, n), labels(rng, n), loss, **options)
 
 
-def neighbour(name: str, model: PrivateRegression, rng: np.random.Generator, extreme: bool = True) -> PrivateRegression:
+def neighbour(name: str, model: PrivateRegression, rng: np.random.Generator) -> PrivateRegression:
     """The model with another record in one place: random, an end of the bounds, the same row with the opposite label,
     or (absent records) nothing."""
     make, labels, _ = CASES[name]
@@ -131,9 +148,9 @@ def neighbour(name: str, model: PrivateRegression, rng: np.random.Generator, ext
     other, label = make(rng, 1)[0], float(labels(rng, 1)[0])
     if model.row.absent:
         other, label = np.zeros_like(other), 0.0
-    elif extreme and rng.random() < 0.5:
+    elif rng.random() < 0.5:
         other, label = X[i], -y[i]
-    elif extreme and rng.random() < 0.5:
+    elif rng.random() < 0.5:
         low, high = model.row.lower[: other.size], model.row.upper[: other.size]
         ends = np.where(rng.random(other.size) < 0.5, low, high)
         norm = np.linalg.norm(ends)

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from auditing import epsilon_lower_bound
-from descents import CASES, Replay, model_of, moves, neighbour, random_pair, seeded
+from descents import CASES, Replay, model_of, moves, neighbour, random_pair, replayed, seeded, spent
 from regressions import objective, regression
 from scipy.optimize import minimize
 from scipy.stats import binom
 
 from dpmodel.compile.regression.domain import Box, L2Ball
-from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.compile.regression.rows import Rows
-from dpmodel.mechanisms.contract import Mechanism, Request
+from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.regression.descent import steps as descent_steps
 from dpmodel.mechanisms.regression.descent.full_batch import NOISY_DESCENT, NoisyDescent
 from dpmodel.mechanisms.regression.descent.metric import descent_metric
@@ -31,40 +30,7 @@ REQUEST = Request(1.0, 1e-6)
 PURE = Request(1.0, 0.0)
 
 
-def test_it_is_a_mechanism() -> None:
-    assert isinstance(NOISY_DESCENT, Mechanism)
-
-
 # ---------------------------------------------------------------------- sensitivity
-@pytest.mark.parametrize("order", [1.0, 2.0])
-@pytest.mark.parametrize("name", CASES)
-def test_no_neighbour_moves_the_sums_further_than_the_change(name: str, order: float) -> None:
-    rng = np.random.default_rng(1)
-    model = model_of(name)
-    metric, loss, largest = descent_metric(model), model.loss, 0.0
-    for _ in range(300):
-        other = neighbour(name, model, rng)
-        w = metric.coefficients(rng.standard_normal(model.size) * 10 ** rng.uniform(-2, 1))
-        z, y = model.row.reach(w), model.row.label_bound
-        for part, bound in (("whole", loss.slope_bound(z, y)), ("rest", loss.rest_bound(z, y)), ("middle", 0.0)):
-            if part == "middle":
-                bound = loss.middle_bound(y)
-            sums = []
-            for one in (model, other):
-                rows = one.read_rows()
-                middle = loss.middle(rows.labels)
-                slopes = loss.slope(rows.predict(w), rows.labels)
-                slopes = {"whole": slopes, "rest": slopes - middle, "middle": middle}[part]
-                assert np.abs(slopes).max() <= bound * (1 + 1e-9) + 1e-12
-                sums.append(metric.sums(rows.combine(slopes)))
-            moved = float(np.linalg.norm(sums[0] - sums[1], ord=order))
-            change = metric.change(model, bound, order)
-            assert moved <= change
-            largest = max(largest, moved / max(change, 1e-300))
-    # The bound is not idle either (norms of four random columns are below what l2 allows in the 1-norm).
-    assert largest > 0.25
-
-
 def test_metric_transposes_and_inverts() -> None:
     rng = np.random.default_rng(0)
     for name in CASES:
@@ -83,33 +49,8 @@ def test_metric_transposes_and_inverts() -> None:
 
 
 # ---------------------------------------------------------------------- composition
-def _spent(name: str, request: Request, mechanism: NoisyDescent, seed: int, extreme: bool = True) -> float:
-    """Share of the budget that a run on two neighbours with the same answers costs, by the law that was drawn: with
-    delta > 0 that is Laplace where it has less noise."""
-    rng = np.random.default_rng(seed)
-    model = model_of(name)
-    first = Replay(seeded(seed))
-    mechanism.run(model, request, first)
-    other = neighbour(name, model, rng, extreme)
-    second = Replay(seeded(seed), answers=first.given)
-    mechanism.run(other, request, second)
-    assert first.scales == second.scales  # scales depend on released numbers only
-    (kind,) = set(first.kinds)
-    pairs = zip(first.values, second.values, first.scales, strict=True)
-    if kind == "laplace":
-        return sum(float(np.abs(a - b).sum()) / scale for a, b, scale in pairs) / request.epsilon
-    assert kind == "gaussian" and request.delta > 0
-    squares = sum(float(((a - b) ** 2).sum()) / scale**2 for a, b, scale in pairs)
-    return squares / gaussian_mu(request.epsilon, request.delta) ** 2
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ("columns", "weights"))) for name in CASES]
-)
-def test_all_steps_together_stay_within_the_budget(name: str) -> None:
-    for seed in range(4):
-        assert _spent(name, REQUEST, NoisyDescent(steps=6), seed) <= 1.0 + 1e-9
-        assert _spent(name, PURE, NoisyDescent(steps=4), seed) <= 1.0 + 1e-9
+def _last(noise: StepNoise, settings: Settings, rows: Rows, source: Replay) -> np.ndarray:
+    return descend(noise.model, noise.metric, settings, private_gradient(noise, rows, source))["last"]
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
@@ -120,15 +61,10 @@ def test_random_neighbours_cost_all_of_the_budget_and_no_more(delta: float) -> N
         model, rows, others = random_pair(generator, str(generator.choice(["free", "l1", "product"])))
         share = 0.4 if 0 < model.loss.middle_bound(model.row.label_bound) < math.inf and number % 2 else 0.0
         noise = StepNoise(model, descent_metric(model), spend, 4, share)
-        first = Replay(seeded(number))
         settings = Settings(4, float(10.0 ** generator.uniform(-4, 2)), 0.3, share, "last")
-        one = descend(model, noise.metric, settings, private_gradient(noise, rows, first))
-        second = Replay(seeded(number), answers=first.given)
-        two = descend(model, noise.metric, settings, private_gradient(noise, others, second))
-        assert np.array_equal(one["last"], two["last"])
-        moved = moves(first, second, order)
-        spent = moved.sum() if delta == 0 else math.hypot(*moved) / gaussian_mu(1.0, delta)
-        worst = max(worst, float(spent))
+        moved = moves(*replayed(partial(_last, noise, settings), rows, others, number), order)
+        cost = moved.sum() if delta == 0 else math.hypot(*moved) / gaussian_mu(1.0, delta)
+        worst = max(worst, float(cost))
     assert 0.99 < worst <= 1 + 1e-12  # the worst neighbours cost all of it, and no more
 
 
@@ -136,20 +72,13 @@ def test_the_budget_is_used_and_a_forgotten_share_is_seen(monkeypatch: pytest.Mo
     mu = gaussian_mu(1.0, 1e-6)
     settings = Settings(8, 1e-6, 0.0, 0.5, "last")
 
+    model = model_of("unit rows, hinge")
+    noise = StepNoise(model, descent_metric(model), Spend.of(1.0, 1e-6, gaussian_only=True), 8, 0.5)
+    others = [neighbour("unit rows, hinge", model, np.random.default_rng(seed)).read_rows() for seed in range(12)]
+
     def cost() -> float:
-        spent = 0.0
-        model = model_of("unit rows, hinge")
-        rows = model.read_rows()
-        for seed in range(12):
-            other = neighbour("unit rows, hinge", model, np.random.default_rng(seed))
-            noise = StepNoise(model, descent_metric(model), Spend.of(1.0, 1e-6, gaussian_only=True), 8, 0.5)
-            first = Replay(seeded(seed))
-            descend(model, noise.metric, settings, private_gradient(noise, rows, first))
-            second = Replay(seeded(seed), answers=first.given)
-            descend(model, noise.metric, settings, private_gradient(noise, other.read_rows(), second))
-            pairs = zip(first.values, second.values, first.scales, strict=True)
-            spent = max(spent, sum(float(((a - b) ** 2).sum()) / s**2 for a, b, s in pairs))
-        return spent
+        run = partial(_last, noise, settings)
+        return max(spent(*replayed(run, model.read_rows(), other, seed)) for seed, other in enumerate(others))
 
     honest = cost()
     assert 0.1 * mu**2 < honest <= mu**2 * (1 + 1e-9)
@@ -165,7 +94,7 @@ def _releases(label: float, noise: StepNoise, runs: int, seed: int) -> np.ndarra
     With steps this short every point is far from the hinge's kinks, so that all runs have the same sums and scales:
     they are captured once and the noise is drawn many times.
     """
-    source, seen = seeded(seed), Replay(seeded(seed))
+    source, seen = seeded(seed), Replay(seed)
     rows = regression(np.ones((1, 1)), np.array([label]), "hinge", l2=1.0).read_rows()
     settings = Settings(noise.steps, 1e-9, 0.0, noise.share, "last")
     descend(noise.model, noise.metric, settings, private_gradient(noise, rows, seen))
@@ -197,31 +126,7 @@ def test_audit_of_the_composition_and_of_broken_twins(monkeypatch: pytest.Monkey
 
 
 # ---------------------------------------------------------------------- settings, forecasts
-def test_forecasts_read_no_rows_and_repeat() -> None:
-    def closed() -> Any:
-        raise AssertionError("a forecast read rows")
-
-    for name in ("unit rows, hinge", "absent", "squared, ball"):
-        for request in (REQUEST, PURE):
-            forecasts = [
-                NoisyDescent(steps=4).forecast(replace(model_of(name, seed), read=closed, _memo={}), request)
-                for seed in range(2)
-            ]
-            assert forecasts[0] == forecasts[1]
-            assert math.isfinite(forecasts[0].error.predicted)
-
-
-def test_refusals() -> None:
-    loose = regression(np.ones((5, 2)), np.ones(5), "logistic")
-    assert not NOISY_DESCENT.eligible(loose, REQUEST).eligible
-    unlabelled = regression(np.ones((5, 2)), np.ones(5), "squared", l2=1.0, label=(-math.inf, math.inf))
-    assert not NOISY_DESCENT.eligible(unlabelled, REQUEST).eligible
-    assert NOISY_DESCENT.eligible(replace(unlabelled, loss=Loss("squared", clip=1.0)), REQUEST).eligible
-    absolute = regression(np.ones((5, 2)), np.ones(5), "absolute", l2=1.0, label=(-math.inf, math.inf))
-    assert NOISY_DESCENT.eligible(absolute, REQUEST).eligible
-
-
-def test_units_do_not_matter() -> None:
+def test_units_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     X, y = rng.uniform(0, 1, (400, 3)), rng.choice([-1.0, 1.0], 400)
     scale, shift = np.array([100.0, 1.0, 1e-3]), np.array([7.0, 0.0, -3.0])
@@ -229,20 +134,11 @@ def test_units_do_not_matter() -> None:
     moved = regression(X * scale + shift, y, "logistic", lower=shift, upper=scale + shift, intercept=True)
     request = Request(5.0, 1e-6)
     mechanism = NoisyDescent(steps=20)
-    for model in (plain, moved):  # one choice of settings for both, so that the same noise must give the same answer
-        model.remember(("descent plan", 5.0, 1e-6, (20, True, None, True)), lambda: mechanism.plan(plain, request))
+    one = mechanism.plan(plain, request)  # for both, so that the same noise must give the same answer
+    monkeypatch.setattr(NoisyDescent, "plan", lambda self, model, request: one)
     a, b = (mechanism.run(model, request, seeded(3)).x for model in (plain, moved))
     assert a is not None and b is not None
     assert np.allclose(plain.read_rows().predict(a), moved.read_rows().predict(b), rtol=1e-6, atol=1e-6)
-
-
-def test_sparse_equals_dense() -> None:
-    rng = np.random.default_rng(0)
-    X, y = rng.uniform(0, 0.5, (300, 6)) * (rng.random((300, 6)) < 0.3), rng.choice([-1.0, 1.0], 300)
-    options: dict[str, Any] = {"lower": 0.0, "upper": 0.5, "intercept": True}
-    dense, sparse = regression(X, y, "hinge", **options), regression(sp.csr_array(X), y, "hinge", **options)
-    a, b = (NOISY_DESCENT.run(model, REQUEST, seeded(1)).x for model in (dense, sparse))
-    assert a is not None and b is not None and np.allclose(a, b)
 
 
 # ---------------------------------------------------------------------- utility
@@ -280,7 +176,7 @@ def test_the_theorem_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     forecast = mechanism.forecast(model, request)
     assert forecast.proved and "at most" in forecast.statement
     best = _best(model)  # the free minimum is no larger than that of the ball
-    runs = 60
+    runs = 40
     late = sum(
         objective(model, mechanism.run(model, request, seeded(k)).x) - best > forecast.error.alpha for k in range(runs)
     )
@@ -290,17 +186,17 @@ def test_the_theorem_holds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_more_budget_is_forecast_to_be_better() -> None:
     model = _logistic(5000, 20, 2)
-    predicted = [NOISY_DESCENT.forecast(model, Request(e, 1e-6)).error.predicted for e in (0.1, 1.0, 10.0)]
+    predicted = [NoisyDescent(steps=16).forecast(model, Request(e, 1e-6)).error.predicted for e in (0.1, 1.0, 10.0)]
     assert predicted[0] > predicted[1] > predicted[2]
 
 
 def test_constraints_and_penalties_hold() -> None:
     model = _logistic(2000, 5, 3)
     boxed = replace(model, domain=Box(np.zeros(5), np.full(5, 0.5)), _memo={})
-    x = NOISY_DESCENT.run(boxed, REQUEST, seeded(0)).x
+    x = NoisyDescent(steps=8).run(boxed, REQUEST, seeded(0)).x
     assert x is not None and (x >= 0).all() and (x <= 0.5).all()
     sparse = replace(model, penalty=replace(model.penalty, l1=np.full(5, 10.0)), _memo={})
-    x = NoisyDescent(averaging="last").run(sparse, Request(50.0, 1e-6), seeded(0)).x
+    x = NoisyDescent(steps=32, averaging="last").run(sparse, Request(50.0, 1e-6), seeded(0)).x
     assert x is not None and np.abs(x).max() < 1e-6  # a large l1 penalty shrinks all coefficients to 0
 
 
@@ -308,7 +204,7 @@ def test_first_step_of_the_middles_is_free_at_zero() -> None:
     model = model_of("unit rows")
     noise = StepNoise(model, descent_metric(model), Spend.of(1.0, 1e-6, gaussian_only=True), 4, 0.5)
     assert noise.reach(np.zeros(model.size)) == 0.0 and noise.scale(0.0) == 0.0
-    seen = Replay(seeded(0))
+    seen = Replay()
     private_gradient(noise, model.read_rows(), seen)(np.zeros(model.size))
     assert len(seen.values) == 1  # the middles alone: the rest of every slope is 0 at w = 0
     assert descent_steps.curvature(model, noise.metric) == pytest.approx(0.25)
@@ -339,7 +235,7 @@ def test_a_descent_that_diverges_tells_nothing_of_zeros(steps: int) -> None:
     for matrix in (X, zero):
         rows = Rows(((matrix, 0),), y, 1)
         with np.errstate(all="raise", under="ignore"):
-            told = private_gradient(noise, rows, Replay(seeded(1)))
+            told = private_gradient(noise, rows, Replay(1))
 
             def gradient(w: np.ndarray, told: Any = told) -> np.ndarray:
                 assert np.isfinite(w).all()

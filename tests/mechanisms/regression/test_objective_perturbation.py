@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from auditing import epsilon_lower_bound
+from descents import Replay
 from regressions import objective, regression
 from scipy.stats import binom, norm
 
@@ -18,6 +19,7 @@ from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.regression.objective_perturbation import mechanism as module
+from dpmodel.mechanisms.regression.objective_perturbation import perturbed_objective
 from dpmodel.mechanisms.regression.objective_perturbation.mechanism import (
     OBJECTIVE_PERTURBATION,
     Design,
@@ -27,7 +29,6 @@ from dpmodel.mechanisms.regression.objective_perturbation.mechanism import (
     leverage,
     noise_level,
     perturbed,
-    perturbed_objective,
     ridge_for,
 )
 from dpmodel.mechanisms.regression.synthetic import simulated_risks
@@ -64,19 +65,6 @@ def rows_of(rng: np.random.Generator, n: int, p: int) -> np.ndarray:
     return X / np.maximum(np.linalg.norm(X, axis=1), 1.0)[:, None]
 
 
-class Capture(SeededSource):
-    """Remembers the values and scales it was given, and what it answered."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.asked: list[tuple[np.ndarray, float, np.ndarray]] = []
-
-    def gaussian(self, values: Any, scale: float) -> Any:
-        out = super().gaussian(values, scale)
-        self.asked.append((np.array(values), scale, np.array(out)))
-        return out
-
-
 # ---------------------------------------------------------------------- sensitivities by brute force
 @pytest.mark.parametrize("absent", [False, True])
 @pytest.mark.parametrize("intercept", [False, True])
@@ -86,7 +74,7 @@ def test_gradients_and_determinants_of_neighbours(loss: Loss, intercept: bool, a
     n, p = 4, 3
     weights = np.array([0.5, 2.0, 1.0, 1.5])
     closest = 0.0
-    for repeat in range(60):
+    for repeat in range(24):
         X, y = rows_of(rng, n, p), labels(loss, n, rng)
         if repeat % 2:
             X[1] /= max(np.linalg.norm(X[1]), 1e-9)
@@ -258,9 +246,9 @@ def test_run_releases_that_point() -> None:
         mechanism = ObjectivePerturbation(ridge=2.0)
         plan = design(model, EPSILON, DELTA, 2.0)
         assert plan is not None
-        source = Capture(which)
+        source = Replay(which)
         outcome = mechanism.run(model, request, source)
-        (zero, scale, b), (point, output, released) = source.asked
+        ((_, zero, scale), (_, point, output)), (b, released) = source.asked, source.given
         assert not zero.any() and scale == plan.deviation and output == plan.output
         # run adds <b, w>: the minimiser is where the gradient without b is -b, which is b_D(w) = b.
         w = np.linspace(point[0] - 1e-3, point[0] + 1e-3, 20_001)
@@ -299,7 +287,7 @@ def gaussian_tail(mu: float, epsilon: float) -> float:
 
 
 @pytest.mark.parametrize("absent", [False, True])
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-6), (1.0, 1e-2), (8.0, 1e-5)])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-2), (8.0, 1e-5)])
 def test_noise_costs_the_budget(epsilon: float, delta: float, absent: bool) -> None:
     rng = np.random.default_rng(0)
     model = problem(
@@ -357,7 +345,12 @@ def simulated_data(risk: Any, n: int, rng: np.random.Generator) -> tuple[np.ndar
 
 
 @pytest.mark.parametrize(
-    ("loss", "domain"), [("logistic", FreeSpace(8)), ("logistic", L2Ball(8, 3.0)), ("squared", L1Ball(8, 1.0))]
+    ("loss", "domain"),
+    [
+        ("logistic", L2Ball(8, 3.0)),
+        pytest.param("logistic", FreeSpace(8), marks=pytest.mark.slow),
+        pytest.param("squared", L1Ball(8, 1.0), marks=pytest.mark.slow),
+    ],
 )
 def test_forecast_against_measured(loss: str, domain: Any) -> None:
     """On data of the kind the forecast is about: the mean excess within a factor of 3, the proved bound kept."""
@@ -392,35 +385,3 @@ def test_broken_forecast_would_be_seen() -> None:
     model = regression(np.zeros((100_000, 5)), np.zeros(100_000), "logistic", l2=1.0, domain=L2Ball(5, 3.0))
     forecast = OBJECTIVE_PERTURBATION.forecast(model, Request(1.0, 1e-6))
     assert forecast.error.alpha < 0.05 < math.log(2)
-
-
-def test_chosen_from_public_facts() -> None:
-    rng = np.random.default_rng(0)
-    notes = []
-    for _ in range(2):
-        model = regression(rows_of(rng, 100, 3), labels(Loss("logistic"), 100, rng), "logistic", l2=1.0)
-        notes.append(OBJECTIVE_PERTURBATION.forecast(model, Request(1.0, 1e-6)).to_dict())
-    assert notes[0] == notes[1]
-
-
-@pytest.mark.parametrize(
-    ("loss", "how", "delta", "reason"),
-    [
-        ("logistic", {"l2": 1.0}, 0.0, "delta > 0"),
-        ("hinge", {"l2": 1.0}, 1e-6, "kinks"),
-        ("absolute", {"l2": 1.0}, 1e-6, "kinks"),
-        ("squared", {"l2": 1.0}, 1e-6, "slopes"),
-        ("logistic", {}, 1e-6, "2-norm of a row"),
-    ],
-)
-def test_refusals(loss: str, how: dict[str, Any], delta: float, reason: str) -> None:
-    model = regression(np.zeros((10, 2)), np.zeros(10), loss, **how)
-    verdict = OBJECTIVE_PERTURBATION.eligible(model, Request(1.0, delta))
-    assert not verdict.eligible and reason in verdict.reason
-
-
-def test_a_ridge_too_small_is_refused() -> None:
-    model = regression(np.zeros((10, 2)), np.zeros(10), "logistic", l2=1.0)
-    for ridge, reason in ((0.0, "strongly convex"), (0.05, "takes all of epsilon")):
-        verdict = ObjectivePerturbation(ridge=ridge).eligible(model, Request(1.0, 1e-6))
-        assert not verdict.eligible and reason in verdict.reason

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from descents import Replay
 from regressions import regression
-from test_objective_perturbation import DELTA, EPSILON, LOSSES, Capture, labels, problem, rows_of
+from test_objective_perturbation import DELTA, EPSILON, LOSSES, labels, problem, rows_of
 
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.domain import Box, FreeSpace, L1Ball, L2Ball, Product
@@ -17,12 +18,12 @@ from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.regression.objective_perturbation import mechanism as module
+from dpmodel.mechanisms.regression.objective_perturbation import perturbed_objective
 from dpmodel.mechanisms.regression.objective_perturbation.mechanism import (
     OBJECTIVE_PERTURBATION,
     Design,
     design,
     perturbed,
-    perturbed_objective,
     ridge_for,
 )
 
@@ -92,9 +93,9 @@ def test_without_certificate_the_centre_is_released(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(perturbed_objective.Facts, "steps", lambda self, *args: 3)
     rng = np.random.default_rng(0)
     model = problem(Loss("logistic"), rows_of(rng, 30, 2), labels(Loss("logistic"), 30, rng))
-    source = Capture(0)
+    source = Replay()
     OBJECTIVE_PERTURBATION.run(model, Request(EPSILON, DELTA), source)
-    assert len(source.asked) == 2 and not source.asked[1][0].any()
+    assert len(source.asked) == 2 and not source.values[1].any()
 
 
 class Counted(np.ndarray):
@@ -202,6 +203,4 @@ def test_curvature_is_the_derivative_of_the_slope(loss: Loss) -> None:
 
 
 def test_conjugate_gradients_stop_where_curvature_underflows() -> None:
-    from dpmodel.mechanisms.regression.objective_perturbation.perturbed_objective import _conjugate_gradients
-
-    assert not _conjugate_gradients(lambda v: 0.0 * v, np.ones(3), 5, 1e-3).any()
+    assert not perturbed_objective._conjugate_gradients(lambda v: 0.0 * v, np.ones(3), 5, 1e-3).any()

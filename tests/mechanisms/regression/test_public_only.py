@@ -148,19 +148,6 @@ def test_the_point_is_the_same_for_all_data() -> None:
     np.testing.assert_array_equal(first, second)
 
 
-def test_estimators_can_release_it() -> None:
-    learn = pytest.importorskip("dpmodel.learn")
-    rng = np.random.default_rng(0)
-    X, y = rng.uniform(0, 1, (40, 3)), rng.uniform(2, 3, 40)
-    budget = dpm.Budget(1.0)
-    asked = {"epsilon": 0.01, "bounds": (0, 1), "label_bounds": (0, 10), "random_state": 0, "mechanism": "public-only"}
-    model = learn.PrivateLinearRegression(budget=budget, **asked)
-    with pytest.warns(dpm.NoGuaranteeWarning):
-        model.fit(X, y)
-    assert model.release_.mechanism == "public-only" and not budget.history
-    np.testing.assert_allclose(model.predict(X), 5.0)
-
-
 @pytest.mark.slow
 def test_a_gain_within_luck_comes_and_goes_with_the_draw(monkeypatch: pytest.MonkeyPatch) -> None:
     """Near break-even the predicted share of the public point's risk moves by more than what counts as luck when

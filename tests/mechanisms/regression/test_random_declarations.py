@@ -13,10 +13,10 @@ import dpmodel as dpm
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.published.adassp import ADASSP_PUBLISHED
+from dpmodel.mechanisms.published.adassp import ADASSP_PUBLISHED, sums
 from dpmodel.mechanisms.regression.descent.metric import descent_metric, plain_metric
 from dpmodel.mechanisms.regression.sufficient_statistics.layout import layout_of
-from dpmodel.mechanisms.regression.sufficient_statistics.measure import summed, summed_raw, to_vector
+from dpmodel.mechanisms.regression.sufficient_statistics.measure import summed, to_vector
 
 LOSSES = ("squared", "absolute", "huber", "quantile", "logistic", "binary", "hinge", "squared hinge")
 LABELS = {"logistic": (-1.0, 1.0), "hinge": (-1.0, 1.0), "squared hinge": (-1.0, 1.0), "binary": (0.0, 1.0)}
@@ -175,7 +175,7 @@ def largest_ratio(situation, absent):
             difference = to_vector(layout, summed(layout, A)) - to_vector(layout, summed(layout, B))
             moved(np.linalg.norm(difference, ord=1 if pure else 2), layout.change)
         scales = ADASSP_PUBLISHED.scales(first, Request(1.0, 1e-6, 0.05))
-        (gram, cross), (other, crossed) = (summed_raw(rows, y + first.offset_bound) for rows in (A, B))
+        (gram, cross), (other, crossed) = (sums(rows, y + first.offset_bound) for rows in (A, B))
         upper = np.triu_indices(first.size)
         moved(np.linalg.norm((gram - other)[upper]), scales.matrix / scales.unit)
         moved(np.linalg.norm(cross - crossed), scales.vector / scales.unit)

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from auditing import epsilon_lower_bound
+from descents import replayed
 from regressions import objective, regression
 from scipy.special import ndtr
 
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.regression.domain import L1Ball, L2Ball
+from dpmodel.compile.regression.domain import L2Ball
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.published.stochastic_mirror_descent import (
@@ -42,20 +44,6 @@ def hinge(n: int = 300, p: int = 3, seed: int = 0, **how: Any) -> PrivateRegress
     return regression(X, np.sign(X[:, 0]), "hinge", **({"l2": 1.0, "domain": L2Ball(p, 2.0)} | how))
 
 
-class Script(SeededSource):
-    """Releases the same numbers whatever the data; remembers the values and scales that it was given."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.values: list[np.ndarray] = []
-        self.scales: list[float] = []
-
-    def gaussian(self, values: Any, scale: float) -> Any:
-        self.values.append(np.array(values))
-        self.scales.append(scale)
-        return self._rng.normal(size=np.shape(values)) * scale
-
-
 # ---------------------------------------------------------------------- the range
 def test_numbers_of_the_paper() -> None:
     """The printed epsilon at its largest step, and that epsilon = 1 is out of reach (notes on AMU20)."""
@@ -77,20 +65,6 @@ def test_refuses_what_the_theorem_does_not_cover() -> None:
     assert f"at most {rows} rows" in STOCHASTIC_MIRROR_DESCENT.eligible(model, Request(0.3, 2e-6)).reason
     assert STOCHASTIC_MIRROR_DESCENT.eligible(hinge(rows), Request(0.3, 2e-6)).eligible
     assert not STOCHASTIC_MIRROR_DESCENT.eligible(hinge(rows + 1), Request(0.3, 2e-6)).eligible
-
-
-@pytest.mark.parametrize(
-    ("how", "delta", "reason"),
-    [
-        ({}, 0.0, "delta > 0"),
-        ({"domain": None}, DELTA, "not bounded"),
-        ({"l2": math.inf}, DELTA, "gradients"),
-        ({"weights": np.linspace(0.5, 1, 300)}, DELTA, "weights"),
-    ],
-)
-def test_refusals(how: dict[str, Any], delta: float, reason: str) -> None:
-    verdict = STOCHASTIC_MIRROR_DESCENT.eligible(hinge(**how), Request(0.1, delta))
-    assert not verdict.eligible and reason in verdict.reason
 
 
 # ---------------------------------------------------------------------- one record
@@ -129,11 +103,8 @@ def test_transcripts_of_neighbours() -> None:
         X = np.array(rows.blocks[0][0])
         X[record] = -X[record]
         other = replace(model, read=lambda X=X, rows=rows: replace(rows, blocks=((X, 0),)))
-        scripts = [Script(7), Script(7)]
-        for each, script in zip((model, other), scripts, strict=True):
-            STOCHASTIC_MIRROR_DESCENT.run(each, request, script)
-        first, second = scripts
-        assert first.scales == second.scales and set(first.scales[2:]) == {plan.deviation}
+        first, second = replayed(lambda m, s: STOCHASTIC_MIRROR_DESCENT.run(m, request, s).x, model, other, 7)
+        assert set(first.scales[2:]) == {plan.deviation}
         differ = [
             k for k, (a, b) in enumerate(zip(first.values, second.values, strict=True)) if not np.array_equal(a, b)
         ]
@@ -271,8 +242,6 @@ def test_forecast_against_measured() -> None:
 
 
 def test_sparse_rows_and_offsets() -> None:
-    import scipy.sparse as sp
-
     dense = hinge(60)
     rows = dense.read_rows()
     offset = np.linspace(-1, 1, 60)
@@ -283,9 +252,3 @@ def test_sparse_rows_and_offsets() -> None:
         a = rows.blocks[0][0][i]
         expected = dense.loss.slope(np.array([a @ w + offset[i]]), rows.labels[i : i + 1])[0] * a
         assert np.allclose(each, expected)
-
-
-def test_other_sets() -> None:
-    model = hinge(500, domain=L1Ball(3, 1.0))
-    x = STOCHASTIC_MIRROR_DESCENT.run(model, Request(0.3, DELTA), SeededSource(0)).x
-    assert x is not None and np.abs(x).sum() <= 1 + 1e-9

@@ -9,8 +9,8 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from auditing import epsilon_lower_bound
+from descents import Replay
 from regressions import objective, regression
 
 from dpmodel.classify.private_regression import PrivateRegression
@@ -29,7 +29,7 @@ from dpmodel.mechanisms.regression.sufficient_statistics.measure import (
     summed,
     to_vector,
 )
-from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import MOST_COLUMNS, SUFFICIENT_STATISTICS, spread_of
+from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import SUFFICIENT_STATISTICS, spread_of
 from dpmodel.mechanisms.regression.sufficient_statistics.rule import normal_equations, quadratic, shrunk
 from dpmodel.mechanisms.regression.sufficient_statistics.solve import accelerated
 from dpmodel.mechanisms.regression.synthetic import simulated_risks
@@ -37,67 +37,9 @@ from dpmodel.privacy import SeededSource, gaussian_mu
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
 
-# Bounds of the models of one row that sensitivities are searched over: arguments of ``regression``.
-BOUNDS: dict[str, dict[str, Any]] = {
-    "norm": {"l2": 2.0},
-    "norm and intercept": {"l2": 2.0, "intercept": True, "label": (0.0, 3.0)},
-    "non-negative norm": {"l2": 1.0, "lower": 0.0, "intercept": True},
-    "symmetric columns": {"lower": -3.0, "upper": 3.0},
-    "columns": {"lower": 0.0, "upper": np.array([100.0, 1.0, 5.0])},
-    "columns and intercept": {"lower": np.array([0.0, -1.0, 20.0]), "upper": 100.0, "intercept": True, "label": (2, 9)},
-    "absent norm": {"l2": 2.0, "absent": True},
-    "absent norm and intercept": {"l2": 2.0, "absent": True, "intercept": True, "label": (1.0, 3.0)},
-    "absent columns": {"lower": 20.0, "upper": 100.0, "absent": True, "intercept": True, "label": (2.0, 9.0)},
-    "absent symmetric columns": {"lower": -3.0, "upper": 3.0, "absent": True},
-    "weights": {"l2": 2.0, "weights": np.array([2.5])},
-}
-
-
-def one_row(x: np.ndarray, y: float, bounds: dict[str, Any]) -> PrivateRegression:
-    return regression(x[None, :], np.array([y]), mean=False, **bounds)
-
-
-def allowed(generator: np.random.Generator, bounds: dict[str, Any]) -> tuple[np.ndarray, float]:
-    """A row and label inside the bounds, at their corners more often than not."""
-    low, high = np.broadcast_to(bounds.get("lower", -10.0), 3), np.broadcast_to(bounds.get("upper", 10.0), 3)
-    share = generator.random(3)
-    share = np.round(share) if generator.random() < 0.7 else share
-    x = low + (high - low) * share
-    if "l2" in bounds:
-        x = generator.standard_normal(3) * generator.integers(0, 2, 3)
-        x = np.abs(x) if "lower" in bounds else x
-        length = bounds["l2"] if generator.random() < 0.8 else bounds["l2"] * generator.random()
-        x = x * length / max(float(np.linalg.norm(x)), 1e-9)
-    first, last = bounds.get("label", (-1.0, 1.0))
-    return x, first + (last - first) * (round(generator.random()) if generator.random() < 0.8 else generator.random())
-
 
 def measured(model: PrivateRegression, layout: Layout) -> np.ndarray:
     return to_vector(layout, summed(layout, model.read_rows()))
-
-
-def neighbours(bounds: dict[str, Any], tries: int) -> Any:
-    """Pairs of models of one row that are neighbours."""
-    generator = np.random.default_rng(5)
-    for _ in range(tries):
-        a = one_row(*allowed(generator, bounds), bounds)
-        other = (np.zeros(3), 0.0) if bounds.get("absent") else allowed(generator, bounds)
-        yield a, one_row(*other, bounds)
-
-
-def farthest(bounds: dict[str, Any], order: int, tries: int = 800) -> tuple[float, Layout]:
-    layout = layout_of(one_row(np.zeros(3), 0.0, bounds), order == 1)
-    assert layout is not None
-    found = (measured(a, layout) - measured(b, layout) for a, b in neighbours(bounds, tries))
-    return max(float(np.linalg.norm(d, ord=order)) for d in found), layout
-
-
-@pytest.mark.parametrize("name", BOUNDS)
-@pytest.mark.parametrize("order", [1, 2])
-def test_no_record_moves_the_measured_vector_by_more_than_stated(name: str, order: int) -> None:
-    moved, layout = farthest(BOUNDS[name], order)
-    assert moved <= layout.change * (1 + 1e-12)
-    assert moved >= (0.45 if order == 1 else 0.7) * layout.change  # and not by far less
 
 
 def test_centred_columns_need_far_less_noise() -> None:
@@ -141,22 +83,6 @@ def test_boxed_one_norm_change_bounds_a_search_over_corners() -> None:
 # -------------------------------------------------------------------------- what is released
 
 
-class Captured(SeededSource):
-    """Keeps what noise was asked for."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.asked: list[tuple[str, int, float]] = []
-
-    def gaussian(self, values: object, scale: float) -> Any:
-        self.asked.append(("gaussian", np.size(values), scale))  # type: ignore[arg-type]
-        return super().gaussian(values, scale)
-
-    def laplace(self, values: object, scale: float) -> Any:
-        self.asked.append(("laplace", np.size(values), scale))  # type: ignore[arg-type]
-        return super().laplace(values, scale)
-
-
 def made(n: int = 400, p: int = 4, seed: int = 0, **options: Any) -> PrivateRegression:
     generator = np.random.default_rng(seed)
     X = generator.uniform(-1, 1, (n, p))
@@ -169,10 +95,11 @@ def test_one_release_at_the_stated_scale() -> None:
     for delta, kind in [(1e-6, "gaussian"), (0.0, "laplace")]:
         layout = layout_of(model, delta == 0)
         assert layout is not None
-        source = Captured(0)
+        source = Replay()
         SUFFICIENT_STATISTICS.run(model, Request(0.7, delta), source)
         budget = gaussian_mu(0.7, delta) if delta else 0.7
-        assert source.asked == [(kind, layout.entries, pytest.approx(layout.change / budget))]
+        ((law, values, scale),) = source.asked
+        assert (law, values.size) == (kind, layout.entries) and scale == pytest.approx(layout.change / budget)
         assert layout.entries == 4 * 5 // 2 + 4 + 4 + 1
 
 
@@ -247,39 +174,7 @@ def test_without_noise_the_quadratic_is_the_objective(bounds: dict[str, Any], in
     np.testing.assert_allclose(mine - mine[0], true - true[0], rtol=1e-9, atol=1e-7)
 
 
-@pytest.mark.parametrize(("lower", "upper"), [(-1.0, 1.0), (0.0, 1.0), (-1000.0, 1.0)])
-def test_sparse_equals_dense(lower: float, upper: float) -> None:
-    """Columns of the last kind need centring before the sums: 1,000 lies far from all values."""
-    generator = np.random.default_rng(4)
-    X = np.where(generator.random((5000, 6)) < 0.2, generator.random((5000, 6)), 0.0)
-    y = generator.uniform(-1, 1, 5000)
-    request = Request(1.0, 1e-6)
-    for intercept in (False, True):
-        one, two = (
-            SUFFICIENT_STATISTICS.run(
-                regression(x, y, lower=lower, upper=upper, intercept=intercept), request, SeededSource(0)
-            ).x
-            for x in (X, sp.csr_array(X))
-        )
-        np.testing.assert_allclose(one, two, rtol=1e-7, atol=1e-9)
-
-
 # -------------------------------------------------------------------------- what is made of it
-
-
-def test_units_do_not_matter() -> None:
-    """Columns measured in other units, and shifted where there is an intercept: the same predictions."""
-    generator = np.random.default_rng(6)
-    X = generator.random((500, 3))
-    y = np.clip(X @ [0.5, -0.5, 0.2], -1, 1)
-    unit, request = np.array([1e4, 1.0, 1e-3]), Request(1.0, 1e-6)
-    one = SUFFICIENT_STATISTICS.run(regression(X, y, lower=0.0, upper=1.0, intercept=True), request, SeededSource(1)).x
-    moved = X * unit + 7 * unit
-    two = SUFFICIENT_STATISTICS.run(
-        regression(moved, y, lower=7 * unit, upper=8 * unit, intercept=True), request, SeededSource(1)
-    ).x
-    assert one is not None and two is not None
-    np.testing.assert_allclose(moved @ two[:3] + two[3], X @ one[:3] + one[3], rtol=1e-5, atol=1e-7)
 
 
 def test_little_noise_gives_least_squares() -> None:
@@ -483,48 +378,7 @@ def test_fewer_columns_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
         assert 0.7 <= found[1] / found[0] <= 1.6
 
 
-def test_too_few_rows_are_said_to_be_vacuous_or_nearly() -> None:
-    model = made(n=50, p=40)
-    forecast = SUFFICIENT_STATISTICS.forecast(model, Request(0.1, 1e-6))
-    nothing = np.mean([risk.nothing for risk in simulated_risks(model)])
-    assert forecast.error.predicted >= 0.95 * nothing
-
-
-@pytest.mark.parametrize("mechanism", [SUFFICIENT_STATISTICS, ADASSP_PUBLISHED], ids=lambda m: m.name)
-def test_eligibility(mechanism: Mechanism) -> None:
-    assert isinstance(mechanism, Mechanism)
-    request = Request(1.0, 1e-6)
-    assert mechanism.eligible(made(), request).eligible
-    refused = [
-        (made(loss="absolute"), request, "loss"),
-        (made(lower=-math.inf), request, "rows"),
-        (made(label=(-math.inf, 1.0)), request, "labels"),
-        (made(), Request(1.0, 1e-6, clip=1.0), "clip"),
-        (replace(made(), offset_bound=math.inf), request, "offsets"),
-        (regression(np.zeros((1, MOST_COLUMNS + 1)), np.zeros(1), l2=1.0), request, "coefficients"),
-    ]
-    for model, asked, word in refused:
-        verdict = mechanism.eligible(model, asked)
-        assert not verdict.eligible and word in verdict.reason
-    assert mechanism.eligible(made(), Request(1.0, 0.0)).eligible == (mechanism is SUFFICIENT_STATISTICS)
-
-
 # -------------------------------------------------------------------------- AdaSSP
-
-
-@pytest.mark.parametrize("name", BOUNDS)
-def test_adassp_scales_cover_every_record(name: str) -> None:
-    bounds = BOUNDS[name]
-    model, request = one_row(np.zeros(3), 0.0, bounds), Request(1.0, 1e-6)
-    scales = ADASSP_PUBLISHED.scales(model, request)
-    upper = np.triu_indices(model.size)
-    for a, b in neighbours(bounds, 400):
-        one, two = a.read_rows(), b.read_rows()
-        P, Q = one.gram(), two.gram()
-        assert np.linalg.norm((P - Q)[upper]) * scales.unit <= scales.matrix
-        assert np.linalg.norm(one.combine(one.labels) - two.combine(two.labels)) * scales.unit <= scales.vector
-        # The least eigenvalue moves by no more than the 2-norm of the change, whatever the other rows are.
-        assert np.abs(np.linalg.eigvalsh(P - Q)).max() * scales.unit <= scales.eigenvalue
 
 
 def test_adassp_is_the_published_one_where_that_is_private_and_enlarged_elsewhere() -> None:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.mechanisms.contract import YES, Outcome, Progress, Request, Verdict
+from dpmodel.classify.private_regression import PrivateRegression, remembered
+from dpmodel.mechanisms.contract import Outcome, Progress, Request, Verdict
 from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.regression.descent.metric import descent_metric
-from dpmodel.mechanisms.regression.descent.plan import DescentPlan, plan_descent
+from dpmodel.mechanisms.regression.descent.plan import DescentPlan, Search, judge_descent
 from dpmodel.mechanisms.regression.descent.search import clipped
-from dpmodel.mechanisms.regression.descent.steps import Averaging, StepNoise, descend, private_gradient
+from dpmodel.mechanisms.regression.descent.steps import Averaging, Settings, StepNoise, descend, private_gradient
 from dpmodel.mechanisms.regression.descent.theorem import averaged_excess
 from dpmodel.mechanisms.regression.excess import clip_note, excess_forecast
-from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.mechanisms.regression.pure_too import PureToo
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NoiseSource
@@ -36,7 +34,7 @@ class NoisyDescent(PureToo):
         and Wang 2018). delta = 0: Laplace noise scaled to the 1-norm, epsilon / T a step. With middles, slope =
         m(y) + rest (``Loss.middle``): ``M sum_i omega_i m(y_i) a_i`` is released once with a share of the budget, and
         steps release sums of the rest, which reaches half as far. T, step, momentum, share, averaging and clip are
-        functions of public facts (``plan_descent``); penalty, projection and averaging act on released numbers.
+        functions of public facts (``Search``); penalty, projection and averaging act on released numbers.
     Utility
         Forecast: mean excess risk on simulated populations, with this noise and these settings. Where the set is
         bounded and plain averaging was asked for (momentum=False, averaging="all", no l1 or other penalty),
@@ -57,24 +55,15 @@ class NoisyDescent(PureToo):
     source: str = "Bassily, Smith and Thakurta 2014; Dong, Roth and Su 2022 (exact Gaussian composition)"
 
     def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
-        order = 1.0 if request.delta == 0 else 2.0
-        if not math.isfinite(model.row.norm(order)):
-            return Verdict(False, f"rows have no bound on their {order:g}-norm, so no noise hides one of them")
-        start = model.row.reach(public_point(model)) + model.offset_bound
-        if not math.isfinite(model.loss.slope_bound(start, model.row.label_bound)):
-            return Verdict(False, "slopes have no bound: labels need one, or slopes a clip")
-        return YES
+        return judge_descent(model, 1.0 if request.delta == 0 else 2.0)
 
     def plan(self, model: PrivateRegression, request: Request) -> DescentPlan:
         """Settings and their prediction, from public facts."""
-        return plan_descent(
-            model, request.epsilon, request.delta, (self.steps, self.momentum, self.averaging, self.middle)
-        )
+        return _plan(model, self, request.epsilon, request.delta)
 
     def forecast_as_asked(self, model: PrivateRegression, request: Request) -> Forecast:
-        plan, noise = self._noise(model, request)
-        settings = plan.settings
-        reach = noise.reach(public_point(model))
+        plan = self.plan(model, request)
+        settings, noise = plan.settings, step_noise(model, _spend(request.epsilon, request.delta), plan.settings)
         return excess_forecast(
             model,
             request,
@@ -82,14 +71,8 @@ class NoisyDescent(PureToo):
             at_most=averaged_excess(noise, settings, request.beta),
             work=f"{settings.steps} passes over the data, noise on {model.size} sums each",
             noise={
-                "kind": "laplace" if noise.order == 1 else "gaussian",
-                "steps": settings.steps,
-                "step": settings.step,
-                "momentum": settings.momentum,
-                "released": settings.averaging,
+                **noise.told(settings),
                 "share of the middles": settings.share,
-                "slopes clipped to": settings.clip,
-                "scale of each sum in the first step": noise.scale(reach),
                 "scale of the middles": noise.middle_scale,
                 "coordinates": "centred" if noise.metric.exchange is not None else "scaled columns",
             },
@@ -99,9 +82,10 @@ class NoisyDescent(PureToo):
     def run_as_asked(
         self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress
     ) -> Outcome:
-        plan, steps = self._noise(model, request)
+        settings = self.plan(model, request).settings
+        steps = step_noise(model, _spend(request.epsilon, request.delta), settings)
         gradient = private_gradient(steps, model.read_rows(), noise)
-        count, done = plan.settings.steps, 0
+        count, done = settings.steps, 0
 
         def told(w: np.ndarray) -> np.ndarray:
             nonlocal done
@@ -110,17 +94,32 @@ class NoisyDescent(PureToo):
             done += 1
             return gradient(w)
 
-        points = descend(steps.model, steps.metric, plan.settings, told)
-        return Outcome(
-            "optimal", points[plan.settings.averaging], None, None, notes=clip_note(model, plan.settings.clip)
-        )
+        points = descend(steps.model, steps.metric, settings, told)
+        return Outcome("optimal", points[settings.averaging], None, None, notes=clip_note(model, settings.clip))
 
-    def _noise(self, model: PrivateRegression, request: Request) -> tuple[DescentPlan, StepNoise]:
-        plan = self.plan(model, request)
-        spend = Spend.of(request.epsilon, request.delta, gaussian_only=True)
-        settings = plan.settings
-        seen = clipped(model, settings.clip)
-        return plan, StepNoise(seen, descent_metric(model), spend, settings.steps, settings.share)
+
+def step_noise(model: PrivateRegression, spend: Spend, settings: Settings) -> StepNoise:
+    """The noise of these settings."""
+    seen = clipped(model, settings.clip)
+    return StepNoise(seen, descent_metric(model), spend, settings.steps, settings.share)
+
+
+def _spend(epsilon: float, delta: float) -> Spend:
+    return Spend.of(epsilon, delta, gaussian_only=True)
+
+
+@remembered
+def _plan(model: PrivateRegression, asked: NoisyDescent, epsilon: float, delta: float) -> DescentPlan:
+    spend = _spend(epsilon, delta)
+    return Search(
+        model,
+        lambda settings: step_noise(model, spend, settings),
+        pure=delta == 0,
+        steps=asked.steps,
+        momentum=asked.momentum,
+        averaging=asked.averaging,
+        middle=asked.middle,
+    ).best()
 
 
 NOISY_DESCENT = NoisyDescent()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.classify.private_regression import PrivateRegression, remembered
 from dpmodel.compile.regression.domain import Domain, Product
 from dpmodel.compile.regression.row_bounds import RowBounds
 
@@ -79,6 +79,14 @@ def separable(domain: Domain) -> np.ndarray:
     return np.full(domain.size, domain.kind in SEPARABLE)
 
 
+def projects_exactly(domain: Domain) -> bool:
+    """Whether projections onto the set are in closed form, so that they cost little and certificates hold."""
+    if isinstance(domain, Product):
+        return all(projects_exactly(part) for part, _ in domain.parts)
+    return domain.kind in (*SEPARABLE, "l1", "l2", "simplex")
+
+
+@remembered
 def descent_metric(model: PrivateRegression) -> Metric:
     """The metric for this model, a public fact.
 
@@ -87,20 +95,6 @@ def descent_metric(model: PrivateRegression) -> Metric:
     constraints, they are first centred in their interval. Other coefficients keep the user's coordinates, in which
     their set projects.
     """
-    return model.remember("descent metric", lambda: _metric(model))
-
-
-def plain_metric(model: PrivateRegression) -> Metric:
-    """The user's own coordinates."""
-
-    def build() -> Metric:
-        norms = {order: model.row.norm(order) for order in (1.0, 2.0, math.inf)}
-        return Metric(np.ones(model.size), np.zeros(model.size), None, model.row, norms)
-
-    return model.remember("plain metric", build)
-
-
-def _metric(model: PrivateRegression) -> Metric:
     row, moving, loose = model.row, ~model.row.constant, separable(model.domain)
     size = row.magnitudes
     by_columns = bool(np.isfinite(size[moving]).all()) and float(np.linalg.norm(size[moving])) <= row.l2 * (1 + 1e-9)
@@ -140,3 +134,10 @@ def _metric(model: PrivateRegression) -> Metric:
     ends = np.abs(scale * middle) * (abs(row.lower[exchange]) if exchange is not None else 0.0)
     uncentred = {order: plain.norm(order) + float(np.linalg.norm(ends, ord=order)) for order in (1.0, 2.0, math.inf)}
     return Metric(scale, middle, exchange, part, uncentred)
+
+
+@remembered
+def plain_metric(model: PrivateRegression) -> Metric:
+    """The user's own coordinates."""
+    norms = {order: model.row.norm(order) for order in (1.0, 2.0, math.inf)}
+    return Metric(np.ones(model.size), np.zeros(model.size), None, model.row, norms)

@@ -9,14 +9,16 @@ than one over the curvature that the public bounds allow.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.regression.domain import Domain, Product
-from dpmodel.mechanisms.regression.descent.metric import SEPARABLE, descent_metric
-from dpmodel.mechanisms.regression.descent.search import choosing_risks, clipped, clips, line_search
+from dpmodel._types import Floats
+from dpmodel.classify.private_regression import PrivateRegression, remembered
+from dpmodel.mechanisms.contract import YES, Verdict
+from dpmodel.mechanisms.regression.descent.metric import descent_metric, projects_exactly
+from dpmodel.mechanisms.regression.descent.search import choosing_risks, clips, line_search, simulated_excess
 from dpmodel.mechanisms.regression.descent.steps import (
     AVERAGINGS,
     Averaging,
@@ -25,16 +27,13 @@ from dpmodel.mechanisms.regression.descent.steps import (
     StepNoise,
     curvature,
     descend,
-    imagined_gradient,
 )
+from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.mechanisms.regression.synthetic import SimulatedRisk, simulated_risks
-from dpmodel.mechanisms.spend import Spend
-from dpmodel.privacy import public_generator
 
 _MOST_STEPS, _FIRST_STEPS, _LEAST_STEPS = 128, 32, 16
 _NOISY_NUMBERS = 150_000  # noise drawn in one run: the safe sampler takes 6 s for so many
 _SOLVED_STEPS = 16  # where a projection is a solve of its own
-_EXACT = (*SEPARABLE, "l1", "l2", "simplex")
 # A setting that costs less work is taken where its risk is no more than this share larger.
 _TIE = 0.02
 _LONG = 128  # steps of descent without noise
@@ -44,49 +43,49 @@ _FLOOR = 0.003  # of the excess of knowing nothing: less is as good as none
 
 @dataclass(frozen=True)
 class DescentPlan:
-    """Settings, their predicted excess risk, and that of knowing nothing."""
+    """Settings and their predicted excess risk."""
 
     settings: Settings
     predicted: float
-    nothing: float
 
 
-def plan_descent(
-    model: PrivateRegression, epsilon: float, delta: float, fixed: tuple[int | None, bool, Averaging | None, bool]
-) -> DescentPlan:
-    """The settings for this budget. ``fixed`` : steps or None, momentum allowed, averaging or None, middle allowed."""
-    key = ("descent plan", epsilon, delta, fixed)
-    return model.remember(key, lambda: Search(model, Spend.of(epsilon, delta, gaussian_only=True), *fixed).best())
-
-
-def _projects_at_once(domain: Domain) -> bool:
-    if isinstance(domain, Product):
-        return all(_projects_at_once(part) for part, _ in domain.parts)
-    return domain.kind in _EXACT
+def judge_descent(model: PrivateRegression, order: float) -> Verdict:
+    """Whether noise can hide a record: rows bounded in the norm of this order, slopes where descent starts."""
+    if not math.isfinite(model.row.norm(order)):
+        return Verdict(False, f"rows have no bound on their {order:g}-norm, so no noise hides one of them")
+    start = model.row.reach(public_point(model)) + model.offset_bound
+    if not math.isfinite(model.loss.slope_bound(start, model.row.label_bound)):
+        return Verdict(False, "slopes have no bound: labels need one, or slopes a clip")
+    return YES
 
 
 class Search:
-    """Search for settings; every trial runs the algorithm on the choosing populations."""
+    """Search for settings; every trial runs the algorithm on the choosing populations.
+
+    ``noise`` : that of these settings. ``pure`` : for delta = 0. ``steps``, ``averaging`` : forced, or None;
+    ``momentum``, ``middle`` : whether they are allowed.
+    """
 
     def __init__(
         self,
         model: PrivateRegression,
-        spend: Spend,
+        noise: Callable[[Settings], StepNoise],
+        *,
+        pure: bool,
         steps: int | None,
-        momentum: bool,
-        averaging: Averaging | None,
-        middle: bool,
+        momentum: bool = True,
+        averaging: Averaging | None = None,
+        middle: bool = False,
     ) -> None:
-        self.model, self.spend = model, spend
-        self.metric = descent_metric(model)
+        self.model, self.noise, self.pure, self.steps = model, noise, pure, steps
         self.momentum, self.middle = momentum, middle
         self.averagings = AVERAGINGS if averaging is None else (averaging,)
-        self.longest = 1 / max(curvature(model, self.metric), 1e-300)
-        self.steps = steps
+        self.longest = _longest(model)
         self._seen: dict[tuple[int, float, float, float], tuple[float, Settings]] = {}
 
     def best(self) -> DescentPlan:
-        steps = self.steps or self._first_steps()
+        # Pure budgets compose badly: noise grows with the square root of the number of steps.
+        steps = self.steps or min(self._most_steps(), _LEAST_STEPS if self.pure else _FIRST_STEPS)
         tau = self._time(steps, self.longest * steps, 8)
         while self.steps is None and tau > self._reached(steps) / 4 and 2 * steps <= self._most_steps():
             steps *= 2
@@ -99,12 +98,11 @@ class Search:
             value, longer = min((self.risk(steps, t, 0.0, cut)[0], t) for t in (tau, 2 * tau))
             if value < self.risk(steps, tau, share, clip)[0]:
                 share, clip, tau = 0.0, cut, longer
-        if self.steps is None and self.spend.rho is None:
+        if self.steps is None and self.pure:
             steps = self._fewer(steps, tau, share, clip)
         _, settings = self.risk(steps, tau, share, clip)
-        risks = simulated_risks(self.model)
-        predicted = float(np.mean([self._excess(settings, risk, 1)[settings.averaging] for risk in risks]))
-        return DescentPlan(settings, predicted, float(np.mean([risk.nothing for risk in risks])))
+        found = [self._excess(settings, risk, 1)[settings.averaging] for risk in simulated_risks(self.model)]
+        return DescentPlan(settings, float(np.mean(found)))
 
     def _time(self, steps: int, start: float, moves: int) -> float:
         return line_search(lambda tau: self.risk(steps, tau, 0.0, math.inf)[0], start, moves)
@@ -119,18 +117,16 @@ class Search:
         if key not in self._seen:
             settings = replace(self.settings(steps, tau, share), clip=clip)
             logs: dict[Averaging, list[float]] = {kind: [] for kind in self.averagings}
-            for risk, floor in zip(choosing_risks(self.model), self._floors(), strict=True):
+            for risk, floor in zip(choosing_risks(self.model), _floors(self.model), strict=True):
                 nothing = max(risk.nothing - floor, 1e-300)
-                for seed in range(self._draws(steps)):
-                    for kind, excess in self._excess(settings, risk, seed).items():
-                        logs[kind].append(math.log(_FLOOR + max(excess - floor, 0.0) / nothing))
+                for seed in range(_DRAWS if steps <= _FIRST_STEPS and projects_exactly(self.model.domain) else 1):
+                    found = self._excess(settings, risk, seed)
+                    for kind in logs:
+                        logs[kind].append(math.log(_FLOOR + max(found[kind] - floor, 0.0) / nothing))
             means = {kind: float(np.mean(values)) for kind, values in logs.items()}
             kind = min(means, key=lambda k: means[k])
             self._seen[key] = means[kind], replace(settings, averaging=kind)
         return self._seen[key]
-
-    def _draws(self, steps: int) -> int:
-        return _DRAWS if steps <= _FIRST_STEPS and _projects_at_once(self.model.domain) else 1
 
     def settings(self, steps: int, tau: float, share: float) -> Settings:
         """Steps no longer than the curvature allows; what is missing to tau by momentum."""
@@ -139,37 +135,10 @@ class Search:
         return Settings(steps, step, momentum, share, self.averagings[0])
 
     def _excess(self, settings: Settings, risk: SimulatedRisk, seed: int) -> dict[Averaging, float]:
-        model = clipped(self.model, settings.clip)
-        noise = self.noise(model, settings)
-        seen = risk if model is self.model else replace(risk, model=model)
-        gradient = imagined_gradient(noise, seen.gradient, public_generator(seed))
-        with np.errstate(over="ignore", invalid="ignore"):
-            points = descend(model, self.metric, settings, gradient)
-            found = {kind: risk.excess(points[kind]) for kind in self.averagings}
-        return {kind: value if math.isfinite(value) else math.inf for kind, value in found.items()}
+        def run(settings: Settings, gradient: Gradient) -> dict[Averaging, Floats]:
+            return descend(self.model, descent_metric(self.model), settings, gradient)
 
-    def _floors(self) -> tuple[float, ...]:
-        """Least excess on each choosing population: that of descent without noise, where it is below the coefficients
-        that labels were made from (which quantile and hinge losses do not ask for)."""
-        settings = Settings(_LONG, self.longest, 1 - 6 / _LONG, 0.0, "last")
-
-        def build() -> tuple[float, ...]:
-            risks, out = choosing_risks(self.model), []
-            if self.model.loss.name in ("logistic", "binary_logistic"):
-                return (0.0,) * len(risks)  # labels are drawn from this very loss
-            for risk in risks:
-                points = descend(self.model, self.metric, settings, self._exact(risk))
-                out.append(min(0.0, *(risk.excess(w) for w in points.values())))
-            return tuple(out)
-
-        return self.model.remember("floors of the choosing populations", build)
-
-    def _exact(self, risk: SimulatedRisk) -> Gradient:
-        return lambda w: self.metric.sums(risk.gradient(w))
-
-    def noise(self, model: PrivateRegression, settings: Settings) -> StepNoise:
-        """The noise of these settings."""
-        return StepNoise(model, self.metric, self.spend, settings.steps, settings.share)
+        return simulated_excess(self.noise(settings), settings, risk, seed, run)
 
     def _share(self) -> float:
         """Share of the middles that suits noise gathered in one direction: budgets in proportion to the changes."""
@@ -185,11 +154,7 @@ class Search:
 
     def _most_steps(self) -> int:
         most = max(_NOISY_NUMBERS // max(self.model.size, 1), _LEAST_STEPS)
-        return min(most, _MOST_STEPS if _projects_at_once(self.model.domain) else _SOLVED_STEPS)
-
-    def _first_steps(self) -> int:
-        # Pure budgets compose badly: noise grows with the square root of the number of steps.
-        return min(self._most_steps(), _FIRST_STEPS if self.spend.rho is not None else _LEAST_STEPS)
+        return min(most, _MOST_STEPS if projects_exactly(self.model.domain) else _SOLVED_STEPS)
 
     def _reached(self, steps: int) -> float:
         """The largest tau that so many steps reach."""
@@ -204,3 +169,25 @@ class Search:
                 break
             steps, value = steps // 4, other
         return steps
+
+
+def _longest(model: PrivateRegression) -> float:
+    """The longest step that the public bounds allow."""
+    return 1 / max(curvature(model, descent_metric(model)), 1e-300)
+
+
+@remembered
+def _floors(model: PrivateRegression) -> tuple[float, ...]:
+    """Least excess on each choosing population: that of descent without noise, where it is below the coefficients that
+    labels were made from (which quantile and hinge losses do not ask for)."""
+    risks, metric = choosing_risks(model), descent_metric(model)
+    if model.loss.name in ("logistic", "binary_logistic"):
+        return (0.0,) * len(risks)  # labels are drawn from this very loss
+    settings, out = Settings(_LONG, _longest(model), 1 - 6 / _LONG, 0.0, "last"), []
+    for risk in risks:
+
+        def exact(w: Floats, risk: SimulatedRisk = risk) -> Floats:
+            return metric.sums(risk.gradient(w))
+
+        out.append(min(0.0, *(risk.excess(w) for w in descend(model, metric, settings, exact).values())))
+    return tuple(out)

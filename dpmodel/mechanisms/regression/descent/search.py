@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri
 
 from dpmodel._types import Floats
-from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.classify.private_regression import PrivateRegression, remembered
+from dpmodel.mechanisms.regression.descent.steps import Averaging, Gradient, Settings, StepNoise, imagined_gradient
 from dpmodel.mechanisms.regression.synthetic import SimulatedRisk, simulated_risks
+from dpmodel.privacy import public_generator
+
+# Coefficients for every way of averaging, from settings and a noisy gradient.
+Descend = Callable[[Settings, Gradient], Mapping[Averaging, Floats]]
 
 # Settings are compared on a coarser grid of predictions than forecasts are made on.
 _COARSE = 512
@@ -43,12 +48,31 @@ def line_search(risk: Callable[[float], float], start: float, moves: int = 8) ->
     return best
 
 
+@remembered
 def choosing_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
     """The populations that choose, on a coarse grid. For numeric labels the first (flat spectrum, few true
     coefficients) and the last (falling, all) that matter, each also with skewed noise, which tells what clipped slopes
     cost, and off the middle of the labels' range; where losses have kinks, also with most labels at the end of their
     range, as counts with many zeros are; and the one of columns that move together."""
-    return model.remember("populations that choose descents", lambda: _choosing(model))
+    risks = simulated_risks(model)
+    most = max(risk.nothing for risk in risks)
+    useful = [risk for risk in risks if risk.nothing >= _MATTERS * most] if most > 0 else list(risks)
+    numeric, out = model.loss.labels == "number", []
+    if numeric:
+        plain = [risk for risk in useful if not risk.tied] or useful
+        useful = [plain[0], *plain[1:][-1:], *(risk for risk in useful if risk.tied and risk is not plain[0])]
+    for risk in useful:
+        coarse = coarsened(risk)
+        out.append(coarse)
+        if numeric and not risk.tied:
+            # The same quantiles of an exponential law, less its mean; labels in the lower half of their range.
+            skewed = -log_ndtr(-coarse.coins)
+            low, high = model.row.label
+            truth = moved(model, coarse.truth, (3 * low + high) / 4)  # a quarter of the way up their range
+            out.append(replace(coarse, coins=skewed - skewed.mean(), truth=truth))
+            if math.isinf(model.loss.smoothness):
+                out.append(_at_the_end(coarse))
+    return tuple(out)
 
 
 def extreme_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
@@ -60,28 +84,11 @@ def extreme_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
     return (wider,) if second <= model.row.l2**2 * (1 + 1e-9) else ()
 
 
-def _choosing(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
-    risks = simulated_risks(model)
-    most = max(risk.nothing for risk in risks)
-    useful = [risk for risk in risks if risk.nothing >= _MATTERS * most] if most > 0 else list(risks)
-    numeric, out = model.loss.labels == "number", []
-    if numeric:
-        plain = [risk for risk in useful if not risk.tied] or useful
-        useful = [plain[0], *plain[1:][-1:], *(risk for risk in useful if risk.tied and risk is not plain[0])]
-    for risk in useful:
-        half = risk.points.shape[0] // 2
-        part = np.r_[0 : _COARSE // 2, half : half + _COARSE // 2]
-        coarse = replace(risk, points=risk.points[part], coins=risk.coins[part])
-        out.append(coarse)
-        if numeric and not risk.tied:
-            # The same quantiles of an exponential law, less its mean; labels in the lower half of their range.
-            skewed = -log_ndtr(-coarse.coins)
-            low, high = model.row.label
-            truth = _moved(model, coarse.truth, (3 * low + high) / 4)  # a quarter of the way up their range
-            out.append(replace(coarse, coins=skewed - skewed.mean(), truth=truth))
-            if math.isinf(model.loss.smoothness):
-                out.append(_at_the_end(coarse))
-    return tuple(out)
+def coarsened(risk: SimulatedRisk) -> SimulatedRisk:
+    """The population on a coarser grid."""
+    half = risk.points.shape[0] // 2
+    part = np.r_[0 : _COARSE // 2, half : half + _COARSE // 2]
+    return replace(risk, points=risk.points[part], coins=risk.coins[part])
 
 
 def _at_the_end(risk: SimulatedRisk) -> SimulatedRisk:
@@ -90,10 +97,10 @@ def _at_the_end(risk: SimulatedRisk) -> SimulatedRisk:
     model, share = risk.model, risk.model.loss.parameter if risk.model.loss.name == "quantile" else 0.5
     spread = math.sqrt(float(risk.truth @ risk.covariance(risk.truth)) + risk.noise**2)
     aim = model.row.label[0] - float(ndtri((1 + share) / 2)) * spread
-    return replace(risk, truth=_moved(model, risk.truth, aim - float(risk.mean @ risk.truth)))
+    return replace(risk, truth=moved(model, risk.truth, aim - float(risk.mean @ risk.truth)))
 
 
-def _moved(model: PrivateRegression, truth: Floats, by: float) -> Floats:
+def moved(model: PrivateRegression, truth: Floats, by: float) -> Floats:
     """``truth`` with predictions moved, where an intercept can do that."""
     anchors = np.flatnonzero(model.row.constant & (model.row.lower != 0))
     if not anchors.size or not math.isfinite(by):
@@ -117,3 +124,14 @@ def clipped(model: PrivateRegression, clip: float) -> PrivateRegression:
     if clip >= model.loss.clip:
         return model
     return replace(model, loss=replace(model.loss, clip=clip), _memo={})
+
+
+def simulated_excess(
+    noise: StepNoise, settings: Settings, risk: SimulatedRisk, seed: int, descend: Descend
+) -> dict[Averaging, float]:
+    """Excess risk on a population of what ``descend`` finds under this noise, for every way of averaging."""
+    seen = risk if noise.model.loss is risk.model.loss else replace(risk, model=noise.model)
+    gradient = imagined_gradient(noise, seen.gradient, public_generator(seed))
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = {kind: risk.excess(point) for kind, point in descend(settings, gradient).items()}
+    return {kind: value if math.isfinite(value) else math.inf for kind, value in found.items()}

@@ -5,30 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.rows import Rows
 from dpmodel.mechanisms.regression.descent.metric import SEPARABLE, Metric
 from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.mechanisms.spend import Spend
-from dpmodel.privacy import NoiseSource
+from dpmodel.privacy import NoiseSource, PublicGenerator
 
 _FARTHEST = 1e3  # times the slope's bound at predictions of the labels' size
 # Coordinates end here. Public terms whose slopes grow fast can throw points to infinity, where 0 times infinity tells
 # a row with a zero from others (by an error or a warning); within this every prediction is a finite number.
 _EDGE = 1e100
-
-
-class Generator(Protocol):
-    """The draws that simulations need (of ``public_generator``)."""
-
-    def standard_normal(self, size: int) -> Floats: ...
-
-    def laplace(self, loc: float, scale: float, size: int) -> Floats: ...
 
 
 Averaging = Literal["last", "half", "all"]
@@ -105,13 +97,25 @@ class StepNoise:
             return spend.laplace_scale(change, steps)
         return spend.gaussian_deviation(change, steps)
 
-    def draw(self, source: NoiseSource, sums: Floats, scale: float) -> Floats:
+    def told(self, settings: Settings) -> dict[str, Any]:
+        """What a forecast says of the noise."""
+        return {
+            "kind": "laplace" if self.order == 1 else "gaussian",
+            "steps": settings.steps,
+            "step": settings.step,
+            "momentum": settings.momentum,
+            "released": settings.averaging,
+            "slopes clipped to": settings.clip,
+            "scale of each sum in the first step": self.scale(self.reach(public_point(self.model))),
+        }
+
+    def draw(self, source: NoiseSource, sums: PrivateArray, scale: float) -> Floats:
         """``sums`` with noise; sums that are 0 for all rows allowed come without."""
         if scale == 0:
             return np.zeros_like(sums)
         return source.laplace(sums, scale) if self.order == 1 else source.gaussian(sums, scale)
 
-    def imagine(self, generator: Generator, scale: float) -> Floats:
+    def imagine(self, generator: PublicGenerator, scale: float) -> Floats:
         """(p,) the same noise for simulated rows."""
         if self.order == 1:
             return generator.laplace(0.0, scale, self.model.size)
@@ -124,22 +128,22 @@ Gradient = Callable[[Floats], Floats]
 def private_gradient(noise: StepNoise, rows: Rows, source: NoiseSource) -> Gradient:
     """w -> noisy gradient of the data part in the metric's coordinates; measures the middles first."""
     model, metric, loss = noise.model, noise.metric, noise.model.loss
-    middles, fixed = np.zeros(rows.count), np.zeros(model.size)
+    middles, fixed = PrivateArray(np.zeros(rows.count)), np.zeros(model.size)
     if noise.share > 0:
         bound = loss.middle_bound(model.row.label_bound)
-        middles = np.clip(loss.middle(rows.labels), -bound, bound)
-        fixed = noise.draw(source, metric.sums(rows.combine(middles)), noise.middle_scale)
+        middles = PrivateArray(np.clip(loss.middle(rows.labels), -bound, bound))
+        fixed = noise.draw(source, PrivateArray(metric.sums(rows.combine(middles))), noise.middle_scale)
 
     def gradient(w: Floats) -> Floats:
         reach = noise.reach(w)
         slopes = np.clip(loss.slope(rows.predict(w), rows.labels) - middles, -reach, reach)
-        sums = metric.sums(rows.combine(slopes))
+        sums = PrivateArray(metric.sums(rows.combine(slopes)))
         return model.scale * (fixed + noise.draw(source, sums, noise.scale(reach)))
 
     return gradient
 
 
-def imagined_gradient(noise: StepNoise, gradient: Gradient, generator: Generator) -> Gradient:
+def imagined_gradient(noise: StepNoise, gradient: Gradient, generator: PublicGenerator) -> Gradient:
     """The same for a simulated population: ``gradient`` of its data part at w, and noise of the same scale."""
     model, metric = noise.model, noise.metric
     fixed = noise.imagine(generator, noise.middle_scale) if noise.share > 0 else np.zeros(model.size)
@@ -165,9 +169,8 @@ def descend(
     projects = domain.kind != "free"
     v = metric.coordinates(public_point(model))
     threshold = settings.step * penalty.l1 * metric.scale
-    velocity, asked, later = np.zeros_like(v), np.zeros_like(v), np.zeros_like(v)
-    half = settings.steps // 2
-    for number in range(settings.steps):
+    velocity, asked, reached = np.zeros_like(v), list[Floats](), list[Floats]()
+    for _ in range(settings.steps):
         u = v + settings.momentum * velocity
         w = metric.coefficients(u)
         public = penalty.slope(w) if shrinks else penalty.subgradient(w)
@@ -179,12 +182,16 @@ def descend(
         new = np.clip(np.where(np.isnan(new), v, new), -_EDGE, _EDGE)
         if projects:
             new = metric.coordinates(domain.project(metric.coefficients(new)))
-        asked += u
         velocity, v = new - v, new
-        if number >= half:
-            later += v
-    ends = {"last": v, "half": later / max(settings.steps - half, 1), "all": asked / settings.steps}
-    return {name: domain.project(metric.coefficients(ends[name])) for name in AVERAGINGS}
+        asked.append(u)
+        reached.append(v)
+    return {name: domain.project(metric.coefficients(end)) for name, end in averages(asked, reached).items()}
+
+
+def averages(asked: list[Floats], reached: list[Floats]) -> dict[Averaging, Floats]:
+    """What may be released of the points where gradients were ``asked`` and those that followed."""
+    later = reached[len(reached) // 2 :]
+    return {"last": reached[-1], "half": np.sum(later, axis=0) / len(later), "all": np.sum(asked, axis=0) / len(asked)}
 
 
 def curvature(model: PrivateRegression, metric: Metric) -> float:

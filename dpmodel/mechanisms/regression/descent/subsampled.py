@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
-from dpmodel._types import Floats
-from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel._types import Floats, PrivateArray
+from dpmodel.classify.private_regression import PrivateRegression, remembered
 from dpmodel.compile.regression.rows import Rows
-from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.contract import Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.regression.descent.metric import descent_metric
-from dpmodel.mechanisms.regression.descent.plan import DescentPlan, Search
+from dpmodel.mechanisms.regression.descent.plan import DescentPlan, Search, judge_descent
 from dpmodel.mechanisms.regression.descent.search import clipped
-from dpmodel.mechanisms.regression.descent.steps import Generator, Gradient, Settings, StepNoise, descend
+from dpmodel.mechanisms.regression.descent.steps import Gradient, Settings, StepNoise, descend
 from dpmodel.mechanisms.regression.excess import clip_note, excess_forecast
-from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.mechanisms.spend import Spend
-from dpmodel.privacy import LEAST_DELTA, NoiseSource, poisson_sample, subsampled_multiplier
+from dpmodel.privacy import LEAST_DELTA, NoiseSource, PublicGenerator, poisson_sample, subsampled_multiplier
 
 _STEPS = 64
 _PASSES = (2, 8)
@@ -49,23 +49,12 @@ class SampledNoise(StepNoise):
         """Deviation of the noise on each sum over the sample."""
         return self.multiplier * self.size(reach)
 
-    def imagine(self, generator: Generator, scale: float) -> Floats:
+    def imagine(self, generator: PublicGenerator, scale: float) -> Floats:
         """(p,) what privacy and sampling add to the sums over all rows, for slopes of half their reach."""
         model, reach = self.model, scale / (self.multiplier * self.size(1.0))
         sampled = model.total * model.largest_weight * (1 - self.rate) / self.rate
         drawn = sampled * (reach / 2 * self.metric.row.norm(2.0)) ** 2 / model.size
         return math.hypot(scale / self.rate, math.sqrt(drawn)) * generator.standard_normal(model.size)
-
-
-class SampledSearch(Search):
-    """The search of ``noisy-descent``, with the noise of samples and a fixed number of steps."""
-
-    def __init__(self, model: PrivateRegression, spend: Spend, steps: int, rate: float, multiplier: float) -> None:
-        super().__init__(model, spend, steps, True, None, False)
-        self.rate, self.multiplier = rate, multiplier
-
-    def noise(self, model: PrivateRegression, settings: Settings) -> StepNoise:
-        return SampledNoise(model, self.metric, self.spend, settings.steps, 0.0, self.rate, self.multiplier)
 
 
 @dataclass(frozen=True)
@@ -110,36 +99,19 @@ class SubsampledDescent(Mechanism[PrivateRegression]):
     def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
         if request.delta < LEAST_DELTA:
             return Verdict(False, f"subsampling is accounted for delta of at least {LEAST_DELTA:g}")
-        if not math.isfinite(model.row.norm(2.0)):
-            return Verdict(False, "rows have no bound on their 2-norm, so no noise hides one of them")
-        start = model.row.reach(public_point(model)) + model.offset_bound
-        if not math.isfinite(model.loss.slope_bound(start, model.row.label_bound)):
-            return Verdict(False, "slopes have no bound: labels need one, or slopes a clip")
-        if self.rate is None and model.count * _PASSES[0] < _LEAST_BATCH * (self.steps or _STEPS):
+        verdict = judge_descent(model, 2.0)
+        if verdict.eligible and self.rate is None and model.count * _PASSES[0] < _LEAST_BATCH * (self.steps or _STEPS):
             return Verdict(False, f"samples of {model.count} rows would be too small to save work")
-        return YES
+        return verdict
 
     def plan(self, model: PrivateRegression, request: Request) -> SampledPlan:
         """Settings and their prediction, from public facts."""
-        key = ("sampled plan", request.epsilon, request.delta, self.steps, self.rate)
-        return model.remember(key, lambda: self._choose(model, request))
-
-    def _choose(self, model: PrivateRegression, request: Request) -> SampledPlan:
-        steps = self.steps or _STEPS
-        rates = [min(passes / steps, 1.0) for passes in _PASSES] if self.rate is None else [self.rate]
-        spend = Spend.of(request.epsilon, request.delta)
-        best: SampledPlan | None = None
-        for rate in rates:
-            multiplier = subsampled_multiplier(request.epsilon, request.delta, rate, steps, replace=_replaced(model))
-            plan = SampledPlan(SampledSearch(model, spend, steps, rate, multiplier).best(), rate, multiplier)
-            if best is None or plan.descent.predicted < _WORTH * best.descent.predicted:
-                best = plan
-        assert best is not None
-        return best
+        return _plan(model, self, request.epsilon, request.delta)
 
     def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
         plan = self.plan(model, request)
-        settings, noise = plan.descent.settings, _noise(model, plan)
+        settings = plan.descent.settings
+        noise = step_noise(model, settings, plan.rate, plan.multiplier)
         return excess_forecast(
             model,
             request,
@@ -147,15 +119,9 @@ class SubsampledDescent(Mechanism[PrivateRegression]):
             work=f"{settings.steps * plan.rate:.3g} passes over the data in {settings.steps} steps, "
             f"noise on {model.size} sums each",
             noise={
-                "kind": "gaussian",
-                "steps": settings.steps,
+                **noise.told(settings),
                 "sampling rate": plan.rate,
                 "noise multiplier": plan.multiplier,
-                "step": settings.step,
-                "momentum": settings.momentum,
-                "released": settings.averaging,
-                "slopes clipped to": settings.clip,
-                "scale of each sum in the first step": noise.scale(noise.reach(public_point(model))),
             },
             caveats=clip_note(model, settings.clip),
         )
@@ -164,7 +130,8 @@ class SubsampledDescent(Mechanism[PrivateRegression]):
         self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
         plan = self.plan(model, request)
-        settings, steps = plan.descent.settings, _noise(model, plan)
+        settings = plan.descent.settings
+        steps = step_noise(model, settings, plan.rate, plan.multiplier)
         progress(f"gradient descent on samples, {settings.steps} steps", 0.0)
         gradient = sampled_gradient(steps, model.read_rows(), noise)
         points = descend(steps.model, steps.metric, settings, gradient)
@@ -177,35 +144,33 @@ def sampled_gradient(noise: SampledNoise, rows: Rows, source: NoiseSource) -> Gr
 
     def gradient(w: Floats) -> Floats:
         reach = noise.reach(w)
-        drawn = select(rows, np.flatnonzero(poisson_sample(source, rows.count, noise.rate)))
+        drawn = rows.part(np.flatnonzero(poisson_sample(source, rows.count, noise.rate)))
         slopes = np.clip(loss.slope(drawn.predict(w), drawn.labels), -reach, reach)
-        sums = metric.sums(drawn.combine(slopes))
+        sums = PrivateArray(metric.sums(drawn.combine(slopes)))
         return model.scale / noise.rate * noise.draw(source, sums, noise.scale(reach))
 
     return gradient
 
 
-def select(rows: Rows, chosen: np.ndarray) -> Rows:
-    """The rows of these numbers."""
-    return replace(
-        rows,
-        blocks=tuple((matrix[chosen], start) for matrix, start in rows.blocks),
-        labels=rows.labels[chosen],
-        offset=None if rows.offset is None else rows.offset[chosen],
-        weights=None if rows.weights is None else rows.weights[chosen],
-    )
-
-
-def _replaced(model: PrivateRegression) -> bool:
-    """Whether neighbours differ in two vectors; an absent record without constant columns has none."""
-    return not model.row.absent or model.row.fixed(2.0) > 0
-
-
-def _noise(model: PrivateRegression, plan: SampledPlan) -> SampledNoise:
-    settings = plan.descent.settings
+def step_noise(model: PrivateRegression, settings: Settings, rate: float, multiplier: float) -> SampledNoise:
+    """The noise of these settings; its ``spend`` is not used: the multiplier says it all."""
     seen = clipped(model, settings.clip)
-    spend = Spend(1.0, 1.0)  # not used: the multiplier says it all
-    return SampledNoise(seen, descent_metric(model), spend, settings.steps, 0.0, plan.rate, plan.multiplier)
+    return SampledNoise(seen, descent_metric(model), Spend(1.0, 1.0), settings.steps, 0.0, rate, multiplier)
+
+
+@remembered
+def _plan(model: PrivateRegression, asked: SubsampledDescent, epsilon: float, delta: float) -> SampledPlan:
+    steps = asked.steps or _STEPS
+    # Neighbours differ in two vectors; an absent record without constant columns has none.
+    replaced, best = not model.row.absent or model.row.fixed(2.0) > 0, None
+    for rate in [min(passes / steps, 1.0) for passes in _PASSES] if asked.rate is None else [asked.rate]:
+        multiplier = subsampled_multiplier(epsilon, delta, rate, steps, replace=replaced)
+        noise = partial(step_noise, model, rate=rate, multiplier=multiplier)
+        plan = SampledPlan(Search(model, noise, pure=False, steps=steps).best(), rate, multiplier)
+        if best is None or plan.descent.predicted < _WORTH * best.descent.predicted:
+            best = plan
+    assert best is not None
+    return best
 
 
 SUBSAMPLED_DESCENT = SubsampledDescent()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from dpmodel._types import Floats
-from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel._types import Floats, PrivateArray
+from dpmodel.classify.private_regression import PrivateRegression, remembered
 from dpmodel.mechanisms.contract import YES, Outcome, Progress, Request, Verdict
 from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.regression.excess import clip_note, excess_forecast
@@ -18,7 +19,7 @@ from dpmodel.mechanisms.regression.frank_wolfe.steps import (
     curvature,
     plain_bound,
     reach_of,
-    slopes_of,
+    walk,
 )
 from dpmodel.mechanisms.regression.frank_wolfe.synthetic_walks import (
     MOST_STEPS,
@@ -74,7 +75,7 @@ class GaussianFrankWolfe(PureToo):
         probability 1 - beta (proved): with noise vectors b_t, v_t misses the least <v, gradient> by at most <b_t, v_t -
         v*>, at most ``min(diameter_1 ||b_t||_inf, diameter_2 ||b_t||_2)``; for deviation s, ||b||_inf <= s sqrt(2 ln(2
         p / g)) and ||b||_2 <= s (sqrt(p) + sqrt(2 ln(1 / g))) but for probability g each, g = beta / (2 (T + 1));
-        these misses enter the recursion of ``frank_wolfe_steps.excess_bound`` with the weights ``pulls``.
+        these misses enter the recursion of ``excess_bound`` with the weights ``pulls``.
     Cost
         Per step two products with X, p draws of noise, one linear problem over the set. For sets without a closed form
         the settings are those of the published theorem and the prediction is the proved bound.
@@ -113,10 +114,7 @@ class GaussianFrankWolfe(PureToo):
         proved = plan.memory == 1 and steps.clip >= model.slope_bound and math.isfinite(model.loss.smoothness)
         alpha = _bound(model, request, plan) if proved else math.nan
         if model.domain.kind in _CHEAP:
-            mean, _ = model.remember(
-                ("gaussian-frank-wolfe predicted", plan, request.epsilon, request.delta),
-                lambda: predicted(model, steps, lambda asked, run: _simulated_pick(model, request, plan, run)),
-            )
+            mean = _predicted(model, plan, request.epsilon, request.delta)
         else:
             mean = alpha
         return excess_forecast(
@@ -140,60 +138,75 @@ class GaussianFrankWolfe(PureToo):
         plan = self._plan(model, request)
         rows, steps = model.read_rows(), plan.steps
         add = noise.laplace if request.delta == 0 else noise.gaussian
-        w = public_point(model)
-        out, path, followed = np.zeros_like(w), Path(rows, w), np.zeros_like(w)
-        middle = np.zeros_like(w)
+        start, middles, once = public_point(model), PrivateArray(np.zeros(rows.count)), np.zeros(model.size)
+        path, follow = Path(rows, start), _follow(model, plan.memory)
         if plan.middle:
+            middles = PrivateArray(model.loss.middle(rows.labels))
             bound = model.loss.middle_bound(model.row.label_bound)
-            parts = np.clip(model.loss.middle(rows.labels), -bound, bound)
-            middle = _noisy(add, rows.combine(parts), _middle_scale(model, request))
-        for t, (size, share) in enumerate(zip(steps.sizes, steps.shares, strict=True)):
-            progress(f"step {t + 1} of {steps.count}", t / steps.count)
+            exact = PrivateArray(rows.combine(np.clip(middles, -bound, bound)))
+            once = _noisy(add, exact, _middle_scale(model, request))
+
+        def toward(w: Floats) -> Floats:
             reach = _reach(model, plan, w)
-            slopes = slopes_of(model, path.predictions, rows.labels, reach) if not plan.middle else None
-            if slopes is None:
-                rest = model.loss.slope(path.predictions, rows.labels) - model.loss.middle(rows.labels)
-                slopes = np.clip(rest, -reach, reach)
-            fresh = _noisy(add, rows.combine(slopes), _scale(model, request, plan, reach)) + middle
-            memory = 1.0 if t == 0 else plan.memory
-            followed = (1 - memory) * followed + memory * (model.scale * fresh + model.penalty.slope(w))
-            v = model.domain.minimise(followed)
-            w = w + size * (v - w)
-            out += share * w
-            if t + 1 < steps.count:
-                path.move(float(size), v)
-        return Outcome("optimal", out, None, None, notes=clip_note(model, steps.clip))
+            fresh = _noisy(add, path.sums(model.loss, reach, middles), _scale(model, request, plan, reach)) + once
+            return follow(model.scale * fresh + model.penalty.slope(w))
+
+        released = walk(steps, start, toward, path.move, progress)
+        return Outcome("optimal", released, None, None, notes=clip_note(model, steps.clip))
 
     def _plan(self, model: PrivateRegression, request: Request) -> GaussianSteps:
-        key = ("gaussian-frank-wolfe plan", self, request.epsilon, request.delta)
-        return model.remember(key, lambda: self._choose(model, request))
+        return _chosen(model, self, request.epsilon, request.delta)
 
-    def _choose(self, model: PrivateRegression, request: Request) -> GaussianSteps:
-        if self.published or model.domain.kind not in _CHEAP:
-            count = self.steps or _published_count(model, request)
-            average = 0.0 if self.published else self.average
-            clip = math.inf if self.published or self.clip is None else self.clip
-            return GaussianSteps(Steps(count, self.rate or 0.0, average, clip), published=self.published)
-        memory = _MEMORIES[-1] if self.memory is None else self.memory
-        asked = {"steps": self.steps, "rate": self.rate, "average": self.average, "clip": self.clip}
-        fixed = {key: float(value) for key, value in asked.items() if value is not None}
-        if self.middle:
-            fixed["clip"] = math.inf
 
-        def maker(steps: Steps, run: int) -> Pick:
-            return _simulated_pick(model, request, GaussianSteps(steps, memory, bool(self.middle)), run)
+@remembered
+def _chosen(model: PrivateRegression, asked: GaussianFrankWolfe, epsilon: float, delta: float) -> GaussianSteps:
+    request = Request(epsilon, delta)
+    if asked.published or model.domain.kind not in _CHEAP:
+        count = asked.steps or _published_count(model, request)
+        average = 0.0 if asked.published else asked.average
+        clip = math.inf if asked.published or asked.clip is None else asked.clip
+        return GaussianSteps(Steps(count, asked.rate or 0.0, average, clip), published=asked.published)
+    memory = _MEMORIES[-1] if asked.memory is None else asked.memory
+    given = {"steps": asked.steps, "rate": asked.rate, "average": asked.average, "clip": asked.clip}
+    fixed = {key: float(value) for key, value in given.items() if value is not None}
+    if asked.middle:
+        fixed["clip"] = math.inf
 
-        steps = chosen_steps(model, maker, fixed)
-        loss = settings_loss(model)
-        plans = [GaussianSteps(steps, memory, bool(self.middle))]
-        if self.memory is None:
-            plans += [GaussianSteps(steps, other, bool(self.middle)) for other in _MEMORIES[:-1]]
-        if self.middle is None and self.clip is None and model.loss.middle_bound(model.row.label_bound) > 0:
-            whole = Steps(steps.count, steps.rate, steps.average)
-            plans += [GaussianSteps(whole, plan.memory, True) for plan in tuple(plans)]
-        if len(plans) == 1:
-            return plans[0]
-        return min(plans, key=lambda plan: loss(plan.steps, lambda _, run: _simulated_pick(model, request, plan, run)))
+    def maker(steps: Steps, run: int) -> Pick:
+        return _simulated_pick(model, request, GaussianSteps(steps, memory, bool(asked.middle)), run)
+
+    steps = chosen_steps(model, maker, fixed)
+    plans = [GaussianSteps(steps, memory, bool(asked.middle))]
+    if asked.memory is None:
+        plans += [GaussianSteps(steps, other, bool(asked.middle)) for other in _MEMORIES[:-1]]
+    if asked.middle is None and asked.clip is None and model.loss.middle_bound(model.row.label_bound) > 0:
+        whole = Steps(steps.count, steps.rate, steps.average)
+        plans += [GaussianSteps(whole, plan.memory, True) for plan in tuple(plans)]
+    if len(plans) == 1:
+        return plans[0]
+
+    def loss(plan: GaussianSteps) -> float:
+        return settings_loss(model, plan.steps, lambda _, run: _simulated_pick(model, request, plan, run))
+
+    return min(plans, key=loss)
+
+
+@remembered
+def _predicted(model: PrivateRegression, plan: GaussianSteps, epsilon: float, delta: float) -> float:
+    request = Request(epsilon, delta)
+    return predicted(model, plan.steps, lambda _, run: _simulated_pick(model, request, plan, run))
+
+
+def _follow(model: PrivateRegression, memory: float) -> Callable[[Floats], Floats]:
+    """A noisy gradient -> the point of the set where the average of it and those before is least."""
+    followed: Floats | None = None
+
+    def follow(fresh: Floats) -> Floats:
+        nonlocal followed
+        followed = fresh if followed is None else (1 - memory) * followed + memory * fresh
+        return model.domain.minimise(followed)
+
+    return follow
 
 
 # ----------------------------------------------------------------------------------------------------- scales of noise
@@ -229,10 +242,9 @@ def _middle_scale(model: PrivateRegression, request: Request) -> float:
     return spend.gaussian_deviation(model.gradient_change(2.0, bound))
 
 
-def _noisy(add: object, values: Floats, scale: float) -> Floats:
-    assert callable(add)
+def _noisy(add: Callable[[PrivateArray, float], Floats], values: PrivateArray, scale: float) -> Floats:
     # 0: the sums are 0 for all rows, or too small for the scale to be a number.
-    return np.asarray(add(values, scale)) if scale > 0 else np.zeros_like(values)
+    return add(values, scale) if scale > 0 else np.zeros_like(values)
 
 
 def _published_count(model: PrivateRegression, request: Request) -> int:
@@ -247,22 +259,18 @@ def _published_count(model: PrivateRegression, request: Request) -> int:
 # ----------------------------------------------------------------------------------------------------- forecasts
 def _simulated_pick(model: PrivateRegression, request: Request, plan: GaussianSteps, run: int) -> Pick:
     """A step of ``run`` on made-up gradients."""
-    generator, domain = public_generator(run), model.domain
+    generator, follow = public_generator(run), _follow(model, plan.memory)
     draw = generator.laplace if request.delta == 0 else generator.normal
     fixed = np.zeros(model.size)
     if plan.middle:
         fixed = draw(scale=_middle_scale(model, request), size=model.size)
     # Scales are linear in the reach, but for the published noise, which does not depend on it.
     unit = _scale(model, request, plan, model.slope_bound) if plan.published else _scale(model, request, plan, 1.0)
-    followed: Floats | None = None
 
     def pick(gradient: Floats, w: Floats, reach: float) -> Floats:
-        nonlocal followed
         scale = unit if plan.published else unit * _reach(model, plan, w)
         noise = fixed + draw(scale=scale, size=model.size)
-        fresh = gradient + model.scale * noise + model.penalty.slope(w)
-        followed = fresh if followed is None else (1 - plan.memory) * followed + plan.memory * fresh
-        return domain.minimise(followed)
+        return follow(gradient + model.scale * noise + model.penalty.slope(w))
 
     return pick
 

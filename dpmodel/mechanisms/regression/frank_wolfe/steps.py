@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,10 +11,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.rows import Rows
 from dpmodel.errors import SpecificationError
+from dpmodel.mechanisms.contract import Progress, no_progress
 from dpmodel.mechanisms.regression.public_point import public_point
 
 
@@ -66,19 +69,46 @@ class Steps:
         return {"steps": self.count, "rate": self.rate, "average": self.average, "clip": self.clip}
 
 
+def walk(
+    steps: Steps,
+    w: Floats,
+    toward: Callable[[Floats], Floats],
+    moved: Callable[[float, Floats], None] | None = None,
+    progress: Progress = no_progress,
+) -> Floats:
+    """(p,) the point released, from w on: at each w on the path a step towards v = ``toward(w)``.
+
+    ``moved`` : told (size, v) of every step but the last.
+    """
+    out = np.zeros_like(w)
+    for t, (size, share) in enumerate(zip(steps.sizes, steps.shares, strict=True)):
+        progress(f"step {t + 1} of {steps.count}", t / steps.count)
+        v = toward(w)
+        w = w + size * (v - w)
+        out += share * w
+        if moved is not None and t + 1 < steps.count:
+            moved(float(size), v)
+    return out
+
+
 # -------------------------------------------------------------------------------------------------- on the rows
 class Path:
-    """Predictions along the path; private. A step to a point with few entries costs these columns only: for that, CSR
-    blocks are copied by columns once."""
+    """The rows and their predictions along the path; private. A step to a point with few entries costs these columns
+    only: for that, CSR blocks are copied by columns once."""
 
     def __init__(self, rows: Rows, start: Floats) -> None:
-        self.rows, self.predictions = rows, rows.predict(start)
+        self.rows, self.predictions = rows, PrivateArray(rows.predict(start))
         self._columns: dict[int, Any] = {}
 
     def move(self, size: float, v: Floats) -> None:
         """To ``w + size (v - w)``. Row i's prediction depends on row i and on released numbers alone."""
         self.predictions *= 1 - size
         self.predictions += size * self._predict(v)
+
+    def sums(self, loss: Loss, reach: float, middles: PrivateArray | float = 0.0) -> PrivateArray:
+        """(p,) ``sum_i omega_i s_i a_i``, the slopes less ``middles`` cut to +-reach."""
+        slopes = np.clip(loss.slope(self.predictions, self.rows.labels) - middles, -reach, reach)
+        return PrivateArray(self.rows.combine(slopes))
 
     def _predict(self, v: Floats) -> Floats:
         rows, support = self.rows, np.flatnonzero(v)
@@ -101,11 +131,6 @@ def reach_of(model: PrivateRegression, w: Floats, clip: float = math.inf) -> flo
         return min(model.slope_bound, clip)
     prediction = min(model.row.reach(w) + model.offset_bound, model.prediction_bound)
     return min(model.loss.slope_bound(prediction, label), model.slope_bound, clip)
-
-
-def slopes_of(model: PrivateRegression, predictions: Floats, labels: Floats, reach: float) -> Floats:
-    """(n,) slopes within +-reach; private."""
-    return np.clip(model.loss.slope(predictions, labels), -reach, reach)
 
 
 # -------------------------------------------------------------------------------------------------- proved bounds

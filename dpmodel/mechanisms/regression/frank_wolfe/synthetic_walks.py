@@ -11,8 +11,9 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from dpmodel._types import Floats
-from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.mechanisms.regression.frank_wolfe.steps import Steps, reach_of
+from dpmodel.classify.private_regression import PrivateRegression, remembered
+from dpmodel.mechanisms.regression.descent.search import coarsened, moved
+from dpmodel.mechanisms.regression.frank_wolfe.steps import Steps, reach_of, walk
 from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.mechanisms.regression.synthetic import SimulatedRisk, simulated_risks
 
@@ -27,7 +28,6 @@ _SHORT = 64  # walks of fewer steps are simulated several times over, up to so m
 _RATES = (0.0, 0.3, 1.0, 3.0)  # 0 stands for sizes 2 / (t + 2)
 _CLIPS = (1.0, 1 / 4, 1 / 16, 1 / 64)  # shares of the slopes' bound
 _FLOOR = 0.1
-_COARSE = 512  # points of the plane on which settings are compared
 _MATTERS = 0.05  # populations with less to be gained than this share of another's do not choose
 # (variance of the columns in that of uniform ones, noise in deviations of the signal, its law): one of two values at
 # the ends of the bounds has 3 times the variance of a uniform one. One tuple for each of two populations.
@@ -112,50 +112,46 @@ class Crowd:
     @property
     def nothing(self) -> Floats:
         """(B,) what the best point that needs no data lacks."""
-        return self.excess(np.tile(public_point(self.model), (self.mean.shape[0], 1)))
+        return self.excess(self._start)
 
     def walk(self, steps: Steps, picks: Sequence[Pick]) -> Floats:
         """(B, p) the points released."""
-        w = np.tile(public_point(self.model), (self.mean.shape[0], 1))
-        out = np.zeros_like(w)
-        for size, share in zip(steps.sizes, steps.shares, strict=True):
-            slopes = self.gradients(w, steps.clip)
-            for row, slope, pick in zip(w, slopes, picks, strict=True):
-                row += size * (pick(slope, row, reach_of(self.model, row, steps.clip)) - row)
-            if share:
-                out += share * w
-        return out
+
+        def toward(w: Floats) -> Floats:
+            each = zip(w, self.gradients(w, steps.clip), picks, strict=True)
+            return np.array([pick(slope, row, reach_of(self.model, row, steps.clip)) for row, slope, pick in each])
+
+        return walk(steps, self._start, toward)
+
+    @property
+    def _start(self) -> Floats:
+        return np.tile(public_point(self.model), (self.mean.shape[0], 1))
 
 
-def predicted(model: PrivateRegression, steps: Steps, maker: Maker, runs: int = 2) -> tuple[float, float]:
-    """Mean excess risk over the populations of forecasts, and that of knowing nothing.
+def predicted(model: PrivateRegression, steps: Steps, maker: Maker, runs: int = 2) -> float:
+    """Mean excess risk over the populations of forecasts.
 
     Walks of more than ``MOST_STEPS`` steps are cut there; ``maker`` is asked with the settings given, so that the noise
     is that of all of them.
     """
     risks = simulated_risks(model)
-    crowd = model.remember("frank-wolfe forecasters", lambda: Crowd.of(risks))
-    found, walked = [], replace(steps, count=min(steps.count, MOST_STEPS))
+    crowd, found, walked = Crowd.of(risks), [], replace(steps, count=min(steps.count, MOST_STEPS))
     for run in range(runs):
         w = crowd.walk(walked, [maker(steps, 1000 * (run + 1) + number) for number in range(len(risks))])
         found.append([risk.excess(row) for risk, row in zip(risks, w, strict=True)])
-    return float(np.mean(found)), float(np.mean([risk.nothing for risk in risks]))
+    return float(np.mean(found))
 
 
-def settings_loss(model: PrivateRegression) -> Callable[[Steps, Maker], float]:
+def settings_loss(model: PrivateRegression, steps: Steps, maker: Maker) -> float:
     """How settings are compared: the excess in shares of what knowing nothing costs in the population with most to be
     gained (at the same strength of signal); of these (plus 0.1) the geometric mean over the populations that choose,
     because a share of 0.03 in place of 0.3 is worth more than 1 in place of 1.2."""
-
-    def loss(steps: Steps, maker: Maker) -> float:
-        crowd, unit = model.remember("frank-wolfe choosers", lambda: _choosers(model))
-        runs = max(1, min(_SHORT // steps.count, 4))
-        numbers = np.arange(runs * unit.size).reshape(runs, -1)
-        walks = [crowd.walk(steps, [maker(steps, int(number)) for number in row]) for row in numbers]
-        shares = np.mean([crowd.excess(w) / unit for w in walks], axis=0)
-        return float(np.log(np.maximum(shares, 0.0) + _FLOOR).mean())
-
-    return loss
+    crowd, unit = _choosers(model)
+    runs = max(1, min(_SHORT // steps.count, 4))
+    numbers = np.arange(runs * unit.size).reshape(runs, -1)
+    walks = [crowd.walk(steps, [maker(steps, int(number)) for number in row]) for row in numbers]
+    shares = np.mean([crowd.excess(w) / unit for w in walks], axis=0)
+    return float(np.log(np.maximum(shares, 0.0) + _FLOOR).mean())
 
 
 def chosen_steps(model: PrivateRegression, maker: Maker, kept: dict[str, float]) -> Steps:
@@ -163,13 +159,12 @@ def chosen_steps(model: PrivateRegression, maker: Maker, kept: dict[str, float])
 
     One setting moves at a time: T by factors 2, the clip by factors 4, the rate, and T again.
     """
-    score = settings_loss(model)
     bound = model.slope_bound
     seen: dict[Steps, float] = {}
 
     def loss(steps: Steps) -> float:
         if steps not in seen:
-            seen[steps] = score(steps, maker)
+            seen[steps] = settings_loss(model, steps, maker)
         return seen[steps]
 
     clips = [share * bound if share < 1 else math.inf for share in _CLIPS]
@@ -212,6 +207,7 @@ def _neighbour(start: Steps, clips: list[float], loss: Callable[[Steps], float])
     return best
 
 
+@remembered
 def _choosers(model: PrivateRegression) -> tuple[Crowd, Floats]:
     """The populations that choose, those of the forecast with most to be gained at several strengths of the signal, and
     the units (B,) in which their excesses are added up."""
@@ -247,23 +243,15 @@ def _choosers(model: PrivateRegression) -> tuple[Crowd, Floats]:
 def _variant(risk: SimulatedRisk, variance: float, noise: float, level: float) -> SimulatedRisk:
     """The population on a coarser grid, with other columns and noise, and the mean prediction ``level`` if an intercept
     can give it."""
-    half = risk.points.shape[0] // 2
-    part = np.r_[0 : _COARSE // 2, half : half + _COARSE // 2]
-    used, row, domain = _size(risk), risk.model.row, risk.model.domain
+    used, row = _size(risk), risk.model.row
     variance *= risk.room / 3  # from a share of the most that a column can have to one of what it has
-    moving = risk.mean[~row.constant]
-    if math.isfinite(row.l2) and 1.01 * (used + float(moving @ moving)) >= row.l2**2:
+    means = risk.mean[~row.constant]
+    if math.isfinite(row.l2) and 1.01 * (used + float(means @ means)) >= row.l2**2:
         variance = 1.0  # rows are as long as they may be
-    truth, intercepts = risk.truth, np.flatnonzero(row.constant & (row.lower != 0))
-    if intercepts.size:
-        truth = truth.copy()
-        truth[intercepts[0]] += (level - float(risk.mean @ truth)) / row.lower[intercepts[0]]
-        truth = domain.project(truth)
+    truth = moved(risk.model, risk.truth, level - float(risk.mean @ risk.truth))
     deviation = math.sqrt(variance) * noise * math.sqrt(float(truth @ risk.covariance(truth)))
     return replace(
-        risk,
-        points=risk.points[part],
-        coins=risk.coins[part],
+        coarsened(risk),
         variance=variance * risk.variance,
         common=math.sqrt(variance) * risk.common,
         truth=truth,

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpmodel._types import Floats
-from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel._types import Floats, PrivateArray
+from dpmodel.classify.private_regression import PrivateRegression, remembered
 from dpmodel.compile.regression.domain import L1Ball
 from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Forecast
@@ -19,7 +19,7 @@ from dpmodel.mechanisms.regression.frank_wolfe.steps import (
     Steps,
     excess_bound,
     reach_of,
-    slopes_of,
+    walk,
 )
 from dpmodel.mechanisms.regression.frank_wolfe.synthetic_walks import Pick, chosen_steps, predicted
 from dpmodel.mechanisms.regression.public_point import public_point
@@ -57,7 +57,7 @@ class FrankWolfe(Mechanism[PrivateRegression]):
     Cost
         Per step one product X'g, one column (dense) or one product X v (CSR), and one selection among k vertices.
 
-    ``steps``, ``rate``, ``average``, ``clip`` : ``frank_wolfe_steps.Steps``; None lets the simulation choose.
+    ``steps``, ``rate``, ``average``, ``clip`` : ``Steps``; None lets the simulation choose.
     """
 
     serves: ClassVar[Serves] = Serves(PrivateRegression)
@@ -79,21 +79,22 @@ class FrankWolfe(Mechanism[PrivateRegression]):
         self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
         steps = self._steps(model, request)
-        w = walk(model, steps, selection_epsilon(request, steps.count), request.delta == 0, noise, progress)
+        w = private_walk(model, steps, selection_epsilon(request, steps.count), request.delta == 0, noise, progress)
         return Outcome("optimal", w, None, None, notes=clip_note(model, steps.clip))
 
     def _steps(self, model: PrivateRegression, request: Request) -> Steps:
-        key = ("frank-wolfe steps", self, request.epsilon, request.delta)
-        return model.remember(key, lambda: self._choose(model, request))
+        return _chosen(model, self, request.epsilon, request.delta)
 
-    def _choose(self, model: PrivateRegression, request: Request) -> Steps:
-        asked = {"steps": self.steps, "rate": self.rate, "average": self.average, "clip": self.clip}
-        fixed = {key: float(value) for key, value in asked.items() if value is not None}
 
-        def maker(steps: Steps, run: int) -> Pick:
-            return simulated_pick(model, selection_epsilon(request, steps.count), run)
+@remembered
+def _chosen(model: PrivateRegression, asked: FrankWolfe, epsilon: float, delta: float) -> Steps:
+    given = {"steps": asked.steps, "rate": asked.rate, "average": asked.average, "clip": asked.clip}
+    request, fixed = Request(epsilon, delta), {key: float(each) for key, each in given.items() if each is not None}
 
-        return chosen_steps(model, maker, fixed)
+    def maker(steps: Steps, run: int) -> Pick:
+        return simulated_pick(model, selection_epsilon(request, steps.count), run)
+
+    return chosen_steps(model, maker, fixed)
 
 
 # ------------------------------------------------------------------------------------------ shared with the published
@@ -129,7 +130,7 @@ def score_range(model: PrivateRegression, w: Floats, reach: float) -> float:
     return exact * (1 + 1e-12) + 4 * (model.size + 6) * 2.0**-53 * model.domain.norm(1.0) * size
 
 
-def walk(
+def private_walk(
     model: PrivateRegression,
     steps: Steps,
     epsilon: float,
@@ -138,33 +139,28 @@ def walk(
     progress: Progress = no_progress,
 ) -> Floats:
     """(p,) the released point; reads the rows."""
-    rows = model.read_rows()
-    w = public_point(model)
-    out, path = np.zeros_like(w), Path(rows, w)
-    for t, (size, share) in enumerate(zip(steps.sizes, steps.shares, strict=True)):
-        progress(f"step {t + 1} of {steps.count}", t / steps.count)
+    start, domain = public_point(model), model.domain
+    path = Path(model.read_rows(), start)
+
+    def toward(w: Floats) -> Floats:
         reach = reach_of(model, w, steps.clip)
-        gradient = model.scale * rows.combine(slopes_of(model, path.predictions, rows.labels, reach))
-        slope, apart = gradient + model.penalty.slope(w), score_range(model, w, reach)
-        if isinstance(model.domain, L1Ball) and model.size >= _MANY and not pure and apart > 0:
-            v = model.domain.vertex(select_signed(model.domain.radius * slope, apart, epsilon, source))
-        else:
-            v = model.domain.vertex(_select(-model.domain.scores(slope), apart, epsilon, pure, source))
-        w = w + size * (v - w)
-        out += share * w
-        if t + 1 < steps.count:
-            path.move(float(size), v)
-    return out
+        slope = PrivateArray(model.scale * path.sums(model.loss, reach) + model.penalty.slope(w))
+        apart = score_range(model, w, reach)
+        if isinstance(domain, L1Ball) and model.size >= _MANY and not pure and apart > 0:
+            return domain.vertex(select_signed(PrivateArray(domain.radius * slope), apart, epsilon, source))
+        return domain.vertex(_select(PrivateArray(-domain.scores(slope)), apart, epsilon, pure, source))
+
+    return walk(steps, start, toward, path.move, progress)
 
 
-def _select(scores: Floats, apart: float, epsilon: float, pure: bool, source: NoiseSource) -> int:
+def _select(scores: PrivateArray, apart: float, epsilon: float, pure: bool, source: NoiseSource) -> int:
     if apart == 0:  # no record can move any score
         return int(np.argmax(scores))
     select = permute_and_flip if pure else exponential_mechanism
     return select(scores, apart, epsilon=epsilon, source=source)
 
 
-def select_signed(slopes: Floats, apart: float, epsilon: float, source: NoiseSource) -> int:
+def select_signed(slopes: PrivateArray, apart: float, epsilon: float, source: NoiseSource) -> int:
     """The exponential mechanism over the scores -g_j (index j) and g_j (index p + j), in half the time.
 
     Privacy. First j is drawn with weights ``e^(-g_j / s) + e^(g_j / s)``, s = apart / epsilon, then one of its two
@@ -201,11 +197,6 @@ def simulated_pick(model: PrivateRegression, epsilon: float, run: int) -> Pick:
 
 def forecast_of(model: PrivateRegression, request: Request, steps: Steps, epsilon: float) -> Forecast:
     """What a walk with these settings, ``epsilon`` for each choice, promises and predicts."""
-
-    def build() -> tuple[float, float]:
-        return predicted(model, steps, lambda _, run: simulated_pick(model, epsilon, run))
-
-    mean, _ = model.remember(("frank-wolfe predicted", steps, epsilon), build)
     start = public_point(model)
     reach = min(model.slope_bound, steps.clip)
     apart = score_range(model, start, reach)
@@ -215,7 +206,7 @@ def forecast_of(model: PrivateRegression, request: Request, steps: Steps, epsilo
     return excess_forecast(
         model,
         request,
-        predicted=mean,
+        predicted=_predicted(model, steps, epsilon),
         at_most=at_most,
         work=f"{steps.count} steps of one pass over the rows",
         noise={**steps.to_dict(), "range": apart, "selection_epsilon": epsilon, "candidates": vertices},
@@ -223,5 +214,10 @@ def forecast_of(model: PrivateRegression, request: Request, steps: Steps, epsilo
     )
 
 
+@remembered
+def _predicted(model: PrivateRegression, steps: Steps, epsilon: float) -> float:
+    return predicted(model, steps, lambda _, run: simulated_pick(model, epsilon, run))
+
+
 FRANK_WOLFE = FrankWolfe()
-__all__ = ["FRANK_WOLFE", "FrankWolfe", "forecast_of", "score_range", "selection_epsilon", "serves", "walk"]
+__all__ = ["FRANK_WOLFE", "FrankWolfe", "forecast_of", "private_walk", "score_range", "selection_epsilon", "serves"]

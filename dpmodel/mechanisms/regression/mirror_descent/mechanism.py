@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.mechanisms.contract import YES, Outcome, Progress, Request, Verdict
+from dpmodel.classify.private_regression import PrivateRegression, remembered
+from dpmodel.mechanisms.contract import Outcome, Progress, Request, Verdict
 from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.regression.descent.metric import plain_metric
-from dpmodel.mechanisms.regression.descent.search import choosing_risks, clipped, clips, extreme_risks, line_search
+from dpmodel.mechanisms.regression.descent.plan import DescentPlan, judge_descent
+from dpmodel.mechanisms.regression.descent.search import (
+    choosing_risks,
+    clipped,
+    clips,
+    extreme_risks,
+    line_search,
+    simulated_excess,
+)
 from dpmodel.mechanisms.regression.descent.steps import (
     AVERAGINGS,
     Averaging,
     Gradient,
     Settings,
     StepNoise,
-    imagined_gradient,
+    averages,
     private_gradient,
 )
 from dpmodel.mechanisms.regression.excess import clip_note, excess_forecast
@@ -27,20 +36,17 @@ from dpmodel.mechanisms.regression.mirror_descent.maps import MirrorMap, mirror_
 from dpmodel.mechanisms.regression.pure_too import PureToo
 from dpmodel.mechanisms.regression.synthetic import SimulatedRisk, simulated_risks
 from dpmodel.mechanisms.spend import Spend
-from dpmodel.privacy import NoiseSource, public_generator
+from dpmodel.privacy import NoiseSource
 
 _STEPS, _PURE_STEPS = 64, 8
 _NOISY_NUMBERS = 150_000
 
 
 @dataclass(frozen=True)
-class MirrorPlan:
-    """Settings (``momentum`` 0, ``step`` the weight of gradients), the map's name, and what simulation predicts."""
+class MirrorPlan(DescentPlan):
+    """Settings (``momentum`` 0, ``step`` the weight of gradients), what simulation predicts, and the map's name."""
 
-    settings: Settings
     map: str
-    predicted: float
-    nothing: float
 
 
 @dataclass(frozen=True)
@@ -81,22 +87,15 @@ class MirrorDescent(PureToo):
     def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
         if not mirror_maps(model.domain):
             return Verdict(False, "mirror maps are for l1 balls and simplices")
-        order = 1.0 if request.delta == 0 else 2.0
-        if not math.isfinite(model.row.norm(order)):
-            return Verdict(False, f"rows have no bound on their {order:g}-norm, so no noise hides one of them")
-        if not math.isfinite(model.slope_bound):
-            return Verdict(False, "slopes have no bound: labels need one, or slopes a clip")
-        return YES
+        return judge_descent(model, 1.0 if request.delta == 0 else 2.0)
 
     def plan(self, model: PrivateRegression, request: Request) -> MirrorPlan:
         """Settings and their prediction, from public facts."""
-        key = ("mirror plan", request.epsilon, request.delta, self.steps, self.map, self.averaging)
-        spend = Spend.of(request.epsilon, request.delta, gaussian_only=True)
-        return model.remember(key, lambda: self._choose(model, spend))
+        return _plan(model, self, request.epsilon, request.delta)
 
     def forecast_as_asked(self, model: PrivateRegression, request: Request) -> Forecast:
         plan = self.plan(model, request)
-        noise = _noise(model, request, plan.settings)
+        noise = step_noise(model, _spend(request.epsilon, request.delta), plan.settings)
         proved = _proved(noise, mirror_maps(model.domain)[plan.map], plan.settings, request.beta)
         return excess_forecast(
             model,
@@ -105,13 +104,8 @@ class MirrorDescent(PureToo):
             at_most=proved,
             work=f"{plan.settings.steps} passes over the data, noise on {model.size} sums each",
             noise={
-                "kind": "laplace" if noise.order == 1 else "gaussian",
+                **noise.told(plan.settings),
                 "map": plan.map,
-                "steps": plan.settings.steps,
-                "step": plan.settings.step,
-                "released": plan.settings.averaging,
-                "slopes clipped to": plan.settings.clip,
-                "scale of each sum in the first step": noise.scale(noise.reach(model.domain.center())),
             },
             caveats=clip_note(model, plan.settings.clip),
         )
@@ -120,61 +114,60 @@ class MirrorDescent(PureToo):
         self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress
     ) -> Outcome:
         plan = self.plan(model, request)
-        steps = _noise(model, request, plan.settings)
+        settings = plan.settings
+        steps = step_noise(model, _spend(request.epsilon, request.delta), settings)
         gradient = private_gradient(steps, model.read_rows(), noise)
-        progress(f"mirror descent, {plan.settings.steps} steps", 0.0)
-        points = mirror_descend(model, mirror_maps(model.domain)[plan.map], plan.settings, gradient)
-        return Outcome(
-            "optimal", points[plan.settings.averaging], None, None, notes=clip_note(model, plan.settings.clip)
+        progress(f"mirror descent, {settings.steps} steps", 0.0)
+        points = mirror_descend(model, mirror_maps(model.domain)[plan.map], settings, gradient)
+        return Outcome("optimal", points[settings.averaging], None, None, notes=clip_note(model, settings.clip))
+
+
+def step_noise(model: PrivateRegression, spend: Spend, settings: Settings) -> StepNoise:
+    """The noise of these settings, in the user's coordinates."""
+    return StepNoise(clipped(model, settings.clip), plain_metric(model), spend, settings.steps, settings.share)
+
+
+def _spend(epsilon: float, delta: float) -> Spend:
+    return Spend.of(epsilon, delta, gaussian_only=True)
+
+
+@remembered
+def _plan(model: PrivateRegression, asked: MirrorDescent, epsilon: float, delta: float) -> MirrorPlan:
+    """The map, step and clip of least mean excess on the choosing populations."""
+    maps, spend = mirror_maps(model.domain), _spend(epsilon, delta)
+    most = max(_NOISY_NUMBERS // max(model.size, 1), 16)
+    steps = asked.steps or min(most, _PURE_STEPS if delta == 0 else _STEPS)
+    kinds = AVERAGINGS if asked.averaging is None else (asked.averaging,)
+
+    def excess(name: str, settings: Settings, risk: SimulatedRisk, seed: int) -> dict[Averaging, float]:
+        return simulated_excess(
+            step_noise(model, spend, settings), settings, risk, seed, partial(mirror_descend, model, maps[name])
         )
 
-    def _choose(self, model: PrivateRegression, spend: Spend) -> MirrorPlan:
-        maps = mirror_maps(model.domain)
-        names = [self.map] if self.map in maps else list(maps)
-        most = max(_NOISY_NUMBERS // max(model.size, 1), 16)
-        steps = self.steps or min(most, _PURE_STEPS if spend.rho is None else _STEPS)
-        risks = simulated_risks(model)
-        kinds = AVERAGINGS if self.averaging is None else (self.averaging,)
-        best: tuple[float, Settings, str] | None = None
-        for name in names:
-            chosen = maps[name]
-            start = chosen.strength / max(_slope(model, chosen), 1e-300) * chosen.radius
-            value, settings = _search(model, spend, chosen, Settings(steps, start, 0.0, 0.0, "all"), kinds)
-            if best is None or value < best[0]:
-                best = value, settings, name
-        assert best is not None
-        for cut in clips(model):
-            _, settings, name = best
-            value, settings = _search(model, spend, maps[name], replace(settings, clip=cut), kinds, 2)
-            if value < best[0]:
-                best = value, settings, name
-        _, settings, name = best
-        final = [_excess(model, spend, maps[name], settings, risk, 1)[settings.averaging] for risk in risks]
-        return MirrorPlan(settings, name, float(np.mean(final)), float(np.mean([risk.nothing for risk in risks])))
+    def best(name: str, start: Settings, moves: int = 8) -> tuple[float, Settings, str]:
+        """Mean excess of the best step from ``start.step`` on, and its settings."""
+        seen: dict[float, tuple[float, Settings, str]] = {}
 
+        def risk(step: float) -> float:
+            settings = replace(start, step=step)
+            found = [excess(name, settings, one, 0) for one in (*choosing_risks(model), *extreme_risks(model))]
+            means = {kind: float(np.mean([one[kind] for one in found])) for kind in kinds}
+            kind = min(means, key=lambda k: means[k])
+            seen[step] = means[kind], replace(settings, averaging=kind), name
+            return means[kind]
 
-def _search(
-    model: PrivateRegression,
-    spend: Spend,
-    chosen: MirrorMap,
-    start: Settings,
-    kinds: tuple[Averaging, ...],
-    moves: int = 8,
-) -> tuple[float, Settings]:
-    """Mean excess on the choosing populations of the best step from ``start.step`` on, and its settings."""
-    seen: dict[float, tuple[float, Settings]] = {}
+        return seen[line_search(risk, start.step, moves)]
 
-    def risk(step: float) -> float:
-        settings = replace(start, step=step)
-        found = [
-            _excess(model, spend, chosen, settings, one, 0) for one in (*choosing_risks(model), *extreme_risks(model))
-        ]
-        means = {kind: float(np.mean([one[kind] for one in found])) for kind in kinds}
-        kind = min(means, key=lambda k: means[k])
-        seen[step] = means[kind], replace(settings, averaging=kind)
-        return means[kind]
-
-    return seen[line_search(risk, start.step, moves)]
+    found = []
+    for name in [asked.map] if asked.map in maps else list(maps):
+        step = maps[name].strength / max(_slope(model, maps[name]), 1e-300) * maps[name].radius
+        found.append(best(name, Settings(steps, step, 0.0, 0.0, "all")))
+    chosen = min(found, key=lambda one: one[0])
+    for cut in clips(model):
+        chosen = min(chosen, best(chosen[2], replace(chosen[1], clip=cut), 2), key=lambda one: one[0])
+    _, settings, name = chosen
+    predicted = [excess(name, settings, risk, 1)[settings.averaging] for risk in simulated_risks(model)]
+    return MirrorPlan(settings, float(np.mean(predicted)), name)
 
 
 def _slope(model: PrivateRegression, chosen: MirrorMap) -> float:
@@ -182,36 +175,18 @@ def _slope(model: PrivateRegression, chosen: MirrorMap) -> float:
     return model.weight * model.slope_bound * model.row.norm(math.inf if chosen.dual > 2 else 2.0)
 
 
-def _excess(
-    model: PrivateRegression, spend: Spend, chosen: MirrorMap, settings: Settings, risk: SimulatedRisk, seed: int
-) -> dict[Averaging, float]:
-    cut = clipped(model, settings.clip)
-    noise = StepNoise(cut, plain_metric(model), spend, settings.steps, 0.0)
-    seen = risk if cut is model else replace(risk, model=cut)
-    points = mirror_descend(model, chosen, settings, imagined_gradient(noise, seen.gradient, public_generator(seed)))
-    return {kind: risk.excess(points[kind]) for kind in AVERAGINGS}
-
-
 def mirror_descend(
     model: PrivateRegression, chosen: MirrorMap, settings: Settings, gradient: Gradient
 ) -> dict[Averaging, Floats]:
     """Lazy mirror descent: coefficients for every way of averaging. Penalties by subgradient."""
-    total = np.zeros(model.size)
-    asked, later, half = np.zeros(model.size), np.zeros(model.size), settings.steps // 2
+    total, asked, reached = np.zeros(model.size), list[Floats](), list[Floats]()
     w = chosen.point(total)
-    for number in range(settings.steps):
-        asked += w
+    for _ in range(settings.steps):
+        asked.append(w)
         total += gradient(w) + model.penalty.subgradient(w)
         w = chosen.point(settings.step * total)
-        if number >= half:
-            later += w
-    return {"last": w, "half": later / max(settings.steps - half, 1), "all": asked / settings.steps}
-
-
-def _noise(model: PrivateRegression, request: Request, settings: Settings) -> StepNoise:
-    spend = Spend.of(request.epsilon, request.delta, gaussian_only=True)
-    seen = clipped(model, settings.clip)
-    return StepNoise(seen, plain_metric(model), spend, settings.steps, settings.share)
+        reached.append(w)
+    return averages(asked, reached)
 
 
 def _proved(noise: StepNoise, chosen: MirrorMap, settings: Settings, beta: float) -> float | None:

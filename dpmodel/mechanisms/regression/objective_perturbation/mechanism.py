@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import islice
 from typing import ClassVar
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.regression.domain import Domain, Product
 from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.mechanisms.regression.accelerated import accelerated
+from dpmodel.mechanisms.regression.descent.metric import projects_exactly
 from dpmodel.mechanisms.regression.excess import excess_forecast
 from dpmodel.mechanisms.regression.objective_perturbation.perturbed_objective import Facts, PerturbedObjective
 from dpmodel.mechanisms.regression.public_point import public_point
@@ -23,7 +25,6 @@ from dpmodel.privacy import NoiseSource, gaussian_delta, gaussian_mu, public_gen
 _SHARES = (0.5, 0.3, 0.15, 0.08, 0.04, 0.02, 0.01, 0.003, 0.001, 0.0003)
 _OUTPUT = 0.01  # part of mu^2 that the noise on the output takes
 _FAILURE = 1e-3  # part of delta for a random term longer than the number of steps was computed for
-_SETS = ("free", "l1", "l2", "linf", "box", "simplex")
 _SIMULATED_STEPS = 30
 _MOST_STEPS = 10_000_000  # of the solver, on the worst data
 _DRAWS = 4  # draws of the noise per population for the design that was chosen
@@ -204,18 +205,11 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
         if not certified:  # see (5)
             point = center
         progress("minimising the perturbed objective", 1.0)
-        w = model.domain.project(noise.gaussian(point, plan.output))
+        w = model.domain.project(noise.gaussian(PrivateArray(point), plan.output))
         return Outcome("optimal", w, None, None)
 
 
 # ---------------------------------------------------------------------- from public facts to noise
-def projects_exactly(domain: Domain) -> bool:
-    """Whether projections onto the set are in closed form, so that certificates hold up to rounding."""
-    if isinstance(domain, Product):
-        return all(projects_exactly(part) for part, _ in domain.parts)
-    return domain.kind in _SETS
-
-
 def smoothness(model: PrivateRegression) -> float:
     """B: largest second derivative of one loss, labels of any declared size."""
     labels = max(1.0, model.row.label_bound) if model.loss.labels == "sign" else 1.0
@@ -395,23 +389,20 @@ def _accelerate(
 ) -> Floats:
     """Accelerated steps with restarts in the metric ``diag(diagonal) + factors factors'``, (p,) and (p, 2); proximal
     ones without factors."""
-    scale, center, ahead, t = model.scale, public_point(model), v, 1.0
+    scale, center = model.scale, public_point(model)
     if factors is not None:
         along = factors / diagonal[:, None]
         inner = np.linalg.inv(np.eye(factors.shape[1]) + factors.T @ along)
-    for _ in range(_SIMULATED_STEPS):
+
+    def step(ahead: Floats) -> Floats:
         g = risk.gradient(ahead) + 2 * model.penalty.ridge * ahead + model.penalty.linear
         g = g + scale * (plan.ridge * (ahead - center) + b)
+        after = ahead - g / diagonal
         if factors is not None:
-            after = ahead - g / diagonal + along @ (inner @ (along.T @ g))
-        else:
-            after = ahead - g / diagonal
-            after = model.penalty.shrink(after, 1 / diagonal) if model.penalty.l1.any() else model.domain.project(after)
-        if float((ahead - after) @ (diagonal * (after - v))) > 0:
-            t = 1.0
-        then = (1 + math.sqrt(1 + 4 * t * t)) / 2
-        ahead, v, t = after + (t - 1) / then * (after - v), after, then
-    return v
+            return after + along @ (inner @ (along.T @ g))
+        return model.penalty.shrink(after, 1 / diagonal) if model.penalty.l1.any() else model.domain.project(after)
+
+    return next(islice(accelerated(v, step, diagonal), _SIMULATED_STEPS - 1, None))
 
 
 OBJECTIVE_PERTURBATION = ObjectivePerturbation()

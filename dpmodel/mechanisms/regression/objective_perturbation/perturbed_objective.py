@@ -10,15 +10,17 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, PrivateArray
+from dpmodel._types import Floats
 from dpmodel.compile.regression.domain import Domain
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.compile.regression.rows import Rows
+from dpmodel.mechanisms.regression.accelerated import accelerated
 from dpmodel.mechanisms.regression.objective_perturbation.quadratic import (
     SimplePart,
     minimise_quadratic,
@@ -159,7 +161,7 @@ class PerturbedObjective:
         """The same, summed in blocks (see ``Facts.rounding``)."""
         sums = []
         for start in range(0, self.rows.count, self.facts.block):
-            part = _slice(self.rows, start, start + self.facts.block)
+            part = self.rows.part(slice(start, start + self.facts.block))
             sums.append(part.combine(self.slopes(part.predict(w), part)))
         total: Floats = np.sum(sums, axis=0)
         return total + self.h * w + self.linear
@@ -233,7 +235,7 @@ class PerturbedObjective:
     def _sample(self) -> PerturbedObjective:
         """Every k-th row, with k times its weight: near this objective where rows are in no order."""
         stride = self.facts.stride
-        part = _slice(self.rows, 0, self.rows.count, stride)
+        part = self.rows.part(slice(None, None, stride))
         weights = np.full(part.count, 1.0) if part.weights is None else part.weights
         blocks = tuple((np.ascontiguousarray(m) if isinstance(m, np.ndarray) else m, first) for m, first in part.blocks)
         return replace(self, rows=replace(part, blocks=blocks, weights=weights * stride))
@@ -280,7 +282,7 @@ class PerturbedObjective:
         weights = second if self.rows.weights is None else second * self.rows.weights
         weighted = replace(self.rows, weights=np.sqrt(weights))
         for first in range(0, self.rows.count, _CHUNK):
-            hessian += _weighed(_slice(weighted, first, first + _CHUNK)).gram()
+            hessian += _weighed(weighted.part(slice(first, first + _CHUNK))).gram()
         if self.facts.exact:
             return lambda w, gradient, share: solve_positive(hessian, -gradient)
         part = SimplePart(self.domain, self.penalty.l1 / self.scale)
@@ -314,23 +316,20 @@ class PerturbedObjective:
             smooth = float(np.linalg.norm(image))
             v = image / smooth if smooth > 0 else v
         smooth = min(1.2 * self.facts.curvature * smooth + self.facts.ridge, self.facts.smooth)
-        w = ahead = start
-        t, last = 1.0, math.inf
-        for k in range(_GUESSED):
-            after = self.shrink(ahead - self.gradient(ahead) / smooth, 1 / smooth)
-            if float((ahead - after) @ (after - w)) > 0:
-                t = 1.0
-            then = (1 + math.sqrt(1 + 4 * t * t)) / 2
-            ahead, w, t = after + (t - 1) / then * (after - w), after, then
-            if k % _CHECK == _CHECK - 1:
-                point, found = self.certify(w)
-                if found <= radius:
-                    return point
-                if not found <= 4 * last:  # the guess was too small
-                    smooth = min(4 * smooth, self.facts.smooth)
-                    w = ahead = w if np.isfinite(w).all() else start
-                    t = 1.0
-                last = found
+
+        def step(ahead: Floats) -> Floats:
+            return self.shrink(ahead - self.gradient(ahead) / smooth, 1 / smooth)
+
+        w, last, points = start, math.inf, accelerated(start, step)
+        for _ in range(_GUESSED // _CHECK):
+            w = next(islice(points, _CHECK - 1, None))
+            point, found = self.certify(w)
+            if found <= radius:
+                return point
+            if not found <= 4 * last:  # the guess was too small
+                smooth = min(4 * smooth, self.facts.smooth)
+                points = accelerated(w if np.isfinite(w).all() else start, step)
+            last = found
         return w
 
 
@@ -382,16 +381,3 @@ def _weighed(rows: Rows) -> Rows:
     scale = sp.diags_array(rows.weights)
     blocks = ((scale @ m if sp.issparse(m) else m * rows.weights[:, None], first) for m, first in rows.blocks)
     return replace(rows, blocks=tuple(blocks), weights=None)
-
-
-def _slice(rows: Rows, start: int, end: int, stride: int = 1) -> Rows:
-    if stride == 1 and start == 0 and end >= rows.count:
-        return rows
-    which = slice(start, end, stride)
-    return Rows(
-        tuple((matrix[which], first) for matrix, first in rows.blocks),
-        PrivateArray(rows.labels[which]),
-        rows.size,
-        None if rows.offset is None else rows.offset[which],
-        None if rows.weights is None else rows.weights[which],
-    )

@@ -37,11 +37,8 @@ class Population:
     labels: float
 
 
-def mean_excess(
-    model: PrivateRegression, solve: Callable[[Population, np.ndarray, float, Normals], Floats]
-) -> tuple[float, float]:
-    """Mean excess risk of ``solve(population, columns, noise factor, normal draws)`` over the populations, and that of
-    knowing nothing.
+def mean_excess(model: PrivateRegression, solve: Callable[[Population, np.ndarray, float, Normals], Floats]) -> float:
+    """Mean excess risk of ``solve(population, columns, noise factor, normal draws)`` over the populations.
 
     Beyond ``MOST_SIMULATED`` columns a share of them is simulated, with the noise of every entry larger by the root of
     what is left out: spectrum and edge of the noise matrix, the noise's 2-norm and the signal's stay what they were.
@@ -51,7 +48,7 @@ def mean_excess(
     draws = 6 if moving.size <= 32 else 3 if moving.size <= 128 else 1
     draws = draws if model.domain.kind in SIMPLE else 1  # others ask a solver for every projection
     normal: Normals = public_generator(11).standard_normal
-    found, nothing = [], []
+    found = []
     for risk in simulated_risks(model):
         columns, factor = _chosen(model, risk, moving)
         small, reduced = (model, risk) if factor == 1 else _reduced(model, risk, columns, factor)
@@ -65,8 +62,7 @@ def mean_excess(
             small, reduced, total * (reduced.covariance_matrix() + np.outer(mean, mean)), cross, labels
         )
         found += [reduced.excess(solve(population, columns, factor, normal)) for _ in range(draws)]
-        nothing.append(risk.nothing)
-    return max(float(np.mean(found)), 0.0), float(np.mean(nothing))
+    return max(float(np.mean(found)), 0.0)
 
 
 def _chosen(model: PrivateRegression, risk: SimulatedRisk, moving: np.ndarray) -> tuple[np.ndarray, float]:
@@ -112,7 +108,7 @@ def _resized(domain: Domain, size: int) -> Domain:
 
 
 def quick_minimise(model: PrivateRegression, P: Floats, q: Floats) -> Floats:
-    """As ``statistics_solve.minimise``, to the accuracy that a forecast needs; sets without a projection formula are
+    """As ``minimise``, to the accuracy that a forecast needs; sets without a projection formula are
     met by one projection of the free solution."""
     domain, penalty = model.domain, model.penalty
     smooth = penalty.smooth or penalty.other is not None
@@ -151,13 +147,6 @@ def noised(layout: Layout, s: Statistics, spread: Spread, factor: float, normal:
     labels = min(max(s.labels + spread.labels * normal(), -s.total), s.total)
     cross = s.cross + factor * spread.cross * normal(k)
     return Statistics(s.gram + factor * noise, first, cross, labels, s.total)
-
-
-def scaled_spread(spread: Spread, factor: float) -> Spread:
-    """The deviations of entries where fewer columns stand for all."""
-    return Spread(
-        spread.pair * factor, spread.own * factor, spread.first * factor, spread.cross * factor, spread.labels
-    )
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
@@ -44,6 +43,10 @@ class Spread:
         first, labels = (deviation / layout.alpha, deviation / layout.gamma) if layout.shifted else (0.0, 0.0)
         return Spread(deviation * off, deviation, first, deviation / layout.beta, labels)
 
+    def times(self, factor: float) -> Spread:
+        """The deviations of entries where fewer columns stand for all."""
+        return Spread(self.pair * factor, self.own * factor, self.first * factor, self.cross * factor, self.labels)
+
 
 def summed(layout: Layout, rows: Rows) -> Statistics:
     """Sums over all rows, ``CHUNK`` rows at a time. PRIVATE: to be noised."""
@@ -53,7 +56,7 @@ def summed(layout: Layout, rows: Rows) -> Statistics:
     size = layout.size if loose else k
     gram, first, cross, labels = np.zeros((size, size)), np.zeros(size), np.zeros(size), 0.0
     for start in range(0, rows.count, CHUNK):
-        part = _slice(rows, start, min(start + CHUNK, rows.count))
+        part = rows.part(slice(start, start + CHUNK))
         shift = part.labels if part.offset is None else part.labels - part.offset
         residual = np.clip((shift - layout.label_middle) / layout.label_width, -1, 1)
         g, f, c = add(layout, part, residual)
@@ -67,17 +70,6 @@ def summed(layout: Layout, rows: Rows) -> Statistics:
     if m.any():
         gram = gram - np.outer(s, m) - np.outer(m, s) + total * np.outer(m, m)
     return Statistics(gram / np.outer(width, width), (s - total * m) / width, (t - labels * m) / width, labels, total)
-
-
-def _slice(rows: Rows, start: int, stop: int) -> Rows:
-    cut: Any = slice(start, stop)
-    return replace(
-        rows,
-        blocks=tuple((matrix[cut], first) for matrix, first in rows.blocks),
-        labels=rows.labels[cut],
-        offset=None if rows.offset is None else rows.offset[cut],
-        weights=None if rows.weights is None else rows.weights[cut],
-    )
 
 
 def _add_raw(layout: Layout, rows: Rows, residual: Floats) -> tuple[Floats, Floats, Floats]:
@@ -128,9 +120,3 @@ def from_vector(layout: Layout, vector: Floats, total: float) -> Statistics:
         first = first * min(1.0, total / max(float(np.linalg.norm(first)), 1e-300))
         labels = min(max(labels, -total), total)
     return Statistics(gram, first, rest[:k] / layout.beta, labels, total)
-
-
-def summed_raw(rows: Rows, largest: float) -> tuple[Floats, Floats]:
-    """(p, p) sum omega a a' and (p,) sum omega a (y - o), residual labels cut to ``largest``. PRIVATE: to be noised."""
-    residual = rows.labels if rows.offset is None else rows.labels - rows.offset
-    return rows.gram(), rows.combine(np.clip(residual, -largest, largest))

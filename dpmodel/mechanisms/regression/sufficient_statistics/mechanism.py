@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.mechanisms.contract import YES, Outcome, Progress, Request, Verdict
 from dpmodel.mechanisms.forecast import Forecast
@@ -22,7 +22,6 @@ from dpmodel.mechanisms.regression.sufficient_statistics.forecast import (
     noised,
     proved_loss,
     quick_minimise,
-    scaled_spread,
     shrink_cap,
 )
 from dpmodel.mechanisms.regression.sufficient_statistics.layout import Layout, layout_of
@@ -68,9 +67,9 @@ class SufficientStatistics(PureToo):
 
     Source
         Vu and Slavkovic 2009; Dwork, Talwar, Thakurta and Zhang 2014; Wang, Revisiting differentially private
-        linear regression (UAI 2018), whose adaptive ridge is replaced by ``statistics_rule.py``.
+        linear regression (UAI 2018), whose adaptive ridge is replaced by ``rule.py``.
     Privacy
-        One release of one vector, ``(G, alpha g, beta t, gamma h)`` of ``statistics_layout.py``, with Gaussian noise of
+        One release of one vector, ``(G, alpha g, beta t, gamma h)`` of ``layout.py``, with Gaussian noise of
         deviation ``D_2 / mu`` (mu-GDP with the largest mu that is (epsilon, delta)-DP, Balle and Wang 2018) or Laplace
         noise of scale ``D_1 / epsilon``. ``D`` is the exact largest move of the joint vector by one record over the
         ball (proof in ``change_l2``; ``change_l1`` bounds it), with the largest weight and an allowance for rounding.
@@ -100,12 +99,12 @@ class SufficientStatistics(PureToo):
 
         def simulate(population: Population, columns: Floats, factor: float, normal: Normals) -> Floats:
             small = layout if factor == 1 else _restricted(layout, columns)
-            own = scaled_spread(spread, factor)
+            own = spread.times(factor)
             s = noised(small, in_units(small, population), spread, factor, normal)
             got = _program(population.model, small, s, own, cap * factor)
             return quick_minimise(population.model, got.P, got.q)
 
-        predicted, _ = mean_excess(model, simulate)
+        predicted = mean_excess(model, simulate)
         bound = proved_loss(model, layout, spread, request.beta)
         if model.penalty.absent and math.isfinite(model.prediction_bound):
             bound = min(bound, model.weight * (model.prediction_bound + model.row.label_bound) ** 2)
@@ -137,7 +136,7 @@ class SufficientStatistics(PureToo):
     ) -> Outcome:
         layout, scale = self.noise(model, request)
         progress("summing", 0.1)
-        exact = to_vector(layout, summed(layout, model.read_rows()))
+        exact = PrivateArray(to_vector(layout, summed(layout, model.read_rows())))
         progress("measuring", 0.4)
         released = noise.laplace(exact, scale) if layout.pure else noise.gaussian(exact, scale)
         spread = spread_of(layout, scale)

@@ -1,0 +1,139 @@
+"""What every regression mechanism keeps to: whom it serves, forecasts from public facts, sparse rows as dense ones."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from families import REGRESSIONS
+from regressions import regression
+
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.compile.regression.domain import FreeSpace, L1Ball, L2Ball
+from dpmodel.compile.regression.losses import Loss
+from dpmodel.compile.regression.penalty import Penalty
+from dpmodel.mechanisms.contract import Mechanism, Request
+from dpmodel.mechanisms.regression.descent.full_batch import NoisyDescent
+from dpmodel.mechanisms.regression.descent.subsampled import SubsampledDescent
+from dpmodel.mechanisms.regression.frank_wolfe.gaussian import GaussianFrankWolfe
+from dpmodel.mechanisms.regression.frank_wolfe.vertices import FrankWolfe
+from dpmodel.mechanisms.regression.mirror_descent.mechanism import MirrorDescent
+from dpmodel.mechanisms.regression.objective_perturbation.mechanism import ObjectivePerturbation
+from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import MOST_COLUMNS
+from dpmodel.privacy import SeededSource
+
+REQUEST, PURE = Request(1.0, 1e-6), Request(1.0, 0.0)
+SMALL = Request(0.1, 1e-3)  # what the shuffled mechanism serves
+NAMES = [each.name for each in REGRESSIONS]
+# Of few steps where settings do not matter.
+QUICK: dict[str, Any] = {each.name: each for each in REGRESSIONS} | {
+    "frank-wolfe": FrankWolfe(steps=3, rate=0.0, clip=0.5),
+    "noisy-descent": NoisyDescent(steps=4),
+    "mirror-descent": MirrorDescent(steps=4, map="entropic"),
+    "subsampled-descent": SubsampledDescent(steps=4, rate=0.5),
+    "gaussian-frank-wolfe": GaussianFrankWolfe(steps=3, rate=0.0, clip=0.5, memory=0.3, middle=False),
+    "objective-perturbation": ObjectivePerturbation(ridge=300.0),
+}
+
+
+def made(X: Any = None, y: np.ndarray | None = None, loss: Any = "squared", **how: Any) -> PrivateRegression:
+    """300 rows of 6 columns, most entries 0, over an l1 ball."""
+    rng = np.random.default_rng(0)
+    drawn = np.where(rng.random((300, 6)) < 0.3, rng.uniform(-1, 1, (300, 6)), 0.0)
+    X, y = drawn if X is None else X, rng.choice([-1.0, 1.0], 300) if y is None else y
+    return regression(X, y, loss, **({"lower": -1.0, "upper": 1.0, "domain": L1Ball(X.shape[1], 1.0)} | how))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_forecasts_come_from_public_facts_and_sparse_rows_give_the_same_point(name: str) -> None:
+    mechanism, dense = QUICK[name], made()
+    assert isinstance(mechanism, Mechanism)
+    request = SMALL if name == "stochastic-mirror-descent" else REQUEST
+    assert mechanism.eligible(dense, request).eligible
+    blind = replace(made(y=np.ones(300)), read=lambda: pytest.fail("a forecast read rows"))
+    assert mechanism.forecast(blind, request) == mechanism.forecast(dense, request)
+    sparse = made(sp.csr_array(dense.read_rows().blocks[0][0]))
+    points = [mechanism.run(model, request, SeededSource(4)).x for model in (dense, sparse)]
+    np.testing.assert_allclose(*points, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize(("lower", "intercept"), [(0.0, False), (0.0, True), (-1000.0, True)])
+def test_sums_of_sparse_columns_that_need_centring(lower: float, intercept: bool) -> None:
+    """1,000 lies far from all values: these columns are centred before they are summed."""
+    X = np.abs(made().read_rows().blocks[0][0])
+    models = [made(each, lower=lower, domain=None, intercept=intercept) for each in (X, sp.csr_array(X))]
+    points = [QUICK["sufficient-statistics"].run(model, REQUEST, SeededSource(0)).x for model in models]
+    np.testing.assert_allclose(*points, rtol=1e-7, atol=1e-9)
+
+
+NONE = np.zeros(6)
+WIDE, ENDLESS = {"lower": -math.inf, "upper": math.inf}, {"label": (-math.inf, math.inf)}
+LASSO = Penalty(NONE, np.ones(6), NONE)
+# mechanism, model, budget, word of the reason
+REFUSED: list[tuple[str, dict[str, Any], Request, str]] = [
+    *((name, {"domain": L2Ball(6, 1.0)}, REQUEST, "vertices") for name in ("frank-wolfe", "frank-wolfe-published")),
+    *((name, {"domain": FreeSpace(6)}, REQUEST, "vertices") for name in ("frank-wolfe", "frank-wolfe-published")),
+    *((name, {"penalty": LASSO}, REQUEST, "penalty") for name in ("frank-wolfe", "frank-wolfe-published")),
+    *((name, WIDE, REQUEST, "bounds on the features") for name in ("frank-wolfe", "frank-wolfe-published")),
+    *((name, ENDLESS, REQUEST, "bounds on the labels") for name in ("frank-wolfe", "frank-wolfe-published")),
+    ("frank-wolfe-published", {}, PURE, "delta"),
+    ("frank-wolfe-published", {"loss": "absolute"}, REQUEST, "curvature"),
+    ("gaussian-frank-wolfe", {"domain": FreeSpace(6)}, REQUEST, "not bounded"),
+    ("gaussian-frank-wolfe", WIDE, REQUEST, "norm of a row"),
+    ("gaussian-frank-wolfe", ENDLESS, REQUEST, "labels"),
+    *((name, WIDE, REQUEST, "2-norm") for name in ("noisy-descent", "mirror-descent", "subsampled-descent")),
+    *((name, ENDLESS, REQUEST, "slopes") for name in ("noisy-descent", "mirror-descent", "subsampled-descent")),
+    ("mirror-descent", {"domain": FreeSpace(6)}, REQUEST, "l1 balls"),
+    ("subsampled-descent", {}, PURE, "delta"),
+    *((name, {"loss": "absolute"}, REQUEST, "loss") for name in ("sufficient-statistics", "adassp-published")),
+    *((name, WIDE, REQUEST, "rows") for name in ("sufficient-statistics", "adassp-published")),
+    *((name, {"label": (-math.inf, 1.0)}, REQUEST, "labels") for name in ("sufficient-statistics", "adassp-published")),
+    *((name, {}, Request(1.0, 1e-6, clip=1.0), "clip") for name in ("sufficient-statistics", "adassp-published")),
+    *((name, {"offset_bound": math.inf}, REQUEST, "offsets") for name in ("sufficient-statistics", "adassp-published")),
+    ("sufficient-statistics", {"X": np.zeros((1, MOST_COLUMNS + 1)), "y": np.zeros(1)}, REQUEST, "coefficients"),
+    ("adassp-published", {}, PURE, "delta"),
+    ("objective-perturbation", {"loss": "logistic"}, PURE, "delta > 0"),
+    *(("objective-perturbation", {"loss": loss}, REQUEST, "kinks") for loss in ("hinge", "absolute")),
+    ("objective-perturbation", {"domain": None}, REQUEST, "slopes"),
+    ("objective-perturbation", {"loss": "logistic"} | WIDE, REQUEST, "2-norm of a row"),
+    ("stochastic-mirror-descent", {}, PURE, "delta > 0"),
+    ("stochastic-mirror-descent", {"domain": None, "loss": "hinge"}, SMALL, "not bounded"),
+    ("stochastic-mirror-descent", {"loss": "hinge"} | WIDE, SMALL, "gradients"),
+    ("stochastic-mirror-descent", {"weights": np.linspace(0.5, 1, 300)}, SMALL, "weights"),
+]
+
+
+@pytest.mark.parametrize(("name", "how", "request_", "word"), REFUSED, ids=lambda x: x if isinstance(x, str) else "")
+def test_refusals_say_why(name: str, how: dict[str, Any], request_: Request, word: str) -> None:
+    later = {key: how[key] for key in ("penalty", "offset_bound") if key in how}
+    model = replace(made(**{key: value for key, value in how.items() if key not in later}), **later, _memo={})
+    mechanism = next(each for each in REGRESSIONS if each.name == name)
+    verdict = mechanism.eligible(model, request_)
+    assert not verdict.eligible and word in verdict.reason
+
+
+def test_a_clip_serves_where_slopes_have_no_bound() -> None:
+    clipped = made(loss=Loss("squared", clip=1.0), **ENDLESS)
+    for mechanism in (QUICK["noisy-descent"], FrankWolfe()):
+        assert mechanism.eligible(clipped, REQUEST).eligible
+    assert NoisyDescent().eligible(made(loss="absolute", **ENDLESS), REQUEST).eligible
+    for model in (clipped, made(loss="absolute")):  # slopes that are cut further, or jump: no theorem
+        assert not QUICK["frank-wolfe"].forecast(model, Request(1e4, 1e-6)).proved
+
+
+@pytest.mark.parametrize(("ridge", "reason"), [(0.0, "strongly convex"), (0.05, "takes all of epsilon")])
+def test_a_ridge_too_small_is_refused(ridge: float, reason: str) -> None:
+    model = regression(np.zeros((10, 2)), np.zeros(10), "logistic", l2=1.0)
+    verdict = ObjectivePerturbation(ridge=ridge).eligible(model, REQUEST)
+    assert not verdict.eligible and reason in verdict.reason
+
+
+@pytest.mark.parametrize("mechanism", [GaussianFrankWolfe(published=True), QUICK["frank-wolfe-published"]])
+def test_few_rows_are_said_to_be_useless(mechanism: Any) -> None:
+    few = made(np.ones((20, 6)), np.ones(20))
+    forecast = mechanism.forecast(few, Request(0.1, 1e-6))
+    assert forecast.vacuous and not forecast.proved and "says nothing" in forecast.statement
