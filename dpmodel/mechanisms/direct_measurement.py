@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.annotate.noise_laws import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Law
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock
 from dpmodel.compile.standard_form.footprint import change_of, largest, most_touched
@@ -176,7 +176,7 @@ class DirectMeasurement:
 
     def run(self, law: Law, source: NoiseSource) -> Floats:
         """(k,) released numbers. The only method that reads private values; the charge comes before it."""
-        theta = private_theta(self.affine)
+        theta = PrivateArray(private_theta(self.affine))
         released: Floats
         if law.discrete:
             assert isinstance(source, DiscreteNoiseSource)
@@ -187,10 +187,10 @@ class DirectMeasurement:
             released = add(self._values(theta), law.scale)
         return released + self.constant
 
-    def _values(self, theta: Floats) -> Floats:
-        return np.clip(exact_rows(self.queries, theta), -self.limit, self.limit)
+    def _values(self, theta: PrivateArray) -> PrivateArray:
+        return PrivateArray(np.clip(exact_rows(self.queries, theta), -self.limit, self.limit))
 
-    def _whole_values(self, theta: Floats) -> IntArray:
+    def _whole_values(self, theta: PrivateArray) -> IntArray:
         coefficients = self.queries.tocsr(self.affine.theta_size).astype(np.int64)
         bound = float(2**62 // max(_row_sum(self.queries), 1))
         whole = np.clip(np.rint(theta), -bound, bound).astype(np.int64)

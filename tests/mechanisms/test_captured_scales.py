@@ -23,10 +23,12 @@ from dpmodel._types import Floats
 from dpmodel.annotate import Private, Records
 from dpmodel.mechanisms.contract import Request, no_progress
 from dpmodel.mechanisms.lp.cheapest_point import CHEAPEST_POINT
-from dpmodel.mechanisms.lp.dense_weights.mechanism import ALGORITHM_2, DENSE_MULTIPLICATIVE_WEIGHTS, Plan
-from dpmodel.mechanisms.lp.multiplicative_weights.coefficients import ALGORITHM_5, ALGORITHM_6
-from dpmodel.mechanisms.lp.multiplicative_weights.right_hand_sides import ALGORITHM_4
+from dpmodel.mechanisms.lp.dense_weights.mechanism import DENSE_MULTIPLICATIVE_WEIGHTS, Plan
 from dpmodel.mechanisms.lp.private_rows import private_rows
+from dpmodel.mechanisms.published.algorithm_2 import ALGORITHM_2
+from dpmodel.mechanisms.published.algorithm_4 import ALGORITHM_4
+from dpmodel.mechanisms.published.algorithm_5 import ALGORITHM_5
+from dpmodel.mechanisms.published.algorithm_6 import ALGORITHM_6
 from dpmodel.mechanisms.spend import valid_step
 from dpmodel.privacy import SeededSource, pure_composition_delta, zcdp_rho
 

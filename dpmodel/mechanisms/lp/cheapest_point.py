@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import (
     YES,
@@ -132,7 +132,7 @@ class CheapestPoint:
         rows, plan = private_rows(model), _plan(model, request)
         points, threshold = plan.listed()
         points = points[np.argsort(points @ model.form.c0, kind="stable")]
-        G, h = rows.values(model.read_private())
+        G, h = rows.values(PrivateArray(model.read_private()))
         test = AboveThreshold(
             -plan.allowed,
             sensitivity=rows.per_record,

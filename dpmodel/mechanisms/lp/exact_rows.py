@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.annotate.records import Neighbors
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.extremes import most_items
@@ -83,7 +83,7 @@ def exact_equations(model: PrivateLP) -> PrivateVectors:
     neighbors, records = _neighbors(model, rows)
 
     def read() -> ExactRows:
-        A, b = _whole(model, rows, model.read_private(), present_only=records is None)
+        A, b = _whole(model, rows, PrivateArray(model.read_private()), present_only=records is None)
         return np.hstack([A, -b[:, None]])
 
     dimension = model.affine.variables + 1
@@ -119,7 +119,7 @@ def exact_inequalities(model: PrivateLP, body: Polyhedron, margin: float | None)
     largest = None if why_not_whole(model) else _largest(model, rows)
 
     def read() -> tuple[Any, Any]:
-        theta = model.read_private()
+        theta = PrivateArray(model.read_private())
         if largest is not None:
             return _whole(model, rows, theta, present_only=records is None)
         return _floats(model, rows, theta, present_only=records is None)
@@ -170,7 +170,7 @@ def _largest(model: PrivateLP, rows: Integers) -> int | None:
     return math.floor(size * (1 + 1e-9) + 1e-9) if size <= LARGEST else None
 
 
-def _whole(model: PrivateLP, rows: Integers, theta: Floats, *, present_only: bool) -> tuple[ExactRows, Integers]:
+def _whole(model: PrivateLP, rows: Integers, theta: PrivateArray, *, present_only: bool) -> tuple[ExactRows, Integers]:
     """(k, n) A and (k,) b, int64, without rounding."""
     form, (m, n) = model.form, (max(model.affine.rows, 1), model.affine.variables)
     whole = np.clip(np.rint(theta), -LARGEST, LARGEST).astype(np.int64)
@@ -190,13 +190,13 @@ def _whole(model: PrivateLP, rows: Integers, theta: Floats, *, present_only: boo
     return A * here[:, None], b * here
 
 
-def _floats(model: PrivateLP, rows: Integers, theta: Floats, *, present_only: bool) -> tuple[Any, Floats]:
+def _floats(model: PrivateLP, rows: Integers, theta: PrivateArray, *, present_only: bool) -> tuple[Any, Floats]:
     """(k, n) A, CSR, and (k,) b. Numbers that overflow would be told by a warning: such a row always holds instead."""
     with np.errstate(over="ignore", invalid="ignore"):
         return _computed(model, rows, theta, present_only)
 
 
-def _computed(model: PrivateLP, rows: Integers, theta: Floats, present_only: bool) -> tuple[Any, Floats]:
+def _computed(model: PrivateLP, rows: Integers, theta: PrivateArray, present_only: bool) -> tuple[Any, Floats]:
     form, (m, n) = model.form, (max(model.affine.rows, 1), model.affine.variables)
     private = sp.csr_array(
         (form.matrix.coefficient * theta[form.matrix.column], (form.matrix.row % m, form.matrix.row // m)), shape=(m, n)

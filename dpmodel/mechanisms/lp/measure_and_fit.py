@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap
 from dpmodel.compile.standard_form.footprint import change_of, entry_changes
@@ -139,7 +139,7 @@ class MeasureAndFit:
     def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         noised = measured(model, request, self.loss)
         progress(f"noise on {noised.measurement.count} numbers", 0.0)
-        exact = noised.measurement.values(model.read_private())
+        exact = noised.measurement.values(PrivateArray(model.read_private()))
         released = noised.law.sample(exact, noise) if noised.law is not None else exact
         b = model.form.b0.copy()
         b[noised.measurement.positions] += noised.measurement.rebuild(released, clip=False)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap, sum_by
 from dpmodel.compile.standard_form.extremes import most_items
@@ -119,13 +119,13 @@ class PrivateRows:
         return min(0.0, -down - self.h_present[1]), max(0.0, up - self.h_present[0])
 
     # ------------------------------------------------------------------ the one reading of private values
-    def values(self, theta: Floats) -> tuple[sp.csr_array, Floats]:
+    def values(self, theta: PrivateArray) -> tuple[sp.csr_array, PrivateArray]:
         """(k x n) G and (k,) h at theta; for a mechanism's ``run`` only. Rows whose unbounded numbers overflow read
         ``0 <= 0``, as do rows too small to divide; without a warning, which would tell."""
         with np.errstate(over="ignore", invalid="ignore"):
             return self._values(theta)
 
-    def _values(self, theta: Floats) -> tuple[sp.csr_array, Floats]:
+    def _values(self, theta: PrivateArray) -> tuple[sp.csr_array, PrivateArray]:
         form = self.model.form
         m, n = form.affine.rows, form.affine.variables
         private = form.matrix
@@ -150,13 +150,13 @@ class PrivateRows:
             # Columns that the public set fixes at zero are outside the width, and say nothing.
             G = sp.csr_array(G @ sp.diags_array((_relative_scale(public_polyhedron(self.model))[0] > 0).astype(float)))
             G, h = sp.csr_array(sp.diags_array(factor) @ G), h * factor
-        return G, h
+        return G, PrivateArray(h)
 
-    def _own_width(self, G: sp.csr_array, h: Floats) -> Floats:
+    def _own_width(self, G: sp.csr_array, h: Floats) -> PrivateArray:
         scale, by_norm = _relative_scale(public_polyhedron(self.model))
         size = abs(G)
         reach = size.max(axis=1).toarray().ravel() * float(scale[0]) if by_norm else np.asarray(size @ scale).ravel()
-        return np.asarray(reach + np.abs(h), dtype=np.float64)
+        return PrivateArray(reach + np.abs(h))
 
 
 def private_rows(model: PrivateLP) -> PrivateRows:

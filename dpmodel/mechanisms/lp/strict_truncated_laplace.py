@@ -13,8 +13,8 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, refuse_high
 from dpmodel.mechanisms.lp.noise_once.design import Kind, NoiseDesign, design
 from dpmodel.mechanisms.lp.noise_once.margins import interior_direction, margin
-from dpmodel.mechanisms.lp.noise_once.mechanism import caveats, objective_loss
-from dpmodel.mechanisms.lp.noise_once.solve_released import released_parts, solve_released
+from dpmodel.mechanisms.lp.noise_once.mechanism import caveats, objective_loss, released_parts
+from dpmodel.mechanisms.lp.noise_once.solve_released import solve_released
 from dpmodel.mechanisms.lp.public.points import half_ranges, known_without_data, middle_program
 from dpmodel.mechanisms.lp.treatment import furthest_inwards, reach_on_b, tightened, told
 from dpmodel.numerics.cone_program import solve_cone_program

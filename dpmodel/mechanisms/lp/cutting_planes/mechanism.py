@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import (
     YES,
@@ -130,7 +130,7 @@ class PrivateCuttingPlanes:
 
     def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         cuts, plan = cuts_of(model), plan_of(model, request)
-        exact = cuts.measurement.values(model.read_private())
+        exact = cuts.measurement.values(PrivateArray(model.read_private()))
         program = CutProgram(public_polyhedron(model), model.form.c0)
         return _run(model, cuts, plan, program, exact, noise, progress)
 
@@ -140,7 +140,7 @@ def _run(
     cuts: Cuts,
     plan: Rounds,
     program: CutProgram,
-    exact: Floats,
+    exact: PrivateArray,
     noise: NoiseSource,
     progress: Progress,
 ) -> Outcome:

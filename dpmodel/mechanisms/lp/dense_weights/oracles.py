@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.special import gammainccinv
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING
 from dpmodel.mechanisms.lp.private_rows import PrivateRows
 from dpmodel.mechanisms.spend import Spend
@@ -45,7 +45,7 @@ class Oracle(Protocol):
         ...
 
     def minimise(
-        self, average: Floats, tilt: Floats, share: float, spend: Spend, steps: int, source: NoiseSource
+        self, average: PrivateArray, tilt: Floats, share: float, spend: Spend, steps: int, source: NoiseSource
     ) -> Floats:
         """(n,) a point, chosen with one of ``steps`` equal parts of ``spend``. ``average`` (n,) : u, private."""
         ...
@@ -90,11 +90,13 @@ class Selection:
         return worst
 
     def minimise(
-        self, average: Floats, tilt: Floats, share: float, spend: Spend, steps: int, source: NoiseSource
+        self, average: PrivateArray, tilt: Floats, share: float, spend: Spend, steps: int, source: NoiseSource
     ) -> Floats:
         return self.select(average, tilt, self.range_bound(share), spend.selection_epsilon(steps), source)
 
-    def select(self, average: Floats, tilt: Floats, range_bound: float, epsilon: float, source: NoiseSource) -> Floats:
+    def select(
+        self, average: PrivateArray, tilt: Floats, range_bound: float, epsilon: float, source: NoiseSource
+    ) -> Floats:
         """(n,) a vertex, epsilon-DP when the scores of u have range ``range_bound``; the tilt's rounding is added."""
         raise NotImplementedError
 
@@ -141,7 +143,9 @@ class ProductSelection(Selection):
         count = float(sum(math.log(choices[shape.block[g[0]]]) for g in noisy))
         return ProductSelection(_both(size, rows, body), size, count, shape, tuple(groups), tuple(drawn))
 
-    def select(self, average: Floats, tilt: Floats, range_bound: float, epsilon: float, source: NoiseSource) -> Floats:
+    def select(
+        self, average: PrivateArray, tilt: Floats, range_bound: float, epsilon: float, source: NoiseSource
+    ) -> Floats:
         shape = self.shape
         x = shape.base.copy()
         public = tilt * shape.step
@@ -180,7 +184,9 @@ class ListedSelection(Selection):
         size = min(rows.swing(2) * apart, _most(spread, rows.upper - rows.lower, rows.swing(1)))
         return ListedSelection(_both(size, rows, body), size, math.log(len(points)), points, centred)
 
-    def select(self, average: Floats, tilt: Floats, range_bound: float, epsilon: float, source: NoiseSource) -> Floats:
+    def select(
+        self, average: PrivateArray, tilt: Floats, range_bound: float, epsilon: float, source: NoiseSource
+    ) -> Floats:
         reach = range_bound + _EACH_PUBLIC * tilt.size * float(np.abs(tilt) @ np.ptp(self.points, axis=0))
         if self.size == 0:  # the points differ only where all rows are zero
             best = int((-self.centred @ tilt).argmax())
@@ -264,7 +270,7 @@ class NoisyMinimisation:
         return np.asarray(scale * np.minimum(by_norm, by_entry), dtype=np.float64)
 
     def minimise(
-        self, average: Floats, tilt: Floats, share: float, spend: Spend, steps: int, source: NoiseSource
+        self, average: PrivateArray, tilt: Floats, share: float, spend: Spend, steps: int, source: NoiseSource
     ) -> Floats:
         cost = tilt.copy()
         if self.columns.size:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import (
     YES,
@@ -153,7 +153,7 @@ class EngineMechanism:
 
     def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         route = self._route(model, request)
-        theta = model.read_private()
+        theta = PrivateArray(model.read_private())
         cost = _released_cost(model, request, theta, noise)
         if route.goal == "search":
             point = self._search(route, cost, theta, noise, progress)
@@ -186,7 +186,9 @@ class EngineMechanism:
             ("settled", *key_of(self.engine, request)), lambda: settle(self.engine, model, request, route)
         )
 
-    def _search(self, route: Route, cost: Floats, theta: Floats, source: NoiseSource, progress: Progress) -> Point:
+    def _search(
+        self, route: Route, cost: Floats, theta: PrivateArray, source: NoiseSource, progress: Progress
+    ) -> Point:
         """Bisection on the objective's value; see the class."""
         # A fresh copy of the public set: what it remembers of released numbers ends with this solve.
         whole, engine = self._kept(route, route.task), self.engine
@@ -223,7 +225,7 @@ class EngineMechanism:
         route: Route,
         cost: Floats,
         target: float,
-        theta: Floats,
+        theta: PrivateArray,
         source: NoiseSource,
         progress: Progress = no_progress,
     ) -> tuple[Promise, Point]:
@@ -235,7 +237,7 @@ class EngineMechanism:
         return promise, replace(point, extra_violation=point.extra_violation + over)
 
 
-def _released_cost(model: PrivateLP, request: Request, theta: Floats, source: NoiseSource) -> Floats:
+def _released_cost(model: PrivateLP, request: Request, theta: PrivateArray, source: NoiseSource) -> Floats:
     """(n,) the public objective, or the private one measured with its share of the budget."""
     measured = objective_design(model, request)
     if measured is None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.annotate.magnitude import scale_units
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import ThetaBlock
@@ -60,22 +60,22 @@ def against_public(mechanism: Any, model: PrivateLP, request: Request, count: in
     return model.remember(("against public", repr(mechanism), asked, vertices, count), build)
 
 
-def databases(model: PrivateLP) -> list[Floats]:
+def databases(model: PrivateLP) -> list[PrivateArray]:
     """(P,) private numbers of each database; the same ones whenever they are asked for."""
 
-    def build() -> list[Floats]:
+    def build() -> list[PrivateArray]:
         rng, out = public_generator(0), []
         for _ in range(DATABASES):
             theta = np.zeros(model.affine.theta_size)
             for block in model.affine.private_blocks:
                 theta[block.columns] = _draw(block, rng)
-            out.append(theta)
+            out.append(PrivateArray(theta))
         return out
 
     return model.remember("synthetic databases", build)
 
 
-def error(model: PrivateLP, theta: Floats, x: Floats | None) -> float:
+def error(model: PrivateLP, theta: PrivateArray, x: Floats | None) -> float:
     """Mean violation as a share of the width, plus the loss (against the cheapest public point) as one of its span."""
     if x is None:
         return 1.0

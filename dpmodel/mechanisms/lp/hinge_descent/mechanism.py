@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats
+from dpmodel._types import PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict
-from dpmodel.mechanisms.lp.engines.contract import CountsViolatedRows, Point, Promise, Task
+from dpmodel.mechanisms.lp.engines.contract import CountingEngine, Point, Promise, Task
 from dpmodel.mechanisms.lp.hinge_descent.forecast import DescentPlan, plan_descent, sum_sensitivity
 from dpmodel.mechanisms.lp.private_rows import plain_linear, private_rows
 from dpmodel.privacy import NoiseSource
 
 
 @dataclass(frozen=True)
-class NoisyHingeDescent(CountsViolatedRows):
+class NoisyHingeDescent(CountingEngine):
     """Minimise ``w'x + (1/k) sum_i max(G_i x - h_i, 0)`` over the public set by noisy dual averaging.
 
     Source
@@ -46,13 +46,9 @@ class NoisyHingeDescent(CountsViolatedRows):
         2,000, fewer when d or G is large.
     """
 
-    name: str = "noisy-hinge-descent"
-    source: str = "Bassily, Smith and Thakurta 2014; Nesterov 2009 (dual averaging on the mean violation)"
-    gaussian_only: bool = True
-    takes_tilt: bool = True
-    search_steps: int = 6
-    counts_rows: bool = True
-    own_composition: bool = False
+    name = "noisy-hinge-descent"
+    source = "Bassily, Smith and Thakurta 2014; Nesterov 2009 (dual averaging on the mean violation)"
+    gaussian_only = True
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         return plain_linear(model) or YES
@@ -78,7 +74,9 @@ class NoisyHingeDescent(CountsViolatedRows):
             noise=noise, caveats=("the released point is usually far better than the proved bound",), plan=plan,
         )  # fmt: skip
 
-    def point(self, task: Task, promise: Promise, theta: Floats, source: NoiseSource, progress: Progress) -> Point:
+    def point(
+        self, task: Task, promise: Promise, theta: PrivateArray, source: NoiseSource, progress: Progress
+    ) -> Point:
         plan: DescentPlan = promise.plan
         G, h = private_rows(task.model).values(theta)
         live = sp.csr_array(sp.csc_array(G)[:, plan.live].T)
@@ -90,7 +88,7 @@ class NoisyHingeDescent(CountsViolatedRows):
                 progress(f"descent on the violations, {plan.steps} steps", step / plan.steps)
             a = step + 1.0 if plan.accelerated else 1.0
             asked = (weight * x + a * z) / (weight + a) if plan.accelerated else z
-            sums = live @ say(G @ asked - h, plan)
+            sums = PrivateArray(live @ say(PrivateArray(G @ asked - h), plan))
             noisy = source.laplace(sums, plan.scale) if plan.kind == "laplace" else source.gaussian(sums, plan.scale)
             total += a * task.tilt
             total[plan.live] += a * noisy / k
@@ -101,11 +99,11 @@ class NoisyHingeDescent(CountsViolatedRows):
         return Point(task.body.nearest(x))
 
 
-def say(residual: Floats, plan: DescentPlan) -> Floats:
+def say(residual: PrivateArray, plan: DescentPlan) -> PrivateArray:
     """(k,) p(u) of ``hinge_forecast``, in [0, 1], row by row."""
     if plan.accelerated:
-        return np.clip(1 + residual / (2 * plan.say), 0.0, 1.0)
-    return np.asarray(plan.say / np.maximum(-residual, plan.say), dtype=np.float64)
+        return PrivateArray(np.clip(1 + residual / (2 * plan.say), 0.0, 1.0))
+    return PrivateArray(plan.say / np.maximum(-residual, plan.say))
 
 
 def _slack(task: Task, rows: int, error: float, width: float) -> int:

@@ -41,7 +41,7 @@ import scipy.sparse as sp
 from scipy.optimize import brentq
 from scipy.special import gammainccinv
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap
 from dpmodel.compile.standard_form.footprint import change_of
@@ -69,11 +69,11 @@ class PrivateRowsNow:
 
     parts: tuple[sp.csr_array, ...]
     fixed: Floats
-    h: Floats
+    h: PrivateArray
     twins: Integers
     limit: float
 
-    def scores(self, x: Floats) -> Floats:
+    def scores(self, x: Floats) -> PrivateArray:
         """(k + e + 1,) scores of the rows, the twins of equalities, and no row."""
         k = self.h.size
         out = np.empty(k + self.twins.size + 1)
@@ -87,7 +87,7 @@ class PrivateRowsNow:
         if math.isfinite(self.limit):
             np.clip(rows, -self.limit, self.limit, out=rows)
         out[k:-1] = -out[self.twins]
-        return out
+        return PrivateArray(out)
 
     def name(self, candidate: int) -> tuple[int, float] | None:
         """Row and sign of a candidate; None for no row."""
@@ -147,7 +147,7 @@ def play(
     return total
 
 
-def select(scores: Floats, scale: float, source: NoiseSource) -> int:
+def select(scores: PrivateArray, scale: float, source: NoiseSource) -> int:
     """A candidate i with probability proportional to ``exp(scores[i] / scale)``: the exponential mechanism.
 
     Many candidates are drawn in two stages, a group by the sum of its weights and then one of the group, which is the

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap, sum_by
 from dpmodel.compile.standard_form.footprint import Change, change_of, change_under, record_blocks
@@ -122,7 +122,7 @@ class MatrixRows:
         return 4 * terms * 2.0**-53 * size
 
     # ------------------------------------------------------------------ private values
-    def now(self, theta: Floats) -> PrivateRowsNow:
+    def now(self, theta: PrivateArray) -> PrivateRowsNow:
         """The rows at theta; private. ``parts[0]`` has the columns of ``pattern``, zeros included."""
         form = self.rows.model.form
         positions, number = self._numbered()
@@ -136,7 +136,7 @@ class MatrixRows:
             fixed, h = fixed * here, h * here
         G = sp.csr_array((data, self.pattern.indices, self.pattern.indptr), shape=self.pattern.shape)
         parts = (G, self.rest) if self.rest.nnz else (G,)
-        return PrivateRowsNow(parts, fixed, h, self.twins, math.inf)
+        return PrivateRowsNow(parts, fixed, PrivateArray(h), self.twins, math.inf)
 
     def _numbered(self) -> tuple[Integers, Integers]:
         """Places in ``pattern.data`` of the private entries, and per coefficient of the matrix map which it adds to."""
@@ -154,14 +154,14 @@ class MatrixRows:
 
         return self.rows.model.remember("places of private entries", build)
 
-    def _here(self, theta: Floats) -> Floats:
+    def _here(self, theta: PrivateArray) -> PrivateArray:
         """(k,) 1 for rows with a private number that is not zero."""
         form = self.rows.model.form
         m = max(form.affine.rows, 1)
         present = np.zeros(m)
         np.add.at(present, form.matrix.row % m, np.abs(theta[form.matrix.column]))
         np.add.at(present, form.scalar.row, np.abs(theta[form.scalar.column]))
-        return (present[self.index] > 0).astype(np.float64)
+        return PrivateArray((present[self.index] > 0).astype(np.float64))
 
 
 def matrix_rows(model: PrivateLP) -> MatrixRows:

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.annotate.records import Records
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, sum_by
@@ -88,10 +88,10 @@ class Measurement:
             return np.asarray(size.sum(axis=1)).ravel()
         return np.asarray(np.sqrt(np.asarray(size.multiply(size).sum(axis=1)).ravel()), dtype=np.float64)
 
-    def values(self, theta: Floats) -> Floats:
+    def values(self, theta: PrivateArray) -> PrivateArray:
         """(k,) the private numbers; for a mechanism's ``run`` only."""
         exact = exact_rows(self.queries, theta)
-        return np.clip(np.clip(exact, self.lower, self.upper), -self.limit, self.limit)
+        return PrivateArray(np.clip(np.clip(exact, self.lower, self.upper), -self.limit, self.limit))
 
     def rebuild(self, released: Floats, clip: bool = True) -> Floats:
         """(h,) entries of the part from released numbers, moved into their public range first if ``clip``."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, refuse_high
 from dpmodel.mechanisms.lp.noise_once.design import Kind, NoiseDesign, design, x_bound
-from dpmodel.mechanisms.lp.noise_once.solve_released import released_parts, solve_most_inside, solve_released
+from dpmodel.mechanisms.lp.noise_once.solve_released import solve_most_inside, solve_released
 from dpmodel.mechanisms.lp.public.points import declared_range, known_without_data
 from dpmodel.mechanisms.lp.treatment import cost_of, treat
 from dpmodel.privacy import NoiseSource
@@ -112,6 +112,33 @@ class NoiseOnce:
             out = solve_released(model, request, c, b, entries, relax=treatment.relax, weights=treatment.weights)
         cost = cost_of(model, treatment, out) if request.feasibility == "safe" else ""
         return replace(out, notes=(*treatment.words, *([cost] if cost else ()), *out.notes))
+
+
+def released_parts(
+    model: PrivateLP, noise: NoiseDesign, source: NoiseSource, progress: Progress
+) -> tuple[Floats | None, Floats | None, Floats | None]:
+    """Noised c (n,), b (m,) and private A entries, None for parts that are public.
+
+    This is where private values enter: ``read_private`` gives theta, ``values`` the numbers to measure, and
+    ``sample`` releases them through the noise source.
+    """
+    theta = PrivateArray(model.read_private())
+    c = b = entries = None
+    for i, (name, part) in enumerate(noise.parts.items()):
+        progress(f"noise on the {name} part ({part.measurement.count} numbers)", i / (2 * len(noise.parts)))
+        exact = part.measurement.values(theta)
+        released = part.law.sample(exact, source) if part.law is not None else exact
+        rebuilt = part.measurement.rebuild(released, clip=part.clip)
+        if name == "matrix":
+            entries = rebuilt
+            continue
+        full = np.zeros(model.affine.variables if name == "objective" else model.affine.rows)
+        if name == "objective":
+            # Brings each entry nearer to the true one, and keeps the signs on which a bounded optimum rests.
+            rebuilt = np.clip(rebuilt, *declared_range(model, name))
+        full[part.measurement.positions] = rebuilt
+        c, b = (full, b) if name == "objective" else (c, full)
+    return c, b, entries
 
 
 def _touches_rows(model: PrivateLP) -> bool:

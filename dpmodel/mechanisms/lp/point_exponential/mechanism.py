@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict
-from dpmodel.mechanisms.lp.engines.contract import CountsViolatedRows, Point, Promise, Task
+from dpmodel.mechanisms.lp.engines.contract import CountingEngine, Point, Promise, Task
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, plain_linear, private_rows, public_polyhedron
 from dpmodel.numerics.polytopes.nets import MOST_DIMENSIONS, MOST_POINTS, Net, RowBounds, listed, net_of
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
@@ -43,7 +43,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class PointExponential(CountsViolatedRows):
+class PointExponential(CountingEngine):
     """Choose a public point that violates few private rows by more than a.
 
     Source
@@ -70,13 +70,9 @@ class PointExponential(CountsViolatedRows):
         k m dot products, in blocks; at most 4e9, and 200,000 points.
     """
 
-    name: str = "point-exponential"
-    source: str = "McSherry and Talwar 2007; McKenna and Sheldon 2020"
-    gaussian_only: bool = False
-    takes_tilt: bool = False
-    search_steps: int = 6
-    counts_rows: bool = True
-    own_composition: bool = False
+    name = "point-exponential"
+    source = "McSherry and Talwar 2007; McKenna and Sheldon 2020"
+    takes_tilt = False
     vertices: Any = field(default=None, compare=False, repr=False)
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
@@ -138,7 +134,9 @@ class PointExponential(CountsViolatedRows):
             plan=plan,
         )
 
-    def point(self, task: Task, promise: Promise, theta: Floats, source: NoiseSource, progress: Progress) -> Point:
+    def point(
+        self, task: Task, promise: Promise, theta: PrivateArray, source: NoiseSource, progress: Progress
+    ) -> Point:
         rows, plan = private_rows(task.model), promise.plan
         progress(promise.work, 0.1)
         G, h = rows.values(theta)
@@ -151,12 +149,12 @@ class PointExponential(CountsViolatedRows):
             chosen = exponential_mechanism(-counts, reach, rho=task.spend.rho, source=source)
         return Point(np.array(points[chosen]), extra_violation=threshold - plan.threshold)
 
-    def excess(self, task: Task, promise: Promise, x: Floats, theta: Floats) -> float:
+    def excess(self, task: Task, promise: Promise, x: Floats, theta: PrivateArray) -> float:
         G, h = private_rows(task.model).values(theta)
         return float(violated(G, h, x[None, :], promise.alpha)[0])
 
 
-def violated(G: sp.csr_array, h: Floats, points: Floats, threshold: float) -> Floats:
+def violated(G: sp.csr_array, h: PrivateArray, points: Floats, threshold: float) -> PrivateArray:
     """(k,) how many rows each point violates by more than the threshold; private."""
     counts = np.zeros(points.shape[0])
     step = max(1, _AT_ONCE // max(G.shape[0], 1))
@@ -166,7 +164,7 @@ def violated(G: sp.csr_array, h: Floats, points: Floats, threshold: float) -> Fl
     for start in range(0, points.shape[0], step):
         block = slice(start, start + step)
         counts[block] = (left @ points[block].T > limit).sum(axis=0)
-    return counts
+    return PrivateArray(counts)
 
 
 def _range(rows: PrivateRows) -> int:

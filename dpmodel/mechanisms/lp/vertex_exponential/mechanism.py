@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap
 from dpmodel.compile.standard_form.footprint import change_of, entry_changes
@@ -103,7 +103,7 @@ class VertexExponential:
         reach = _range(model, request)
         limit = CLAMP * _single(model, request) if reach > 0 else math.inf
         public = _public_scores(model, found)
-        private = np.clip(exact_rows(scores, model.read_private()), -limit, limit)
+        private = np.clip(exact_rows(scores, PrivateArray(model.read_private())), -limit, limit)
         utility = -(private + (public - (public.max() + public.min()) / 2))
         # Scores that no record can move are the same for all data, so their best needs no noise.
         chosen = (

@@ -21,9 +21,10 @@ from dpmodel._types import Floats
 from dpmodel.annotate import Private
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import no_progress
+from dpmodel.mechanisms.lp.noise_once import solve_released
 from dpmodel.mechanisms.lp.noise_once.design import design, row_margins
-from dpmodel.mechanisms.lp.noise_once.mechanism import NoiseOnce, solve_released
-from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION, relaxed_program, released_parts
+from dpmodel.mechanisms.lp.noise_once.mechanism import NoiseOnce, released_parts
+from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION, relaxed_program
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
 from dpmodel.numerics.cone_program import ConeSolution
 from dpmodel.plan.registry import PORTFOLIO, by_name

@@ -18,11 +18,8 @@ from scipy.stats import binom, gamma
 from dpmodel.annotate import Private, Records
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.multiplicative_weights import game as primal_weights
-from dpmodel.mechanisms.lp.multiplicative_weights.right_hand_sides import (
-    ALGORITHM_4,
-    MULTIPLICATIVE_WEIGHTS,
-    scalar_rows,
-)
+from dpmodel.mechanisms.lp.multiplicative_weights.right_hand_sides import MULTIPLICATIVE_WEIGHTS, scalar_rows
+from dpmodel.mechanisms.published.algorithm_4 import ALGORITHM_4
 from dpmodel.privacy import pure_composition_delta, zcdp_rho
 
 ENGINES = (MULTIPLICATIVE_WEIGHTS, ALGORITHM_4)

@@ -17,7 +17,8 @@ from dpmodel.mechanisms.contract import no_progress
 from dpmodel.mechanisms.lp.noise_once.design import NoiseDesign, design, row_margins
 from dpmodel.mechanisms.lp.noise_once.margins import margin
 from dpmodel.mechanisms.lp.noise_once.measurement import measurements
-from dpmodel.mechanisms.lp.noise_once.solve_released import relaxed_program, released_parts
+from dpmodel.mechanisms.lp.noise_once.mechanism import released_parts
+from dpmodel.mechanisms.lp.noise_once.solve_released import relaxed_program
 from dpmodel.numerics.cones import ConeBlock
 from dpmodel.plan.registry import by_name
 from dpmodel.privacy import Gaussian, Laplace, SeededSource, TruncatedLaplace, gaussian_mu

@@ -14,7 +14,7 @@ import dpmodel as dpm
 from dpmodel.mechanisms.contract import Request, no_progress
 from dpmodel.mechanisms.lp import treatment as treatment_module
 from dpmodel.mechanisms.lp.noise_once.design import design
-from dpmodel.mechanisms.lp.noise_once.solve_released import released_parts
+from dpmodel.mechanisms.lp.noise_once.mechanism import released_parts
 from dpmodel.mechanisms.lp.public.points import known_without_data
 from dpmodel.mechanisms.lp.treatment import treat
 from dpmodel.privacy import SeededSource

@@ -19,10 +19,12 @@ from dpmodel.compile.leak_warning import PossibleLeakWarning
 from dpmodel.mechanisms.contract import Request, no_progress
 from dpmodel.mechanisms.lp.dense_weights import mechanism as module
 from dpmodel.mechanisms.lp.dense_weights.measure import DenseMeasure
-from dpmodel.mechanisms.lp.dense_weights.mechanism import ALGORITHM_2, DENSE_MULTIPLICATIVE_WEIGHTS, Plan
+from dpmodel.mechanisms.lp.dense_weights.mechanism import DENSE_MULTIPLICATIVE_WEIGHTS, Plan
 from dpmodel.mechanisms.lp.dense_weights.oracles import ListedSelection, NoisyMinimisation, ProductSelection, oracles
 from dpmodel.mechanisms.lp.engines.contract import Task
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
+from dpmodel.mechanisms.published import algorithm_2
+from dpmodel.mechanisms.published.algorithm_2 import ALGORITHM_2
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import SeededSource, pure_composition_delta, zcdp_rho
 
@@ -231,7 +233,9 @@ def worst_pair(density, steps, rate, epsilon, delta, engine=ENGINE, m=24, twin="
     steps = promise.plan.steps if steps is None else steps
     plan = replace(promise.plan, density=density, steps=steps, rate=rate)
     if engine is ALGORITHM_2:
-        plan = replace(plan, range_bound=2 * 2 * 1.0 / density, step_epsilon=module._published_epsilon(task, steps))
+        plan = replace(
+            plan, range_bound=2 * 2 * 1.0 / density, step_epsilon=algorithm_2._published_epsilon(task, steps)
+        )
     if twin == "composition forgotten":
         task = replace(task, spend=Spend(epsilon * steps, None if delta == 0 else task.spend.rho * steps))
     promise = replace(promise, plan=plan)
@@ -490,7 +494,7 @@ def test_published_steps_are_private() -> None:
     for epsilon in (0.1, 1.0, 10.0, 100.0, 1000.0):
         for steps in (1, 20, 1000):
             task = cover.task(epsilon, 1e-6)
-            each = module._published_epsilon(task, steps)
+            each = algorithm_2._published_epsilon(task, steps)
             formula = epsilon / math.sqrt(8 * steps * math.log(1e6))
             # Any epsilon'-DP steps compose so, or exponential mechanisms do, by their bounded range.
             optimal = pure_composition_delta(each, steps, epsilon) <= 1e-6
