@@ -135,21 +135,17 @@ def through_solve(mechanism: str, runs: int, weak: bool) -> float:
     return epsilon_lower_bound(np.round(p, 6), np.round(q, 6), delta=delta)
 
 
-@pytest.mark.parametrize("mechanism", THROUGH_SOLVE)
-def test_through_solve(mechanism: str) -> None:
-    """From sealed value to ``x.value``, few runs."""
-    assert through_solve(mechanism, 250, weak=False) <= 1.0
-
-
-@pytest.mark.parametrize("mechanism", [name for name in THROUGH_SOLVE if name != "theorem-34"])
-def test_weak_noise_is_seen_through_solve(mechanism: str) -> None:
-    assert through_solve(mechanism, 250, weak=True) > 1.0
+def test_through_solve() -> None:
+    """From sealed value to ``x.value``, few runs; a sixth of the noise is seen."""
+    assert through_solve("laplace-once", 200, weak=False) <= 1.0 < through_solve("laplace-once", 200, weak=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mechanism", THROUGH_SOLVE)
 def test_through_solve_with_many_runs(mechanism: str) -> None:
     assert through_solve(mechanism, 2000, weak=False) <= 1.0
+    if mechanism != "theorem-34":  # its noise is far too large to show anything
+        assert through_solve(mechanism, 250, weak=True) > 1.0
 
 
 # -------------------------------------------------------------------------------- a stop that peeks

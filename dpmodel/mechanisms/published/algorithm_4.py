@@ -34,6 +34,8 @@ class Algorithm4(ScalarMultiplicativeWeights):
     Utility
         With probability 1 - beta the alpha that solves
         ``alpha = 6 Delta sqrt(8 T ln(1/delta)) ln(m T / beta) / epsilon``.
+    Cost
+        As ``multiplicative-weights``; at most 5,000 steps are planned.
     """
 
     name = "algorithm-4"

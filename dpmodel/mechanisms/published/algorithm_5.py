@@ -33,6 +33,8 @@ class Algorithm5(NoisyMultiplicativeWeights):
     Utility
         The alpha that solves ``12 (Delta / epsilon') ln(2 d T m / beta) = alpha`` with ``T = 144 ln d / alpha^2``, in
         rows scaled to entries in [-1, 1] and points of 1-norm 1.
+    Cost
+        As ``noisy-multiplicative-weights``; at most 5,000 steps are planned.
     """
 
     name = "algorithm-5"

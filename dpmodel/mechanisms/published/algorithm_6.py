@@ -18,6 +18,10 @@ class Algorithm6(Algorithm5):
     Privacy
         As ``algorithm-5``, but Laplace noise of scale ``Delta / epsilon'`` on a named row hides the change of the whole
         row: two pure releases a step.
+    Utility
+        As ``algorithm-5``, with this Delta.
+    Cost
+        As ``algorithm-5``.
     """
 
     name = "algorithm-6"

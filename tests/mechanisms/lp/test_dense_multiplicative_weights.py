@@ -118,7 +118,7 @@ def draw_row(rng, name, n):
     return np.zeros(n) if rng.random() < 0.2 else row
 
 
-def worst_moves(name, measure=DenseMeasure, trials=250):
+def worst_moves(name, measure=DenseMeasure, trials=120):
     """Largest moves of u between neighbours, divided by what is allowed: in the two norms and in score range."""
     rng = np.random.default_rng(1)
     m, n = 6, 4
@@ -153,7 +153,7 @@ def test_sensitivity(name: str) -> None:
 
 @pytest.mark.parametrize("twin", [NotLazy, NotDense])
 def test_broken_measures_move_more(twin) -> None:
-    assert worst_moves("simplex", twin).max() > 1.3
+    assert worst_moves("simplex", twin, trials=250).max() > 1.3
 
 
 def test_row_range() -> None:
@@ -167,7 +167,7 @@ def test_row_range() -> None:
         assert product.log_count == pytest.approx(math.log(len(points)))
         assert len(listed.points) == len(points)
         seen = 0.0
-        for _ in range(200):
+        for _ in range(80):
             G = cover.rows.values(cover.theta([draw_row(rng, name, 4) for _ in range(3)]))[0].toarray()
             seen = max(seen, *(np.ptp(points @ (a - b)) for a, b in itertools.combinations([*G, np.zeros(4)], 2)))
         assert 0.3 * min(product.row_range, listed.row_range) < seen <= min(product.row_range, listed.row_range) + 1e-9
@@ -283,7 +283,7 @@ def test_runs_follow_the_enumerated_law() -> None:
     # The average of three vertices tells how often each was chosen.
     ones = np.array([sum(script) for script in itertools.product(range(2), repeat=3)])
     theta, source = cover.theta(values), SeededSource(5)
-    runs = [round(ENGINE.point(task, promise, theta, source, no_progress).x[1] * 3 / 2) for _ in range(1200)]
+    runs = [round(ENGINE.point(task, promise, theta, source, no_progress).x[1] * 3 / 2) for _ in range(600)]
     assert fits_frequencies(np.bincount(runs, minlength=4), np.bincount(ones, weights=exact))
 
 
@@ -294,7 +294,7 @@ def test_oracle_error(shape: str, delta: float) -> None:
     """The mean loss over T steps exceeds its bound with probability at most beta (exact binomial tail)."""
     rng = np.random.default_rng(11)
     cover = Cover(np.zeros((6, 6)), shape, bounds=[-1, 1])
-    spend, beta, trials = Spend.of(1.0, delta), 0.1, 150
+    spend, beta, trials = Spend.of(1.0, delta), 0.1, 60
     limit = binom.isf(1e-7, trials, beta)
     points = None if shape == "general" else vertices(cover.body)
     found = [*oracles(cover.rows, cover.body, None)]
@@ -368,7 +368,7 @@ def test_utility(shape: str, delta: float) -> None:
     task, theta = cover.task(8.0, delta, violation=0.35), cover.theta(values)
     promise = ENGINE.promise(task)
     assert promise.alpha <= 0.35 and promise.slack_rows < 2000 and promise.proved
-    found, trials = [], 15
+    found, trials = [], 8
     for seed in range(trials):
         x = ENGINE.point(task, promise, theta, SeededSource(seed), no_progress).x
         v, residual = worst_mean(cover, theta, x, promise.plan.density)

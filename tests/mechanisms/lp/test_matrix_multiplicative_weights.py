@@ -13,7 +13,7 @@ import pytest
 from auditing import epsilon_lower_bound
 from games import Game, Keeping, Recording, Replaying, game, neighbours, noisy_rows, path_cost, rows_and_sides, voters
 from scipy.optimize import brentq
-from scipy.stats import binom, gamma
+from scipy.stats import gamma
 
 from dpmodel.annotate import Private, Records
 from dpmodel.mechanisms.contract import Request, no_progress
@@ -26,6 +26,17 @@ from dpmodel.mechanisms.published.algorithm_6 import ALGORITHM_6
 from dpmodel.privacy import SeededSource, pure_composition_delta, zcdp_rho
 
 ENGINE = NOISY_MULTIPLICATIVE_WEIGHTS
+
+
+@pytest.fixture
+def short_games(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(primal_weights, "MOST_STEPS", 4)
+
+
+@pytest.fixture
+def quick_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the worst pair of rows the closed form of the range is exact."""
+    monkeypatch.setattr(matrix_multiplicative_weights, "_EXACT_STEPS", 0)
 
 
 # ------------------------------------------------------------------ models and their declarations
@@ -141,7 +152,7 @@ def test_rows_that_appear_and_vanish() -> None:
     assert rows.rows.absent and rows.rows.per_record == 1
     block = made.model.affine.private_blocks[0]
     worst = np.zeros(2)
-    for _ in range(300):
+    for _ in range(150):
         moved = theta.reshape(-1)[: block.size].reshape((60, 8), order="F").copy()
         voter = rng.integers(60)
         fresh = rng.random(8) * (rng.random(8) < 0.6)
@@ -170,6 +181,7 @@ def test_scores_are_the_violations_of_the_model_as_written() -> None:
 
 
 # ------------------------------------------------------------------ what a game releases
+@pytest.mark.usefixtures("short_games")
 def test_noise_falls_on_public_places() -> None:
     """Zeros in the data change nothing about which numbers are drawn; public numbers stay as they are."""
     sizes = []
@@ -255,24 +267,13 @@ TWINS: dict[str, Any] = {
 }
 
 
-def cost(unit: str, delta: float, twin: str, seeds: int = 25) -> float:
+def cost(unit: str, delta: float, twin: str, seeds: int = 12) -> float:
     """Share of the budget that the costliest of some games used, on the worst pair."""
     made, one, two = worst_pair(unit, delta)
     promise = made.promise(ENGINE)
     promise = replace(promise, plan=TWINS[twin](made, promise.plan))
     budget = 1.0 if delta == 0 else zcdp_rho(1.0, delta)
     return max(path_cost(made, ENGINE, promise, one, two, seed) for seed in range(seeds)) / budget
-
-
-@pytest.fixture
-def short_games(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(primal_weights, "MOST_STEPS", 4)
-
-
-@pytest.fixture
-def quick_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the worst pair of rows the closed form of the range is exact."""
-    monkeypatch.setattr(matrix_multiplicative_weights, "_EXACT_STEPS", 0)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
@@ -294,10 +295,7 @@ def test_a_broken_game_costs_more(twin: str, delta: float) -> None:
 @pytest.mark.usefixtures("short_games")
 def test_random_neighbours_cost_less() -> None:
     for name in ("row", "column", "reused rows", "coefficients and sides", "equalities"):
-        made, declared = MODELS[name]()
-        promise = made.promise(ENGINE)
-        for theta, moved in neighbours(made, declared, np.random.default_rng(1), 1):
-            assert path_cost(made, ENGINE, promise, theta, moved, 5) <= zcdp_rho(1.0, 1e-6) * (1 + 1e-9)
+        assert largest_share(name, 1.0, 1e-6) <= 1 + 1e-9
 
 
 def largest_share(name: str, epsilon: float, delta: float, weak: float = 1.0) -> float:
@@ -344,13 +342,13 @@ def audit(twin: str, runs: int, epsilon: float = 0.5, delta: float = 1e-3) -> fl
 
 @pytest.mark.usefixtures("short_games")
 def test_audit(quick_ranges: None) -> None:
-    assert audit("", 400) <= 0.5
+    assert audit("", 200) <= 0.5
 
 
 @pytest.mark.usefixtures("short_games")
 def test_the_audit_finds_a_hundredth_of_the_noise(quick_ranges: None) -> None:
     """What an audit of this size can name for certain; the slow ones and the costs above find less."""
-    assert audit("a hundredth", 400) > 0.5
+    assert audit("a hundredth", 200) > 0.5
 
 
 @pytest.mark.slow
@@ -402,22 +400,23 @@ def test_published_constants_by_hand() -> None:
     [
         (ENGINE, noisy_rows),
         (ENGINE, lambda: noisy_rows("column")),
-        (ENGINE, rows_and_sides),
+        pytest.param(ENGINE, rows_and_sides, marks=pytest.mark.slow),
         (ENGINE, voters),
-        (ENGINE, lambda: noisy_rows("row", delta=0.0)),
+        pytest.param(ENGINE, lambda: noisy_rows("row", delta=0.0), marks=pytest.mark.slow),
         (ALGORITHM_5, lambda: noisy_rows("all")),
         (ALGORITHM_6, lambda: noisy_rows("column")),
     ],
     ids=["row", "column", "sides", "voters", "pure", "algorithm 5", "algorithm 6"],
 )
 def test_the_promise_is_kept(engine: Any, write: Any) -> None:
-    made, runs = write(), 6
+    made, runs = write(), 3
+    made.beta = 0.003  # all three runs fail with probability 3e-8, if each does with at most beta
     verdict = engine.eligible(made.model, made.request)
     assert verdict.eligible, verdict.reason
     promise = made.promise(engine)
     found = [made.play(engine, seed) for seed in range(runs)]
     missed = sum(made.violation(engine, point.x) > promise.error + point.extra_violation for point in found)
-    assert binom.sf(missed - 1, runs, made.beta) > 1e-7
+    assert missed < runs
     assert max(made.task.body.violation(point.x) for point in found) <= 1e-9
 
 

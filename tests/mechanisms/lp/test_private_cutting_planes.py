@@ -322,8 +322,8 @@ def test_the_audit_by_sampling() -> None:
         scores = [[bench.score(*pair, pair[i], 10_000 * i + seed) for seed in range(runs)] for i in (0, 1)]
         return epsilon_lower_bound(*scores, delta=request.delta, confidence=1 - FALSE_ALARM)
 
-    assert found("", 300) <= request.epsilon
-    assert found("selections not paid", 300) > request.epsilon
+    assert found("", 250) <= request.epsilon
+    assert found("selections not paid", 250) > request.epsilon
 
 
 def test_a_stop_that_looks_at_private_data_is_found_out() -> None:
