@@ -20,7 +20,7 @@ from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, Theta
 from dpmodel.compile.standard_form.footprint import change_of, largest, most_touched
 from dpmodel.compile.standard_form.form import private_theta, public_theta
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP, ROUNDING, exact_rows
+from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP, ROUNDING, exact_rows, never_rounded
 from dpmodel.privacy import NoiseSource, gaussian_mu, zcdp_rho
 from dpmodel.privacy.discrete import IntArray
 from dpmodel.privacy.noise import DiscreteNoiseSource
@@ -98,7 +98,7 @@ class DirectMeasurement:
         queries = entries.select(private)
         constant = entries.select(~private).apply(public_theta(affine))
         change = largest(change_of(affine, queries).values())
-        allowance = _SUMS if _never_rounded(queries) else ROUNDING
+        allowance = _SUMS if never_rounded(queries) else ROUNDING
         touched = max(most_touched(affine, queries.row, queries.column), 1)
         limit = CLAMP * min(change.linf, change.l1 / touched, change.l2 / math.sqrt(touched))
         if allowance == _SUMS:
@@ -195,12 +195,6 @@ class DirectMeasurement:
         bound = float(2**62 // max(_row_sum(self.queries), 1))
         whole = np.clip(np.rint(theta), -bound, bound).astype(np.int64)
         return np.asarray(np.clip(sp.csr_array(coefficients) @ whole, -_WHOLE_LIMIT, _WHOLE_LIMIT), dtype=np.int64)
-
-
-def _never_rounded(queries: LinearMap) -> bool:
-    """Whether every number is one private entry times a power of two."""
-    single = queries.nnz == 0 or int(np.bincount(queries.row).max()) == 1
-    return single and bool((np.abs(np.frexp(queries.coefficient)[0]) == 0.5).all())
 
 
 def _row_sum(queries: LinearMap) -> int:

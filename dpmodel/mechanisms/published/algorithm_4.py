@@ -12,11 +12,11 @@ from dpmodel.mechanisms.lp.multiplicative_weights.game import MOST_STEPS, Steps,
 from dpmodel.mechanisms.lp.multiplicative_weights.right_hand_sides import (
     ScalarMultiplicativeWeights,
     ScalarRows,
-    form_of,
     scalar_rows,
 )
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
 from dpmodel.mechanisms.spend import valid_step
+from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.numerics.polytopes.simplex_form import SimplexForm
 
 
@@ -48,16 +48,16 @@ class Algorithm4(ScalarMultiplicativeWeights):
             return verdict
         if request.delta == 0:
             return Verdict(False, "the published algorithm composes its selections with delta > 0")
-        form = form_of(model, public_polyhedron(model))
+        form = self.form(model, public_polyhedron(model))
         assert isinstance(form, SimplexForm)
         if self._printed(scalar_rows(model), form, request.epsilon, request.delta, request.beta) is None:
             return Verdict(False, f"the published constants ask for more than {MOST_STEPS} steps")
         return YES
 
-    def range_of(self, rows: ScalarRows) -> float:
+    def range_of(self, rows: ScalarRows, body: Polyhedron) -> float:
         return 2 * rows.change
 
-    def _plan(self, rows: ScalarRows, form: SimplexForm, task: Task) -> tuple[Steps, float]:
+    def plan(self, rows: ScalarRows, form: SimplexForm, task: Task) -> tuple[Steps, float]:
         found = self._printed(rows, form, task.epsilon, task.delta, task.beta)
         assert found is not None  # eligible() came first, and less budget asks for fewer steps
         return found
@@ -74,7 +74,7 @@ class Algorithm4(ScalarMultiplicativeWeights):
             return epsilon / math.sqrt(8 * T * math.log(1 / delta))
 
         def oracle(T: float, each: float) -> float:
-            return self.range_of(rows) / each * math.log(rows.candidates * T / beta)
+            return 2 * rows.change / each * math.log(rows.candidates * T / beta)
 
         def regret(T: float) -> float:
             return rho * math.sqrt(size / T)

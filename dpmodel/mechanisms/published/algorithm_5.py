@@ -11,7 +11,7 @@ from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import YES, Request, Verdict
 from dpmodel.mechanisms.lp.engines.contract import Task
-from dpmodel.mechanisms.lp.multiplicative_weights.coefficients import NoisyMultiplicativeWeights, form_of
+from dpmodel.mechanisms.lp.multiplicative_weights.coefficients import NoisyMultiplicativeWeights
 from dpmodel.mechanisms.lp.multiplicative_weights.game import MOST_STEPS, Steps, longest_game
 from dpmodel.mechanisms.lp.multiplicative_weights.matrix_rows import MatrixRows, matrix_rows
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
@@ -52,7 +52,7 @@ class Algorithm5(NoisyMultiplicativeWeights):
         if request.delta == 0:
             return Verdict(False, "the published algorithm composes its steps with delta > 0")
         body = public_polyhedron(model)
-        form = form_of(model, body)
+        form = self.form(model, body)
         assert isinstance(form, SimplexForm)
         if self._printed(matrix_rows(model), form, body, request.epsilon, request.delta, request.beta) is None:
             return Verdict(False, f"the published constants ask for more than {MOST_STEPS} steps")
@@ -72,20 +72,20 @@ class Algorithm5(NoisyMultiplicativeWeights):
         return columns, rows.row_entries
 
     # ------------------------------------------------------------------ the printed constants
-    def _pure(self, task: Task) -> bool:
+    def pure(self, task: Task) -> bool:
         return True
 
     def _reach(self, rows: MatrixRows, l1: float, linf: float) -> float:
         return 2 * self._score_change(rows, l1, linf) + rows.rounding(l1, linf)
 
-    def _range(self, rows: MatrixRows, body: Polyhedron) -> float:
+    def range_of(self, rows: MatrixRows, body: Polyhedron) -> float:
         return self._reach(rows, body.l1, body.linf)
 
-    def _range_at(self, rows: MatrixRows, task: Task, plan: Steps, x: Floats) -> float:
+    def range_at(self, rows: MatrixRows, task: Task, plan: Steps, x: Floats) -> float:
         l1, _, linf = rows.norms(x)
-        return max(self._range(rows, task.body), self._reach(rows, l1, linf))
+        return max(self.range_of(rows, task.body), self._reach(rows, l1, linf))
 
-    def _plan(self, rows: MatrixRows, form: SimplexForm, task: Task) -> tuple[Steps, float]:
+    def plan(self, rows: MatrixRows, form: SimplexForm, task: Task) -> tuple[Steps, float]:
         found = self._printed(rows, form, task.body, task.epsilon, task.delta, task.beta)
         assert found is not None  # eligible() came first, and less budget asks for fewer steps
         return found
@@ -103,7 +103,7 @@ class Algorithm5(NoisyMultiplicativeWeights):
             return epsilon / (4 * math.sqrt(per_step * T * math.log(1 / delta)))
 
         def oracle(T: float, each: float) -> float:
-            return self._range(rows, body) / each * math.log(2 * d * T * m / beta)
+            return self.range_of(rows, body) / each * math.log(2 * d * T * m / beta)
 
         def noise(T: float, each: float) -> float:
             """Largest effect of the noise on a row's product with a difference of two points."""

@@ -243,10 +243,8 @@ def _released_cost(model: PrivateLP, request: Request, theta: PrivateArray, sour
     if measured is None:
         return model.form.c0
     part = measured.parts["objective"]
-    exact = part.measurement.values(theta)
-    released = part.law.sample(exact, source) if part.law is not None else exact
     cost = model.form.c0.copy()
-    cost[part.measurement.positions] += part.measurement.rebuild(released, clip=part.clip)
+    cost[part.measurement.positions] += part.released(theta, source)
     return cost
 
 

@@ -5,25 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict, refuse_high
-from dpmodel.mechanisms.lp.engines.contract import Engine, Point, Promise, Task
+from dpmodel.mechanisms.contract import Progress, Request, Verdict, refuse_high
+from dpmodel.mechanisms.lp.engines.contract import Point, Promise, Task
 from dpmodel.mechanisms.lp.multiplicative_weights.game import (
+    GameEngine,
     PrivateRowsNow,
     Steps,
     finish,
     noisy_regret,
     play,
     shortfall,
-    simplex_of,
     step_grid,
 )
 from dpmodel.mechanisms.lp.multiplicative_weights.matrix_rows import MatrixRows, matrix_rows
-from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
+from dpmodel.mechanisms.lp.private_rows import private_rows
 from dpmodel.numerics.polytopes.entropic_projection import EntropicBody
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.numerics.polytopes.simplex_form import SimplexForm
@@ -38,7 +39,7 @@ _NOISE_WORK, _SELECTION_WORK = 2000, 80
 
 
 @dataclass(frozen=True)
-class NoisyMultiplicativeWeights(Engine):
+class NoisyMultiplicativeWeights(GameEngine):
     """A nearly feasible point when coefficients are private: rows are named privately and released with noise.
 
     Source
@@ -67,7 +68,7 @@ class NoisyMultiplicativeWeights(Engine):
 
     name = "noisy-multiplicative-weights"
     source = "HRRU14, Algorithms 5 and 6, with unbiased Gaussian rows and zCDP accounting"
-    search_steps = 5
+    words = ", noise on one row each"
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         if not model.form.matrix.nnz:
@@ -79,78 +80,65 @@ class NoisyMultiplicativeWeights(Engine):
             return Verdict(
                 False, "the private rows have no public magnitude; give A and b bounds=[lo, hi], max_l1 or max_linf"
             )
-        form = form_of(model, public_polyhedron(model))
-        return form if isinstance(form, Verdict) else YES
+        return self.formed(model)
 
-    def promise(self, task: Task) -> Promise:
-        rows, form = matrix_rows(task.model), form_of(task.model, task.body)
-        assert isinstance(form, SimplexForm)  # eligible() came first
-        plan, error = self._plan(rows, form, task)
-        reach = self._range(rows, task.body)
-        return Promise(
-            error=error,
-            gain=1.0,
-            slack_rows=0,
-            rows=int(rows.index.size),
-            # Some point satisfies every row, and no row differs by more between two points.
-            width=form.row_range(rows.rows.lower, rows.rows.upper),
-            work=f"{plan.count} products with the {rows.index.size} private rows, noise on one row each",
-            noise={
-                "steps": plan.count, "range": reach, "selection scale": reach / plan.epsilon,
-                "epsilon of a selection": plan.epsilon, "rate": plan.rate, "columns": form.columns, "L": form.total,
-                "row noise": {"law": "laplace" if self._pure(task) else "gaussian", "scale": plan.noise},
-                "change of a row": {"l1": rows.row_l1, "l2": rows.row_l2, "linf": rows.linf},
-            },
-            plan=plan,
-        )  # fmt: skip
+    @staticmethod
+    def rows(model: PrivateLP) -> MatrixRows:
+        return matrix_rows(model)
+
+    def entry_bounds(self, model: PrivateLP) -> tuple[Floats, Floats]:
+        rows = private_rows(model)
+        return np.minimum(rows.lower, 0.0), np.maximum(rows.upper, 0.0)
+
+    def width(self, form: SimplexForm, rows: MatrixRows) -> float:
+        return form.row_range(rows.rows.lower, rows.rows.upper)
+
+    def told(self, rows: MatrixRows, plan: Steps, task: Task) -> dict[str, Any]:
+        return {
+            "row noise": {"law": "laplace" if self.pure(task) else "gaussian", "scale": plan.noise},
+            "change of a row": {"l1": rows.row_l1, "l2": rows.row_l2, "linf": rows.linf},
+        }
 
     def point(
         self, task: Task, promise: Promise, theta: PrivateArray, source: NoiseSource, progress: Progress
     ) -> Point:
         rows, plan = matrix_rows(task.model), promise.plan
         now = rows.now(theta)
-        draw = source.laplace if self._pure(task) else source.gaussian
+        draw = source.laplace if self.pure(task) else source.gaussian
 
         def scale(x: Floats) -> float:
             # Where no score can move any scale will do.
-            return self._range_at(rows, task, plan, x) / plan.epsilon or 1e-9
+            return self.range_at(rows, task, plan, x) / plan.epsilon or 1e-9
 
         def row(i: int) -> tuple[Integers, Floats]:
             return _noisy_row(rows, now, i, plan.noise, draw)
 
-        x = play(
-            plan.form, task.body, now, row, scale,
-            tilt=task.tilt, steps=plan.count, rate=plan.rate, source=source, progress=progress,
-        )  # fmt: skip
+        x = play(plan, task.body, now, row, scale, task.tilt, source, progress)
         return finish(task.body, x, rows.rows.norminf)
-
-    def excess(self, task: Task, promise: Promise, x: Floats, theta: PrivateArray) -> float:
-        return matrix_rows(task.model).now(theta).worst(x)
 
     def excess_change(self, task: Task) -> float:
         return matrix_rows(task.model).single_over(task.body)
 
-    def _pure(self, task: Task) -> bool:
+    def pure(self, task: Task) -> bool:
         """Whether rows get Laplace noise."""
         return task.spend.rho is None
 
-    def _range(self, rows: MatrixRows, body: Polyhedron) -> float:
-        """R of the selections over the public set."""
+    def range_of(self, rows: MatrixRows, body: Polyhedron) -> float:
         return rows.reach_over(body)
 
-    def _range_at(self, rows: MatrixRows, task: Task, plan: Steps, x: Floats) -> float:
+    def range_at(self, rows: MatrixRows, task: Task, plan: Steps, x: Floats) -> float:
         """R at a released point, which may lie outside the public set by a solver's tolerance; a relative floor keeps
         scores divided by it finite."""
         return max(rows.reach(x, exact=plan.count <= _EXACT_STEPS), 1e-9 * rows.reach_over(task.body))
 
-    def _plan(self, rows: MatrixRows, form: SimplexForm, task: Task) -> tuple[Steps, float]:
-        """The plan of least error, and its error: steps and the share of the selections on a grid."""
+    def plan(self, rows: MatrixRows, form: SimplexForm, task: Task) -> tuple[Steps, float]:
+        """Steps and the share of the selections on a grid."""
         spend = task.spend
         reading = rows.pattern.nnz + rows.rest.nnz + 10 * (rows.candidates + form.columns)
         drawing = _SELECTION_WORK * min(rows.candidates, 2 * math.isqrt(rows.candidates) + 1)
         drawing += _NOISE_WORK * rows.row_entries
         grid = step_grid(reading + drawing + EntropicBody.of(task.body, form).work)
-        width = form.row_range(rows.rows.lower, rows.rows.upper)
+        width = self.width(form, rows)
         if spend.rho is None:
             each = spend.epsilon * _SHARES / grid
             scale = rows.row_l1 * grid / (spend.epsilon * (1 - _SHARES))
@@ -167,16 +155,6 @@ class NoisyMultiplicativeWeights(Engine):
         found = share, best
         plan = Steps(form, int(grid[best]), float(rate[found]), float(each[found]), float(scale[found]))
         return plan, float(error[found])
-
-
-def form_of(model: PrivateLP, body: Polyhedron) -> SimplexForm | Verdict:
-    """The simplex form of the public set for these rows, or why there is none."""
-
-    def build() -> SimplexForm | Verdict:
-        rows = private_rows(model)
-        return simplex_of(model, body, np.minimum(rows.lower, 0.0), np.maximum(rows.upper, 0.0))
-
-    return model.remember("simplex form of matrix rows", build) if body is public_polyhedron(model) else build()
 
 
 def _noisy_row(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,9 +13,10 @@ from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap
 from dpmodel.compile.standard_form.footprint import change_of
-from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict, refuse_high
-from dpmodel.mechanisms.lp.engines.contract import Engine, Point, Promise, Task
+from dpmodel.mechanisms.contract import Progress, Request, Verdict, refuse_high
+from dpmodel.mechanisms.lp.engines.contract import Point, Promise, Task
 from dpmodel.mechanisms.lp.multiplicative_weights.game import (
+    GameEngine,
     PrivateRowsNow,
     Steps,
     apart,
@@ -24,11 +26,9 @@ from dpmodel.mechanisms.lp.multiplicative_weights.game import (
     plain_regret,
     play,
     shortfall,
-    simplex_of,
     step_grid,
 )
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, exact_rows
-from dpmodel.mechanisms.lp.private_rows import public_polyhedron
 from dpmodel.numerics.polytopes.entropic_projection import EntropicBody
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.numerics.polytopes.simplex_form import SimplexForm
@@ -72,7 +72,7 @@ class ScalarRows:
 
 
 @dataclass(frozen=True)
-class ScalarMultiplicativeWeights(Engine):
+class ScalarMultiplicativeWeights(GameEngine):
     """A nearly feasible point when right-hand sides are private: weights over the columns, rows named privately.
 
     Source
@@ -94,7 +94,7 @@ class ScalarMultiplicativeWeights(Engine):
 
     name = "multiplicative-weights"
     source = "HRRU14, Algorithm 4, with exact sensitivities and zCDP accounting"
-    search_steps = 5
+    words = ""
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         if model.form.matrix.nnz or not model.form.scalar.nnz:
@@ -102,39 +102,30 @@ class ScalarMultiplicativeWeights(Engine):
         high = refuse_high(model)
         if high is not None:
             return high
-        form = form_of(model, public_polyhedron(model))
-        return form if isinstance(form, Verdict) else YES
+        return self.formed(model)
 
-    def promise(self, task: Task) -> Promise:
-        rows, form = scalar_rows(task.model), form_of(task.model, task.body)
-        assert isinstance(form, SimplexForm)  # eligible() came first
-        width = form.widest_rows(rows.matrix)
-        (plan, error), reach = self._plan(rows, form, task), self.range_of(rows)
-        return Promise(
-            error=error,
-            gain=1.0,
-            slack_rows=0,
-            rows=int(rows.index.size),
-            # Some point satisfies every row, and no row differs by more between two points.
-            width=width,
-            work=f"{plan.count} products with the {rows.index.size} private rows",
-            noise={
-                "steps": plan.count, "range": reach, "selection scale": reach / plan.epsilon,
-                "epsilon of a selection": plan.epsilon, "rate": plan.rate, "columns": form.columns, "L": form.total,
-                "width of the losses": width,
-            },
-            plan=plan,
-        )  # fmt: skip
+    @staticmethod
+    def rows(model: PrivateLP) -> ScalarRows:
+        return scalar_rows(model)
 
-    def range_of(self, rows: ScalarRows) -> float:
-        """R of the selections."""
+    def entry_bounds(self, model: PrivateLP) -> tuple[Floats, Floats]:
+        matrix = scalar_rows(model).matrix
+        matrix = sp.csc_array(sp.vstack([matrix, sp.csr_array((1, matrix.shape[1]))]))
+        return matrix.min(axis=0).toarray().ravel(), matrix.max(axis=0).toarray().ravel()
+
+    def width(self, form: SimplexForm, rows: ScalarRows) -> float:
+        return form.widest_rows(rows.matrix)
+
+    def told(self, rows: ScalarRows, plan: Steps, task: Task) -> dict[str, Any]:
+        return {"width of the losses": self.width(plan.form, rows)}
+
+    def range_of(self, rows: ScalarRows, body: Polyhedron) -> float:
         return rows.reach
 
-    def _plan(self, rows: ScalarRows, form: SimplexForm, task: Task) -> tuple[Steps, float]:
-        """The plan of least error, and its error."""
+    def plan(self, rows: ScalarRows, form: SimplexForm, task: Task) -> tuple[Steps, float]:
         public = EntropicBody.of(task.body, form)
         grid = step_grid(rows.matrix.nnz + 10 * (rows.candidates + form.columns) + public.work)
-        regret, rate = plain_regret(form.widest_rows(rows.matrix), form.columns, grid)
+        regret, rate = plain_regret(self.width(form, rows), form.columns, grid)
         each = task.spend.epsilon / grid if task.spend.rho is None else np.sqrt(8 * task.spend.rho / grid)
         error = regret + rows.reach / each * shortfall(rows.candidates, grid, task.beta)
         best = int(np.argmin(error))
@@ -145,15 +136,9 @@ class ScalarMultiplicativeWeights(Engine):
     ) -> Point:
         rows, plan = scalar_rows(task.model), promise.plan
         # Scores that no record can move are the same for all data: any scale will do.
-        scale = self.range_of(rows) / plan.epsilon or 1e-9
-        x = play(
-            plan.form, task.body, rows.now(theta), rows.row, lambda x: scale,
-            tilt=task.tilt, steps=plan.count, rate=plan.rate, source=source, progress=progress,
-        )  # fmt: skip
+        scale = self.range_of(rows, task.body) / plan.epsilon or 1e-9
+        x = play(plan, task.body, rows.now(theta), rows.row, lambda x: scale, task.tilt, source, progress)
         return finish(task.body, x, float(abs(rows.matrix).max()) if rows.matrix.nnz else 0.0)
-
-    def excess(self, task: Task, promise: Promise, x: Floats, theta: PrivateArray) -> float:
-        return scalar_rows(task.model).now(theta).worst(x)
 
     def excess_change(self, task: Task) -> float:
         return scalar_rows(task.model).change
@@ -174,16 +159,6 @@ def scalar_rows(model: PrivateLP) -> ScalarRows:
         return ScalarRows(index, twins, sp.csr_array(form.A0[index]), form.b0[index], h, reach, single)
 
     return model.remember("scalar rows", build)
-
-
-def form_of(model: PrivateLP, body: Polyhedron) -> SimplexForm | Verdict:
-    """The simplex form of the public set for these rows, or why there is none."""
-
-    def build() -> SimplexForm | Verdict:
-        matrix = sp.csc_array(sp.vstack([scalar_rows(model).matrix, sp.csr_array((1, body.size))]))
-        return simplex_of(model, body, matrix.min(axis=0).toarray().ravel(), matrix.max(axis=0).toarray().ravel())
-
-    return model.remember("simplex form of scalar rows", build) if body is public_polyhedron(model) else build()
 
 
 MULTIPLICATIVE_WEIGHTS = ScalarMultiplicativeWeights()

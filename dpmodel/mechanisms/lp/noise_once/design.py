@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import chdtri, ndtri
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.annotate.layout import sum_by
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import Request
@@ -27,6 +27,7 @@ from dpmodel.mechanisms.lp.noise_once.measurement import Measurement, best_measu
 from dpmodel.privacy import (
     Gaussian,
     Laplace,
+    NoiseSource,
     TruncatedLaplace,
     gaussian_mu,
     truncated_laplace_half_width,
@@ -52,6 +53,17 @@ class NoisyPart:
     beta: float
     reach: Floats
     clip: bool = True
+
+    @property
+    def deviation(self) -> Floats:
+        """(h,) standard deviation of the noise in every entry."""
+        return self.measurement.gain(2) * (0.0 if self.law is None else self.law.standard_deviation)
+
+    def released(self, theta: PrivateArray, source: NoiseSource) -> Floats:
+        """(h,) the part as it may be released: the numbers behind it with noise, rebuilt."""
+        exact = self.measurement.values(theta)
+        noisy = self.law.sample(exact, source) if self.law is not None else exact
+        return self.measurement.rebuild(noisy, clip=self.clip)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -108,7 +120,7 @@ def _design(model: PrivateLP, request: Request, kinds: Mapping[str, Kind]) -> No
     beta = request.beta / max(1, len(kinds))
     parts = {}
     for part, kind in kinds.items():
-        law = _law(chosen[part], kind, shares[part], request)
+        law = law_of(chosen[part], kind, shares[part], request)
         noisy = NoisyPart(chosen[part], law, shares[part], beta, _reach(chosen[part], law, beta))
         sums = _mixes(chosen[part]) or (part == "matrix" and _row_reach(model, noisy) is not None)
         parts[part] = replace(noisy, clip=not (isinstance(law, Gaussian) and sums))
@@ -116,7 +128,8 @@ def _design(model: PrivateLP, request: Request, kinds: Mapping[str, Kind]) -> No
     return NoiseDesign(parts, request.epsilon, request.delta if uses_delta else 0.0)
 
 
-def _law(m: Measurement, kind: Kind, share: float, request: Request) -> Law | None:
+def law_of(m: Measurement, kind: Kind, share: float, request: Request) -> Law | None:
+    """The noise that spends ``share`` of the budget on these numbers; None if no record can move them."""
     if m.l1 == 0:
         return None
     if kind == "gaussian":

@@ -105,10 +105,10 @@ def measurements(model: PrivateLP, part: str) -> tuple[Measurement, ...]:
         whole = model.form.private_part(part)
         positions, rows = np.unique(whole.row, return_inverse=True)
         dense = LinearMap(rows.astype(np.int64), whole.column, whole.coefficient, int(positions.size))
-        by_entries = _finish(model, part, "entries", *_by_entries(dense), positions)
+        by_entries = scaled(model, part, "entries", *_by_entries(dense), positions)
         if dense.nnz == dense.height:
             return (by_entries,)
-        return by_entries, _finish(model, part, "inputs", *_by_inputs(dense), positions)
+        return by_entries, scaled(model, part, "inputs", *_by_inputs(dense), positions)
 
     return model.remember(("measurements", part), build)
 
@@ -122,20 +122,23 @@ def best_measurement(model: PrivateLP, part: str, order: int) -> Measurement:
     return min(measurements(model, part), key=worst)
 
 
-def _finish(
+def scaled(
     model: PrivateLP,
     part: str,
     strategy: str,
     queries: LinearMap,
     recover: sp.csr_array,
     positions: Integers,
+    factor: Floats | None = None,
 ) -> Measurement:
-    """Scale the rows to equal change and attach change and range."""
+    """The measurement with its rows scaled by ``factor``, or to equal change; change and range attached."""
     moves = entry_changes(model.affine, queries)
-    step = float(moves.max(initial=0.0))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        factor = np.where((moves > 0) & np.isfinite(moves), step / moves, 1.0)
-    factor = np.where(np.abs(factor - 1.0) < 1e-12, 1.0, factor)
+    if factor is None:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            factor = np.where((moves > 0) & np.isfinite(moves), moves.max(initial=0.0) / moves, 1.0)
+        factor = np.where(np.abs(factor - 1.0) < 1e-12, 1.0, factor)
+    moves = moves * factor
+    step = float(moves[moves > 0].min(initial=math.inf)) if moves.any() else 0.0
     if (factor != 1.0).any():
         queries = LinearMap(queries.row, queries.column, queries.coefficient * factor[queries.row], queries.height)
         recover = sp.csr_array(recover @ sp.diags_array(1.0 / factor))
@@ -144,11 +147,11 @@ def _finish(
     }
     lower, upper = value_range(model.affine, queries)
     shared = _shared_limit(model.affine, queries, step, change)
-    limit = CLAMP * step if step > 0 and _never_rounded(queries) else shared
+    limit = CLAMP * step if step > 0 and never_rounded(queries) else shared
     return Measurement(part, strategy, queries, recover, positions, change, lower, upper, limit, shared)
 
 
-def _never_rounded(queries: LinearMap) -> bool:
+def never_rounded(queries: LinearMap) -> bool:
     """Whether every number is one private entry times a power of two."""
     single = queries.nnz == 0 or int(np.bincount(queries.row).max()) == 1
     return single and bool((np.abs(np.frexp(queries.coefficient)[0]) == 0.5).all())

@@ -119,16 +119,14 @@ def released_parts(
 ) -> tuple[Floats | None, Floats | None, Floats | None]:
     """Noised c (n,), b (m,) and private A entries, None for parts that are public.
 
-    This is where private values enter: ``read_private`` gives theta, ``values`` the numbers to measure, and
-    ``sample`` releases them through the noise source.
+    This is where private values enter: ``read_private`` gives theta, and ``NoisyPart.released`` measures its numbers
+    through the noise source.
     """
     theta = PrivateArray(model.read_private())
     c = b = entries = None
     for i, (name, part) in enumerate(noise.parts.items()):
         progress(f"noise on the {name} part ({part.measurement.count} numbers)", i / (2 * len(noise.parts)))
-        exact = part.measurement.values(theta)
-        released = part.law.sample(exact, source) if part.law is not None else exact
-        rebuilt = part.measurement.rebuild(released, clip=part.clip)
+        rebuilt = part.released(theta, source)
         if name == "matrix":
             entries = rebuilt
             continue
@@ -183,8 +181,7 @@ def noise_against_ignorance(model: PrivateLP, noise: NoiseDesign) -> float:
             size = (upper - lower)[part.measurement.positions]
         elif name == "matrix":
             size = model.public.magnitudes()[model.form.matrix_positions()[1]]
-        drawn = part.measurement.gain(2) * (0.0 if part.law is None else part.law.standard_deviation)
-        shares.append(against_ignorance(drawn, high - low, size))
+        shares.append(against_ignorance(part.deviation, high - low, size))
     return math.sqrt(sum(share**2 for share in shares) / max(len(shares), 1))
 
 
