@@ -20,6 +20,7 @@ from dpmodel.mechanisms.contract import (
     no_progress,
     refuse_feasibility,
 )
+from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.engines.contract import ONE_CANDIDATE
 from dpmodel.mechanisms.lp.engines.routes import objective_span
 from dpmodel.mechanisms.lp.point_exponential.mechanism import PointExponential, net_for, points_inside, violated
@@ -169,13 +170,8 @@ def _caveats(rows: PrivateRows, listed: bool) -> tuple[str, ...]:
     return tuple(out)
 
 
+@cached
 def _plan(model: PrivateLP, request: Request) -> Ask:
-    vertices = None if request.vertices is None else request.vertices.tobytes()
-    key = ("cheapest point", request.epsilon, request.beta, request.slack_rows, request.violation, vertices)
-    return model.remember(key, lambda: _build(model, request))
-
-
-def _build(model: PrivateLP, request: Request) -> Ask:
     rows, body, cost = private_rows(model), public_polyhedron(model), model.form.c0
 
     def errors(count: int) -> tuple[float, int]:

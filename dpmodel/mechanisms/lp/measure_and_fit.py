@@ -24,6 +24,7 @@ from dpmodel.mechanisms.contract import (
     refuse_feasibility,
     refuse_high,
 )
+from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.noise_once.design import Kind, NoisyPart, design, law_of
 from dpmodel.mechanisms.lp.noise_once.measurement import Measurement, best_measurement, scaled
 from dpmodel.mechanisms.lp.noise_once.mechanism import against_ignorance
@@ -119,16 +120,13 @@ class MeasureAndFit:
 
 
 # ------------------------------------------------------------------ the noise
+@cached
 def measured(model: PrivateLP, request: Request, loss: Literal["max", "mean"] = "max") -> NoisyPart:
     """The noise to draw, from public facts only: of each law the scaling with the least largest reach, and of these the
     law with the least largest reach or the least mean deviation. Pure noise is always among them."""
-
-    def build() -> NoisyPart:
-        kinds: tuple[Kind, ...] = ("gaussian", "laplace") if request.delta > 0 else ("laplace",)
-        options = [min(_options(model, request, kind), key=_largest) for kind in kinds]
-        return min(options, key=_largest if loss == "max" else lambda option: float(option.deviation.mean()))
-
-    return model.remember(("measure-and-fit", request.epsilon, request.delta, request.beta, loss), build)
+    kinds: tuple[Kind, ...] = ("gaussian", "laplace") if request.delta > 0 else ("laplace",)
+    options = [min(_options(model, request, kind), key=_largest) for kind in kinds]
+    return min(options, key=_largest if loss == "max" else lambda option: float(option.deviation.mean()))
 
 
 def _largest(option: NoisyPart) -> float:

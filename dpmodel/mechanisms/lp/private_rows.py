@@ -20,6 +20,7 @@ from dpmodel.compile.standard_form.extremes import most_items
 from dpmodel.compile.standard_form.footprint import most_touched, record_blocks
 from dpmodel.compile.standard_form.form import value_range
 from dpmodel.mechanisms.contract import Verdict
+from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 
 # Relative rows whose own width is below this (their numbers are zero or nearly subnormal) read ``0 <= 0``.
@@ -159,20 +160,9 @@ class PrivateRows:
         return PrivateArray(reach + np.abs(h))
 
 
+@cached
 def private_rows(model: PrivateLP) -> PrivateRows:
     """The private rows of a linear model whose public set is bounded; computed once per problem."""
-    return model.remember("private rows", lambda: _build(model))
-
-
-def _relative_scale(body: Polyhedron) -> tuple[Floats, bool]:
-    """Per column the factor in a row's own width, and whether the width is ``factor * max |a|`` instead of a sum."""
-    low, high = body.box
-    size = np.maximum(np.abs(low), np.abs(high))
-    by_norm = body.l1 < float(size.sum()) / 2
-    return (np.full(size.size, body.l1) if by_norm else size), by_norm
-
-
-def _build(model: PrivateLP) -> PrivateRows:
     form, affine = model.form, model.affine
     zero = affine.equalities()
     rows = np.flatnonzero(form.private_rows)
@@ -210,6 +200,14 @@ def _build(model: PrivateLP) -> PrivateRows:
         model, index, sign, _rows_per_record(model, zero), absent, relative,
         low, high, h_lower, h_upper, norm1, norm2, norminf, present,
     )  # fmt: skip
+
+
+def _relative_scale(body: Polyhedron) -> tuple[Floats, bool]:
+    """Per column the factor in a row's own width, and whether the width is ``factor * max |a|`` instead of a sum."""
+    low, high = body.box
+    size = np.maximum(np.abs(low), np.abs(high))
+    by_norm = body.l1 < float(size.sum()) / 2
+    return (np.full(size.size, body.l1) if by_norm else size), by_norm
 
 
 def _entry_bounds(model: PrivateLP, rows: Integers, both_signs: bool) -> tuple[Floats, Floats]:

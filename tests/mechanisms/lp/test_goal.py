@@ -15,7 +15,7 @@ import dpmodel as dpm
 from dpmodel._types import Floats
 from dpmodel.mechanisms.contract import YES, Outcome, Request
 from dpmodel.mechanisms.known import capped
-from dpmodel.mechanisms.lp.engines.contract import Point, Promise, Task
+from dpmodel.mechanisms.lp.engines.contract import Engine, Point, Promise, Task
 from dpmodel.mechanisms.lp.engines.mechanism import EngineMechanism
 from dpmodel.mechanisms.lp.engines.routes import TEST_SHARE, best_route, noise_of_tests, objective_design
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
@@ -26,8 +26,8 @@ from dpmodel.privacy import Gaussian, Laplace, SeededSource, zcdp_rho
 COST = np.array([1.0, 2.0, 4.0])
 
 
-@dataclass
-class Recorder:
+@dataclass(eq=False)
+class Recorder(Engine):
     """An engine that solves exactly (not private): what it was asked stays in ``tasks``."""
 
     takes_tilt: bool = True
@@ -270,7 +270,7 @@ def test_an_objective_and_its_engine_share_one_budget(delta: float, gaussian_onl
     assert measured is not None
     engine.tasks.clear()
     mechanism.run(model, request, SeededSource(1))
-    route = best_route(engine, model, request)
+    route = best_route(model, engine, request)
     assert route is not None
     for task in engine.tasks if goal != "search" else [route.whole]:
         assert measured.epsilon + task.epsilon <= 1 + 1e-12 and measured.delta + task.delta <= delta

@@ -54,7 +54,7 @@ def build(name: str, maximise: bool = False, **declared: Any) -> tuple[dpm.Probl
 @pytest.mark.parametrize("name", SETS)
 def test_which_sets_are_recognised(name: str, maximise: bool) -> None:
     problem, c, x = build(name, maximise)
-    found = candidates(problem._model(None), REQUEST)
+    found = candidates(problem._model(None), None)
     expected = SETS[name][1]
     assert (found is None) == (expected is None)
     if found is None or expected is None:
@@ -97,11 +97,11 @@ def test_the_range_of_score_changes(name: str, how: str) -> None:
     """R against the extreme points of the change sets (the range is convex, so they suffice)."""
     declared, extremes = CHANGES[how]
     problem, _, _ = build(name, **declared)
-    found = candidates(problem._model(None), REQUEST)
+    found = candidates(problem._model(None), None)
     assert found is not None
     moves = np.array([found.points @ d for d in extremes])
     worst = float((moves.max(axis=1) - moves.min(axis=1)).max())
-    reach = _range(problem._model(None), REQUEST)
+    reach = _range(problem._model(None), None)
     assert worst <= reach
     if name in ("simplex", "scaled", "below") and how in ("l1", "entry", "add-remove", "l1 and linf"):
         assert reach <= 1.002 * max(worst, float(np.abs(moves).max()))
@@ -131,7 +131,7 @@ def test_the_law_on_three_vertices(maximise: bool) -> None:
     chosen = [int(np.argmax(mechanism.run(model, REQUEST, source).x)) for _ in range(3000)]  # type: ignore[arg-type]
     counts = np.bincount(chosen, minlength=3)
     scores = values * 4 / A * (1 if maximise else -1)
-    scale = _range(model, REQUEST) / REQUEST.epsilon
+    scale = _range(model, None) / REQUEST.epsilon
     assert fits_frequencies(counts, permute_and_flip_law(scores, scale), 1e-7)
     assert not fits_frequencies(counts, permute_and_flip_law(scores, scale * 0.5), 1e-7)
 

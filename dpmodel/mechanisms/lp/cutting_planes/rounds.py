@@ -13,6 +13,7 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap
 from dpmodel.compile.standard_form.footprint import change_of, entry_changes
 from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, Measurement, measurements
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
 from dpmodel.numerics.polytopes.cut_program import CutProgram
@@ -72,12 +73,9 @@ class Rounds:
         return 2 * self.quantile * cuts.largest_gain + self.miss + self.left
 
 
+@cached
 def cuts_of(model: PrivateLP) -> Cuts:
     """The private inequalities of a model with private right-hand sides only; computed once per problem."""
-    return model.remember("cuts", lambda: _cuts(model))
-
-
-def _cuts(model: PrivateLP) -> Cuts:
     form, affine = model.form, model.affine
     m = measurements(model, "scalar")[0]  # one number per row, up to a factor
     rows, gain, which = m.positions, m.recover.data, m.recover.indices
@@ -128,13 +126,9 @@ def _one_sign(model: PrivateLP, sides: LinearMap) -> bool:
     return (leaves or moves_one) and bool((sides.coefficient > 0).all() or (sides.coefficient < 0).all())
 
 
+@cached
 def plan_of(model: PrivateLP, request: Request) -> Rounds:
     """The number of rounds and the split of the budget, from public facts; computed once per budget."""
-    key = ("cutting rounds", request.epsilon, request.delta, request.beta)
-    return model.remember(key, lambda: _plan(model, request))
-
-
-def _plan(model: PrivateLP, request: Request) -> Rounds:
     cuts = cuts_of(model)
     m, beta, pure = cuts.measurement, request.beta, request.delta == 0
     gain = cuts.largest_gain

@@ -32,7 +32,6 @@ from dpmodel.mechanisms.lp.engines.contract import ONE_CANDIDATE, Engine, Point,
 from dpmodel.mechanisms.lp.engines.routes import (
     Route,
     best_route,
-    key_of,
     noise_of_tests,
     objective_design,
     objective_span,
@@ -116,14 +115,14 @@ class EngineMechanism:
             return verdict
         if model.form.offset.nnz and request.goal in ("target", "search"):
             return Verdict(False, "a target for an objective whose constant term is private says nothing")
-        route = best_route(self.engine, model, request)
+        route = best_route(model, self.engine, request)
         if route is None:
             return Verdict(False, why_none(model, request))
         foregone = route.steps == 1 and route.promise.noise.get("candidates") == 1
         return ONE_CANDIDATE if foregone else YES
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast:
-        route = self._route(model, request)
+        route = settle(model, self.engine, request)
         promise = route.promise
         measured = objective_design(model, request)
         slip = objective_loss(model, measured) if measured else 0.0
@@ -152,7 +151,7 @@ class EngineMechanism:
         )
 
     def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        route = self._route(model, request)
+        route = settle(model, self.engine, request)
         theta = PrivateArray(model.read_private())
         cost = _released_cost(model, request, theta, noise)
         if route.goal == "search":
@@ -177,14 +176,6 @@ class EngineMechanism:
             "optimal", x, None, float(cost @ x) + model.form.d0,
             extra_violation=point.extra_violation, notes=point.notes,
         )  # fmt: skip
-
-    def _route(self, model: PrivateLP, request: Request) -> Route:
-        """The best way to treat the objective, with the settings that are run; computed once per problem."""
-        route = best_route(self.engine, model, request)
-        assert route is not None  # eligible() came first
-        return model.remember(
-            ("settled", *key_of(self.engine, request)), lambda: settle(self.engine, model, request, route)
-        )
 
     def _search(
         self, route: Route, cost: Floats, theta: PrivateArray, source: NoiseSource, progress: Progress

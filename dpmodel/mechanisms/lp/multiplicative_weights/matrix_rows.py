@@ -12,6 +12,7 @@ from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap, sum_by
 from dpmodel.compile.standard_form.footprint import Change, change_of, change_under, record_blocks
+from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.multiplicative_weights.game import PrivateRowsNow, apart, both_signs, listed_rows
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, exact_rows
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, private_rows
@@ -164,12 +165,9 @@ class MatrixRows:
         return PrivateArray((present[self.index] > 0).astype(np.float64))
 
 
+@cached
 def matrix_rows(model: PrivateLP) -> MatrixRows:
     """The private rows of a model with private coefficients; computed once per problem."""
-    return model.remember("matrix rows", lambda: _build(model))
-
-
-def _build(model: PrivateLP) -> MatrixRows:
     form, affine, rows = model.form, model.affine, private_rows(model)
     m, n = max(affine.rows, 1), affine.variables
     index, twins = listed_rows(model)

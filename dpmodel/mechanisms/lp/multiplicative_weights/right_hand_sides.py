@@ -14,6 +14,7 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap
 from dpmodel.compile.standard_form.footprint import change_of
 from dpmodel.mechanisms.contract import Progress, Request, Verdict, refuse_high
+from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.engines.contract import Point, Promise, Task
 from dpmodel.mechanisms.lp.multiplicative_weights.game import (
     GameEngine,
@@ -144,21 +145,18 @@ class ScalarMultiplicativeWeights(GameEngine):
         return scalar_rows(task.model).change
 
 
+@cached
 def scalar_rows(model: PrivateLP) -> ScalarRows:
     """The private rows of a model with public coefficients; computed once per problem."""
-
-    def build() -> ScalarRows:
-        form, affine = model.form, model.affine
-        index, twins = listed_rows(model)
-        place = np.full(affine.rows, -1, dtype=np.int64)
-        place[index] = np.arange(index.size)
-        part = form.scalar
-        h = LinearMap.of(place[part.row], part.column, part.coefficient, index.size)
-        reach = apart(affine, both_signs(h, twins)) * (1 + ROUNDING)
-        single = max((change.linf for change in change_of(affine, h).values()), default=0.0) * (1 + ROUNDING)
-        return ScalarRows(index, twins, sp.csr_array(form.A0[index]), form.b0[index], h, reach, single)
-
-    return model.remember("scalar rows", build)
+    form, affine = model.form, model.affine
+    index, twins = listed_rows(model)
+    place = np.full(affine.rows, -1, dtype=np.int64)
+    place[index] = np.arange(index.size)
+    part = form.scalar
+    h = LinearMap.of(place[part.row], part.column, part.coefficient, index.size)
+    reach = apart(affine, both_signs(h, twins)) * (1 + ROUNDING)
+    single = max((change.linf for change in change_of(affine, h).values()), default=0.0) * (1 + ROUNDING)
+    return ScalarRows(index, twins, sp.csr_array(form.A0[index]), form.b0[index], h, reach, single)
 
 
 MULTIPLICATIVE_WEIGHTS = ScalarMultiplicativeWeights()

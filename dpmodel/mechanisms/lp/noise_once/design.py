@@ -22,6 +22,7 @@ from dpmodel._types import Floats, PrivateArray
 from dpmodel.annotate.layout import sum_by
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.noise_once.margins import margin
 from dpmodel.mechanisms.lp.noise_once.measurement import Measurement, best_measurement
 from dpmodel.privacy import (
@@ -107,13 +108,9 @@ class RowMargins:
         return float(self.violate.max(initial=0.0))
 
 
+@cached
 def design(model: PrivateLP, request: Request, kinds: Mapping[str, Kind]) -> NoiseDesign:
     """Calibrate the noise of each part in ``kinds`` so that one record costs at most the request's budget."""
-    key = ("design", request.epsilon, request.delta, request.beta, tuple(sorted(kinds.items())))
-    return model.remember(key, lambda: _design(model, request, kinds))
-
-
-def _design(model: PrivateLP, request: Request, kinds: Mapping[str, Kind]) -> NoiseDesign:
     chosen = {part: best_measurement(model, part, 2 if kind == "gaussian" else 1) for part, kind in kinds.items()}
     gaussian = all(kind == "gaussian" for kind in kinds.values())
     shares = _shares(model, chosen, gaussian)
@@ -199,16 +196,13 @@ def _mixes(m: Measurement) -> bool:
     return bool(m.recover.nnz > m.recover.shape[0])
 
 
+@cached
 def x_bound(model: PrivateLP) -> float:
     """Public bound on the 1-norm of x over the columns in which A is private (inf when there is none)."""
-
-    def build() -> float:
-        _, columns = model.form.matrix_positions()
-        weights = np.zeros(model.affine.variables)
-        weights[columns] = 1.0
-        return model.public.weighted_norm(weights)
-
-    return model.remember("x_bound", build)
+    _, columns = model.form.matrix_positions()
+    weights = np.zeros(model.affine.variables)
+    weights[columns] = 1.0
+    return model.public.weighted_norm(weights)
 
 
 def row_margins(model: PrivateLP, noise: NoiseDesign) -> RowMargins:

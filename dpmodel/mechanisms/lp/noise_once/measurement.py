@@ -34,6 +34,7 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, sum_by
 from dpmodel.compile.standard_form.footprint import Change, change_of, entry_changes, most_touched
 from dpmodel.compile.standard_form.form import value_range
+from dpmodel.mechanisms.lp.cached import cached
 
 CLAMP = 2.0**40
 ROUNDING = 2.0**-10
@@ -98,19 +99,16 @@ class Measurement:
         return np.asarray(self.recover @ (np.clip(released, self.lower, self.upper) if clip else released))
 
 
+@cached
 def measurements(model: PrivateLP, part: str) -> tuple[Measurement, ...]:
     """The choices of S for one part, computed once per problem."""
-
-    def build() -> tuple[Measurement, ...]:
-        whole = model.form.private_part(part)
-        positions, rows = np.unique(whole.row, return_inverse=True)
-        dense = LinearMap(rows.astype(np.int64), whole.column, whole.coefficient, int(positions.size))
-        by_entries = scaled(model, part, "entries", *_by_entries(dense), positions)
-        if dense.nnz == dense.height:
-            return (by_entries,)
-        return by_entries, scaled(model, part, "inputs", *_by_inputs(dense), positions)
-
-    return model.remember(("measurements", part), build)
+    whole = model.form.private_part(part)
+    positions, rows = np.unique(whole.row, return_inverse=True)
+    dense = LinearMap(rows.astype(np.int64), whole.column, whole.coefficient, int(positions.size))
+    by_entries = scaled(model, part, "entries", *_by_entries(dense), positions)
+    if dense.nnz == dense.height:
+        return (by_entries,)
+    return by_entries, scaled(model, part, "inputs", *_by_inputs(dense), positions)
 
 
 def best_measurement(model: PrivateLP, part: str, order: int) -> Measurement:
