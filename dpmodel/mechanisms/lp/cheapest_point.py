@@ -205,4 +205,3 @@ def _plan(model: PrivateLP, request: Request) -> Ask:
 
 
 CHEAPEST_POINT = CheapestPoint()
-__all__ = ["CHEAPEST_POINT", "CheapestPoint"]

@@ -23,7 +23,7 @@ from dpmodel.mechanisms.contract import (
 from dpmodel.mechanisms.lp.cutting_planes.rounds import Cuts, Rounds, add_cuts, cuts_of, plan_of, width_of
 from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP
 from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION
-from dpmodel.mechanisms.lp.private_rows import public_polyhedron
+from dpmodel.mechanisms.lp.private_rows import plain_rows, public_polyhedron
 from dpmodel.numerics.polytopes.cut_program import CutProgram
 from dpmodel.privacy import NoiseSource, report_noisy_max
 from dpmodel.text import number
@@ -78,14 +78,9 @@ class PrivateCuttingPlanes:
         other = refuse_feasibility(request, "relaxed")
         if other is not None:
             return other
-        if not model.affine.is_linear():
-            return Verdict(False, "serves linear programs (no second-order, semidefinite, exponential or power cones)")
-        if model.affine.boolean.size or model.affine.integer.size:
-            return Verdict(False, "serves continuous variables")
-        if model.split_rows:
-            return Verdict(
-                False, "CVXPY split an expression with private numbers into rows: it serves plain constraints"
-            )
+        refused = plain_rows(model)
+        if refused is not None:
+            return refused
         if not model.form.c0.any():
             return Verdict(False, "there is no objective whose optimum would leave most constraints slack")
         body = public_polyhedron(model)
@@ -200,4 +195,3 @@ def _caveats(cuts: Cuts, plan: Rounds) -> tuple[str, ...]:
 
 
 PRIVATE_CUTTING_PLANES = PrivateCuttingPlanes()
-__all__ = ["PRIVATE_CUTTING_PLANES", "PrivateCuttingPlanes"]

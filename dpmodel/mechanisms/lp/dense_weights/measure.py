@@ -117,6 +117,3 @@ class DenseMeasure:
     def add(self, gain: Floats) -> None:
         """Multiply the weights by ``exp(gain)``, (m,): violated rows gain."""
         self._log += gain
-
-
-__all__ = ["DenseMeasure", "project_dense"]

@@ -321,7 +321,3 @@ def _both(size: float, rows: PrivateRows, body: Polyhedron) -> float:
     """``size``, or twice the range of a residual: ``(a - b)'(v - w)`` is a difference of changes of two residuals."""
     low, high = rows.residual_range(body)
     return min(size, 2 * (high - low))
-
-
-__all__ = ["MOST_TERMS", "ListedSelection", "NoisyMinimisation", "Oracle", "ProductSelection", "Selection",
-           "oracles", "selections"]  # fmt: skip

@@ -114,6 +114,3 @@ def _draw(block: ThetaBlock, rng: PublicGenerator) -> Floats:
     values = np.where(rank < taken[units], end, np.clip(0.0, low, high))
     scale_units(values, layout, limits)
     return values
-
-
-__all__ = ["DATABASES", "SyntheticLP", "against_public", "databases", "error"]

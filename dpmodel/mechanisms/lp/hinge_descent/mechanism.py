@@ -118,4 +118,3 @@ def _slack(task: Task, rows: int, error: float, width: float) -> int:
 
 
 NOISY_HINGE_DESCENT = NoisyHingeDescent()
-__all__ = ["NOISY_HINGE_DESCENT", "NoisyHingeDescent"]

@@ -15,7 +15,7 @@ from dpmodel.compile.standard_form.footprint import Change, change_of, change_un
 from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.multiplicative_weights.game import PrivateRowsNow, apart, both_signs, listed_rows
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, exact_rows
-from dpmodel.mechanisms.lp.private_rows import PrivateRows, private_rows
+from dpmodel.mechanisms.lp.private_rows import PrivateRows, present, private_rows
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 
 # Up to so many private coefficients the range of the scores is read off the footprint at every point.
@@ -132,7 +132,7 @@ class MatrixRows:
         data[positions] += entries
         fixed, h = form.b0[self.index], exact_rows(self.h, theta)
         if self.rows.absent:
-            here = self._here(theta)
+            here = present(self.rows.model, theta)[self.index].astype(np.float64)
             data *= np.repeat(here, np.diff(self.pattern.indptr))
             fixed, h = fixed * here, h * here
         G = sp.csr_array((data, self.pattern.indices, self.pattern.indptr), shape=self.pattern.shape)
@@ -154,15 +154,6 @@ class MatrixRows:
             return places, number.astype(np.int64)
 
         return self.rows.model.remember("places of private entries", build)
-
-    def _here(self, theta: PrivateArray) -> PrivateArray:
-        """(k,) 1 for rows with a private number that is not zero."""
-        form = self.rows.model.form
-        m = max(form.affine.rows, 1)
-        present = np.zeros(m)
-        np.add.at(present, form.matrix.row % m, np.abs(theta[form.matrix.column]))
-        np.add.at(present, form.scalar.row, np.abs(theta[form.scalar.column]))
-        return PrivateArray((present[self.index] > 0).astype(np.float64))
 
 
 @cached

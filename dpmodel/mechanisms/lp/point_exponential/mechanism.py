@@ -230,4 +230,3 @@ def points_inside(body: Polyhedron, vertices: Floats) -> Floats:
 
 
 POINT_EXPONENTIAL = PointExponential()
-__all__ = ["POINT_EXPONENTIAL", "Choice", "PointExponential", "net_for", "points_inside", "violated"]

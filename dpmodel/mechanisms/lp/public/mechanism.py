@@ -140,4 +140,3 @@ def _centre(model: PrivateLP) -> PublicPoint | None:
 
 
 PUBLIC_ONLY = PublicOnly()
-__all__ = ["PUBLIC_ONLY", "PublicOnly"]

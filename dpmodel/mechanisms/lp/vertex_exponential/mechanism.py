@@ -203,4 +203,3 @@ def _simplex(model: PrivateLP) -> Candidates | None:
 
 
 VERTEX_EXPONENTIAL = VertexExponential()
-__all__ = ["VERTEX_EXPONENTIAL", "Candidates", "VertexExponential", "candidates"]
