@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel._types import Floats, PrivateArray
+from dpmodel._types import PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import (
     YES,
@@ -25,7 +25,7 @@ from dpmodel.mechanisms.lp.engines.contract import ONE_CANDIDATE
 from dpmodel.mechanisms.lp.engines.routes import objective_span
 from dpmodel.mechanisms.lp.point_exponential.mechanism import PointExponential, net_for, points_inside, violated
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, most_rows_stay, private_rows, public_polyhedron
-from dpmodel.numerics.polytopes.nets import Net, RowBounds, listed
+from dpmodel.numerics.polytopes.nets import Choices, RowBounds, level_for
 from dpmodel.privacy import AboveThreshold, NoiseSource, above_threshold_error
 from dpmodel.text import number
 
@@ -33,26 +33,15 @@ from dpmodel.text import number
 _BLOCK = 4096
 
 
-@dataclass(frozen=True)
-class Ask:
-    """The public plan: ``count`` points (level ``level`` of ``net``, or given); rows count beyond ``threshold``.
-
-    ``allowed`` : rows that a point may violate to pass (without noise). ``slack`` : rows that the chosen one violates
-    at most; ``loss`` : by how much it is dearer than the optimum at most.
-    """
+@dataclass(frozen=True, kw_only=True)
+class Ask(Choices):
+    """The public plan: ``count`` points. ``allowed`` : rows that a point may violate to pass (without noise). ``slack``
+    : rows that the chosen one violates at most; ``loss`` : by how much it is dearer than the optimum at most."""
 
     count: int
-    threshold: float
     allowed: float
     slack: int
     loss: float
-    net: Net | None = None
-    level: int = 0
-    points: Floats | None = None
-
-    def listed(self) -> tuple[Floats, float]:
-        """(k, n) the points, and the threshold (``nets.listed``)."""
-        return listed(self.points, self.net, self.level, self.threshold)
 
 
 @dataclass(frozen=True)
@@ -184,24 +173,25 @@ def _plan(model: PrivateLP, request: Request) -> Ask:
     if request.vertices is not None:
         points = points_inside(body, request.vertices)
         allowed, slack = errors(points.shape[0])
-        return Ask(points.shape[0], request.violation or 0.0, allowed, slack, 0.0, points=points)
+        return Ask(
+            threshold=request.violation or 0.0,
+            points=points,
+            count=points.shape[0],
+            allowed=allowed,
+            slack=slack,
+            loss=0.0,
+        )
     net = net_for(model, body)
     assert net is not None  # eligible() came first
     slacks = np.array([errors(size)[1] for size, _ in net.levels])
-    drifts = np.array([drift for _, drift in net.levels])
-    width = rows.residual_range(body)[1]
-    level = int(np.argmin(drifts + width * slacks / rows.count))
-    if request.violation is not None:
-        fine = np.flatnonzero(drifts <= request.violation)
-        level = int(fine[0]) if fine.size else len(drifts) - 1
-    elif request.slack_rows is not None:
-        within = np.flatnonzero(slacks <= request.slack_rows)
-        level = int(within[np.argmin(drifts[within])]) if within.size else 0
+    weight = rows.residual_range(body)[1] / rows.count
+    level = level_for(net, slacks, weight, request.violation, request.slack_rows)
     count, drift = net.levels[level]
     allowed, slack = errors(count)
     norms = float(np.abs(cost).sum()), float(np.linalg.norm(cost))
     loss = net.drift_for(level, RowBounds(np.minimum(cost, 0), np.maximum(cost, 0), *norms))
-    return Ask(count, max(request.violation or 0.0, drift), allowed, slack, loss, net=net, level=level)
+    threshold = max(request.violation or 0.0, drift)
+    return Ask(threshold=threshold, net=net, level=level, count=count, allowed=allowed, slack=slack, loss=loss)
 
 
 CHEAPEST_POINT = CheapestPoint()

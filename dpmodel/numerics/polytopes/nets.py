@@ -58,14 +58,37 @@ class Net(Protocol):
         ...
 
 
-def listed(points: Floats | None, net: Net | None, level: int, threshold: float) -> tuple[Floats, float]:
-    """(k, n) given points or those of a level of a net, and the threshold: larger where projections onto the body came
-    out less exact than planned."""
-    if points is not None:
-        return points, threshold
-    assert net is not None
-    found, drift = net.points(level)
-    return found, max(drift, threshold)
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """Public candidates: ``points`` (k, n), or level ``level`` of ``net``, whose points are only listed for a run. Rows
+    count as violated beyond ``threshold``."""
+
+    threshold: float
+    points: Floats | None = None
+    net: Net | None = None
+    level: int = 0
+
+    def listed(self) -> tuple[Floats, float]:
+        """(k, n) the candidates, and the threshold: larger where projections onto the body came out less exact than
+        planned."""
+        if self.points is not None:
+            return self.points, self.threshold
+        assert self.net is not None
+        found, drift = self.net.points(self.level)
+        return found, max(drift, self.threshold)
+
+
+def level_for(net: Net, slack: Floats, weight: float, violation: float | None, slack_rows: int | None) -> int:
+    """The coarsest level whose drift is within ``violation``, the finest whose ``slack`` (levels,) is within
+    ``slack_rows``, or, asked for neither, the one with the least ``drift + weight slack``."""
+    drift = np.array([drift for _, drift in net.levels])
+    if violation is not None:
+        fine = np.flatnonzero(drift <= violation)
+        return int(fine[0]) if fine.size else drift.size - 1
+    if slack_rows is not None:
+        within = np.flatnonzero(slack <= slack_rows)
+        return int(within[np.argmin(drift[within])]) if within.size else 0
+    return int(np.argmin(drift + weight * slack))
 
 
 # With more blocks, two cells in each are too many points.

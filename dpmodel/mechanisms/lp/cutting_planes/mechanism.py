@@ -126,20 +126,19 @@ class PrivateCuttingPlanes:
     def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         cuts, plan = cuts_of(model), plan_of(model, request)
         exact = cuts.measurement.values(PrivateArray(model.read_private()))
-        program = CutProgram(public_polyhedron(model), model.form.c0)
-        return _run(model, cuts, plan, program, exact, noise, progress)
+        return _run(model, cuts, plan, exact, noise, progress)
 
 
 def _run(
     model: PrivateLP,
     cuts: Cuts,
     plan: Rounds,
-    program: CutProgram,
     exact: PrivateArray,
     noise: NoiseSource,
     progress: Progress,
 ) -> Outcome:
     """The rounds; ``exact`` (numbers,) are the private ones and touched by selections and measurements only."""
+    program = CutProgram(public_polyhedron(model), model.form.c0)
     seconds = 0.0  # of the solves on released numbers alone: the time of choosing and drawing is not told
     m, margin = cuts.measurement, plan.quantile
     measured = np.zeros(m.count, dtype=bool)
@@ -169,7 +168,8 @@ def _run(
         if best is None or bound < best[0]:
             best = bound, x, program.give
         twins = np.flatnonzero(cuts.number == j)
-        add_cuts(program, cuts, twins, np.full(twins.size, told), margin)
+        gain = cuts.gain[twins]
+        add_cuts(program, cuts, twins, cuts.side[twins] + gain * told + np.abs(gain) * margin)
     assert best is not None
     bound, x, give = best
     notes = [

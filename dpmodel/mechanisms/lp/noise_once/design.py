@@ -207,18 +207,20 @@ def x_bound(model: PrivateLP) -> float:
 
 def row_margins(model: PrivateLP, noise: NoiseDesign) -> RowMargins:
     """What the noise on b and A can do to each row, and how far to relax."""
-    affine = model.affine
-    fixed, uniform = np.zeros(affine.rows), np.zeros(affine.rows)
-    if "scalar" in noise.parts:
-        part = noise.parts["scalar"]
-        fixed[part.measurement.positions] += part.reach
-        uniform[part.measurement.positions] += part.reach
+    fixed = uniform = reach_on_b(model, noise)
     if "matrix" in noise.parts:
         for_one, for_all = _matrix_reach(model, noise.parts["matrix"])
-        fixed += for_one
-        uniform += for_all
-    relax = margin(affine, fixed)
-    return RowMargins(relax, relax + margin(affine, uniform))
+        fixed, uniform = fixed + for_one, uniform + for_all
+    relax = margin(model.affine, fixed)
+    return RowMargins(relax, relax + margin(model.affine, uniform))
+
+
+def reach_on_b(model: PrivateLP, noise: NoiseDesign) -> Floats:
+    """(m,) bounds on the noise on b, on both sides."""
+    reach = np.zeros(model.affine.rows)
+    if "scalar" in noise.parts:
+        reach[noise.parts["scalar"].measurement.positions] = noise.parts["scalar"].reach
+    return reach
 
 
 def _matrix_reach(model: PrivateLP, part: NoisyPart) -> tuple[Floats, Floats]:

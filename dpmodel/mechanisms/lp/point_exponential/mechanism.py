@@ -14,7 +14,7 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict
 from dpmodel.mechanisms.lp.engines.contract import CountingEngine, Point, Promise, Task
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, plain_linear, private_rows, public_polyhedron
-from dpmodel.numerics.polytopes.nets import MOST_DIMENSIONS, MOST_POINTS, Net, RowBounds, listed, net_of
+from dpmodel.numerics.polytopes.nets import MOST_DIMENSIONS, MOST_POINTS, Choices, Net, RowBounds, level_for, net_of
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.privacy import NoiseSource, exponential_mechanism, permute_and_flip
 
@@ -23,23 +23,12 @@ _MOST_PRODUCTS = 4e9
 _AT_ONCE = 4_000_000
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The plan: rows count as violated beyond ``threshold``; ``epsilon`` of the selection, and whether it is pure.
+@dataclass(frozen=True, kw_only=True)
+class Choice(Choices):
+    """The plan: ``epsilon`` of the selection, and whether it is pure."""
 
-    ``points`` (k, n), or None: level ``level`` of ``net``, whose points are only listed for a run.
-    """
-
-    threshold: float
     epsilon: float
     pure: bool
-    points: Floats | None = None
-    net: Net | None = None
-    level: int = 0
-
-    def listed(self) -> tuple[Floats, float]:
-        """(k, n) the candidates, and the threshold (``nets.listed``)."""
-        return listed(self.points, self.net, self.level, self.threshold)
 
 
 @dataclass(frozen=True)
@@ -102,7 +91,7 @@ class PointExponential(CountingEngine):
         if task.vertices is not None:
             points = points_inside(task.body, task.vertices)
             count = points.shape[0]
-            plan = Choice(task.violation or 0.0, epsilon, pure, points)
+            plan = Choice(threshold=task.violation or 0.0, epsilon=epsilon, pure=pure, points=points)
             slack = _slack(count, scale, task.beta)
             caveats = (
                 f"the proved statement is about the {count} given points that satisfy the public "
@@ -113,11 +102,13 @@ class PointExponential(CountingEngine):
             net = net_for(task.model, task.body, cubes=task.cut)
             if net is None:  # cut by a target, until it is flat or no product any more
                 count, drift = 1, min(_apart(rows, task.body), width)
-                plan = Choice(0.0, epsilon, pure, task.body.nearest(np.zeros(task.body.size))[None, :])
+                points = task.body.nearest(np.zeros(task.body.size))[None, :]
+                plan = Choice(threshold=0.0, epsilon=epsilon, pure=pure, points=points)
             else:
-                level = _level(net, task, scale, width, rows.count)
+                slacks = np.array([_slack(size, scale, task.beta) for size, _ in net.levels])
+                level = level_for(net, slacks, width / rows.count, task.violation, task.slack_rows)
                 count, drift = net.levels[level]
-                plan = Choice(0.0, epsilon, pure, net=net, level=level)
+                plan = Choice(threshold=0.0, epsilon=epsilon, pure=pure, net=net, level=level)
             plan = replace(plan, threshold=max(task.violation or 0.0, drift))
             slack = _slack(count, scale, task.beta)
             words, proved = f"a net of at most {count} points", True
@@ -200,20 +191,6 @@ def _apart(rows: PrivateRows, body: Polyhedron) -> float:
     low, high = body.box
     size = np.maximum(np.abs(rows.lower), np.abs(rows.upper))
     return min(float(size @ (high - low)), rows.norm2 * float(np.linalg.norm(high - low)))
-
-
-def _level(net: Net, task: Task, scale: float, width: float, count: int) -> int:
-    """The number of the level to take (see the class)."""
-    levels = net.levels
-    slack = np.array([_slack(size, scale, task.beta) for size, _ in levels])
-    drift = np.array([drift for _, drift in levels])
-    if task.violation is not None:
-        fine = np.flatnonzero(task.violation >= drift)
-        return int(fine[0]) if fine.size else len(levels) - 1
-    if task.slack_rows is not None:
-        within = np.flatnonzero(slack <= task.slack_rows)
-        return int(within[np.argmin(drift[within])]) if within.size else 0
-    return int(np.argmin(drift + width * slack / count))
 
 
 def points_inside(body: Polyhedron, vertices: Floats) -> Floats:
