@@ -11,6 +11,8 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from auditing import fits_frequencies
+from games import Scripted
+from replaying import Transcript
 from scipy.special import logsumexp
 from scipy.stats import binom
 
@@ -177,28 +179,11 @@ def test_row_range() -> None:
 
 
 # ---------------------------------------------------------------------- exact audit
-class Scripted:
-    """Answers selections from a script and remembers the log probability of each answer."""
-
-    is_private = False
-
-    def __init__(self, script, twin=""):
-        self.script, self.twin, self.log_probability = list(script), twin, 0.0
-
-    def noisy_max(self, scores, scale, *, kind):
-        assert kind == "exponential"
-        scale = scale / 2 if self.twin == "range halved" else scale
-        weights = np.asarray(scores) / scale
-        answer = self.script.pop(0)
-        self.log_probability += float(weights[answer] - logsumexp(weights))
-        return answer
-
-
 def law(cover, engine, values, promise, task, twin=""):
     """(k^T,) log probabilities of all sequences of T vertices, from the engine's own run."""
     theta, out = cover.theta(values), []
     for script in itertools.product(range(cover.body.size), repeat=promise.plan.steps):
-        source = Scripted(script, twin)
+        source = Scripted(script, 0.5 if twin == "range halved" else 1.0)
         engine.point(task, promise, theta, source, no_progress)
         out.append(source.log_probability)
     assert logsumexp(out) == pytest.approx(0, abs=1e-9)
@@ -318,19 +303,10 @@ def test_noise_of_the_general_oracle() -> None:
     """Gaussian and Laplace noise of the calibrated size reaches the cost; zero columns get none."""
     cover = Cover(np.zeros((6, 3)), "general", bounds=[0, 1])
     oracle = NoisyMinimisation.of(cover.rows, cover.body)
-    asked = []
-
-    class Listening(SeededSource):
-        def gaussian(self, values, scale):
-            asked.append(scale)
-            return super().gaussian(values, scale)
-
-        def laplace(self, values, scale):
-            asked.append(scale)
-            return super().laplace(values, scale)
-
+    source = Transcript(0)
     for delta in (1e-6, 0.0):
-        oracle.minimise(np.zeros(3), np.zeros(3), 0.25, Spend.of(1.0, delta), 4, Listening(0))
+        oracle.minimise(np.zeros(3), np.zeros(3), 0.25, Spend.of(1.0, delta), 4, source)
+    asked = [draw.arguments[0] for draw in source.draws]
     rho = Spend.of(1.0, 1e-6).rho
     assert asked[0] == pytest.approx(0.25 * cover.rows.swing(2) * math.sqrt(4 / (2 * rho)), rel=2e-3)
     assert asked[1] == pytest.approx(0.25 * cover.rows.swing(1) * 4, rel=2e-3)

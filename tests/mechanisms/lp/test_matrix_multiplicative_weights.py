@@ -11,12 +11,13 @@ import games
 import numpy as np
 import pytest
 from auditing import epsilon_lower_bound
-from games import Game, Keeping, Recording, Replaying, game, neighbours, noisy_rows, path_cost, rows_and_sides, voters
+from games import Game, asked, game, log_ratio, neighbours, noisy_rows, path_cost, replayed, rows_and_sides, voters
+from replaying import Transcript
 from scipy.optimize import brentq
 from scipy.stats import gamma
 
 from dpmodel.annotate import Private, Records
-from dpmodel.mechanisms.contract import Request, no_progress
+from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.multiplicative_weights import coefficients as matrix_multiplicative_weights
 from dpmodel.mechanisms.lp.multiplicative_weights import game as primal_weights
 from dpmodel.mechanisms.lp.multiplicative_weights.coefficients import NOISY_MULTIPLICATIVE_WEIGHTS
@@ -188,9 +189,9 @@ def test_noise_falls_on_public_places() -> None:
     for fill in (0.0, 0.7):
         made = rows_and_sides()
         made.seal(A=np.full((6, 4), fill), b=np.full(6, 0.1))
-        source = Recording(1)
+        source = Transcript(1)
         made.play(ENGINE, source)
-        sizes.append(set(source.sizes))
+        sizes.append({values.size for law, values, _ in asked(source) if law != "noisy_max"})
     assert sizes == [{4}, {4}]
 
 
@@ -330,11 +331,7 @@ def audit(twin: str, runs: int, epsilon: float = 0.5, delta: float = 1e-3) -> fl
     for side, theta, other in ((0, one, two), (1, two, one)):
         found = []
         for seed in range(runs):
-            drawn: Any = Recording(1_000_000 * side + seed)
-            ENGINE.point(made.task, promise, theta, drawn, no_progress)
-            again: Any = Replaying(drawn.outputs)
-            ENGINE.point(made.task, promise, other, again, no_progress)
-            ratio = drawn.log_density - again.log_density
+            ratio = log_ratio(replayed(made, ENGINE, promise, (theta, other), 1_000_000 * side + seed))
             found.append(ratio if side == 0 else -ratio)
         scores.append(np.array(found))
     return epsilon_lower_bound(*scores, delta=delta)
@@ -462,8 +459,7 @@ def test_a_coefficient_that_nobody_can_move() -> None:
     x = cp.Variable(3, nonneg=True)
     made = game(cp.Minimize(0), [cp.sum(x) == 1, x[0] + x[1] <= 0, A @ x[:2] <= x[2]], A)
     made.seal(A=np.ones((2, 2)))
-    source: Any = Keeping(1)
-    point = made.play(ENGINE, source)
+    point = made.play(ENGINE, 1)
     assert np.allclose(point.x, [0, 0, 1], atol=1e-6)
 
 

@@ -11,7 +11,8 @@ import cvxpy as cp
 import games
 import numpy as np
 import pytest
-from games import Game, Replaying, game, histogram, neighbours, packing, private_case
+from games import Game, Scripted, game, histogram, neighbours, packing, private_case
+from replaying import Transcript
 from scipy.optimize import brentq
 from scipy.stats import binom, gamma
 
@@ -136,20 +137,10 @@ def test_the_selections_use_up_the_budget(delta: float) -> None:
     each, steps = promise.plan.epsilon, promise.plan.count
     spent = steps * each if delta == 0 else steps * each**2 / 8
     assert spent == pytest.approx(1.0 if delta == 0 else zcdp_rho(1.0, delta))
-    source = Asking()
+    source = Transcript(0)
     made.play(MULTIPLICATIVE_WEIGHTS, source)
-    assert source.asked == steps
+    assert len(source.draws) == steps
     assert promise.noise["selection scale"] == pytest.approx(scalar_rows(made.model).reach / each)
-
-
-class Asking(games.Recording):
-    def __init__(self) -> None:
-        super().__init__(0)
-        self.asked = 0
-
-    def noisy_max(self, scores: Any, scale: float, *, kind: str) -> int:
-        self.asked += 1
-        return super().noisy_max(scores, scale, kind=kind)
 
 
 def test_the_promise_by_hand() -> None:
@@ -209,9 +200,9 @@ def laws(made: Game, engine: Any, promise: Any, one: Any, two: Any) -> tuple[np.
     for sequence in itertools.product(range(3), repeat=promise.plan.count):
         pair = []
         for theta in (one, two):
-            source: Any = Replaying(list(sequence))
+            source: Any = Scripted(sequence)
             engine.point(made.task, promise, theta, source, lambda stage, done: None)
-            pair.append(source.log_density)
+            pair.append(source.log_probability)
         found.append(pair)
     return tuple(np.exp(np.array(found).T))  # type: ignore[return-value]
 

@@ -11,6 +11,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from auditing import fits_frequencies
+from test_point_selection import permute_and_flip_law
 
 import dpmodel as dpm
 from dpmodel.annotate import Private, Records
@@ -105,19 +106,6 @@ def test_the_range_of_score_changes(name: str, how: str) -> None:
     assert worst <= reach
     if name in ("simplex", "scaled", "below") and how in ("l1", "entry", "add-remove", "l1 and linf"):
         assert reach <= 1.002 * max(worst, float(np.abs(moves).max()))
-
-
-def permute_and_flip_law(scores: np.ndarray, scale: float) -> np.ndarray:
-    """Exact probabilities: over all orders, each in turn accepted with exp((score - best) / scale)."""
-    accept = np.exp((scores - scores.max()) / scale)
-    law = np.zeros(scores.size)
-    orders = list(itertools.permutations(range(scores.size)))
-    for order in orders:
-        left = 1.0
-        for i in order:
-            law[i] += left * accept[i] / len(orders)
-            left *= 1 - accept[i]
-    return law
 
 
 @pytest.mark.parametrize("maximise", [False, True])
