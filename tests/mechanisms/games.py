@@ -211,3 +211,16 @@ def path_cost(made: Game, engine: Engine, promise: Promise, one: Floats, two: Fl
     """What one game costs on two neighbours, along the path that it takes on the first, by the theorems' own terms:
     epsilon for a pure budget, else rho."""
     return sum(draw.loss[made.delta > 0] for draw in replayed(made, engine, promise, (one, two), seed))
+
+
+def excess_moves(made: Game, engine: Engine, pairs: Any, points: Any) -> float:
+    """The most by which neighbours move the excess that the tests of a search read."""
+    promise = made.promise(engine)
+    excess = [[engine.excess(made.task, promise, x, theta) for theta in pair] for pair in pairs for x in points]
+    return max(abs(one - two) for one, two in excess)
+
+
+def refusal(engine: Engine, made: Game, **asked: Any) -> str:
+    verdict = engine.eligible(made.model, Request(**{"epsilon": 1.0, "delta": 1e-6, **asked}))
+    assert not verdict.eligible
+    return verdict.reason

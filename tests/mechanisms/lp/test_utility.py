@@ -96,9 +96,6 @@ def frequencies(mechanism: str, name: str, runs: int, beta: float = 0.1) -> dict
                     wrong.add("violation")
             elif truth.violation(outcome.x) > bound + SLACK * scale:
                 wrong.add("violation")
-        relaxes = rows and isinstance(which, NoiseOnce) and not math.isinf(forecast.alpha)
-        if relaxes and true_point_lost(opened, mechanism, truth, seed):
-            wrong.add("lost")
         for key in wrong:
             failed[key] += 1
         failed["statement"] += bool(wrong)
@@ -111,15 +108,6 @@ def left_out(model: PrivateLP, x: Floats, alpha: float) -> int:
     """How many private rows x violates by more than alpha (of their own width, where they have no declared one)."""
     G, h = private_rows(model).values(model.read_private())
     return int((G @ x - h > alpha).sum())
-
-
-def true_point_lost(opened: Opened, mechanism: str, truth: Truth, seed: int) -> bool:
-    """Whether the same draw's relaxed program cuts off the true optimum."""
-    model, which = opened.model, by_name(mechanism)
-    noise = design(model, opened.request, dict.fromkeys(model.private_parts(), which.kind))  # type: ignore[attr-defined]
-    c, b, entries = released_parts(model, noise, SeededSource(seed), no_progress)
-    program = relaxed_program(model, c, b, entries, row_margins(model, noise).relax)
-    return violation(program, truth.x) > SLACK * (1 + abs(truth.value))
 
 
 def check(mechanism: str, name: str, runs: int) -> None:
