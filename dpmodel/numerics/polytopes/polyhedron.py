@@ -38,11 +38,17 @@ class Product:
     block: Integers
     optional: Any
 
-    @property
-    def choices(self) -> Integers:
-        """(blocks,) number of choices in each block."""
-        counts: Integers = np.bincount(self.block[self.block >= 0], minlength=self.optional.size) + self.optional
-        return counts
+    @cached_property
+    def columns(self) -> list[Integers]:
+        """The columns of each block that has any."""
+        order = np.argsort(self.block, kind="stable")
+        order = order[self.block[order] >= 0]
+        parts = np.split(order, np.flatnonzero(np.diff(self.block[order])) + 1)
+        return [part for part in parts if part.size]
+
+    def choices(self, columns: Integers) -> int:
+        """Number of choices in the block of these columns, none included where that is one."""
+        return int(columns.size + self.optional[self.block[columns[0]]])
 
 
 @dataclass(frozen=True)

@@ -127,11 +127,8 @@ class ProductSelection(Selection):
         if shape is None:
             return None
         reach = (rows.upper - rows.lower) * np.abs(shape.step)
-        order = np.argsort(shape.block, kind="stable")
-        order = order[shape.block[order] >= 0]
-        cuts = np.flatnonzero(np.diff(shape.block[order])) + 1
-        choices, moves = shape.choices, rows.swing(1) > 0
-        groups = [g for g in np.split(order, cuts) if g.size and choices[shape.block[g[0]]] > 1]
+        moves = rows.swing(1) > 0
+        groups = [columns for columns in shape.columns if shape.choices(columns) > 1]
         drawn = [moves and bool((reach[g] > 0).any()) for g in groups]
         noisy = [g for g, d in zip(groups, drawn, strict=True) if d]
         if len(noisy) > _MOST_BLOCKS:
@@ -140,7 +137,7 @@ class ProductSelection(Selection):
         step, caps = np.abs(shape.step[columns]), (rows.upper - rows.lower)[columns]
         apart = math.sqrt(sum(_two_largest(shape.step[g] ** 2) for g in noisy))
         size = min(sum(_two_largest(reach[g]) for g in noisy), rows.swing(2) * apart, _most(step, caps, rows.swing(1)))
-        count = float(sum(math.log(choices[shape.block[g[0]]]) for g in noisy))
+        count = float(sum(math.log(shape.choices(g)) for g in noisy))
         return ProductSelection(_both(size, rows, body), size, count, shape, tuple(groups), tuple(drawn))
 
     def select(

@@ -209,7 +209,10 @@ def row_margins(model: PrivateLP, noise: NoiseDesign) -> RowMargins:
     """What the noise on b and A can do to each row, and how far to relax."""
     fixed = uniform = reach_on_b(model, noise)
     if "matrix" in noise.parts:
-        for_one, for_all = _matrix_reach(model, noise.parts["matrix"])
+        # Box: the largest noise times the public size of x; it serves one x and all. The rows' own way where it is
+        # better, which the design decided.
+        part = noise.parts["matrix"]
+        for_one, for_all = (None if part.clip else _row_reach(model, part)) or (_box_reach(model, part),) * 2
         fixed, uniform = fixed + for_one, uniform + for_all
     relax = margin(model.affine, fixed)
     return RowMargins(relax, relax + margin(model.affine, uniform))
@@ -223,20 +226,8 @@ def reach_on_b(model: PrivateLP, noise: NoiseDesign) -> Floats:
     return reach
 
 
-def _matrix_reach(model: PrivateLP, part: NoisyPart) -> tuple[Floats, Floats]:
-    """(m,), (m,): bounds on ``|N_i x|`` for one fixed x, and for all x in the public set at once.
-
-    Box: the largest noise times the public size of x, entry by entry or in the 1-norm; it serves both. Another
-    way, ``_row_reach``, was taken in the design where it is better.
-    """
-    by_rows = None if part.clip else _row_reach(model, part)
-    if by_rows is not None:
-        return by_rows
-    box = _box_reach(model, part)
-    return box, box
-
-
 def _box_reach(model: PrivateLP, part: NoisyPart) -> Floats:
+    """(m,) bounds on ``|N_i x|`` for all x in the public set at once, entry by entry or in the 1-norm."""
     m = model.affine.rows
     rows, columns = model.form.matrix_positions()
     norm = x_bound(model)
@@ -248,7 +239,8 @@ def _box_reach(model: PrivateLP, part: NoisyPart) -> Floats:
 
 
 def _row_reach(model: PrivateLP, part: NoisyPart) -> tuple[Floats, Floats] | None:
-    """The same from sums, for independent Gaussian entries: None where that is not possible or not better.
+    """(m,), (m,): bounds on ``|N_i x|`` for one fixed x, and for all x, from sums of independent Gaussian entries; None
+    where that is not possible or not better.
 
     Each half with beta / 2: for all x the 2-norm of a row's noise (chi) times that of x, and for one x a single
     Gaussian per row. The noise must not be clipped: clipped draws have a mean.
@@ -265,7 +257,9 @@ def _row_reach(model: PrivateLP, part: NoisyPart) -> tuple[Floats, Floats] | Non
     deviation = _largest_per_row(measured.gain(2) * law.scale, rows, m)
     noised = np.bincount(rows, minlength=m)
     live = noised > 0
-    two_norm = _two_norm_of_x(model, columns, size, norm)
+    largest = np.zeros(model.affine.variables)
+    np.maximum.at(largest, columns, size)
+    two_norm = min(float(np.linalg.norm(largest)), norm)  # of x over the columns with private entries
     tail = part.beta / (2 * int(live.sum()))
     for_all, for_one = np.zeros(m), np.zeros(m)
     for_all[live] = deviation[live] * two_norm * np.sqrt(chdtri(noised[live], tail))
@@ -280,12 +274,3 @@ def _largest_per_row(values: Floats, rows: np.ndarray, m: int) -> Floats:
     out = np.zeros(m)
     np.maximum.at(out, rows, values)
     return out
-
-
-def _two_norm_of_x(model: PrivateLP, columns: np.ndarray, size: Floats, norm: float) -> float:
-    """Public bound on the 2-norm of x over the columns with private A entries."""
-    reached = np.unique(columns)
-    box = np.zeros(model.affine.variables)
-    np.maximum.at(box, columns, size)
-    squares = float((box[reached] ** 2).sum())
-    return min(math.sqrt(squares), norm)
