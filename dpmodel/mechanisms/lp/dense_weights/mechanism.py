@@ -95,7 +95,7 @@ class DenseMultiplicativeWeights(CountingEngine):
         *r rows of one record.* Change them one by one: every database on the way has rows within the bounds and
         weights that are functions of their rows, which is all that was used. By the triangle inequality r/s replaces
         1/s; as both u are averages of rows, ``share = min(r/s, 1)`` does.
-        What a difference of rows can do, the noise for it and rounding: ``linear_oracles.py``. T steps, fixed
+        What a difference of rows can do, the noise for it and rounding: ``oracles.py``. T steps, fixed
         beforehand, of rho/T each (epsilon/T for a pure budget) compose adaptively to the budget. The average of the
         x_t is post-processing. T, s, the rate and the oracle follow from public facts.
     Utility

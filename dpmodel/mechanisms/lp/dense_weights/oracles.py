@@ -1,7 +1,7 @@
 """Private linear minimisation over a public polyhedron: choosing a vertex, or noise on the cost and an exact solve.
 
-The cost is ``u = G'y``, an average of private rows with weights y from a 1/s-dense projection (``dense_measure.py``).
-One record moves u by at most ``share`` times the difference of two rows (proof: ``dense_multiplicative_weights.py``),
+The cost is ``u = G'y``, an average of private rows with weights y from a 1/s-dense projection (``measure.py``).
+One record moves u by at most ``share`` times the difference of two rows (proof: ``mechanism.py``),
 ``share = min(r / s, 1)``. Oracles state their error for ``share = 1``; it is proportional to it.
 
 Rounding. Sums of m terms in double precision are off by at most (m + 3) 2^-53 of the sum of their sizes, which an

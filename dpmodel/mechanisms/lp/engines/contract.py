@@ -7,7 +7,7 @@ polyhedron K. Let V(x) >= 0 be its measure of violation (mean hinge, mean over t
     w'x + V(x) <= w'x* + error    for every x* in K that satisfies all private rows,
 
 with probability at least 1 - beta, and ``V(x) <= v`` means that all but ``slack_rows`` rows are violated by at most
-``gain * v``. ``goal.py`` makes mechanisms out of engines.
+``gain * v``. ``mechanism.py`` makes mechanisms out of engines.
 """
 
 from __future__ import annotations

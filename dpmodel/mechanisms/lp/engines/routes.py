@@ -1,6 +1,6 @@
 """Ways to treat the objective with an engine that finds nearly feasible points: what each would promise.
 
-Public facts only; ``goal.py`` runs the chosen one.
+Public facts only; ``mechanism.py`` runs the chosen one.
 """
 
 from __future__ import annotations

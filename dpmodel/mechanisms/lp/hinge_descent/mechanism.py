@@ -24,7 +24,7 @@ class NoisyHingeDescent(CountingEngine):
     Source
         Noisy gradient descent: Bassily, Smith and Thakurta 2014; dual averaging: Nesterov 2009, Xiao 2010. HRRU14,
         section 3.1, poses the problem (private rows, some of them given up) and solves it by dense multiplicative
-        weights; the bounds here are proved in ``hinge_forecast``.
+        weights; the bounds here are proved in ``forecast.py``.
     Privacy
         Private values enter only through the d sums ``sum_i p(u_i) G_i`` of each step, d the columns that private
         rows reach. Given the released numbers, which fix the point x_t, p(u_i) in [0, 1] is a function of
@@ -33,13 +33,13 @@ class NoisyHingeDescent(CountingEngine):
         Gaussian noise calibrated to its 2-norm (Laplace and 1-norm for pure budgets), T steps with a public T,
         adaptively composed by ``Spend``. Everything else is a function of the noisy sums and of public facts.
     Utility
-        V is the mean hinge. ``hinge_forecast`` proves w.p. 1 - beta ``w'x + V(x) <= w'x* + error``. If more than s rows
+        V is the mean hinge. ``forecast.py`` proves w.p. 1 - beta ``w'x + V(x) <= w'x* + error``. If more than s rows
         were violated by more than ``a = k v / (s + 1)``, V would exceed ``a (s + 1) / k = v``: ``gain = k / (s + 1)``.
         s is what was asked for; or the least that keeps ``gain * error`` below the violation asked for; or the one that
         minimises ``alpha + width s / k``. Asked for s or the violation, it runs what proves most: the accelerated
         method where the rows are so many that it proves an error below 2 % of the width. Else it runs the settings that
         do best on synthetic databases (``simulated_settings``), mostly of the plain method set for practice: tight and
-        met rows are given a say (c in ``hinge_forecast``), the rate is high and only the last half of the iterates is
+        met rows are given a say (c in ``forecast.py``), the rate is high and only the last half of the iterates is
         averaged. The statement is always that of the settings that are run, and mostly gives no guarantee then.
     Cost
         T products with G and its transpose, T projections (exact for a box with one row), T d noisy numbers; T at most
@@ -100,7 +100,7 @@ class NoisyHingeDescent(CountingEngine):
 
 
 def say(residual: PrivateArray, plan: DescentPlan) -> PrivateArray:
-    """(k,) p(u) of ``hinge_forecast``, in [0, 1], row by row."""
+    """(k,) p(u) of ``forecast.py``, in [0, 1], row by row."""
     if plan.accelerated:
         return PrivateArray(np.clip(1 + residual / (2 * plan.say), 0.0, 1.0))
     return PrivateArray(plan.say / np.maximum(-residual, plan.say))

@@ -33,7 +33,7 @@ class NoiseOnce:
         rounding allowance. The Laplace mechanism with scale D_1 / e is e-DP and these add up over parts;
         Gaussian releases compose to ``mu`` (the squares of D_2 / sigma add up), and ``mu`` is the largest
         value for which the Gaussian mechanism is (epsilon, delta)-DP (exact, Balle and Wang 2018). The shares
-        w_p keep the sum at one for every record (``noise_design.py``). Everything after is post-processing:
+        w_p keep the sum at one for every record (``design.py``). Everything after is post-processing:
         it reads released numbers and public ones. Infeasible and unbounded are decided on these.
     Utility (each with probability at least 1 - beta)
         Objective: the noised optimum x and the true one x* satisfy both the same constraints, so
