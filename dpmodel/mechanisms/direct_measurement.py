@@ -1,7 +1,7 @@
 """Measuring an affine expression of private parameters: independent noise of one known scale on every entry.
 
-Unlike the measurements behind a solve (``lp/noise_once/measurement.py``), nothing is rescaled, merged or rebuilt: proportional
-entries get draws of their own, so that the law that is published with the numbers is the law they have.
+Unlike the measurements behind a solve (``lp/noise_once/measurement.py``), nothing is rescaled, merged or rebuilt:
+proportional entries get draws of their own, so that the law that is published with the numbers is the law they have.
 """
 
 from __future__ import annotations

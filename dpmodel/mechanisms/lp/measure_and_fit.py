@@ -81,10 +81,7 @@ class MeasureAndFit:
             return Verdict(False, "serves equalities: a private inequality is not measured by a fit")
         if model.form.c0.any():
             return Verdict(False, "there is an objective to optimise: a fit would ignore it")
-        other = refuse_feasibility(request, "relaxed", "centred")
-        if other is not None:
-            return other
-        return YES
+        return refuse_feasibility(request, "relaxed", "centred") or YES
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast:
         noised = measured(model, request, self.loss)

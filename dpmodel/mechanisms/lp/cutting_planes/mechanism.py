@@ -72,13 +72,7 @@ class PrivateCuttingPlanes:
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         if model.private_parts() != ("scalar",):
             return Verdict(False, "serves problems in which only right-hand sides are private")
-        high = refuse_high(model)
-        if high is not None:
-            return high
-        other = refuse_feasibility(request, "relaxed")
-        if other is not None:
-            return other
-        refused = plain_rows(model)
+        refused = refuse_high(model) or refuse_feasibility(request, "relaxed") or plain_rows(model)
         if refused is not None:
             return refused
         if not model.form.c0.any():
