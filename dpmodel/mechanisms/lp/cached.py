@@ -31,7 +31,8 @@ def _key(value: Any) -> Hashable:
         return _key(vars(value))
     if isinstance(value, Mapping):
         return tuple((name, _key(each)) for name, each in value.items())
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_key, value))
     if isinstance(value, np.ndarray):
         return value.shape, value.tobytes()
-    hashed: Hashable = value
-    return hashed
+    return value if isinstance(value, Hashable) else repr(value)  # what users hand to a solver may be anything

@@ -137,7 +137,7 @@ def _run(
     m, margin = cuts.measurement, plan.quantile
     measured = np.zeros(m.count, dtype=bool)
     best: tuple[float, Floats, float] | None = None
-    private_side = cuts.gain * exact[cuts.number]
+    private_side = PrivateArray(cuts.gain * exact[cuts.number])
     for t in range(plan.count):
         progress(f"round {t + 1} of {plan.count}", t / plan.count)
         started = time.perf_counter()
@@ -146,7 +146,7 @@ def _run(
         open_rows = np.flatnonzero(~measured[cuts.number])
         public = cuts.A @ x - cuts.side
         limit = CLAMP * cuts.reach
-        scores = np.clip(public[open_rows] - private_side[open_rows], -limit, limit)
+        scores = PrivateArray(np.clip(public[open_rows] - private_side[open_rows], -limit, limit))
         if plan.pure:
             chosen = report_noisy_max(scores, cuts.reach, epsilon=plan.selection_epsilon, source=noise)
         else:

@@ -65,7 +65,7 @@ def descend(
         x = minimise(PrivateArray(G.T @ measure.projected()))
         total += x
         if step < plan.steps:
-            gain = G @ (plan.rate * x)
+            gain = PrivateArray(G @ (plan.rate * x))
             gain -= h
             measure.add(gain)
             del gain

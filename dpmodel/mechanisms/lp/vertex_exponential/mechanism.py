@@ -107,7 +107,7 @@ class VertexExponential:
         limit = CLAMP * _single(model, request.vertices) if reach > 0 else math.inf
         public = _public_scores(model, found)
         private = np.clip(exact_rows(scores, PrivateArray(model.read_private())), -limit, limit)
-        utility = -(private + (public - (public.max() + public.min()) / 2))
+        utility = PrivateArray(-(private + (public - (public.max() + public.min()) / 2)))
         # Scores that no record can move are the same for all data, so their best needs no noise.
         chosen = (
             permute_and_flip(utility, reach, epsilon=request.epsilon, source=noise)
