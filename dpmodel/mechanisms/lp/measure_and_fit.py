@@ -27,7 +27,7 @@ from dpmodel.mechanisms.contract import (
 from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.noise_once.design import Kind, NoisyPart, design, law_of
 from dpmodel.mechanisms.lp.noise_once.measurement import Measurement, best_measurement, scaled
-from dpmodel.mechanisms.lp.noise_once.mechanism import against_ignorance
+from dpmodel.mechanisms.lp.noise_once.mechanism import against_ignorance, release
 from dpmodel.mechanisms.lp.public.points import declared_range, known_without_data
 from dpmodel.numerics.polytopes.diagonal_qp import DiagonalQP, QPSolution, solve_diagonal_qp
 from dpmodel.privacy import Gaussian, NoiseSource
@@ -111,7 +111,7 @@ class MeasureAndFit:
         noised = measured(model, request, self.loss)
         progress(f"noise on {noised.measurement.count} numbers", 0.0)
         b = model.form.b0.copy()
-        b[noised.measurement.positions] += noised.released(PrivateArray(model.read_private()), noise)
+        b[noised.measurement.positions] += release(noised, PrivateArray(model.read_private()), noise)
         progress("fitting", 0.3)
         return _fit(model, noised, b)
 

@@ -39,7 +39,7 @@ from dpmodel.mechanisms.lp.engines.routes import (
     why_none,
 )
 from dpmodel.mechanisms.lp.engines.simulated_settings import settle
-from dpmodel.mechanisms.lp.noise_once.mechanism import objective_loss, objective_noise
+from dpmodel.mechanisms.lp.noise_once.mechanism import objective_loss, objective_noise, release
 from dpmodel.mechanisms.lp.private_rows import most_rows_stay, plain_linear, private_rows, public_polyhedron
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NoiseSource
@@ -235,7 +235,7 @@ def _released_cost(model: PrivateLP, request: Request, theta: PrivateArray, sour
         return model.form.c0
     part = measured.parts["objective"]
     cost = model.form.c0.copy()
-    cost[part.measurement.positions] += part.released(theta, source)
+    cost[part.measurement.positions] += release(part, theta, source)
     return cost
 
 

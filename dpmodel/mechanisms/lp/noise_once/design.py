@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import chdtri, ndtri
 
-from dpmodel._types import Floats, PrivateArray
+from dpmodel._types import Floats
 from dpmodel.annotate.layout import sum_by
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import Request
@@ -28,7 +28,6 @@ from dpmodel.mechanisms.lp.noise_once.measurement import Measurement, best_measu
 from dpmodel.privacy import (
     Gaussian,
     Laplace,
-    NoiseSource,
     TruncatedLaplace,
     gaussian_mu,
     truncated_laplace_half_width,
@@ -59,12 +58,6 @@ class NoisyPart:
     def deviation(self) -> Floats:
         """(h,) standard deviation of the noise in every entry."""
         return self.measurement.gain(2) * (0.0 if self.law is None else self.law.standard_deviation)
-
-    def released(self, theta: PrivateArray, source: NoiseSource) -> Floats:
-        """(h,) the part as it may be released: the numbers behind it with noise, rebuilt."""
-        exact = self.measurement.values(theta)
-        noisy = self.law.sample(exact, source) if self.law is not None else exact
-        return self.measurement.rebuild(noisy, clip=self.clip)
 
     def to_dict(self) -> dict[str, Any]:
         return {

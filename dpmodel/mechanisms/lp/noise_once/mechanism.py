@@ -10,7 +10,7 @@ import numpy as np
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import YES, Forecast, Outcome, Progress, Request, Verdict, no_progress, refuse_high
-from dpmodel.mechanisms.lp.noise_once.design import Kind, NoiseDesign, design, x_bound
+from dpmodel.mechanisms.lp.noise_once.design import Kind, NoiseDesign, NoisyPart, design, x_bound
 from dpmodel.mechanisms.lp.noise_once.solve_released import solve_most_inside, solve_released
 from dpmodel.mechanisms.lp.public.points import declared_range, known_without_data
 from dpmodel.mechanisms.lp.treatment import cost_of, treat
@@ -114,19 +114,26 @@ class NoiseOnce:
         return replace(out, notes=(*treatment.words, *([cost] if cost else ()), *out.notes))
 
 
+def release(part: NoisyPart, theta: PrivateArray, source: NoiseSource) -> Floats:
+    """(h,) the part as it may be released: the numbers behind it with noise, rebuilt."""
+    exact = part.measurement.values(theta)
+    noisy = part.law.sample(exact, source) if part.law is not None else exact
+    return part.measurement.rebuild(noisy, clip=part.clip)
+
+
 def released_parts(
     model: PrivateLP, noise: NoiseDesign, source: NoiseSource, progress: Progress
 ) -> tuple[Floats | None, Floats | None, Floats | None]:
     """Noised c (n,), b (m,) and private A entries, None for parts that are public.
 
-    This is where private values enter: ``read_private`` gives theta, and ``NoisyPart.released`` measures its numbers
-    through the noise source.
+    This is where private values enter: ``read_private`` gives theta, and ``release`` measures its numbers through the
+    noise source.
     """
     theta = PrivateArray(model.read_private())
     c = b = entries = None
     for i, (name, part) in enumerate(noise.parts.items()):
         progress(f"noise on the {name} part ({part.measurement.count} numbers)", i / (2 * len(noise.parts)))
-        rebuilt = part.released(theta, source)
+        rebuilt = release(part, theta, source)
         if name == "matrix":
             entries = rebuilt
             continue
