@@ -1,4 +1,5 @@
-"""Noise is drawn where a reader looks: in the file of the mechanism whose ``run`` it is, or in a named kernel."""
+"""Noise is drawn where a reader looks for it: in the file of the mechanism whose ``run`` (engines: ``point``) it is, or
+in a named kernel."""
 
 from __future__ import annotations
 
@@ -21,10 +22,8 @@ DRAWS = {
     "AboveThreshold",
     "poisson_sample",
     "random_labels",
-    "add_to",
     "sample",
 }
-RUNS = {"run", "run_as_asked"}  # the second where Laplace and Gaussian noise are compared first
 # Draws that several mechanisms share, each with its privacy argument in the file's docstring.
 KERNELS = {
     "mechanisms/linalg/dp_lp/descent.py",
@@ -32,12 +31,9 @@ KERNELS = {
     "mechanisms/linalg/hinge_descent/choice.py",
     "mechanisms/linalg/pin_hull/noisy_average.py",
     "mechanisms/lp/dense_weights/oracles.py",
-    "mechanisms/lp/hinge_descent/mechanism.py",
-    "mechanisms/lp/multiplicative_weights/coefficients.py",
     "mechanisms/lp/multiplicative_weights/game.py",
-    "mechanisms/lp/noise_once/solve_released.py",
-    "mechanisms/lp/point_exponential/mechanism.py",
     "mechanisms/regression/descent/steps.py",
+    "mechanisms/regression/sufficient_statistics/mechanism.py",
     "queries/refits.py",  # noise on fits, simulated from published numbers
     "teach/reconstruction.py",  # randomised response, for lessons on made-up bits
 }
@@ -56,7 +52,8 @@ def draws(tree: ast.AST) -> set[str]:
 
 
 def runs(tree: ast.AST) -> bool:
-    return any(isinstance(node, ast.FunctionDef) and node.name in RUNS for node in ast.walk(tree))
+    """Whether it is the main file of a mechanism, or of an engine, of which ``engines/mechanism.py`` makes one."""
+    return any(isinstance(node, ast.FunctionDef) and node.name in ("run", "point") for node in ast.walk(tree))
 
 
 def test_noise_is_drawn_in_main_files_and_named_kernels():

@@ -1,7 +1,7 @@
 """Measuring an affine expression of private parameters: independent noise of one known scale on every entry.
 
-Unlike the measurements behind a solve (``lp/measurement.py``), nothing is rescaled, merged or rebuilt: proportional
-entries get draws of their own, so that the law that is published with the numbers is the law they have.
+Unlike the measurements behind a solve (``lp/noise_once/measurement.py``), nothing is rescaled, merged or rebuilt:
+proportional entries get draws of their own, so that the law that is published with the numbers is the law they have.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Literal
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock
 from dpmodel.compile.standard_form.footprint import change_of, largest, most_touched
 from dpmodel.compile.standard_form.form import private_theta, public_theta
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP, ROUNDING, exact_rows
+from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP, ROUNDING, exact_rows, never_rounded
 from dpmodel.privacy import NoiseSource, gaussian_mu, zcdp_rho
 from dpmodel.privacy.discrete import IntArray
 from dpmodel.privacy.distributions import DiscreteGaussian, DiscreteLaplace, Distribution, Gaussian, Laplace
@@ -98,7 +98,7 @@ class DirectMeasurement:
         queries = entries.select(private)
         constant = entries.select(~private).apply(public_theta(affine))
         change = largest(change_of(affine, queries).values())
-        allowance = _SUMS if _never_rounded(queries) else ROUNDING
+        allowance = _SUMS if never_rounded(queries) else ROUNDING
         touched = max(most_touched(affine, queries.row, queries.column), 1)
         limit = CLAMP * min(change.linf, change.l1 / touched, change.l2 / math.sqrt(touched))
         if allowance == _SUMS:
@@ -176,7 +176,7 @@ class DirectMeasurement:
 
     def run(self, law: Distribution, source: NoiseSource) -> Floats:
         """(k,) released numbers. The only method that reads private values; the charge comes before it."""
-        theta = private_theta(self.affine)
+        theta = PrivateArray(private_theta(self.affine))
         released: Floats
         if law.discrete:
             assert isinstance(source, DiscreteNoiseSource)
@@ -187,20 +187,14 @@ class DirectMeasurement:
             released = add(self._values(theta), law.scale)
         return released + self.constant
 
-    def _values(self, theta: Floats) -> Floats:
-        return np.clip(exact_rows(self.queries, theta), -self.limit, self.limit)
+    def _values(self, theta: PrivateArray) -> PrivateArray:
+        return PrivateArray(np.clip(exact_rows(self.queries, theta), -self.limit, self.limit))
 
-    def _whole_values(self, theta: Floats) -> IntArray:
+    def _whole_values(self, theta: PrivateArray) -> IntArray:
         coefficients = self.queries.tocsr(self.affine.theta_size).astype(np.int64)
         bound = float(2**62 // max(_row_sum(self.queries), 1))
         whole = np.clip(np.rint(theta), -bound, bound).astype(np.int64)
         return np.asarray(np.clip(sp.csr_array(coefficients) @ whole, -_WHOLE_LIMIT, _WHOLE_LIMIT), dtype=np.int64)
-
-
-def _never_rounded(queries: LinearMap) -> bool:
-    """Whether every number is one private entry times a power of two."""
-    single = queries.nnz == 0 or int(np.bincount(queries.row).max()) == 1
-    return single and bool((np.abs(np.frexp(queries.coefficient)[0]) == 0.5).all())
 
 
 def _row_sum(queries: LinearMap) -> int:

@@ -27,17 +27,13 @@ from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivatePoints
 from dpmodel.mechanisms.linalg.tukey_depth.mechanism import TUKEY_DEPTH
 from dpmodel.mechanisms.lp.cheapest_point import CHEAPEST_POINT
 from dpmodel.mechanisms.lp.cutting_planes.mechanism import PRIVATE_CUTTING_PLANES
-from dpmodel.mechanisms.lp.dense_weights.mechanism import ALGORITHM_2, DENSE_MULTIPLICATIVE_WEIGHTS
+from dpmodel.mechanisms.lp.dense_weights.mechanism import DENSE_MULTIPLICATIVE_WEIGHTS
 from dpmodel.mechanisms.lp.engines.mechanism import EngineMechanism
 from dpmodel.mechanisms.lp.exact_equations import EXACT_EQUATIONS
 from dpmodel.mechanisms.lp.hinge_descent.mechanism import NOISY_HINGE_DESCENT
 from dpmodel.mechanisms.lp.measure_and_fit import MEASURE_AND_FIT
-from dpmodel.mechanisms.lp.multiplicative_weights.coefficients import (
-    ALGORITHM_5,
-    ALGORITHM_6,
-    NOISY_MULTIPLICATIVE_WEIGHTS,
-)
-from dpmodel.mechanisms.lp.multiplicative_weights.right_hand_sides import ALGORITHM_4, MULTIPLICATIVE_WEIGHTS
+from dpmodel.mechanisms.lp.multiplicative_weights.coefficients import NOISY_MULTIPLICATIVE_WEIGHTS
+from dpmodel.mechanisms.lp.multiplicative_weights.right_hand_sides import MULTIPLICATIVE_WEIGHTS
 from dpmodel.mechanisms.lp.noise_once.mechanism import GAUSSIAN_ONCE, LAPLACE_ONCE
 from dpmodel.mechanisms.lp.point_exponential.mechanism import POINT_EXPONENTIAL
 from dpmodel.mechanisms.lp.public.mechanism import PUBLIC_ONLY
@@ -50,6 +46,10 @@ from dpmodel.mechanisms.postprocess.least_squares_tree.mechanism import LEAST_SQ
 from dpmodel.mechanisms.postprocess.projection.mechanism import PROJECTION
 from dpmodel.mechanisms.published.adassp import ADASSP_PUBLISHED
 from dpmodel.mechanisms.published.admm import ADMM_PUBLISHED
+from dpmodel.mechanisms.published.algorithm_2 import ALGORITHM_2
+from dpmodel.mechanisms.published.algorithm_4 import ALGORITHM_4
+from dpmodel.mechanisms.published.algorithm_5 import ALGORITHM_5
+from dpmodel.mechanisms.published.algorithm_6 import ALGORITHM_6
 from dpmodel.mechanisms.published.algorithm_10 import ALGORITHM_10
 from dpmodel.mechanisms.published.dp_lp import DP_LP_PUBLISHED
 from dpmodel.mechanisms.published.frank_wolfe import FRANK_WOLFE_PUBLISHED

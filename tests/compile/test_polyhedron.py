@@ -288,7 +288,8 @@ def test_products_are_recognised(body: Polyhedron) -> None:
             gains = (cost * product.step)[product.block == number]
             best += min(float(gains.min()), 0.0) if optional else float(gains.min())
         assert best == pytest.approx(by_linprog(body, cost).fun, abs=1e-9)
-    assert product.choices.sum() == (product.block >= 0).sum() + product.optional.sum()
+    free = (product.block >= 0).sum() + product.optional.sum()
+    assert sum(product.choices(columns) for columns in product.columns) == free
     assert (product.step[product.block < 0] == 0).all()
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-for _path in (HERE, HERE.parent, HERE.parent / "compile", HERE.parent.parent):
+for _path in (HERE, HERE / "lp", HERE.parent, HERE.parent / "compile", HERE.parent.parent):
     if str(_path) not in sys.path:
         sys.path.insert(0, str(_path))
 
@@ -32,11 +32,12 @@ from audits import BROKEN, HONEST, lower_bound  # noqa: E402
 from scipy.optimize import brentq  # noqa: E402
 from scipy.stats import norm  # noqa: E402
 
-from dpmodel.mechanisms.lp.dense_weights.mechanism import ALGORITHM_2  # noqa: E402
 from dpmodel.mechanisms.lp.hinge_descent import forecast as hinge_forecast  # noqa: E402
 from dpmodel.mechanisms.lp.hinge_descent.mechanism import NOISY_HINGE_DESCENT  # noqa: E402
 from dpmodel.mechanisms.lp.multiplicative_weights import game as primal_weights  # noqa: E402
-from dpmodel.mechanisms.lp.multiplicative_weights.right_hand_sides import ALGORITHM_4, MULTIPLICATIVE_WEIGHTS  # noqa: E402
+from dpmodel.mechanisms.lp.multiplicative_weights.right_hand_sides import MULTIPLICATIVE_WEIGHTS  # noqa: E402
+from dpmodel.mechanisms.published.algorithm_2 import ALGORITHM_2  # noqa: E402
+from dpmodel.mechanisms.published.algorithm_4 import ALGORITHM_4  # noqa: E402
 from dpmodel.mechanisms.spend import Spend  # noqa: E402
 
 EPSILON, SHARE = "epsilon", "share of the budget"

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from auditing import epsilon_lower_bound
 from cases import CASES, Opened
+from replaying import Transcript
 
 from dpmodel._types import Floats
 from dpmodel.mechanisms.lp.noise_once.design import NoiseDesign, NoisyPart, design
@@ -183,22 +184,13 @@ def _pair(case: Any) -> list[tuple[int, dict[str, Any]]]:
     return [(0, case.values), (1, case.neighbour)]
 
 
-class CapturingSource(SeededSource):
-    """Keeps what the mechanism asked of the selection."""
-
-    asked: tuple[Floats, float, str]
-
-    def noisy_max(self, scores: object, scale: float, *, kind: Any) -> int:
-        self.asked = np.asarray(scores, dtype=float), scale, kind
-        return super().noisy_max(scores, scale, kind=kind)
-
-
 def selections(opened: Opened, values: dict[str, Any], twin: str, runs: int, seed: int) -> Floats:
     """(runs,) chosen indices: ``run`` once, to learn scores and scale, then its selection many times."""
     opened.seal(values)
-    source = CapturingSource(seed)
+    source = Transcript(seed)
     by_name("vertex-exponential").run(opened.model, opened.request, source)
-    scores, scale, kind = source.asked
+    (draw,) = source.draws
+    scores, (scale, kind) = draw.values[0], draw.arguments
     assert kind == "permute_and_flip"
     scale = scale / 2 if twin == SELECTION_TWIN else scale
     noise = np.random.default_rng(seed).exponential(scale=scale, size=(runs, scores.size))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,6 +12,7 @@ import cvxpy as cp
 import numpy as np
 from cases import CASES
 from neighbours import owned_of, records_of
+from replaying import Draw, Transcript
 
 import dpmodel as dpm
 from dpmodel._types import Floats
@@ -141,54 +143,37 @@ def voters(**asked: Any) -> Game:
 
 
 # ------------------------------------------------------------------ reading what a game asks of its source
-class Recording:
-    """Passes noise on from a seeded source, keeps what came out, and its log density up to constants."""
+class Scripted:
+    """Answers selections from a script and keeps the log probability of its answers; ``factor`` times the noise."""
 
-    def __init__(self, seed: int) -> None:
-        self.inner, self.log_density = SeededSource(seed), 0.0
-        self.outputs: list[Any] = []
-        self.scales: list[float] = []
-        self.sizes: list[int] = []
+    def __init__(self, script: Sequence[int], factor: float = 1.0) -> None:
+        self.script, self.factor, self.log_probability = list(script), factor, 0.0
 
     def noisy_max(self, scores: Any, scale: float, *, kind: str) -> int:
         assert kind == "exponential"
-        return self._selected(scores, scale, self.inner.noisy_max(scores, scale, kind="exponential"))
-
-    def _selected(self, scores: Any, scale: float, chosen: int) -> int:
-        scaled = np.asarray(scores) / scale
-        self.log_density += float(scaled[chosen] - np.logaddexp.reduce(scaled))
-        self.outputs.append(chosen)
-        return chosen
-
-    def gaussian(self, values: Any, scale: float) -> Floats:
-        return self._noised(values, scale, self.inner.gaussian(values, scale), 2)
-
-    def laplace(self, values: Any, scale: float) -> Floats:
-        return self._noised(values, scale, self.inner.laplace(values, scale), 1)
-
-    def _noised(self, values: Any, scale: float, out: Floats, order: int) -> Floats:
-        self.log_density -= float((np.abs((out - values) / scale) ** order).sum()) / order
-        self.scales.append(scale)
-        self.sizes.append(out.size)
-        self.outputs.append(out)
-        return out
+        weights, answer = np.asarray(scores) / (scale * self.factor), self.script.pop(0)
+        self.log_probability += float(weights[answer] - np.logaddexp.reduce(weights))
+        return answer
 
 
-class Replaying(Recording):
-    """Gives the outputs of another run, and finds out their density under this run's data."""
+def log_ratio(draws: list[Draw]) -> float:
+    """Log likelihood ratio of all answers, of the first run against the second."""
+    total = 0.0
+    for draw in draws:
+        (one, two), scale = draw.values, draw.arguments[0]
+        if draw.law == "noisy_max":
+            a, b = one / scale, two / scale
+            total += float(a[draw.answer] - np.logaddexp.reduce(a) - b[draw.answer] + np.logaddexp.reduce(b))
+        else:
+            order = 1 if draw.law == "laplace" else 2
+            far = [(np.abs((draw.answer - values) / scale) ** order).sum() / order for values in (one, two)]
+            total += float(far[1] - far[0])
+    return total
 
-    def __init__(self, outputs: list[Any]) -> None:
-        super().__init__(0)
-        self.script = list(outputs)
 
-    def noisy_max(self, scores: Any, scale: float, *, kind: str) -> int:
-        return self._selected(scores, scale, self.script[len(self.outputs)])
-
-    def gaussian(self, values: Any, scale: float) -> Floats:
-        return self._noised(values, scale, self.script[len(self.outputs)], 2)
-
-    def laplace(self, values: Any, scale: float) -> Floats:
-        return self._noised(values, scale, self.script[len(self.outputs)], 1)
+def asked(source: Transcript) -> list[tuple[str, Floats, float]]:
+    """(law, exact numbers, scale) of every draw."""
+    return [(draw.law, draw.values[0].ravel(), draw.arguments[0]) for draw in source.draws]
 
 
 def private_case(name: str) -> Game:
@@ -214,47 +199,28 @@ def neighbours(made: Game, declared: dict[str, dict[str, Any]], rng: np.random.G
             yield theta, moved
 
 
+def replayed(made: Game, engine: Engine, promise: Promise, thetas: Sequence[Floats], seed: int) -> list[Draw]:
+    """The draws of a game on the first of ``thetas``, with what each asked on the others, given the same answers."""
+    first = Transcript(seed)
+    for number, theta in enumerate(thetas):
+        engine.point(made.task, promise, theta, first.replay() if number else first, no_progress)
+    return first.draws
+
+
 def path_cost(made: Game, engine: Engine, promise: Promise, one: Floats, two: Floats, seed: int) -> float:
-    """What one game costs on two neighbours, along the path that it takes on the first, by the theorems' own terms.
-
-    zCDP: ``range^2 / 8`` of the log weights of each selection and ``||change||_2^2 / (2 sigma^2)`` of each Gaussian
-    release; pure budgets: the range and ``||change||_1 / scale``.
-    """
-    pure = made.delta == 0
-    first: Any = Keeping(seed)
-    engine.point(made.task, promise, one, first, no_progress)
-    second: Any = Keeping(seed, first.outputs)
-    engine.point(made.task, promise, two, second, no_progress)
-    total = 0.0
-    for (kind, scale, a), (_, other, b) in zip(first.asked, second.asked, strict=True):
-        assert scale == other, "scales are public"
-        change = (a - b) / scale
-        if kind == "selection":
-            reach = float(change.max() - change.min())
-            total += reach if pure else reach**2 / 8
-        else:
-            total += float(np.abs(change).sum()) if pure else float(change @ change) / 2
-    return total
+    """What one game costs on two neighbours, along the path that it takes on the first, by the theorems' own terms:
+    epsilon for a pure budget, else rho."""
+    return sum(draw.loss[made.delta > 0] for draw in replayed(made, engine, promise, (one, two), seed))
 
 
-class Keeping(Recording):
-    """Keeps all that was asked; gives the outputs of a script if there is one."""
+def excess_moves(made: Game, engine: Engine, pairs: Any, points: Any) -> float:
+    """The most by which neighbours move the excess that the tests of a search read."""
+    promise = made.promise(engine)
+    excess = [[engine.excess(made.task, promise, x, theta) for theta in pair] for pair in pairs for x in points]
+    return max(abs(one - two) for one, two in excess)
 
-    def __init__(self, seed: int, script: list[Any] | None = None) -> None:
-        super().__init__(seed)
-        self.script, self.asked = script, []  # type: ignore[var-annotated]
 
-    def noisy_max(self, scores: Any, scale: float, *, kind: str) -> int:
-        self.asked.append(("selection", scale, np.array(scores)))
-        chosen = super().noisy_max(scores, scale, kind=kind)
-        return self._scripted(chosen)  # type: ignore[no-any-return]
-
-    def _noised(self, values: Any, scale: float, out: Floats, order: int) -> Floats:
-        self.asked.append(("noise", scale, np.array(values)))
-        return self._scripted(super()._noised(values, scale, out, order))  # type: ignore[no-any-return]
-
-    def _scripted(self, drawn: Any) -> Any:
-        if self.script is None:
-            return drawn
-        self.outputs[-1] = self.script[len(self.outputs) - 1]
-        return self.outputs[-1]
+def refusal(engine: Engine, made: Game, **asked: Any) -> str:
+    verdict = engine.eligible(made.model, Request(**{"epsilon": 1.0, "delta": 1e-6, **asked}))
+    assert not verdict.eligible
+    return verdict.reason

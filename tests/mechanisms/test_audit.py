@@ -8,10 +8,8 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
-import test_no_trace as walked
 from auditing import epsilon_lower_bound
 from audits import BROKEN, HONEST, Audit, lower_bound
-from cases import CASES
 from families import PORTFOLIO
 
 import dpmodel as dpm
@@ -19,7 +17,6 @@ from dpmodel.annotate import Private
 from dpmodel.mechanisms.contract import Outcome, Progress, Request, no_progress
 from dpmodel.mechanisms.lp.noise_once.mechanism import NoiseOnce
 from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION
-from dpmodel.models.program import SATISFIES_EXACTLY as EXACT
 from dpmodel.plan.registry import by_name
 from dpmodel.privacy import NoiseSource, SeededSource
 
@@ -48,7 +45,8 @@ def test_every_mechanism_is_audited_and_has_a_twin() -> None:
     assert here == {audit.mechanism for audit in BROKEN}
     assert here | ELSEWHERE.keys() == names and not here & ELSEWHERE.keys()
     for file, *words in ELSEWHERE.values():
-        text = (Path(__file__).parent / f"{file}.py").read_text()
+        (path,) = Path(__file__).parent.rglob(f"{file}.py")
+        text = path.read_text()
         assert all(word in text for word in words), file
 
 
@@ -135,21 +133,17 @@ def through_solve(mechanism: str, runs: int, weak: bool) -> float:
     return epsilon_lower_bound(np.round(p, 6), np.round(q, 6), delta=delta)
 
 
-@pytest.mark.parametrize("mechanism", THROUGH_SOLVE)
-def test_through_solve(mechanism: str) -> None:
-    """From sealed value to ``x.value``, few runs."""
-    assert through_solve(mechanism, 250, weak=False) <= 1.0
-
-
-@pytest.mark.parametrize("mechanism", [name for name in THROUGH_SOLVE if name != "theorem-34"])
-def test_weak_noise_is_seen_through_solve(mechanism: str) -> None:
-    assert through_solve(mechanism, 250, weak=True) > 1.0
+def test_through_solve() -> None:
+    """From sealed value to ``x.value``, few runs; a sixth of the noise is seen."""
+    assert through_solve("laplace-once", 200, weak=False) <= 1.0 < through_solve("laplace-once", 200, weak=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mechanism", THROUGH_SOLVE)
 def test_through_solve_with_many_runs(mechanism: str) -> None:
     assert through_solve(mechanism, 2000, weak=False) <= 1.0
+    if mechanism != "theorem-34":  # its noise is far too large to show anything
+        assert through_solve(mechanism, 250, weak=True) > 1.0
 
 
 # -------------------------------------------------------------------------------- a stop that peeks
@@ -187,48 +181,3 @@ def test_a_data_dependent_stop_is_found_out() -> None:
         p, q = (stopping(mechanism, value, runs, seed) for seed, value in ((1, 2.99), (2, 2.49)))
         found[type(mechanism)] = epsilon_lower_bound(p, q, lambda x: np.abs(x - 2.99) < 1e-9)
     assert found[NoiseOnce] <= 1.0 < found[PeekingStop]
-
-
-class DeafSource(SeededSource):
-    """Releases the same numbers whatever the data: what follows may not differ."""
-
-    def laplace(self, values: object, scale: float) -> Any:
-        return np.full(np.shape(values), 2.0)
-
-    def gaussian(self, values: object, scale: float) -> Any:
-        return np.full(np.shape(values), 2.0)
-
-    def truncated_laplace(self, values: object, scale: float, half_width: float) -> Any:
-        return np.full(np.shape(values), 2.0)
-
-    def noisy_max(self, scores: object, scale: float, *, kind: Any) -> int:
-        return min(1, np.size(scores) - 1)
-
-
-# Those that release a subspace of the data tell more than noisy numbers; their proof is held in test_stable_span.
-@pytest.mark.parametrize("mechanism", [m for m in PORTFOLIO if m.name not in EXACT], ids=lambda m: m.name)
-def test_nothing_but_the_released_numbers_is_read(mechanism: Any) -> None:
-    """All after the draw is post-processing: equal released numbers give equal outcomes, bit by bit."""
-    strict = "strict" if mechanism.name.startswith("strict") else "relaxed"
-    pairs = []
-    for case in CASES.values():
-        opened = case.open(feasibility=strict)
-        if mechanism.eligible(opened.model, opened.request).eligible:
-            outcomes = []
-            for values in (case.values, case.neighbour):
-                opened.seal(values)
-                outcomes.append(mechanism.run(opened.model, opened.request, DeafSource(1)))
-            pairs.append(outcomes)
-    for build, name, options in walked.CASES if not pairs else ():
-        if name == mechanism.name and not options:
-            models = [build(values)._model(None) for values in (walked.SECRETS, walked.OTHERS)]
-            pairs.append([mechanism.run(model, Request(1.0, 1e-6), DeafSource(1)) for model in models])
-    assert pairs
-    for one, two in pairs:
-        assert (one.status, one.value, one.extra_violation, one.notes) == (
-            two.status,
-            two.value,
-            two.extra_violation,
-            two.notes,
-        )
-        assert np.array_equal(one.x, two.x) if one.x is not None else two.x is None

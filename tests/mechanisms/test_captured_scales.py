@@ -16,43 +16,25 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
-from games import Game, Keeping, game
+from games import Game, asked, game, replayed
+from replaying import Transcript
 from scipy.stats import laplace
 
 from dpmodel._types import Floats
 from dpmodel.annotate import Private, Records
 from dpmodel.mechanisms.contract import Request, no_progress
 from dpmodel.mechanisms.lp.cheapest_point import CHEAPEST_POINT
-from dpmodel.mechanisms.lp.dense_weights.mechanism import ALGORITHM_2, DENSE_MULTIPLICATIVE_WEIGHTS, Plan
-from dpmodel.mechanisms.lp.multiplicative_weights.coefficients import ALGORITHM_5, ALGORITHM_6
-from dpmodel.mechanisms.lp.multiplicative_weights.right_hand_sides import ALGORITHM_4
+from dpmodel.mechanisms.lp.dense_weights.mechanism import DENSE_MULTIPLICATIVE_WEIGHTS, Plan
 from dpmodel.mechanisms.lp.private_rows import private_rows
+from dpmodel.mechanisms.published.algorithm_2 import ALGORITHM_2
+from dpmodel.mechanisms.published.algorithm_4 import ALGORITHM_4
+from dpmodel.mechanisms.published.algorithm_5 import ALGORITHM_5
+from dpmodel.mechanisms.published.algorithm_6 import ALGORITHM_6
 from dpmodel.mechanisms.spend import valid_step
-from dpmodel.privacy import SeededSource, pure_composition_delta, zcdp_rho
+from dpmodel.privacy import pure_composition_delta, zcdp_rho
 
 # Rounding allowances enlarge scales by less than this share.
 CLOSE = 4e-3
-
-
-class Asked(SeededSource):
-    """Keeps (law, values, scale) of everything asked."""
-
-    def __init__(self, seed: int = 0) -> None:
-        super().__init__(seed)
-        self.asked: list[tuple[str, Floats, float]] = []
-
-    def laplace(self, values: object, scale: float) -> Any:
-        self.asked.append(("laplace", np.array(values, dtype=float).ravel(), scale))
-        return super().laplace(values, scale)
-
-    def gaussian(self, values: object, scale: float) -> Any:
-        self.asked.append(("gaussian", np.array(values, dtype=float).ravel(), scale))
-        return super().gaussian(values, scale)
-
-    def noisy_max(self, scores: object, scale: float, *, kind: Any) -> int:
-        assert kind == "exponential", "its bounded range is what is composed"
-        self.asked.append(("noisy max", np.array(scores, dtype=float), scale))
-        return super().noisy_max(scores, scale, kind=kind)
 
 
 # ------------------------------------------------------------------ cheapest-point: the sparse vector technique
@@ -70,10 +52,10 @@ def ballots(reach: int, neighbors: Any, columns: int = 3) -> Game:
 def asked_of(made: Game, values: Floats, epsilon: float) -> tuple[Floats, float, float]:
     """(k,) the queries, and the scales of the threshold and of the queries."""
     made.seal(A=values)
-    request, source = Request(epsilon, 0.0, vertices=np.eye(values.shape[1])), Asked()
+    request, source = Request(epsilon, 0.0, vertices=np.eye(values.shape[1])), Transcript(0)
     assert CHEAPEST_POINT.eligible(made.model, request).eligible
     CHEAPEST_POINT.run(made.model, request, source)
-    (_, _, threshold), (_, queries, scale) = source.asked
+    (_, _, threshold), (_, queries, scale) = asked(source)
     assert queries.size == values.shape[1]
     return queries, threshold, scale
 
@@ -185,9 +167,9 @@ def corners(twice: bool) -> Floats:
 def asked_scales(made: Game, engine: Any, promise: Any, delta: float) -> tuple[set[str], Floats]:
     spent = replace(made, delta=delta).task.spend
     task = replace(made.task, delta=delta, spend=spent)
-    source = Asked()
+    source = Transcript(0)
     engine.point(task, promise, made.model.read_private(), source, no_progress)
-    return {law for law, *_ in source.asked}, np.array([scale for *_, scale in source.asked])
+    return {law for law, *_ in asked(source)}, np.array([scale for *_, scale in asked(source)])
 
 
 BUDGETS = (1e-3, 1.0, 100.0)
@@ -226,7 +208,7 @@ def test_dense_weights_ask_for_the_rows_of_one_record(twice: bool, simplex: bool
     differences = (rows[:, None] - rows[None]).reshape(-1, 3)
     if simplex:  # (a - b)'(v - w) over the vertices
         moved = float(np.ptp(SUM * differences, axis=1).max())
-        expected, law = moved * (STEPS if delta == 0 else math.sqrt(STEPS / (8 * rho))), "noisy max"
+        expected, law = moved * (STEPS if delta == 0 else math.sqrt(STEPS / (8 * rho))), "noisy_max"
     elif delta == 0:
         expected, law = float(np.abs(differences).sum(axis=1).max()) * STEPS, "laplace"
     else:
@@ -264,7 +246,7 @@ def test_algorithm_2_selects_with_the_printed_epsilon(twice: bool, slack: int) -
     change = min(1.0, rows_reached(made) / promise.plan.density) * float(np.ptp(residuals, axis=0).max())
     laws, scales = asked_scales(made, ALGORITHM_2, promise, DELTA)
     T = scales.size
-    assert laws == {"noisy max"} and promise.noise["steps"] == T
+    assert laws == {"noisy_max"} and promise.noise["steps"] == T
     step = valid_step(EPSILON / math.sqrt(8 * T * math.log(1 / DELTA)), T, EPSILON, DELTA)
     assert fits(scales, 2 * change / step)
     assert not fits(scales / 2, 2 * change / step)
@@ -329,26 +311,15 @@ def spending(made: Game, engine: Any, thetas: list[Floats], broken: Doubled | No
     count = promise.plan.count
     if broken is not None:
         promise = replace(promise, plan=broken(promise.plan))
-    runs: list[Any] = []
-    for theta in thetas:
-        source: Any = Keeping(5, runs[0].outputs if runs else None)
-        engine.point(made.task, promise, theta, source, no_progress)
-        runs.append(source)
-    chosen = np.zeros(count)
-    noised: list[float] = []
-    for run in runs[1:]:
-        step = 0
-        for (kind, scale, one), (_, other, two) in zip(runs[0].asked, run.asked, strict=True):
-            assert scale == other
-            change = (two - one) / scale
-            if kind == "selection":
-                chosen[step] += np.ptp(change)
-                step += 1
-            else:
-                # Algorithm 5 releases entries one by one, Algorithm 6 a row at once.
-                noised.append(float(np.abs(change).max() if engine is ALGORITHM_5 else np.abs(change).sum()))
-        assert step == count
-    return count, chosen, np.array(noised)
+    draws = replayed(made, engine, promise, thetas, 5)
+    changes = [[(two - draw.values[0]) / draw.arguments[0] for two in draw.values[1:]] for draw in draws]
+    named = [draw.law == "noisy_max" for draw in draws]
+    chosen = [sum(map(np.ptp, moved)) for moved, choice in zip(changes, named, strict=True) if choice]
+    assert len(chosen) == count
+    # Algorithm 5 releases entries one by one, Algorithm 6 a row at once.
+    size = np.max if engine is ALGORITHM_5 else np.sum
+    noised = [size(np.abs(d)) for moved, choice in zip(changes, named, strict=True) if not choice for d in moved]
+    return count, np.array(chosen), np.array(noised)
 
 
 PUBLISHED: dict[str, tuple[Any, Callable[[], tuple[Game, list[Floats]]], float, int]] = {

@@ -20,7 +20,7 @@ from dpmodel.plan.planner import make_plan
 EPSILON = st.floats(0.05, 20)
 DELTA = st.floats(1e-12, 0.05)
 MORE = st.floats(1.0, 10)
-FEW = settings(max_examples=25, deadline=None, derandomize=True)
+FEW = settings(max_examples=8, deadline=None, derandomize=True)
 # One release: noise, and so the forecast, in proportion to the change.
 IN_PROPORTION = {"laplace-once", "gaussian-once", "vertex-exponential", "theorem-34", "strict-truncated-laplace"}
 OPEN = {(name, how): CASES[name].open(feasibility=how) for name in CASES for how in ("relaxed", "strict")}
@@ -42,7 +42,7 @@ def alpha(mechanism: Any, name: str, how: str, **asked: float) -> float:
 
 @pytest.mark.parametrize(("mechanism", "name", "how"), SERVED, ids=[f"{m.name}-{n}-{h}" for m, n, h in SERVED])
 def test_more_budget_never_raises_the_forecast(mechanism: Any, name: str, how: str) -> None:
-    @settings(FEW, max_examples=25 if mechanism.name in IN_PROPORTION else 5)
+    @settings(FEW, max_examples=8 if mechanism.name in IN_PROPORTION else 2)
     @given(EPSILON, DELTA, MORE)
     def check(epsilon: float, delta: float, more: float) -> None:
         base = alpha(mechanism, name, how, epsilon=epsilon, delta=delta)

@@ -285,7 +285,8 @@ def test_only_one_function_decides_what_says_nothing() -> None:
     for path in PACKAGE.rglob("*.py"):
         if path.relative_to(PACKAGE).parts[0] in ("classify", "teach"):
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        text = path.read_text()
+        for node in ast.walk(ast.parse(text)) if "vacuous=" in text else ():
             if not isinstance(node, ast.keyword) or node.arg != "vacuous":
                 continue
             if not (isinstance(node.value, ast.Attribute) and node.value.attr == "vacuous"):
@@ -293,11 +294,11 @@ def test_only_one_function_decides_what_says_nothing() -> None:
     assert set_in == {"mechanisms/known.py"}
 
 
-SYSTEMS: tuple[dict[str, Any], ...] = (
+SYSTEMS: tuple[Any, ...] = (
     {"task": "span", "dimension": 3},
     {"task": "equations", "dimension": 3, "corrupted": 0.01},
-    {"task": "inequalities", "dimension": 2, "margin": 0.3},
-    {"task": "inequalities", "dimension": 2, "bound": 5},
+    pytest.param({"task": "inequalities", "dimension": 2, "margin": 0.3}, marks=pytest.mark.slow),
+    pytest.param({"task": "inequalities", "dimension": 2, "bound": 5}, marks=pytest.mark.slow),
     {"task": "hull", "dimension": 2},
 )
 

@@ -88,13 +88,17 @@ def asked(name: str, epsilon: float, delta: float) -> Request:
 
 
 def most(family: str, name: str, request: Request, seeds: Any = range(3), count: int = 4, **how: Any) -> float:
-    found = list(shares(family, name, request, seeds, count, **how))
-    return max(found) if found else -1.0
+    return max(shares(family, name, request, seeds, count, **how), default=-1.0)
+
+
+def found_out(family: str, name: str, request: Request, seeds: Any = range(9), **how: Any) -> bool:
+    """Whether some pair loses more than the budget: the first that does ends the search."""
+    return any(share > 1 for share in shares(family, name, request, seeds, 4, **how))
 
 
 def seeds_of(family: str, name: str) -> range:
-    """Games are quick on small models, and lose all they may on few pairs only."""
-    return range(9) if name.endswith("multiplicative-weights") and family != "tables" else range(3)
+    """Games lose all they may on few pairs only."""
+    return range(5) if name.endswith("multiplicative-weights") and family != "tables" else range(2)
 
 
 # Which mechanisms serve a family, and the share that some pair is to lose at (1, 1e-6): the published ones draw more
@@ -122,8 +126,8 @@ def test_no_neighbour_loses_more_than_the_budget(family: str, name: str) -> None
 
 @pytest.mark.parametrize(("family", "name"), PLAYED)
 def test_at_large_and_pure_budgets_too(family: str, name: str) -> None:
-    for epsilon, delta in ((100.0, 1e-6), (100.0, 0.0), (1.0, 0.0)):
-        assert most(family, name, asked(name, epsilon, delta), seeds_of(family, name)[::3], 3) <= 1 + 1e-6
+    for epsilon, delta in ((100.0, 1e-6), (1.0, 0.0)):
+        assert most(family, name, asked(name, epsilon, delta), range(1), 3) <= 1 + 1e-6
 
 
 LISTED = [("owners", "dense-multiplicative-weights"), ("owners", "point-exponential"), ("prices", "vertex-exponential")]
@@ -133,7 +137,7 @@ LISTED = [("owners", "dense-multiplicative-weights"), ("owners", "point-exponent
 @pytest.mark.parametrize(("family", "name"), LISTED)
 def test_choices_among_listed_points(family: str, name: str, epsilon: float) -> None:
     for delta in (0.0, 1e-6):
-        assert 0.1 <= most(family, name, Request(epsilon, delta), range(3), 2, listed=True) <= 1 + 1e-6
+        assert 0.1 <= most(family, name, Request(epsilon, delta), range(2), 2, listed=True) <= 1 + 1e-6
 
 
 @pytest.mark.slow
@@ -154,7 +158,7 @@ def test_coefficients_of_one_sign_only_are_found_out(monkeypatch: pytest.MonkeyP
         return max(change.linf for change in change_of(affine, spread).values())
 
     monkeypatch.setattr(scalar_multiplicative_weights, "apart", one_sign)
-    assert most("sides", "multiplicative-weights", asked("", 1.0, 0.0), range(8), 3) > 1
+    assert found_out("sides", "multiplicative-weights", asked("", 1.0, 0.0))
 
 
 def test_a_row_that_is_hidden_as_one_entry_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +170,7 @@ def test_a_row_that_is_hidden_as_one_entry_is_found_out(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(matrix_multiplicative_weights, "matrix_rows", broken)
     for delta in (0.0, 1e-6):
-        assert most("tables_alone", "noisy-multiplicative-weights", asked("", 1.0, delta), range(5)) > 1
+        assert found_out("tables_alone", "noisy-multiplicative-weights", asked("", 1.0, delta))
 
 
 @pytest.mark.parametrize("listed", [False, True])
@@ -195,4 +199,4 @@ def test_half_of_the_noise_is_found_out(family: str, name: str, monkeypatch: pyt
             return honest(self, law, values, scale / 2, *rest, **named)
 
         monkeypatch.setattr(kind, "_draw", halved)
-    assert most(family, name, asked(name, 1.0, 1e-6)) > 1
+    assert found_out(family, name, asked(name, 1.0, 1e-6))

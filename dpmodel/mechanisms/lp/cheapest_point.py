@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import (
     YES,
@@ -22,11 +22,12 @@ from dpmodel.mechanisms.contract import (
     refuse_feasibility,
 )
 from dpmodel.mechanisms.forecast import Forecast, Violation
+from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.engines.contract import ONE_CANDIDATE
 from dpmodel.mechanisms.lp.engines.routes import objective_span
 from dpmodel.mechanisms.lp.point_exponential.mechanism import PointExponential, net_for, points_inside, violated
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, most_rows_stay, private_rows, public_polyhedron
-from dpmodel.numerics.polytopes.nets import Net, RowBounds, listed
+from dpmodel.numerics.polytopes.nets import Choices, RowBounds, level_for
 from dpmodel.privacy import AboveThreshold, NoiseSource, above_threshold_error
 from dpmodel.text import number
 
@@ -34,26 +35,15 @@ from dpmodel.text import number
 _BLOCK = 4096
 
 
-@dataclass(frozen=True)
-class Ask:
-    """The public plan: ``count`` points (level ``level`` of ``net``, or given); rows count beyond ``threshold``.
-
-    ``allowed`` : rows that a point may violate to pass (without noise). ``slack`` : rows that the chosen one violates
-    at most; ``loss`` : by how much it is dearer than the optimum at most.
-    """
+@dataclass(frozen=True, kw_only=True)
+class Ask(Choices):
+    """The public plan: ``count`` points. ``allowed`` : rows that a point may violate to pass (without noise). ``slack``
+    : rows that the chosen one violates at most; ``loss`` : by how much it is dearer than the optimum at most."""
 
     count: int
-    threshold: float
     allowed: float
     slack: int
     loss: float
-    net: Net | None = None
-    level: int = 0
-    points: Floats | None = None
-
-    def listed(self) -> tuple[Floats, float]:
-        """(k, n) the points, and the threshold (``nets.listed``)."""
-        return listed(self.points, self.net, self.level, self.threshold)
 
 
 @dataclass(frozen=True)
@@ -119,18 +109,25 @@ class CheapestPoint(Mechanism[PrivateLP]):
             epsilon=request.epsilon,
             delta=0.0,
             beta=request.beta,
-            error=Violation(plan.loss, plan.threshold, slack, rows.count, width, objective_span(model)),
             proved=not listed,
             work=f"at most {plan.count} points, cheapest first",
             noise={"candidates": plan.count, "rows allowed to pass": plan.allowed, "change": rows.per_record},
             caveats=_caveats(rows, listed),
+            error=Violation(
+                objective=plan.loss,
+                violation=plan.threshold,
+                slack_rows=slack,
+                private_rows=rows.count,
+                width=width,
+                span=objective_span(model),
+            ),
         )
 
     def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         rows, plan = private_rows(model), _plan(model, request)
         points, threshold = plan.listed()
         points = points[np.argsort(points @ model.form.c0, kind="stable")]
-        G, h = rows.values(model.read_private())
+        G, h = rows.values(PrivateArray(model.read_private()))
         test = AboveThreshold(
             -plan.allowed,
             sensitivity=rows.per_record,
@@ -167,13 +164,8 @@ def _caveats(rows: PrivateRows, listed: bool) -> tuple[str, ...]:
     return tuple(out)
 
 
+@cached
 def _plan(model: PrivateLP, request: Request) -> Ask:
-    vertices = None if request.vertices is None else request.vertices.tobytes()
-    key = ("cheapest point", request.epsilon, request.beta, request.slack_rows, request.violation, vertices)
-    return model.remember(key, lambda: _build(model, request))
-
-
-def _build(model: PrivateLP, request: Request) -> Ask:
     rows, body, cost = private_rows(model), public_polyhedron(model), model.form.c0
 
     def errors(count: int) -> tuple[float, int]:
@@ -186,25 +178,25 @@ def _build(model: PrivateLP, request: Request) -> Ask:
     if request.vertices is not None:
         points = points_inside(body, request.vertices)
         allowed, slack = errors(points.shape[0])
-        return Ask(points.shape[0], request.violation or 0.0, allowed, slack, 0.0, points=points)
+        return Ask(
+            threshold=request.violation or 0.0,
+            points=points,
+            count=points.shape[0],
+            allowed=allowed,
+            slack=slack,
+            loss=0.0,
+        )
     net = net_for(model, body)
     assert net is not None  # eligible() came first
     slacks = np.array([errors(size)[1] for size, _ in net.levels])
-    drifts = np.array([drift for _, drift in net.levels])
-    width = rows.residual_range(body)[1]
-    level = int(np.argmin(drifts + width * slacks / rows.count))
-    if request.violation is not None:
-        fine = np.flatnonzero(drifts <= request.violation)
-        level = int(fine[0]) if fine.size else len(drifts) - 1
-    elif request.slack_rows is not None:
-        within = np.flatnonzero(slacks <= request.slack_rows)
-        level = int(within[np.argmin(drifts[within])]) if within.size else 0
+    weight = rows.residual_range(body)[1] / rows.count
+    level = level_for(net, slacks, weight, request.violation, request.slack_rows)
     count, drift = net.levels[level]
     allowed, slack = errors(count)
     norms = float(np.abs(cost).sum()), float(np.linalg.norm(cost))
     loss = net.drift_for(level, RowBounds(np.minimum(cost, 0), np.maximum(cost, 0), *norms))
-    return Ask(count, max(request.violation or 0.0, drift), allowed, slack, loss, net=net, level=level)
+    threshold = max(request.violation or 0.0, drift)
+    return Ask(threshold=threshold, net=net, level=level, count=count, allowed=allowed, slack=slack, loss=loss)
 
 
 CHEAPEST_POINT = CheapestPoint()
-__all__ = ["CHEAPEST_POINT", "CheapestPoint"]

@@ -26,8 +26,8 @@ from dpmodel.mechanisms.contract import (
 from dpmodel.mechanisms.forecast import Forecast, RowsMissed, Violation
 from dpmodel.mechanisms.linalg.stable_span.mechanism import STABLE_SPAN, release_flag
 from dpmodel.mechanisms.linalg.systems import PrivateVectors
-from dpmodel.mechanisms.lp.exact_rows import exact_equations, public_body, why_not_equations
-from dpmodel.mechanisms.lp.private_rows import private_rows
+from dpmodel.mechanisms.lp.exact_rows import exact_equations, why_not_equations
+from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
 from dpmodel.numerics.cone_program import SolverFailure
 from dpmodel.numerics.fields.echelon import Basis
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
@@ -94,7 +94,7 @@ class ExactEquations(Mechanism[PrivateLP]):
     def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         system = exact_equations(model)
         flag = release_flag(system, request, noise, progress)
-        body = public_body(model)
+        body = public_polyhedron(model)
         told: list[str] = []
         for basis in flag:
             outcome = _solve(model, body, basis)
@@ -154,7 +154,7 @@ def _outcome(model: PrivateLP, x: Floats, note: str) -> Outcome:
 
 def _width(model: PrivateLP) -> float:
     """How far one row can be violated, where the public set bounds that."""
-    body: Any = public_body(model)
+    body: Any = public_polyhedron(model)
     if body.empty or not math.isfinite(body.l1):
         return math.nan
     rows = private_rows(model)

@@ -12,15 +12,20 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.annotate.records import Neighbors
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.extremes import most_items
-from dpmodel.compile.standard_form.footprint import most_touched
 from dpmodel.compile.standard_form.form import value_range
 from dpmodel.mechanisms.contract import YES, Verdict
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivateVectors
-from dpmodel.mechanisms.lp.private_rows import _owners, public_polyhedron
+from dpmodel.mechanisms.lp.private_rows import (
+    plain_rows,
+    present,
+    public_polyhedron,
+    rows_at,
+    rows_per_record,
+    rows_vanish,
+)
 from dpmodel.numerics.fields.echelon import ExactRows
 from dpmodel.numerics.fields.field import QQ
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
@@ -28,6 +33,10 @@ from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 # Whole private numbers beyond this are cut to it (public policy), so that rows are computed exactly in 64 bits.
 LARGEST = 2**40
 _MOST_COEFFICIENTS = 2**20
+
+
+# The public constraints, which need not bound x.
+public_body = public_polyhedron
 
 
 def why_not_equations(model: PrivateLP) -> Verdict:
@@ -38,13 +47,10 @@ def why_not_equations(model: PrivateLP) -> Verdict:
         return Verdict(False, "serves problems in which equalities alone are private")
     if not zero[rows].all():
         return Verdict(False, "serves private equalities: a private inequality has no exact system of equations")
-    if model.split_rows:
-        return Verdict(False, "CVXPY split an expression with private numbers into rows: it serves plain constraints")
-    if model.affine.boolean.size or model.affine.integer.size:
-        return Verdict(False, "serves continuous variables")
-    if not model.affine.is_linear():
-        return Verdict(False, "serves linear programs (no second-order, semidefinite, exponential or power cones)")
-    reach = _reach(model)
+    refused = plain_rows(model)
+    if refused is not None:
+        return refused
+    reach = rows_per_record(model)
     if reach > 1:
         return Verdict(False, f"one record reaches {reach} of the private rows: it serves one equation per record")
     reason = why_not_whole(model)
@@ -71,7 +77,9 @@ def why_not_whole(model: PrivateLP) -> str:
     for values in public:
         if (values != np.rint(values)).any():
             return "exactness needs whole numbers: a private row has a public coefficient that is not whole"
-    sums = [np.bincount(part.row, weights=np.abs(part.coefficient)).max(initial=0.0) for part in _parts(model)]
+    sums = [
+        np.bincount(part.row, weights=np.abs(part.coefficient)).max(initial=0.0) for part in (form.matrix, form.scalar)
+    ]
     if max(sums) > _MOST_COEFFICIENTS or max(np.abs(v).max(initial=0.0) for v in public[2:]) > LARGEST:
         return "the public coefficients of the private rows are too large to compute with exactly"
     return ""
@@ -84,7 +92,7 @@ def exact_equations(model: PrivateLP) -> PrivateVectors:
     neighbors, records = _neighbors(model, rows)
 
     def read() -> ExactRows:
-        A, b = _whole(model, rows, model.read_private(), present_only=records is None)
+        A, b = _whole(model, rows, PrivateArray(model.read_private()), present_only=records is None)
         return np.hstack([A, -b[:, None]])
 
     dimension = model.affine.variables + 1
@@ -101,11 +109,10 @@ def why_not_inequalities(model: PrivateLP) -> Verdict:
         return Verdict(
             False, "private equalities and inequalities stand side by side; write both kinds as inequalities"
         )
-    if model.split_rows:
-        return Verdict(False, "CVXPY split an expression with private numbers into rows")
-    if model.affine.boolean.size or model.affine.integer.size or not model.affine.is_linear():
-        return Verdict(False, "it is no linear program over continuous variables")
-    reach = _reach(model)
+    refused = plain_rows(model)
+    if refused is not None:
+        return refused
+    reach = rows_per_record(model)
     if reach > 1:
         return Verdict(False, f"one record reaches {reach} of the private rows, and a miss may be any of them")
     return YES
@@ -120,7 +127,7 @@ def exact_inequalities(model: PrivateLP, body: Polyhedron, margin: float | None)
     largest = None if why_not_whole(model) else _largest(model, rows)
 
     def read() -> tuple[Any, Any]:
-        theta = model.read_private()
+        theta = PrivateArray(model.read_private())
         if largest is not None:
             return _whole(model, rows, theta, present_only=records is None)
         return _floats(model, rows, theta, present_only=records is None)
@@ -130,30 +137,10 @@ def exact_inequalities(model: PrivateLP, body: Polyhedron, margin: float | None)
     )
 
 
-def public_body(model: PrivateLP) -> Polyhedron:
-    """The public constraints, which need not bound x."""
-    return public_polyhedron(model)
-
-
-def _parts(model: PrivateLP) -> tuple[Any, Any]:
-    return model.form.matrix, model.form.scalar
-
-
-def _reach(model: PrivateLP) -> int:
-    """The most private rows that one record reaches (equalities count once)."""
-    m = max(model.affine.rows, 1)
-    matrix, scalar = _parts(model)
-    rows = np.concatenate([matrix.row % m, scalar.row])
-    return most_touched(model.affine, rows, np.concatenate([matrix.column, scalar.column]))
-
-
 def _neighbors(model: PrivateLP, rows: Integers) -> tuple[Neighbors, int | None]:
     """The relation that the rows are read under: a record that is absent leaves a zero row, where zero can only mean
     that and the row holds nobody else's numbers; else one row is replaced, which covers its absence too."""
-    blocks = model.affine.private_blocks
-    if blocks and all(block.parameter.vanishes for block in blocks) and most_items(*_owners(model)) <= 1:
-        return "add-remove", None
-    return "replace-one", int(rows.size)
+    return ("add-remove", None) if rows_vanish(model) else ("replace-one", int(rows.size))
 
 
 def _largest(model: PrivateLP, rows: Integers) -> int | None:
@@ -171,7 +158,7 @@ def _largest(model: PrivateLP, rows: Integers) -> int | None:
     return math.floor(size * (1 + 1e-9) + 1e-9) if size <= LARGEST else None
 
 
-def _whole(model: PrivateLP, rows: Integers, theta: Floats, *, present_only: bool) -> tuple[ExactRows, Integers]:
+def _whole(model: PrivateLP, rows: Integers, theta: PrivateArray, *, present_only: bool) -> tuple[ExactRows, Integers]:
     """(k, n) A and (k,) b, int64, without rounding."""
     form, (m, n) = model.form, (max(model.affine.rows, 1), model.affine.variables)
     whole = np.clip(np.rint(theta), -LARGEST, LARGEST).astype(np.int64)
@@ -185,41 +172,19 @@ def _whole(model: PrivateLP, rows: Integers, theta: Floats, *, present_only: boo
     )
     b = np.zeros(rows.size, dtype=np.int64)
     np.add.at(b, place[form.scalar.row], form.scalar.coefficient.astype(np.int64) * whole[form.scalar.column])
-    here = _present(model, rows, whole) if present_only else np.ones(rows.size, dtype=bool)
+    here = present(model, whole)[rows] if present_only else np.ones(rows.size, dtype=bool)
     A += sp.csr_array(form.A0[rows]).toarray().astype(np.int64)
     b += form.b0[rows].astype(np.int64)
     return A * here[:, None], b * here
 
 
-def _floats(model: PrivateLP, rows: Integers, theta: Floats, *, present_only: bool) -> tuple[Any, Floats]:
+def _floats(model: PrivateLP, rows: Integers, theta: PrivateArray, *, present_only: bool) -> tuple[Any, Floats]:
     """(k, n) A, CSR, and (k,) b. Numbers that overflow would be told by a warning: such a row always holds instead."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return _computed(model, rows, theta, present_only)
-
-
-def _computed(model: PrivateLP, rows: Integers, theta: Floats, present_only: bool) -> tuple[Any, Floats]:
-    form, (m, n) = model.form, (max(model.affine.rows, 1), model.affine.variables)
-    private = sp.csr_array(
-        (form.matrix.coefficient * theta[form.matrix.column], (form.matrix.row % m, form.matrix.row // m)), shape=(m, n)
-    )
-    A = sp.csr_array((form.A0 + private)[rows])
-    b = (form.b0 + form.scalar.apply(theta))[rows]
-    if present_only:
-        here = _present(model, rows, theta).astype(np.float64)
-        A, b = sp.csr_array(sp.diags_array(here) @ A), b * here
-    wild = ~np.isfinite(b) | ~np.isfinite(np.asarray(abs(A).sum(axis=1)).ravel())
+        A, b = rows_at(model, theta, rows, absent=present_only)
+        wild = ~np.isfinite(b) | ~np.isfinite(np.asarray(abs(A).sum(axis=1)).ravel())
     A.data[np.repeat(wild, np.diff(A.indptr))] = 0.0
-    return A, np.where(wild, 0.0, b)
-
-
-def _present(model: PrivateLP, rows: Integers, theta: Any) -> Any:
-    """(k,) mask of the rows with a private number that is not zero."""
-    m = max(model.affine.rows, 1)
-    touched = np.zeros(m, dtype=bool)
-    matrix, scalar = _parts(model)
-    touched[(matrix.row % m)[theta[matrix.column] != 0]] = True
-    touched[scalar.row[theta[scalar.column] != 0]] = True
-    return touched[rows]
+    return A, PrivateArray(np.where(wild, 0.0, b))
 
 
 def _public_rows(body: Polyhedron) -> tuple[Floats, Floats]:

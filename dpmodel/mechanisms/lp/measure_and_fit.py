@@ -10,11 +10,8 @@ from typing import ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.affine_map import LinearMap
-from dpmodel.compile.standard_form.footprint import change_of, entry_changes
-from dpmodel.compile.standard_form.form import value_range
 from dpmodel.compile.standard_form.public_set import base_program
 from dpmodel.mechanisms.contract import (
     YES,
@@ -29,31 +26,17 @@ from dpmodel.mechanisms.contract import (
     refuse_high,
 )
 from dpmodel.mechanisms.forecast import Forecast, Violation
-from dpmodel.mechanisms.lp.noise_once.design import Kind, Law, design
-from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP, ROUNDING, Measurement, best_measurement
-from dpmodel.mechanisms.lp.noise_once.mechanism import against_ignorance
+from dpmodel.mechanisms.lp.cached import cached
+from dpmodel.mechanisms.lp.noise_once.design import Kind, NoisyPart, design, law_of
+from dpmodel.mechanisms.lp.noise_once.measurement import Measurement, best_measurement, scaled
+from dpmodel.mechanisms.lp.noise_once.mechanism import against_ignorance, release
 from dpmodel.mechanisms.lp.public.points import declared_range, known_without_data
 from dpmodel.numerics.polytopes.diagonal_qp import DiagonalQP, QPSolution, solve_diagonal_qp
-from dpmodel.privacy import Gaussian, Laplace, NoiseSource, gaussian_mu
+from dpmodel.privacy import Gaussian, NoiseSource
 from dpmodel.text import number
 
 # The fit stops at residuals of this share of the least noise; public rows are then met to the finer one.
 _PRECISION, _PUBLIC = 3e-3, 1e-6
-
-
-@dataclass(frozen=True)
-class Noised:
-    """How the private right-hand sides are measured: ``law`` (None if no record moves them), and per private row
-    its noise ``deviation`` and the bound ``reach`` (both (h,)) that all rows keep at once with probability 1 - beta."""
-
-    measurement: Measurement
-    law: Law | None
-    deviation: Floats
-    reach: Floats
-
-    @property
-    def alpha(self) -> float:
-        return 2 * float(self.reach.max(initial=0.0))
 
 
 @dataclass(frozen=True)
@@ -101,10 +84,7 @@ class MeasureAndFit(Mechanism[PrivateLP]):
             return Verdict(False, "serves equalities: a private inequality is not measured by a fit")
         if model.form.c0.any():
             return Verdict(False, "there is an objective to optimise: a fit would ignore it")
-        other = refuse_feasibility(request, "relaxed", "centred")
-        if other is not None:
-            return other
-        return YES
+        return refuse_feasibility(request, "relaxed", "centred") or YES
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast:
         noised = measured(model, request, self.loss)
@@ -115,107 +95,74 @@ class MeasureAndFit(Mechanism[PrivateLP]):
         if noised.measurement.furthest > noised.measurement.limit:
             caveats.append(f"for private numbers up to {number(noised.measurement.limit)} in size; beyond, clamped")
         count = noised.measurement.count
-        alpha = min(noised.alpha, known_without_data(model).violation)
+        alpha = min(2 * float(noised.reach.max(initial=0.0)), known_without_data(model).violation)
         return Forecast(
             statement=f"with probability {number(1 - request.beta)}, {what} is violated by more than "
             f"{number(alpha)}; least squares over the public constraints usually does far better",
             epsilon=request.epsilon,
             delta=request.delta if isinstance(law, Gaussian) else 0.0,
             beta=request.beta,
+            proved=not split,
+            work=f"{count} noise draw{'' if count == 1 else 's'}, one or two fits",
+            noise={"scalar": noised.to_dict()},
+            caveats=tuple(caveats),
             error=Violation(
                 violation=alpha,
                 against_public=against_ignorance(noised.deviation, np.subtract(*declared_range(model, "scalar")[::-1])),
             ),
-            proved=not split,
-            work=f"{count} noise draw{'' if count == 1 else 's'}, one or two fits",
-            noise={
-                "scalar": {
-                    "law": law.to_dict() if law is not None else None,
-                    "share": 1.0,
-                    "measured": count,
-                    "measured_as": noised.measurement.strategy,
-                    "largest_noise": noised.alpha / 2,
-                    "beta": request.beta,
-                }
-            },
-            caveats=tuple(caveats),
         )
 
     def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         noised = measured(model, request, self.loss)
         progress(f"noise on {noised.measurement.count} numbers", 0.0)
-        exact = noised.measurement.values(model.read_private())
-        released = noised.law.add_to(exact, noise) if noised.law is not None else exact
         b = model.form.b0.copy()
-        b[noised.measurement.positions] += noised.measurement.rebuild(released, clip=False)
+        b[noised.measurement.positions] += release(noised, PrivateArray(model.read_private()), noise)
         progress("fitting", 0.3)
         return _fit(model, noised, b)
 
 
 # ------------------------------------------------------------------ the noise
-def measured(model: PrivateLP, request: Request, loss: Literal["max", "mean"] = "max") -> Noised:
+@cached
+def measured(model: PrivateLP, request: Request, loss: Literal["max", "mean"] = "max") -> NoisyPart:
     """The noise to draw, from public facts only: of each law the scaling with the least largest reach, and of these the
     law with the least largest reach or the least mean deviation. Pure noise is always among them."""
-
-    def build() -> Noised:
-        kinds: tuple[Kind, ...] = ("gaussian", "laplace") if request.delta > 0 else ("laplace",)
-        options = [min(_options(model, request, kind), key=lambda option: option.alpha) for kind in kinds]
-        if loss == "mean":
-            return min(options, key=lambda option: float(option.deviation.mean()))
-        return min(options, key=lambda option: option.alpha)
-
-    return model.remember(("measure-and-fit", request.epsilon, request.delta, request.beta, loss), build)
+    kinds: tuple[Kind, ...] = ("gaussian", "laplace") if request.delta > 0 else ("laplace",)
+    options = [min(_options(model, request, kind), key=_largest) for kind in kinds]
+    return min(options, key=_largest if loss == "max" else lambda option: float(option.deviation.mean()))
 
 
-def _options(model: PrivateLP, request: Request, kind: Kind) -> tuple[Noised, ...]:
+def _largest(option: NoisyPart) -> float:
+    return float(option.reach.max(initial=0.0))
+
+
+def _options(model: PrivateLP, request: Request, kind: Kind) -> tuple[NoisyPart, ...]:
     """Numbers scaled to equal change, and numbers in the units of the rows."""
     order = 2 if kind == "gaussian" else 1
-    part = design(model, request, {"scalar": kind}).parts["scalar"]
-    equal = Noised(part.measurement, part.law, _deviation(part.measurement, part.law), part.reach)
+    equal = replace(design(model, request, {"scalar": kind}).parts["scalar"], clip=False)
     own = in_row_units(model, best_measurement(model, "scalar", order))
-    if own is None or part.law is None:
+    law = law_of(own, kind, 1.0, request) if own is not None else None
+    if own is None or law is None:
         return (equal,)
-    law: Law = Laplace(own.l1 / request.epsilon)
-    if kind == "gaussian":
-        law = Gaussian(own.l2 / gaussian_mu(request.epsilon, request.delta))
     # One draw reaches each row, so the distinct draws count.
     reach = own.gain(order) * law.max_abs_quantile(own.count, request.beta)
-    return equal, Noised(own, law, _deviation(own, law), reach)
-
-
-def _deviation(m: Measurement, law: Law | None) -> Floats:
-    return m.gain(2) * law.standard_deviation if law is not None else np.zeros(m.recover.shape[0])
+    return equal, NoisyPart(own, law, 1.0, request.beta, reach, clip=False)
 
 
 def in_row_units(model: PrivateLP, m: Measurement) -> Measurement | None:
     """The same numbers, each scaled so that noise of size one on it is of size one in the row that it reaches most.
 
-    None where a row combines several numbers. The clamp is 2^40 times the least of the numbers' own largest changes,
-    ``D_1 / t`` and ``D_2 / sqrt(t)`` with t the count of all numbers, so that rounding stays inside the allowance as
-    in ``measurement.py``.
+    None where a row combines several numbers.
     """
     if m.recover.nnz != m.recover.shape[0]:
         return None
     gain = np.zeros(m.count)
     np.maximum.at(gain, m.recover.indices, np.abs(m.recover.data))
-    gain = np.where(gain > 0, gain, 1.0)
-    q = m.queries
-    queries = LinearMap(q.row, q.column, q.coefficient * gain[q.row], q.height)
-    recover = sp.csr_array(m.recover @ sp.diags_array(1.0 / gain))
-    change = {r: c.scaled_for_rounding(ROUNDING) for r, c in change_of(model.affine, queries).items()}
-    moves = entry_changes(model.affine, queries)
-    moves = moves[moves > 0]
-    limit = math.inf
-    if moves.size:
-        l1, l2 = max(c.l1 for c in change.values()), max(c.l2 for c in change.values())
-        limit = CLAMP * min(float(moves.min()), l1 / q.height, l2 / math.sqrt(q.height))
-    lower, upper = value_range(model.affine, queries)
-    own = replace(m, strategy=f"{m.strategy}, in row units", queries=queries, recover=recover, change=change)
-    return replace(own, lower=lower, upper=upper, limit=limit, shared_limit=limit)
+    factor = np.where(gain > 0, gain, 1.0)
+    return scaled(model, m.part, f"{m.strategy}, in row units", m.queries, m.recover, m.positions, factor)
 
 
 # ------------------------------------------------------------------ the fit: released and public numbers only
-def _fit(model: PrivateLP, noised: Noised, b: Floats) -> Outcome:
+def _fit(model: PrivateLP, noised: NoisyPart, b: Floats) -> Outcome:
     """Least squares over the public set, inside the band if the plain one leaves it. ``b`` : (m,) released."""
     started = time.perf_counter()
     n = model.affine.variables
@@ -252,7 +199,7 @@ class _Setup:
     ``r = A_i x - b~_i``. ``precision`` (h,) : 1 / variance, relative to the largest.
     """
 
-    def __init__(self, model: PrivateLP, noised: Noised, b: Floats) -> None:
+    def __init__(self, model: PrivateLP, noised: NoisyPart, b: Floats) -> None:
         base = base_program(model.form)
         self.n = model.affine.variables
         self.lower, self.upper = base.lower, base.upper
@@ -293,14 +240,14 @@ class _Setup:
                 crossed = lower > upper  # no point inside: the band gives way to the bounds
                 lower[crossed], upper[crossed] = self.lower[crossed], self.upper[crossed]
         wide = self.reach[several] if band else np.full(h, np.inf)
+        none = sp.csr_array((self.equal.size, h)), sp.csr_array((self.equal.size, k))
         blocks = [
-            [self.W[several], -sp.eye_array(h) if h else None, None],
-            [self.A[self.equal], None, None],
-            [self.A[self.unequal], None, sp.eye_array(k) if k else None],
+            [self.W[several], -sp.eye_array(h), None],
+            [self.A[self.equal], *none],
+            [self.A[self.unequal], None, sp.eye_array(k)],
         ]
-        shape = ((h, self.equal.size, k), (n, h, k))
         program = DiagonalQP(
-            A=_stack(blocks, shape),
+            A=sp.csr_array(sp.block_array(blocks, format="csr")),
             b=np.concatenate([self.b[several], self.right[self.equal], self.right[self.unequal]]),
             weight=np.concatenate([weight, self.precision[several], np.zeros(k)]),
             target=np.concatenate([target, np.zeros(h), np.zeros(k)]),
@@ -322,17 +269,6 @@ class _Setup:
         z = rough.z.copy()
         z[kept] = exact.z
         return replace(exact, converged=exact.converged and rough.converged), z
-
-
-def _stack(blocks: list[list[sp.csr_array | None]], shape: tuple[tuple[int, ...], tuple[int, ...]]) -> sp.csr_array:
-    """One sparse matrix from blocks; None and empty blocks become zeros of the right shape."""
-    heights, widths = shape
-    rows = []
-    for height, row in zip(heights, blocks, strict=True):
-        if height:
-            filled = [sp.csr_array((height, w)) if part is None else part for part, w in zip(row, widths, strict=True)]
-            rows.append(sp.hstack([p for p, w in zip(filled, widths, strict=True) if w], format="csr"))
-    return sp.csr_array(sp.vstack(rows, format="csr")) if rows else sp.csr_array((0, sum(widths)))
 
 
 MEASURE_AND_FIT = MeasureAndFit()

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Array, Floats, Integers, Mask, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap, sum_by
 from dpmodel.compile.standard_form.extremes import most_items
 from dpmodel.compile.standard_form.footprint import most_touched, record_blocks
 from dpmodel.compile.standard_form.form import value_range
 from dpmodel.mechanisms.contract import Verdict
+from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 
 # Relative rows whose own width is below this (their numbers are zero or nearly subnormal) read ``0 <= 0``.
@@ -31,14 +31,22 @@ def public_polyhedron(model: PrivateLP) -> Polyhedron:
     return model.remember("public polyhedron", lambda: Polyhedron.of(model.public.program))
 
 
-def plain_linear(model: PrivateLP) -> Verdict | None:
-    """No, unless the model is a linear program over continuous variables with a bounded public set."""
+def plain_rows(model: PrivateLP) -> Verdict | None:
+    """No, unless the model is a linear program over continuous variables whose private rows are as written."""
     if not model.affine.is_linear():
         return Verdict(False, "serves linear programs (no second-order, semidefinite, exponential or power cones)")
     if model.affine.boolean.size or model.affine.integer.size:
         return Verdict(False, "serves continuous variables")
     if model.split_rows:
         return Verdict(False, "CVXPY split an expression with private numbers into rows: it serves plain constraints")
+    return None
+
+
+def plain_linear(model: PrivateLP) -> Verdict | None:
+    """``plain_rows`` over a bounded public set."""
+    refused = plain_rows(model)
+    if refused is not None:
+        return refused
     if not public_polyhedron(model).empty and not math.isfinite(public_polyhedron(model).l1):
         return Verdict(
             False, "the public constraints do not bound x; give bounds=[lo, hi] or a public constraint that bounds it"
@@ -119,60 +127,31 @@ class PrivateRows:
         return min(0.0, -down - self.h_present[1]), max(0.0, up - self.h_present[0])
 
     # ------------------------------------------------------------------ the one reading of private values
-    def values(self, theta: Floats) -> tuple[sp.csr_array, Floats]:
+    def values(self, theta: PrivateArray) -> tuple[sp.csr_array, PrivateArray]:
         """(k x n) G and (k,) h at theta; for a mechanism's ``run`` only. Rows whose unbounded numbers overflow read
         ``0 <= 0``, as do rows too small to divide; without a warning, which would tell."""
         with np.errstate(over="ignore", invalid="ignore"):
-            return self._values(theta)
+            A, b = rows_at(self.model, theta, self.index, absent=self.absent)
+            G, h = sp.csr_array(sp.diags_array(self.sign) @ A), PrivateArray(self.sign * b)
+            return self._shares(G, h) if self.relative else (G, h)
 
-    def _values(self, theta: Floats) -> tuple[sp.csr_array, Floats]:
-        form = self.model.form
-        m, n = form.affine.rows, form.affine.variables
-        private = form.matrix
-        entries = sp.csr_array(
-            (private.coefficient * theta[private.column], (private.row % max(m, 1), private.row // max(m, 1))),
-            shape=(m, n),
-        )
-        G = sp.csr_array(sp.diags_array(self.sign) @ sp.csr_array(form.A0 + entries)[self.index])
-        h = self.sign * (form.b0 + form.scalar.apply(theta))[self.index]
-        if self.absent:
-            present = np.zeros(m)
-            np.add.at(present, private.row % max(m, 1), np.abs(theta[private.column]))
-            np.add.at(present, form.scalar.row, np.abs(theta[form.scalar.column]))
-            here = (present[self.index] > 0).astype(np.float64)
-            G, h = sp.csr_array(sp.diags_array(here) @ G), h * here
-        if self.relative:
-            width = self._own_width(G, h)
-            sized = np.isfinite(width) & (width > _TINY)
-            factor = np.divide(1.0, width, out=np.zeros_like(width), where=sized)
-            G.data[np.repeat(~sized, np.diff(G.indptr))] = 0.0
-            h = np.where(sized, h, 0.0)
-            # Columns that the public set fixes at zero are outside the width, and say nothing.
-            G = sp.csr_array(G @ sp.diags_array((_relative_scale(public_polyhedron(self.model))[0] > 0).astype(float)))
-            G, h = sp.csr_array(sp.diags_array(factor) @ G), h * factor
-        return G, h
-
-    def _own_width(self, G: sp.csr_array, h: Floats) -> Floats:
+    def _shares(self, G: sp.csr_array, h: PrivateArray) -> tuple[sp.csr_array, PrivateArray]:
+        """The rows divided by their own widths."""
         scale, by_norm = _relative_scale(public_polyhedron(self.model))
         size = abs(G)
         reach = size.max(axis=1).toarray().ravel() * float(scale[0]) if by_norm else np.asarray(size @ scale).ravel()
-        return np.asarray(reach + np.abs(h), dtype=np.float64)
+        width = reach + np.abs(h)
+        sized = np.isfinite(width) & (width > _TINY)
+        factor = np.divide(1.0, width, out=np.zeros_like(width), where=sized)
+        G.data[np.repeat(~sized, np.diff(G.indptr))] = 0.0
+        # Columns that the public set fixes at zero are outside the width, and say nothing.
+        G = sp.csr_array(sp.diags_array(factor) @ G @ sp.diags_array((scale > 0).astype(float)))
+        return G, PrivateArray(np.where(sized, h, 0.0) * factor)
 
 
+@cached
 def private_rows(model: PrivateLP) -> PrivateRows:
     """The private rows of a linear model whose public set is bounded; computed once per problem."""
-    return model.remember("private rows", lambda: _build(model))
-
-
-def _relative_scale(body: Polyhedron) -> tuple[Floats, bool]:
-    """Per column the factor in a row's own width, and whether the width is ``factor * max |a|`` instead of a sum."""
-    low, high = body.box
-    size = np.maximum(np.abs(low), np.abs(high))
-    by_norm = body.l1 < float(size.sum()) / 2
-    return (np.full(size.size, body.l1) if by_norm else size), by_norm
-
-
-def _build(model: PrivateLP) -> PrivateRows:
     form, affine = model.form, model.affine
     zero = affine.equalities()
     rows = np.flatnonzero(form.private_rows)
@@ -186,8 +165,7 @@ def _build(model: PrivateLP) -> PrivateRows:
     h_lower, h_upper = float(h_low.min(initial=0.0)), float(h_high.max(initial=0.0))
     if h_low.size:
         h_lower, h_upper = float(h_low.min()), float(h_high.max())
-    gone = bool(affine.private_blocks) and all(block.parameter.vanishes for block in affine.private_blocks)
-    absent = gone and most_items(*_owners(model)) <= 1
+    absent = rows_vanish(model)
     present = h_lower, h_upper
     if absent:
         h_lower, h_upper = min(h_lower, 0.0), max(h_upper, 0.0)
@@ -207,9 +185,17 @@ def _build(model: PrivateLP) -> PrivateRows:
         norm1 = norminf * (support if by_norm else 1.0)
         norm2 = norminf * (math.sqrt(support) if by_norm else 1.0)
     return PrivateRows(
-        model, index, sign, _rows_per_record(model, zero), absent, relative,
+        model, index, sign, rows_per_record(model, zero), absent, relative,
         low, high, h_lower, h_upper, norm1, norm2, norminf, present,
     )  # fmt: skip
+
+
+def _relative_scale(body: Polyhedron) -> tuple[Floats, bool]:
+    """Per column the factor in a row's own width, and whether the width is ``factor * max |a|`` instead of a sum."""
+    low, high = body.box
+    size = np.maximum(np.abs(low), np.abs(high))
+    by_norm = body.l1 < float(size.sum()) / 2
+    return (np.full(size.size, body.l1) if by_norm else size), by_norm
 
 
 def _entry_bounds(model: PrivateLP, rows: Integers, both_signs: bool) -> tuple[Floats, Floats]:
@@ -282,15 +268,42 @@ def _owners(model: PrivateLP) -> tuple[Integers, Integers]:
     return rows, owner[np.concatenate([form.matrix.column, form.scalar.column])]
 
 
-def _rows_per_record(model: PrivateLP, zero: Any) -> int:
-    """The most private rows that one record reaches; equalities (``zero``, a mask of rows) count twice."""
-    form, affine = model.form, model.affine
-    m = max(affine.rows, 1)
+def rows_vanish(model: PrivateLP) -> bool:
+    """Whether a row of zeros can only mean that its record is absent: no row holds numbers of two records, and zero is
+    what an absent record leaves."""
+    blocks = model.affine.private_blocks
+    return bool(blocks) and all(block.parameter.vanishes for block in blocks) and most_items(*_owners(model)) <= 1
+
+
+def rows_per_record(model: PrivateLP, twice: Mask | None = None) -> int:
+    """The most private rows that one record reaches; those of the mask ``twice`` count double."""
+    form, m = model.form, max(model.affine.rows, 1)
     rows = np.concatenate([form.matrix.row % m, form.scalar.row])
     columns = np.concatenate([form.matrix.column, form.scalar.column])
-    twice = zero[rows]
-    rows, columns = np.concatenate([rows, rows[twice] + m]), np.concatenate([columns, columns[twice]])
-    return most_touched(affine, rows, columns)
+    again = np.zeros(rows.size, dtype=bool) if twice is None else twice[rows]
+    rows, columns = np.concatenate([rows, rows[again] + m]), np.concatenate([columns, columns[again]])
+    return most_touched(model.affine, rows, columns)
 
 
-__all__ = ["PrivateRows", "most_rows_stay", "plain_linear", "private_rows", "public_polyhedron"]
+# ---------------------------------------------------------------------- private values, for ``run`` only
+def rows_at(
+    model: PrivateLP, theta: PrivateArray, index: Integers, *, absent: bool
+) -> tuple[sp.csr_array, PrivateArray]:
+    """(k x n) and (k,): the rows ``index`` of the standard form at theta; absent ones read ``0 <= 0`` if ``absent``."""
+    form, (m, n) = model.form, (max(model.affine.rows, 1), model.affine.variables)
+    private = form.matrix
+    entries = (private.coefficient * theta[private.column], (private.row % m, private.row // m))
+    A = sp.csr_array((form.A0 + sp.csr_array(entries, shape=(m, n)))[index])
+    b = (form.b0 + form.scalar.apply(theta))[index]
+    if absent:
+        here = present(model, theta)[index].astype(np.float64)
+        A, b = sp.csr_array(sp.diags_array(here) @ A), b * here
+    return A, PrivateArray(b)
+
+
+def present(model: PrivateLP, theta: Array) -> Mask:
+    """(m,) private: the rows with a private number that is not zero."""
+    touched = np.zeros(max(model.affine.rows, 1), dtype=bool)
+    touched[(model.form.matrix.row % touched.size)[theta[model.form.matrix.column] != 0]] = True
+    touched[model.form.scalar.row[theta[model.form.scalar.column] != 0]] = True
+    return touched

@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 
-from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import (
     YES,
@@ -23,12 +21,12 @@ from dpmodel.mechanisms.contract import (
     refuse_high,
 )
 from dpmodel.mechanisms.forecast import Forecast, Violation
-from dpmodel.mechanisms.lp.noise_once.design import Kind, NoiseDesign, design
+from dpmodel.mechanisms.lp.noise_once.design import Kind, design
 from dpmodel.mechanisms.lp.noise_once.margins import interior_direction, margin
-from dpmodel.mechanisms.lp.noise_once.mechanism import caveats, objective_loss
-from dpmodel.mechanisms.lp.noise_once.solve_released import released_parts, solve_released
+from dpmodel.mechanisms.lp.noise_once.mechanism import caveats, objective_loss, released_parts
+from dpmodel.mechanisms.lp.noise_once.solve_released import solve_released
 from dpmodel.mechanisms.lp.public.points import half_ranges, known_without_data, middle_program
-from dpmodel.mechanisms.lp.treatment import furthest_inwards, reach_on_b, tightened, told
+from dpmodel.mechanisms.lp.treatment import treat
 from dpmodel.numerics.cone_program import solve_cone_program
 from dpmodel.privacy import NoiseSource
 from dpmodel.text import number
@@ -123,10 +121,11 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
     def forecast(self, model: PrivateLP, request: Request) -> Forecast:
         noise = design(model, request, self._kinds(model))
         loss = objective_loss(model, noise)
-        tightened, most = self._tightening(model, noise), known_without_data(model).tightening
+        done, most = treat(model, request, noise), known_without_data(model).tightening
         # Right-hand sides end at their public floor: the robust optimum, which is free.
-        useless = tightened >= most * (1 - 1e-9)
-        amount = number(tightened) if math.isfinite(tightened) else "an amount without a public bound (x has none)"
+        useless = done.tightening >= most * (1 - 1e-9)
+        finite = math.isfinite(done.tightening)
+        amount = number(done.tightening) if finite else "an amount without a public bound (x has none)"
         text = (
             f"every true constraint holds with certainty; right-hand sides are tightened by at most {amount}, "
             "which costs that times their multipliers in objective value"
@@ -139,23 +138,25 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
             epsilon=noise.epsilon,
             delta=noise.delta,
             beta=request.beta if not math.isnan(loss) else 0.0,
-            error=Violation(loss, 0.0, tightening=tightened, against_public=math.inf if useless else math.nan),
             proved=not model.splits_objective,
-            caveats=(*_words(model, noise), *caveats(model, noise, split=model.splits_objective)),
+            caveats=(*done.words, *caveats(model, noise, split=model.splits_objective)),
             work=noise.work,
-            noise={**noise.to_dict(), "tightening": tightened},
+            noise={**noise.to_dict(), "tightening": done.tightening},
+            error=Violation(
+                objective=loss,
+                violation=0.0,
+                tightening=done.tightening,
+                against_public=math.inf if useless else math.nan,
+            ),
         )
 
     def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         plan = design(model, request, self._kinds(model))
         c, b, entries = released_parts(model, plan, noise, progress)
         progress("solving the tightened program", 0.5)
-        shift, weights = _shift(model, plan)
-        out = solve_released(model, request, c, b, entries, relax=-shift, weights=weights, may_give_way=False)
-        return replace(out, notes=(*_words(model, plan), *out.notes))
-
-    def _tightening(self, model: PrivateLP, noise: NoiseDesign) -> float:
-        return furthest_inwards(model, noise, *_shift(model, noise))
+        done = treat(model, request, plan)
+        out = solve_released(model, request, c, b, entries, relax=done.relax, weights=done.weights, may_give_way=False)
+        return replace(out, notes=(*done.words, *out.notes))
 
     def _feasible_for_all(self, model: PrivateLP, request: Request) -> bool:
         """Whether one public point satisfies the released program for every allowed data and every draw.
@@ -166,24 +167,16 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
         affine, middle = model.affine, middle_program(model)
         if middle is None:
             return False
-        shift, weights = _shift(model, design(model, request, self._kinds(model)))
+        done = treat(model, request, design(model, request, self._kinds(model)))
         half, of_a = half_ranges(model)
-        weights = of_a if weights is None else weights if of_a is None else weights + of_a
-        worst = middle.b - (margin(affine, half) + shift) * interior_direction(affine)
+        weights = of_a if done.weights is None else done.weights if of_a is None else done.weights + of_a
+        worst = middle.b - (margin(affine, half) - done.relax) * interior_direction(affine)
         worst = np.maximum(worst, model.public.floor)
         if not np.isfinite(worst).all():
             return False
         program = middle.with_(c=np.zeros(affine.variables), d=0.0, b=worst)
         solution = solve_cone_program(program, weights=weights, solver=request.solver, options=request.options)
         return solution.solved
-
-
-def _shift(model: PrivateLP, noise: NoiseDesign) -> tuple[Floats, sp.csr_array | None]:
-    return tightened(model, noise, reach_on_b(model, noise))
-
-
-def _words(model: PrivateLP, noise: NoiseDesign) -> tuple[str, ...]:
-    return told(model, "strict", *_shift(model, noise), "so that it holds with certainty")
 
 
 STRICT_TRUNCATED_LAPLACE = StrictTruncatedLaplace()

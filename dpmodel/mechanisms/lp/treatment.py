@@ -30,7 +30,7 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Integers
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import Feasibility, Outcome, Request
-from dpmodel.mechanisms.lp.noise_once.design import NoiseDesign, NoisyPart, row_margins, x_bound
+from dpmodel.mechanisms.lp.noise_once.design import NoiseDesign, NoisyPart, reach_on_b, row_margins, x_bound
 from dpmodel.mechanisms.lp.noise_once.margins import margin
 from dpmodel.mechanisms.lp.public.points import middle_cost, middle_program, spread
 from dpmodel.numerics.cone_program import solve_cone_program
@@ -56,13 +56,16 @@ class Treatment:
 
 
 def treat(model: PrivateLP, request: Request, noise: NoiseDesign) -> Treatment:
-    """What ``request.feasibility`` ("relaxed", "centred" or "safe") does to the private rows under this noise."""
-    if request.feasibility == "safe":
-        box = np.zeros(model.affine.rows)
-        if "scalar" in noise.parts:
-            box[noise.parts["scalar"].measurement.positions] = _inwards(model, noise.parts["scalar"])
+    """What ``request.feasibility`` does to the private rows under this noise."""
+    mode = request.feasibility
+    if mode in ("safe", "strict"):
+        box, why = reach_on_b(model, noise), "so that it holds with certainty"
+        if mode == "safe":
+            why = f"so that it holds with probability {number(1 - request.beta)}"
+            if "scalar" in noise.parts:
+                box[noise.parts["scalar"].measurement.positions] = _inwards(model, noise.parts["scalar"])
         shift, weights = tightened(model, noise, box)
-        words = told(model, "safe", shift, weights, f"so that it holds with probability {number(1 - request.beta)}")
+        words = told(model, mode, shift, weights, why)
         return Treatment(-shift, weights, 0.0, furthest_inwards(model, noise, shift, weights), words)
     margins = row_margins(model, noise)
     if request.feasibility == "centred":
@@ -96,14 +99,6 @@ def furthest_inwards(model: PrivateLP, noise: NoiseDesign, shift: Floats, weight
         total = total + 2 * (weights @ np.where(np.isfinite(size), size, 0.0))
     # Where right-hand sides are moved into their public range, none ends further inside than that is wide.
     return float(np.minimum(total, model.public.ceiling - model.public.floor).max(initial=0.0))
-
-
-def reach_on_b(model: PrivateLP, noise: NoiseDesign) -> Floats:
-    """(m,) bounds on the noise on b, on both sides."""
-    reach = np.zeros(model.affine.rows)
-    if "scalar" in noise.parts:
-        reach[noise.parts["scalar"].measurement.positions] = noise.parts["scalar"].reach
-    return reach
 
 
 def _inwards(model: PrivateLP, part: NoisyPart) -> Floats:

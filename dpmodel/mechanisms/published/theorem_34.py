@@ -23,8 +23,8 @@ from dpmodel.mechanisms.contract import (
 from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.noise_once.design import NoiseDesign, NoisyPart
 from dpmodel.mechanisms.lp.noise_once.measurement import Measurement, measurements
-from dpmodel.mechanisms.lp.noise_once.mechanism import noise_against_ignorance, objective_loss
-from dpmodel.mechanisms.lp.noise_once.solve_released import released_parts, solve_released
+from dpmodel.mechanisms.lp.noise_once.mechanism import noise_against_ignorance, objective_loss, released_parts
+from dpmodel.mechanisms.lp.noise_once.solve_released import solve_released
 from dpmodel.privacy import Laplace, NoiseSource
 from dpmodel.text import number
 

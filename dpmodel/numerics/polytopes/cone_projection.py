@@ -73,6 +73,3 @@ def _onto(B: Floats, y: Floats) -> Floats:
         if (B @ p).min() >= -_INSIDE * left / 2:
             return p * size
     return p * size if (B @ p).min() >= -1e-12 else np.zeros_like(y)
-
-
-__all__ = ["Projector", "into_ball", "project", "projector"]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import highspy
 import numpy as np
-import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
 from dpmodel.numerics.cone_program import SolverFailure
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.polytopes.polyhedron import Polyhedron, highs
 
 # The least violation is kept to this when the objective is minimised after it.
 _TOLERANCE = 1e-7
@@ -22,23 +21,11 @@ class CutProgram:
 
     def __init__(self, body: Polyhedron, cost: Floats) -> None:
         self.give = 0.0
-        n = self._n = body.size
+        self._n = body.size
         size = float(np.abs(cost).max(initial=0.0))
         self._cost = np.append(cost / size if size > 0 else cost, 0.0)
         self._bounds = body.lower, body.upper
-        A = sp.csc_array(sp.vstack([body.A_ub, body.A_eq]))
-        lp = highspy.HighsLp()
-        lp.num_col_, lp.num_row_ = n + 1, A.shape[0]
-        lp.col_cost_ = self._cost
-        lp.col_lower_, lp.col_upper_ = np.append(body.lower, 0.0), np.append(body.upper, 0.0)
-        lp.row_lower_ = np.concatenate([np.full(body.b_ub.size, -np.inf), body.b_eq])
-        lp.row_upper_ = np.concatenate([body.b_ub, body.b_eq])
-        lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-        lp.a_matrix_.start_ = np.append(A.indptr, A.nnz)
-        lp.a_matrix_.index_, lp.a_matrix_.value_ = A.indices, A.data
-        self._highs = highspy.Highs()
-        self._highs.setOptionValue("output_flag", False)
-        self._highs.passModel(lp)
+        self._highs = highs(body, self._cost, np.append(body.lower, 0.0), np.append(body.upper, 0.0))
 
     def cut(self, columns: Integers, values: Floats, b: float) -> None:
         """Add the row ``sum values_j x_columns_j <= b`` (plus what it gives way)."""

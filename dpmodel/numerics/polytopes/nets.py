@@ -58,14 +58,37 @@ class Net(Protocol):
         ...
 
 
-def listed(points: Floats | None, net: Net | None, level: int, threshold: float) -> tuple[Floats, float]:
-    """(k, n) given points or those of a level of a net, and the threshold: larger where projections onto the body came
-    out less exact than planned."""
-    if points is not None:
-        return points, threshold
-    assert net is not None
-    found, drift = net.points(level)
-    return found, max(drift, threshold)
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """Public candidates: ``points`` (k, n), or level ``level`` of ``net``, whose points are only listed for a run. Rows
+    count as violated beyond ``threshold``."""
+
+    threshold: float
+    points: Floats | None = None
+    net: Net | None = None
+    level: int = 0
+
+    def listed(self) -> tuple[Floats, float]:
+        """(k, n) the candidates, and the threshold: larger where projections onto the body came out less exact than
+        planned."""
+        if self.points is not None:
+            return self.points, self.threshold
+        assert self.net is not None
+        found, drift = self.net.points(self.level)
+        return found, max(drift, self.threshold)
+
+
+def level_for(net: Net, slack: Floats, weight: float, violation: float | None, slack_rows: int | None) -> int:
+    """The coarsest level whose drift is within ``violation``, the finest whose ``slack`` (levels,) is within
+    ``slack_rows``, or, asked for neither, the one with the least ``drift + weight slack``."""
+    drift = np.array([drift for _, drift in net.levels])
+    if violation is not None:
+        fine = np.flatnonzero(drift <= violation)
+        return int(fine[0]) if fine.size else drift.size - 1
+    if slack_rows is not None:
+        within = np.flatnonzero(slack <= slack_rows)
+        return int(within[np.argmin(drift[within])]) if within.size else 0
+    return int(np.argmin(drift + weight * slack))
 
 
 # With more blocks, two cells in each are too many points.
@@ -115,85 +138,50 @@ class ProductNet:
     most: int
 
     @cached_property
-    def _blocks(self) -> list[Integers]:
-        order = np.argsort(self.product.block, kind="stable")
-        order = order[self.product.block[order] >= 0]
-        ends = np.flatnonzero(np.diff(self.product.block[order])) + 1
-        return [part for part in np.split(order, ends) if part.size]
-
-    @cached_property
-    def _costs(self) -> Floats:
-        """(blocks,) the spread of ``G_j step_j`` in a block; half the largest size for an interval."""
+    def _blocks(self) -> list[_Block]:
         out = []
-        for columns in self._blocks:
-            _, interval = self._choices(columns)
+        for columns in self.product.columns:
+            choices = self.product.choices(columns)
+            interval = columns.size == 1 and choices == 2
             ends = np.stack([self.bounds.lower[columns], self.bounds.upper[columns]]) * self.product.step[columns]
             # Taking none counts 0 (and 0 is inside the bounds of every entry).
             spread = max(float(ends.max()), 0.0) - min(float(ends.min()), 0.0)
-            out.append(0.5 * float(np.abs(ends).max()) if interval else spread)
-        return np.array(out)
+            cost = 0.5 * float(np.abs(ends).max()) if interval else spread
+            step = float(np.abs(self.product.step[columns]).max())
+            out.append(_Block(columns, choices, interval, cost, step))
+        return out
 
-    def _moved(self, columns: Integers, cells: int) -> float:
-        """D / N of a block (1 / N for an interval, whose cost is that of half a cell)."""
-        choices, interval = self._choices(columns)
-        if interval:
-            return 1.0 / cells
-        r = min(cells, choices // 2)
-        return r * (choices - r) / choices / cells
-
-    def _cells(self, columns: Integers, cost: float, each: float) -> int:
-        """Least N for which the block's drift is at most ``each``."""
-        choices, interval = self._choices(columns)
-        if cost <= 0:
-            return 1
-        share = each / cost * (1 + 1e-12)
-        if interval:
-            return max(1, math.ceil(1 / share))
-        few = math.ceil(choices * (1 - share))  # while N <= c / 2, D / N = (c - N) / c
-        if few <= choices // 2:
-            return max(1, few)
-        return max(choices // 2, math.ceil((choices // 2) * ((choices + 1) // 2) / choices / share))
-
-    def _choices(self, columns: Integers) -> tuple[int, bool]:
-        optional = bool(self.product.optional[self.product.block[columns[0]]])
-        return columns.size + optional, optional and columns.size == 1
-
-    def _size(self, cells: Integers) -> int:
+    def _size(self, cells: list[int]) -> int:
         total = 1
-        for columns, n in zip(self._blocks, cells, strict=True):
-            choices, interval = self._choices(columns)
-            total *= int(n) if interval else math.comb(int(n) + choices - 1, choices - 1)
+        for block, n in zip(self._blocks, cells, strict=True):
+            total *= block.size(n)
             if total > self.most:
                 return self.most + 1
         return total
 
-    def _drift(self, cells: Integers) -> float:
-        moved = [self._moved(columns, int(n)) for columns, n in zip(self._blocks, cells, strict=True)]
-        by_blocks = float(self._costs @ np.array(moved))
-        largest, squares = 0.0, 0.0
-        for columns, n, share in zip(self._blocks, cells, moved, strict=True):
-            step = float(np.abs(self.product.step[columns]).max())
-            if self._choices(columns)[1]:
-                largest, squares = max(largest, step / (2 * n)), squares + (step / (2 * n)) ** 2
+    def _drift(self, cells: list[int]) -> float:
+        by_blocks, largest, squares = 0.0, 0.0, 0.0
+        for block, n in zip(self._blocks, cells, strict=True):
+            moved = block.moved(n)
+            by_blocks += block.cost * moved
+            if block.interval:
+                largest, squares = max(largest, block.step / (2 * n)), squares + (block.step / (2 * n)) ** 2
             else:
                 # Every weight moves by at most 1 / N, all together by 2 D / N.
-                largest, squares = max(largest, step / n), squares + step**2 * 2 * share / n
+                largest, squares = max(largest, block.step / n), squares + block.step**2 * 2 * moved / n
         return float(min(by_blocks, self.bounds.norm1 * largest, self.bounds.norm2 * math.sqrt(squares)) * (1 + 1e-9))
 
     @cached_property
-    def _levels(self) -> list[tuple[Integers, int, float]]:
-        levels: list[tuple[Integers, int, float]] = []
-        costs = self._costs
-        if not costs.size:
-            return [(np.zeros(0, dtype=np.int64), 1, 0.0)]
-        for each in _shrinking(max(float(costs.max()), 1e-300)):
-            cells = np.array(
-                [self._cells(columns, float(cost), each) for columns, cost in zip(self._blocks, costs, strict=True)]
-            )
+    def _levels(self) -> list[tuple[list[int], int, float]]:
+        if not self._blocks:
+            return [([], 1, 0.0)]
+        levels: list[tuple[list[int], int, float]] = []
+        for each in _shrinking(max(block.cost for block in self._blocks)):
+            cells = [block.cells(each) for block in self._blocks]
             size = self._size(cells)
             if size > self.most:
                 break
-            if not levels or (cells != levels[-1][0]).any():
+            if not levels or cells != levels[-1][0]:
                 levels.append((cells, size, self._drift(cells)))
         return levels
 
@@ -205,26 +193,56 @@ class ProductNet:
         cells, size, drift = self._levels[level]
         out = np.tile(self.product.base, (size, 1))
         repeat = 1
-        for columns, n in zip(self._blocks, cells, strict=True):
-            weights = self._weights(columns, int(n))
+        for block, n in zip(self._blocks, cells, strict=True):
+            weights = block.weights(n)
             index = np.arange(size) // repeat % weights.shape[0]
-            out[:, columns] += self.product.step[columns] * weights[index]
+            out[:, block.columns] += self.product.step[block.columns] * weights[index]
             repeat *= weights.shape[0]
         return out, drift
 
     def drift_for(self, level: int, bounds: RowBounds) -> float:
         return replace(self, bounds=bounds)._drift(self._levels[level][0])
 
-    def _weights(self, columns: Integers, cells: int) -> Floats:
-        """(k, columns) the lattice of one block; the share of taking none is left out."""
-        choices, interval = self._choices(columns)
-        if interval:
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """One simplex or interval. ``choices`` : c, none included; ``cost`` : the spread of ``G_j step_j``, or half the
+    largest size for an interval; ``step`` : the largest size of a step."""
+
+    columns: Integers
+    choices: int
+    interval: bool
+    cost: float
+    step: float
+
+    def moved(self, cells: int) -> float:
+        """D / N (1 / N for an interval, whose cost is that of half a cell)."""
+        c, r = self.choices, min(cells, self.choices // 2)
+        return 1.0 / cells if self.interval else r * (c - r) / c / cells
+
+    def cells(self, each: float) -> int:
+        """Least N for which the block's drift is at most ``each``."""
+        c, half = self.choices, self.choices // 2
+        if self.cost <= 0:
+            return 1
+        share = each / self.cost * (1 + 1e-12)
+        if self.interval:
+            return max(1, math.ceil(1 / share))
+        few = math.ceil(c * (1 - share))  # while N <= c / 2, D / N = (c - N) / c
+        return max(1, few) if few <= half else max(half, math.ceil(half * ((c + 1) // 2) / c / share))
+
+    def size(self, cells: int) -> int:
+        return cells if self.interval else math.comb(cells + self.choices - 1, self.choices - 1)
+
+    def weights(self, cells: int) -> Floats:
+        """(k, columns) the lattice; the share of taking none is left out."""
+        if self.interval:
             return ((np.arange(cells) + 0.5) / cells)[:, None]
-        count = math.comb(cells + choices - 1, choices - 1)
-        flat = itertools.chain.from_iterable(itertools.combinations(range(cells + choices - 1), choices - 1))
-        bars = np.fromiter(flat, dtype=np.int64, count=count * (choices - 1)).reshape(count, choices - 1)
-        ends = np.c_[np.full(count, -1), bars, np.full(count, cells + choices - 1)]
-        return np.asarray(np.diff(ends, axis=1) - 1, dtype=np.float64)[:, : columns.size] / cells
+        bars, count = self.choices - 1, self.size(cells)
+        flat = itertools.chain.from_iterable(itertools.combinations(range(cells + bars), bars))
+        places = np.fromiter(flat, dtype=np.int64, count=count * bars).reshape(count, bars)
+        ends = np.c_[np.full(count, -1), places, np.full(count, cells + bars)]
+        return np.asarray(np.diff(ends, axis=1) - 1, dtype=np.float64)[:, : self.columns.size] / cells
 
 
 # ------------------------------------------------------------------------------- any small polyhedron

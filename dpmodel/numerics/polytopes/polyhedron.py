@@ -38,11 +38,17 @@ class Product:
     block: Integers
     optional: Any
 
-    @property
-    def choices(self) -> Integers:
-        """(blocks,) number of choices in each block."""
-        counts: Integers = np.bincount(self.block[self.block >= 0], minlength=self.optional.size) + self.optional
-        return counts
+    @cached_property
+    def columns(self) -> list[Integers]:
+        """The columns of each block that has any."""
+        order = np.argsort(self.block, kind="stable")
+        order = order[self.block[order] >= 0]
+        parts = np.split(order, np.flatnonzero(np.diff(self.block[order])) + 1)
+        return [part for part in parts if part.size]
+
+    def choices(self, columns: Integers) -> int:
+        """Number of choices in the block of these columns, none included where that is one."""
+        return int(columns.size + self.optional[self.block[columns[0]]])
 
 
 @dataclass(frozen=True)
@@ -279,24 +285,30 @@ def absolute_values(body: Polyhedron) -> tuple[Integers, Integers]:
     return p[keep], q[keep]
 
 
+def highs(body: Polyhedron, cost: Floats, lower: Floats, upper: Floats) -> highspy.Highs:
+    """HiGHS with the rows of ``body``; columns beyond those of the body stand in no row."""
+    A = sp.csc_array(sp.vstack([body.A_ub, body.A_eq]))
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = cost.size, A.shape[0]
+    lp.col_cost_, lp.col_lower_, lp.col_upper_ = cost, lower, upper
+    lp.row_lower_ = np.concatenate([np.full(body.b_ub.size, -np.inf), body.b_eq])
+    lp.row_upper_ = np.concatenate([body.b_ub, body.b_eq])
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_ = np.append(A.indptr, np.full(cost.size - body.size, A.nnz))
+    lp.a_matrix_.index_, lp.a_matrix_.value_ = A.indices, A.data
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.passModel(lp)
+    return solver
+
+
 class LinearMinimiser:
     """Linear minimisation over one polyhedron; HiGHS keeps its basis between calls."""
 
     def __init__(self, body: Polyhedron) -> None:
-        A = sp.csc_array(sp.vstack([body.A_ub, body.A_eq]))
-        lp = highspy.HighsLp()
-        lp.num_col_, lp.num_row_ = body.size, A.shape[0]
-        lp.col_cost_ = np.zeros(body.size)
-        lp.col_lower_, lp.col_upper_ = body.lower, body.upper
-        lp.row_lower_ = np.concatenate([np.full(body.b_ub.size, -np.inf), body.b_eq])
-        lp.row_upper_ = np.concatenate([body.b_ub, body.b_eq])
-        lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-        lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = A.indptr, A.indices, A.data
         self._columns = np.arange(body.size, dtype=np.int32)
         self._bounds = body.lower, body.upper
-        self._highs = highspy.Highs()
-        self._highs.setOptionValue("output_flag", False)
-        self._highs.passModel(lp)
+        self._highs = highs(body, np.zeros(body.size), body.lower, body.upper)
 
     def minimise(self, cost: Floats) -> Floats | None:
         cost = np.asarray(cost, dtype=np.float64)

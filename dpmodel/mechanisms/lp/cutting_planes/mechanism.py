@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import (
     YES,
@@ -26,7 +26,7 @@ from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.cutting_planes.rounds import Cuts, Rounds, add_cuts, cuts_of, plan_of, width_of
 from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP
 from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION
-from dpmodel.mechanisms.lp.private_rows import public_polyhedron
+from dpmodel.mechanisms.lp.private_rows import plain_rows, public_polyhedron
 from dpmodel.numerics.polytopes.cut_program import CutProgram
 from dpmodel.privacy import NoiseSource, exponential_mechanism, permute_and_flip
 from dpmodel.text import number
@@ -76,20 +76,9 @@ class PrivateCuttingPlanes(Mechanism[PrivateLP]):
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         if model.private_parts() != ("scalar",):
             return Verdict(False, "serves problems in which only right-hand sides are private")
-        high = refuse_high(model)
-        if high is not None:
-            return high
-        other = refuse_feasibility(request, "relaxed")
-        if other is not None:
-            return other
-        if not model.affine.is_linear():
-            return Verdict(False, "serves linear programs (no second-order, semidefinite, exponential or power cones)")
-        if model.affine.boolean.size or model.affine.integer.size:
-            return Verdict(False, "serves continuous variables")
-        if model.split_rows:
-            return Verdict(
-                False, "CVXPY split an expression with private numbers into rows: it serves plain constraints"
-            )
+        refused = refuse_high(model) or refuse_feasibility(request, "relaxed") or plain_rows(model)
+        if refused is not None:
+            return refused
         if not model.form.c0.any():
             return Verdict(False, "there is no objective whose optimum would leave most constraints slack")
         body = public_polyhedron(model)
@@ -132,26 +121,25 @@ class PrivateCuttingPlanes(Mechanism[PrivateLP]):
 
     def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         cuts, plan = cuts_of(model), plan_of(model, request)
-        exact = cuts.measurement.values(model.read_private())
-        program = CutProgram(public_polyhedron(model), model.form.c0)
-        return _run(model, cuts, plan, program, exact, noise, progress)
+        exact = cuts.measurement.values(PrivateArray(model.read_private()))
+        return _run(model, cuts, plan, exact, noise, progress)
 
 
 def _run(
     model: PrivateLP,
     cuts: Cuts,
     plan: Rounds,
-    program: CutProgram,
-    exact: Floats,
+    exact: PrivateArray,
     noise: NoiseSource,
     progress: Progress,
 ) -> Outcome:
     """The rounds; ``exact`` (numbers,) are the private ones and touched by selections and measurements only."""
+    program = CutProgram(public_polyhedron(model), model.form.c0)
     seconds = 0.0  # of the solves on released numbers alone: the time of choosing and drawing is not told
     m, margin = cuts.measurement, plan.quantile
     measured = np.zeros(m.count, dtype=bool)
     best: tuple[float, Floats, float] | None = None
-    private_side = cuts.gain * exact[cuts.number]
+    private_side = PrivateArray(cuts.gain * exact[cuts.number])
     for t in range(plan.count):
         progress(f"round {t + 1} of {plan.count}", t / plan.count)
         started = time.perf_counter()
@@ -160,7 +148,7 @@ def _run(
         open_rows = np.flatnonzero(~measured[cuts.number])
         public = cuts.A @ x - cuts.side
         limit = CLAMP * cuts.reach
-        scores = np.clip(public[open_rows] - private_side[open_rows], -limit, limit)
+        scores = PrivateArray(np.clip(public[open_rows] - private_side[open_rows], -limit, limit))
         if plan.pure:
             chosen = permute_and_flip(scores, cuts.reach, epsilon=plan.selection_epsilon, source=noise)
         else:
@@ -176,7 +164,8 @@ def _run(
         if best is None or bound < best[0]:
             best = bound, x, program.give
         twins = np.flatnonzero(cuts.number == j)
-        add_cuts(program, cuts, twins, np.full(twins.size, told), margin)
+        gain = cuts.gain[twins]
+        add_cuts(program, cuts, twins, cuts.side[twins] + gain * told + np.abs(gain) * margin)
     assert best is not None
     bound, x, give = best
     notes = [
@@ -202,4 +191,3 @@ def _caveats(cuts: Cuts, plan: Rounds) -> tuple[str, ...]:
 
 
 PRIVATE_CUTTING_PLANES = PrivateCuttingPlanes()
-__all__ = ["PRIVATE_CUTTING_PLANES", "PrivateCuttingPlanes"]

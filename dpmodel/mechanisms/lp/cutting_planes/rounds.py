@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,6 +13,7 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap
 from dpmodel.compile.standard_form.footprint import change_of, entry_changes
 from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, Measurement, measurements
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
 from dpmodel.numerics.polytopes.cut_program import CutProgram
@@ -72,12 +73,9 @@ class Rounds:
         return 2 * self.quantile * cuts.largest_gain + self.miss + self.left
 
 
+@cached
 def cuts_of(model: PrivateLP) -> Cuts:
     """The private inequalities of a model with private right-hand sides only; computed once per problem."""
-    return model.remember("cuts", lambda: _cuts(model))
-
-
-def _cuts(model: PrivateLP) -> Cuts:
     form, affine = model.form, model.affine
     m = measurements(model, "scalar")[0]  # one number per row, up to a factor
     rows, gain, which = m.positions, m.recover.data, m.recover.indices
@@ -128,13 +126,9 @@ def _one_sign(model: PrivateLP, sides: LinearMap) -> bool:
     return (leaves or moves_one) and bool((sides.coefficient > 0).all() or (sides.coefficient < 0).all())
 
 
+@cached
 def plan_of(model: PrivateLP, request: Request) -> Rounds:
     """The number of rounds and the split of the budget, from public facts; computed once per budget."""
-    key = ("cutting rounds", request.epsilon, request.delta, request.beta)
-    return model.remember(key, lambda: _plan(model, request))
-
-
-def _plan(model: PrivateLP, request: Request) -> Rounds:
     cuts = cuts_of(model)
     m, beta, pure = cuts.measurement, request.beta, request.delta == 0
     gain = cuts.largest_gain
@@ -157,10 +151,7 @@ def _plan(model: PrivateLP, request: Request) -> Rounds:
     if not total[best] < once:
         return at_once
     chosen = plans[hopeful[best] - 1]
-    return Rounds(
-        chosen.count, chosen.law, chosen.quantile, chosen.selection_epsilon, chosen.miss,
-        float(left[chosen.count - 1]), pure, once,
-    )  # fmt: skip
+    return replace(chosen, left=float(left[chosen.count - 1]))
 
 
 def best_split(cuts: Cuts, request: Request, rounds: int, once: float) -> Rounds:
@@ -231,8 +222,6 @@ def _exact_rounds(model: PrivateLP, cuts: Cuts, side: Floats, rounds: int) -> Fl
     program = CutProgram(public_polyhedron(model), model.form.c0)
     measured = np.zeros(cuts.measurement.count, dtype=bool)
     least = np.zeros(rounds)
-    zero = np.zeros(cuts.gain.size)
-    exact = Cuts(cuts.A, side, zero, cuts.number, cuts.rows, cuts.measurement, cuts.step, cuts.reach)
     lowest = math.inf
     for t in range(rounds):
         x = program.solve()
@@ -244,14 +233,12 @@ def _exact_rounds(model: PrivateLP, cuts: Cuts, side: Floats, rounds: int) -> Fl
             break
         measured[cuts.number[row]] = True
         twins = np.flatnonzero(cuts.number == cuts.number[row])
-        add_cuts(program, exact, twins, zero[twins], 0.0)
+        add_cuts(program, cuts, twins, side[twins])
     return least
 
 
-def add_cuts(program: CutProgram, cuts: Cuts, rows: Integers, told: Floats, margin: float) -> None:
-    """Add the cuts ``rows`` (k,) with released numbers ``told`` (k,), moved out by the margin."""
-    A = cuts.A
-    sides = cuts.side[rows] + cuts.gain[rows] * told + np.abs(cuts.gain[rows]) * margin
+def add_cuts(program: CutProgram, cuts: Cuts, rows: Integers, sides: Floats) -> None:
+    """Add the cuts ``rows`` (k,) with right-hand sides ``sides`` (k,)."""
     for i, b in zip(rows, sides, strict=True):
-        span = slice(A.indptr[i], A.indptr[i + 1])
-        program.cut(A.indices[span], A.data[span], float(b))
+        span = slice(cuts.A.indptr[i], cuts.A.indptr[i + 1])
+        program.cut(cuts.A.indices[span], cuts.A.data[span], float(b))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 
 # Exponents above this are taken as this: such weights are above every threshold, and nothing overflows.
 _LARGE = 600.0
@@ -110,13 +110,10 @@ class DenseMeasure:
         self._projected: Floats = np.empty(rows)
         self._density, self._idle = density, idle
 
-    def projected(self) -> Floats:
+    def projected(self) -> PrivateArray:
         """(m,) the 1/s-dense distribution to weigh the rows with; overwritten by the next call."""
-        return project_dense(self._log, self._density, self._idle, self._projected)
+        return PrivateArray(project_dense(self._log, self._density, self._idle, self._projected))
 
     def add(self, gain: Floats) -> None:
         """Multiply the weights by ``exp(gain)``, (m,): violated rows gain."""
         self._log += gain
-
-
-__all__ = ["DenseMeasure", "project_dense"]

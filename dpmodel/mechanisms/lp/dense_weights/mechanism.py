@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.errors import UnsupportedModelError
 from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict
 from dpmodel.mechanisms.lp.dense_weights.measure import DenseMeasure
 from dpmodel.mechanisms.lp.dense_weights.oracles import (
@@ -22,18 +21,14 @@ from dpmodel.mechanisms.lp.dense_weights.oracles import (
     Oracle,
     Selection,
     oracles,
-    selections,
 )
-from dpmodel.mechanisms.lp.engines.contract import CountsViolatedRows, Point, Promise, Task
-from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING
-from dpmodel.mechanisms.lp.private_rows import PrivateRows, private_rows, public_polyhedron
-from dpmodel.mechanisms.spend import valid_step
+from dpmodel.mechanisms.lp.engines.contract import CountingEngine, Point, Promise, Task
+from dpmodel.mechanisms.lp.private_rows import PrivateRows, private_rows
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.privacy import NoiseSource
 
 # Steps beyond these are not planned, so that a run ends in reasonable time.
 MOST_STEPS = 10_000
-MOST_PUBLISHED_STEPS = 100_000
 
 
 @dataclass(frozen=True)
@@ -54,8 +49,8 @@ def descend(
     rows: PrivateRows,
     body: Polyhedron,
     plan: Plan,
-    minimise: Callable[[Floats], Floats],
-    theta: Floats,
+    minimise: Callable[[PrivateArray], Floats],
+    theta: PrivateArray,
     progress: Progress,
 ) -> Point:
     """The loop of HRRU14, Algorithm 2, with the lazy Algorithm 1: (n,) the average of the T points chosen.
@@ -67,10 +62,10 @@ def descend(
     measure = DenseMeasure(rows.count, plan.density, plan.idle)
     total = np.zeros(body.size)
     for step in range(1, plan.steps + 1):
-        x = minimise(G.T @ measure.projected())
+        x = minimise(PrivateArray(G.T @ measure.projected()))
         total += x
         if step < plan.steps:
-            gain = G @ (plan.rate * x)
+            gain = PrivateArray(G @ (plan.rate * x))
             gain -= h
             measure.add(gain)
             del gain
@@ -80,7 +75,7 @@ def descend(
 
 
 @dataclass(frozen=True)
-class DenseMultiplicativeWeights(CountsViolatedRows):
+class DenseMultiplicativeWeights(CountingEngine):
     """Weights over the private rows, never more than 1/s on one, against points that are best for the weighted row.
 
     Source
@@ -100,7 +95,7 @@ class DenseMultiplicativeWeights(CountsViolatedRows):
         *r rows of one record.* Change them one by one: every database on the way has rows within the bounds and
         weights that are functions of their rows, which is all that was used. By the triangle inequality r/s replaces
         1/s; as both u are averages of rows, ``share = min(r/s, 1)`` does.
-        What a difference of rows can do, the noise for it and rounding: ``linear_oracles.py``. T steps, fixed
+        What a difference of rows can do, the noise for it and rounding: ``oracles.py``. T steps, fixed
         beforehand, of rho/T each (epsilon/T for a pure budget) compose adaptively to the budget. The average of the
         x_t is post-processing. T, s, the rate and the oracle follow from public facts.
     Utility
@@ -124,18 +119,13 @@ class DenseMultiplicativeWeights(CountsViolatedRows):
     """
 
     cells: ClassVar[tuple[str, ...]] = ("scalar low", "row low", "row high")
-    published: ClassVar[bool] = False
-    name: str = "dense-multiplicative-weights"
-    source: str = "HRRU14, Algorithms 1 and 2, tightened"
-    gaussian_only: bool = False
-    takes_tilt: bool = True
-    search_steps: int = 8
-    counts_rows: bool = True
-    own_composition: bool = False
+    name = "dense-multiplicative-weights"
+    source = "HRRU14, Algorithms 1 and 2, tightened"
+    search_steps = 8
     vertices: Any = field(default=None, compare=False, repr=False)
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
-        return _size(model)
+        return covered(model)
 
     def promise(self, task: Task) -> Promise:
         rows = private_rows(task.model)
@@ -155,7 +145,7 @@ class DenseMultiplicativeWeights(CountsViolatedRows):
             chosen = int(np.argmin(errors))
             return errors[chosen], int(steps[int(tables[chosen].argmin())]), candidates[chosen]
 
-        most = _most_density(rows, task)
+        most = most_density(rows, task)
         if task.slack_rows is not None:
             density = min(task.slack_rows + 1, most)
         elif task.violation is not None:
@@ -175,13 +165,15 @@ class DenseMultiplicativeWeights(CountsViolatedRows):
             slack_rows=density - 1,
             rows=rows.count,
             width=high,
-            work=_work(number, oracle),
+            work=work(number, oracle),
             noise={"steps": number, "density": density, "rate": eta, **oracle.noise(share, task.spend, number)},
-            caveats=_caveats(oracle),
+            caveats=caveats(oracle),
             plan=plan,
         )
 
-    def point(self, task: Task, promise: Promise, theta: Floats, source: NoiseSource, progress: Progress) -> Point:
+    def point(
+        self, task: Task, promise: Promise, theta: PrivateArray, source: NoiseSource, progress: Progress
+    ) -> Point:
         rows, plan = private_rows(task.model), promise.plan
         candidates = oracles(rows, task.body, task.vertices)
         oracle = next((o for o in candidates if o.name == plan.oracle), candidates[-1])
@@ -192,135 +184,15 @@ class DenseMultiplicativeWeights(CountsViolatedRows):
         return descend(rows, task.body, plan, minimise, theta, progress)
 
 
-@dataclass(frozen=True)
-class PublishedAlgorithm2(CountsViolatedRows):
-    """HRRU14's Algorithm 2 with its own constants, corrected where they do not hold.
-
-    Source
-        HRRU14, Algorithms 1 and 2, Theorems 11, 12 and 15.
-    Privacy
-        As for ``dense-multiplicative-weights``, with selection among vertices only. The score of v is ``y'(G v - h)``
-        up to its sign; one record moves it by at most ``Delta = share * max |residual_i(v) - residual_j(v)|``
-        (Lemma 14 with its 3 replaced by 1), so the scores' range is at most 2 Delta, and every selection with
-        scale ``2 Delta / epsilon'`` is epsilon'-DP. ``epsilon' = epsilon / sqrt(8 T ln(1/delta))`` as in Theorem 12 if
-        T such steps really are (epsilon, delta)-DP by the optimal composition theorem, else the largest that is.
-        The measure is lazy; the paper's text projects it in place, for which Lemma 13 does not hold.
-    Utility
-        Theorem 11: for alpha <= 3 rho (9 rho in the paper; the rate is at most 1/2 then), ``T = 36 rho^2 ln m /
-        alpha^2`` and ``rate = sqrt(ln m / T)``, the regret is 2 alpha / 3. Every selection errs by at most
-        ``(2 Delta / epsilon') ln(k T / beta)`` over k vertices with probability 1 - beta / T; this is alpha / 3 for
-        ``s = 6 r W ln(k T / beta) / (alpha epsilon')``. rho bounds the size of residuals, W the length of their range.
-        Fewer than s rows are left out. s follows from alpha (``violation``) or alpha from s (``slack_rows``), or both
-        are chosen by ``alpha + width s / m``. Where s exceeds m, nothing is promised; weights are uniform then.
-    Cost
-        As for ``dense-multiplicative-weights``; at most 100,000 steps are planned.
-    """
-
-    cells: ClassVar[tuple[str, ...]] = ("scalar low", "row low", "row high")
-    published: ClassVar[bool] = True
-    name: str = "algorithm-2"
-    source: str = "HRRU14, Algorithm 2, Theorems 11, 12 and 15, with corrected constants"
-    gaussian_only: bool = False
-    takes_tilt: bool = False
-    search_steps: int = 0
-    counts_rows: bool = True
-    own_composition: bool = True
-    vertices: Any = field(default=None, compare=False, repr=False)
-
-    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
-        verdict = _size(model)
-        if not verdict.eligible:
-            return verdict
-        if request.delta == 0:
-            return Verdict(False, "HRRU14, Theorem 12, needs delta > 0")
-        if "objective" in model.private_parts():
-            return Verdict(False, "HRRU14, section 3, takes the objective as public")
-        rows, body = private_rows(model), public_polyhedron(model)
-        if request.target is not None:
-            body = body.with_row(model.form.c0, request.target - model.form.d0)
-        if body.empty:
-            return Verdict(False, "no public point reaches the target")
-        if selections(rows, body, request.vertices) is None:
-            return Verdict(
-                False, "HRRU14 chooses among vertices: the public set is no product of scaled simplices and boxes; "
-                "give its vertices: mechanisms.DenseMultiplicativeWeights(vertices=[...])"
-            )  # fmt: skip
-        if request.violation is not None and request.slack_rows is None:
-            steps = _published_steps(rows, _largest(rows, body), request.violation)
-            if steps > MOST_PUBLISHED_STEPS:
-                return Verdict(
-                    False, f"HRRU14, Theorem 11, asks for {steps:.3g} steps for this violation (at most "
-                    f"{MOST_PUBLISHED_STEPS} are run)"
-                )  # fmt: skip
-        return YES
-
-    def promise(self, task: Task) -> Promise:
-        rows = private_rows(task.model)
-        low, high = rows.residual_range(task.body)
-        largest, most = max(high, -low), _most_density(rows, task)
-        oracle = _vertices(rows, task)
-        change = high - low + ROUNDING * oracle.size  # Delta for s = 1
-        finest = 6 * largest * math.sqrt(_log(rows) / MOST_PUBLISHED_STEPS) * (1 + 1e-9)
-
-        def needed(alpha: float) -> float:
-            """s for alpha, by the theorems; a real number."""
-            steps = _published_steps(rows, largest, alpha)
-            each = _published_epsilon(task, steps)
-            logs = oracle.log_count + math.log(steps / task.beta)
-            return 6 * rows.per_record * change * logs / (alpha * each)
-
-        grid = np.geomspace(finest, 3 * largest, 200) if largest > 0 else np.array([1.0])
-        if task.slack_rows is not None:
-            asked = task.slack_rows + 1
-            alpha = float(next((a for a in grid if needed(float(a)) <= asked), grid[-1]))
-        elif task.violation is not None:
-            alpha = float(np.clip(task.violation, grid[0], grid[-1]))
-        else:
-            reached = [float(a) for a in grid if needed(float(a)) <= most] or [float(grid[-1])]
-            alpha = min(reached, key=lambda a: a + high * needed(a) / rows.count)
-        steps = _published_steps(rows, largest, alpha)
-        wanted = max(math.ceil(needed(alpha)), 1)
-        holds = wanted <= most
-        density = min(max(wanted, 1 if task.slack_rows is None else task.slack_rows + 1), most)
-        share = min(rows.per_record / density, 1.0)
-        plan = Plan(
-            density, steps, math.sqrt(_log(rows) / steps) / (2 * largest) if largest > 0 else 0.0, 0, oracle.name,
-            2 * share * change, _published_epsilon(task, steps),
-        )  # fmt: skip
-        return Promise(
-            error=min(alpha, high) if holds else high,
-            gain=1.0,
-            slack_rows=density - 1 if holds else rows.count,
-            rows=rows.count,
-            width=high,
-            work=_work(steps, oracle),
-            noise={"steps": steps, "density": density, "oracle": oracle.name, "range": plan.range_bound,
-                   "epsilon of a step": plan.step_epsilon, "s by Theorem 15": wanted},
-            caveats=_caveats(oracle),
-            plan=plan,
-        )  # fmt: skip
-
-    def point(self, task: Task, promise: Promise, theta: Floats, source: NoiseSource, progress: Progress) -> Point:
-        rows, plan = private_rows(task.model), promise.plan
-        minimise = partial(
-            _vertices(rows, task).select,
-            tilt=np.zeros(task.body.size),
-            range_bound=plan.range_bound,
-            epsilon=plan.step_epsilon,
-            source=source,
-        )
-        return descend(rows, task.body, plan, minimise, theta, progress)
-
-
 # ---------------------------------------------------------------------- public facts
-def _size(model: PrivateLP) -> Verdict:
+def covered(model: PrivateLP) -> Verdict:
     rows = private_rows(model)
     if rows.count + 2 * model.affine.variables > MOST_TERMS / 2:
         return Verdict(False, "the problem is so large that rounding of its sums is not covered")
     return YES
 
 
-def _most_density(rows: PrivateRows, task: Task) -> int:
+def most_density(rows: PrivateRows, task: Task) -> int:
     """s at most m, and so small that rounding is covered."""
     return max(1, min(rows.count, int(MOST_TERMS // (rows.count + 2 * task.body.size))))
 
@@ -344,50 +216,16 @@ def _least(holds: Callable[[int], bool], low: int, high: int) -> int:
     return high
 
 
-def _vertices(rows: PrivateRows, task: Task) -> Selection:
-    found = selections(rows, task.body, task.vertices)
-    if found is None:
-        raise UnsupportedModelError(
-            "Algorithm 2 chooses among the vertices of the public set",
-            why="this set is no product of scaled simplices and boxes",
-            remedy="give its vertices as vertices=[...]",
-        )
-    return found
-
-
-def _log(rows: PrivateRows) -> float:
-    return math.log(max(rows.count, 2))
-
-
-def _largest(rows: PrivateRows, body: Polyhedron) -> float:
-    """rho of the paper: bound on the size of residuals."""
-    return max(abs(end) for end in rows.residual_range(body))
-
-
-def _published_steps(rows: PrivateRows, largest: float, alpha: float) -> int:
-    """T of Theorem 11."""
-    # Beyond 1e100 widths in alpha it is too many in any case, and squares would overflow.
-    return max(1, math.ceil(36 * min(largest / max(alpha, 1e-300), 1e100) ** 2 * _log(rows))) if largest > 0 else 1
-
-
-def _published_epsilon(task: Task, steps: int) -> float:
-    """Theorem 12's epsilon', or the largest valid one where that is not."""
-    formula = task.epsilon / math.sqrt(8 * steps * math.log(1 / task.delta))
-    return valid_step(formula, steps, task.epsilon, task.delta)
-
-
-def _work(steps: int, oracle: Oracle | Selection) -> str:
+def work(steps: int, oracle: Oracle | Selection) -> str:
     how = "one choice among vertices" if isinstance(oracle, Selection) else "one linear program over the public set"
     each = f"two products with the private rows, one projection of weights and {how}"
     return f"{steps} steps, each with {each}" if steps > 1 else f"one step: {each}"
 
 
-def _caveats(oracle: Oracle | Selection) -> tuple[str, ...]:
+def caveats(oracle: Oracle | Selection) -> tuple[str, ...]:
     if isinstance(oracle, ListedSelection):
         return ("the statement compares with feasible points among the averages of the given points",)
     return ()
 
 
 DENSE_MULTIPLICATIVE_WEIGHTS = DenseMultiplicativeWeights()
-ALGORITHM_2 = PublishedAlgorithm2()
-__all__ = ["ALGORITHM_2", "DENSE_MULTIPLICATIVE_WEIGHTS", "DenseMultiplicativeWeights", "Plan", "PublishedAlgorithm2"]

@@ -1,7 +1,7 @@
 """Private linear minimisation over a public polyhedron: choosing a vertex, or noise on the cost and an exact solve.
 
-The cost is ``u = G'y``, an average of private rows with weights y from a 1/s-dense projection (``dense_measure.py``).
-One record moves u by at most ``share`` times the difference of two rows (proof: ``dense_multiplicative_weights.py``),
+The cost is ``u = G'y``, an average of private rows with weights y from a 1/s-dense projection (``measure.py``).
+One record moves u by at most ``share`` times the difference of two rows (proof: ``mechanism.py``),
 ``share = min(r / s, 1)``. Oracles state their error for ``share = 1``; it is proportional to it.
 
 Rounding. Sums of m terms in double precision are off by at most (m + 3) 2^-53 of the sum of their sizes, which an
@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.special import gammainccinv
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING
 from dpmodel.mechanisms.lp.private_rows import PrivateRows
 from dpmodel.mechanisms.spend import Spend
@@ -45,7 +45,7 @@ class Oracle(Protocol):
         ...
 
     def minimise(
-        self, average: Floats, tilt: Floats, share: float, spend: Spend, steps: int, source: NoiseSource
+        self, average: PrivateArray, tilt: Floats, share: float, spend: Spend, steps: int, source: NoiseSource
     ) -> Floats:
         """(n,) a point, chosen with one of ``steps`` equal parts of ``spend``. ``average`` (n,) : u, private."""
         ...
@@ -90,11 +90,13 @@ class Selection:
         return worst
 
     def minimise(
-        self, average: Floats, tilt: Floats, share: float, spend: Spend, steps: int, source: NoiseSource
+        self, average: PrivateArray, tilt: Floats, share: float, spend: Spend, steps: int, source: NoiseSource
     ) -> Floats:
         return self.select(average, tilt, self.range_bound(share), spend.selection_epsilon(steps), source)
 
-    def select(self, average: Floats, tilt: Floats, range_bound: float, epsilon: float, source: NoiseSource) -> Floats:
+    def select(
+        self, average: PrivateArray, tilt: Floats, range_bound: float, epsilon: float, source: NoiseSource
+    ) -> Floats:
         """(n,) a vertex, epsilon-DP when the scores of u have range ``range_bound``; the tilt's rounding is added."""
         raise NotImplementedError
 
@@ -125,11 +127,8 @@ class ProductSelection(Selection):
         if shape is None:
             return None
         reach = (rows.upper - rows.lower) * np.abs(shape.step)
-        order = np.argsort(shape.block, kind="stable")
-        order = order[shape.block[order] >= 0]
-        cuts = np.flatnonzero(np.diff(shape.block[order])) + 1
-        choices, moves = shape.choices, rows.swing(1) > 0
-        groups = [g for g in np.split(order, cuts) if g.size and choices[shape.block[g[0]]] > 1]
+        moves = rows.swing(1) > 0
+        groups = [columns for columns in shape.columns if shape.choices(columns) > 1]
         drawn = [moves and bool((reach[g] > 0).any()) for g in groups]
         noisy = [g for g, d in zip(groups, drawn, strict=True) if d]
         if len(noisy) > _MOST_BLOCKS:
@@ -138,10 +137,12 @@ class ProductSelection(Selection):
         step, caps = np.abs(shape.step[columns]), (rows.upper - rows.lower)[columns]
         apart = math.sqrt(sum(_two_largest(shape.step[g] ** 2) for g in noisy))
         size = min(sum(_two_largest(reach[g]) for g in noisy), rows.swing(2) * apart, _most(step, caps, rows.swing(1)))
-        count = float(sum(math.log(choices[shape.block[g[0]]]) for g in noisy))
+        count = float(sum(math.log(shape.choices(g)) for g in noisy))
         return ProductSelection(_both(size, rows, body), size, count, shape, tuple(groups), tuple(drawn))
 
-    def select(self, average: Floats, tilt: Floats, range_bound: float, epsilon: float, source: NoiseSource) -> Floats:
+    def select(
+        self, average: PrivateArray, tilt: Floats, range_bound: float, epsilon: float, source: NoiseSource
+    ) -> Floats:
         shape = self.shape
         x = shape.base.copy()
         public = tilt * shape.step
@@ -180,7 +181,9 @@ class ListedSelection(Selection):
         size = min(rows.swing(2) * apart, _most(spread, rows.upper - rows.lower, rows.swing(1)))
         return ListedSelection(_both(size, rows, body), size, math.log(len(points)), points, centred)
 
-    def select(self, average: Floats, tilt: Floats, range_bound: float, epsilon: float, source: NoiseSource) -> Floats:
+    def select(
+        self, average: PrivateArray, tilt: Floats, range_bound: float, epsilon: float, source: NoiseSource
+    ) -> Floats:
         reach = range_bound + _EACH_PUBLIC * tilt.size * float(np.abs(tilt) @ np.ptp(self.points, axis=0))
         if self.size == 0:  # the points differ only where all rows are zero
             best = int((-self.centred @ tilt).argmax())
@@ -264,7 +267,7 @@ class NoisyMinimisation:
         return np.asarray(scale * np.minimum(by_norm, by_entry), dtype=np.float64)
 
     def minimise(
-        self, average: Floats, tilt: Floats, share: float, spend: Spend, steps: int, source: NoiseSource
+        self, average: PrivateArray, tilt: Floats, share: float, spend: Spend, steps: int, source: NoiseSource
     ) -> Floats:
         cost = tilt.copy()
         if self.columns.size:
@@ -315,7 +318,3 @@ def _both(size: float, rows: PrivateRows, body: Polyhedron) -> float:
     """``size``, or twice the range of a residual: ``(a - b)'(v - w)`` is a difference of changes of two residuals."""
     low, high = rows.residual_range(body)
     return min(size, 2 * (high - low))
-
-
-__all__ = ["MOST_TERMS", "ListedSelection", "NoisyMinimisation", "Oracle", "ProductSelection", "Selection",
-           "oracles", "selections"]  # fmt: skip

@@ -7,18 +7,18 @@ polyhedron K. Let V(x) >= 0 be its measure of violation (mean hinge, mean over t
     w'x + V(x) <= w'x* + error    for every x* in K that satisfies all private rows,
 
 with probability at least 1 - beta, and ``V(x) <= v`` means that all but ``slack_rows`` rows are violated by at most
-``gain * v``. ``goal.py`` makes mechanisms out of engines.
+``gain * v``. ``mechanism.py`` makes mechanisms out of engines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import Progress, Request, Verdict
 from dpmodel.mechanisms.lp.private_rows import private_rows
@@ -100,78 +100,60 @@ class Point:
     notes: tuple[str, ...] = ()
 
 
-class Engine(Protocol):
+class Engine:
     """An algorithm that finds nearly feasible points privately. Docstring headings as for mechanisms."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def source(self) -> str: ...
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """The cells of Table 1 that it serves."""
-        ...
-
-    @property
-    def published(self) -> object:
-        """True of the papers' own constants."""
-        ...
-
-    @property
-    def gaussian_only(self) -> bool:
-        """Whether every release is Gaussian noise when delta > 0 (then the exact composition is used)."""
-        ...
-
-    @property
-    def takes_tilt(self) -> bool:
-        """Whether it can serve an exact penalty; else ``task.tilt`` is always zero."""
-        ...
-
-    @property
-    def search_steps(self) -> int:
-        """Most steps worth planning in a paid search for the objective's value; 0 when a search makes no sense."""
-        ...
-
-    @property
-    def own_composition(self) -> bool:
-        """Whether it keeps to (task.epsilon, task.delta) by composition of its own instead of to ``task.spend``."""
-        ...
-
-    @property
-    def counts_rows(self) -> bool:
-        """Whether ``excess`` counts rows (else it is the largest violation)."""
-        ...
+    name: str
+    source: str
+    # The cells of Table 1 that it serves.
+    cells: ClassVar[tuple[str, ...]]
+    # Whether it keeps the constants of its paper.
+    published: ClassVar[bool] = False
+    # Whether every release is Gaussian noise when delta > 0 (then the exact composition is used).
+    gaussian_only: bool = False
+    # Whether it can serve an exact penalty; else ``task.tilt`` is always zero.
+    takes_tilt: bool = True
+    # Most steps worth planning in a paid search for the objective's value; 0 when a search makes no sense.
+    search_steps: int = 6
+    # Whether it keeps to (task.epsilon, task.delta) by composition of its own instead of to ``task.spend``.
+    own_composition: bool = False
+    # Whether it leaves rows out: ``excess`` counts rows then (else it is the largest violation).
+    counts_rows: bool = False
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         """Yes, or why not; public facts only. The objective (private or not) is not its business."""
-        ...
+        raise NotImplementedError
 
     def promise(self, task: Task) -> Promise:
         """Public facts only."""
-        ...
+        raise NotImplementedError
 
-    def point(self, task: Task, promise: Promise, theta: Floats, source: NoiseSource, progress: Progress) -> Point:
+    def point(
+        self, task: Task, promise: Promise, theta: PrivateArray, source: NoiseSource, progress: Progress
+    ) -> Point:
         """Spend ``task.spend`` on private data. ``theta`` (P,) holds the private values."""
-        ...
+        raise NotImplementedError
 
-    def excess(self, task: Task, promise: Promise, x: Floats, theta: Floats) -> float:
+    def excess(self, task: Task, promise: Promise, x: Floats, theta: PrivateArray) -> float:
         """Private: how badly x misses the promise, for the paid test of a search: the number of rows violated by
         more than alpha, or the largest violation."""
-        ...
+        raise NotImplementedError
 
     def excess_change(self, task: Task) -> float:
         """How far one record moves ``excess`` (the larger direction)."""
-        ...
+        raise NotImplementedError
 
     def excess_limit(self, promise: Promise) -> float:
         """Value of ``excess`` that the promise allows."""
-        ...
+        return promise.error
 
 
-class CountsViolatedRows:
-    """The test of a search for engines that leave rows out: how many rows are violated by more than alpha."""
+class CountingEngine(Engine):
+    """An engine that leaves rows out. The test of a search: how many rows are violated by more than alpha."""
 
-    def excess(self, task: Task, promise: Promise, x: Floats, theta: Floats) -> float:
+    counts_rows = True
+
+    def excess(self, task: Task, promise: Promise, x: Floats, theta: PrivateArray) -> float:
         G, h = private_rows(task.model).values(theta)
         return float(np.count_nonzero(G @ x - h > promise.alpha))
 

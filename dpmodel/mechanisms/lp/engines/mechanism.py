@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import (
     YES,
@@ -34,7 +34,6 @@ from dpmodel.mechanisms.lp.engines.contract import ONE_CANDIDATE, Engine, Point,
 from dpmodel.mechanisms.lp.engines.routes import (
     Route,
     best_route,
-    key_of,
     noise_of_tests,
     objective_design,
     objective_span,
@@ -42,7 +41,7 @@ from dpmodel.mechanisms.lp.engines.routes import (
     why_none,
 )
 from dpmodel.mechanisms.lp.engines.simulated_settings import settle
-from dpmodel.mechanisms.lp.noise_once.mechanism import objective_loss, objective_noise
+from dpmodel.mechanisms.lp.noise_once.mechanism import objective_loss, objective_noise, release
 from dpmodel.mechanisms.lp.private_rows import most_rows_stay, plain_linear, private_rows, public_polyhedron
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NoiseSource
@@ -91,7 +90,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
 
     @property
     def published(self) -> bool:
-        return bool(self.engine.published)
+        return self.engine.published
 
     @property
     def name(self) -> str:
@@ -126,14 +125,14 @@ class EngineMechanism(Mechanism[PrivateLP]):
             return verdict
         if model.form.offset.nnz and request.goal in ("target", "search"):
             return Verdict(False, "a target for an objective whose constant term is private says nothing")
-        route = best_route(self.engine, model, request)
+        route = best_route(model, self.engine, request)
         if route is None:
             return Verdict(False, why_none(model, request))
         foregone = route.steps == 1 and route.promise.noise.get("candidates") == 1
         return ONE_CANDIDATE if foregone else YES
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast:
-        route = self._route(model, request)
+        route = settle(model, self.engine, request)
         promise = route.promise
         measured = objective_design(model, request)
         slip = objective_loss(model, measured) if measured else 0.0
@@ -149,6 +148,10 @@ class EngineMechanism(Mechanism[PrivateLP]):
             epsilon=request.epsilon,
             delta=request.delta,
             beta=request.beta,
+            proved=promise.proved,
+            work=promise.work if route.steps == 1 else f"{route.steps} times: {promise.work}",
+            noise=noise,
+            caveats=(*promise.caveats, *((_RELATIVE,) if self._relative(model) else ())),
             error=Violation(
                 objective=loss,
                 violation=route.violation,
@@ -157,15 +160,11 @@ class EngineMechanism(Mechanism[PrivateLP]):
                 width=promise.width,
                 span=objective_span(model) if not math.isnan(loss) else math.nan,
             ),
-            proved=promise.proved,
-            work=promise.work if route.steps == 1 else f"{route.steps} times: {promise.work}",
-            noise=noise,
-            caveats=(*promise.caveats, *((_RELATIVE,) if self._relative(model) else ())),
         )
 
     def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        route = self._route(model, request)
-        theta = model.read_private()
+        route = settle(model, self.engine, request)
+        theta = PrivateArray(model.read_private())
         cost = _released_cost(model, request, theta, noise)
         if route.goal == "search":
             point = self._search(route, cost, theta, noise, progress)
@@ -190,15 +189,9 @@ class EngineMechanism(Mechanism[PrivateLP]):
             extra_violation=point.extra_violation, notes=point.notes,
         )  # fmt: skip
 
-    def _route(self, model: PrivateLP, request: Request) -> Route:
-        """The best way to treat the objective, with the settings that are run; computed once per problem."""
-        route = best_route(self.engine, model, request)
-        assert route is not None  # eligible() came first
-        return model.remember(
-            ("settled", *key_of(self.engine, request)), lambda: settle(self.engine, model, request, route)
-        )
-
-    def _search(self, route: Route, cost: Floats, theta: Floats, source: NoiseSource, progress: Progress) -> Point:
+    def _search(
+        self, route: Route, cost: Floats, theta: PrivateArray, source: NoiseSource, progress: Progress
+    ) -> Point:
         """Bisection on the objective's value; see the class."""
         # A fresh copy of the public set: what it remembers of released numbers ends with this solve.
         whole, engine = self._kept(route, route.task), self.engine
@@ -235,7 +228,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
         route: Route,
         cost: Floats,
         target: float,
-        theta: Floats,
+        theta: PrivateArray,
         source: NoiseSource,
         progress: Progress = no_progress,
     ) -> tuple[Promise, Point]:
@@ -247,16 +240,14 @@ class EngineMechanism(Mechanism[PrivateLP]):
         return promise, replace(point, extra_violation=point.extra_violation + over)
 
 
-def _released_cost(model: PrivateLP, request: Request, theta: Floats, source: NoiseSource) -> Floats:
+def _released_cost(model: PrivateLP, request: Request, theta: PrivateArray, source: NoiseSource) -> Floats:
     """(n,) the public objective, or the private one measured with its share of the budget."""
     measured = objective_design(model, request)
     if measured is None:
         return model.form.c0
     part = measured.parts["objective"]
-    exact = part.measurement.values(theta)
-    released = part.law.add_to(exact, source) if part.law is not None else exact
     cost = model.form.c0.copy()
-    cost[part.measurement.positions] += part.measurement.rebuild(released, clip=part.clip)
+    cost[part.measurement.positions] += release(part, theta, source)
     return cost
 
 

@@ -1,12 +1,12 @@
 """Ways to treat the objective with an engine that finds nearly feasible points: what each would promise.
 
-Public facts only; ``goal.py`` runs the chosen one.
+Public facts only; ``mechanism.py`` runs the chosen one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +15,7 @@ from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.form import value_range
 from dpmodel.mechanisms.contract import Goal, Request
+from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.engines.contract import Engine, Promise, Task
 from dpmodel.mechanisms.lp.noise_once.design import NoiseDesign, design
 from dpmodel.mechanisms.lp.private_rows import plain_linear, public_polyhedron
@@ -48,20 +49,10 @@ class Route:
     margin: float = 0.0
 
 
-def best_route(engine: Engine, model: PrivateLP, request: Request) -> Route | None:
+@cached
+def best_route(model: PrivateLP, engine: Engine, request: Request) -> Route | None:
     """The best way to treat the objective that was not ruled out; None when there is none."""
-
-    def build() -> Route | None:
-        return min(_routes(engine, model, request), key=_worst(model), default=None)
-
-    return model.remember(("route", *key_of(engine, request)), build)
-
-
-def key_of(engine: Engine, request: Request) -> tuple[Hashable, ...]:
-    """What routes depend on."""
-    vertices = None if request.vertices is None else request.vertices.tobytes()
-    return (repr(engine), request.epsilon, request.delta, request.beta, request.slack_rows, request.violation,
-            request.goal, request.target, request.penalty, request.by_proof, vertices)  # fmt: skip
+    return min(_routes(engine, model, request), key=_worst(model), default=None)
 
 
 def _routes(engine: Engine, model: PrivateLP, request: Request) -> Iterator[Route]:
@@ -214,23 +205,20 @@ def objective_design(model: PrivateLP, request: Request) -> NoiseDesign | None:
 
 
 # ---------------------------------------------------------------------- public facts and words
+@cached
 def objective_span(model: PrivateLP) -> float:
     """Public bound on ``max c'x - min c'x`` over the public set, so on what any public point loses (inf when there is
     none)."""
-
-    def build() -> float:
-        low, high = cost_range(model)
-        if not (np.isfinite(low).all() and np.isfinite(high).all()):
-            return math.inf
-        body = public_polyhedron(model) if plain_linear(model) is None else model.public
-        bottom, top = body.box
-        if np.array_equal(low, high) or (bottom >= 0).all():
-            return max(body.support(high) + body.support(-low), 0.0)
-        size = np.maximum(np.abs(low), np.abs(high))
-        moving = size > 0
-        return min(float(size[moving] @ (top - bottom)[moving]), 2 * model.public.weighted_norm(size))
-
-    return model.remember("objective span", build)
+    low, high = cost_range(model)
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        return math.inf
+    body = public_polyhedron(model) if plain_linear(model) is None else model.public
+    bottom, top = body.box
+    if np.array_equal(low, high) or (bottom >= 0).all():
+        return max(body.support(high) + body.support(-low), 0.0)
+    size = np.maximum(np.abs(low), np.abs(high))
+    moving = size > 0
+    return min(float(size[moving] @ (top - bottom)[moving]), 2 * model.public.weighted_norm(size))
 
 
 def cost_range(model: PrivateLP) -> tuple[Floats, Floats]:

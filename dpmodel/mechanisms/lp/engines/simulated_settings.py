@@ -17,8 +17,9 @@ import numpy as np
 
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import Request, no_progress
+from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.engines.contract import Engine, Promise
-from dpmodel.mechanisms.lp.engines.routes import Route, private_objective, with_promise
+from dpmodel.mechanisms.lp.engines.routes import Route, best_route, private_objective, with_promise
 from dpmodel.mechanisms.lp.engines.synthetic_rows import DATABASES, databases
 from dpmodel.mechanisms.lp.private_rows import private_rows
 from dpmodel.privacy import NotPrivateWarning, SeededSource
@@ -28,8 +29,11 @@ from dpmodel.privacy import NotPrivateWarning, SeededSource
 _FEW, _MOST, _PROJECTION = 3e7, 3e8, 3e5
 
 
-def settle(engine: Engine, model: PrivateLP, request: Request, route: Route) -> Route:
-    """``route`` with the settings of least simulated error; as it is where a statement was asked for."""
+@cached
+def settle(model: PrivateLP, engine: Engine, request: Request) -> Route:
+    """The best route with the settings of least simulated error; as it is where a statement was asked for."""
+    route = best_route(model, engine, request)
+    assert route is not None  # eligible() came first
     asked = request.by_proof or (request.violation, request.slack_rows) != (None, None)
     replanned = route.goal == "target" and private_objective(model)
     if asked or replanned or route.goal == "search" or not route.promise.others or not route.promise.width > 0:
@@ -67,6 +71,3 @@ def _simulated(engine: Engine, model: PrivateLP, route: Route, promise: Promise,
             G, h = rows.values(theta)
             total += float(task.tilt @ x) + float(np.maximum(G @ x - h, 0.0).mean())
     return total
-
-
-__all__ = ["settle"]

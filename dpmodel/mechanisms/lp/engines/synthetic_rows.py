@@ -18,6 +18,7 @@ from dpmodel.annotate.magnitude import scale_units
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import ThetaBlock
 from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.engines.routes import objective_span
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
 from dpmodel.mechanisms.lp.public.mechanism import PUBLIC_ONLY
@@ -60,22 +61,19 @@ def against_public(mechanism: Any, model: PrivateLP, request: Request, count: in
     return model.remember(("against public", repr(mechanism), asked, vertices, count), build)
 
 
-def databases(model: PrivateLP) -> list[Floats]:
+@cached
+def databases(model: PrivateLP) -> list[PrivateArray]:
     """(P,) private numbers of each database; the same ones whenever they are asked for."""
-
-    def build() -> list[Floats]:
-        rng, out = public_generator(0), []
-        for _ in range(DATABASES):
-            theta = np.zeros(model.affine.theta_size)
-            for block in model.affine.private_blocks:
-                theta[block.columns] = _draw(block, rng)
-            out.append(theta)
-        return out
-
-    return model.remember("synthetic databases", build)
+    rng, out = public_generator(0), []
+    for _ in range(DATABASES):
+        theta = np.zeros(model.affine.theta_size)
+        for block in model.affine.private_blocks:
+            theta[block.columns] = _draw(block, rng)
+        out.append(PrivateArray(theta))
+    return out
 
 
-def error(model: PrivateLP, theta: Floats, x: Floats | None) -> float:
+def error(model: PrivateLP, theta: PrivateArray, x: Floats | None) -> float:
     """Mean violation as a share of the width, plus the loss (against the cheapest public point) as one of its span."""
     if x is None:
         return 1.0
@@ -116,6 +114,3 @@ def _draw(block: ThetaBlock, rng: PublicGenerator) -> Floats:
     values = np.where(rank < taken[units], end, np.clip(0.0, low, high))
     scale_units(values, layout, limits)
     return values
-
-
-__all__ = ["DATABASES", "SyntheticLP", "against_public", "databases", "error"]

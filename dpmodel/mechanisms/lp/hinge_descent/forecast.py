@@ -64,7 +64,7 @@ _STEPS, _RATE, _MOST_RATE, _SAY = 40, 8.0, 20.0, 10.0
 # Settings of the plain method among which simulations choose: steps, and c as a share of the width. The same at every
 # budget, so that more of it is the same method with less noise; few steps while noise is large (a pure budget's grows
 # with them), a small c only with many steps: a hinge that is hardly rounded takes more of them (tried on ballots drawn
-# like those of tests/mechanisms/test_hinge_settings.py with other seeds, of no election).
+# like those of tests/mechanisms/lp/test_hinge_settings.py with other seeds, of no election).
 _LADDER = ((10, 1.0), (40, 1.0), (160, 1.0), (640, 0.1), (640, 0.01))
 # The accelerated method: c at least this share of the rest of its error; how near the least error is near enough.
 _LEAST_SAY, _NEAR = 0.5, 1.1

@@ -9,23 +9,23 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats
+from dpmodel._types import PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict
-from dpmodel.mechanisms.lp.engines.contract import CountsViolatedRows, Point, Promise, Task
+from dpmodel.mechanisms.lp.engines.contract import CountingEngine, Point, Promise, Task
 from dpmodel.mechanisms.lp.hinge_descent.forecast import DescentPlan, plan_descent, sum_sensitivity
 from dpmodel.mechanisms.lp.private_rows import plain_linear, private_rows
 from dpmodel.privacy import NoiseSource
 
 
 @dataclass(frozen=True)
-class NoisyHingeDescent(CountsViolatedRows):
+class NoisyHingeDescent(CountingEngine):
     """Minimise ``w'x + (1/k) sum_i max(G_i x - h_i, 0)`` over the public set by noisy dual averaging.
 
     Source
         Noisy gradient descent: Bassily, Smith and Thakurta 2014; dual averaging: Nesterov 2009, Xiao 2010. HRRU14,
         section 3.1, poses the problem (private rows, some of them given up) and solves it by dense multiplicative
-        weights; the bounds here are proved in ``hinge_forecast``.
+        weights; the bounds here are proved in ``forecast.py``.
     Privacy
         Private values enter only through the d sums ``sum_i p(u_i) G_i`` of each step, d the columns that private
         rows reach. Given the released numbers, which fix the point x_t, p(u_i) in [0, 1] is a function of
@@ -34,13 +34,13 @@ class NoisyHingeDescent(CountsViolatedRows):
         Gaussian noise calibrated to its 2-norm (Laplace and 1-norm for pure budgets), T steps with a public T,
         adaptively composed by ``Spend``. Everything else is a function of the noisy sums and of public facts.
     Utility
-        V is the mean hinge. ``hinge_forecast`` proves w.p. 1 - beta ``w'x + V(x) <= w'x* + error``. If more than s rows
+        V is the mean hinge. ``forecast.py`` proves w.p. 1 - beta ``w'x + V(x) <= w'x* + error``. If more than s rows
         were violated by more than ``a = k v / (s + 1)``, V would exceed ``a (s + 1) / k = v``: ``gain = k / (s + 1)``.
         s is what was asked for; or the least that keeps ``gain * error`` below the violation asked for; or the one that
         minimises ``alpha + width s / k``. Asked for s or the violation, it runs what proves most: the accelerated
         method where the rows are so many that it proves an error below 2 % of the width. Else it runs the settings that
         do best on synthetic databases (``simulated_settings``), mostly of the plain method set for practice: tight and
-        met rows are given a say (c in ``hinge_forecast``), the rate is high and only the last half of the iterates is
+        met rows are given a say (c in ``forecast.py``), the rate is high and only the last half of the iterates is
         averaged. The statement is always that of the settings that are run, and mostly gives no guarantee then.
     Cost
         T products with G and its transpose, T projections (exact for a box with one row), T d noisy numbers; T at most
@@ -48,14 +48,9 @@ class NoisyHingeDescent(CountsViolatedRows):
     """
 
     cells: ClassVar[tuple[str, ...]] = ("scalar low", "row low", "row high")
-    published: ClassVar[bool] = False
-    name: str = "noisy-hinge-descent"
-    source: str = "Bassily, Smith and Thakurta 2014; Nesterov 2009 (dual averaging on the mean violation)"
-    gaussian_only: bool = True
-    takes_tilt: bool = True
-    search_steps: int = 6
-    counts_rows: bool = True
-    own_composition: bool = False
+    name = "noisy-hinge-descent"
+    source = "Bassily, Smith and Thakurta 2014; Nesterov 2009 (dual averaging on the mean violation)"
+    gaussian_only = True
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         return plain_linear(model) or YES
@@ -81,7 +76,9 @@ class NoisyHingeDescent(CountsViolatedRows):
             noise=noise, caveats=("the released point is usually far better than the proved bound",), plan=plan,
         )  # fmt: skip
 
-    def point(self, task: Task, promise: Promise, theta: Floats, source: NoiseSource, progress: Progress) -> Point:
+    def point(
+        self, task: Task, promise: Promise, theta: PrivateArray, source: NoiseSource, progress: Progress
+    ) -> Point:
         plan: DescentPlan = promise.plan
         G, h = private_rows(task.model).values(theta)
         live = sp.csr_array(sp.csc_array(G)[:, plan.live].T)
@@ -93,7 +90,7 @@ class NoisyHingeDescent(CountsViolatedRows):
                 progress(f"descent on the violations, {plan.steps} steps", step / plan.steps)
             a = step + 1.0 if plan.accelerated else 1.0
             asked = (weight * x + a * z) / (weight + a) if plan.accelerated else z
-            sums = live @ say(G @ asked - h, plan)
+            sums = PrivateArray(live @ say(PrivateArray(G @ asked - h), plan))
             noisy = source.laplace(sums, plan.scale) if plan.kind == "laplace" else source.gaussian(sums, plan.scale)
             total += a * task.tilt
             total[plan.live] += a * noisy / k
@@ -104,11 +101,11 @@ class NoisyHingeDescent(CountsViolatedRows):
         return Point(task.body.nearest(x))
 
 
-def say(residual: Floats, plan: DescentPlan) -> Floats:
-    """(k,) p(u) of ``hinge_forecast``, in [0, 1], row by row."""
+def say(residual: PrivateArray, plan: DescentPlan) -> PrivateArray:
+    """(k,) p(u) of ``forecast.py``, in [0, 1], row by row."""
     if plan.accelerated:
-        return np.clip(1 + residual / (2 * plan.say), 0.0, 1.0)
-    return np.asarray(plan.say / np.maximum(-residual, plan.say), dtype=np.float64)
+        return PrivateArray(np.clip(1 + residual / (2 * plan.say), 0.0, 1.0))
+    return PrivateArray(plan.say / np.maximum(-residual, plan.say))
 
 
 def _slack(task: Task, rows: int, error: float, width: float) -> int:
@@ -123,4 +120,3 @@ def _slack(task: Task, rows: int, error: float, width: float) -> int:
 
 
 NOISY_HINGE_DESCENT = NoisyHingeDescent()
-__all__ = ["NOISY_HINGE_DESCENT", "NoisyHingeDescent"]

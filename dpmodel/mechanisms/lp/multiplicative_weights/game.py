@@ -35,18 +35,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import brentq
 from scipy.special import gammainccinv
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap
 from dpmodel.compile.standard_form.footprint import change_of
-from dpmodel.mechanisms.contract import Progress, Verdict
-from dpmodel.mechanisms.lp.engines.contract import Point
+from dpmodel.mechanisms.contract import YES, Progress, Verdict
+from dpmodel.mechanisms.lp.engines.contract import Engine, Point, Promise, Task
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
 from dpmodel.numerics.polytopes.entropic_projection import MOST_ROWS, EntropicBody
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
@@ -69,11 +70,11 @@ class PrivateRowsNow:
 
     parts: tuple[sp.csr_array, ...]
     fixed: Floats
-    h: Floats
+    h: PrivateArray
     twins: Integers
     limit: float
 
-    def scores(self, x: Floats) -> Floats:
+    def scores(self, x: Floats) -> PrivateArray:
         """(k + e + 1,) scores of the rows, the twins of equalities, and no row."""
         k = self.h.size
         out = np.empty(k + self.twins.size + 1)
@@ -87,7 +88,7 @@ class PrivateRowsNow:
         if math.isfinite(self.limit):
             np.clip(rows, -self.limit, self.limit, out=rows)
         out[k:-1] = -out[self.twins]
-        return out
+        return PrivateArray(out)
 
     def name(self, candidate: int) -> tuple[int, float] | None:
         """Row and sign of a candidate; None for no row."""
@@ -103,31 +104,41 @@ class PrivateRowsNow:
         return float(self.scores(x).max())
 
 
+@dataclass(frozen=True)
+class Steps:
+    """A game's plan. ``form`` : of the public set; ``count`` : T; ``rate`` : eta; ``epsilon`` : of one selection;
+    ``noise`` : deviation (Gaussian) or scale (Laplace) of the noise on the entries of a named row, 0 for none."""
+
+    form: SimplexForm
+    count: int
+    rate: float
+    epsilon: float
+    noise: float = 0.0
+
+
 Row = Callable[[int], tuple[Integers, Floats]]
 
 
 def play(
-    form: SimplexForm,
+    plan: Steps,
     body: Polyhedron,
     rows: PrivateRowsNow,
     row: Row,
     scale: Callable[[Floats], float],
-    *,
     tilt: Floats,
-    steps: int,
-    rate: float,
     source: NoiseSource,
     progress: Progress,
 ) -> Floats:
-    """(n,) the mean of the points of ``steps`` rounds.
+    """(n,) the mean of the points of all rounds.
 
     ``row(i)`` : columns and entries of row i of G as they may be released; ``scale(x)`` : scale of the selection at the
     released point x. Memory: log weights, weights and the sum of the points, beside the rows.
     """
+    form, steps = plan.form, plan.count
     public = EntropicBody.of(body, form)
     g, z = np.zeros(form.columns), np.empty(form.columns)
     total = np.zeros(form.shift.size)
-    gain = rate * form.total
+    gain = plan.rate * form.total
     tilted = form.pull(np.arange(tilt.size), tilt) if tilt.any() else None
     shown = max(steps // 20, 1)
     for step in range(steps):
@@ -147,7 +158,7 @@ def play(
     return total
 
 
-def select(scores: Floats, scale: float, source: NoiseSource) -> int:
+def select(scores: PrivateArray, scale: float, source: NoiseSource) -> int:
     """A candidate i with probability proportional to ``exp(scores[i] / scale)``: the exponential mechanism.
 
     Many candidates are drawn in two stages, a group by the sum of its weights and then one of the group, which is the
@@ -226,18 +237,6 @@ def noisy_regret(
     return size / (rate * steps) + rate * variance, rate
 
 
-@dataclass(frozen=True)
-class Steps:
-    """A game's plan. ``form`` : of the public set; ``count`` : T; ``rate`` : eta; ``epsilon`` : of one selection;
-    ``noise`` : deviation (Gaussian) or scale (Laplace) of the noise on the entries of a named row, 0 for none."""
-
-    form: SimplexForm
-    count: int
-    rate: float
-    epsilon: float
-    noise: float = 0.0
-
-
 def longest_game(gap: Callable[[float], float]) -> float | None:
     """Real T >= 1 where the increasing ``gap`` vanishes (1 when it is positive there); None beyond the most steps."""
     top = math.log(MOST_STEPS)
@@ -285,3 +284,71 @@ def listed_rows(model: PrivateLP) -> tuple[Integers, Integers]:
     """Private rows of the standard form, and the equalities among them (numbers in that list)."""
     index = np.flatnonzero(model.form.private_rows)
     return index, np.flatnonzero(model.affine.equalities()[index])
+
+
+class GameEngine(Engine):
+    """What the games on right-hand sides and on coefficients share: ``rows`` and ``form`` of a model, and the plan."""
+
+    search_steps = 5
+    words: ClassVar[str]  # what a round does with the row it names
+
+    @staticmethod
+    def rows(model: PrivateLP) -> Any:
+        """Public facts on the private rows."""
+        raise NotImplementedError
+
+    def entry_bounds(self, model: PrivateLP) -> tuple[Floats, Floats]:
+        """(n,), (n,): bounds, zero included, of the entries of a private row."""
+        raise NotImplementedError
+
+    def width(self, form: SimplexForm, rows: Any) -> float:
+        """W: some point satisfies every row, and no row differs by more between two points."""
+        raise NotImplementedError
+
+    def range_of(self, rows: Any, body: Polyhedron) -> float:
+        """R of the selections over the public set."""
+        raise NotImplementedError
+
+    def plan(self, rows: Any, form: SimplexForm, task: Task) -> tuple[Steps, float]:
+        """The plan of least error, and its error."""
+        raise NotImplementedError
+
+    def told(self, rows: Any, plan: Steps, task: Task) -> dict[str, Any]:
+        """More public numbers for the forecast."""
+        return {}
+
+    def form(self, model: PrivateLP, body: Polyhedron) -> SimplexForm | Verdict:
+        """The simplex form of the public set for these rows, or why there is none."""
+
+        def build() -> SimplexForm | Verdict:
+            return simplex_of(model, body, *self.entry_bounds(model))
+
+        key = ("simplex form", self.rows.__qualname__)
+        return model.remember(key, build) if body is public_polyhedron(model) else build()
+
+    def formed(self, model: PrivateLP) -> Verdict:
+        form = self.form(model, public_polyhedron(model))
+        return form if isinstance(form, Verdict) else YES
+
+    def promise(self, task: Task) -> Promise:
+        rows, form = self.rows(task.model), self.form(task.model, task.body)
+        assert isinstance(form, SimplexForm)  # eligible() came first
+        (plan, error), reach, count = self.plan(rows, form, task), self.range_of(rows, task.body), rows.index.size
+        return Promise(
+            error=error,
+            gain=1.0,
+            slack_rows=0,
+            rows=int(count),
+            width=self.width(form, rows),
+            work=f"{plan.count} products with the {count} private rows{self.words}",
+            noise={
+                "steps": plan.count, "range": reach, "selection scale": reach / plan.epsilon,
+                "epsilon of a selection": plan.epsilon, "rate": plan.rate, "columns": form.columns, "L": form.total,
+                **self.told(rows, plan, task),
+            },
+            plan=plan,
+        )  # fmt: skip
+
+    def excess(self, task: Task, promise: Promise, x: Floats, theta: PrivateArray) -> float:
+        now: PrivateRowsNow = self.rows(task.model).now(theta)
+        return now.worst(x)

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap, sum_by
 from dpmodel.compile.standard_form.footprint import Change, change_of, change_under, record_blocks
+from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.multiplicative_weights.game import PrivateRowsNow, apart, both_signs, listed_rows
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, exact_rows
-from dpmodel.mechanisms.lp.private_rows import PrivateRows, private_rows
+from dpmodel.mechanisms.lp.private_rows import PrivateRows, present, private_rows
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 
 # Up to so many private coefficients the range of the scores is read off the footprint at every point.
@@ -122,7 +123,7 @@ class MatrixRows:
         return 4 * terms * 2.0**-53 * size
 
     # ------------------------------------------------------------------ private values
-    def now(self, theta: Floats) -> PrivateRowsNow:
+    def now(self, theta: PrivateArray) -> PrivateRowsNow:
         """The rows at theta; private. ``parts[0]`` has the columns of ``pattern``, zeros included."""
         form = self.rows.model.form
         positions, number = self._numbered()
@@ -131,12 +132,12 @@ class MatrixRows:
         data[positions] += entries
         fixed, h = form.b0[self.index], exact_rows(self.h, theta)
         if self.rows.absent:
-            here = self._here(theta)
+            here = present(self.rows.model, theta)[self.index].astype(np.float64)
             data *= np.repeat(here, np.diff(self.pattern.indptr))
             fixed, h = fixed * here, h * here
         G = sp.csr_array((data, self.pattern.indices, self.pattern.indptr), shape=self.pattern.shape)
         parts = (G, self.rest) if self.rest.nnz else (G,)
-        return PrivateRowsNow(parts, fixed, h, self.twins, math.inf)
+        return PrivateRowsNow(parts, fixed, PrivateArray(h), self.twins, math.inf)
 
     def _numbered(self) -> tuple[Integers, Integers]:
         """Places in ``pattern.data`` of the private entries, and per coefficient of the matrix map which it adds to."""
@@ -154,22 +155,10 @@ class MatrixRows:
 
         return self.rows.model.remember("places of private entries", build)
 
-    def _here(self, theta: Floats) -> Floats:
-        """(k,) 1 for rows with a private number that is not zero."""
-        form = self.rows.model.form
-        m = max(form.affine.rows, 1)
-        present = np.zeros(m)
-        np.add.at(present, form.matrix.row % m, np.abs(theta[form.matrix.column]))
-        np.add.at(present, form.scalar.row, np.abs(theta[form.scalar.column]))
-        return (present[self.index] > 0).astype(np.float64)
 
-
+@cached
 def matrix_rows(model: PrivateLP) -> MatrixRows:
     """The private rows of a model with private coefficients; computed once per problem."""
-    return model.remember("matrix rows", lambda: _build(model))
-
-
-def _build(model: PrivateLP) -> MatrixRows:
     form, affine, rows = model.form, model.affine, private_rows(model)
     m, n = max(affine.rows, 1), affine.variables
     index, twins = listed_rows(model)

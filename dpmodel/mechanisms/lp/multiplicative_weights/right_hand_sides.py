@@ -1,38 +1,35 @@
-"""Private right-hand sides by primal multiplicative weights: HRRU14, Algorithm 4, as published and tightened."""
+"""Private right-hand sides by primal multiplicative weights: HRRU14, Algorithm 4, tightened."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap
 from dpmodel.compile.standard_form.footprint import change_of
-from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict, refuse_high
+from dpmodel.mechanisms.contract import Progress, Request, Verdict, refuse_high
+from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.engines.contract import Point, Promise, Task
 from dpmodel.mechanisms.lp.multiplicative_weights.game import (
-    MOST_STEPS,
+    GameEngine,
     PrivateRowsNow,
     Steps,
     apart,
     both_signs,
     finish,
     listed_rows,
-    longest_game,
     plain_regret,
     play,
     shortfall,
-    simplex_of,
     step_grid,
 )
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, exact_rows
-from dpmodel.mechanisms.lp.private_rows import public_polyhedron
-from dpmodel.mechanisms.spend import valid_step
 from dpmodel.numerics.polytopes.entropic_projection import EntropicBody
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.numerics.polytopes.simplex_form import SimplexForm
@@ -64,10 +61,10 @@ class ScalarRows:
     def candidates(self) -> int:
         return int(self.index.size + self.twins.size + 1)
 
-    def now(self, theta: Floats) -> PrivateRowsNow:
+    def now(self, theta: PrivateArray) -> PrivateRowsNow:
         """The rows at theta; private."""
         limit = _CLAMP * self.reach if self.reach > 0 else math.inf
-        h = np.clip(exact_rows(self.h, theta), -limit, limit)
+        h = PrivateArray(np.clip(exact_rows(self.h, theta), -limit, limit))
         return PrivateRowsNow((self.matrix,), self.fixed, h, self.twins, limit)
 
     def row(self, i: int) -> tuple[Integers, Floats]:
@@ -76,44 +73,30 @@ class ScalarRows:
 
 
 @dataclass(frozen=True)
-class ScalarMultiplicativeWeights:
+class ScalarMultiplicativeWeights(GameEngine):
     """A nearly feasible point when right-hand sides are private: weights over the columns, rows named privately.
 
     Source
-        HRRU14, Algorithms 3 and 4 and Theorems 20 and 22; Plotkin, Shmoys and Tardos 1995. Published: their
-        ``T = 9 rho^2 ln d / alpha^2``, rate ``sqrt(ln d / T)`` and ``epsilon' = epsilon / sqrt(8 T ln(1/delta))``;
-        alpha solves ``alpha = 6 Delta sqrt(8 T ln(1/delta)) ln(m T / beta) / epsilon``. Tightened: below.
+        HRRU14, Algorithms 3 and 4 and Theorems 20 and 22; Plotkin, Shmoys and Tardos 1995.
     Privacy
         Private values are read by T selections and nothing else: losses are public rows. The score of row i at the
         released point x is ``a_i'x - b_i``. One record moves b by at most linf, l1, l2 in these norms (exact, from the
         footprint of the listed rows, equalities with both signs), and "no row" by 0, so scores move apart by
-        R, at most ``min(2 linf, l1, sqrt(2) l2)`` (``primal_weights.apart``).
-        Tightened: every selection is an exponential mechanism of scale R / epsilon_t, costing ``epsilon_t^2 / 8`` in
-        zCDP, or epsilon_t in a pure budget; the costs add up to the budget. Published: scale ``2 linf / epsilon'``,
-        each epsilon'-DP, together (epsilon, delta)-DP by the exact composition of T pure steps; should the printed
-        epsilon' be too large for that, the largest valid one is taken. Scores are clamped and R is enlarged for
-        rounding.
+        R, at most ``min(2 linf, l1, sqrt(2) l2)`` (``game.apart``). Every selection is an exponential mechanism of
+        scale R / epsilon_t, costing ``epsilon_t^2 / 8`` in zCDP, or epsilon_t in a pure budget; the costs add up to the
+        budget. Scores are clamped and R is enlarged for rounding.
     Utility
         With probability 1 - beta, ``error = W sqrt(ln d / (2 T)) + (R / epsilon_t) (ln k + q / T)``: d columns of z, k
-        candidates, q the (1 - beta)-quantile of Gamma(T); T minimises it (proved in ``primal_weights``). Public
-        constraints hold by projection in relative entropy. Published: alpha.
+        candidates, q the (1 - beta)-quantile of Gamma(T); T minimises it (proved in ``game``). Public constraints hold
+        by projection in relative entropy.
     Cost
         One product with the public rows, one selection and one sparse row per step.
     """
 
     cells: ClassVar[tuple[str, ...]] = ("scalar low",)
-    name: str
-    source: str
-    published: bool = False
-    gaussian_only: bool = False
-    takes_tilt: bool = True
-
-    search_steps: int = 5
-    counts_rows: bool = False
-
-    @property
-    def own_composition(self) -> bool:
-        return bool(self.published)
+    name = "multiplicative-weights"
+    source = "HRRU14, Algorithm 4, with exact sensitivities and zCDP accounting"
+    words = ""
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         if model.form.matrix.nnz or not model.form.scalar.nnz:
@@ -121,133 +104,60 @@ class ScalarMultiplicativeWeights:
         high = refuse_high(model)
         if high is not None:
             return high
-        form = _form(model, public_polyhedron(model))
-        if isinstance(form, Verdict):
-            return form
-        if self.published and request.delta == 0:
-            return Verdict(False, "the published algorithm composes its selections with delta > 0")
-        if self.published and _published(model, form, request.epsilon, request.delta, request.beta) is None:
-            return Verdict(False, f"the published constants ask for more than {MOST_STEPS} steps")
-        return YES
+        return self.formed(model)
 
-    def promise(self, task: Task) -> Promise:
-        rows, form = scalar_rows(task.model), _form(task.model, task.body)
-        assert isinstance(form, SimplexForm)  # eligible() came first
-        width = form.widest_rows(rows.matrix)
-        if self.published:
-            found = _published(task.model, form, task.epsilon, task.delta, task.beta)
-            assert found is not None  # eligible() came first, and less budget asks for fewer steps
-            plan, error = found
-        else:
-            plan, error = _tightened(rows, form, width, task)
-        return Promise(
-            error=error,
-            gain=1.0,
-            slack_rows=0,
-            rows=int(rows.index.size),
-            # Some point satisfies every row, and no row differs by more between two points.
-            width=width,
-            work=f"{plan.count} products with the {rows.index.size} private rows",
-            noise={
-                "steps": plan.count, "range": self._range(rows), "selection scale": self._range(rows) / plan.epsilon,
-                "epsilon of a selection": plan.epsilon, "rate": plan.rate, "columns": form.columns, "L": form.total,
-                "width of the losses": width,
-            },
-            plan=plan,
-        )  # fmt: skip
+    @staticmethod
+    def rows(model: PrivateLP) -> ScalarRows:
+        return scalar_rows(model)
 
-    def _range(self, rows: ScalarRows) -> float:
-        return 2 * rows.change if self.published else rows.reach
+    def entry_bounds(self, model: PrivateLP) -> tuple[Floats, Floats]:
+        matrix = scalar_rows(model).matrix
+        matrix = sp.csc_array(sp.vstack([matrix, sp.csr_array((1, matrix.shape[1]))]))
+        return matrix.min(axis=0).toarray().ravel(), matrix.max(axis=0).toarray().ravel()
 
-    def point(self, task: Task, promise: Promise, theta: Floats, source: NoiseSource, progress: Progress) -> Point:
+    def width(self, form: SimplexForm, rows: ScalarRows) -> float:
+        return form.widest_rows(rows.matrix)
+
+    def told(self, rows: ScalarRows, plan: Steps, task: Task) -> dict[str, Any]:
+        return {"width of the losses": self.width(plan.form, rows)}
+
+    def range_of(self, rows: ScalarRows, body: Polyhedron) -> float:
+        return rows.reach
+
+    def plan(self, rows: ScalarRows, form: SimplexForm, task: Task) -> tuple[Steps, float]:
+        public = EntropicBody.of(task.body, form)
+        grid = step_grid(rows.matrix.nnz + 10 * (rows.candidates + form.columns) + public.work)
+        regret, rate = plain_regret(self.width(form, rows), form.columns, grid)
+        each = task.spend.epsilon / grid if task.spend.rho is None else np.sqrt(8 * task.spend.rho / grid)
+        error = regret + rows.reach / each * shortfall(rows.candidates, grid, task.beta)
+        best = int(np.argmin(error))
+        return Steps(form, int(grid[best]), float(rate[best]), float(each[best])), float(error[best])
+
+    def point(
+        self, task: Task, promise: Promise, theta: PrivateArray, source: NoiseSource, progress: Progress
+    ) -> Point:
         rows, plan = scalar_rows(task.model), promise.plan
         # Scores that no record can move are the same for all data: any scale will do.
-        scale = self._range(rows) / plan.epsilon or 1e-9
-        x = play(
-            plan.form, task.body, rows.now(theta), rows.row, lambda x: scale,
-            tilt=task.tilt, steps=plan.count, rate=plan.rate, source=source, progress=progress,
-        )  # fmt: skip
+        scale = self.range_of(rows, task.body) / plan.epsilon or 1e-9
+        x = play(plan, task.body, rows.now(theta), rows.row, lambda x: scale, task.tilt, source, progress)
         return finish(task.body, x, float(abs(rows.matrix).max()) if rows.matrix.nnz else 0.0)
-
-    def excess(self, task: Task, promise: Promise, x: Floats, theta: Floats) -> float:
-        return scalar_rows(task.model).now(theta).worst(x)
 
     def excess_change(self, task: Task) -> float:
         return scalar_rows(task.model).change
 
-    def excess_limit(self, promise: Promise) -> float:
-        return promise.error
 
-
+@cached
 def scalar_rows(model: PrivateLP) -> ScalarRows:
     """The private rows of a model with public coefficients; computed once per problem."""
-
-    def build() -> ScalarRows:
-        form, affine = model.form, model.affine
-        index, twins = listed_rows(model)
-        place = np.full(affine.rows, -1, dtype=np.int64)
-        place[index] = np.arange(index.size)
-        part = form.scalar
-        h = LinearMap.of(place[part.row], part.column, part.coefficient, index.size)
-        reach = apart(affine, both_signs(h, twins)) * (1 + ROUNDING)
-        single = max((change.linf for change in change_of(affine, h).values()), default=0.0) * (1 + ROUNDING)
-        return ScalarRows(index, twins, sp.csr_array(form.A0[index]), form.b0[index], h, reach, single)
-
-    return model.remember("scalar rows", build)
+    form, affine = model.form, model.affine
+    index, twins = listed_rows(model)
+    place = np.full(affine.rows, -1, dtype=np.int64)
+    place[index] = np.arange(index.size)
+    part = form.scalar
+    h = LinearMap.of(place[part.row], part.column, part.coefficient, index.size)
+    reach = apart(affine, both_signs(h, twins)) * (1 + ROUNDING)
+    single = max((change.linf for change in change_of(affine, h).values()), default=0.0) * (1 + ROUNDING)
+    return ScalarRows(index, twins, sp.csr_array(form.A0[index]), form.b0[index], h, reach, single)
 
 
-def _form(model: PrivateLP, body: Polyhedron) -> SimplexForm | Verdict:
-    def build() -> SimplexForm | Verdict:
-        matrix = sp.csc_array(sp.vstack([scalar_rows(model).matrix, sp.csr_array((1, body.size))]))
-        return simplex_of(model, body, matrix.min(axis=0).toarray().ravel(), matrix.max(axis=0).toarray().ravel())
-
-    return model.remember("simplex form of scalar rows", build) if body is public_polyhedron(model) else build()
-
-
-def _tightened(rows: ScalarRows, form: SimplexForm, width: float, task: Task) -> tuple[Steps, float]:
-    """The plan of least error, and its error."""
-    public = EntropicBody.of(task.body, form)
-    grid = step_grid(rows.matrix.nnz + 10 * (rows.candidates + form.columns) + public.work)
-    regret, rate = plain_regret(width, form.columns, grid)
-    each = task.spend.epsilon / grid if task.spend.rho is None else np.sqrt(8 * task.spend.rho / grid)
-    error = regret + rows.reach / each * shortfall(rows.candidates, grid, task.beta)
-    best = int(np.argmin(error))
-    return Steps(form, int(grid[best]), float(rate[best]), float(each[best])), float(error[best])
-
-
-def _published(
-    model: PrivateLP, form: SimplexForm, epsilon: float, delta: float, beta: float
-) -> tuple[Steps, float] | None:
-    """The plan and alpha of Theorem 22's proof, in the units of the rows; None for too many steps."""
-    rows = scalar_rows(model)
-    pulled = form.pull_rows(rows.matrix)
-    rho = form.total * float(abs(pulled).max()) if pulled.nnz else 0.0
-    size = math.log(max(form.columns, 2))
-
-    def printed(T: float) -> float:
-        return epsilon / math.sqrt(8 * T * math.log(1 / delta))
-
-    def oracle(T: float, each: float) -> float:
-        return 2 * rows.change / each * math.log(rows.candidates * T / beta)
-
-    def regret(T: float) -> float:
-        return rho * math.sqrt(size / T)
-
-    # alpha / 3 = regret = oracle.
-    T = longest_game(lambda T: oracle(T, printed(T)) - regret(T))
-    if T is None:
-        return None
-    count = math.ceil(T)
-    each = valid_step(printed(count), count, epsilon, delta)
-    # Rounding T up leaves the sum of 2 alpha / 3 and alpha / 3 all but unchanged; the larger is stated.
-    error = max(3 * regret(T), 2 * regret(count) + oracle(count, each))
-    return Steps(form, count, math.sqrt(size / count) / max(rho, 1e-300), each), error
-
-
-MULTIPLICATIVE_WEIGHTS = ScalarMultiplicativeWeights(
-    "multiplicative-weights", "HRRU14, Algorithm 4, with exact sensitivities and zCDP accounting"
-)
-ALGORITHM_4 = ScalarMultiplicativeWeights(
-    "algorithm-4", "HRRU14, Algorithm 4 and Theorem 22, as published", published=True
-)
-__all__ = ["ALGORITHM_4", "MULTIPLICATIVE_WEIGHTS", "ScalarMultiplicativeWeights", "ScalarRows", "scalar_rows"]
+MULTIPLICATIVE_WEIGHTS = ScalarMultiplicativeWeights()

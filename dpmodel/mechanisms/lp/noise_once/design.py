@@ -22,6 +22,7 @@ from dpmodel._types import Floats
 from dpmodel.annotate.layout import sum_by
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.noise_once.margins import margin
 from dpmodel.mechanisms.lp.noise_once.measurement import Measurement, best_measurement
 from dpmodel.privacy import (
@@ -52,6 +53,11 @@ class NoisyPart:
     beta: float
     reach: Floats
     clip: bool = True
+
+    @property
+    def deviation(self) -> Floats:
+        """(h,) standard deviation of the noise in every entry."""
+        return self.measurement.gain(2) * (0.0 if self.law is None else self.law.standard_deviation)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -95,20 +101,16 @@ class RowMargins:
         return float(self.violate.max(initial=0.0))
 
 
+@cached
 def design(model: PrivateLP, request: Request, kinds: Mapping[str, Kind]) -> NoiseDesign:
     """Calibrate the noise of each part in ``kinds`` so that one record costs at most the request's budget."""
-    key = ("design", request.epsilon, request.delta, request.beta, tuple(sorted(kinds.items())))
-    return model.remember(key, lambda: _design(model, request, kinds))
-
-
-def _design(model: PrivateLP, request: Request, kinds: Mapping[str, Kind]) -> NoiseDesign:
     chosen = {part: best_measurement(model, part, 2 if kind == "gaussian" else 1) for part, kind in kinds.items()}
     gaussian = all(kind == "gaussian" for kind in kinds.values())
     shares = _shares(model, chosen, gaussian)
     beta = request.beta / max(1, len(kinds))
     parts = {}
     for part, kind in kinds.items():
-        law = _law(chosen[part], kind, shares[part], request)
+        law = law_of(chosen[part], kind, shares[part], request)
         noisy = NoisyPart(chosen[part], law, shares[part], beta, _reach(chosen[part], law, beta))
         sums = _mixes(chosen[part]) or (part == "matrix" and _row_reach(model, noisy) is not None)
         parts[part] = replace(noisy, clip=not (isinstance(law, Gaussian) and sums))
@@ -116,7 +118,8 @@ def _design(model: PrivateLP, request: Request, kinds: Mapping[str, Kind]) -> No
     return NoiseDesign(parts, request.epsilon, request.delta if uses_delta else 0.0)
 
 
-def _law(m: Measurement, kind: Kind, share: float, request: Request) -> Law | None:
+def law_of(m: Measurement, kind: Kind, share: float, request: Request) -> Law | None:
+    """The noise that spends ``share`` of the budget on these numbers; None if no record can move them."""
     if m.l1 == 0:
         return None
     if kind == "gaussian":
@@ -186,48 +189,38 @@ def _mixes(m: Measurement) -> bool:
     return bool(m.recover.nnz > m.recover.shape[0])
 
 
+@cached
 def x_bound(model: PrivateLP) -> float:
     """Public bound on the 1-norm of x over the columns in which A is private (inf when there is none)."""
-
-    def build() -> float:
-        _, columns = model.form.matrix_positions()
-        weights = np.zeros(model.affine.variables)
-        weights[columns] = 1.0
-        return model.public.weighted_norm(weights)
-
-    return model.remember("x_bound", build)
+    _, columns = model.form.matrix_positions()
+    weights = np.zeros(model.affine.variables)
+    weights[columns] = 1.0
+    return model.public.weighted_norm(weights)
 
 
 def row_margins(model: PrivateLP, noise: NoiseDesign) -> RowMargins:
     """What the noise on b and A can do to each row, and how far to relax."""
-    affine = model.affine
-    fixed, uniform = np.zeros(affine.rows), np.zeros(affine.rows)
-    if "scalar" in noise.parts:
-        part = noise.parts["scalar"]
-        fixed[part.measurement.positions] += part.reach
-        uniform[part.measurement.positions] += part.reach
+    fixed = uniform = reach_on_b(model, noise)
     if "matrix" in noise.parts:
-        for_one, for_all = _matrix_reach(model, noise.parts["matrix"])
-        fixed += for_one
-        uniform += for_all
-    relax = margin(affine, fixed)
-    return RowMargins(relax, relax + margin(affine, uniform))
+        # Box: the largest noise times the public size of x; it serves one x and all. The rows' own way where it is
+        # better, which the design decided.
+        part = noise.parts["matrix"]
+        for_one, for_all = (None if part.clip else _row_reach(model, part)) or (_box_reach(model, part),) * 2
+        fixed, uniform = fixed + for_one, uniform + for_all
+    relax = margin(model.affine, fixed)
+    return RowMargins(relax, relax + margin(model.affine, uniform))
 
 
-def _matrix_reach(model: PrivateLP, part: NoisyPart) -> tuple[Floats, Floats]:
-    """(m,), (m,): bounds on ``|N_i x|`` for one fixed x, and for all x in the public set at once.
-
-    Box: the largest noise times the public size of x, entry by entry or in the 1-norm; it serves both. Another
-    way, ``_row_reach``, was taken in the design where it is better.
-    """
-    by_rows = None if part.clip else _row_reach(model, part)
-    if by_rows is not None:
-        return by_rows
-    box = _box_reach(model, part)
-    return box, box
+def reach_on_b(model: PrivateLP, noise: NoiseDesign) -> Floats:
+    """(m,) bounds on the noise on b, on both sides."""
+    reach = np.zeros(model.affine.rows)
+    if "scalar" in noise.parts:
+        reach[noise.parts["scalar"].measurement.positions] = noise.parts["scalar"].reach
+    return reach
 
 
 def _box_reach(model: PrivateLP, part: NoisyPart) -> Floats:
+    """(m,) bounds on ``|N_i x|`` for all x in the public set at once, entry by entry or in the 1-norm."""
     m = model.affine.rows
     rows, columns = model.form.matrix_positions()
     norm = x_bound(model)
@@ -239,7 +232,8 @@ def _box_reach(model: PrivateLP, part: NoisyPart) -> Floats:
 
 
 def _row_reach(model: PrivateLP, part: NoisyPart) -> tuple[Floats, Floats] | None:
-    """The same from sums, for independent Gaussian entries: None where that is not possible or not better.
+    """(m,), (m,): bounds on ``|N_i x|`` for one fixed x, and for all x, from sums of independent Gaussian entries; None
+    where that is not possible or not better.
 
     Each half with beta / 2: for all x the 2-norm of a row's noise (chi) times that of x, and for one x a single
     Gaussian per row. The noise must not be clipped: clipped draws have a mean.
@@ -256,7 +250,9 @@ def _row_reach(model: PrivateLP, part: NoisyPart) -> tuple[Floats, Floats] | Non
     deviation = _largest_per_row(measured.gain(2) * law.scale, rows, m)
     noised = np.bincount(rows, minlength=m)
     live = noised > 0
-    two_norm = _two_norm_of_x(model, columns, size, norm)
+    largest = np.zeros(model.affine.variables)
+    np.maximum.at(largest, columns, size)
+    two_norm = min(float(np.linalg.norm(largest)), norm)  # of x over the columns with private entries
     tail = part.beta / (2 * int(live.sum()))
     for_all, for_one = np.zeros(m), np.zeros(m)
     for_all[live] = deviation[live] * two_norm * np.sqrt(chdtri(noised[live], tail))
@@ -271,12 +267,3 @@ def _largest_per_row(values: Floats, rows: np.ndarray, m: int) -> Floats:
     out = np.zeros(m)
     np.maximum.at(out, rows, values)
     return out
-
-
-def _two_norm_of_x(model: PrivateLP, columns: np.ndarray, size: Floats, norm: float) -> float:
-    """Public bound on the 2-norm of x over the columns with private A entries."""
-    reached = np.unique(columns)
-    box = np.zeros(model.affine.variables)
-    np.maximum.at(box, columns, size)
-    squares = float((box[reached] ** 2).sum())
-    return min(math.sqrt(squares), norm)

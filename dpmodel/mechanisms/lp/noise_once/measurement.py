@@ -28,12 +28,13 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.annotate.records import Records
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, sum_by
 from dpmodel.compile.standard_form.footprint import Change, change_of, entry_changes, most_touched
 from dpmodel.compile.standard_form.form import value_range
+from dpmodel.mechanisms.lp.cached import cached
 
 CLAMP = 2.0**40
 ROUNDING = 2.0**-10
@@ -88,29 +89,26 @@ class Measurement:
             return np.asarray(size.sum(axis=1)).ravel()
         return np.asarray(np.sqrt(np.asarray(size.multiply(size).sum(axis=1)).ravel()), dtype=np.float64)
 
-    def values(self, theta: Floats) -> Floats:
+    def values(self, theta: PrivateArray) -> PrivateArray:
         """(k,) the private numbers; for a mechanism's ``run`` only."""
         exact = exact_rows(self.queries, theta)
-        return np.clip(np.clip(exact, self.lower, self.upper), -self.limit, self.limit)
+        return PrivateArray(np.clip(np.clip(exact, self.lower, self.upper), -self.limit, self.limit))
 
     def rebuild(self, released: Floats, clip: bool = True) -> Floats:
         """(h,) entries of the part from released numbers, moved into their public range first if ``clip``."""
         return np.asarray(self.recover @ (np.clip(released, self.lower, self.upper) if clip else released))
 
 
+@cached
 def measurements(model: PrivateLP, part: str) -> tuple[Measurement, ...]:
     """The choices of S for one part, computed once per problem."""
-
-    def build() -> tuple[Measurement, ...]:
-        whole = model.form.private_part(part)
-        positions, rows = np.unique(whole.row, return_inverse=True)
-        dense = LinearMap(rows.astype(np.int64), whole.column, whole.coefficient, int(positions.size))
-        by_entries = _finish(model, part, "entries", *_by_entries(dense), positions)
-        if dense.nnz == dense.height:
-            return (by_entries,)
-        return by_entries, _finish(model, part, "inputs", *_by_inputs(dense), positions)
-
-    return model.remember(("measurements", part), build)
+    whole = model.form.private_part(part)
+    positions, rows = np.unique(whole.row, return_inverse=True)
+    dense = LinearMap(rows.astype(np.int64), whole.column, whole.coefficient, int(positions.size))
+    by_entries = scaled(model, part, "entries", *_by_entries(dense), positions)
+    if dense.nnz == dense.height:
+        return (by_entries,)
+    return by_entries, scaled(model, part, "inputs", *_by_inputs(dense), positions)
 
 
 def best_measurement(model: PrivateLP, part: str, order: int) -> Measurement:
@@ -122,20 +120,23 @@ def best_measurement(model: PrivateLP, part: str, order: int) -> Measurement:
     return min(measurements(model, part), key=worst)
 
 
-def _finish(
+def scaled(
     model: PrivateLP,
     part: str,
     strategy: str,
     queries: LinearMap,
     recover: sp.csr_array,
     positions: Integers,
+    factor: Floats | None = None,
 ) -> Measurement:
-    """Scale the rows to equal change and attach change and range."""
+    """The measurement with its rows scaled by ``factor``, or to equal change; change and range attached."""
     moves = entry_changes(model.affine, queries)
-    step = float(moves.max(initial=0.0))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        factor = np.where((moves > 0) & np.isfinite(moves), step / moves, 1.0)
-    factor = np.where(np.abs(factor - 1.0) < 1e-12, 1.0, factor)
+    if factor is None:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            factor = np.where((moves > 0) & np.isfinite(moves), moves.max(initial=0.0) / moves, 1.0)
+        factor = np.where(np.abs(factor - 1.0) < 1e-12, 1.0, factor)
+    moves = moves * factor
+    step = float(moves[moves > 0].min(initial=math.inf)) if moves.any() else 0.0
     if (factor != 1.0).any():
         queries = LinearMap(queries.row, queries.column, queries.coefficient * factor[queries.row], queries.height)
         recover = sp.csr_array(recover @ sp.diags_array(1.0 / factor))
@@ -144,11 +145,11 @@ def _finish(
     }
     lower, upper = value_range(model.affine, queries)
     shared = _shared_limit(model.affine, queries, step, change)
-    limit = CLAMP * step if step > 0 and _never_rounded(queries) else shared
+    limit = CLAMP * step if step > 0 and never_rounded(queries) else shared
     return Measurement(part, strategy, queries, recover, positions, change, lower, upper, limit, shared)
 
 
-def _never_rounded(queries: LinearMap) -> bool:
+def never_rounded(queries: LinearMap) -> bool:
     """Whether every number is one private entry times a power of two."""
     single = queries.nnz == 0 or int(np.bincount(queries.row).max()) == 1
     return single and bool((np.abs(np.frexp(queries.coefficient)[0]) == 0.5).all())

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import (
     YES,
@@ -22,8 +22,8 @@ from dpmodel.mechanisms.contract import (
     refuse_high,
 )
 from dpmodel.mechanisms.forecast import Forecast, Violation
-from dpmodel.mechanisms.lp.noise_once.design import Kind, NoiseDesign, design, x_bound
-from dpmodel.mechanisms.lp.noise_once.solve_released import released_parts, solve_most_inside, solve_released
+from dpmodel.mechanisms.lp.noise_once.design import Kind, NoiseDesign, NoisyPart, design, x_bound
+from dpmodel.mechanisms.lp.noise_once.solve_released import solve_most_inside, solve_released
 from dpmodel.mechanisms.lp.public.points import declared_range, known_without_data
 from dpmodel.mechanisms.lp.treatment import cost_of, treat
 from dpmodel.privacy import NoiseSource
@@ -45,7 +45,7 @@ class NoiseOnce(Mechanism[PrivateLP]):
         rounding allowance. The Laplace mechanism with scale D_1 / e is e-DP and these add up over parts;
         Gaussian releases compose to ``mu`` (the squares of D_2 / sigma add up), and ``mu`` is the largest
         value for which the Gaussian mechanism is (epsilon, delta)-DP (exact, Balle and Wang 2018). The shares
-        w_p keep the sum at one for every record (``noise_design.py``). Everything after is post-processing:
+        w_p keep the sum at one for every record (``design.py``). Everything after is post-processing:
         it reads released numbers and public ones. Infeasible and unbounded are decided on these.
     Utility (each with probability at least 1 - beta)
         Objective: the noised optimum x and the true one x* satisfy both the same constraints, so
@@ -68,9 +68,9 @@ class NoiseOnce(Mechanism[PrivateLP]):
     """
 
     serves: ClassVar[Serves] = Serves(PrivateLP, ("objective low", "scalar low", "row low", "column low"))
-    kind: Kind = "laplace"
-    name: str = "laplace-once"
-    source: str = "HRRU14, sections 4.2-4.5; Laplace mechanism"
+    kind: Kind
+    name: str
+    source: str
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         if not model.private_parts():
@@ -103,13 +103,16 @@ class NoiseOnce(Mechanism[PrivateLP]):
             epsilon=noise.epsilon,
             delta=noise.delta,
             beta=request.beta,
-            error=Violation(
-                loss, violation, tightening=tightening, against_public=noise_against_ignorance(model, noise)
-            ),
             proved=not split,
             caveats=(*treatment.words, *caveats(model, noise, split=split)),
             work=noise.work,
             noise=noise.to_dict(),
+            error=Violation(
+                objective=loss,
+                violation=violation,
+                tightening=tightening,
+                against_public=noise_against_ignorance(model, noise),
+            ),
         )
 
     def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
@@ -124,6 +127,38 @@ class NoiseOnce(Mechanism[PrivateLP]):
             out = solve_released(model, request, c, b, entries, relax=treatment.relax, weights=treatment.weights)
         cost = cost_of(model, treatment, out) if request.feasibility == "safe" else ""
         return replace(out, notes=(*treatment.words, *([cost] if cost else ()), *out.notes))
+
+
+def release(part: NoisyPart, theta: PrivateArray, source: NoiseSource) -> Floats:
+    """(h,) the part as it may be released: the numbers behind it with noise, rebuilt."""
+    exact = part.measurement.values(theta)
+    noisy = part.law.add_to(exact, source) if part.law is not None else exact
+    return part.measurement.rebuild(noisy, clip=part.clip)
+
+
+def released_parts(
+    model: PrivateLP, noise: NoiseDesign, source: NoiseSource, progress: Progress
+) -> tuple[Floats | None, Floats | None, Floats | None]:
+    """Noised c (n,), b (m,) and private A entries, None for parts that are public.
+
+    This is where private values enter: ``read_private`` gives theta, and ``release`` measures its numbers through the
+    noise source.
+    """
+    theta = PrivateArray(model.read_private())
+    c = b = entries = None
+    for i, (name, part) in enumerate(noise.parts.items()):
+        progress(f"noise on the {name} part ({part.measurement.count} numbers)", i / (2 * len(noise.parts)))
+        rebuilt = release(part, theta, source)
+        if name == "matrix":
+            entries = rebuilt
+            continue
+        full = np.zeros(model.affine.variables if name == "objective" else model.affine.rows)
+        if name == "objective":
+            # Brings each entry nearer to the true one, and keeps the signs on which a bounded optimum rests.
+            rebuilt = np.clip(rebuilt, *declared_range(model, name))
+        full[part.measurement.positions] = rebuilt
+        c, b = (full, b) if name == "objective" else (c, full)
+    return c, b, entries
 
 
 def _touches_rows(model: PrivateLP) -> bool:
@@ -168,8 +203,7 @@ def noise_against_ignorance(model: PrivateLP, noise: NoiseDesign) -> float:
             size = (upper - lower)[part.measurement.positions]
         elif name == "matrix":
             size = model.public.magnitudes()[model.form.matrix_positions()[1]]
-        drawn = part.measurement.gain(2) * (0.0 if part.law is None else part.law.standard_deviation)
-        shares.append(against_ignorance(drawn, high - low, size))
+        shares.append(against_ignorance(part.deviation, high - low, size))
     return math.sqrt(sum(share**2 for share in shares) / max(len(shares), 1))
 
 
@@ -240,5 +274,5 @@ def caveats(model: PrivateLP, noise: NoiseDesign, *, split: bool) -> tuple[str, 
     return tuple(out)
 
 
-LAPLACE_ONCE = NoiseOnce()
+LAPLACE_ONCE = NoiseOnce("laplace", "laplace-once", "HRRU14, sections 4.2-4.5; Laplace mechanism")
 GAUSSIAN_ONCE = NoiseOnce("gaussian", "gaussian-once", "HRRU14, sections 4.2-4.5; Gaussian mechanism")

@@ -1,4 +1,4 @@
-"""From measurement to solution: draw noise, rebuild c, b and A, relax, solve. All but the draw is post-processing."""
+"""From released numbers to a solution: relax, solve. All of it is post-processing."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ import numpy as np
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.public_set import base_program
-from dpmodel.mechanisms.contract import Outcome, Progress, Request
-from dpmodel.mechanisms.lp.noise_once.design import NoiseDesign
+from dpmodel.mechanisms.contract import Outcome, Request
 from dpmodel.mechanisms.lp.noise_once.margins import giving_way, interior_direction
-from dpmodel.mechanisms.lp.public.points import declared_range
 from dpmodel.numerics.cone_program import SOLVER_ERROR, ConeProgram, ConeSolution, solve_cone_program
-from dpmodel.privacy import NoiseSource
 
 # A solver's own tolerance: the least violation is kept to this when the objective is minimised after it.
 _TOLERANCE = 1e-6
@@ -24,33 +21,6 @@ LEAST_VIOLATION = "least_violation"
 _GIVES_WAY = (
     "the relaxed program is infeasible on the released data; this point gives way by the least further amount",
 )
-
-
-def released_parts(
-    model: PrivateLP, noise: NoiseDesign, source: NoiseSource, progress: Progress
-) -> tuple[Floats | None, Floats | None, Floats | None]:
-    """Noised c (n,), b (m,) and private A entries, None for parts that are public.
-
-    This is where private values enter: ``read_private`` gives theta, ``values`` the numbers to measure, and
-    ``sample`` releases them through the noise source.
-    """
-    theta = model.read_private()
-    c = b = entries = None
-    for number, (name, part) in enumerate(noise.parts.items()):
-        progress(f"noise on the {name} part ({part.measurement.count} numbers)", number / (2 * len(noise.parts)))
-        exact = part.measurement.values(theta)
-        released = part.law.add_to(exact, source) if part.law is not None else exact
-        rebuilt = part.measurement.rebuild(released, clip=part.clip)
-        if name == "matrix":
-            entries = rebuilt
-            continue
-        full = np.zeros(model.affine.variables if name == "objective" else model.affine.rows)
-        if name == "objective":
-            # Brings each entry nearer to the true one, and keeps the signs on which a bounded optimum rests.
-            rebuilt = np.clip(rebuilt, *declared_range(model, name))
-        full[part.measurement.positions] = rebuilt
-        c, b = (full, b) if name == "objective" else (c, full)
-    return c, b, entries
 
 
 def relaxed_program(

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict
-from dpmodel.mechanisms.lp.engines.contract import CountsViolatedRows, Point, Promise, Task
+from dpmodel.mechanisms.lp.engines.contract import CountingEngine, Point, Promise, Task
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, plain_linear, private_rows, public_polyhedron
-from dpmodel.numerics.polytopes.nets import MOST_DIMENSIONS, MOST_POINTS, Net, RowBounds, listed, net_of
+from dpmodel.numerics.polytopes.nets import MOST_DIMENSIONS, MOST_POINTS, Choices, Net, RowBounds, level_for, net_of
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.privacy import NoiseSource, exponential_mechanism, permute_and_flip
 
@@ -23,27 +23,16 @@ _MOST_PRODUCTS = 4e9
 _AT_ONCE = 4_000_000
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The plan: rows count as violated beyond ``threshold``; ``epsilon`` of the selection, and whether it is pure.
+@dataclass(frozen=True, kw_only=True)
+class Choice(Choices):
+    """The plan: ``epsilon`` of the selection, and whether it is pure."""
 
-    ``points`` (k, n), or None: level ``level`` of ``net``, whose points are only listed for a run.
-    """
-
-    threshold: float
     epsilon: float
     pure: bool
-    points: Floats | None = None
-    net: Net | None = None
-    level: int = 0
-
-    def listed(self) -> tuple[Floats, float]:
-        """(k, n) the candidates, and the threshold (``nets.listed``)."""
-        return listed(self.points, self.net, self.level, self.threshold)
 
 
 @dataclass(frozen=True)
-class PointExponential(CountsViolatedRows):
+class PointExponential(CountingEngine):
     """Choose a public point that violates few private rows by more than a.
 
     Source
@@ -71,14 +60,9 @@ class PointExponential(CountsViolatedRows):
     """
 
     cells: ClassVar[tuple[str, ...]] = ("scalar low", "row low", "row high")
-    published: ClassVar[bool] = False
-    name: str = "point-exponential"
-    source: str = "McSherry and Talwar 2007; McKenna and Sheldon 2020"
-    gaussian_only: bool = False
-    takes_tilt: bool = False
-    search_steps: int = 6
-    counts_rows: bool = True
-    own_composition: bool = False
+    name = "point-exponential"
+    source = "McSherry and Talwar 2007; McKenna and Sheldon 2020"
+    takes_tilt = False
     vertices: Any = field(default=None, compare=False, repr=False)
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
@@ -108,7 +92,7 @@ class PointExponential(CountsViolatedRows):
         if task.vertices is not None:
             points = points_inside(task.body, task.vertices)
             count = points.shape[0]
-            plan = Choice(task.violation or 0.0, epsilon, pure, points)
+            plan = Choice(threshold=task.violation or 0.0, epsilon=epsilon, pure=pure, points=points)
             slack = _slack(count, scale, task.beta)
             caveats = (
                 f"the proved statement is about the {count} given points that satisfy the public "
@@ -119,11 +103,13 @@ class PointExponential(CountsViolatedRows):
             net = net_for(task.model, task.body, cubes=task.cut)
             if net is None:  # cut by a target, until it is flat or no product any more
                 count, drift = 1, min(_apart(rows, task.body), width)
-                plan = Choice(0.0, epsilon, pure, task.body.nearest(np.zeros(task.body.size))[None, :])
+                points = task.body.nearest(np.zeros(task.body.size))[None, :]
+                plan = Choice(threshold=0.0, epsilon=epsilon, pure=pure, points=points)
             else:
-                level = _level(net, task, scale, width, rows.count)
+                slacks = np.array([_slack(size, scale, task.beta) for size, _ in net.levels])
+                level = level_for(net, slacks, width / rows.count, task.violation, task.slack_rows)
                 count, drift = net.levels[level]
-                plan = Choice(0.0, epsilon, pure, net=net, level=level)
+                plan = Choice(threshold=0.0, epsilon=epsilon, pure=pure, net=net, level=level)
             plan = replace(plan, threshold=max(task.violation or 0.0, drift))
             slack = _slack(count, scale, task.beta)
             words, proved = f"a net of at most {count} points", True
@@ -140,7 +126,9 @@ class PointExponential(CountsViolatedRows):
             plan=plan,
         )
 
-    def point(self, task: Task, promise: Promise, theta: Floats, source: NoiseSource, progress: Progress) -> Point:
+    def point(
+        self, task: Task, promise: Promise, theta: PrivateArray, source: NoiseSource, progress: Progress
+    ) -> Point:
         rows, plan = private_rows(task.model), promise.plan
         progress(promise.work, 0.1)
         G, h = rows.values(theta)
@@ -153,12 +141,12 @@ class PointExponential(CountsViolatedRows):
             chosen = exponential_mechanism(-counts, reach, rho=task.spend.rho, source=source)
         return Point(np.array(points[chosen]), extra_violation=threshold - plan.threshold)
 
-    def excess(self, task: Task, promise: Promise, x: Floats, theta: Floats) -> float:
+    def excess(self, task: Task, promise: Promise, x: Floats, theta: PrivateArray) -> float:
         G, h = private_rows(task.model).values(theta)
         return float(violated(G, h, x[None, :], promise.alpha)[0])
 
 
-def violated(G: sp.csr_array, h: Floats, points: Floats, threshold: float) -> Floats:
+def violated(G: sp.csr_array, h: PrivateArray, points: Floats, threshold: float) -> PrivateArray:
     """(k,) how many rows each point violates by more than the threshold; private."""
     counts = np.zeros(points.shape[0])
     step = max(1, _AT_ONCE // max(G.shape[0], 1))
@@ -168,7 +156,7 @@ def violated(G: sp.csr_array, h: Floats, points: Floats, threshold: float) -> Fl
     for start in range(0, points.shape[0], step):
         block = slice(start, start + step)
         counts[block] = (left @ points[block].T > limit).sum(axis=0)
-    return counts
+    return PrivateArray(counts)
 
 
 def _range(rows: PrivateRows) -> int:
@@ -206,20 +194,6 @@ def _apart(rows: PrivateRows, body: Polyhedron) -> float:
     return min(float(size @ (high - low)), rows.norm2 * float(np.linalg.norm(high - low)))
 
 
-def _level(net: Net, task: Task, scale: float, width: float, count: int) -> int:
-    """The number of the level to take (see the class)."""
-    levels = net.levels
-    slack = np.array([_slack(size, scale, task.beta) for size, _ in levels])
-    drift = np.array([drift for _, drift in levels])
-    if task.violation is not None:
-        fine = np.flatnonzero(task.violation >= drift)
-        return int(fine[0]) if fine.size else len(levels) - 1
-    if task.slack_rows is not None:
-        within = np.flatnonzero(slack <= task.slack_rows)
-        return int(within[np.argmin(drift[within])]) if within.size else 0
-    return int(np.argmin(drift + width * slack / count))
-
-
 def points_inside(body: Polyhedron, vertices: Floats) -> Floats:
     """(k, n) the given points that satisfy the public constraints, each once; some point of the body if none does."""
     vertices = vertices[np.sort(np.unique(vertices, axis=0, return_index=True)[1])]
@@ -234,4 +208,3 @@ def points_inside(body: Polyhedron, vertices: Floats) -> Floats:
 
 
 POINT_EXPONENTIAL = PointExponential()
-__all__ = ["POINT_EXPONENTIAL", "Choice", "PointExponential", "net_for", "points_inside", "violated"]

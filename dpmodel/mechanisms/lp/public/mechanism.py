@@ -45,7 +45,7 @@ class PublicOnly(Mechanism[PrivateLP]):
         ``run`` does not call ``read_private``: its answer is a function of public facts. (0, 0)-DP.
     Utility (for every database that the declarations allow, no probability involved)
         Loss: ``max c'x - c'y`` over public points y and allowed c, bounded by one linear program
-        (``public_points.regret``); 0 for the cheapest point under a public objective, because the true optimum is a
+        (``points.regret``); 0 for the cheapest point under a public objective, because the true optimum is a
         public point. Violation: the largest residual at x over allowed numbers, row by row.
         Without an objective, the centre of the public set is taken where no point violates less: equal shares on a
         simplex, the middle of a box.
@@ -155,4 +155,3 @@ def _centre(model: PrivateLP) -> PublicPoint | None:
 
 
 PUBLIC_ONLY = PublicOnly()
-__all__ = ["PUBLIC_ONLY", "PublicOnly"]

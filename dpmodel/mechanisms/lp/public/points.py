@@ -20,6 +20,7 @@ from dpmodel.compile.standard_form.form import value_range
 from dpmodel.compile.standard_form.public_set import base_program
 from dpmodel.errors import InfeasibleError
 from dpmodel.mechanisms.known import Known
+from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.engines.routes import cost_range, objective_span, private_objective
 from dpmodel.mechanisms.lp.noise_once.margins import giving_way, interior_direction, margin
 from dpmodel.mechanisms.lp.private_rows import plain_linear, private_rows, public_polyhedron
@@ -71,21 +72,18 @@ def known_without_data(model: PrivateLP, feasibility: str = "relaxed") -> Known:
     return replace(known, alike=(middle.loss if private_objective(model) else 0.0, middle.violation))
 
 
+@cached
 def public_points(model: PrivateLP) -> tuple[PublicPoint, ...]:
     """The cheapest public point, the one that violates least whatever the data are, and the optimum for the middle of
     the declared ranges; those of them that exist."""
-
-    def build() -> tuple[PublicPoint, ...]:
-        try:
-            if not model.public.feasible:
-                return ()
-            rows = model.form.private_rows.any()
-            found = (_cheapest(model), _safest(model) if rows else None, _middle(model) if rows else None)
-        except (SolverFailure, InfeasibleError):
+    try:
+        if not model.public.feasible:
             return ()
-        return tuple(point for point in found if point is not None)
-
-    return model.remember("public points", build)
+        rows = model.form.private_rows.any()
+        found = (_cheapest(model), _safest(model) if rows else None, _middle(model) if rows else None)
+    except (SolverFailure, InfeasibleError):
+        return ()
+    return tuple(point for point in found if point is not None)
 
 
 def middle_of(points: Sequence[PublicPoint]) -> PublicPoint | None:
@@ -289,14 +287,11 @@ def _spread_of_sides(model: PrivateLP) -> float:
     return float(2 * margin(model.affine, half).max(initial=0.0))
 
 
+@cached
 def declared_range(model: PrivateLP, part: str) -> tuple[Floats, Floats]:
     """Least and largest private contribution to every entry of c, b or A that has one, in increasing order of position
     (for A, of ``row + m * column``, as ``matrix_positions``)."""
-
-    def build() -> tuple[Floats, Floats]:
-        whole = model.form.private_part(part)
-        positions, compact = np.unique(whole.row, return_inverse=True)
-        dense = LinearMap(compact.astype(np.int64), whole.column, whole.coefficient, positions.size)
-        return value_range(model.affine, dense)
-
-    return model.remember(("declared range", part), build)
+    whole = model.form.private_part(part)
+    positions, compact = np.unique(whole.row, return_inverse=True)
+    dense = LinearMap(compact.astype(np.int64), whole.column, whole.coefficient, positions.size)
+    return value_range(model.affine, dense)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap
 from dpmodel.compile.standard_form.footprint import change_of, entry_changes
@@ -26,6 +26,7 @@ from dpmodel.mechanisms.contract import (
     refuse_high,
 )
 from dpmodel.mechanisms.forecast import Forecast, Violation
+from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP, ROUNDING, exact_rows
 from dpmodel.mechanisms.lp.noise_once.mechanism import against_ignorance
 from dpmodel.mechanisms.lp.public.points import known_without_data
@@ -77,21 +78,23 @@ class VertexExponential(Mechanism[PrivateLP]):
         high = refuse_high(model, "selection")
         if high is not None:
             return high
-        if candidates(model, request) is None:
+        if candidates(model, request.vertices) is None:
             return Verdict(
                 False,
                 "the public set is not a scaled simplex; list points: mechanisms.VertexExponential(vertices=[...])",
             )
-        public, single = _public_scores(model, candidates_of(model, request)), _single(model, request)
+        public, single = _public_scores(model, _found(model, request.vertices)), _single(model, request.vertices)
         if single > 0 and float(np.ptp(public)) > CLAMP / 2 * single:
             return Verdict(False, "the public part of the objective is so large that private scores drown in rounding")
         return YES
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast:
-        found = candidates_of(model, request)
+        found = _found(model, request.vertices)
         loss = drawn = 0.0
-        if _range(model, request) > 0:  # 0: no record can move the score of any candidate
-            loss = permute_and_flip_error(found.points.shape[0], _range(model, request), request.epsilon, request.beta)
+        if _range(model, request.vertices) > 0:  # 0: no record can move the score of any candidate
+            loss = permute_and_flip_error(
+                found.points.shape[0], _range(model, request.vertices), request.epsilon, request.beta
+            )
             drawn = loss / math.log(found.points.shape[0] / request.beta)  # scale of the noise on a score
             loss = min(loss, known_without_data(model).objective)
         low, high = value_range(model.affine, _score_map(model, found))
@@ -102,20 +105,20 @@ class VertexExponential(Mechanism[PrivateLP]):
             epsilon=request.epsilon,
             delta=0.0,
             beta=request.beta,
-            error=Violation(objective=loss, against_public=against_ignorance(np.full(low.size, drawn), high - low)),
             work=f"one choice among {found.points.shape[0]} {found.words}, no solve",
-            noise={"candidates": found.points.shape[0], "range": _range(model, request)},
+            noise={"candidates": found.points.shape[0], "range": _range(model, request.vertices)},
+            error=Violation(objective=loss, against_public=against_ignorance(np.full(low.size, drawn), high - low)),
         )
 
     def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        found = candidates_of(model, request)
+        found = _found(model, request.vertices)
         scores = _score_map(model, found)
         progress(f"choosing among {found.points.shape[0]} points", 0.2)
-        reach = _range(model, request)
-        limit = CLAMP * _single(model, request) if reach > 0 else math.inf
+        reach = _range(model, request.vertices)
+        limit = CLAMP * _single(model, request.vertices) if reach > 0 else math.inf
         public = _public_scores(model, found)
-        private = np.clip(exact_rows(scores, model.read_private()), -limit, limit)
-        utility = -(private + (public - (public.max() + public.min()) / 2))
+        private = np.clip(exact_rows(scores, PrivateArray(model.read_private())), -limit, limit)
+        utility = PrivateArray(-(private + (public - (public.max() + public.min()) / 2)))
         # Scores that no record can move are the same for all data, so their best needs no noise.
         chosen = (
             permute_and_flip(utility, reach, epsilon=request.epsilon, source=noise)
@@ -127,9 +130,8 @@ class VertexExponential(Mechanism[PrivateLP]):
         return Outcome("optimal", x, None, None, notes=notes)
 
 
-def candidates_of(model: PrivateLP, request: Request) -> Candidates:
-    """The candidates of an eligible problem."""
-    found = candidates(model, request)
+def _found(model: PrivateLP, vertices: Floats | None) -> Candidates:
+    found = candidates(model, vertices)
     assert found is not None  # eligible() came first
     return found
 
@@ -145,30 +147,23 @@ def _public_scores(model: PrivateLP, found: Candidates) -> Floats:
     return np.asarray(found.points @ model.form.c0, dtype=np.float64)
 
 
-def _single(model: PrivateLP, request: Request) -> float:
+@cached
+def _single(model: PrivateLP, vertices: Floats | None) -> float:
     """How far one record can move any one score."""
-
-    def build() -> float:
-        scores = _score_map(model, candidates_of(model, request))
-        return float(entry_changes(model.affine, scores).max(initial=0.0))
-
-    return model.remember(("single", _key(request)), build)
+    scores = _score_map(model, _found(model, vertices))
+    return float(entry_changes(model.affine, scores).max(initial=0.0))
 
 
-def _range(model: PrivateLP, request: Request) -> float:
+@cached
+def _range(model: PrivateLP, vertices: Floats | None) -> float:
     """R: how far one record can move the scores apart."""
-
-    def build() -> float:
-        points = candidates_of(model, request).points
-        single = _single(model, request)
-        changes = change_of(model.affine, model.form.objective)
-        l1 = max((change.l1 for change in changes.values()), default=0.0)
-        # The products behind the scores are rounded, which shows when points almost coincide.
-        apart = _spread(points) + 2.0**-40 * float(abs(points).max())
-        # Clamping may stop some scores while others move, so R is at least one score's own change.
-        return max(single, min(2 * single, apart * l1)) * (1 + ROUNDING)
-
-    return model.remember(("range", _key(request)), build)
+    points, single = _found(model, vertices).points, _single(model, vertices)
+    changes = change_of(model.affine, model.form.objective)
+    l1 = max((change.l1 for change in changes.values()), default=0.0)
+    # The products behind the scores are rounded, which shows when points almost coincide.
+    apart = _spread(points) + 2.0**-40 * float(abs(points).max())
+    # Clamping may stop some scores while others move, so R is at least one score's own change.
+    return max(single, min(2 * single, apart * l1)) * (1 + ROUNDING)
 
 
 def _spread(points: sp.csr_array) -> float:
@@ -179,19 +174,10 @@ def _spread(points: sp.csr_array) -> float:
     return float((high - low).max(initial=0.0))
 
 
-def _key(request: Request) -> bytes | None:
-    return None if request.vertices is None else request.vertices.tobytes()
-
-
-def candidates(model: PrivateLP, request: Request) -> Candidates | None:
+@cached
+def candidates(model: PrivateLP, vertices: Floats | None) -> Candidates | None:
     """The user's public points, or the vertices of a scaled simplex recognised in the public constraints."""
-
-    def build() -> Candidates | None:
-        if request.vertices is not None:
-            return Candidates(sp.csr_array(request.vertices), "given points", False)
-        return _simplex(model)
-
-    return model.remember(("candidates", _key(request)), build)
+    return _simplex(model) if vertices is None else Candidates(sp.csr_array(vertices), "given points", False)
 
 
 def _simplex(model: PrivateLP) -> Candidates | None:
@@ -228,4 +214,3 @@ def _simplex(model: PrivateLP) -> Candidates | None:
 
 
 VERTEX_EXPONENTIAL = VertexExponential()
-__all__ = ["VERTEX_EXPONENTIAL", "Candidates", "VertexExponential", "candidates"]

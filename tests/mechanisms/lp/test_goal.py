@@ -10,12 +10,13 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from auditing import epsilon_lower_bound
+from replaying import Transcript
 
 import dpmodel as dpm
 from dpmodel._types import Floats
 from dpmodel.mechanisms.contract import YES, Outcome, Request
 from dpmodel.mechanisms.known import capped
-from dpmodel.mechanisms.lp.engines.contract import Point, Promise, Task
+from dpmodel.mechanisms.lp.engines.contract import Engine, Point, Promise, Task
 from dpmodel.mechanisms.lp.engines.mechanism import EngineMechanism
 from dpmodel.mechanisms.lp.engines.routes import TEST_SHARE, best_route, noise_of_tests, objective_design
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
@@ -26,8 +27,8 @@ from dpmodel.privacy import Gaussian, Laplace, SeededSource, zcdp_rho
 COST = np.array([1.0, 2.0, 4.0])
 
 
-@dataclass
-class Recorder:
+@dataclass(eq=False)
+class Recorder(Engine):
     """An engine that solves exactly (not private): what it was asked stays in ``tasks``."""
 
     cells: tuple[str, ...] = ("scalar low",)
@@ -146,7 +147,7 @@ def test_search_finds_the_optimum(private_cost: bool) -> None:
 @pytest.mark.parametrize("gaussian_only", [False, True, None])
 def test_a_search_spends_the_budget_and_no_more(delta: float, gaussian_only: bool | None) -> None:
     """None: an engine that composes on its own, run by run."""
-    engine, source = Recorder(gaussian_only=bool(gaussian_only), own_composition=gaussian_only is None), Counting(0)
+    engine, source = Recorder(gaussian_only=bool(gaussian_only), own_composition=gaussian_only is None), Transcript(0)
     problem = cover()
     model = problem._model(None)
     request = Request(1.0, delta, goal="search")
@@ -156,20 +157,21 @@ def test_a_search_spends_the_budget_and_no_more(delta: float, gaussian_only: boo
     mechanism.run(model, request, source)
     whole = Spend.of(1.0, delta, gaussian_only=bool(gaussian_only))
     tests = len(engine.tasks) - 1
-    assert len(source.scales) == tests >= 1
+    laws, scales = {draw.law for draw in source.draws}, [draw.arguments[0] for draw in source.draws]
+    assert len(scales) == tests >= 1
     if gaussian_only is None:
-        assert source.laws == {"laplace"}
-        spent = sum(t.epsilon for t in engine.tasks) + sum(0.5 / scale for scale in source.scales)
+        assert laws == {"laplace"}
+        spent = sum(t.epsilon for t in engine.tasks) + sum(0.5 / scale for scale in scales)
         assert spent == pytest.approx(1.0)
         assert sum(t.delta for t in engine.tasks) <= delta
     elif delta == 0:
-        assert source.laws == {"laplace"}
-        spent = sum(t.spend.epsilon for t in engine.tasks) + sum(0.5 / scale for scale in source.scales)
+        assert laws == {"laplace"}
+        spent = sum(t.spend.epsilon for t in engine.tasks) + sum(0.5 / scale for scale in scales)
         assert spent == pytest.approx(whole.epsilon)
     else:
         # Gaussian tests compose with Gaussian engines exactly, and with others in zCDP.
-        assert source.laws == {"gaussian"}
-        spent = sum(t.spend.rho or 0 for t in engine.tasks) + sum(0.25 / (2 * s**2) for s in source.scales)
+        assert laws == {"gaussian"}
+        spent = sum(t.spend.rho or 0 for t in engine.tasks) + sum(0.25 / (2 * s**2) for s in scales)
         assert spent == pytest.approx(whole.rho)
 
 
@@ -190,25 +192,6 @@ def test_answers_alone_decide_which_targets_pass(values: Any, answer: float, all
     assert tests >= 1
     notes = mechanism.run(model, request, Answering(0)).notes
     assert any(f"search: {tests * all_pass} of {tests} targets passed" in note for note in notes)
-
-
-class Counting(SeededSource):
-    """Keeps the laws and scales that were asked for."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.scales: list[float] = []
-        self.laws: set[str] = set()
-
-    def laplace(self, values: object, scale: float) -> Floats:
-        self.scales.append(scale)
-        self.laws.add("laplace")
-        return super().laplace(values, scale)
-
-    def gaussian(self, values: object, scale: float) -> Floats:
-        self.scales.append(scale)
-        self.laws.add("gaussian")
-        return super().gaussian(values, scale)
 
 
 @pytest.mark.parametrize(("law", "honest"), [("laplace", True), ("laplace", False), ("gaussian", True)])
@@ -245,7 +228,7 @@ def test_a_search_leaves_room_for_its_tests_in_the_rows_asked_for() -> None:
 
 
 def test_a_private_objective_is_measured_once_with_its_own_half() -> None:
-    engine, source = Recorder(), Counting(3)
+    engine, source = Recorder(), Transcript(3)
     problem = cover(private_cost=True)
     model, request = problem._model(None), Request(1.0, 0.0, goal="penalty")
     mechanism = EngineMechanism(engine)
@@ -253,8 +236,8 @@ def test_a_private_objective_is_measured_once_with_its_own_half() -> None:
     engine.tasks.clear()
     mechanism.run(model, request, source)
     assert len(engine.tasks) == 1 and engine.tasks[0].epsilon == 0.5
-    assert len(source.scales) == 1
-    assert source.scales[0] == pytest.approx(3e-6 / 0.5, rel=2e-3)  # l1 change of three entries
+    (draw,) = source.draws
+    assert draw.arguments[0] == pytest.approx(3e-6 / 0.5, rel=2e-3)  # l1 change of three entries
     assert forecast.noise["objective"]["law"]["law"] == "laplace"
 
 
@@ -272,7 +255,7 @@ def test_an_objective_and_its_engine_share_one_budget(delta: float, gaussian_onl
     assert measured is not None
     engine.tasks.clear()
     mechanism.run(model, request, SeededSource(1))
-    route = best_route(engine, model, request)
+    route = best_route(model, engine, request)
     assert route is not None
     for task in engine.tasks if goal != "search" else [route.whole]:
         assert measured.epsilon + task.epsilon <= 1 + 1e-12 and measured.delta + task.delta <= delta

@@ -202,17 +202,6 @@ def test_finer_nets_for_more_points() -> None:
     assert points.shape == (size, 5) and np.allclose(points.sum(axis=1), 1)
 
 
-def test_many_projections_are_fast_enough() -> None:
-    """The finest net of a cut cube in four dimensions."""
-    polyhedron = body([0] * 4, [1] * 4, [[1, 1, 1, 1], [1, -1, 0.5, 0]], [2.2, 0.4])
-    net = net_of(polyhedron, RowBounds(-np.ones(4), np.zeros(4), 4.0, 2.0))
-    assert net is not None
-    points, drift = net.points(len(net.levels) - 1)
-    assert 20_000 < points.shape[0] <= 200_000
-    assert drift <= net.levels[-1][1]
-    assert max(polyhedron.violation(p) for p in points[::50]) <= 1e-9
-
-
 @pytest.mark.parametrize(
     "polyhedron",
     [
@@ -225,8 +214,3 @@ def test_many_projections_are_fast_enough() -> None:
 def test_sets_without_a_net(polyhedron: Polyhedron) -> None:
     n = polyhedron.size
     assert net_of(polyhedron, RowBounds(-np.ones(n), np.ones(n), float(n), n**0.5)) is None
-
-
-def test_inside_equalities() -> None:
-    flat = _inside_equalities(OTHERS["a line"])
-    assert flat is not None and flat.basis.shape == (3, 1)

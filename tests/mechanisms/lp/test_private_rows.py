@@ -278,7 +278,7 @@ def test_rows_and_their_public_bounds(name: str) -> None:
     points = [opened.point() for _ in range(8)]
     if opened.body.size == 3 and not case.relative:
         points += [p / 2 + q / 2 for p, q in itertools.pairwise(points)]
-    for _ in range(25):
+    for _ in range(12):
         values, G, h = opened.sealed(opened.draw())
         assert np.isfinite(G).all() and np.isfinite(h).all() and G.shape == (info.count, opened.body.size)
         assert (info.lower - tiny <= G).all() and (info.upper + tiny >= G).all()
@@ -306,7 +306,7 @@ def test_one_record_changes_few_rows_by_little(name: str) -> None:
     info = opened.info
     tiny = 1e-9
     most = 0
-    for _ in range(60):
+    for _ in range(30):
         values = opened.draw()
         _, G, h = opened.sealed(values)
         _, other_G, other_h = opened.sealed(opened.neighbour(values))

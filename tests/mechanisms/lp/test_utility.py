@@ -7,7 +7,6 @@ probability at most 1e-7 per test.
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import cvxpy as cp
@@ -22,9 +21,10 @@ from dpmodel._types import Floats
 from dpmodel.annotate import Private
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import no_progress
+from dpmodel.mechanisms.lp.noise_once import solve_released
 from dpmodel.mechanisms.lp.noise_once.design import design, row_margins
-from dpmodel.mechanisms.lp.noise_once.mechanism import NoiseOnce, solve_released
-from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION, relaxed_program, released_parts
+from dpmodel.mechanisms.lp.noise_once.mechanism import NoiseOnce, released_parts
+from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION, relaxed_program
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
 from dpmodel.numerics.cone_program import ConeSolution
 from dpmodel.plan.registry import by_name
@@ -59,24 +59,13 @@ def opened_for(mechanism: str, name: str, beta: float = 0.1) -> Opened:
     return CASES[name].open(beta=beta, **ample)
 
 
-def served() -> list[tuple[str, str]]:
-    """Every mechanism on every case where it is eligible and has a proved statement that says something."""
-    out = []
-    for mechanism in PORTFOLIO:
-        if mechanism.name.startswith("strict"):
-            continue
-        for name in CASES:
-            opened = opened_for(mechanism.name, name)
-            if mechanism.eligible(opened.model, opened.request).eligible:
-                forecast = mechanism.forecast(opened.model, opened.request)
-                if not forecast.vacuous and (forecast.proved or isinstance(mechanism, NoiseOnce)):
-                    out.append((mechanism.name, name))
-    return out
-
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    SERVED = served()
+def served(mechanism: str, name: str) -> bool:
+    """Whether the mechanism is eligible and has a proved statement that says something."""
+    which, opened = by_name(mechanism), opened_for(mechanism, name)
+    if not which.eligible(opened.model, opened.request).eligible:
+        return False
+    forecast = which.forecast(opened.model, opened.request)
+    return not forecast.vacuous and (forecast.proved or isinstance(which, NoiseOnce))
 
 
 def holds(failures: int, runs: int, beta: float) -> bool:
@@ -108,9 +97,6 @@ def frequencies(mechanism: str, name: str, runs: int, beta: float = 0.1) -> dict
                     wrong.add("violation")
             elif truth.violation(outcome.x) > bound + SLACK * scale:
                 wrong.add("violation")
-        relaxes = rows and isinstance(which, NoiseOnce) and not math.isinf(forecast.alpha)
-        if relaxes and true_point_lost(opened, mechanism, truth, seed):
-            wrong.add("lost")
         for key in wrong:
             failed[key] += 1
         failed["statement"] += bool(wrong)
@@ -125,15 +111,6 @@ def left_out(model: PrivateLP, x: Floats, alpha: float) -> int:
     return int((G @ x - h > alpha).sum())
 
 
-def true_point_lost(opened: Opened, mechanism: str, truth: Truth, seed: int) -> bool:
-    """Whether the same draw's relaxed program cuts off the true optimum."""
-    model, which = opened.model, by_name(mechanism)
-    noise = design(model, opened.request, dict.fromkeys(model.private_parts(), which.kind))  # type: ignore[attr-defined]
-    c, b, entries = released_parts(model, noise, SeededSource(seed), no_progress)
-    program = relaxed_program(model, c, b, entries, row_margins(model, noise).relax)
-    return violation(program, truth.x) > SLACK * (1 + abs(truth.value))
-
-
 def check(mechanism: str, name: str, runs: int) -> None:
     found = frequencies(mechanism, name, runs)
     print(f"{mechanism} on {name}: failures in {runs} runs {found}, allowed .1")
@@ -142,13 +119,15 @@ def check(mechanism: str, name: str, runs: int) -> None:
 
 @pytest.mark.parametrize(("mechanism", "name"), FAST, ids=[f"{a}-{b}" for a, b in FAST])
 def test_the_statement_holds(mechanism: str, name: str) -> None:
-    check(mechanism, name, 60)
+    check(mechanism, name, 25)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mechanism", "name"), SERVED, ids=[f"{a}-{b}" for a, b in SERVED])
-def test_the_statement_holds_in_many_runs(mechanism: str, name: str) -> None:
-    check(mechanism, name, 30 if hasattr(by_name(mechanism), "engine") else 300)
+@pytest.mark.parametrize("mechanism", [each.name for each in PORTFOLIO if not each.name.startswith("strict")])
+def test_the_statement_holds_in_many_runs(mechanism: str) -> None:
+    for name in CASES:
+        if served(mechanism, name):
+            check(mechanism, name, 30 if hasattr(by_name(mechanism), "engine") else 300)
 
 
 def test_a_statement_that_is_too_bold_is_found_out() -> None:
@@ -238,7 +217,7 @@ STRICT = {
 }
 
 
-def run_strict(name: str, runs: int) -> float:
+def run_strict(name: str, runs: int, draws: type[SeededSource] = SeededSource) -> float:
     opened = strict(name)
     which = by_name("strict-truncated-laplace")
     verdict = which.eligible(opened.model, opened.request)
@@ -247,16 +226,10 @@ def run_strict(name: str, runs: int) -> float:
     assert forecast.error.violation == 0.0
     worst = 0.0
     for seed in range(runs):
-        outcome = which.run(opened.model, opened.request, SeededSource(seed))
+        outcome = which.run(opened.model, opened.request, draws(seed))
         assert outcome.status in ("optimal", "optimal_inaccurate"), outcome.status
         worst = max(worst, truth.violation(_x(outcome)) / (1 + np.abs(truth.program.b).max()))
     return worst
-
-
-@pytest.mark.parametrize("name", STRICT)
-def test_strict_never_violates(name: str) -> None:
-    """For every draw, so no probability enters: a single violation is a bug."""
-    assert run_strict(name, 40) <= TOLERANCE
 
 
 @pytest.mark.slow
@@ -275,14 +248,11 @@ class CornerSource(SeededSource):
         return array + np.where(self._rng.random(array.shape) < 0.5, -half_width, half_width)
 
 
+@pytest.mark.parametrize("draws", [SeededSource, CornerSource])
 @pytest.mark.parametrize("name", STRICT)
-def test_strict_at_the_ends_of_the_window(name: str) -> None:
-    opened = strict(name)
-    which, truth = by_name("strict-truncated-laplace"), Truth(opened.model)
-    for seed in range(25):
-        outcome = which.run(opened.model, opened.request, CornerSource(seed))
-        assert outcome.status in ("optimal", "optimal_inaccurate")
-        assert truth.violation(_x(outcome)) <= TOLERANCE * (1 + np.abs(truth.program.b).max())
+def test_strict_never_violates(name: str, draws: type[SeededSource]) -> None:
+    """For every draw, so no probability enters: a single violation is a bug."""
+    assert run_strict(name, 10, draws) <= TOLERANCE
 
 
 def test_strict_costs_at_most_its_tightening_in_one_row() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import cvxpy as cp
@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from auditing import epsilon_lower_bound
+from games import asked, log_ratio
 from neighbours import owned_of, records_of
+from replaying import Draw, Transcript
 from scipy.optimize import linprog
 from scipy.stats import binom
 
@@ -165,43 +167,6 @@ def test_removing_a_record_moves_counts_one_way() -> None:
 
 
 # --------------------------------------------------------------------------------- whole transcripts
-class RecordingSource(SeededSource):
-    """Keeps every question (exact numbers, scale) and every answer."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.asked: list[tuple[str, np.ndarray, float]] = []
-        self.told: list[Any] = []
-
-    def _keep(self, kind: str, values: object, scale: float, answer: Any) -> Any:
-        self.asked.append((kind, np.array(values, dtype=float), float(scale)))
-        self.told.append(answer)
-        return answer
-
-    def laplace(self, values: object, scale: float) -> Any:
-        return self._keep("laplace", values, scale, super().laplace(values, scale))
-
-    def gaussian(self, values: object, scale: float) -> Any:
-        return self._keep("gaussian", values, scale, super().gaussian(values, scale))
-
-    def noisy_max(self, scores: object, scale: float, *, kind: Any) -> int:
-        return int(self._keep(kind, scores, scale, super().noisy_max(scores, scale, kind=kind)))
-
-
-@dataclass
-class ReplaySource(RecordingSource):
-    """Gives another run's answers, so that both runs have the same transcript."""
-
-    answers: list[Any] = field(default_factory=list)
-
-    def __init__(self, answers: list[Any]) -> None:
-        super().__init__(0)
-        self.answers = list(answers)
-
-    def _keep(self, kind: str, values: object, scale: float, answer: Any) -> Any:
-        return super()._keep(kind, values, scale, self.answers[len(self.told)])
-
-
 class Bench:
     """A problem with a fixed number of rounds, run on values of b."""
 
@@ -221,46 +186,24 @@ class Bench:
     def run(self, b: np.ndarray, source: Any) -> Outcome:
         self.parameters[0].value = b
         exact = self.cuts.measurement.values(self.model.read_private())
-        program = CutProgram(public_polyhedron(self.model), self.model.form.c0)
-        return _run(self.model, self.cuts, self.plan, program, exact, source, no_progress)
+        return _run(self.model, self.cuts, self.plan, exact, source, no_progress)
 
     def cost(self, one: np.ndarray, two: np.ndarray, seed: int) -> float:
         """What the transcript of a run on ``one`` costs against ``two``: pure epsilon, or rho."""
-        first = RecordingSource(seed)
-        self.run(one, first)
-        second = ReplaySource(first.told)
-        self.run(two, second)
-        assert [a[0] for a in first.asked] == [a[0] for a in second.asked]
-        total = 0.0
-        for (kind, p, scale), (_, q, other) in zip(first.asked, second.asked, strict=True):
-            assert scale == other
-            moved = p - q
-            if kind in ("laplace", "gaussian"):
-                part = float(np.abs(moved).sum()) if kind == "laplace" else float(moved @ moved) / (2 * scale)
-            else:
-                apart = float(np.ptp(moved))
-                part = apart if self.plan.pure else (apart / scale) ** 2 * scale / 8
-            total += part / scale
-        return total
+        return sum(draw.loss[not self.plan.pure] for draw in self.replayed(one, two, one, seed))
+
+    def replayed(self, one: np.ndarray, two: np.ndarray, truth: np.ndarray, seed: int) -> list[Draw]:
+        """The draws of a run on ``truth``, with what each asked on ``one`` and on ``two``."""
+        first = Transcript(seed)
+        for b in (truth, one, two):
+            self.run(b, first.replay() if first.draws else first)
+        for draw in first.draws:
+            del draw.values[0]
+        return first.draws
 
     def score(self, one: np.ndarray, two: np.ndarray, truth: np.ndarray, seed: int) -> float:
         """Log likelihood ratio (one against two) of the transcript of a run on ``truth``."""
-        source = RecordingSource(seed)
-        self.run(truth, source)
-        sides = []
-        for b in (one, two):
-            replay = ReplaySource(source.told)
-            self.run(b, replay)
-            total = 0.0
-            for (kind, values, scale), told in zip(replay.asked, source.told, strict=True):
-                if kind == "laplace":
-                    total -= float(np.abs(told - values).sum()) / scale
-                elif kind == "gaussian":
-                    total -= float(((told - values) ** 2).sum()) / (2 * scale**2)
-                else:
-                    total += float(values[told] / scale - np.logaddexp.reduce(values / scale))
-            sides.append(total)
-        return sides[0] - sides[1]
+        return log_ratio(self.replayed(one, two, truth, seed))
 
 
 BASE = np.array([1.0, 0.0, 2.0, 0.5])
@@ -322,8 +265,8 @@ def test_the_audit_by_sampling() -> None:
         scores = [[bench.score(*pair, pair[i], 10_000 * i + seed) for seed in range(runs)] for i in (0, 1)]
         return epsilon_lower_bound(*scores, delta=request.delta, confidence=1 - FALSE_ALARM)
 
-    assert found("", 300) <= request.epsilon
-    assert found("selections not paid", 300) > request.epsilon
+    assert found("", 250) <= request.epsilon
+    assert found("selections not paid", 250) > request.epsilon
 
 
 def test_a_stop_that_looks_at_private_data_is_found_out() -> None:
@@ -331,32 +274,26 @@ def test_a_stop_that_looks_at_private_data_is_found_out() -> None:
     bench = Bench(Request(50.0, 1e-2), 4)
 
     def rounds(b: np.ndarray, seed: int) -> int:
-        source = RecordingSource(seed)
-        bench.run(b, source)
-        selections = [values for kind, values, _ in source.asked if kind == "exponential"]
+        selections = chosen_from(bench, b, seed)
         return next((t for t, scores in enumerate(selections) if scores.max() <= 0), len(selections))
 
     one, two = np.array([1.0, 0.0, 2.0, 0.5]), np.array([6.0, 6.0, -3.0, 0.5])
-    honest = [len([k for k, _, _ in run.asked if k == "exponential"]) for run in _recorded(bench, one, two)]
-    assert set(honest) == {4}
+    assert len(chosen_from(bench, one, 1)) == len(chosen_from(bench, two, 1)) == 4
     p, q = ([float(rounds(b, seed)) for seed in range(120)] for b in (one, two))
     assert epsilon_lower_bound(p, q, delta=0.01, confidence=1 - FALSE_ALARM) > 1
 
 
-def _recorded(bench: Bench, *values: np.ndarray) -> list[RecordingSource]:
-    out = []
-    for b in values:
-        source = RecordingSource(1)
-        bench.run(b, source)
-        out.append(source)
-    return out
+def chosen_from(bench: Bench, b: np.ndarray, seed: int) -> list[np.ndarray]:
+    """The scores of every selection of a run."""
+    source = Transcript(seed)
+    bench.run(b, source)
+    return [values for law, values, _ in asked(source) if law == "noisy_max"]
 
 
 def test_no_number_is_measured_twice() -> None:
     """Multiples of one number and both sides of an equality become cuts together."""
     bench = Bench(Request(1.0, 1e-2), 4)
-    (source,) = _recorded(bench, BASE)
-    sizes = [values.size for kind, values, _ in source.asked if kind == "exponential"]
+    sizes = [values.size for values in chosen_from(bench, BASE, 1)]
     assert bench.cuts.gain.size == 6 and bench.cuts.measurement.count == 4
     assert sorted(np.diff([*sizes, 0])) == [-2, -2, -1, -1]
 
@@ -397,8 +334,8 @@ def test_forecasts_against_noise_once() -> None:
     pure = Request(1.0, 0.0)
     assert MECHANISM.forecast(model, pure).alpha < 0.1 * LAPLACE_ONCE.forecast(model, pure).alpha
     entries = packing(500, 8, unit="entry", linf=1.0)[0]._model(None)
-    for asked in (request, pure):
-        refused = MECHANISM.eligible(entries, asked)
+    for budget in (request, pure):
+        refused = MECHANISM.eligible(entries, budget)
         assert not refused.eligible and "measuring every right-hand side once" in refused.reason
 
 
@@ -432,8 +369,7 @@ def test_infeasible_data_give_the_point_of_least_violation() -> None:
     request = Request(100.0, 1e-6)
     bench_plan = best_split(cuts_of(model), request, 3, math.inf)
     exact = cuts_of(model).measurement.values(model.read_private())
-    program = CutProgram(public_polyhedron(model), model.form.c0)
-    outcome = _run(model, cuts_of(model), bench_plan, program, exact, SeededSource(1), no_progress)
+    outcome = _run(model, cuts_of(model), bench_plan, exact, SeededSource(1), no_progress)
     assert outcome.x is not None and public_polyhedron(model).violation(outcome.x) <= 1e-7
     assert outcome.status == LEAST_VIOLATION and outcome.extra_violation == pytest.approx(8, abs=1)
     assert any("give way" in note for note in outcome.notes)

@@ -10,6 +10,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from auditing import epsilon_lower_bound, fits_frequencies
+from replaying import Transcript
 from scipy.stats import binom
 
 import dpmodel as dpm
@@ -113,7 +114,7 @@ def moves(case: str, draws: int, seed: int) -> tuple[int, list[np.ndarray]]:
 @pytest.mark.parametrize("case", ["replace-one", "add-remove", "paired", "relative"])
 def test_the_range_of_score_changes(case: str) -> None:
     """Never above the declared range, and attained for single rows."""
-    declared, changes = moves(case, 150, 3)
+    declared, changes = moves(case, 80, 3)
     found = max(float(change.max() - change.min()) for change in changes)
     assert found <= declared
     assert declared == {"replace-one": 2, "add-remove": 1, "paired": 6, "relative": 2}[case]
@@ -140,16 +141,6 @@ def exponential_law(scores: np.ndarray, scale: float) -> np.ndarray:
     return np.asarray(weight / weight.sum())
 
 
-class CapturingSource(SeededSource):
-    """Keeps what the engine asked of the selection."""
-
-    asked: tuple[np.ndarray, float, str]
-
-    def noisy_max(self, scores: object, scale: float, *, kind: Any) -> int:
-        self.asked = np.asarray(scores, dtype=float), scale, kind
-        return super().noisy_max(scores, scale, kind=kind)
-
-
 CANDIDATES = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
 # One voter moves from the first option to the second: one score rises and another falls.
 ONE = np.array([[0, 1, 0], [0, 1, 0], [1, 0, 0], [0, 0, 1]], dtype=float)
@@ -159,9 +150,10 @@ TWO = np.array([[1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 0, 1]], dtype=float)
 def asked_of(A: np.ndarray, epsilon: float, delta: float, **asked: Any) -> tuple[np.ndarray, float, str]:
     problem, parameter = ballots()
     task = task_of(problem, epsilon, delta, vertices=CANDIDATES, **asked)
-    source = CapturingSource(1)
+    source = Transcript(1)
     ENGINE.point(task, ENGINE.promise(task), theta_of(problem, (parameter, A)), source, no_progress)
-    return source.asked
+    (draw,) = source.draws
+    return draw.values[0], *draw.arguments
 
 
 def privacy_loss(epsilon: float, delta: float, twin: float = 1.0, **asked: Any) -> tuple[float, float, str]:
@@ -230,10 +222,10 @@ def test_the_engine_draws_that_law() -> None:
     problem, parameter = ballots()
     task = task_of(problem, 2.0, vertices=CANDIDATES)
     promise, theta = ENGINE.promise(task), theta_of(problem, (parameter, ONE))
-    source = CapturingSource(3)
-    points = [ENGINE.point(task, promise, theta, source, no_progress).x for _ in range(4000)]
+    source = SeededSource(3)
+    points = [ENGINE.point(task, promise, theta, source, no_progress).x for _ in range(2000)]
     counts = np.array([(np.array(points) == v).all(axis=1).sum() for v in CANDIDATES])
-    scores, scale, _ = source.asked
+    scores, scale, _ = asked_of(ONE, 2.0, 0.0)
     assert scores.tolist() == [-2, -3, -3]
     assert fits_frequencies(counts, permute_and_flip_law(scores, scale), FALSE_ALARM)
     assert not fits_frequencies(counts, permute_and_flip_law(scores, scale * 0.67), FALSE_ALARM)
@@ -319,7 +311,7 @@ def test_the_promise_holds(case: str) -> None:
     promise, theta = ENGINE.promise(task), theta_of(problem, (parameter, A))
     assert promise.proved
     G, h = private_rows(task.model).values(theta)
-    runs, failures = 150, 0
+    runs, failures = 60, 0
     source = SeededSource(11)
     for _ in range(runs):
         x = ENGINE.point(task, promise, theta, source, no_progress).x

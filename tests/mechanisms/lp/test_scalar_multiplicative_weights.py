@@ -11,18 +11,15 @@ import cvxpy as cp
 import games
 import numpy as np
 import pytest
-from games import Game, Replaying, game, histogram, neighbours, packing, private_case
+from games import Game, Scripted, excess_moves, game, histogram, neighbours, packing, private_case, refusal
+from replaying import Transcript
 from scipy.optimize import brentq
 from scipy.stats import binom, gamma
 
 from dpmodel.annotate import Private, Records
-from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.multiplicative_weights import game as primal_weights
-from dpmodel.mechanisms.lp.multiplicative_weights.right_hand_sides import (
-    ALGORITHM_4,
-    MULTIPLICATIVE_WEIGHTS,
-    scalar_rows,
-)
+from dpmodel.mechanisms.lp.multiplicative_weights.right_hand_sides import MULTIPLICATIVE_WEIGHTS, scalar_rows
+from dpmodel.mechanisms.published.algorithm_4 import ALGORITHM_4
 from dpmodel.privacy import pure_composition_delta, zcdp_rho
 
 ENGINES = (MULTIPLICATIVE_WEIGHTS, ALGORITHM_4)
@@ -139,20 +136,10 @@ def test_the_selections_use_up_the_budget(delta: float) -> None:
     each, steps = promise.plan.epsilon, promise.plan.count
     spent = steps * each if delta == 0 else steps * each**2 / 8
     assert spent == pytest.approx(1.0 if delta == 0 else zcdp_rho(1.0, delta))
-    source = Asking()
+    source = Transcript(0)
     made.play(MULTIPLICATIVE_WEIGHTS, source)
-    assert source.asked == steps
+    assert len(source.draws) == steps
     assert promise.noise["selection scale"] == pytest.approx(scalar_rows(made.model).reach / each)
-
-
-class Asking(games.Recording):
-    def __init__(self) -> None:
-        super().__init__(0)
-        self.asked = 0
-
-    def noisy_max(self, scores: Any, scale: float, *, kind: str) -> int:
-        self.asked += 1
-        return super().noisy_max(scores, scale, kind=kind)
 
 
 def test_the_promise_by_hand() -> None:
@@ -212,9 +199,9 @@ def laws(made: Game, engine: Any, promise: Any, one: Any, two: Any) -> tuple[np.
     for sequence in itertools.product(range(3), repeat=promise.plan.count):
         pair = []
         for theta in (one, two):
-            source: Any = Replaying(list(sequence))
+            source: Any = Scripted(sequence)
             engine.point(made.task, promise, theta, source, lambda stage, done: None)
-            pair.append(source.log_density)
+            pair.append(source.log_probability)
         found.append(pair)
     return tuple(np.exp(np.array(found).T))  # type: ignore[return-value]
 
@@ -282,13 +269,13 @@ def test_exact_privacy_of_the_published_game(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.name)
 @pytest.mark.parametrize("write", [histogram, packing], ids=lambda w: w.__name__)
 def test_the_promise_is_kept(engine: Any, write: Any) -> None:
-    made, runs = write(), 8
-    promise, theta = made.promise(engine), made.model.read_private()
+    made, runs = write(beta=0.003), 3  # all three runs fail with probability 3e-8, if each does with at most beta
+    promise = made.promise(engine)
     found = [made.play(engine, seed) for seed in range(runs)]
     missed = sum(made.violation(engine, point.x) > promise.error + point.extra_violation for point in found)
-    assert binom.sf(missed - 1, runs, made.beta) > 1e-7
+    assert missed < runs
     assert max(made.task.body.violation(point.x) for point in found) <= 1e-9
-    assert np.isfinite(theta).all() and all(not point.notes for point in found)
+    assert all(not point.notes for point in found)
 
 
 def test_a_bolder_promise_is_found_out() -> None:
@@ -319,7 +306,7 @@ def test_a_tilt_is_paid_for_by_the_same_error() -> None:
     sides = W @ inside + 0.01
     rows = [W @ x <= sides, cp.sum(x) >= 4, np.arange(1.0, 13) @ x <= 30, x >= 0, x <= 1]
     best = cp.Problem(cp.Minimize(cost @ x), rows).solve(solver=cp.HIGHS)
-    for weight in (0.1, 1.0, 50.0):
+    for weight in (0.1, 50.0):
         point = made.play(MULTIPLICATIVE_WEIGHTS, 3, b, tilt=weight * cost)
         value = weight * float(cost @ point.x) + made.violation(MULTIPLICATIVE_WEIGHTS, point.x)
         assert value <= weight * best + promise.error
@@ -354,29 +341,14 @@ def test_a_signed_solution_in_a_one_norm_ball() -> None:
     assert np.abs(user).sum() <= 1 + 1e-9 and np.abs(user - truth).max() < 0.1
 
 
-def test_pure_and_concentrated_games_are_reproducible() -> None:
-    for delta in (0.0, 1e-6):
-        made = histogram(delta=delta)
-        assert np.array_equal(made.play(MULTIPLICATIVE_WEIGHTS, 5).x, made.play(MULTIPLICATIVE_WEIGHTS, 5).x)
-
-
 def test_the_excess_of_a_search_moves_by_at_most_its_change() -> None:
     made, declared = several(**DECLARED["l1"])
-    promise, rng = made.promise(MULTIPLICATIVE_WEIGHTS), np.random.default_rng(9)
-    limit, most = MULTIPLICATIVE_WEIGHTS.excess_change(made.task), 0.0
-    for theta, moved in neighbours(made, declared, rng, 20):
-        for x in rng.uniform(-1, 2, (5, 3)):
-            values = [MULTIPLICATIVE_WEIGHTS.excess(made.task, promise, x, t) for t in (theta, moved)]
-            most = max(most, abs(values[0] - values[1]))
-    assert 0.3 * limit <= most <= limit
-    assert MULTIPLICATIVE_WEIGHTS.excess_limit(promise) == promise.error
+    rng, limit = np.random.default_rng(9), MULTIPLICATIVE_WEIGHTS.excess_change(made.task)
+    pairs = list(neighbours(made, declared, rng, 20))
+    assert 0.3 * limit <= excess_moves(made, MULTIPLICATIVE_WEIGHTS, pairs, rng.uniform(-1, 2, (20, 3))) <= limit
 
 
 # ------------------------------------------------------------------ refusals
-def refusal(engine: Any, made: Game, **asked: Any) -> str:
-    verdict = engine.eligible(made.model, Request(**{"epsilon": 1.0, "delta": 1e-6, **asked}))
-    assert not verdict.eligible
-    return str(verdict.reason)
 
 
 def test_refusals() -> None:

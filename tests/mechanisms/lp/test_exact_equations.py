@@ -14,7 +14,7 @@ from dpmodel.privacy import SeededSource
 
 # A large delta makes the threshold small, and an audit possible: x = 3 is released or not.
 REQUEST = Request(1.0, 0.05)
-RUNS = 1_500
+RUNS = 500
 
 
 class Loud(SeededSource):

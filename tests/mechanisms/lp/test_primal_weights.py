@@ -19,6 +19,7 @@ from dpmodel.mechanisms.contract import no_progress
 from dpmodel.mechanisms.lp.multiplicative_weights import game as primal_weights
 from dpmodel.mechanisms.lp.multiplicative_weights.game import (
     PrivateRowsNow,
+    Steps,
     noisy_regret,
     plain_regret,
     play,
@@ -245,10 +246,8 @@ def regret_of(body: Polyhedron, tilt: Floats, sigma: float, steps: int, rate: fl
         return np.arange(4), A[i] + sigma * rng.normal(size=4)
 
     none = np.zeros(0)
-    play(
-        form, body, Adversary((), none, none, none, math.inf), row, lambda x: 1.0,
-        tilt=tilt, steps=steps, rate=rate, source=Choice(), progress=no_progress,  # type: ignore[arg-type]
-    )  # fmt: skip
+    adversary, plan = Adversary((), none, none, none, math.inf), Steps(form, steps, rate, 1.0)
+    play(plan, body, adversary, row, lambda x: 1.0, tilt, Choice(), no_progress)  # type: ignore[arg-type]
     total = steps * tilt + A[named].sum(axis=0)
     best = body.minimise(total)
     assert best is not None

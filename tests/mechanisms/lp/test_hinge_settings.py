@@ -19,6 +19,7 @@ from dpmodel.mechanisms.lp.engines import mechanism as goal
 from dpmodel.mechanisms.lp.engines import simulated_settings
 from dpmodel.mechanisms.lp.engines.mechanism import EngineMechanism
 from dpmodel.mechanisms.lp.engines.routes import best_route, with_promise
+from dpmodel.mechanisms.lp.engines.simulated_settings import settle
 from dpmodel.mechanisms.lp.hinge_descent.mechanism import NOISY_HINGE_DESCENT as ENGINE
 from dpmodel.mechanisms.lp.hinge_descent.mechanism import NoisyHingeDescent
 from dpmodel.mechanisms.lp.private_rows import private_rows
@@ -86,7 +87,7 @@ def test_more_budget_does_not_hurt(case: tuple[int, int, int, float], delta: flo
 
 @pytest.mark.slow
 def test_settings_with_the_best_statement_would_hurt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(goal, "settle", lambda engine, model, request, route: route)
+    monkeypatch.setattr(goal, "settle", best_route)
     assert judge(CASES[0], 1e-6, (3.0, 10.0))
 
 
@@ -97,7 +98,7 @@ def test_the_best_statement_is_run_where_one_was_asked_for() -> None:
         Request(1.0, 1e-6, violation=0.1),
         Request(1, 1e-6, by_proof=True),
     ):
-        assert HINGE._route(model, request) is best_route(ENGINE, model, request)
+        assert settle(model, ENGINE, request) is best_route(model, ENGINE, request)
 
 
 @pytest.mark.parametrize("steps", [10, 40])
@@ -117,7 +118,7 @@ def test_the_settings_that_do_best_without_data_are_run(steps: int, monkeypatch:
     for priced in (False, True):
         model = covering(ballots(100, 8, 3, 1.0, 0), priced=priced)._model(None)
         request = Request(1.0, 1e-6, goal="penalty" if priced else "auto")
-        route = HINGE._route(model, request)
+        route = settle(model, ENGINE, request)
         assert route.promise.plan.steps == steps
         assert HINGE.forecast(model, request).noise["steps"] == steps
 
@@ -125,7 +126,7 @@ def test_the_settings_that_do_best_without_data_are_run(steps: int, monkeypatch:
 def test_too_long_to_simulate_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulated_settings, "_MOST", 1.0)
     model, request = covering(ballots(100, 8, 3, 1.0, 0))._model(None), Request(1.0, 1e-6)
-    assert HINGE._route(model, request) is best_route(ENGINE, model, request)
+    assert settle(model, ENGINE, request) is best_route(model, ENGINE, request)
 
 
 @pytest.mark.parametrize("priced", [False, True])
@@ -133,7 +134,7 @@ def test_other_settings_state_their_own_error(priced: bool) -> None:
     """The statement of a way to treat the objective follows from that of its engine, whichever settings are run."""
     model = covering(ballots(300, 8, 3, 1.0, 0), priced=priced)._model(None)
     request = Request(1.0, 1e-6, goal="penalty" if priced else "auto")
-    route = best_route(ENGINE, model, request)
+    route = best_route(model, ENGINE, request)
     assert route is not None and len(route.promise.others) > 2
     same = with_promise(route, route.promise)
     assert same == replace(route, violation=pytest.approx(route.violation))
