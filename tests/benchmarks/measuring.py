@@ -13,10 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[2]
-if str(ROOT) not in sys.path:  # run from a checkout without installing it
-    sys.path.insert(0, str(ROOT))
-
 PACKAGES = ("dpmodel", "cvxpy", "highspy", "clarabel", "opendp", "dp-accounting", "numpy", "scipy")
 
 
@@ -57,14 +53,14 @@ def data_path(*patterns: str) -> Callable[[str], Path]:
 
 def header(packages: Iterable[str] = PACKAGES) -> None:
     """Print the command that reproduces the run, the versions and the machine."""
-    path = os.path.relpath(sys.argv[0], Path.cwd())
-    print("command:", "python", path, shlex.join(sys.argv[1:]))
+    module = ".".join(Path(os.path.relpath(sys.argv[0])).with_suffix("").parts)
+    print("command: python -m", module, shlex.join(sys.argv[1:]))
     found = []
     for name in packages:
         try:
             found.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
-            found.append(f"{name} (not installed, run from {ROOT})" if name == "dpmodel" else f"{name} missing")
+            found.append(f"{name} (not installed)" if name == "dpmodel" else f"{name} missing")
     print(f"versions: Python {platform.python_version()}, {', '.join(found)}")
     print(f"machine: {platform.machine()}, {os.cpu_count()} cores\n", flush=True)
 

@@ -8,7 +8,8 @@ import cvxpy as cp
 import numpy as np
 
 import dpmodel as dpm
-from zoo.registry import COSTS, NEARLY, SAFELY, Make, model
+
+from .registry import COSTS, NEARLY, SAFELY, Make, model
 
 
 @model(5, 15, 46, due=NEARLY)

@@ -8,7 +8,8 @@ import cvxpy as cp
 import numpy as np
 
 import dpmodel as dpm
-from zoo.registry import NEARLY, SAFELY, Make, model
+
+from .registry import NEARLY, SAFELY, Make, model
 
 
 @model(12, 100, 1000, due=NEARLY)

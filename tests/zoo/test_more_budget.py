@@ -12,10 +12,11 @@ import pytest
 from scipy.stats import mannwhitneyu
 
 import dpmodel as dpm
-from zoo import pipelines  # noqa: F401
-from zoo.examination import DELTA, FALSE_ALARM, Run, examine
-from zoo.registry import MODELS, Case, Make, Model
-from zoo.test_zoo import case_of
+
+from . import pipelines  # noqa: F401
+from .examination import DELTA, FALSE_ALARM, Run, examine
+from .registry import MODELS, Case, Make, Model
+from .test_zoo import case_of
 
 EPSILONS = (0.1, 1.0, 10.0)
 SEEDS = tuple(range(16))

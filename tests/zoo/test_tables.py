@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from zoo.registry import SIZES
-from zoo.tables import EPSILON, PUBLICATIONS, Publication
+
+from .registry import SIZES
+from .tables import EPSILON, PUBLICATIONS, Publication
 
 # If a fit is as often better than what was published as worse, it is worse 20 times in a row with probability 9.5e-7.
 TIMES = 20

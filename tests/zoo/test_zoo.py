@@ -6,9 +6,9 @@ from functools import lru_cache
 
 import pytest
 
-from zoo import cones, finance, flows, health, pipelines, places, production, systems  # noqa: F401
-from zoo.examination import examine
-from zoo.registry import MODELS, SIZES, Case, Model
+from . import cones, finance, flows, health, pipelines, places, production, systems  # noqa: F401
+from .examination import examine
+from .registry import MODELS, SIZES, Case, Model
 
 # What is not mended yet, and why it is a fault; strict, so that the line goes when the fault does.
 KNOWN: dict[tuple[str, str, str], str] = {}
