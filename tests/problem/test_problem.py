@@ -13,7 +13,7 @@ import pytest
 
 import dpmodel as dpm
 from dpmodel.annotate import vault
-from dpmodel.compile.standard_form.form import form as compiled_form
+from dpmodel.compile.standard_form import form as compiled_form
 
 _HUGE = 1e6  # epsilon at which noise is far below the tolerance
 _DELTA = 1e-6
