@@ -7,8 +7,8 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
+import private_programs as walked
 import pytest
-import test_no_trace as walked
 from auditing import epsilon_lower_bound
 from audits import BROKEN, HONEST, Audit, lower_bound
 from cases import CASES

@@ -9,7 +9,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
-from test_no_trace import CASES, OTHERS, SECRETS
+from private_programs import CASES, OTHERS, SECRETS
 
 import dpmodel as dpm
 from dpmodel import linalg

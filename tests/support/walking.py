@@ -10,6 +10,7 @@ import inspect
 import types
 import warnings
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def numbers_in(objects: Iterable[Any]) -> Iterator[tuple[str, np.ndarray]]:
         if thing is None or isinstance(thing, (bool, str, bytes, *_CLOSED)):
             continue
         if isinstance(thing, (int, float, complex, np.number)):
-            yield path, np.atleast_1d(np.asarray(thing, dtype=complex).real)
+            yield path, np.array([thing.real], dtype=float)
             continue
         if id(thing) in seen:
             continue
@@ -76,10 +77,8 @@ def _inside(thing: Any, built: int) -> Iterator[tuple[str, Any, int]]:
 
 def _properties(thing: Any, built: int) -> Iterator[tuple[str, Any, int]]:
     """Slots always; properties as long as few were passed on the way. Those that raise are skipped."""
-    for name in dir(type(thing)):
-        static = inspect.getattr_static(type(thing), name)
-        slot = isinstance(static, types.MemberDescriptorType)
-        if name.startswith("__") or not (slot or (built < _MOST_PROPERTIES and _is_property(static))):
+    for name, slot in _readable(type(thing)):
+        if not (slot or built < _MOST_PROPERTIES):
             continue
         try:
             with warnings.catch_warnings():
@@ -89,8 +88,16 @@ def _properties(thing: Any, built: int) -> Iterator[tuple[str, Any, int]]:
             continue
 
 
-def _is_property(static: Any) -> bool:
-    return isinstance(static, property) or hasattr(static, "func")
+@cache
+def _readable(kind: type) -> list[tuple[str, bool]]:
+    """(name, whether a slot) of the slots and properties of a class."""
+    found = []
+    for name in dir(kind):
+        static = inspect.getattr_static(kind, name)
+        slot = isinstance(static, types.MemberDescriptorType)
+        if not name.startswith("__") and (slot or isinstance(static, property) or hasattr(static, "func")):
+            found.append((name, slot))
+    return found
 
 
 def texts_of(objects: Iterable[Any]) -> Iterator[tuple[str, str]]:
@@ -108,10 +115,14 @@ def assert_no_trace(objects: Iterable[Any], private_arrays: Iterable[Any]) -> No
     secrets = np.unique(np.concatenate([_flat(array) for array in private_arrays]))
     secrets = np.setdiff1d(secrets, _TRIVIAL)
     assert secrets.size, "nothing to look for: use values that differ from 0, 1 and 2"
-    for path, numbers in numbers_in(objects):
-        for candidate in (numbers, -numbers):
-            found = candidate[np.isclose(candidate[:, None], secrets, rtol=1e-12, atol=0).any(axis=1)]
-            assert not found.size, f"private numbers at {path}"
+    paths, arrays = zip(*numbers_in(objects), strict=True)
+    numbers = np.concatenate(arrays)
+    signed = np.unique(np.concatenate([secrets, -secrets]))
+    above = np.searchsorted(signed, numbers).clip(1, signed.size - 1)
+    near = [np.isclose(numbers, signed[above - below], rtol=1e-12, atol=0) for below in (0, 1)]
+    found = np.flatnonzero(near[0] | near[1])
+    owner = np.repeat(np.arange(len(paths)), [array.size for array in arrays])
+    assert not found.size, f"private numbers at {sorted({paths[i] for i in owner[found]})[:5]}"
     for path, text in texts_of(objects):
         for secret in secrets:
             assert not _stands_in(float(secret), text), f"a private number in {path}"
