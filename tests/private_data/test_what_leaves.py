@@ -13,6 +13,9 @@
 from __future__ import annotations
 
 import math
+import time
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,33 +30,22 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 # One of each family by default; all of them, and more neighbours, in the slow part.
 QUICK = {
     "scalar-laplace-once", "several_parts-gaussian-once", "bounded_scalar-strict-truncated-laplace",
-    "objective-vertex-exponential", "people-noisy-hinge-descent", "least_squares-sufficient-statistics",
-    "several_outputs-sufficient-statistics",
-    "whole_equations-exact-equations", "span-stable-span", "measure-laplace",
-    "point_in_hull-tukey-depth", "query_release-auto",
+    "objective-vertex-exponential", "people-noisy-hinge-descent", "shares-multiplicative-weights",
+    "people_for_least-cheapest-point", "least_squares-sufficient-statistics", "whole_equations-exact-equations",
+    "span-stable-span", "measure-laplace", "point_in_hull-tukey-depth", "query_release-auto",
 }  # fmt: skip
-
-# Little budget is many steps there.
-MINUTES = {"feasible_point-dense-weights-0.001"}
+MINUTES = "feasible_point-dense-weights-0.001"  # little budget is many steps there
 
 
-def _each(face: Face) -> Any:
-    return pytest.param(face, id=str(face), marks=() if str(face) in QUICK else pytest.mark.slow)
-
-
-def _each_with(name: str, quick: list[Any], others: list[Any]) -> Any:
+def _cases(names: str, quick: list[Any], others: list[Any], faces: list[Face] = FACES) -> Any:
     """The quick faces with the quick values by default."""
-    cases = [
-        pytest.param(
-            face,
-            value,
-            id=f"{face}-{value}",
-            marks=_each(face).marks if value in quick and f"{face}-{value}" not in MINUTES else pytest.mark.slow,
-        )
-        for face in FACES
-        for value in (*quick, *others)
-    ]
-    return pytest.mark.parametrize(("face", name), cases)
+    cases = []
+    for face in faces:
+        for value in (*quick, *others):
+            name = f"{face}-{value}"
+            default = str(face) in QUICK and value in quick and name != MINUTES
+            cases.append(pytest.param(face, value, id=name, marks=() if default else pytest.mark.slow))
+    return pytest.mark.parametrize(("face", names), cases)
 
 
 def run(face: Face, data: Any, source: Transcript, budget: tuple[float, float]) -> tuple[Any, dpm.Budget]:
@@ -78,7 +70,7 @@ def test_every_quick_face_exists() -> None:
     assert not QUICK - {str(face) for face in FACES}
 
 
-@_each_with("seed", [0], [1, 2])
+@_cases("seed", [0], [1, 2])
 def test_the_same_answers_release_the_same_on_a_neighbour(face: Face, seed: int) -> None:
     one, two = face.data(np.random.default_rng(seed))
     first = Transcript(seed)
@@ -101,25 +93,9 @@ def test_the_same_answers_release_the_same_on_a_neighbour(face: Face, seed: int)
     assert first.draws
 
 
-# Seconds each, and what they hold is held by the others.
-STRANGE = {
-    "balances-measure-and-fit",
-    "people-algorithm-2",
-    "least_squares-noisy-descent",
-    "least_squares-mirror-descent",
-}
-
-
-@pytest.mark.parametrize(
-    "face",
-    [
-        pytest.param(face, id=str(face), marks=pytest.mark.slow if face.slow or str(face) in STRANGE else ())
-        for face in FACES
-        if face.strangers
-    ],
-)
-def test_the_same_answers_release_the_same_on_any_data(face: Face) -> None:
-    first = Transcript(0)
+@_cases("seed", [0], [], [face for face in FACES if face.strangers])
+def test_the_same_answers_release_the_same_on_any_data(face: Face, seed: int) -> None:
+    first = Transcript(seed)
     released, _ = run(face, None, first, face.budget)
     for stranger in face.strangers:
         second = first.replay()
@@ -129,7 +105,7 @@ def test_the_same_answers_release_the_same_on_any_data(face: Face) -> None:
         assert first.events == second.events
 
 
-@_each_with("crash_at", [0], [1])
+@_cases("crash_at", [0], [1])
 def test_a_crash_costs_one_charge_and_shows_nothing(face: Face, crash_at: int) -> None:
     one, _ = face.data(np.random.default_rng(0))
     source = Transcript(0, crash_at=crash_at)
@@ -149,7 +125,7 @@ def test_a_crash_costs_one_charge_and_shows_nothing(face: Face, crash_at: int) -
     assert account.spent.epsilon > 0
 
 
-@_each_with("epsilon", [1e-3, 100.0], [0.03, 1.0, 10.0])
+@_cases("epsilon", [1e-3, 100.0], [0.03, 1.0, 10.0])
 def test_noise_is_drawn_at_every_budget(face: Face, epsilon: float) -> None:
     """Or nothing is spent: the solve is refused, or the plan takes what reads no data."""
     one, two = face.data(np.random.default_rng(1))
@@ -178,62 +154,54 @@ def test_what_costs_nothing_reads_and_draws_nothing(face: Face) -> None:
 
 
 # ------------------------------------------------------------------ the contract catches
-def _spoiled(face: Face, spoil: Any) -> Face:
-    return Face(face.name, face.mechanism, face.data, spoil, face.budget)
+def exact_note(release: Any, data: Any, *budget: Any, **more: Any) -> Any:
+    return release(data, *budget, **more) | {"note": f"about {np.sum(data)} people"}
 
 
-def _face(name: str) -> Face:
-    return next(face for face in FACES if str(face) == name)
+def timed(release: Any, data: Any, *budget: Any, **more: Any) -> Any:
+    started = time.perf_counter()
+    return release(data, *budget, **more) | {"seconds": time.perf_counter() - started}
 
 
-def test_twins_that_the_contract_catches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A count in a note, a private time, too little noise, noise that stops, a read before the charge."""
-    face = _face("measure-laplace")
+def third_of_the_noise(release: Any, data: Any, epsilon: float, delta: float, **more: Any) -> Any:
+    released = release(data, 3 * epsilon, delta, rng=more["rng"])
+    more["budget"].charge(epsilon, 0.0, label="less than was spent")
+    return released
 
-    def exact_note(data: Any, *budget: Any, **more: Any) -> Any:
-        return face.release(data, *budget, **more) | {"note": f"about {np.sum(data)} people"}
 
-    def timed(data: Any, *budget: Any, **more: Any) -> Any:
-        import time
+def late_charge(release: Any, data: Any, epsilon: float, delta: float, **more: Any) -> Any:
+    released = release(data, epsilon, delta, rng=more["rng"])
+    more["budget"].charge(epsilon, 0.0, label="after the run")
+    return released
 
-        started = time.perf_counter()
-        released = face.release(data, *budget, **more)
-        return released | {"seconds": time.perf_counter() - started}
 
-    for spoil in (exact_note, timed):
-        with pytest.raises(AssertionError):
-            test_the_same_answers_release_the_same_on_a_neighbour(_spoiled(face, spoil), 0)
+def silent_when_rich(release: Any, data: Any, epsilon: float, delta: float, **more: Any) -> Any:
+    if epsilon <= 50:
+        return release(data, epsilon, delta, **more)
+    more["budget"].charge(epsilon, 0.0, label="nothing is drawn")
+    return {"value": data}
 
-    def third_of_the_noise(data: Any, epsilon: float, delta: float, **more: Any) -> Any:
-        released = face.release(data, 3 * epsilon, delta, rng=more["rng"])
-        more["budget"].charge(epsilon, 0.0, label="less than was spent")
-        return released
 
+def again_after_a_failure(release: Any, data: Any, *budget: Any, **more: Any) -> Any:
+    try:
+        return release(data, *budget, **more)
+    except dpm.DPModelError:
+        return release(data, *budget, rng=more["rng"])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "contract", "value"),
+    [
+        (exact_note, test_the_same_answers_release_the_same_on_a_neighbour, 0),
+        (timed, test_the_same_answers_release_the_same_on_a_neighbour, 0),
+        (third_of_the_noise, test_the_same_answers_release_the_same_on_a_neighbour, 0),
+        (late_charge, test_the_same_answers_release_the_same_on_a_neighbour, 0),
+        (silent_when_rich, test_noise_is_drawn_at_every_budget, 100.0),
+        (again_after_a_failure, test_a_crash_costs_one_charge_and_shows_nothing, 0),
+    ],
+)
+def test_twins_that_the_contract_catches(spoil: Any, contract: Any, value: Any) -> None:
+    face = next(face for face in FACES if str(face) == "measure-laplace")
+    contract(face, value)
     with pytest.raises(AssertionError):
-        test_the_same_answers_release_the_same_on_a_neighbour(_spoiled(face, third_of_the_noise), 0)
-
-    def late_charge(data: Any, epsilon: float, delta: float, **more: Any) -> Any:
-        released = face.release(data, epsilon, delta, rng=more["rng"])
-        more["budget"].charge(epsilon, 0.0, label="after the run")
-        return released
-
-    with pytest.raises(AssertionError):
-        test_the_same_answers_release_the_same_on_a_neighbour(_spoiled(face, late_charge), 0)
-
-    def silent_when_rich(data: Any, epsilon: float, delta: float, **more: Any) -> Any:
-        if epsilon > 50:
-            more["budget"].charge(epsilon, 0.0, label="nothing is drawn")
-            return {"value": data}
-        return face.release(data, epsilon, delta, **more)
-
-    with pytest.raises(AssertionError):
-        test_noise_is_drawn_at_every_budget(_spoiled(face, silent_when_rich), 100.0)
-
-    def again_after_a_failure(data: Any, *budget: Any, **more: Any) -> Any:
-        try:
-            return face.release(data, *budget, **more)
-        except dpm.DPModelError:
-            return face.release(data, *budget, rng=more["rng"])
-
-    with pytest.raises(AssertionError):
-        test_a_crash_costs_one_charge_and_shows_nothing(_spoiled(face, again_after_a_failure), 0)
+        contract(replace(face, release=partial(spoil, face.release)), value)

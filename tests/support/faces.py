@@ -33,7 +33,6 @@ class Face:
     release: Callable[..., Any]
     budget: tuple[float, float] = (1.0, 1e-6)
     amplified: bool = False
-    slow: bool = False
     strangers: tuple[Data, ...] = ()
 
     def __str__(self) -> str:
@@ -45,7 +44,6 @@ FACES: list[Face] = []
 # same release on a neighbour comes from another draw (objective-perturbation); or of a noisy threshold that pays for
 # all answers before the first yes (cheapest-point). Their own tests have the exact losses.
 AMPLIFIED = {"subsampled-descent", "stochastic-mirror-descent", "objective-perturbation", "cheapest-point"}
-SLOW = {"gaussian-frank-wolfe", "subsampled-descent", "stochastic-mirror-descent"}
 
 
 # ------------------------------------------------------------------ models in CVXPY
@@ -118,8 +116,7 @@ def _model_face(build: Callable[[Any], dpm.Problem], mechanism: str, options: di
     budget = (options.get("epsilon", 1.0), 1e-6)
     # Equations that most have is what the mechanism needs, and stability is how it is private.
     strangers = () if mechanism == "exact-equations" else (OTHERS, np.zeros(6), np.full(6, 1e4))
-    amplified, slow = mechanism in AMPLIFIED, mechanism in SLOW
-    return Face(build.__name__, mechanism, data, release, budget, amplified, slow, strangers)
+    return Face(build.__name__, mechanism, data, release, budget, mechanism in AMPLIFIED, strangers)
 
 
 FACES += [_model_face(*case) for case in CASES if case[1] != "public-only"]
