@@ -9,12 +9,9 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 import dpmodel
 
 ROOT = Path(dpmodel.__file__).parent
-FILES = sorted(ROOT.rglob("*.py"))
 
 # Higher may import lower, never the other way round; equal levels only inside one room.
 LEVEL = {
@@ -43,9 +40,6 @@ LEVEL = {
     "text": 0,
 }
 
-# The public surface of CVXPY: what its documentation tells users to import.
-_PUBLIC_CVXPY = {"cvxpy", "cvxpy.error"}
-
 
 def room_of(module: str) -> str:
     """``dpmodel.compile.standard_form.footprint`` -> ``compile``; ``dpmodel`` -> ``""``."""
@@ -60,9 +54,9 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+TREES = {path: ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
+FILES = {path: module_of(path) for path in TREES}
+BRIDGE = ROOT / "compile" / "standard_form" / "cvxpy_bridge.py"
 
 
 def _names(node: ast.AST, module: str, package: bool) -> Iterator[str]:
@@ -74,15 +68,13 @@ def _names(node: ast.AST, module: str, package: bool) -> Iterator[str]:
             here = module.split(".") if package else module.split(".")[:-1]
             base = ".".join([*here[: len(here) - node.level + 1], *([base] if base else [])])
         for alias in node.names:
-            below = ROOT.parent / Path(*base.split(".")) / alias.name
-            is_module = below.is_dir() or below.with_suffix(".py").exists()
-            yield f"{base}.{alias.name}" if is_module else base
+            yield f"{base}.{alias.name}" if is_module(f"{base}.{alias.name}") else base
 
 
-def imports_of(path: Path, *, top_level_only: bool = False) -> set[str]:
-    tree, module = tree_of(path), module_of(path)
-    nodes = _eager(tree) if top_level_only else ast.walk(tree)
-    return {name for node in nodes for name in _names(node, module, path.name == "__init__.py")}
+@cache
+def is_module(name: str) -> bool:
+    below = ROOT.parent.joinpath(*name.split("."))
+    return name.startswith("dpmodel.") and (below.is_dir() or below.with_suffix(".py").exists())
 
 
 def _eager(node: ast.AST) -> Iterator[ast.AST]:
@@ -96,87 +88,84 @@ def _eager(node: ast.AST) -> Iterator[ast.AST]:
         yield from _eager(child)
 
 
+def _imported(path: Path, nodes: Iterator[ast.AST]) -> set[str]:
+    return {name for node in nodes for name in _names(node, FILES[path], path.name == "__init__.py")}
+
+
+IMPORTS = {path: _imported(path, ast.walk(tree)) for path, tree in TREES.items()}
+ATTRIBUTES = {
+    path: {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)} for path, tree in TREES.items()
+}
+
+
 def test_every_room_has_a_level():
-    rooms = {room_of(module_of(path)) for path in FILES} - {""}
+    rooms = {room_of(module) for module in FILES.values()} - {""}
     assert rooms <= set(LEVEL), f"rooms without a level: {sorted(rooms - set(LEVEL))}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_imports_go_down(path):
-    module = module_of(path)
-    room = room_of(module)
-    if module == "dpmodel":
-        return  # the public face collects names from everywhere
-    if room == "release":
-        # explanation.py, which stands above the plan, is imported by its own path only.
-        assert all(room_of(name) != "release.explanation" for name in imports_of(path)), module
-    for name in imports_of(path):
-        if name == "dpmodel" or name.startswith("dpmodel."):
-            below = room_of(name)
-            if below == "":
-                assert LEVEL[room] >= 90, f"{module} imports the public face"
-                continue
-            assert below == room or LEVEL[below] < LEVEL[room], f"{module} imports {name}, which stands above it"
+def goes_up(module: str, name: str) -> bool:
+    """Whether what ``module`` imports stands above it; the public face collects names from everywhere."""
+    if module == "dpmodel" or name.split(".")[0] != "dpmodel":
+        return False
+    room, below = room_of(module), room_of(name)
+    if below == "":
+        return LEVEL[room] < 90
+    return below != room and LEVEL[below] >= LEVEL[room]
+
+
+def test_imports_go_down():
+    up = [f"{FILES[path]} -> {name}" for path, names in IMPORTS.items() for name in names if goes_up(FILES[path], name)]
+    assert up == []
 
 
 def test_the_checker_sees_an_arrow_that_goes_up():
-    bad = ast.parse("def f():\n    from dpmodel.plan import planner\n")
-    names = {name for node in ast.walk(bad) for name in _names(node, "dpmodel.compile.x", False)}
-    assert names == {"dpmodel.plan.planner"}
-    assert LEVEL[room_of("dpmodel.plan.planner")] > LEVEL["compile"]
-    relative = ast.parse("from ..plan import planner")
-    assert {n for node in ast.walk(relative) for n in _names(node, "dpmodel.compile.x", False)} == {
-        "dpmodel.plan.planner"
+    for code in ("def f():\n    from dpmodel.plan import planner\n", "from ..plan import planner"):
+        names = {n for node in ast.walk(ast.parse(code)) for n in _names(node, "dpmodel.compile.x", False)}
+        assert names == {"dpmodel.plan.planner"}
+        assert all(goes_up("dpmodel.compile.x", name) for name in names)
+    assert goes_up("dpmodel.compile.x", "dpmodel") and goes_up("dpmodel.release.x", "dpmodel.release.explanation")
+    assert not goes_up("dpmodel.plan.x", "dpmodel.compile.y") and not goes_up("dpmodel.plan.x", "dpmodel.plan.y")
+
+
+def test_the_bottom_knows_nobody_above():
+    """Beside the arrows: what these may know of the rooms at the bottom, and of anything else."""
+    allowed = {
+        "dpmodel.privacy": {"privacy", "errors"},
+        "dpmodel.errors": set(),
+        "dpmodel.text": set(),
+        "dpmodel.release.release": {"release", "text"},
+        "dpmodel.release.html": {"release", "text"},
     }
-
-
-@pytest.mark.parametrize("room", ["privacy", "errors", "text"])
-def test_the_bottom_knows_nobody_above(room):
-    allowed = {"privacy": {"privacy", "errors"}, "errors": set(), "text": set()}[room]
-    for path in FILES:
-        if room_of(module_of(path)) == room:
-            rooms = {room_of(name) for name in imports_of(path) if name.startswith("dpmodel")}
-            assert rooms <= allowed, module_of(path)
-
-
-def test_the_release_knows_only_text():
-    for name in ("release", "html"):
-        rooms = {room_of(n) for n in imports_of(ROOT / "release" / f"{name}.py") if n.startswith("dpmodel")}
-        assert rooms <= {"release", "text"}
-    assert {n for n in imports_of(ROOT / "release" / "release.py") if n.startswith("cvxpy")} == set()
-
-
-def test_protocol_and_registry_do_not_import_each_other():
-    for path in (ROOT / "mechanisms").rglob("*.py"):
-        assert not any(name.startswith("dpmodel.plan") for name in imports_of(path)), path.name
+    for start, rooms in allowed.items():
+        for path, module in FILES.items():
+            if (module + ".").startswith(start + "."):
+                assert {room_of(name) for name in IMPORTS[path] if name.startswith("dpmodel")} <= rooms, module
+    assert not any(name.startswith("cvxpy") for name in IMPORTS[ROOT / "release" / "release.py"])
 
 
 # ------------------------------------------------------------------ CVXPY's internals
-@pytest.mark.parametrize("path", [p for p in FILES if p.name != "cvxpy_bridge.py"], ids=module_of)
-def test_only_the_bridge_imports_cvxpys_internals(path):
-    names = {name for name in imports_of(path) if name.split(".")[0] == "cvxpy"}
-    assert names <= _PUBLIC_CVXPY, module_of(path)
+# The public surface of CVXPY: what its documentation tells users to import.
+_PUBLIC_CVXPY = {"cvxpy", "cvxpy.error"}
+# Private attributes of CVXPY objects, of which the package may touch one outside the bridge.
+_PRIVATE_CVXPY = {"_value", "_status", "_solution", "_cache", "_solver_cache", "_solver_stats", "_lazy_canonical_form"}
 
 
-# Private attributes of CVXPY objects that the package may read or write outside the bridge.
-_ALLOWED_PRIVATE = {"problem": {"_value"}}
-
-
-@pytest.mark.parametrize("path", [p for p in FILES if p.name != "cvxpy_bridge.py"], ids=module_of)
-def test_no_private_attribute_of_a_cvxpy_problem_is_touched(path):
-    watched = {"_value", "_status", "_solution", "_cache", "_solver_cache", "_solver_stats", "_lazy_canonical_form"}
-    used = {node.attr for node in ast.walk(tree_of(path)) if isinstance(node, ast.Attribute)} & watched
-    allowed = _ALLOWED_PRIVATE.get(room_of(module_of(path)), set())
-    own = {"_status"} if "status" in path.stem else set()
-    assert used <= allowed | own, module_of(path)
+def test_only_the_bridge_knows_cvxpys_internals():
+    found = set()
+    for path, module in FILES.items():
+        if path == BRIDGE:
+            continue
+        internal = {name for name in IMPORTS[path] if name.split(".")[0] == "cvxpy"} - _PUBLIC_CVXPY
+        touched = ATTRIBUTES[path] & _PRIVATE_CVXPY
+        touched -= {"_value"} if module == "dpmodel.problem" else set()
+        touched -= {"_status"} if "status" in path.stem else set()
+        found |= {f"{module}: {name}" for name in internal | touched}
+    assert found == set()
 
 
 def test_cvxpy_internals_of_the_bridge_are_listed():
     """So that an upgrade of CVXPY has one list to look at."""
-    names = {
-        name for name in imports_of(ROOT / "compile" / "standard_form" / "cvxpy_bridge.py") if name.startswith("cvxpy")
-    }
-    assert names == {
+    assert {name for name in IMPORTS[BRIDGE] if name.startswith("cvxpy")} == {
         "cvxpy",
         "cvxpy.constraints",
         "cvxpy.reductions.chain",
@@ -191,21 +180,15 @@ def test_cvxpy_internals_of_the_bridge_are_listed():
 
 
 # ------------------------------------------------------------------ privacy libraries and randomness
-_LIBRARIES = ("opendp", "dp_accounting")
+_LIBRARIES = {"opendp", "dp_accounting"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_privacy_libraries_are_imported_lazily_and_only_by_privacy(path):
-    eager = {name.split(".")[0] for name in imports_of(path, top_level_only=True)}
-    anywhere = {name.split(".")[0] for name in imports_of(path)}
-    assert not eager & set(_LIBRARIES), module_of(path)
-    if room_of(module_of(path)) != "privacy":
-        assert not anywhere & set(_LIBRARIES), module_of(path)
-
-
-def test_privacy_does_use_both_libraries():
-    used = {n.split(".")[0] for p in (ROOT / "privacy").glob("*.py") for n in imports_of(p)}
-    assert set(_LIBRARIES) <= used
+def test_privacy_libraries_are_imported_lazily_and_only_by_privacy():
+    used = {path: {name.split(".")[0] for name in names} & _LIBRARIES for path, names in IMPORTS.items()}
+    eager = {path: {name.split(".")[0] for name in _imported(path, _eager(tree))} for path, tree in TREES.items()}
+    assert [FILES[path] for path in used if eager[path] & _LIBRARIES] == []
+    assert [FILES[path] for path in used if used[path] and room_of(FILES[path]) != "privacy"] == []
+    assert set.union(*used.values()) == _LIBRARIES
 
 
 def _random_uses(tree: ast.AST) -> list[str]:
@@ -223,59 +206,38 @@ def _random_uses(tree: ast.AST) -> list[str]:
     return found
 
 
-# Public randomness, with a fixed or given seed, that decides nothing about privacy: shapes of made-up examples.
-_MADE_UP_DATA = {"cli", "teach", "__main__"}
-
-
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_randomness_lives_in_privacy(path):
-    if room_of(module_of(path)) in {"privacy", *_MADE_UP_DATA}:
-        return
-    assert _random_uses(tree_of(path)) == [], module_of(path)
+def test_randomness_lives_in_privacy():
+    """Elsewhere only public randomness, with a fixed or given seed, that decides nothing about privacy: the shapes of
+    made-up examples."""
+    rooms = {"privacy", "cli", "teach", "__main__"}
+    found = {FILES[path]: _random_uses(tree) for path, tree in TREES.items() if room_of(FILES[path]) not in rooms}
+    assert {module: uses for module, uses in found.items() if uses} == {}
 
 
 def test_the_search_for_randomness_finds_it():
     for code in ("import random", "from numpy.random import default_rng", "import numpy as np\nnp.random.normal()"):
         assert _random_uses(ast.parse(code)), code
-    assert _random_uses(tree_of(ROOT / "privacy" / "noise.py"))
+    assert _random_uses(TREES[ROOT / "privacy" / "noise.py"])
 
 
 # ------------------------------------------------------------------ private values
-def test_only_compile_reads_the_vault():
-    readers = {
-        module_of(path)
-        for path in FILES
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.Attribute) and node.attr == "unseal"
-    }
-    assert readers <= {
+def test_private_values_are_read_where_they_may_be():
+    """The vault by the compiler alone, what it hands on by mechanisms alone, and there in ``run`` or a helper of it."""
+    unsealing = {FILES[path] for path, names in ATTRIBUTES.items() if "unseal" in names}
+    assert unsealing <= {
         "dpmodel.annotate.private",
         "dpmodel.compile.standard_form.form",
         "dpmodel.compile.regression.read_rows",
     }
-
-
-def test_only_mechanisms_read_private_values():
-    readers = {
-        module_of(path)
-        for path in FILES
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.Attribute) and node.attr in ("read_private", "read_rows")
-    }
-    assert readers, "somebody must"
-    assert all(name.startswith("dpmodel.mechanisms.") for name in readers), readers
-
-
-def test_private_values_enter_in_run_only():
-    """In a mechanism's file, ``read_private`` and ``released_parts`` are called from ``run`` (or a helper of it)."""
-    for path in (ROOT / "mechanisms").rglob("*.py"):
-        for node in ast.walk(tree_of(path)):
+    reading = {FILES[path] for path, names in ATTRIBUTES.items() if names & {"read_private", "read_rows"}}
+    assert reading and all(name.startswith("dpmodel.mechanisms.") for name in reading), reading
+    for path in (path for path in TREES if FILES[path].startswith("dpmodel.mechanisms.")):
+        for node in ast.walk(TREES[path]):
             if isinstance(node, ast.FunctionDef) and node.name in ("eligible", "forecast", "__str__", "__repr__"):
                 called = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
                 called |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-                assert not called & {"read_private", "released_parts", "private_theta", "unseal", "read_rows"}, (
-                    path.name
-                )
+                read = called & {"read_private", "released_parts", "private_theta", "unseal", "read_rows"}
+                assert not read, f"{FILES[path]}.{node.name}: {read}"
 
 
 # ------------------------------------------------------------------ what importing costs
@@ -285,13 +247,10 @@ def _modules_after(code: str) -> set[str]:
     return {line.split(".")[0] for line in done.stdout.splitlines()}
 
 
-def test_importing_dpmodel_is_light():
+def test_importing_classifying_and_planning_are_light():
+    heavy = {"opendp", "dp_accounting", "sklearn", "pandas", "matplotlib", "rich"}
     loaded = _modules_after("import dpmodel")
-    assert "cvxpy" in loaded
-    assert not loaded & {"opendp", "dp_accounting", "sklearn", "pandas", "matplotlib", "rich"}
-
-
-def test_classifying_and_planning_do_not_load_opendp():
+    assert "cvxpy" in loaded and not loaded & heavy
     code = """
 import cvxpy as cp, dpmodel as dpm
 b = dpm.Private([1.5, 2.5], name="b", unit="entry", linf=1)
