@@ -9,9 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import dpmodel
-
-ROOT = Path(dpmodel.__file__).parent
+from source import ROOT, trees
 
 # Higher may import lower, never the other way round; equal levels only inside one room.
 LEVEL = {
@@ -54,8 +52,7 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-TREES = {path: ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
-FILES = {path: module_of(path) for path in TREES}
+FILES = {path: module_of(path) for path in sorted(ROOT.rglob("*.py"))}
 BRIDGE = ROOT / "compile" / "standard_form" / "cvxpy_bridge.py"
 
 
@@ -92,10 +89,14 @@ def _imported(path: Path, nodes: Iterator[ast.AST]) -> set[str]:
     return {name for node in nodes for name in _names(node, FILES[path], path.name == "__init__.py")}
 
 
-IMPORTS = {path: _imported(path, ast.walk(tree)) for path, tree in TREES.items()}
-ATTRIBUTES = {
-    path: {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)} for path, tree in TREES.items()
-}
+@cache
+def imports() -> dict[Path, set[str]]:
+    return {path: _imported(path, ast.walk(tree)) for path, tree in trees().items()}
+
+
+@cache
+def attributes() -> dict[Path, set[str]]:
+    return {path: {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)} for path, tree in trees().items()}
 
 
 def test_every_room_has_a_level():
@@ -114,7 +115,9 @@ def goes_up(module: str, name: str) -> bool:
 
 
 def test_imports_go_down():
-    up = [f"{FILES[path]} -> {name}" for path, names in IMPORTS.items() for name in names if goes_up(FILES[path], name)]
+    up = [
+        f"{FILES[path]} -> {name}" for path, names in imports().items() for name in names if goes_up(FILES[path], name)
+    ]
     assert up == []
 
 
@@ -139,8 +142,8 @@ def test_the_bottom_knows_nobody_above():
     for start, rooms in allowed.items():
         for path, module in FILES.items():
             if (module + ".").startswith(start + "."):
-                assert {room_of(name) for name in IMPORTS[path] if name.startswith("dpmodel")} <= rooms, module
-    assert not any(name.startswith("cvxpy") for name in IMPORTS[ROOT / "release" / "release.py"])
+                assert {room_of(name) for name in imports()[path] if name.startswith("dpmodel")} <= rooms, module
+    assert not any(name.startswith("cvxpy") for name in imports()[ROOT / "release" / "release.py"])
 
 
 # ------------------------------------------------------------------ CVXPY's internals
@@ -155,8 +158,8 @@ def test_only_the_bridge_knows_cvxpys_internals():
     for path, module in FILES.items():
         if path == BRIDGE:
             continue
-        internal = {name for name in IMPORTS[path] if name.split(".")[0] == "cvxpy"} - _PUBLIC_CVXPY
-        touched = ATTRIBUTES[path] & _PRIVATE_CVXPY
+        internal = {name for name in imports()[path] if name.split(".")[0] == "cvxpy"} - _PUBLIC_CVXPY
+        touched = attributes()[path] & _PRIVATE_CVXPY
         touched -= {"_value"} if module == "dpmodel.problem" else set()
         touched -= {"_status"} if "status" in path.stem else set()
         found |= {f"{module}: {name}" for name in internal | touched}
@@ -165,7 +168,7 @@ def test_only_the_bridge_knows_cvxpys_internals():
 
 def test_cvxpy_internals_of_the_bridge_are_listed():
     """So that an upgrade of CVXPY has one list to look at."""
-    assert {name for name in IMPORTS[BRIDGE] if name.startswith("cvxpy")} == {
+    assert {name for name in imports()[BRIDGE] if name.startswith("cvxpy")} == {
         "cvxpy",
         "cvxpy.constraints",
         "cvxpy.reductions.chain",
@@ -184,8 +187,8 @@ _LIBRARIES = {"opendp", "dp_accounting"}
 
 
 def test_privacy_libraries_are_imported_lazily_and_only_by_privacy():
-    used = {path: {name.split(".")[0] for name in names} & _LIBRARIES for path, names in IMPORTS.items()}
-    eager = {path: {name.split(".")[0] for name in _imported(path, _eager(tree))} for path, tree in TREES.items()}
+    used = {path: {name.split(".")[0] for name in names} & _LIBRARIES for path, names in imports().items()}
+    eager = {path: {name.split(".")[0] for name in _imported(path, _eager(tree))} for path, tree in trees().items()}
     assert [FILES[path] for path in used if eager[path] & _LIBRARIES] == []
     assert [FILES[path] for path in used if used[path] and room_of(FILES[path]) != "privacy"] == []
     assert set.union(*used.values()) == _LIBRARIES
@@ -210,29 +213,29 @@ def test_randomness_lives_in_privacy():
     """Elsewhere only public randomness, with a fixed or given seed, that decides nothing about privacy: the shapes of
     made-up examples."""
     rooms = {"privacy", "cli", "teach", "__main__"}
-    found = {FILES[path]: _random_uses(tree) for path, tree in TREES.items() if room_of(FILES[path]) not in rooms}
+    found = {FILES[path]: _random_uses(tree) for path, tree in trees().items() if room_of(FILES[path]) not in rooms}
     assert {module: uses for module, uses in found.items() if uses} == {}
 
 
 def test_the_search_for_randomness_finds_it():
     for code in ("import random", "from numpy.random import default_rng", "import numpy as np\nnp.random.normal()"):
         assert _random_uses(ast.parse(code)), code
-    assert _random_uses(TREES[ROOT / "privacy" / "noise.py"])
+    assert _random_uses(trees()[ROOT / "privacy" / "noise.py"])
 
 
 # ------------------------------------------------------------------ private values
 def test_private_values_are_read_where_they_may_be():
     """The vault by the compiler alone, what it hands on by mechanisms alone, and there in ``run`` or a helper of it."""
-    unsealing = {FILES[path] for path, names in ATTRIBUTES.items() if "unseal" in names}
+    unsealing = {FILES[path] for path, names in attributes().items() if "unseal" in names}
     assert unsealing <= {
         "dpmodel.annotate.private",
         "dpmodel.compile.standard_form.form",
         "dpmodel.compile.regression.read_rows",
     }
-    reading = {FILES[path] for path, names in ATTRIBUTES.items() if names & {"read_private", "read_rows"}}
+    reading = {FILES[path] for path, names in attributes().items() if names & {"read_private", "read_rows"}}
     assert reading and all(name.startswith("dpmodel.mechanisms.") for name in reading), reading
-    for path in (path for path in TREES if FILES[path].startswith("dpmodel.mechanisms.")):
-        for node in ast.walk(TREES[path]):
+    for path in (path for path in FILES if FILES[path].startswith("dpmodel.mechanisms.")):
+        for node in ast.walk(trees()[path]):
             if isinstance(node, ast.FunctionDef) and node.name in ("eligible", "forecast", "__str__", "__repr__"):
                 called = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
                 called |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
-import dpmodel
+from source import ROOT, trees
 
-ROOT = Path(dpmodel.__file__).parent
 DRAWS = {
     "laplace",
     "gaussian",
@@ -60,8 +58,8 @@ def runs(tree: ast.AST) -> bool:
 
 def test_noise_is_drawn_in_main_files_and_named_kernels():
     outside = set()
-    for path in ROOT.rglob("*.py"):
-        name, tree = path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())
+    for path, tree in trees().items():
+        name = path.relative_to(ROOT).as_posix()
         if not name.startswith(("privacy/", "annotate/")) and draws(tree) and not runs(tree):
             outside.add(name)
     assert outside <= KERNELS, f"draws outside: {sorted(outside - KERNELS)}"
