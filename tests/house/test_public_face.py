@@ -49,14 +49,6 @@ def test_every_public_name_can_be_imported_and_is_documented():
     assert len(set(dpm.__all__)) == len(dpm.__all__)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["Private", "Records", "Problem", "Budget", "taxonomy", "ImpossibilityError", "select_mechanism"],
-)
-def test_names_of_issue_2(name):
-    assert name in dpm.__all__
-
-
 def _parameters(function):
     return inspect.signature(function).parameters
 
@@ -202,36 +194,13 @@ def test_taxonomy_is_table_1():
     assert all(f"Theorem {n}" in printed for n in (22, 28, 32, 34, 36, 37, 38))
 
 
-def test_mechanism_names_of_the_taxonomy_are_registered():
-    from dpmodel.plan import PORTFOLIO
-
-    registered = {mechanism.name for mechanism in PORTFOLIO}
-    assert {name for cell in dpm.taxonomy() for name in cell.mechanisms} <= registered
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        "BudgetExceededError",
-        "SpecificationError",
-        "UnsupportedModelError",
-        "InfeasibleError",
-        "ImpossibilityError",
-        "MissingValueError",
-        "MissingExtraError",
-    ],
-)
-def test_errors_derive_from_one_base(error):
-    assert issubclass(getattr(dpm, error), dpm.DPModelError)
-
-
 def test_no_error_class_of_the_package_stands_outside_the_base():
-    names = ["problem", "numerics.cone_program", "plan.planner", "privacy.budget", "privacy.ledger", "annotate.private"]
-    for name in names:
+    found = set()
+    for name in ["errors", "problem", "numerics.cone_program", "privacy.budget", "privacy.ledger", "annotate.private"]:
         module = importlib.import_module(f"dpmodel.{name}")
-        for thing in vars(module).values():
-            if inspect.isclass(thing) and issubclass(thing, Exception) and thing.__module__.startswith("dpmodel"):
-                assert issubclass(thing, (dpm.DPModelError, Warning)), thing
+        found |= {thing for thing in vars(module).values() if inspect.isclass(thing) and issubclass(thing, Exception)}
+    mine = {thing for thing in found if thing.__module__.startswith("dpmodel")}
+    assert len(mine) >= 7 and all(issubclass(thing, (dpm.DPModelError, Warning)) for thing in mine)
 
 
 def test_select_mechanism_documents_its_decision_table():
@@ -248,14 +217,6 @@ def test_select_mechanism_takes_the_least_forecast(problem):
     assert len(eligible) >= 2
     assert dpm.select_mechanism(plan.candidates).forecast.alpha == min(c.forecast.alpha for c in eligible)
     assert dpm.select_mechanism([c for c in plan.candidates if not c.eligible]) is None
-
-
-def test_budget_fields():
-    budget = dpm.Budget(2.0, 1e-5)
-    budget.charge(0.5, 1e-6, label="first")
-    assert tuple(budget.spent) == (0.5, 1e-6)
-    assert budget.remaining.epsilon == 1.5
-    assert [charge.label for charge in budget.history] == ["first"]
 
 
 def test_default_noise_is_opendp():
