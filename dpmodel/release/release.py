@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmodel.release.plain import plain_fields, revived
-from dpmodel.text import array_text, number, printable, table
+from dpmodel.text import array_text, html_table, number, printable, table
 
 # Printed cells of a classification; all of them are data.
 _MOST_CELLS = 5
@@ -173,7 +173,7 @@ class Release:
             f"delta={number(self.guarantee.delta)}>"
         )
 
-    def __str__(self) -> str:
+    def _rows(self) -> list[tuple[str, object]]:
         epsilon, delta = self.spent
         rows: list[tuple[str, object]] = [
             ("status", self.status),
@@ -188,17 +188,19 @@ class Release:
         if len(self.classification) > _MOST_CELLS:
             rows.append(("cell", f"... and {len(self.classification) - _MOST_CELLS} more in to_dict()"))
         rows += [("seconds: " + name, number(item)) for name, item in self.timings.items()]
-        rows += [("note", line) for line in self.notes]
-        title = f"Private release by {self.mechanism}"
+        return rows + [("note", line) for line in self.notes]
+
+    def _title(self) -> str:
         if self.guarantee.epsilon == self.guarantee.delta == 0:
             free = f"Post-processing by {self.mechanism}"
-            title = {"none": "Solved without noise", "public-only": "Solved without data"}.get(self.mechanism, free)
-        return table(("", ""), rows, title=title)
+            return {"none": "Solved without noise", "public-only": "Solved without data"}.get(self.mechanism, free)
+        return f"Private release by {self.mechanism}"
+
+    def __str__(self) -> str:
+        return table(("", ""), self._rows(), title=self._title())
 
     def _repr_html_(self) -> str:
-        from dpmodel.release.html import release_html
-
-        return release_html(self.to_dict())
+        return html_table(("", ""), self._rows(), title=self._title())
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields in JSON types: arrays as nested lists, inf and nan as strings."""
