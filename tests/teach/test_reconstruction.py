@@ -207,8 +207,8 @@ def test_the_same_count_refutes_a_solver_without_privacy():
         gadget = make(part, np.arange(10) % 2, 1.0)
         least = gadget.floor(0.1, 1e-6, BETA).value
         draws = [np.random.default_rng(k).permutation(np.arange(10) % 2).astype(np.int8) for k in range(RUNS)]
-        source = noise_source(1)
-        row = show._row(gadget, show.PLAIN, None, least, draws, 1e-6, BETA, source)
+        asked = {"delta": 1e-6, "beta": BETA, "rng": noise_source(1)}
+        row = show._row(gadget, show.PLAIN, None, least, draws, asked)
         assert row.below == RUNS and _refuted(row)
 
 
