@@ -32,11 +32,6 @@ class Guarantee:
     delta : privacy parameter in [0, 1]. Both zero: nothing private was read.
     neighbors : neighbor relation, for example ``"replace-one"``.
     record : a sentence that says what a record is.
-
-    Raises
-    ------
-    ValueError
-        If epsilon or delta is out of range or NaN.
     """
 
     epsilon: float
@@ -61,7 +56,7 @@ class Guarantee:
         return printable(f"{text}; {self.record}" if self.record else text)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a JSON-serialisable dict."""
+        """The fields in JSON types."""
         return plain_fields(self)
 
 
@@ -104,7 +99,7 @@ class Accuracy:
         return text if self.vacuous else f"{text} ({'proved' if self.proved else 'forecast'})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a JSON-serialisable dict."""
+        """The fields in JSON types."""
         return plain_fields(self)
 
 
@@ -129,11 +124,6 @@ class Release:
     classification : one line per cell of the program.
     plan : the plan in plain values.
     notes : remarks for people.
-
-    Raises
-    ------
-    ValueError
-        If ``spent`` is not a pair.
     """
 
     mechanism: str
@@ -219,18 +209,14 @@ class Release:
         KeyError, TypeError
             If fields are missing or unknown.
         """
-        return cls(**{name: _rebuilt(name, item) for name, item in data.items()})
+        hints = get_type_hints(cls)
+        # Unknown names are left to the class to refuse.
+        return cls(**{name: revived(hints.get(name, Any), item) for name, item in data.items()})
 
     @classmethod
     def from_json(cls, text: str) -> Release:
         """Rebuild a release from `to_json`; see `from_dict`."""
         return cls.from_dict(json.loads(text))
-
-
-def _rebuilt(name: str, item: Any) -> Any:
-    """One field of `Release.to_dict`, as the release holds it; unknown names are left to the class to refuse."""
-    hint = get_type_hints(Release).get(name)
-    return item if hint is None else revived(hint, item)
 
 
 def _frozen_array(array: NDArray[Any]) -> NDArray[Any]:

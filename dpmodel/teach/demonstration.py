@@ -122,11 +122,6 @@ def demonstrate(
     repetitions : databases per row, >= 1.
     sharp : the objective gadget in its sharper form; False for the printed one.
     seed : of the databases. ``rng`` : noise of the mechanisms, as in ``Problem.solve``.
-
-    Raises
-    ------
-    SpecificationError
-        For arguments out of range, before anything is drawn.
     """
     names = (parts,) if isinstance(parts, str) else tuple(parts)
     wanted = tuple(epsilons)

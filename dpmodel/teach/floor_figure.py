@@ -58,11 +58,6 @@ def floors(epsilons: Iterable[float] = EPSILONS, delta: float = 0.0, beta: float
 
     Theorem 36: violation of one constraint. Theorems 37 and 38: loss or violation divided by n; as printed, and in the
     sharper form of 37 (`Gadget.floor`). 0 where nothing is proved.
-
-    Raises
-    ------
-    SpecificationError
-        For values out of range or no epsilon.
     """
     wanted = tuple(float(epsilon) for epsilon in epsilons)
     if not wanted:

@@ -98,11 +98,6 @@ class Gadget:
         """A neighboring database (n,): bit ``index`` flipped, or swapped with an unequal bit.
 
         ``other`` : index of the bit to swap with; by default the next unequal one, cyclically.
-
-        Raises
-        ------
-        SpecificationError
-            For an index out of range, ``other`` where neighbors are flips, or equal bits.
         """
         bits = self._bits.copy()
         for name, value in (("index", index), ("other", other)):
@@ -177,11 +172,6 @@ class Gadget:
         the probability includes the draw of a uniform database. Theorem 37 and 38: the printed constant
         ``c(2 epsilon, delta (1 + e^epsilon), beta)``, because a swap changes two records; sharp: ``c(epsilon, delta,
         beta)``. All times B.
-
-        Raises
-        ------
-        SpecificationError
-            For values out of range.
         """
         least = least_error(self.part, epsilon, delta, beta)
         value = least.value if self.sharp else least.published
@@ -206,11 +196,6 @@ def scalar(bits: Any, *, change: float | None = None) -> Gadget:
     bits : (n,) zeros and ones, n >= 1.
     change : None declares nothing, so that ``problem.solve`` refuses. B > 0 declares that one record moves its entry
         by at most B and uses the data B D, so that mechanisms serve it and the floor is B/2.
-
-    Raises
-    ------
-    SpecificationError
-        For anything but a vector of bits, and for a bad ``change``.
     """
     return build("scalar", bits, change=change)
 
@@ -226,11 +211,6 @@ def objective(bits: Any, *, change: float | None = None, sharp: bool = False) ->
     ----------
     bits : (n,) n/2 zeros and n/2 ones (any zeros and ones if sharp).
     change : as in `scalar`; the data are B D, and the public n/2 and 1/2 become B n/2 and B/2.
-
-    Raises
-    ------
-    SpecificationError
-        As `scalar`, and for an odd n or not exactly n/2 zeros unless sharp.
     """
     return build("objective", bits, change=change, sharp=sharp)
 
@@ -244,11 +224,6 @@ def column(bits: Any, *, change: float | None = None) -> Gadget:
     ----------
     bits : (n,) n/2 zeros and n/2 ones.
     change : as in `scalar`; the private row is B D and its right-hand side B n/2.
-
-    Raises
-    ------
-    SpecificationError
-        As `objective`.
     """
     return build("column", bits, change=change)
 
@@ -260,11 +235,6 @@ def build(part: str, bits: Any, *, change: float | None = None, sharp: bool = Fa
     ----------
     part : ``"scalar"``, ``"objective"``, ``"column"``, or the theorem's name.
     bits, change, sharp : as in `scalar` and `objective`.
-
-    Raises
-    ------
-    SpecificationError
-        For an unknown part, ``sharp`` with another part than the objective, and as `objective`.
     """
     names: dict[str, GadgetPart] = {name: name for name in PARTS} | {words: name for name, words in THEOREMS.items()}
     found = names.get(part) if isinstance(part, str) else None

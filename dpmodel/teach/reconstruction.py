@@ -120,11 +120,6 @@ def randomised_response(bits: Any, epsilon: float, *, rng: Any = None) -> Bits:
     Returns
     -------
     array (n,)
-
-    Raises
-    ------
-    SpecificationError
-        For a bad ``bits``, ``epsilon`` or ``rng``.
     """
     database, source = checked_bits(bits), noise_source(rng)
     scale = math.nextafter(1.0 / validate_privacy(epsilon, 0.0).epsilon, math.inf)
