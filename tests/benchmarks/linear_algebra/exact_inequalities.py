@@ -5,10 +5,7 @@ Systems are planted (``mechanisms/linalg/planted.py``): n unit rows in D dimensi
 row). Noise is drawn from seeds here, which is fast and not private.
 
     python -m tests.benchmarks.linear_algebra.exact_inequalities
-    python -m tests.benchmarks.linear_algebra.exact_inequalities --mechanism hinge-descent --iterates --kinds skewed
     python -m tests.benchmarks.linear_algebra.exact_inequalities --mechanism some.module:MECHANISM --margins 0.2
-
-``--iterates`` also counts what each of the three candidates of hinge-descent and dense-weights misses.
 """
 
 from __future__ import annotations
@@ -23,9 +20,6 @@ from typing import Any
 import numpy as np
 
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.linalg.dense_weights import mechanism as dense_weights
-from dpmodel.mechanisms.linalg.hinge_descent import mechanism as hinge_descent
-from dpmodel.mechanisms.linalg.hinge_descent.choice import NAMES
 from dpmodel.mechanisms.linalg.synthetic import KINDS, instance
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.privacy import NotPrivateWarning, SeededSource
@@ -54,19 +48,6 @@ def missed(rows: np.ndarray, y: np.ndarray) -> int:
     return int(np.count_nonzero(rows @ y < 0)) if y is not None and np.any(y) else len(rows)
 
 
-def watch(seen: list[tuple[Any, ...]]) -> None:
-    """Keep the candidates of every run of the two mechanisms."""
-    for module, name in ((hinge_descent, "descend"), (dense_weights, "weigh")):
-        inner = getattr(module, name)
-
-        def outer(*arguments: Any, inner: Any = inner) -> Any:
-            found = inner(*arguments)
-            seen.append(found)
-            return found
-
-        setattr(module, name, outer)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mechanism", nargs="*", default=list(MECHANISMS), help="names, or module:OBJECT")
@@ -79,15 +60,12 @@ def main() -> None:
     parser.add_argument("--neighbors", default="add-remove", choices=["add-remove", "replace-one"])
     parser.add_argument("--orthant", action="store_true", help="the public constraints y >= 0")
     parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--iterates", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore", NotPrivateWarning)
-    request, seen = Request(options.epsilon, options.delta), []
-    if options.iterates:
-        watch(seen)
+    request = Request(options.epsilon, options.delta)
     head = f"{'D':>4} {'rho0':>6} {'kind':>8} {'mechanism':>20} {'median':>7} {'max':>7} {'forecast':>9} "
     head += f"{'proved':>8} {'s/run':>6}"
-    print(head + ("  median missed by " + ", ".join(NAMES) if options.iterates else ""))
+    print(head)
     for size in options.dimensions:
         for margin in options.margins:
             for name in options.mechanism:
@@ -99,24 +77,20 @@ def main() -> None:
                     continue
                 forecast = mechanism.forecast(known, request)
                 for kind in options.kinds:
-                    counts, of_each, start = [], [], 0.0
+                    counts, start = [], 0.0
                     for seed in range(options.runs):
                         rows = instance(known, 10_000 + seed, options.records, kind)
                         model = replace(known, _rows=lambda rows=rows: (-rows, np.zeros(len(rows))))
-                        seen.clear()
                         began = time.perf_counter()
                         found = mechanism.run(model, request, SeededSource(seed))
                         start += time.perf_counter() - began
                         counts.append(missed(rows, found.answer))
-                        if seen:
-                            of_each.append([missed(rows, y) for y in seen[-1]])
                     proved = float(forecast.noise.get("missed, proved", np.nan))
                     line = (
                         f"{size:4d} {margin:6g} {kind:>8} {name:>20} {np.median(counts):7.0f} {max(counts):7d} "
                         f"{forecast.missed:9.0f} {proved:8.0f} {start / options.runs:6.2f}"
                     )
-                    each = np.median(of_each, axis=0) if of_each else []
-                    print(line + ("  " + ", ".join(f"{v:.0f}" for v in each) if options.iterates else ""), flush=True)
+                    print(line, flush=True)
 
 
 if __name__ == "__main__":

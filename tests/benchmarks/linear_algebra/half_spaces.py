@@ -12,7 +12,7 @@ Yardsticks: the better of "always yes" and "always no" (no data needed beyond on
 without privacy, and diffprivlib's LogisticRegression (pure epsilon, replace-one, rows of unit norm, no intercept of its
 own, the C that is best in hindsight at each epsilon), run in the interpreter ``--peer`` where diffprivlib imports.
 
-    python -m tests.benchmarks.linear_algebra.half_spaces FOLDER [--peer PYTHON] [--repeats 10] [--quick]
+    python -m tests.benchmarks.linear_algebra.half_spaces FOLDER [--peer PYTHON] [--repeats 10]
 """
 
 from __future__ import annotations
@@ -125,10 +125,7 @@ def main() -> int:
     arguments.add_argument("--mechanisms", nargs="+", default=[])
     arguments.add_argument("--most-seconds", type=float, default=60.0, help="of the runs of one line")
     arguments.add_argument("--peer", help="interpreter in which diffprivlib imports")
-    arguments.add_argument("--quick", action="store_true")
     options = arguments.parse_args()
-    if options.quick:
-        options.repeats, options.epsilons, options.neighbors = 3, [4.0], ["add-remove"]
     warnings.simplefilter("ignore", NotPrivateWarning)
     header(("dpmodel", "numpy", "scipy", "scikit-learn"))
     expectations = Expectations()

@@ -13,7 +13,7 @@ threshold, the largest dimension that passes, which Algorithm 2 releases, is the
 *consistent* span that passes, and ``told`` knows the share. All need right equations that wrong ones do not use up:
 share (d + 1) < 1. ``block-votes`` is told the share, too, and does not need that.
 
-    python -m tests.benchmarks.linear_algebra.planted [--sizes 2000 20000] [--fields QQ 2 7 256] [--quick]
+    python -m tests.benchmarks.linear_algebra.planted [--sizes 2000 20000] [--fields QQ 2 7 256]
 """
 
 from __future__ import annotations
@@ -100,10 +100,7 @@ def main() -> int:
     arguments.add_argument("--epsilon", type=float, default=1.0)
     arguments.add_argument("--delta", type=float, default=1e-6)
     arguments.add_argument("--beta", type=float, default=0.05)
-    arguments.add_argument("--quick", action="store_true")
     options = arguments.parse_args()
-    if options.quick:
-        options.dimensions, options.shares, options.sizes, options.fields = [5, 10], [0.02], [2000], ["QQ", "256"]
     warnings.simplefilter("ignore", NotPrivateWarning)
     header(("dpmodel", "python-flint", "numpy"))
     expectations = Expectations()

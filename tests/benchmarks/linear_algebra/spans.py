@@ -10,7 +10,7 @@ the fewest among those with at least threshold sets: what a release without nois
 Dimensions that hold fewer sets than the threshold cannot be told by either release, whatever the noise; ``sets`` prints
 those that hold five and more.
 
-    python -m tests.benchmarks.linear_algebra.spans FOLDER [--repeats 20] [--sets mushrooms] [--quick]
+    python -m tests.benchmarks.linear_algebra.spans FOLDER [--repeats 20] [--sets mushrooms]
 """
 
 from __future__ import annotations
@@ -97,10 +97,7 @@ def main() -> int:
     arguments.add_argument("--beta", type=float, default=0.05)
     arguments.add_argument("--sets", nargs="+", choices=sorted(LOADERS), default=sorted(LOADERS))
     arguments.add_argument("--shuffles", type=int, default=1, help="random orders")
-    arguments.add_argument("--quick", action="store_true")
     options = arguments.parse_args()
-    if options.quick:
-        options.repeats, options.epsilons, options.sets = 5, [1.0], ["mushrooms"]
     warnings.simplefilter("ignore", NotPrivateWarning)
     header(("dpmodel", "python-flint", "numpy"))
     expectations = Expectations()

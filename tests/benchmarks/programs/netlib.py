@@ -39,7 +39,6 @@ from tests.benchmarks.programs.private_lps import (
     PrivateModel,
     boxed,
     files,
-    is_lp,
     plain,
     quiet,
     violation,
@@ -88,8 +87,6 @@ def true_optimum(lp: LP) -> tuple[float, np.ndarray] | str:
 def programs(given):
     """(LP, optimum, solution) of every readable program, and a line for each that is skipped."""
     for path in files(given.folders):
-        if not is_lp(path):
-            continue
         try:
             lp = read_lp(path)
         except Exception as error:  # a file that is no LP is a reason, not an end

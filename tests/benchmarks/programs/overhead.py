@@ -30,7 +30,7 @@ from dpmodel.numerics import cone_program
 from dpmodel.privacy import OpenDPSource
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser, quartiles, short, spread
 from tests.benchmarks.programs.lp_files import LP, read_lp
-from tests.benchmarks.programs.private_lps import files, is_lp, plain, quiet, with_private
+from tests.benchmarks.programs.private_lps import files, plain, quiet, with_private
 
 
 class Clock:
@@ -121,7 +121,7 @@ def choose(given) -> list[LP]:
     """The largest programs of each given folder."""
     chosen: list[LP] = []
     for folder in given.folders:
-        found = [read_lp(path) for path in files([folder]) if is_lp(path)]
+        found = [read_lp(path) for path in files([folder])]
         found = [lp for lp in found if not lp.name.startswith("infeasible")]
         found.sort(key=lambda lp: -(lp.A_ub.nnz + lp.A_eq.nnz))
         chosen += found[: given.largest]

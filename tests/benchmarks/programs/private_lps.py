@@ -98,9 +98,9 @@ def with_private(
         full = cp.Constant(rest, name="public part") + place @ private
     if part == "c":
         rows = _rows(lp.A_ub, x, lp.b_ub, lp.A_eq, lp.b_eq)
-        return PrivateModel(_problem(cp.Minimize(full @ x), rows), x, bound, int(marked.size))
+        return PrivateModel(dpm.Problem(cp.Minimize(full @ x), rows), x, bound, int(marked.size))
     rows = _rows(lp.A_ub, x, full[: lp.b_ub.size], lp.A_eq, full[lp.b_ub.size :])
-    return PrivateModel(_problem(cp.Minimize(lp.c @ x), rows), x, bound, int(marked.size))
+    return PrivateModel(dpm.Problem(cp.Minimize(lp.c @ x), rows), x, bound, int(marked.size))
 
 
 def _private_matrix(lp: LP, relative: float) -> PrivateModel:
@@ -116,11 +116,7 @@ def _private_matrix(lp: LP, relative: float) -> PrivateModel:
         rows.append(activity[:split] <= cp.Constant(lp.b_ub, name="b_ub"))
     if lp.b_eq.size:
         rows.append(activity[split:] == cp.Constant(lp.b_eq, name="b_eq"))
-    return PrivateModel(_problem(cp.Minimize(lp.c @ x), rows), x, bound, int(true.nnz))
-
-
-def _problem(objective: Any, rows: list[Any]) -> dpm.Problem:
-    return dpm.Problem(objective, rows)
+    return PrivateModel(dpm.Problem(cp.Minimize(lp.c @ x), rows), x, bound, int(true.nnz))
 
 
 def _rows(A_ub: Any, x: Any, b_ub: Any, A_eq: Any, b_eq: Any) -> list[Any]:

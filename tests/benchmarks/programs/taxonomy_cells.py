@@ -36,7 +36,7 @@ from scipy.optimize import linprog
 import dpmodel as dpm
 from tests.benchmarks import measuring
 from tests.benchmarks.programs.lp_files import read_lp
-from tests.benchmarks.programs.private_lps import boxed, files, is_lp, plain, quiet, violation, with_private
+from tests.benchmarks.programs.private_lps import boxed, files, plain, quiet, violation, with_private
 
 EPSILON, DELTA = 1.0, 1e-6
 COLUMNS = 100
@@ -168,8 +168,6 @@ def main() -> int:
                 show(table, f"{cell} m={m} n={n:.0e}", found)
                 regrets.setdefault(cell, []).append(found["regret"])
     for path in files(options.files):
-        if not is_lp(path):
-            continue
         lp = read_lp(path)
         if max(lp.c.size, lp.b_ub.size + lp.b_eq.size) > options.largest:
             continue

@@ -1,20 +1,15 @@
-"""LASSO by private Frank-Wolfe: the yardstick table, and the excess empirical risk against n and p.
+"""LASSO by private Frank-Wolfe: the excess empirical risk against n and p. At most about 2 GB.
 
-``python -m tests.benchmarks.regression.lasso --part table`` and ``--part rates``;
-at most about 2 GB. Rows of +-1, ten true coefficients of .1 (with p = 10: all of them), noise of deviation
-.1, l1 ball of radius 1, replace-one, epsilon 1, delta 1e-6; labels declared (and clipped) to +-``--label``.
-The mean squared error is that of new rows: .01 with the truth, .11 without data. Medians, least and largest over seeds.
+Rows of +-1, ten true coefficients of .1 (with p = 10: all of them), noise of deviation .1, l1 ball of radius 1,
+replace-one, epsilon 1, delta 1e-6; labels declared (and clipped) to +-``--label``. Medians, least and largest over
+seeds. Errors of new rows, beside all other mechanisms: ``regression_planner lasso``.
 """
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import math
-import time
 import warnings
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -22,19 +17,14 @@ from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.domain import L1Ball
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.published.frank_wolfe import FRANK_WOLFE_PUBLISHED
-from dpmodel.mechanisms.regression.frank_wolfe.gaussian import GAUSSIAN_FRANK_WOLFE
 from dpmodel.mechanisms.regression.frank_wolfe.vertices import FRANK_WOLFE, FrankWolfe
 from dpmodel.privacy import SeededSource
+from tests.benchmarks.measuring import parser
 from tests.support.regressions import objective, regression
 
 REQUEST = Request(1.0, 1e-6)
 MOST = 1.2e8  # entries of X
 MOST_WORK = 1e10  # entries read by one fit
-OTHERS = (
-    ("sufficient_statistics", "SUFFICIENT_STATISTICS"),
-    ("noisy_descent", "NOISY_DESCENT"),
-    ("mirror_descent", "MIRROR_DESCENT"),
-)
 
 
 def rows_of(n: int, p: int, truth: np.ndarray, noise: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -55,62 +45,8 @@ def trial(n: int, p: int, label: float, seed: int = 0) -> tuple[PrivateRegressio
     return regression(X, np.clip(y, -label, label), **bounds), truth
 
 
-def others() -> list[Any]:
-    """Other mechanisms of the folder, where they are there."""
-    out = []
-    for module, name in OTHERS:
-        try:
-            loaded = importlib.import_module(f"dpmodel.mechanisms.regression.{module}")
-        except ImportError:
-            continue
-        if hasattr(loaded, name):
-            out.append(getattr(loaded, name))
-    return out
-
-
 def spread(values: list[float], digits: int = 4) -> str:
     return f"{np.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
-
-
-def table(label: float, seeds: int, pairs: list[tuple[int, int]]) -> None:
-    mechanisms: list[tuple[str, Any]] = [
-        ("frank-wolfe", FRANK_WOLFE),
-        ("frank-wolfe, slopes not clipped", FrankWolfe(clip=math.inf)),
-        ("frank-wolfe, 2/(t+2), last iterate, not clipped", FrankWolfe(clip=math.inf, rate=0.0, average=0.0)),
-        ("frank-wolfe-published", FRANK_WOLFE_PUBLISHED),
-        ("gaussian-frank-wolfe", GAUSSIAN_FRANK_WOLFE),
-        *((mechanism.name, mechanism) for mechanism in others()),
-    ]
-    for n, p in pairs:
-        if n * p > MOST:
-            print(f"n={n} p={p}: too large for this machine", flush=True)
-            continue
-        model, truth = trial(n, p, label)
-        for name, mechanism in mechanisms:
-            try:
-                if not mechanism.eligible(model, REQUEST).eligible:
-                    continue
-                start = time.perf_counter()
-                forecast = mechanism.forecast(model, REQUEST)
-                seconds = time.perf_counter() - start
-                if float(forecast.noise.get("steps", 1)) * n * p > MOST_WORK:
-                    print(f"n={n} p={p} {name}: {forecast.noise['steps']} steps take too long", flush=True)
-                    continue
-                start = time.perf_counter()
-                errors = []
-                for seed in range(seeds):
-                    x = mechanism.run(model, REQUEST, SeededSource(seed)).x
-                    errors.append(float(((x - truth) ** 2).sum()) + 0.01)
-                spent = (time.perf_counter() - start) / seeds
-            except Exception as error:  # a row of another room may not be finished
-                print(f"n={n} p={p} {name}: {type(error).__name__}", flush=True)
-                continue
-            settings = {k: v for k, v in forecast.noise.items() if k in ("steps", "rate", "clip", "memory", "middle")}
-            print(
-                f"n={n} p={p} {name}: MSE {spread(errors)}, predicted excess {forecast.predicted:.4f}"
-                f"{' (vacuous)' if forecast.vacuous else ''}, forecast {seconds:.2f} s, fit {spent:.2f} s, {settings}",
-                flush=True,
-            )
 
 
 def least(model: PrivateRegression, rounds: int = 300) -> float:
@@ -179,20 +115,14 @@ def rates(label: float, seeds: int, sizes: list[int], columns: list[int]) -> Non
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--part", choices=("table", "rates"), default="table")
-    parser.add_argument("--label", type=float, default=1.5)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--sizes", type=int, nargs="*")
-    parser.add_argument("--columns", type=int, nargs="*")
-    arguments = parser.parse_args()
+    options = parser(__doc__ or "")
+    options.add_argument("--label", type=float, default=1.5)
+    options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--sizes", type=int, nargs="*", default=[1_000, 10_000, 100_000, 1_000_000])
+    options.add_argument("--columns", type=int, nargs="*", default=[10, 100, 1000, 10_000])
+    given = options.parse_args()
     warnings.simplefilter("ignore")
-    if arguments.part == "table":
-        sizes, columns = arguments.sizes or [2_000, 20_000, 200_000], arguments.columns or [50, 500, 5000]
-        table(arguments.label, arguments.seeds, [(n, p) for n in sizes for p in columns])
-    else:
-        sizes = arguments.sizes or [1_000, 10_000, 100_000, 1_000_000]
-        rates(arguments.label, arguments.seeds, sizes, arguments.columns or [10, 100, 1000, 10_000])
+    rates(given.label, given.seeds, given.sizes, given.columns)
 
 
 if __name__ == "__main__":

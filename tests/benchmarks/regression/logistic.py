@@ -1,4 +1,4 @@
-"""Private classification and quantile regression on real data: descents as planned against a plain one.
+"""Private classification on real data: descents as planned against a plain one.
 
 FOLDER holds ``05_reg_adult``, ``05_reg_highdim`` and ``05_reg_rdatasets``. Adult (``adult_pgm.csv.gz``, whose codes
 give scikit-learn's logistic regression the accuracy and AUC of the literature): every column one-hot over its declared
@@ -7,10 +7,7 @@ Replace-one, delta 1e-6; every repetition has its own 80/20 split and noise. Not
 choose from n, p, bounds and budget. ``plain`` is full-batch descent with 100 steps of length 4 (one over the
 curvature), noise on whole slopes, exact Gaussian accounting, the last point.
 
-Numeric sets are too small to split: mean absolute (quantile) loss on the data themselves, with round public bounds on
-every column, against the best constant and scikit-learn without privacy.
-
-``--peers FILE``: JSON lines of another run (``diffprivlib_peer.py``), printed below ours.
+The numeric sets, too small to split, are read here for ``regression_planner numeric``.
 """
 
 from __future__ import annotations
@@ -27,11 +24,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from sklearn.linear_model import LogisticRegression, QuantileRegressor
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.svm import LinearSVC
 
-from dpmodel.compile.regression.losses import Loss
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.regression.descent.full_batch import NOISY_DESCENT
 from dpmodel.mechanisms.regression.descent.metric import descent_metric
@@ -40,7 +36,7 @@ from dpmodel.mechanisms.regression.descent.subsampled import SUBSAMPLED_DESCENT
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NotPrivateWarning, SeededSource
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser, spread
-from tests.support.regressions import objective, regression
+from tests.support.regressions import regression
 
 DELTA = 1e-6
 # name -> (file, label, label bounds, columns with public bounds)
@@ -148,37 +144,12 @@ def numeric_set(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray, np.nda
     return X, np.clip(data[label].to_numpy(dtype=float), *bounds) - bounds[0] - half, low, high, half
 
 
-def numeric(folder: Path, options: Any) -> list[tuple[str, str, float, float, float]]:
-    table = Table(
-        ("data", 10), ("n", 6), ("loss", 14), ("epsilon", 8), ("noisy-descent", 24), ("constant", 9), ("no privacy", 10)
-    )
-    out = []
-    for name in NUMERIC:
-        X, y, low, high, half = numeric_set(folder, name)
-        for tau in (0.5, 0.9):
-            loss = Loss("absolute") if tau == 0.5 else Loss("quantile", tau)
-            peer = QuantileRegressor(quantile=tau, alpha=0.0).fit(X, y)
-            model = regression(X, y, loss, lower=low, upper=high, label=(-half, half), intercept=True)
-            best = objective(model, np.append(peer.coef_, peer.intercept_))
-            constant = objective(model, np.append(np.zeros(X.shape[1]), np.quantile(y, tau)))
-            for epsilon in options.epsilons:
-                request = Request(epsilon, DELTA)
-                runs = [NOISY_DESCENT.run(model, request, SeededSource(k)).x for k in range(options.repeats)]
-                losses = [objective(model, x) for x in runs]
-                words = "absolute" if tau == 0.5 else f"quantile {tau:g}"
-                table.row(name, y.size, words, epsilon, spread(losses), f"{constant:.3g}", f"{best:.3g}")
-                out.append((name, words, epsilon, float(np.median(losses)), constant))
-    print()
-    return out
-
-
 def main() -> int:
     arguments = parser(__doc__ or "")
     arguments.add_argument("folder", type=data_path("adult_pgm.csv.gz", "agaricus_train.npz"))
     arguments.add_argument("--repeats", type=int, default=10)
     arguments.add_argument("--epsilons", type=float, nargs="+", default=[0.1, 1.0, 10.0])
-    arguments.add_argument("--parts", nargs="+", default=["adult", "hinge", "mushrooms", "numeric"])
-    arguments.add_argument("--peers", type=data_path("*.json*"))
+    arguments.add_argument("--parts", nargs="+", default=["adult", "hinge", "mushrooms"])
     options = arguments.parse_args()
     warnings.simplefilter("ignore", NotPrivateWarning)
     header(("dpmodel", "numpy", "scipy", "scikit-learn", "dp-accounting"))
@@ -198,14 +169,6 @@ def main() -> int:
             ours, other = found["noisy-descent", epsilon], found["plain descent", epsilon]
             words = f"mushrooms at epsilon {epsilon:g}: accuracy {ours[0]:.4f} against plain {other[0]:.4f}"
             expectations.expect(ours[0] >= other[0] - 0.01, words)
-    if "numeric" in options.parts:
-        rows = numeric(options.folder, options)
-        for name, words, epsilon, loss, constant in rows:
-            if epsilon == max(options.epsilons) and name in ("CPS1985", "wage1", "engel", "ISLR Wage"):
-                met = f"{name}, {words}, epsilon {epsilon:g}: {loss:.3g} below the constant's {constant:.3g}"
-                expectations.expect(loss < constant, met)
-    if options.peers is not None:
-        print(options.peers.read_text().rstrip())
     return expectations.close()
 
 
