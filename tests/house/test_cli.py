@@ -59,6 +59,7 @@ def test_reconstruct_refuses_readably(capsys: pytest.CaptureFixture[str], monkey
     assert "dpmodel[plot]" in printed.err and not printed.out, "refused before the work"
 
 
+@pytest.mark.slow
 def test_reconstruct_draws(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     file = tmp_path / "floor.svg"

@@ -154,7 +154,14 @@ def test_every_example_is_listed_here() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == set(SHOWN)
 
 
-LONG = {"lasso.py", "private_regressions.py", "scikit_learn.py", "set_cover.py"}
+LONG = {
+    "lasso.py",
+    "private_regressions.py",
+    "reconstruction.py",
+    "scikit_learn.py",
+    "set_cover.py",
+    "strict_capacity.py",
+}
 
 
 @pytest.mark.parametrize(

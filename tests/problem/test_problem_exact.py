@@ -187,8 +187,8 @@ def test_fractions_in_public_coefficients_and_pure_budgets_are_refused() -> None
 
 # ------------------------------------------------------------------ inequalities
 def test_inequalities_with_a_margin_hold_exactly() -> None:
-    problem, x, (G, h) = inequalities()
-    problem.solve(2.0, 1e-6, rng=1, feasibility=dpm.Exact(margin=0.2), mechanism="hinge-descent")
+    problem, x, (G, h) = inequalities(2000)
+    problem.solve(4.0, 1e-6, rng=1, feasibility=dpm.Exact(margin=0.2), mechanism="hinge-descent")
     release = problem.release
     assert release.mechanism == "hinge-descent" and release.status == "optimal"
     missed = int((x.value @ G.T > h).sum())
@@ -248,7 +248,8 @@ def wrong_requests():
     yield problem, {"feasibility": dpm.Exact(True)}, dpm.SpecificationError, "margin is not"
     yield problem, {"feasibility": dpm.Exact(0.1), "goal": dpm.Penalty(1.0)}, dpm.SpecificationError, "Penalty"
     yield problem, {"feasibility": dpm.Exact()}, dpm.UnsupportedModelError, "margin"
-    yield problem, {"feasibility": dpm.Exact(0.1), "mechanism": "stable-span"}, dpm.UnsupportedModelError, "span"
+    rows = equations(n=50)[0]
+    yield rows, {"feasibility": dpm.Exact(), "mechanism": "hinge-descent"}, dpm.UnsupportedModelError, "hinge-descent"
     X = dpm.Private(shape=(9, 2), unit="row", bounds=[-1, 1])
     public = dpm.Problem(cp.Minimize(cp.sum_squares(X @ cp.Variable(2) - 1)))
     yield public, {"feasibility": dpm.Exact()}, dpm.SpecificationError, "Exact"
@@ -270,6 +271,7 @@ def test_wrong_requests_spend_nothing(problem, asked, error, words) -> None:
     assert budget.spent == (0.0, 0.0)
 
 
+@pytest.mark.slow
 def test_too_few_public_records_are_refused_with_the_number_needed() -> None:
     problem, _, _ = inequalities(12)
     with pytest.raises(dpm.UnsupportedModelError, match="too few records for any guarantee: 12"):

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpmodel.text import array_text, html_table, number, table
@@ -70,6 +70,7 @@ def test_long_cells_wrap_and_nothing_is_lost():
 cells = st.text("ab cd\n漢", max_size=40)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(cells, cells, cells, cells), max_size=4), st.integers(30, 120))
 def test_no_cell_is_ever_cropped(rows, width):
     text = table(("one", "two", "three", "four"), rows, width=width)
