@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,8 +33,18 @@ class Expectations:
         return 0 if all(met for met, _ in self._lines) else 1
 
 
-def parser(description: str) -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parser(description: str | None, **options: Any) -> argparse.ArgumentParser:
+    """A parser with ``--name`` for every option: its default, whose type the given ones have; lists take several."""
+    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        if default is False:
+            made.add_argument(flag, action="store_true")
+        elif isinstance(default, list):
+            made.add_argument(flag, nargs="*", type=type(default[0]), default=default)
+        else:
+            made.add_argument(flag, type=type(default), default=default)
+    return made
 
 
 def data_path(*patterns: str) -> Callable[[str], Path]:

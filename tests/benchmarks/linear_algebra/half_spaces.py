@@ -113,15 +113,12 @@ def measure(table: Table, data: HalfSpace, neighbors: str, epsilon: float, optio
 
 
 def main() -> int:
-    arguments = parser(__doc__ or "")
+    arguments = parser(
+        __doc__, repeats=10, epsilons=[1.0, 2.0, 4.0], delta=1e-6, beta=0.05, neighbors=["add-remove", "replace-one"]
+    )
     arguments.add_argument("folder", type=data_path("agaricus_train.npz"))
-    arguments.add_argument("--repeats", type=int, default=10)
-    arguments.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 2.0, 4.0])
-    arguments.add_argument("--delta", type=float, default=1e-6)
-    arguments.add_argument("--beta", type=float, default=0.05)
     arguments.add_argument("--share", type=float, default=0.5, help="public margin over the true one")
     arguments.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
-    arguments.add_argument("--neighbors", nargs="+", default=["add-remove", "replace-one"])
     arguments.add_argument("--mechanisms", nargs="+", default=[])
     arguments.add_argument("--most-seconds", type=float, default=60.0, help="of the runs of one line")
     arguments.add_argument("--peer", help="interpreter in which diffprivlib imports")

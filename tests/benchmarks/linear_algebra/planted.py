@@ -89,17 +89,19 @@ def cell(table: Table, field: Any, d: int, share: float, m: int, options: Any) -
 
 
 def main() -> int:
-    arguments = parser(__doc__ or "")
+    arguments = parser(
+        __doc__,
+        dimensions=[5, 10, 20, 50],
+        shares=[0.01, 0.02, 0.05],
+        sizes=[2000, 20000],
+        instances=4,
+        repeats=5,
+        epsilon=1.0,
+        delta=1e-6,
+        beta=0.05,
+    )
     arguments.add_argument("--fields", nargs="+", default=["QQ", "2", "7", "256"], help="QQ or the order of a field")
-    arguments.add_argument("--dimensions", type=int, nargs="+", default=[5, 10, 20, 50])
-    arguments.add_argument("--shares", type=float, nargs="+", default=[0.01, 0.02, 0.05])
-    arguments.add_argument("--sizes", type=int, nargs="+", default=[2000, 20_000])
-    arguments.add_argument("--instances", type=int, default=4)
-    arguments.add_argument("--repeats", type=int, default=5)
     arguments.add_argument("--releases", nargs="+", choices=list(RELEASES), default=list(RELEASES))
-    arguments.add_argument("--epsilon", type=float, default=1.0)
-    arguments.add_argument("--delta", type=float, default=1e-6)
-    arguments.add_argument("--beta", type=float, default=0.05)
     options = arguments.parse_args()
     warnings.simplefilter("ignore", NotPrivateWarning)
     header(("dpmodel", "python-flint", "numpy"))

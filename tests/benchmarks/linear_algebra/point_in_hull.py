@@ -65,16 +65,18 @@ def least(enough: Callable[[int], bool], start: int, most: int) -> int | None:
 
 
 def main() -> int:
-    options = parser(__doc__ or "")
-    options.add_argument("--trials", type=int, default=20)
-    options.add_argument("--epsilon", type=float, default=1.0)
-    options.add_argument("--delta", type=float, default=1e-6)
-    options.add_argument("--dimensions", type=int, nargs="+", default=[1, 2, 3])
-    options.add_argument("--levels", type=int, nargs="+", default=[11, 101, 1001])
-    options.add_argument("--mechanisms", nargs="+", default=list(MECHANISMS))
-    options.add_argument("--data", nargs="+", default=["spread", "corner"])
-    options.add_argument("--most", type=int, default=200_000)
-    options.add_argument("--no-measuring", action="store_true")
+    options = parser(
+        __doc__,
+        trials=20,
+        epsilon=1.0,
+        delta=1e-6,
+        dimensions=[1, 2, 3],
+        levels=[11, 101, 1001],
+        mechanisms=list(MECHANISMS),
+        data=["spread", "corner"],
+        most=200_000,
+        no_measuring=False,
+    )
     asked = options.parse_args()
     header(("dpmodel", "numpy", "scipy", "highspy", "python-flint"))
     warnings.simplefilter("ignore", NotPrivateWarning)

@@ -89,12 +89,8 @@ def measure(table: Table, name: str, order: str, rows: np.ndarray, options: Any)
 
 
 def main() -> int:
-    arguments = parser(__doc__ or "")
+    arguments = parser(__doc__, repeats=20, epsilons=[0.5, 1.0, 2.0], delta=1e-6, beta=0.05)
     arguments.add_argument("folder", type=data_path("adult_pgm.csv.gz", "agaricus_train.npz"))
-    arguments.add_argument("--repeats", type=int, default=20)
-    arguments.add_argument("--epsilons", type=float, nargs="+", default=[0.5, 1.0, 2.0])
-    arguments.add_argument("--delta", type=float, default=1e-6)
-    arguments.add_argument("--beta", type=float, default=0.05)
     arguments.add_argument("--sets", nargs="+", choices=sorted(LOADERS), default=sorted(LOADERS))
     arguments.add_argument("--shuffles", type=int, default=1, help="random orders")
     options = arguments.parse_args()

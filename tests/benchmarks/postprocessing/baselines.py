@@ -259,7 +259,7 @@ def check() -> Expectations:
 
 
 def main() -> int:
-    reading = parser(__doc__ or "")
+    reading = parser(__doc__)
     reading.add_argument("--check", action="store_true", help="measure sensitivities and known answers")
     options = reading.parse_args()
     header(("numpy", "scipy"))

@@ -102,11 +102,8 @@ def cell(values: Floats) -> str:
 
 
 def main() -> int:
-    reading = parser(__doc__ or "")
+    reading = parser(__doc__, sets=list(SETS), epsilons=[0.1, 1.0], repetitions=10)
     reading.add_argument("--data", type=data_path("*.npz"), required=True, metavar="FOLDER")
-    reading.add_argument("--sets", nargs="+", default=list(SETS))
-    reading.add_argument("--epsilons", type=float, nargs="+", default=[0.1, 1.0])
-    reading.add_argument("--repetitions", type=int, default=10)
     reading.add_argument("--ties", action="store_true", help="also every tie rule of the exact solver")
     options = reading.parse_args()
     header(("dpmodel", "numpy", "scipy"))

@@ -210,13 +210,10 @@ def likelihoods(folder: Path, sets: list[str], runs: int, epsilon: float) -> Non
 
 
 def main() -> int:
-    reading = parser(__doc__ or "")
+    reading = parser(__doc__, sets=list(SETS), epsilon=0.1, repetitions=20)
     reading.add_argument("--published", type=data_path("*.csv"), metavar="CSV")
     reading.add_argument("--data", type=data_path("*.npz"), metavar="FOLDER")
-    reading.add_argument("--sets", nargs="+", default=list(SETS))
     reading.add_argument("--largest", type=int, default=1024, help="largest published domain")
-    reading.add_argument("--epsilon", type=float, default=0.1)
-    reading.add_argument("--repetitions", type=int, default=20)
     options = reading.parse_args()
     header(("dpmodel", "numpy", "scipy"))
     expected = Expectations()

@@ -58,13 +58,9 @@ def small() -> LikelihoodForm:
 
 
 def main() -> int:
-    reading = parser(__doc__ or "")
-    reading.add_argument("--columns", type=int, default=16)
-    reading.add_argument("--people", type=int, default=20_000)
-    reading.add_argument("--epsilon", type=float, default=1.0)
+    reading = parser(__doc__, columns=16, people=20_000, epsilon=1.0, repetitions=3)
     reading.add_argument("--solvers", nargs="*", default=list(GENERAL), choices=list(GENERAL))
     reading.add_argument("--cap", type=float, default=300.0, help="seconds for one solve of a general solver")
-    reading.add_argument("--repetitions", type=int, default=3)
     options = reading.parse_args()
     header(("dpmodel", "numpy", "scipy", "highspy", "osqp", "clarabel", "scs"))
     rng = np.random.default_rng(0)

@@ -90,12 +90,10 @@ def with_margins(x: Floats, shape: tuple[int, ...], order: int, epsilon: float, 
 
 
 def main() -> int:
-    reading = parser(__doc__ or "")
+    reading = parser(__doc__, orders=[0, 1, 2], repetitions=20)
     reading.add_argument("--data", type=data_path("*.csv*", "*.npz"), required=True, metavar="FOLDER")
     reading.add_argument("--sets", nargs="+", default=list(FILES), choices=list(FILES))
-    reading.add_argument("--orders", type=int, nargs="+", default=[0, 1, 2])
     reading.add_argument("--epsilons", type=float, nargs="+", default=[round(0.1 * k, 1) for k in range(1, 11)])
-    reading.add_argument("--repetitions", type=int, default=20)
     options = reading.parse_args()
     header(("dpmodel", "numpy", "scipy", "highspy"))
     expected = Expectations()

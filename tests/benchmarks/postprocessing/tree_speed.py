@@ -40,13 +40,11 @@ def problem_of(leaves: int, epsilon: float, seed: int, tree: Tree | None = None)
 
 
 def main() -> int:
-    reading = parser(__doc__ or "")
+    reading = parser(__doc__, epsilon=1.0, repetitions=5)
     reading.add_argument("--powers", type=int, nargs="+", default=[10, 14, 17, 20], help="leaves are 2^power")
     reading.add_argument("--solvers", nargs="*", default=list(GENERAL), choices=list(GENERAL))
     reading.add_argument("--largest", type=int, default=17, help="general solvers up to 2^this")
     reading.add_argument("--cap", type=float, default=300.0, help="seconds for one solve of a general solver")
-    reading.add_argument("--epsilon", type=float, default=1.0)
-    reading.add_argument("--repetitions", type=int, default=5)
     options = reading.parse_args()
     header(("dpmodel", "numpy", "scipy", "highspy", "osqp", "clarabel", "scs"))
     print(f"load at the start: {os.getloadavg()[0]:.2f}\n")

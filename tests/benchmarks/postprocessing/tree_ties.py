@@ -80,13 +80,15 @@ def errors(
 
 
 def main() -> int:
-    reading = parser(__doc__ or "")
+    reading = parser(
+        __doc__,
+        leaves=1024,
+        branching=[2, 16],
+        totals=[10000.0, 100000.0, 1000000.0, 10000000.0],
+        epsilons=[0.1, 1.0],
+        repeats=10,
+    )
     reading.add_argument("--folder", type=data_path("*.npz"))
-    reading.add_argument("--leaves", type=int, default=1024)
-    reading.add_argument("--branching", type=int, nargs="+", default=[2, 16])
-    reading.add_argument("--totals", type=float, nargs="+", default=[1e4, 1e5, 1e6, 1e7])
-    reading.add_argument("--epsilons", type=float, nargs="+", default=[0.1, 1.0])
-    reading.add_argument("--repeats", type=int, default=10)
     options = reading.parse_args()
     header(("dpmodel", "numpy", "scipy"))
     expected = Expectations()

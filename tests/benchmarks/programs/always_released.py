@@ -27,9 +27,8 @@ from tests.benchmarks.programs.private_lps import files, quiet, with_private
 
 
 def main() -> int:
-    cli = parser(__doc__)
+    cli = parser(__doc__, epsilons=[1.0], seed=0)
     cli.add_argument("folders", nargs="+", type=data_path("*.npz", "*.mps", "*.mps.gz"), help="folders or files")
-    cli.add_argument("--epsilons", nargs="*", type=float, default=[1.0])
     cli.add_argument("--feasibility", nargs="*", default=["relaxed"], choices=("relaxed", "centred", "safe", "strict"))
     cli.add_argument("--linf", type=float, default=1e-3, help="change bound relative to the part's scale")
     cli.add_argument(
@@ -37,7 +36,6 @@ def main() -> int:
     )
     cli.add_argument("--largest", type=int, default=20_000, help="skip programs with more non-zeros")
     cli.add_argument("--least", type=int, default=100, help="expect at least this many runs")
-    cli.add_argument("--seed", type=int, default=0)
     given = cli.parse_args()
     header()
     quiet()

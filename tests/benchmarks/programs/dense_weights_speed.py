@@ -76,12 +76,8 @@ def peak_vectors(G: sp.csr_array, h: np.ndarray, density: int, rate: float) -> f
 
 
 def main() -> int:
-    cli = parser(__doc__)
-    cli.add_argument("--rows", type=int, default=1_000_000)
-    cli.add_argument("--columns", type=int, default=100)
+    cli = parser(__doc__, rows=1_000_000, columns=100, steps=31, densities=[1000, 10000, 100000, 300000])
     cli.add_argument("--per-row", type=int, default=10, help="non-zeros of a row")
-    cli.add_argument("--steps", type=int, default=31)
-    cli.add_argument("--densities", type=int, nargs="+", default=[1_000, 10_000, 100_000, 300_000])
     cli.add_argument("--times", type=float, default=3.0, help="largest ratio expected")
     given = cli.parse_args()
     header()

@@ -47,12 +47,9 @@ from tests.benchmarks.programs.private_lps import (
 
 
 def main() -> int:
-    cli = parser(__doc__)
+    cli = parser(__doc__, repetitions=20, epsilon=1.0, delta=1e-6, seed=0)
     cli.add_argument("folders", nargs="+", type=data_path("*.npz", "*.mps", "*.mps.gz"), help="folders or files")
     cli.add_argument("--private", choices=("b", "c", "A"), default="b")
-    cli.add_argument("--repetitions", type=int, default=20)
-    cli.add_argument("--epsilon", type=float, default=1.0)
-    cli.add_argument("--delta", type=float, default=1e-6)
     cli.add_argument("--linf", type=float, default=None, help="change bound relative to the part's scale")
     cli.add_argument("--least", type=int, default=1, help="expect at least this many programs to be measured")
     cli.add_argument("--box", type=float, default=None, help="public bounds on x, relative to the true solution")
@@ -62,7 +59,6 @@ def main() -> int:
     cli.add_argument("--runs", type=int, default=1000, help="strict: runs per program")
     cli.add_argument("--mechanisms", nargs="*", default=None, help="only these")
     cli.add_argument("--largest", type=int, default=20_000, help="skip programs with more non-zeros")
-    cli.add_argument("--seed", type=int, default=0)
     given = cli.parse_args()
     if given.linf is None:
         given.linf = 0.1 if given.private == "c" else 1e-3

@@ -102,15 +102,10 @@ def by_diffprivlib(program: Program, D: float, epsilon: float) -> Callable[[np.n
 
 
 def main() -> int:
-    cli = parser(__doc__)
-    cli.add_argument("--dimensions", type=int, nargs="+", default=[10, 100, 1000])
-    cli.add_argument("--epsilon", type=float, default=1.0)
-    cli.add_argument("--delta", type=float, default=1e-6)
-    cli.add_argument("--repetitions", type=int, default=40)
+    cli = parser(__doc__, dimensions=[10, 100, 1000], epsilon=1.0, delta=1e-6, repetitions=40, seed=0)
     cli.add_argument("--change", type=float, default=1e-2, help="D, the 1-norm change of c by one record")
     cli.add_argument("--ranges", type=float, nargs="+", default=[1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000],
                      help="ranges of c tried, in units of D")  # fmt: skip
-    cli.add_argument("--seed", type=int, default=0)
     given = cli.parse_args()
     header((*PACKAGES, "diffprivlib"))
     quiet()

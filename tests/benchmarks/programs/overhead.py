@@ -129,14 +129,10 @@ def choose(given) -> list[LP]:
 
 
 def main() -> int:
-    cli = parser(__doc__)
+    cli = parser(__doc__, repetitions=11, epsilon=1.0, delta=1e-6, linf=1e-3)
     cli.add_argument("folders", nargs="+", type=data_path("*.npz", "*.mps", "*.mps.gz"), help="folders or files")
     cli.add_argument("--largest", type=int, default=4, help="so many per folder, by non-zeros")
-    cli.add_argument("--repetitions", type=int, default=11)
     cli.add_argument("--parts", nargs="+", choices=("b", "c"), default=["b", "c"])
-    cli.add_argument("--epsilon", type=float, default=1.0)
-    cli.add_argument("--delta", type=float, default=1e-6)
-    cli.add_argument("--linf", type=float, default=1e-3)
     cli.add_argument("--expected", type=float, default=1.5, help="largest ratio of medians expected")
     given = cli.parse_args()
     header()

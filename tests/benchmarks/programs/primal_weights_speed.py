@@ -95,7 +95,7 @@ def measure(name: str, m: int, d: int, per_row: int, steps: int) -> tuple[float,
 
 
 def main() -> int:
-    options = parser(__doc__ or "")
+    options = parser(__doc__)
     options.parse_args()
     header(("dpmodel", "numpy", "scipy", "opendp"))
     size, steps = 1_000_000, 15

@@ -100,14 +100,16 @@ class Instance:
 
 
 def main() -> int:
-    options = parser(__doc__ or "")
+    options = parser(
+        __doc__,
+        epsilons=[0.5, 1.0, 2.0, 4.0],
+        budget_share=[0.8, 1.0],
+        alpha=0.1,
+        copies=1,
+        mechanisms=list(MECHANISMS),
+    )
     options.add_argument("folders", nargs="+", type=data_path("*.npz"))
-    options.add_argument("--epsilons", type=float, nargs="+", default=[0.5, 1, 2, 4])
-    options.add_argument("--budget-share", type=float, nargs="+", default=[0.8, 1.0])
-    options.add_argument("--alpha", type=float, default=0.1)
     options.add_argument("--runs", type=int, default=10, help="0: plan only")
-    options.add_argument("--copies", type=int, default=1)
-    options.add_argument("--mechanisms", nargs="+", default=list(MECHANISMS))
     options.add_argument("--only", nargs="+", default=[""], help="parts of file names")
     options.add_argument("--simplex", action="store_true", help="HRRU14's set of covers")
     given = options.parse_args()

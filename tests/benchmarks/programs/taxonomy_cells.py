@@ -140,16 +140,18 @@ def show(table: measuring.Table, label: str, found: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    parser = measuring.parser(__doc__ or "")
-    parser.add_argument("--cells", nargs="+", default=["scalar", "row", "matrix", "column"])
-    parser.add_argument("--rows", nargs="+", type=int, default=[30, 300, 3000])
-    parser.add_argument("--records", nargs="+", type=float, default=[1e4, 1e5, 1e6])
-    parser.add_argument("--runs", type=int, default=3)
+    parser = measuring.parser(
+        __doc__,
+        cells=["scalar", "row", "matrix", "column"],
+        rows=[30, 300, 3000],
+        records=[10000.0, 100000.0, 1000000.0],
+        runs=3,
+        parts=["b", "A"],
+        relative=1e-3,
+    )
     parser.add_argument("--objective", action="store_true", help="a random cost on the synthetic programs")
     parser.add_argument("--all", action="store_true", help="also mechanisms whose forecast says nothing")
     parser.add_argument("--files", nargs="*", type=measuring.data_path("*.npz", "*.mps", "*.mps.gz"), default=[])
-    parser.add_argument("--parts", nargs="+", default=["b", "A"])
-    parser.add_argument("--relative", type=float, default=1e-3)
     parser.add_argument("--without", nargs="*", default=[], help="mechanisms to leave out")
     parser.add_argument("--patience", type=float, default=10.0, help="seconds for all runs of a mechanism")
     parser.add_argument("--largest", type=int, default=300, help="most rows or columns of a file")

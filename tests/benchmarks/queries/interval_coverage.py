@@ -36,10 +36,7 @@ def shares(histogram: np.ndarray, level: float, trials: int, refits: int) -> dic
 
 
 def main() -> int:
-    reading = parser(__doc__ or "")
-    reading.add_argument("--level", type=float, default=0.9)
-    reading.add_argument("--trials", type=int, default=80)
-    reading.add_argument("--refits", type=int, default=100)
+    reading = parser(__doc__, level=0.9, trials=80, refits=100)
     asked = reading.parse_args()
     header()
     rows = []

@@ -157,19 +157,21 @@ def by_peer(data: Data, epsilon: float, runs: int, python: str) -> list[list[np.
 
 
 def main() -> int:
-    options = parser(__doc__ or "")
+    options = parser(
+        __doc__,
+        tables=["titanic", "adult"],
+        epsilons=[0.1, 1.0, 10.0],
+        runs=5,
+        seed=0,
+        three=50,
+        most_cells=100_000,
+        peer_runs=3,
+        mwem=False,
+    )
     options.add_argument("folder", type=data_path("*.npz"))
-    options.add_argument("--tables", nargs="+", default=["titanic", "adult"])
     options.add_argument("--columns", nargs="+", help="use these columns only")
-    options.add_argument("--epsilons", nargs="+", type=float, default=[0.1, 1.0, 10.0])
-    options.add_argument("--runs", type=int, default=5)
-    options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--three", type=int, default=50)
-    options.add_argument("--most-cells", type=int, default=100_000)
     options.add_argument("--mechanism", default="auto", help="for ours: a mechanism's name")
     options.add_argument("--peer-python", help="an interpreter with opendp[mbi]")
-    options.add_argument("--peer-runs", type=int, default=3)
-    options.add_argument("--mwem", action="store_true")
     given = options.parse_args()
     warnings.simplefilter("ignore", NotPrivateWarning)
     header()

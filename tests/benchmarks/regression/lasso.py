@@ -115,11 +115,7 @@ def rates(label: float, seeds: int, sizes: list[int], columns: list[int]) -> Non
 
 
 def main() -> None:
-    options = parser(__doc__ or "")
-    options.add_argument("--label", type=float, default=1.5)
-    options.add_argument("--seeds", type=int, default=3)
-    options.add_argument("--sizes", type=int, nargs="*", default=[1_000, 10_000, 100_000, 1_000_000])
-    options.add_argument("--columns", type=int, nargs="*", default=[10, 100, 1000, 10_000])
+    options = parser(__doc__, label=1.5, seeds=3, sizes=[1000, 10000, 100000, 1000000], columns=[10, 100, 1000, 10000])
     given = options.parse_args()
     warnings.simplefilter("ignore")
     rates(given.label, given.seeds, given.sizes, given.columns)

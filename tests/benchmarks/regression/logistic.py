@@ -145,11 +145,8 @@ def numeric_set(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 def main() -> int:
-    arguments = parser(__doc__ or "")
+    arguments = parser(__doc__, repeats=10, epsilons=[0.1, 1.0, 10.0], parts=["adult", "hinge", "mushrooms"])
     arguments.add_argument("folder", type=data_path("adult_pgm.csv.gz", "agaricus_train.npz"))
-    arguments.add_argument("--repeats", type=int, default=10)
-    arguments.add_argument("--epsilons", type=float, nargs="+", default=[0.1, 1.0, 10.0])
-    arguments.add_argument("--parts", nargs="+", default=["adult", "hinge", "mushrooms"])
     options = arguments.parse_args()
     warnings.simplefilter("ignore", NotPrivateWarning)
     header(("dpmodel", "numpy", "scipy", "scikit-learn", "dp-accounting"))

@@ -375,17 +375,14 @@ def plans(options: Any, expected: Expectations) -> None:
 
 
 def main() -> int:
-    arguments = parser(__doc__ or "")
+    arguments = parser(__doc__, repeats=3, epsilons=[0.1, 1.0, 10.0], data=["adult", "mushrooms"])
     parts = {"lasso": lasso, "uci": uci, "classify": classify, "numeric": numeric, "fits": fits, "plans": plans}
     arguments.add_argument("part", choices=list(parts))
     arguments.add_argument("folder", type=data_path("*.npz", "*.csv.gz"), nargs="?")
-    arguments.add_argument("--repeats", type=int, default=3)
-    arguments.add_argument("--epsilons", type=float, nargs="+", default=[0.1, 1.0, 10.0])
     arguments.add_argument("--sizes", type=int, nargs="*")
     arguments.add_argument("--columns", type=int, nargs="*")
     arguments.add_argument("--signal", choices=("yardstick", "other"), default="yardstick")
     arguments.add_argument("--neighbors", choices=("replace-one", "add-remove"), default="replace-one")
-    arguments.add_argument("--data", nargs="+", default=["adult", "mushrooms"])
     arguments.add_argument("--loss", choices=("logistic", "hinge"), default="logistic")
     arguments.add_argument(
         "--norm-only", action="store_true", help="declare the norm of one-hot rows, not their bounds"

@@ -81,11 +81,9 @@ def measure(X: np.ndarray, y: np.ndarray, name: str, epsilon: float, absent: boo
 
 
 def main() -> int:
-    reading = parser(__doc__ or "")
+    reading = parser(__doc__, epsilons=[0.1, 1.0, 10.0], repeats=20)
     reading.add_argument("folder", type=data_path("*.npz"))
     reading.add_argument("--published", type=data_path("*.csv"), help="CSV: dataset,method,epsilon,delta,cv_mse,cv_std")
-    reading.add_argument("--epsilons", type=float, nargs="+", default=[0.1, 1.0, 10.0])
-    reading.add_argument("--repeats", type=int, default=20)
     options = reading.parse_args()
     warnings.simplefilter("ignore", NotPrivateWarning)
     header()
