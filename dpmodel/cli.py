@@ -33,12 +33,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     attack.add_argument("--repetitions", type=int, default=60, help="databases per line")
     attack.add_argument("--printed", action="store_true", help="Theorem 37 as printed, not in its sharper form")
     attack.add_argument("--figure", metavar="FILE", help="draw floor against epsilon (needs matplotlib)")
-    for command, run in ((demo, _demo), (cells, _taxonomy), (attack, _reconstruct)):
+    for command, show in ((demo, _demo), (cells, _taxonomy), (attack, _reconstruct)):
         command.add_argument("--json", action="store_true", help="print JSON")
-        command.set_defaults(run=run)
+        command.set_defaults(show=show)
     chosen = parser.parse_args(arguments)
     try:
-        chosen.run(chosen)
+        chosen.show(chosen)
     except dpmodel.DPModelError as error:
         print(f"dpmodel: {error}", file=sys.stderr)
         return 2
