@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     demo.add_argument("--epsilon", type=float, default=1.0)
     demo.add_argument("--delta", type=float, default=1e-6)
     demo.add_argument("--strict", action="store_true", help="make every true constraint hold with certainty")
-    demo.add_argument("--json", action="store_true", help="print the release as JSON")
     cells = commands.add_parser("taxonomy", help="print the eight kinds of private linear programs")
-    cells.add_argument("--json", action="store_true")
     attack = commands.add_parser("reconstruct", help="attack solvers on the programs that cannot be solved privately")
     attack.add_argument("--part", choices=("scalar", "objective", "column"), help="one gadget only")
     attack.add_argument("--n", type=int, default=60, help="bits in the database, even")
@@ -34,15 +33,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     attack.add_argument("--repetitions", type=int, default=60, help="databases per line")
     attack.add_argument("--printed", action="store_true", help="Theorem 37 as printed, not in its sharper form")
     attack.add_argument("--figure", metavar="FILE", help="draw floor against epsilon (needs matplotlib)")
-    attack.add_argument("--json", action="store_true")
+    for command, show in ((demo, _demo), (cells, _taxonomy), (attack, _reconstruct)):
+        command.add_argument("--json", action="store_true", help="print JSON")
+        command.set_defaults(show=show)
     chosen = parser.parse_args(arguments)
     try:
-        if chosen.command == "taxonomy":
-            _taxonomy(chosen.json)
-        elif chosen.command == "reconstruct":
-            _reconstruct(chosen)
-        else:
-            _demo(chosen.epsilon, chosen.delta, chosen.strict, chosen.json)
+        chosen.show(chosen)
     except dpmodel.DPModelError as error:
         print(f"dpmodel: {error}", file=sys.stderr)
         return 2
@@ -51,9 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _taxonomy(as_json: bool) -> None:
+def _taxonomy(chosen: argparse.Namespace) -> None:
     cells = dpmodel.taxonomy()
-    print(json.dumps(cells.to_dict(), indent=2) if as_json else cells)
+    print(json.dumps(cells.to_dict(), indent=2) if chosen.json else cells)
 
 
 def _reconstruct(chosen: argparse.Namespace) -> None:
@@ -77,19 +73,20 @@ def _reconstruct(chosen: argparse.Namespace) -> None:
         gadgets.figure(shown, file=chosen.figure)
 
 
-def _demo(epsilon: float, delta: float, strict: bool, as_json: bool) -> None:
+def _demo(chosen: argparse.Namespace) -> None:
     from dpmodel.teach import transportation_problem as book
 
     model = book.transportation()
-    feasibility = "strict" if strict else "relaxed"
-    if not as_json:
+    asked: dict[str, Any] = {"epsilon": chosen.epsilon, "delta": chosen.delta}
+    asked["feasibility"] = "strict" if chosen.strict else "relaxed"
+    if not chosen.json:
         print("Shipping from two plants to three markets at least cost; the markets' demands are private.\n")
         print(model.problem.classify(), "\n")
-        print(model.problem.plan(epsilon, delta, feasibility=feasibility), "\n")
-    model.problem.solve(epsilon=epsilon, delta=delta, feasibility=feasibility)
+        print(model.problem.plan(**asked), "\n")
+    model.problem.solve(**asked)
     release = model.problem.release
     assert release is not None
-    if as_json:
+    if chosen.json:
         print(release.to_json(indent=2))
         return
     shipped = np.asarray(model.shipments.value)

@@ -15,7 +15,7 @@ import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -25,26 +25,15 @@ _EDGE = 3  # entries that an abbreviated array shows at each end
 
 
 def number(x: object) -> str:
-    """Format one number for people.
+    """A real number (Python or numpy scalar) or None for people: four significant digits, integers in full.
 
-    Parameters
-    ----------
-    x : None, or a real number (Python or numpy scalar).
-
-    Returns
-    -------
-    str
-        Four significant digits; integers in full; ``"unbounded"`` for infinity, ``"-"`` for None and NaN.
+    >>> number(0.000123456), number(12345.6), number(1e-6), number(float("inf")), number(None)
+    ('0.0001235', '12350', '1e-6', 'unbounded', '-')
 
     Raises
     ------
     TypeError
-        If ``x`` is neither None nor a real number.
-
-    Examples
-    --------
-    >>> number(0.000123456), number(12345.6), number(1e-6), number(float("inf")), number(None)
-    ('0.0001235', '12350', '1e-6', 'unbounded', '-')
+        For anything else.
     """
     if x is None:
         return "-"
@@ -64,28 +53,21 @@ def number(x: object) -> str:
     if 1e-4 <= abs(rounded) < 1e6:
         return np.format_float_positional(rounded, trim="-")
     mantissa, _, exponent = digits.partition("e")
-    if not exponent:  # never for .4g in this range; kept so that the split cannot fail
-        return digits
     return f"{mantissa}e{int(exponent)}"
 
 
 def array_text(values: object, limit: int = 8) -> str:
-    """Format an array on one line; above ``limit`` entries show both ends and the shape.
+    """An array of any shape on one line; above ``limit`` entries both ends and the shape.
 
-    Parameters
-    ----------
-    values : scalar, nested list or array of any shape.
-    limit : largest number of entries that is shown in full.
-
-    Returns
-    -------
-    str
-        For example ``"[1, 2, 3, ..., 98, 99, 100]  shape (100,)"``.
+    For example ``"[1, 2, 3, ..., 98, 99, 100]  shape (100,)"``.
     """
     array = np.asarray(values)
     if array.ndim == 0:
         return cell_text(array.item())
-    flat = [cell_text(item) for item in (array.ravel() if array.size <= limit else _ends(array)).tolist()]
+    entries = array.ravel()
+    if array.size > limit:
+        entries = np.concatenate([entries[:_EDGE], entries[-_EDGE:]])
+    flat = [cell_text(item) for item in entries.tolist()]
     if array.size > limit:
         flat.insert(_EDGE, "...")
     suffix = "" if array.ndim == 1 and array.size <= limit else f"  shape {array.shape}"
@@ -112,8 +94,6 @@ def table(
     title: str | None = None,
     width: int = 100,
     footer: Sequence[str] = (),
-    *,
-    color: bool = False,
 ) -> str:
     """Render a table as plain text.
 
@@ -124,7 +104,6 @@ def table(
     title : line above the table.
     width : widest line, in characters, where neither COLUMNS nor a terminal says how wide lines may be.
     footer : lines below the table, wrapped to ``width``.
-    color : whether to add ANSI styles for a terminal.
 
     Returns
     -------
@@ -148,36 +127,19 @@ def table(
     # Escapes are longer than what they stand for, so they come before the layout.
     columns = [printable(cell_text(name)) for name in columns]
     body = [[printable(cell_text(item)) for item in row] for row in body]
-    grid = Table(
-        box=SIMPLE_HEAD,
-        show_header=any(columns),
-        pad_edge=False,
-        show_edge=False,
-        padding=(0, 1, 0, 0),
-        header_style="bold",
-    )
+    grid = Table(box=SIMPLE_HEAD, show_header=any(columns), pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     for name, justify, fixed in zip(columns, align, _widths(columns, body, width), strict=True):
         grid.add_column(Text(name), justify=justify, overflow="fold", width=fixed)
     for row in body:
         grid.add_row(*(Text(str(item)) for item in row))
 
     # Everything else that rich would read from the environment is fixed, so that the text is the same everywhere.
-    console = Console(
-        file=io.StringIO(),
-        width=width,
-        color_system="standard" if color else None,
-        force_terminal=color,
-        force_jupyter=False,
-        force_interactive=False,
-        no_color=not color,
-        legacy_windows=False,
-        highlight=False,
-        emoji=False,
-        markup=False,
-    )
+    plain = dict.fromkeys(("force_terminal", "force_jupyter", "force_interactive", "legacy_windows"), False)
+    plain |= dict.fromkeys(("highlight", "emoji", "markup"), False)
+    console = Console(file=io.StringIO(), width=width, color_system=None, no_color=True, **plain)  # type: ignore[arg-type]
     with console.capture() as capture:
         if title:
-            console.print(Text(printable(cell_text(title)), style="bold"))
+            console.print(Text(printable(cell_text(title))))
         console.print(grid)
         if footer:
             console.print()
@@ -220,24 +182,9 @@ def html_table(
     title: str | None = None,
     footer: Sequence[str] = (),
 ) -> str:
-    """Render a table as one self-contained HTML element with inline styles; everything is escaped.
+    """Render a table as one self-contained ``<div>`` with inline styles; everything is escaped.
 
-    Parameters
-    ----------
-    columns : headings, length k; if all are empty, no heading is drawn.
-    rows : rows of k cells each.
-    title : caption.
-    footer : paragraphs below the table.
-
-    Returns
-    -------
-    str
-        A ``<div>`` element.
-
-    Raises
-    ------
-    ValueError
-        If a row does not have k cells.
+    Arguments and errors are those of `table`; ``title`` becomes a caption, ``footer`` paragraphs.
     """
     body = _checked(columns, rows)
     align = _alignment(len(columns), body)
@@ -298,8 +245,3 @@ def _widths(columns: Sequence[str], body: list[list[object]], total: int) -> lis
                 break
             widths[max(spare, key=widths.__getitem__)] -= 1
     return widths
-
-
-def _ends(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    flat = array.ravel()
-    return np.concatenate([flat[:_EDGE], flat[-_EDGE:]])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
-from types import MappingProxyType
 
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_regression import PrivateRegression
@@ -30,7 +29,7 @@ def taxonomy() -> Taxonomy:
     ]
     beyond = {name: tuple(m.name for kind in kinds for m in KINDS[kind].mechanisms) for name, kinds in _BEYOND.items()}
     table = Taxonomy(cells)
-    table.beyond = MappingProxyType(beyond)
+    table.beyond = beyond
     return table
 
 

@@ -141,7 +141,7 @@ def intervals(
     more, for any R and any law.
 
     Shares of truths covered at level 0.9 (binary tree of 32 bins, Laplace noise of scale 6, non-negative most likely
-    fits, 80 data sets, 100 refits; ``python tests/benchmarks/interval_coverage.py``):
+    fits, 80 data sets, 100 refits; ``python -m tests.benchmarks.queries.interval_coverage``):
 
     =====================================  ======  ======  ===========
     ..                                     noise   basic   percentile

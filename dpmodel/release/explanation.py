@@ -19,8 +19,9 @@ from dpmodel.compile.standard_form.footprint import Footprint
 from dpmodel.mechanisms.contract import STOPPED, Outcome
 from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.numerics.cone_program import SOLVER_ERROR
+from dpmodel.release.plain import plain_fields
 from dpmodel.release.release import Accuracy, Guarantee, Release
-from dpmodel.text import html_table, number, table, wrapped
+from dpmodel.text import escaped, html_table, number, table, wrapped
 
 _WORDS = {"objective": "c", "offset": "constant term", "scalar": "b", "matrix": "A"}
 
@@ -37,25 +38,16 @@ class Explanation:
     release: str
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "size": self.size,
-            "parameters": [dict(row) for row in self.parameters],
-            "changes": [dict(row) for row in self.changes],
-            "classification": self.classification.to_dict(),
-            "advice": list(self.advice),
-            "release": self.release,
-        }
+        return plain_fields(self)
 
     def _tables(self) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
-        declared = [tuple(str(v) for v in row.values()) for row in self.parameters]
-        changes = [tuple(str(v) for v in row.values()) for row in self.changes]
-        tables = []
-        if declared:
-            title = "Private parameters" if "name" in self.parameters[0] else "Published numbers"
-            tables.append((title, tuple(self.parameters[0]), declared))
-        if changes:
-            tables.append(("What one record does to the standard form", tuple(self.changes[0]), changes))
-        return tables
+        title = "Private parameters" if self.parameters and "name" in self.parameters[0] else "Published numbers"
+        titled = {title: self.parameters, "What one record does to the standard form": self.changes}
+        return [
+            (name, tuple(rows[0]), [tuple(str(v) for v in row.values()) for row in rows])
+            for name, rows in titled.items()
+            if rows
+        ]
 
     def __str__(self) -> str:
         parts = [wrapped(self.size)]
@@ -66,13 +58,11 @@ class Explanation:
         return "\n\n".join(parts)
 
     def _repr_html_(self) -> str:
-        from html import escape
-
-        parts = [f"<p>{escape(self.size)}</p>"]
+        parts = [f"<p>{escaped(self.size)}</p>"]
         parts += [html_table(columns, rows, title=title) for title, columns, rows in self._tables()]
         parts.append(self.classification._repr_html_())
-        parts += [f"<p>advice: {escape(line)}</p>" for line in self.advice]
-        parts.append(f"<p>{escape(self.release)}</p>")
+        parts += [f"<p>advice: {escaped(line)}</p>" for line in self.advice]
+        parts.append(f"<p>{escaped(self.release)}</p>")
         return "".join(parts)
 
 
@@ -86,19 +76,15 @@ def explain(
     rows = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "no"
     size = f"Standard form: {affine.variables} variables, {rows} rows, {affine.matrix.nnz} coefficients in A."
     parameters = [_declared(block.parameter) for block in affine.private_blocks]
-    changes = []
-    for part, change in footprint.parts.items():
-        if change.linf == 0:
-            continue
-        changes.append(
-            {
-                "part": _WORDS[part],
-                "l1": number(change.l1),
-                "l2": number(change.l2),
-                "linf": number(change.linf),
-                "bounds are": "attained" if change.exact else "upper bounds",
-            }
-        )
+    changes = [
+        {
+            "part": _WORDS[part],
+            **{name: number(getattr(change, name)) for name in ("l1", "l2", "linf")},
+            "bounds are": "attained" if change.exact else "upper bounds",
+        }
+        for part, change in footprint.parts.items()
+        if change.linf > 0
+    ]
     advice = []
     for cell in classification.cells:
         if not cell.solvable or cell.relaxed:
@@ -106,14 +92,12 @@ def explain(
             advice += [
                 f"{cell.parameter}: {r}" for r in remedies(cell.part) if not (cell.relaxed and "own one row" in r)
             ]
-    return Explanation(
-        size,
-        tuple(parameters),
-        tuple(changes),
-        classification,
-        tuple(dict.fromkeys(advice)),
-        "Not solved yet." if release is None else str(release),
-    )
+    unique = tuple(dict.fromkeys(advice))
+    return Explanation(size, tuple(parameters), tuple(changes), classification, unique, _told(release))
+
+
+def _told(release: Release | None) -> str:
+    return "Not solved yet." if release is None else str(release)
 
 
 def _declared(p: Any) -> dict[str, Any]:
@@ -121,9 +105,7 @@ def _declared(p: Any) -> dict[str, Any]:
         "name": p.name(),
         "shape": str(p.shape),
         "a record": f"of {p.records.name} ({p.records.neighbors}) owns: {p.unit}",
-        "l1": number(p.l1),
-        "l2": number(p.l2),
-        "linf": number(p.linf),
+        **{name: number(getattr(p, name)) for name in ("l1", "l2", "linf")},
         "value": "sealed" if p.has_value else "none yet",
     }
 
@@ -144,8 +126,7 @@ def explain_regression(model: AnyRegression, release: Release | None) -> Explana
         f"Regression{outputs}: {model.loss.name.replace('_', ' ')} loss, {model.count} rows, {model.size} "
         f"coefficients, {sets} set; slope of a record's loss: {slope}."
     )
-    last = "Not solved yet." if release is None else str(release)
-    return Explanation(size, parameters, tuple(changes), model.classification, (), last)
+    return Explanation(size, parameters, tuple(changes), model.classification, (), _told(release))
 
 
 def explain_postprocessing(
@@ -167,8 +148,7 @@ def explain_postprocessing(
         }
         for place, noisy in enumerate(model.measurements)
     )
-    last = "Not solved yet." if release is None else str(release)
-    return Explanation(size, parameters, (), classification, (), last)
+    return Explanation(size, parameters, (), classification, (), _told(release))
 
 
 def _row_words(parameters: Sequence[Private]) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmodel.release.plain import plain_fields, revived
-from dpmodel.text import array_text, number, printable, table
+from dpmodel.text import array_text, html_table, number, printable, table
 
 # Printed cells of a classification; all of them are data.
 _MOST_CELLS = 5
@@ -32,11 +32,6 @@ class Guarantee:
     delta : privacy parameter in [0, 1]. Both zero: nothing private was read.
     neighbors : neighbor relation, for example ``"replace-one"``.
     record : a sentence that says what a record is.
-
-    Raises
-    ------
-    ValueError
-        If epsilon or delta is out of range or NaN.
     """
 
     epsilon: float
@@ -61,7 +56,7 @@ class Guarantee:
         return printable(f"{text}; {self.record}" if self.record else text)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a JSON-serialisable dict."""
+        """The fields in JSON types."""
         return plain_fields(self)
 
 
@@ -104,7 +99,7 @@ class Accuracy:
         return text if self.vacuous else f"{text} ({'proved' if self.proved else 'forecast'})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a JSON-serialisable dict."""
+        """The fields in JSON types."""
         return plain_fields(self)
 
 
@@ -129,11 +124,6 @@ class Release:
     classification : one line per cell of the program.
     plan : the plan in plain values.
     notes : remarks for people.
-
-    Raises
-    ------
-    ValueError
-        If ``spent`` is not a pair.
     """
 
     mechanism: str
@@ -173,7 +163,7 @@ class Release:
             f"delta={number(self.guarantee.delta)}>"
         )
 
-    def __str__(self) -> str:
+    def _rows(self) -> list[tuple[str, object]]:
         epsilon, delta = self.spent
         rows: list[tuple[str, object]] = [
             ("status", self.status),
@@ -188,17 +178,19 @@ class Release:
         if len(self.classification) > _MOST_CELLS:
             rows.append(("cell", f"... and {len(self.classification) - _MOST_CELLS} more in to_dict()"))
         rows += [("seconds: " + name, number(item)) for name, item in self.timings.items()]
-        rows += [("note", line) for line in self.notes]
-        title = f"Private release by {self.mechanism}"
+        return rows + [("note", line) for line in self.notes]
+
+    def _title(self) -> str:
         if self.guarantee.epsilon == self.guarantee.delta == 0:
             free = f"Post-processing by {self.mechanism}"
-            title = {"none": "Solved without noise", "public-only": "Solved without data"}.get(self.mechanism, free)
-        return table(("", ""), rows, title=title)
+            return {"none": "Solved without noise", "public-only": "Solved without data"}.get(self.mechanism, free)
+        return f"Private release by {self.mechanism}"
+
+    def __str__(self) -> str:
+        return table(("", ""), self._rows(), title=self._title())
 
     def _repr_html_(self) -> str:
-        from dpmodel.release.html import release_html
-
-        return release_html(self.to_dict())
+        return html_table(("", ""), self._rows(), title=self._title())
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields in JSON types: arrays as nested lists, inf and nan as strings."""
@@ -217,18 +209,14 @@ class Release:
         KeyError, TypeError
             If fields are missing or unknown.
         """
-        return cls(**{name: _rebuilt(name, item) for name, item in data.items()})
+        hints = get_type_hints(cls)
+        # Unknown names are left to the class to refuse.
+        return cls(**{name: revived(hints.get(name, Any), item) for name, item in data.items()})
 
     @classmethod
     def from_json(cls, text: str) -> Release:
         """Rebuild a release from `to_json`; see `from_dict`."""
         return cls.from_dict(json.loads(text))
-
-
-def _rebuilt(name: str, item: Any) -> Any:
-    """One field of `Release.to_dict`, as the release holds it; unknown names are left to the class to refuse."""
-    hint = get_type_hints(Release).get(name)
-    return item if hint is None else revived(hint, item)
 
 
 def _frozen_array(array: NDArray[Any]) -> NDArray[Any]:

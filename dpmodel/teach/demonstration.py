@@ -11,14 +11,16 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.errors import SpecificationError
+from dpmodel.linalg.public_facts import is_whole
 from dpmodel.plan.no_guarantee import NoGuaranteeWarning
-from dpmodel.privacy import NoiseSource, noise_source
-from dpmodel.teach.lower_bounds import PARTS, Bits, Gadget, build, is_whole, random_bits
+from dpmodel.privacy import noise_source
+from dpmodel.teach.lower_bounds import PARTS, Bits, Gadget, build, random_bits
 from dpmodel.teach.reconstruction import randomised_response, reconstruct
 from dpmodel.text import html_table, number, table
 
 PLAIN = "plain solver"
 RESPONSE = "randomised response"
+Asked = dict[str, Any]  # delta, beta and rng of a solve
 
 
 @dataclass(frozen=True)
@@ -58,41 +60,37 @@ class Demonstration:
         """Plain data."""
         return {"n": self.n, "delta": self.delta, "beta": self.beta, "rows": [asdict(row) for row in self.rows]}
 
-    def _cells(self) -> list[tuple[object, ...]]:
-        return [
+    def _shown(self) -> dict[str, Any]:
+        """Arguments of `table` and `html_table`."""
+        quantile = f"{number(100 * (1 - self.beta))}% quantile"
+        heads = "gadget (theorem)", "who", "epsilon", "bits told", "mean error", quantile, "floor", "runs below it"
+        rows = [
             (
                 f"{row.part} ({row.theorem.split()[1]}{', sharper' if row.sharp else ''})",
                 row.who,
                 row.epsilon,
                 f"{100 * row.share:.1f}%",
-                _rounded(row.mean),
-                _rounded(row.error),
+                round(row.mean, 6) + 0.0,  # without a solver's 1e-17
+                round(row.error, 6) + 0.0,
                 row.floor,
                 f"{row.below} of {row.runs}" if row.floor else None,
             )
             for row in self.rows
         ]
-
-    def _columns(self) -> tuple[str, ...]:
-        quantile = f"{number(100 * (1 - self.beta))}% quantile"
-        return "gadget (theorem)", "who", "epsilon", "bits told", "mean error", quantile, "floor", "runs below it"
-
-    def _title(self) -> str:
-        return f"Reconstruction of {self.n} random bits, delta {number(self.delta)}, beta {number(self.beta)}"
-
-    def _footer(self) -> tuple[str, ...]:
-        return (
+        title = f"Reconstruction of {self.n} random bits, delta {number(self.delta)}, beta {number(self.beta)}"
+        footer = (
             "Bits told: by rounding the solution; guessing without data gets 50%. Error: violation of a row (36), "
             "loss (37) or violation (38) divided by n; one record moves its number by 1.",
             "Floor: no private mechanism's error is below it with a probability above 1 - beta (0: nothing is proved). "
             "Randomised response attains the sharper floor of 37 as n grows and beta tends to 0.",
         )
+        return {"columns": heads, "rows": rows, "title": title, "footer": footer}
 
     def __str__(self) -> str:
-        return table(self._columns(), self._cells(), title=self._title(), width=120, footer=self._footer())
+        return table(**self._shown(), width=120)
 
     def _repr_html_(self) -> str:
-        return html_table(self._columns(), self._cells(), title=self._title(), footer=self._footer())
+        return html_table(**self._shown())
 
 
 def demonstrate(
@@ -124,16 +122,11 @@ def demonstrate(
     repetitions : databases per row, >= 1.
     sharp : the objective gadget in its sharper form; False for the printed one.
     seed : of the databases. ``rng`` : noise of the mechanisms, as in ``Problem.solve``.
-
-    Raises
-    ------
-    SpecificationError
-        For arguments out of range, before anything is drawn.
     """
     names = (parts,) if isinstance(parts, str) else tuple(parts)
     wanted = tuple(epsilons)
     for name, given, least in (("n", n, 2), ("repetitions", repetitions, 1), ("seed", seed, 0)):
-        if not is_whole(given) or given < least:
+        if not is_whole(given, least):
             raise SpecificationError(f"{name}={given!r}", remedy=f"a whole number >= {least}")
     if n % 2:
         raise SpecificationError(f"n={n}", why="Theorems 37 and 38 take an even n", remedy=f"n={n + 1}")
@@ -150,30 +143,21 @@ def demonstrate(
         if gadget.part == "scalar" or gadget.sharp:
             who = [[*mechanisms, RESPONSE] for mechanisms in who]
         shown.append((gadget, [f.value for f in floors], who))
-    source = noise_source(rng)
+    asked: Asked = {"delta": delta, "beta": beta, "rng": noise_source(rng)}
     rows = []
     for gadget, values, who in shown:
         draws = [random_bits(n, data, balanced=gadget.balanced) for _ in range(repetitions)]
-        rows.append(_row(gadget, PLAIN, None, None, draws, delta, beta, source))
+        rows.append(_row(gadget, PLAIN, None, None, draws, asked))
         for epsilon, value, mechanisms in zip(wanted, values, who, strict=True):
-            rows += [_row(gadget, m, float(epsilon), value, draws, delta, beta, source) for m in mechanisms]
+            rows += [_row(gadget, m, float(epsilon), value, draws, asked) for m in mechanisms]
     return Demonstration(tuple(rows), n, float(delta), float(beta))
 
 
-def _row(
-    gadget: Gadget,
-    who: str,
-    epsilon: float | None,
-    floor: float | None,
-    draws: list[Bits],
-    delta: float,
-    beta: float,
-    source: NoiseSource,
-) -> Row:
+def _row(gadget: Gadget, who: str, epsilon: float | None, floor: float | None, draws: list[Bits], asked: Asked) -> Row:
     errors, shares = [], []
     for bits in draws:
         here = gadget._refilled(bits)
-        x = _solution(here, bits, who, epsilon, delta, beta, source)
+        x = _solution(here, bits, who, epsilon, asked)
         errors.append(here.error(x))
         shares.append(reconstruct(here, x, truth=bits).share)
     return Row(
@@ -184,27 +168,20 @@ def _row(
         epsilon=epsilon,
         share=float(np.mean(np.array(shares, dtype=float))),
         mean=float(np.mean(errors)),
-        error=float(np.quantile(errors, 1 - beta, method="inverted_cdf")),
+        error=float(np.quantile(errors, 1 - asked["beta"], method="inverted_cdf")),
         floor=floor,
         below=0 if floor is None else int(np.sum(np.array(errors) < floor)),
         runs=len(draws),
     )
 
 
-def _solution(
-    gadget: Gadget, bits: Bits, who: str, epsilon: float | None, delta: float, beta: float, source: NoiseSource
-) -> Floats:
+def _solution(gadget: Gadget, bits: Bits, who: str, epsilon: float | None, asked: Asked) -> Floats:
     if epsilon is None:
         return gadget.solve_without_privacy()
     if who == RESPONSE:
-        return np.asarray(gadget.scale * randomised_response(bits, epsilon, rng=source), dtype=np.float64)
+        return np.asarray(gadget.scale * randomised_response(bits, epsilon, rng=asked["rng"]), dtype=np.float64)
     with warnings.catch_warnings():
         # The table sets the error beside the floor, for sizes at which no promise is worth much: that is its subject.
         warnings.simplefilter("ignore", NoGuaranteeWarning)
-        gadget.problem.solve(epsilon=epsilon, delta=delta, beta=beta, mechanism=who, rng=source)
+        gadget.problem.solve(epsilon=epsilon, mechanism=who, **asked)
     return np.asarray(gadget.variable.value, dtype=np.float64)
-
-
-def _rounded(value: float | None) -> float | None:
-    """For people: without a solver's 1e-17."""
-    return None if value is None else round(value, 6) + 0.0

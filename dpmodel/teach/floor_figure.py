@@ -38,21 +38,19 @@ class FloorTable:
         columns = {name: list(values) for name, values in self.columns.items()}
         return {"epsilons": list(self.epsilons), "delta": self.delta, "beta": self.beta, "floors": columns}
 
-    def _rows(self) -> list[tuple[object, ...]]:
+    def _shown(self) -> dict[str, Any]:
+        """Arguments of `table` and `html_table`."""
         largest = max(self.columns[_SHARP]) or 1.0
         bars = ["#" * math.ceil(_BAR * value / largest) for value in self.columns[_SHARP]]
-        return list(zip(self.epsilons, *self.columns.values(), bars, strict=True))
-
-    def _title(self) -> str:
-        return f"Least error of any private mechanism, delta {number(self.delta)}, beta {number(self.beta)}"
+        title = f"Least error of any private mechanism, delta {number(self.delta)}, beta {number(self.beta)}"
+        heads = ("epsilon", *self.columns, "sharper floor of Theorem 37, as bars")
+        return {"columns": heads, "rows": zip(self.epsilons, *self.columns.values(), bars, strict=True), "title": title}
 
     def __str__(self) -> str:
-        heads = ("epsilon", *self.columns, "sharper floor of Theorem 37, as bars")
-        return table(heads, self._rows(), title=self._title(), width=120)
+        return table(**self._shown(), width=120)
 
     def _repr_html_(self) -> str:
-        heads = ("epsilon", *self.columns, "sharper floor of Theorem 37, as bars")
-        return html_table(heads, self._rows(), title=self._title())
+        return html_table(**self._shown())
 
 
 def floors(epsilons: Iterable[float] = EPSILONS, delta: float = 0.0, beta: float = 0.05) -> FloorTable:
@@ -60,11 +58,6 @@ def floors(epsilons: Iterable[float] = EPSILONS, delta: float = 0.0, beta: float
 
     Theorem 36: violation of one constraint. Theorems 37 and 38: loss or violation divided by n; as printed, and in the
     sharper form of 37 (`Gadget.floor`). 0 where nothing is proved.
-
-    Raises
-    ------
-    SpecificationError
-        For values out of range or no epsilon.
     """
     wanted = tuple(float(epsilon) for epsilon in epsilons)
     if not wanted:

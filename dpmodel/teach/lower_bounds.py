@@ -20,8 +20,6 @@ A swap of a zero and a one keeps their numbers, which Theorems 37 and 38 take to
 from __future__ import annotations
 
 import dataclasses
-import math
-import numbers
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
@@ -34,6 +32,7 @@ from dpmodel.annotate import Private, Records
 from dpmodel.classify.impossibility import Floor
 from dpmodel.classify.impossibility import floor as least_error
 from dpmodel.errors import SpecificationError
+from dpmodel.linalg.public_facts import is_real, is_whole
 from dpmodel.problem import Problem
 from dpmodel.text import number
 
@@ -95,24 +94,14 @@ class Gadget:
         """Whether neighbors are one swap apart (two records) instead of one flip (one record)."""
         return self.ones is not None
 
-    @property
-    def records_changed(self) -> int:
-        """How many records differ between neighboring databases of the theorem: 1 for a flip, 2 for a swap."""
-        return 2 if self.balanced else 1
-
     def neighbor(self, index: int = 0, other: int | None = None) -> Bits:
         """A neighboring database (n,): bit ``index`` flipped, or swapped with an unequal bit.
 
         ``other`` : index of the bit to swap with; by default the next unequal one, cyclically.
-
-        Raises
-        ------
-        SpecificationError
-            For an index out of range, ``other`` where neighbors are flips, or equal bits.
         """
         bits = self._bits.copy()
         for name, value in (("index", index), ("other", other)):
-            if value is not None and (not is_whole(value) or not 0 <= value < self.n):
+            if value is not None and (not is_whole(value, 0) or value >= self.n):
                 raise SpecificationError(f"{name}={value!r}", remedy=f"a whole number from 0 to {self.n - 1}")
         if not self.balanced:
             if other is not None:
@@ -183,11 +172,6 @@ class Gadget:
         the probability includes the draw of a uniform database. Theorem 37 and 38: the printed constant
         ``c(2 epsilon, delta (1 + e^epsilon), beta)``, because a swap changes two records; sharp: ``c(epsilon, delta,
         beta)``. All times B.
-
-        Raises
-        ------
-        SpecificationError
-            For values out of range.
         """
         least = least_error(self.part, epsilon, delta, beta)
         value = least.value if self.sharp else least.published
@@ -212,11 +196,6 @@ def scalar(bits: Any, *, change: float | None = None) -> Gadget:
     bits : (n,) zeros and ones, n >= 1.
     change : None declares nothing, so that ``problem.solve`` refuses. B > 0 declares that one record moves its entry
         by at most B and uses the data B D, so that mechanisms serve it and the floor is B/2.
-
-    Raises
-    ------
-    SpecificationError
-        For anything but a vector of bits, and for a bad ``change``.
     """
     return build("scalar", bits, change=change)
 
@@ -232,11 +211,6 @@ def objective(bits: Any, *, change: float | None = None, sharp: bool = False) ->
     ----------
     bits : (n,) n/2 zeros and n/2 ones (any zeros and ones if sharp).
     change : as in `scalar`; the data are B D, and the public n/2 and 1/2 become B n/2 and B/2.
-
-    Raises
-    ------
-    SpecificationError
-        As `scalar`, and for an odd n or not exactly n/2 zeros unless sharp.
     """
     return build("objective", bits, change=change, sharp=sharp)
 
@@ -250,11 +224,6 @@ def column(bits: Any, *, change: float | None = None) -> Gadget:
     ----------
     bits : (n,) n/2 zeros and n/2 ones.
     change : as in `scalar`; the private row is B D and its right-hand side B n/2.
-
-    Raises
-    ------
-    SpecificationError
-        As `objective`.
     """
     return build("column", bits, change=change)
 
@@ -266,11 +235,6 @@ def build(part: str, bits: Any, *, change: float | None = None, sharp: bool = Fa
     ----------
     part : ``"scalar"``, ``"objective"``, ``"column"``, or the theorem's name.
     bits, change, sharp : as in `scalar` and `objective`.
-
-    Raises
-    ------
-    SpecificationError
-        For an unknown part, ``sharp`` with another part than the objective, and as `objective`.
     """
     names: dict[str, GadgetPart] = {name: name for name in PARTS} | {words: name for name, words in THEOREMS.items()}
     found = names.get(part) if isinstance(part, str) else None
@@ -282,7 +246,7 @@ def build(part: str, bits: Any, *, change: float | None = None, sharp: bool = Fa
         )
     balanced = found != "scalar" and not sharp
     database = checked_bits(bits, balanced=balanced)
-    if change is not None and (not _real(change) or not 0 < change < math.inf):
+    if change is not None and (not is_real(change) or change <= 0):
         raise SpecificationError(f"change={change!r}", remedy="a number > 0, or None for arbitrary changes")
     n, scale = database.size, 1.0 if change is None else float(change)
     declared: dict[str, Any] = {} if change is None else {"bounds": [0.0, scale]}
@@ -297,42 +261,31 @@ def checked_bits(bits: Any, *, balanced: bool = False, n: int | None = None) -> 
     """A read-only copy (n,) of a database of bits.
 
     ``balanced`` : require exactly n/2 zeros. Messages say what is wrong and never where or what the bits are.
-
-    Raises
-    ------
-    SpecificationError
-        One for each: no numeric array, wrong shape, empty, NaN, other values than 0 and 1, wrong length, odd
-        length, wrong number of ones.
     """
     try:
         array = np.asarray(bits)
     except (TypeError, ValueError):
-        array = np.empty(0, dtype=object)
-    remedy = "a vector of zeros and ones, e.g. [0, 1, 1, 0]"
-    if array.dtype.kind not in "biuf":
-        empty = isinstance(bits, list | tuple) and not bits
-        what = "bits are empty" if empty else "bits are not an array of real numbers"
-        raise SpecificationError(what, remedy=remedy)
-    if array.ndim != 1:
-        raise SpecificationError(f"bits have shape {array.shape}", why="one record owns one bit", remedy=remedy)
+        array = np.empty(1, dtype=object)
+    example = "a vector of zeros and ones, e.g. [0, 1, 1, 0]"
+    half = "Theorems 37 and 38 take databases with exactly n/2 zeros"
     if array.size == 0:
-        raise SpecificationError("bits are empty", remedy=remedy)
+        raise SpecificationError("bits are empty", remedy=example)
+    if array.dtype.kind not in "biuf":
+        raise SpecificationError("bits are not an array of real numbers", remedy=example)
+    if array.ndim != 1:
+        raise SpecificationError(f"bits have shape {array.shape}", why="one record owns one bit", remedy=example)
     if np.isnan(array).any():
-        raise SpecificationError("bits have NaN entries", remedy=remedy)
-    if not ((array == 0) | (array == 1)).all():
-        raise SpecificationError("bits have entries other than 0 and 1", remedy=remedy)
+        raise SpecificationError("bits have NaN entries", remedy=example)
+    if not np.isin(array, (0, 1)).all():
+        raise SpecificationError("bits have entries other than 0 and 1", remedy=example)
     if n is not None and array.size != n:
         raise SpecificationError(f"{array.size} bits for a gadget of {n}", remedy=f"{n} bits")
     if balanced and array.size % 2:
-        raise SpecificationError(
-            f"{array.size} bits: an odd number",
-            why="Theorems 37 and 38 take databases with exactly n/2 zeros",
-            remedy="an even number of bits",
-        )
+        raise SpecificationError(f"{array.size} bits: an odd number", why=half, remedy="an even number of bits")
     if balanced and 2 * np.count_nonzero(array) != array.size:
         raise SpecificationError(
             "the bits are not half zeros and half ones",
-            why="Theorems 37 and 38 take databases with exactly n/2 zeros; that number is public",
+            why=f"{half}; that number is public",
             remedy="exactly n/2 ones, for example the bits followed by their complement",
         )
     database = array.astype(np.int8)
@@ -341,13 +294,7 @@ def checked_bits(bits: Any, *, balanced: bool = False, n: int | None = None) -> 
 
 
 def solution_vector(x: Any, n: int | None = None) -> Floats:
-    """(n,) a solution as finite floats.
-
-    Raises
-    ------
-    SpecificationError
-        For anything else.
-    """
+    """(n,) a solution as finite floats; anything else is refused."""
     try:
         point = np.asarray(x, dtype=np.float64)
     except (TypeError, ValueError):
@@ -372,15 +319,6 @@ def _program(part: GadgetPart, sharp: bool, data: Any, n: int, scale: float) -> 
     if part == "objective":
         return x, cp.Maximize(data @ x - scale * n / 2), [half]
     return x, cp.Minimize(0), [half, (data @ x == scale * n / 2).set_label("all of it on ones")]
-
-
-def _real(value: object) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
-
-
-def is_whole(value: object) -> bool:
-    """Whether ``value`` is a whole number, and not a truth value."""
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def random_bits(n: int, rng: np.random.Generator, *, balanced: bool) -> Bits:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +10,9 @@ import cvxpy as cp
 import numpy as np
 
 from dpmodel.errors import SpecificationError
+from dpmodel.linalg.public_facts import is_real, is_whole
 from dpmodel.privacy import noise_source, validate_privacy
-from dpmodel.teach.lower_bounds import Bits, Gadget, checked_bits, is_whole, solution_vector
+from dpmodel.teach.lower_bounds import Bits, Gadget, checked_bits, solution_vector
 from dpmodel.text import array_text, number
 
 
@@ -81,11 +81,11 @@ def reconstruct(
         )
     point = solution_vector(x, size)
     half = 0.5 if half is None else half
-    if not (isinstance(half, numbers.Real) and math.isfinite(half)):
+    if not is_real(half):
         raise SpecificationError(f"half={half!r}", remedy="a finite number between the values of a zero and a one")
     if ones is None:
         bits = (point > half).astype(np.int8)
-    elif not is_whole(ones) or not 0 <= ones <= point.size:
+    elif not is_whole(ones, 0) or ones > point.size:
         raise SpecificationError(f"ones={ones!r}", remedy=f"a whole number from 0 to {point.size}")
     else:
         bits = np.zeros(point.size, dtype=np.int8)
@@ -120,11 +120,6 @@ def randomised_response(bits: Any, epsilon: float, *, rng: Any = None) -> Bits:
     Returns
     -------
     array (n,)
-
-    Raises
-    ------
-    SpecificationError
-        For a bad ``bits``, ``epsilon`` or ``rng``.
     """
     database, source = checked_bits(bits), noise_source(rng)
     scale = math.nextafter(1.0 / validate_privacy(epsilon, 0.0).epsilon, math.inf)

@@ -10,12 +10,9 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-
-ROOT = Path(__file__).resolve().parents[2]
-if str(ROOT) not in sys.path:  # run from a checkout without installing it
-    sys.path.insert(0, str(ROOT))
 
 PACKAGES = ("dpmodel", "cvxpy", "highspy", "clarabel", "opendp", "dp-accounting", "numpy", "scipy")
 
@@ -36,8 +33,18 @@ class Expectations:
         return 0 if all(met for met, _ in self._lines) else 1
 
 
-def parser(description: str) -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parser(description: str | None, **options: Any) -> argparse.ArgumentParser:
+    """A parser with ``--name`` for every option: its default, whose type the given ones have; lists take several."""
+    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        if default is False:
+            made.add_argument(flag, action="store_true")
+        elif isinstance(default, list):
+            made.add_argument(flag, nargs="*", type=type(default[0]), default=default)
+        else:
+            made.add_argument(flag, type=type(default), default=default)
+    return made
 
 
 def data_path(*patterns: str) -> Callable[[str], Path]:
@@ -57,14 +64,14 @@ def data_path(*patterns: str) -> Callable[[str], Path]:
 
 def header(packages: Iterable[str] = PACKAGES) -> None:
     """Print the command that reproduces the run, the versions and the machine."""
-    path = os.path.relpath(sys.argv[0], Path.cwd())
-    print("command:", "python", path, shlex.join(sys.argv[1:]))
+    module = ".".join(Path(os.path.relpath(sys.argv[0])).with_suffix("").parts)
+    print("command: python -m", module, shlex.join(sys.argv[1:]))
     found = []
     for name in packages:
         try:
             found.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
-            found.append(f"{name} (not installed, run from {ROOT})" if name == "dpmodel" else f"{name} missing")
+            found.append(f"{name} (not installed)" if name == "dpmodel" else f"{name} missing")
     print(f"versions: Python {platform.python_version()}, {', '.join(found)}")
     print(f"machine: {platform.machine()}, {os.cpu_count()} cores\n", flush=True)
 

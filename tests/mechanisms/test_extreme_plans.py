@@ -56,7 +56,7 @@ def plan_all(model: Any, request: Request) -> int:
     return served
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @given(
     shape=st.sampled_from(SHAPES),
     private=st.sampled_from(PRIVATE),

@@ -9,7 +9,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpmodel as dpm
@@ -71,6 +71,7 @@ ACCURACIES = st.builds(
 )
 
 
+@settings(max_examples=40)
 @given(ACCURACIES,
        st.builds(Guarantee, st.floats(0, 1e308), st.floats(0, 1), WORDS, WORDS),
        st.dictionaries(WORDS, st.lists(FLOATS, max_size=4)))  # fmt: skip
@@ -83,6 +84,7 @@ def test_any_release_comes_back(accuracy: Accuracy, guarantee: Guarantee, variab
     }
 
 
+@settings(max_examples=40)
 @given(alpha=st.floats(), width=st.floats(), size=st.integers(0, 5), words=WORDS, ends=st.lists(FLOATS, max_size=3))
 def test_any_plan_comes_back(alpha: float, width: float, size: int, words: str, ends: list[float]) -> None:
     noise = {"part": {"largest_noise": alpha, "ends": tuple(ends), "words": words}}

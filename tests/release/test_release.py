@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from dpmodel.release import Accuracy, Guarantee, Release
-from dpmodel.release.html import release_html
 
 
 def make(**changes):
@@ -176,9 +175,7 @@ def test_html_is_self_contained_and_escaped():
     page = release._repr_html_()
     assert "<img" not in page
     assert page.count("&lt;img") == 10
-    assert "unbounded" in page
     assert "http" not in page
-    assert page == release_html(json.loads(release.to_json()))
     assert page.count("<div") == page.count("</div>")
 
 
@@ -186,7 +183,7 @@ def test_html_without_private_data_or_arrays():
     release = make(guarantee=Guarantee(0), variables={}, duals={}, timings={}, value=None)
     page = release._repr_html_()
     assert "no private data was read" in page
-    assert "<details" not in page
+    assert "Post-processing by" in page
 
 
 def test_spent_is_a_pair():

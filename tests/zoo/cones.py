@@ -8,7 +8,8 @@ import cvxpy as cp
 import numpy as np
 
 import dpmodel as dpm
-from zoo.registry import ALWAYS, COSTS, NEARLY, SAFELY, Make, model
+
+from .registry import ALWAYS, COSTS, NEARLY, SAFELY, Make, model
 
 
 @model(10, 100, 1000, due=NEARLY)
@@ -32,7 +33,7 @@ def regularised_choice(n: int, rng: np.random.Generator, private: Make) -> Any:
     return cp.Maximize(share @ lottery + 0.05 * cp.sum(cp.entr(lottery))), [cp.sum(lottery) == 1]
 
 
-@model(5, 12, 35, **COSTS)
+@model(5, 12, 35, **COSTS, quick=False)
 def max_cut(n: int, rng: np.random.Generator, private: Make) -> Any:
     """The semidefinite relaxation of the largest cut of a friendship graph: one friendship moves two entries."""
     friends = np.triu(rng.random((n, n)) < 0.4, 1).astype(float)
@@ -51,7 +52,7 @@ def factor_selection(n: int, rng: np.random.Generator, private: Make) -> Any:
     return cp.Maximize(cp.trace(moments @ X) - 0.05 * cp.sum(cp.abs(X))), [cp.trace(X) == 1]
 
 
-@model(4, 12, 32, **COSTS)
+@model(4, 12, 32, **COSTS, quick=False)
 def sparse_inverse_covariance(n: int, rng: np.random.Generator, private: Make) -> Any:
     """Which of n symptoms go together (graphical lasso): the covariance is a mean over 4,000 patients."""
     answers = rng.normal(0, 0.5, (4000, n)).clip(-1, 1)

@@ -20,7 +20,8 @@ import numpy as np
 from scipy.stats import binom
 
 import dpmodel as dpm
-from zoo.registry import Case
+
+from .registry import Case
 
 EPSILON, DELTA = 1.0, 1e-6
 # A statement may fail with probability BETA a run. With three runs, two failures have probability 7.5e-7.

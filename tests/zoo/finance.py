@@ -7,7 +7,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
-from zoo.registry import ALWAYS, COSTS, NEARLY, SAFELY, Make, model
+from .registry import ALWAYS, COSTS, NEARLY, SAFELY, Make, model
 
 
 def covariance(n: int, rng: np.random.Generator) -> np.ndarray:

@@ -9,7 +9,8 @@ import cvxpy as cp
 import numpy as np
 
 import dpmodel as dpm
-from zoo.registry import ALWAYS, COSTS, NEARLY, SAFELY, Make, model
+
+from .registry import ALWAYS, COSTS, NEARLY, SAFELY, Make, model
 
 
 def grid_network(n: int) -> tuple[np.ndarray, int, int]:

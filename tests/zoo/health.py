@@ -8,7 +8,8 @@ import cvxpy as cp
 import numpy as np
 
 import dpmodel as dpm
-from zoo.registry import ALWAYS, COSTS, NEARLY, SAFELY, Make, model
+
+from .registry import ALWAYS, COSTS, NEARLY, SAFELY, Make, model
 
 
 @model(5, 50, 500, due=SAFELY)

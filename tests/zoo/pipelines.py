@@ -8,7 +8,8 @@ import cvxpy as cp
 import numpy as np
 
 import dpmodel as dpm
-from zoo.registry import Make, model
+
+from .registry import Make, model
 
 # Planning one takes seconds of simulation, so none of them is quick.
 RELAXED = ("relaxed",)  # no constraint is private: nothing to be feasible about

@@ -8,7 +8,8 @@ import cvxpy as cp
 import numpy as np
 
 import dpmodel as dpm
-from zoo.registry import COSTS, NEARLY, SAFELY, Make, model
+
+from .registry import COSTS, NEARLY, SAFELY, Make, model
 
 
 @model(5, 15, 46, due=NEARLY)
@@ -77,7 +78,7 @@ def ballots(n: int, rng: np.random.Generator, private: Make) -> Any:
     return cp.Minimize(0), [ballot @ fund >= 1, cost @ fund <= 0.8 * cost.sum()]
 
 
-@model(12, 100, 1000, due=NEARLY)
+@model(12, 100, 1000, due=NEARLY, quick=False)
 def staff_wishes(n: int, rng: np.random.Generator, private: Make) -> Any:
     """A roster of n shifts that tires no colleague: each of 40 says how hard a shift is, 0 to 5, and sets a limit."""
     hard = rng.uniform(0, 5, (40, n))

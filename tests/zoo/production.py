@@ -8,7 +8,8 @@ import cvxpy as cp
 import numpy as np
 
 import dpmodel as dpm
-from zoo.registry import ALWAYS, NEARLY, SAFELY, Make, model
+
+from .registry import ALWAYS, NEARLY, SAFELY, Make, model
 
 
 @model(6, 60, 600, due=SAFELY)

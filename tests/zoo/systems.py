@@ -8,10 +8,11 @@ import cvxpy as cp
 import numpy as np
 
 import dpmodel as dpm
-from zoo.registry import NEARLY, SAFELY, Make, model
+
+from .registry import NEARLY, SAFELY, Make, model
 
 
-@model(12, 100, 1000, due=NEARLY)
+@model(12, 100, 1000, due=NEARLY, quick=False)
 def efficiency(n: int, rng: np.random.Generator, private: Make) -> Any:
     """Data envelopment analysis of one branch against n others: each owns a column of inputs and one of outputs."""
     inputs, outputs = rng.uniform(2, 9, (3, n)), rng.uniform(1, 6, (2, n))
@@ -81,7 +82,7 @@ def emission_limits(n: int, rng: np.random.Generator, private: Make) -> Any:
     return cp.Maximize(rng.uniform(1, 3, n) @ emit), [spreads @ emit <= 100 - load]
 
 
-@model(10, 100, 1000, due=NEARLY)
+@model(10, 100, 1000, due=NEARLY, quick=False)
 def chebyshev_centre(n: int, rng: np.random.Generator, private: Make) -> Any:
     """The plan farthest from any of twenty limits that departments set as they please between 50 and 100."""
     share = rng.uniform(0, 2, (20, n)) / n

@@ -15,7 +15,8 @@ import cvxpy as cp
 import numpy as np
 
 import dpmodel as dpm
-from zoo.registry import SIZES
+
+from .registry import SIZES
 
 EPSILON = 1.0
 Levels = dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]  # truth, published, fitted

@@ -11,9 +11,10 @@ import pytest
 
 import dpmodel as dpm
 from dpmodel.mechanisms.lp.noise_once.mechanism import NoiseOnce
-from zoo import flows
-from zoo.examination import Run, _beaten, examine
-from zoo.registry import Case
+
+from . import flows
+from .examination import Run, _beaten, examine
+from .registry import Case
 
 
 @pytest.fixture

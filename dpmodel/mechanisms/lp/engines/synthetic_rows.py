@@ -25,7 +25,7 @@ from dpmodel.mechanisms.lp.public.mechanism import PUBLIC_ONLY
 from dpmodel.privacy import NotPrivateWarning, PublicGenerator, SeededSource, public_generator
 
 # Databases drawn, and the spread of the logarithm of how popular columns are in them: ballots of public votes have
-# at least that (chosen on four elections, tests/benchmarks/set_cover.py).
+# at least that (chosen on four elections, tests/benchmarks/programs/set_cover.py).
 DATABASES, _SPREAD = 3, 2.0
 
 

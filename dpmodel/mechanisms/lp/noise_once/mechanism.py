@@ -68,9 +68,9 @@ class NoiseOnce(Mechanism[PrivateLP]):
     """
 
     serves: ClassVar[Serves] = Serves(PrivateLP, ("objective low", "scalar low", "row low", "column low"))
-    kind: Kind
-    name: str
-    source: str
+    kind: Kind = "laplace"
+    name: str = "laplace-once"
+    source: str = "HRRU14, sections 4.2-4.5; Laplace mechanism"
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         if not model.private_parts():
@@ -274,5 +274,5 @@ def caveats(model: PrivateLP, noise: NoiseDesign, *, split: bool) -> tuple[str, 
     return tuple(out)
 
 
-LAPLACE_ONCE = NoiseOnce("laplace", "laplace-once", "HRRU14, sections 4.2-4.5; Laplace mechanism")
+LAPLACE_ONCE = NoiseOnce()
 GAUSSIAN_ONCE = NoiseOnce("gaussian", "gaussian-once", "HRRU14, sections 4.2-4.5; Gaussian mechanism")

@@ -163,7 +163,7 @@ class AdmmTables(Admm):
         As ``Admm``.
     Cost
         20 to 100 projections where most cells are positive, up to 1,000 on small sparse tables. 2^16 cells, all two-way
-        margins of 16 columns: tests/benchmarks/table_speed.py.
+        margins of 16 columns: tests/benchmarks/postprocessing/table_speed.py.
     """
 
     name: str = "admm-tables"

@@ -154,8 +154,9 @@ class ExactTree(Mechanism[Postprocessing]):
           without an end).
         * "lower", "upper": the left (right) end, then the first child takes all it can, and so on.
 
-        In simulations (tests/benchmarks/tree_ties.py) "nearest" had the least mean squared error over shapes, sizes and
-        branchings; "middle" has less at the leaves where counts are below the noise everywhere and few are zero.
+        In simulations (tests/benchmarks/postprocessing/tree_ties.py) "nearest" had the least mean squared error over
+        shapes, sizes and branchings; "middle" has less at the leaves where counts are below the noise everywhere and
+        few are zero.
         Whole numbers: with whole values and bounds "lower" and "upper" give whole numbers. ``whole=True``, or variables
         declared whole, minimise over whole numbers exactly, whatever the values (``integers.py``; the ends of
         all stretches are then whole, since segment ends are sums of values and bounds).

@@ -1,0 +1,79 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpmodel.cli import main
+
+
+def test_demo_prints_every_room(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo"]) == 0
+    printed = capsys.readouterr().out
+    for expected in ("Classification", "Plan for epsilon 1", "Solution", "Private release by", "true demand"):
+        assert expected in printed
+
+
+def test_demo_strict_covers_every_true_demand(capsys: pytest.CaptureFixture[str]) -> None:
+    from dpmodel.teach.transportation_problem import DEMAND
+
+    assert main(["demo", "--strict", "--json"]) == 0
+    release = json.loads(capsys.readouterr().out)
+    arrives = [sum(column) for column in zip(*release["variables"]["shipments"], strict=True)]
+    assert all(a >= d - 1e-6 for a, d in zip(arrives, DEMAND, strict=True))
+    assert release["guarantee"]["delta"] == 1e-6
+
+
+def test_taxonomy(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["taxonomy"]) == 0
+    assert "Theorem 37" in capsys.readouterr().out
+    assert main(["taxonomy", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["cells"]) == 8
+
+
+def test_reconstruct_sets_the_plain_solver_beside_private_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    few = ["reconstruct", "--n", "10", "--repetitions", "3", "--epsilon", "0.2"]
+    assert main(few) == 0
+    printed = capsys.readouterr().out
+    for expected in ("plain solver", "100.0%", "laplace-once", "randomised response", "Least error of any private"):
+        assert expected in printed
+    assert main([*few, "--part", "objective", "--printed", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert {row["part"] for row in shown["rows"]} == {"objective"}
+    assert not any(row["sharp"] for row in shown["rows"])
+    assert shown["rows"][0]["share"] == 1.0
+    assert shown["floors"] and len(shown["epsilons"]) == len(next(iter(shown["floors"].values())))
+
+
+def test_reconstruct_refuses_readably(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main(["reconstruct", "--n", "7"]) == 2
+    assert "even" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert main(["reconstruct", "--figure", "floor.png"]) == 2
+    printed = capsys.readouterr()
+    assert "dpmodel[plot]" in printed.err and not printed.out, "refused before the work"
+
+
+@pytest.mark.slow
+def test_reconstruct_draws(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    file = tmp_path / "floor.svg"
+    assert main(["reconstruct", "--n", "4", "--repetitions", "1", "--epsilon", "1", "--figure", str(file)]) == 0
+    assert "Theorem 37" in file.read_text()
+
+
+def test_errors_are_one_readable_block(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--epsilon", "0"]) == 2
+    error = capsys.readouterr().err
+    assert "epsilon" in error and "try:" in error and "Traceback" not in error
+
+
+def test_unknown_command_is_refused() -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["solve"])
+    assert stopped.value.code == 2

@@ -1,0 +1,52 @@
+"""README is executed: its Python blocks run in order, and its set-up commands stand as CI and newcomers use them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import dpmodel as dpm
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def test_python_blocks_run_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len(blocks) >= 2
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), names)
+    printed = capsys.readouterr().out
+    assert "scalar, low" in printed and "Theorem 37" in printed
+    problem = names["problem"]
+    assert isinstance(problem, dpm.Problem) and problem.release is not None
+    assert problem.release.guarantee.epsilon <= 1
+    assert names["demand"].value is None  # type: ignore[attr-defined]
+
+
+def test_set_up_commands() -> None:
+    lines = [line.strip() for line in README.splitlines()]
+    assert "python -m pip install . && dpmodel demo" in lines
+    assert 'python -m pip install ".[test]" && python -m pytest' in lines
+
+
+def test_the_tables_of_mechanisms_are_those_of_the_registry() -> None:
+    """Write them anew with ``python docs/write_tables.py``."""
+    from dpmodel.plan.tables import FAMILIES, mechanism_table
+
+    for family in FAMILIES:
+        assert f"<!-- mechanisms: {family} -->\n{mechanism_table(family)}\n<!-- end -->" in README, family
+
+
+def test_every_mechanism_and_doc_named_in_the_readme_exists() -> None:
+    from dpmodel.plan.registry import KINDS
+
+    for mechanism in (each for kind in KINDS.values() for each in kind.mechanisms):
+        assert f"`{mechanism.name}`" in README
+    if not (ROOT / "docs").exists():
+        pytest.skip("docs are not shipped with this copy")
+    for link in re.findall(r"\]\((docs/[^)]+|examples)\)", README):
+        assert (ROOT / link).exists(), link

@@ -1,0 +1,139 @@
+"""Tables for people: alignment, wrapping, escaping."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpmodel.text import array_text, html_table, number, table
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_width_from_outside():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("COLUMNS", raising=False)
+        yield
+
+
+@pytest.mark.parametrize(
+    ("x", "text"),
+    [
+        (None, "-"),
+        (math.nan, "-"),
+        (math.inf, "unbounded"),
+        (-math.inf, "-unbounded"),
+        (0.0, "0"),
+        (-0.0, "0"),
+        (0.1152321, "0.1152"),
+        (0.1 + 0.2, "0.3"),
+        (1e-6, "1e-6"),
+        (1.23456e-7, "1.235e-7"),
+        (0.0001, "0.0001"),
+        (12345.6, "12350"),
+        (999999.9, "1e6"),
+        (1.5e10, "1.5e10"),
+        (1234567, "1234567"),
+        (-2.5, "-2.5"),
+        (np.float64(0.5), "0.5"),
+        (np.float32(0.1), "0.1"),
+        (np.int64(7), "7"),
+    ],
+)
+def test_number(x, text):
+    assert number(x) == text
+
+
+@pytest.mark.parametrize("x", ["1", True, np.True_, 1j, [1.0]])
+def test_number_refuses_what_is_no_real_number(x):
+    with pytest.raises(TypeError):
+        number(x)
+
+
+def test_numbers_are_right_aligned_and_text_left():
+    lines = table(("name", "alpha"), [("a", 1.5), ("longer", 12345), ("none", None)]).splitlines()
+    body = lines[-3:]
+    assert [line.startswith(s) for line, s in zip(body, ("a ", "longer", "none"), strict=True)] == [True] * 3
+    assert len({len(line) for line in body}) == 1  # all end at the same column
+    assert body[0].endswith("  1.5")
+
+
+def test_long_cells_wrap_and_nothing_is_lost():
+    text = table(("k", "v"), [("key", "word " * 60), ("long", "x" * 150)], width=60, footer=("f " * 50,))
+    assert max(map(len, text.splitlines())) <= 60
+    assert text.count("word") == 60
+    assert text.count("x") == 150
+    assert text.count("f") == 50
+
+
+cells = st.text("ab cd\n漢", max_size=40)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(cells, cells, cells, cells), max_size=4), st.integers(30, 120))
+def test_no_cell_is_ever_cropped(rows, width):
+    text = table(("one", "two", "three", "four"), rows, width=width)
+    assert max(map(len, text.splitlines())) <= width
+    for character in "bc漢":
+        assert text.count(character) == sum(cell.count(character) for row in rows for cell in row)
+
+
+def test_words_are_kept_whole_while_another_column_can_wrap():
+    rows = [("strict-truncated-laplace", "a sentence of many words " * 5, "another one, also long " * 5)]
+    assert "strict-truncated-laplace" in table(("name", "x", "y"), rows, width=60)
+
+
+def test_title_footer_and_hidden_header():
+    text = table(("", ""), [("a", "b")], title="Title", footer=("last line",))
+    assert text.splitlines()[0] == "Title"
+    assert text.splitlines()[-1] == "last line"
+    assert "─" not in text
+
+
+def test_cells_are_data_not_markup():
+    text = table(("c",), [("[red]x[/red]",), (":smile:",), ("a\x1b[31mb\x07",), ("[/]",)])
+    assert "[red]x[/red]" in text
+    assert ":smile:" in text
+    assert "[/]" in text
+    assert "\x1b" not in text
+    assert "\x07" not in text
+
+
+def test_plain_whatever_the_environment_says(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "\x1b" not in table(("a",), [("b" * 50,)], title="t")
+    assert "b" * 50 in table(("a",), [("b" * 50,)])
+
+
+def test_empty_table_and_ragged_rows():
+    assert "a" in table(("a", "b"), [])
+    for render in (table, html_table):
+        with pytest.raises(ValueError, match="row 1 has 1 cells"):
+            render(("a", "b"), [(1, 2), (3,)])
+
+
+def test_html_is_escaped():
+    evil = "<script>alert('x')</script>\"&"
+    page = html_table((evil,), [(evil,)], title=evil, footer=(evil,))
+    assert "<script" not in page
+    assert "'x'" not in page
+    assert page.count("&lt;script&gt;") == 4
+    assert "&quot;&amp;" in page
+
+
+def test_html_numbers():
+    page = html_table(("a", "b"), [(math.inf, "x\ny"), (0.25, True)])
+    assert "text-align:right" in page
+    assert ">unbounded<" in page
+    assert ">x<br>y<" in page
+    assert ">yes<" in page
+
+
+def test_array_text():
+    assert array_text(np.array([1, 2.5])) == "[1, 2.5]"
+    assert array_text(3.0) == "3"
+    assert array_text([[1, 2], [3, 4]]) == "[1, 2, 3, 4]  shape (2, 2)"
+    assert array_text(np.arange(100)) == "[0, 1, 2, ..., 97, 98, 99]  shape (100,)"
+    assert array_text([]) == "[]"
