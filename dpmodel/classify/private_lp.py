@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
 from dpmodel._types import PrivateArray
 from dpmodel.classify.classifier import Classification
 from dpmodel.compile.standard_form.affine_map import AffineMap
 from dpmodel.compile.standard_form.form import StandardForm, private_theta
 from dpmodel.compile.standard_form.public_set import PublicSet
+from dpmodel.numerics.public_facts import PublicFacts
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class PrivateLP:
+class PrivateLP(PublicFacts):
     """A compiled and classified problem.
 
     ``form`` : public constants and private linear maps; ``classification`` : its cells;
@@ -27,7 +27,6 @@ class PrivateLP:
     form: StandardForm
     classification: Classification
     public: PublicSet
-    _memo: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def affine(self) -> AffineMap:
@@ -53,10 +52,3 @@ class PrivateLP:
     def read_private(self) -> PrivateArray:
         """(P,) theta with the private values. Only a mechanism's ``run`` may call this."""
         return private_theta(self.affine)
-
-    def remember(self, key: Hashable, build: Callable[[], T]) -> T:
-        """Compute a public fact once per problem."""
-        if key not in self._memo:
-            self._memo[key] = build()
-        value: T = self._memo[key]
-        return value

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
-from functools import cached_property, wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import Classification
@@ -14,6 +13,7 @@ from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.compile.regression.row_bounds import RowBounds
 from dpmodel.compile.regression.rows import Reader, Rows
+from dpmodel.numerics.public_facts import PublicFacts
 
 if TYPE_CHECKING:
     from dpmodel.compile.regression.public_part import PublicPart
@@ -23,7 +23,7 @@ P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
-class PrivateRegression:
+class PrivateRegression(PublicFacts):
     """minimise ``scale * sum_i omega_i loss(a_i' w + o_i, y_i) + penalty(w)`` over w in ``domain``.
 
     ``count`` : n, the public number of rows (under add-remove a capacity). ``row`` : bounds on rows and labels.
@@ -48,7 +48,6 @@ class PrivateRegression:
     offset_bound: float = 0.0
     offset_range: tuple[float, float] = (0.0, 0.0)
     private: tuple[Private, ...] = ()
-    _memo: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def size(self) -> int:
@@ -83,21 +82,3 @@ class PrivateRegression:
     def read_rows(self) -> Rows:
         """The private rows. Only a mechanism's ``run`` may call this."""
         return self.read()
-
-    def remember(self, key: Hashable, build: Callable[[], T]) -> T:
-        """Compute a public fact once per problem."""
-        if key not in self._memo:
-            self._memo[key] = build()
-        value: T = self._memo[key]
-        return value
-
-
-def remembered(fact: Callable[Concatenate[PrivateRegression, P], T]) -> Callable[Concatenate[PrivateRegression, P], T]:
-    """A function of public facts that is computed once for each model and other (hashable) arguments."""
-
-    @wraps(fact)
-    def once(model: PrivateRegression, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        key = (fact.__module__, fact.__qualname__, args, tuple(sorted(kwargs.items())))
-        return model.remember(key, lambda: fact(model, *args, **kwargs))
-
-    return once

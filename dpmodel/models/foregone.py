@@ -45,7 +45,7 @@ def refuse_foregone(model: PrivateLP, chosen: Candidate) -> None:
     """
     _refuse_large(model, chosen)
     if chosen.mechanism in _OVER_ALL:
-        refused = model.remember("unbounded", lambda: _unbounded(model))
+        refused = model.cached("unbounded", lambda: _unbounded(model))
         if refused is not None:
             raise refused
 

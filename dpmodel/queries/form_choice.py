@@ -84,7 +84,7 @@ def settled(build: Build, alpha: float, form: str) -> tuple[Postprocessing, Sett
     errors = [ratios(model, x, count) for model in (first, second)]
     best = 0 if _mean(errors[0]) < _mean(errors[1]) else 1
     model, setting = ((first, likelihood), (second, squares))[best]
-    model.remember("ratios", lambda: errors[best])
+    model.cached("ratios", lambda: errors[best])
     return model, setting
 
 
@@ -97,7 +97,7 @@ def worse_than_published(model: Postprocessing) -> tuple[str, ...]:
         x = None if count < _LEAST or is_separable(form_of(model)) else _solution(model)
         return {} if x is None else ratios(model, x, count)
 
-    found = model.remember("ratios", simulated)
+    found = model.cached("ratios", simulated)
     return tuple(
         f"{name}: the fit is forecast to have {ratio:.2g} times the error of the published numbers"
         for name, ratio in found.items()
@@ -136,7 +136,7 @@ def _groups(model: Postprocessing) -> dict[str, Integers]:
 
 
 def _solver(model: Postprocessing) -> Candidate:
-    return model.remember("solver", lambda: make_plan(Published(model), FREE).chosen)
+    return model.cached("solver", lambda: make_plan(Published(model), FREE).chosen)
 
 
 def _solution(model: Postprocessing) -> Floats | None:

@@ -18,7 +18,7 @@ from dpmodel.plan.registry import AnyMechanism
 from dpmodel.privacy import public_generator
 from dpmodel.queries.published import solve_published
 
-# What models remember that does not depend on the published numbers.
+# What models keep that does not depend on the published numbers.
 _OF_THE_CONSTRAINTS = ("exact tree plan", "consistent", "origins")
 
 
@@ -74,7 +74,7 @@ def refits(model: Postprocessing, x: Floats, count: int, seed: int, mechanism: s
         value = truth + noise_of(model, generator)
         fresh = with_values(model, value)
         if known is not None and not same:
-            fresh._memory.clear()  # recognised in another order: everything is looked for again
+            fresh._memo.clear()  # recognised in another order: everything is looked for again
         else:
             _tell(fresh, None if known is None else replace(known, value=value))
         outcome = solve_published(fresh, mechanism).outcome
@@ -83,10 +83,10 @@ def refits(model: Postprocessing, x: Floats, count: int, seed: int, mechanism: s
 
 
 def with_values(model: Postprocessing, value: Floats) -> Postprocessing:
-    """The model with other published numbers; what it remembers of constraints and weights alone is kept."""
+    """The model with other published numbers; what it keeps of constraints and weights alone is kept."""
     form = form_of(model)
-    kept: dict[Hashable, Any] = {key: found for key, found in model._memory.items() if key in _OF_THE_CONSTRAINTS}
-    return replace(model, form=replace(form, value=value), problem=None, _memory=kept)
+    kept: dict[Hashable, Any] = {key: found for key, found in model._memo.items() if key in _OF_THE_CONSTRAINTS}
+    return replace(model, form=replace(form, value=value), problem=None, _memo=kept)
 
 
 def measured_rows(model: Postprocessing) -> tuple[slice, ...]:
@@ -117,7 +117,7 @@ def noise_of(model: Postprocessing, generator: Any) -> Floats:
 
 def _tell(model: Postprocessing, problem: TreeProblem | None) -> None:
     """What the model is as a tree, so that nobody looks for one."""
-    model.remember("tree problem", lambda: problem)
+    model.cached("tree problem", lambda: problem)
 
 
 def is_separable(form: LikelihoodForm) -> bool:

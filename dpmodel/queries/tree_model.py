@@ -83,10 +83,10 @@ class TreeOfSums:
             bounds = {"equality": tree.consistency, "lower": low, "upper": high}
             arrays, measurements, places = assembled(rows, setting, self.size, **bounds)
             model = Postprocessing(arrays, measurements, places, words=f"post-processing: {words}; it costs no privacy")
-            model.remember("consistent", lambda: True)
+            model.cached("consistent", lambda: True)
             node = arrays.matrix.indices.astype(np.int64)
             noise = (arrays.value, arrays.absolute, arrays.square)
-            model.remember("tree problem", lambda: TreeProblem(tree, node, *noise, low, high, np.arange(tree.size)))
+            model.cached("tree problem", lambda: TreeProblem(tree, node, *noise, low, high, np.arange(tree.size)))
             return model
 
         return settled(build, alpha, form)

@@ -174,7 +174,7 @@ def test_the_walk_finds_what_is_hidden():
             assert_no_trace(everything, [SECRETS])
     del problem.variables()[0].note
     assert_no_trace(everything, [SECRETS])
-    problem._last_model[1].remember("leak", lambda: -SECRETS)
+    problem._last_model[1].cached("leak", lambda: -SECRETS)
     with pytest.raises(AssertionError):
         assert_no_trace(everything, [SECRETS])
 
@@ -190,7 +190,7 @@ def test_the_comparison_of_twins_finds_a_dependence(monkeypatch):
     for spoil in (
         lambda p, v: p.variables()[0].__dict__.update(note=f"about {v[0]:.0f}"),
         lambda p, v: p.variables()[0].__dict__.update(note=v > 5000),
-        lambda p, v: p.variables()[0].__dict__.update(note=0) or p._last_model[1].remember("spoiled", lambda: v.sum()),
+        lambda p, v: p.variables()[0].__dict__.update(note=0) or p._last_model[1].cached("spoiled", lambda: v.sum()),
     ):
         for twin, values in twins:
             spoil(twin, values)

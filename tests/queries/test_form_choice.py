@@ -105,5 +105,5 @@ def test_the_choice_reads_published_numbers_only_and_repeats():
     _, noisy = published(places, np.full(20, 3.0), (8, 3), Laplace, 0)
     first, second = places.fit(noisy), places.fit(noisy)
     assert first.setting == second.setting
-    assert first.model.remember("ratios", dict) == second.model.remember("ratios", dict)
+    assert first.model.cached("ratios", dict) == second.model.cached("ratios", dict)
     assert settled(lambda setting: first.model, 1.0, "least-squares")[1].form == "least-squares"

@@ -25,7 +25,7 @@ def require_consistent(model: Postprocessing) -> None:
     """
     form = model.form
     if form is not None:
-        model.remember("consistent", lambda: _check(form, origins_of(model)))
+        model.cached("consistent", lambda: _check(form, origins_of(model)))
 
 
 def contradiction(model: Postprocessing) -> InfeasibleError:
@@ -89,7 +89,7 @@ def origins_of(model: Postprocessing) -> Origins:
         labels = ("the equalities", "the inequalities")
         return Origins(labels, np.zeros(p, dtype=np.int64), np.ones(q, dtype=np.int64), none, none)
 
-    return model.remember("origins", plain)
+    return model.cached("origins", plain)
 
 
 # ------------------------------------------------------------------ one pass

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,6 +10,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Mask
 from dpmodel.annotate.noisy import Noisy
+from dpmodel.numerics.public_facts import PublicFacts
 
 T = TypeVar("T")
 
@@ -105,7 +105,7 @@ class LikelihoodForm:
 
 
 @dataclass(frozen=True, eq=False)
-class Postprocessing:
+class Postprocessing(PublicFacts):
     """A problem that reads published numbers only. It costs no privacy.
 
     ``form`` : the problem in arrays, or None where it has terms or constraints outside it (then only the general
@@ -122,14 +122,6 @@ class Postprocessing:
     columns: tuple[tuple[Any, slice], ...] = ()
     shape: tuple[int, ...] | None = None
     words: str = ""
-    _memory: dict[Hashable, Any] = field(default_factory=dict, repr=False)
-
-    def remember(self, key: Hashable, build: Callable[[], T]) -> T:
-        """``build()``, once per model."""
-        if key not in self._memory:
-            self._memory[key] = build()
-        found: T = self._memory[key]
-        return found
 
 
 def canonical(matrix: sp.csr_array) -> sp.csr_array:

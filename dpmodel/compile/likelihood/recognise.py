@@ -78,7 +78,7 @@ def recognise_postprocessing(problem: cp.Problem) -> Postprocessing | None:
         words=_words(measurements, form, int(starts[-1])),
     )
     if origins is not None:
-        model.remember("origins", lambda: origins)
+        model.cached("origins", lambda: origins)
     return model
 
 

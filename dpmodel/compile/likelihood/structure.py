@@ -94,7 +94,7 @@ def structure(model: Postprocessing) -> Structure:
         except InfeasibleError as error:
             return Structure(None, "no point meets the constraints", single, infeasible=error)
 
-    return model.remember("structure", build)
+    return model.cached("structure", build)
 
 
 def separable(form: LikelihoodForm) -> Separable | None:

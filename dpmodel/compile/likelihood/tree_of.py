@@ -25,7 +25,7 @@ def tree_problem(model: Postprocessing) -> TreeProblem | None:
     InfeasibleError
         When the bounds of one node contradict each other.
     """
-    return model.remember("tree problem", lambda: None if model.form is None else tree_of(model.form))
+    return model.cached("tree problem", lambda: None if model.form is None else tree_of(model.form))
 
 
 def tree_of(form: LikelihoodForm) -> TreeProblem | None:

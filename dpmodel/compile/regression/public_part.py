@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ from dpmodel.compile.regression.public_twin import Lifted, Twin, lifted
 from dpmodel.compile.standard_form.cvxpy_bridge import forget_solution
 from dpmodel.errors import InfeasibleError, UnsupportedModelError
 from dpmodel.numerics.cone_program import SolverFailure, installed_solvers
+from dpmodel.numerics.public_facts import PublicFacts
 
 T = TypeVar("T")
 
@@ -41,23 +42,20 @@ _TIGHT: dict[str, dict[str, Any]] = {
 _NOT_CONVEX = ("boolean", "integer", "complex", "imag", "hermitian")
 
 
-def _remembered(method: Callable[..., T]) -> Callable[..., T]:
+def _cached(method: Callable[..., T]) -> Callable[..., T]:
     """Find a fact once for the present values of the public parameters."""
 
     @wraps(method)
     def once(self: PublicPart, *args: Any) -> T:
         self.require_values()
         key = method.__name__, args, tuple(np.asarray(p.value).tobytes() for p in self.twin.parameters)
-        if key not in self._memo:
-            self._memo[key] = method(self, *args)
-        out: T = self._memo[key]
-        return out
+        return self.cached(key, lambda: method(self, *args))
 
     return once
 
 
 @dataclass(frozen=True, eq=False)
-class PublicPart:
+class PublicPart(PublicFacts):
     """The set ``{coefficients(x) : constraints(x)}`` and ``penalty``, all public.
 
     ``coefficients`` : affine expression (p,) of the variables, often the variables themselves, stacked. Constraints and
@@ -73,7 +71,6 @@ class PublicPart:
     constraints: tuple[Any, ...] = ()
     penalty: cp.Expression | None = None
     solver: str | None = None
-    _memo: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         _require_convex(self.coefficients, self.constraints, self.penalty)
@@ -159,7 +156,7 @@ class PublicPart:
         slope.value = g / largest if largest > 0 else np.zeros(self.size)  # tolerances are absolute
         return self._solve(problem)
 
-    @_remembered
+    @_cached
     def _polyhedron(self) -> Lifted | None:
         """The set lowered, when it is linear: its linear programs are warm-started."""
         return lifted(self.twin) if self.linear and not self.free else None
@@ -249,7 +246,7 @@ class PublicPart:
         """Raise MissingValueError if a public parameter has no value."""
         require_values(self.twin.parameters)
 
-    @_remembered
+    @_cached
     def feasible(self) -> bool:
         """Whether the constraints have a common point."""
         if self.free:
@@ -265,7 +262,7 @@ class PublicPart:
         if not self.feasible():
             raise _infeasible()
 
-    @_remembered
+    @_cached
     def bounds(self) -> tuple[Floats, Floats]:
         """(p,), (p,) bounds on every coefficient, by two solver runs each (infinite where there are too many)."""
         lower, upper = np.full(self.size, -math.inf), np.full(self.size, math.inf)
@@ -286,7 +283,7 @@ class PublicPart:
         inaccurate = "inaccurate" in str(self._linear_program[0].status)
         return value + (_INACCURATE_SLACK if inaccurate else SOLVER_SLACK) * (1 + abs(value))
 
-    @_remembered
+    @_cached
     def norm(self, order: float) -> float:
         """Upper bound on ``max ||w||_order`` (1, 2 or inf) over the set; inf where none is found.
 

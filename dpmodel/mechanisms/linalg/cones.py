@@ -70,7 +70,7 @@ def lift(model: PrivateInequalities) -> tuple[Floats, float] | None:
         by = min(_LIFT, _LIFT_SHARE * (model.margin or 0.0))
         return (p / norm, by) if norm > 0 and by * p[0] / norm >= math.sqrt(size) * 2.0**-26 else None
 
-    return model.remember("lift", build)
+    return model.cached("lift", build)
 
 
 # ------------------------------------------------------------------ which candidate is released

@@ -116,7 +116,7 @@ def forecast_missed(
             high = max(high, float(np.quantile(missed, 1 - request.beta, method="higher")) + (weight - 1))
         return median, high
 
-    return model.remember(("missed", key, request.epsilon, request.delta, request.beta), build)
+    return model.cached(("missed", key, request.epsilon, request.delta, request.beta), build)
 
 
 def _direction(model: PrivateInequalities, draw: PublicGenerator) -> Floats:

@@ -7,7 +7,7 @@ where it is not (add-remove); ``expected`` is a public guess of it, for forecast
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from fractions import Fraction
@@ -20,28 +20,20 @@ from dpmodel._types import Floats, Integers
 from dpmodel.annotate.records import Neighbors
 from dpmodel.mechanisms.known import Known
 from dpmodel.numerics.fields.echelon import ExactRows, Field
+from dpmodel.numerics.public_facts import PublicFacts
 
 VectorTask = Literal["span", "affine span", "equations"]
 T = TypeVar("T")
 
 
-class _System:
+@dataclass(frozen=True, eq=False)
+class _System(PublicFacts):
     """The one way to private rows, and the public facts that were computed of a system, which itself keeps them."""
-
-    _rows: Callable[[], Any]
-    _memo: dict[Hashable, Any]
 
     def read_rows(self) -> Any:
         """Private; only a mechanism's ``run`` may call this. Vectors and grid positions: (n, d), in the fixed order of
         the records. Inequalities: (n, d) A, dense or CSR, and (n,) b, as given."""
-        return self._rows()
-
-    def remember(self, key: Hashable, build: Callable[[], T]) -> T:
-        """Compute a public fact once."""
-        if key not in self._memo:
-            self._memo[key] = build()
-        value: T = self._memo[key]
-        return value
+        return self._rows()  # type: ignore[attr-defined]  # a field of each of them, in its own place
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +55,6 @@ class PrivateVectors(_System):
     expected: int
     _rows: Callable[[], ExactRows] = dataclass_field(repr=False)
     corrupted: float | None = None
-    _memo: dict[Hashable, Any] = dataclass_field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +78,6 @@ class PrivateInequalities(_System):
     records: int | None
     expected: int
     _rows: Callable[[], tuple[Any, Any]] = dataclass_field(repr=False)
-    _memo: dict[Hashable, Any] = dataclass_field(default_factory=dict, repr=False)
 
     @property
     def cone_dimension(self) -> int:
@@ -154,7 +144,6 @@ class PrivatePoints(_System):
     records: int | None
     expected: int
     _rows: Callable[[], Integers] = dataclass_field(repr=False)
-    _memo: dict[Hashable, Any] = dataclass_field(default_factory=dict, repr=False)
 
     @property
     def dimension(self) -> int:

@@ -22,12 +22,12 @@ from dpmodel.mechanisms.contract import (
     refuse_feasibility,
 )
 from dpmodel.mechanisms.forecast import Forecast, Violation
-from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.engines.contract import ONE_CANDIDATE
 from dpmodel.mechanisms.lp.engines.routes import objective_span
 from dpmodel.mechanisms.lp.point_exponential.mechanism import PointExponential, net_for, points_inside, violated
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, most_rows_stay, private_rows, public_polyhedron
 from dpmodel.numerics.polytopes.nets import Choices, RowBounds, level_for
+from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import AboveThreshold, NoiseSource, above_threshold_error
 from dpmodel.text import number
 

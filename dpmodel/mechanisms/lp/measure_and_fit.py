@@ -26,12 +26,12 @@ from dpmodel.mechanisms.contract import (
     refuse_high,
 )
 from dpmodel.mechanisms.forecast import Forecast, Violation
-from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.noise_once.design import Kind, NoisyPart, design, law_of
 from dpmodel.mechanisms.lp.noise_once.measurement import Measurement, best_measurement, scaled
 from dpmodel.mechanisms.lp.noise_once.mechanism import against_ignorance, release
 from dpmodel.mechanisms.lp.public.points import declared_range, known_without_data
 from dpmodel.numerics.polytopes.diagonal_qp import DiagonalQP, QPSolution, solve_diagonal_qp
+from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import Gaussian, NoiseSource
 from dpmodel.text import number
 

@@ -19,8 +19,8 @@ from dpmodel.compile.standard_form.extremes import most_items
 from dpmodel.compile.standard_form.footprint import most_touched, record_blocks
 from dpmodel.compile.standard_form.form import value_range
 from dpmodel.mechanisms.contract import Verdict
-from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.public_facts import cached
 
 # Relative rows whose own width is below this (their numbers are zero or nearly subnormal) read ``0 <= 0``.
 _TINY = 1e-290
@@ -28,7 +28,7 @@ _TINY = 1e-290
 
 def public_polyhedron(model: PrivateLP) -> Polyhedron:
     """The public constraints of a linear model."""
-    return model.remember("public polyhedron", lambda: Polyhedron.of(model.public.program))
+    return model.cached("public polyhedron", lambda: Polyhedron.of(model.public.program))
 
 
 def plain_rows(model: PrivateLP) -> Verdict | None:

@@ -90,7 +90,7 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
         if clamped is not None:
             return clamped
         key = ("strict feasible", request.epsilon, request.delta, request.beta)
-        if model.public.feasible and model.remember(key, lambda: self._feasible_for_all(model, request)):
+        if model.public.feasible and model.cached(key, lambda: self._feasible_for_all(model, request)):
             return YES
         return Verdict(False, self._why_not(model), "infeasible")
 

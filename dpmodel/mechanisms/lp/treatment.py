@@ -126,7 +126,7 @@ def _shares(model: PrivateLP, positions: Integers, event: Integers, gain: Floats
     """(k,) shares of the risk of the events, which add up to one; public."""
     count = int(event.max(initial=-1)) + 1
     equal = np.full(count, 1 / max(count, 1))
-    multipliers = model.remember("multipliers in the middle", lambda: _multipliers(model))
+    multipliers = model.cached("multipliers in the middle", lambda: _multipliers(model))
     if multipliers is None:
         return equal
     cost = np.bincount(event, weights=np.abs(multipliers[positions]) * gain, minlength=count)

@@ -103,7 +103,7 @@ class AdaSSP(Mechanism[PrivateRegression]):
 
     def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
         key = (self, request.epsilon, request.delta, request.beta)
-        return model.remember(key, lambda: self._forecast(model, request))
+        return model.cached(key, lambda: self._forecast(model, request))
 
     def _forecast(self, model: PrivateRegression, request: Request) -> Forecast:
         scales = self.scales(model, request)

@@ -81,7 +81,7 @@ class StableSpanPublished(Mechanism[PrivateVectors]):
     def forecast(self, model: PrivateVectors, request: Request) -> Forecast:
         rule = published_rule(model, request)
         key = (self.name, request.epsilon, request.delta, request.beta)
-        bound = model.remember(key, lambda: _bound(model, request, rule))
+        bound = model.cached(key, lambda: _bound(model, request, rule))
         forecast = Forecast(
             statement=statement(model, request, bound),
             epsilon=request.epsilon,

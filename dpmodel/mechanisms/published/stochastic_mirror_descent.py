@@ -11,13 +11,14 @@ import scipy.sparse as sp
 from scipy.special import ndtr
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.classify.private_regression import PrivateRegression, remembered
+from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.rows import Rows
 from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.regression.excess import excess_forecast
 from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.mechanisms.regression.synthetic import SimulatedRisk, simulated_risks
+from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource, gaussian_mu, public_generator
 from dpmodel.text import number
 
@@ -227,7 +228,7 @@ def gradient_size(model: PrivateRegression) -> float:
     return model.slope_bound * model.row.norm(2.0)
 
 
-@remembered
+@cached
 def plan_descent(model: PrivateRegression, epsilon: float, delta: float) -> Descent:
     """The largest step epsilon whose whole costs at most ``epsilon``, and the published settings for it."""
     n = model.count
@@ -251,7 +252,7 @@ def plan_descent(model: PrivateRegression, epsilon: float, delta: float) -> Desc
     return Descent(step, step_delta, epsilon, deviation, rate, -(-n // 2), 2 * n)
 
 
-@remembered
+@cached
 def _predicted(model: PrivateRegression, plan: Descent) -> float:
     return float(np.mean([_simulate(model, plan, risk) for risk in simulated_risks(model)]))
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel.classify.private_regression import PrivateRegression, remembered
+from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.forecast import ExcessRisk, Forecast
 from dpmodel.mechanisms.known import Known, capped
 from dpmodel.mechanisms.regression.public_point import objective_range, public_excess
 from dpmodel.mechanisms.regression.synthetic import simulated_risks
+from dpmodel.numerics.public_facts import cached
 from dpmodel.text import number
 
 
@@ -67,7 +68,7 @@ def excess_words(predicted: float, known: Known, at_most: float | None, beta: fl
     return words
 
 
-@remembered
+@cached
 def known_of(model: PrivateRegression) -> Known:
     """What is known without data: the most that a point of the set can lose, and what the public point is predicted
     to."""

@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.classify.private_regression import PrivateRegression, remembered
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.numerics.public_facts import cached
 
 _TRIED = 21  # points between the set's centre and the best constant prediction
 
@@ -54,7 +55,7 @@ def shift_of(model: PrivateRegression, mean: Floats) -> Floats:
     return out
 
 
-@remembered
+@cached
 def _search(model: PrivateRegression) -> Floats:
     center = np.asarray(model.domain.center(), dtype=np.float64)
     low, high = model.row.lower, model.row.upper

@@ -49,7 +49,7 @@ class PureToo(Mechanism[PrivateRegression], ABC):
         pure = replace(request, delta=0.0)
         if request.delta == 0 or not _may_win(model, request) or not self.eligible(model, pure).eligible:
             return request
-        better = model.remember(  # by epsilon and delta alone; the rest of a request is its own
+        better = model.cached(  # by epsilon and delta alone; the rest of a request is its own
             ("pure is better", self, request.epsilon, request.delta),
             lambda: (
                 predicted_by(self.forecast_as_asked(model, pure)) < predicted_by(self.forecast_as_asked(model, request))

@@ -21,9 +21,10 @@ import numpy as np
 from scipy.special import ndtr
 
 from dpmodel._types import Floats, Integers
-from dpmodel.classify.private_regression import PrivateRegression, remembered
+from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.row_bounds import length
 from dpmodel.mechanisms.regression.public_point import public_point, shift_of
+from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import public_generator
 
 _POINTS = 2048
@@ -188,7 +189,7 @@ class SimulatedRisk:
         return self.excess(public_point(self.model))
 
 
-@remembered
+@cached
 def simulated_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
     """The populations forecasts are averaged over; the same at every call."""
     generator = public_generator(0)

@@ -129,7 +129,7 @@ def best_plan(model: PrivateInequalities, request: Request) -> DensePlan:
 
         return min(enumerate(candidates(model, request)), key=score)[1]
 
-    return model.remember(("dense-weights", request.epsilon, request.delta, request.beta), build)
+    return model.cached(("dense-weights", request.epsilon, request.delta, request.beta), build)
 
 
 def _simulate(model: PrivateInequalities, plan: DensePlan, rows: Floats, weight: float, seed: int) -> Floats:

@@ -343,7 +343,7 @@ def public_rows(model: PrivateInequalities, reach: float | None) -> FractionRows
         rows = np.hstack([h[:, None], -G])
         return fractions(np.vstack([rows, *extra]) if extra else rows)
 
-    return model.remember(("dp-lp public rows", reach), build)
+    return model.cached(("dp-lp public rows", reach), build)
 
 
 def _bounded(G: Floats, h: Floats, side: Floats) -> bool:
@@ -367,7 +367,7 @@ def first_region(model: PrivateInequalities, reach: float | None) -> Region:
         rows = public_rows(model, reach)
         return region_of(rows[:0], rows, model.variables)
 
-    region = model.remember(("dp-lp region", reach), build)
+    region = model.cached(("dp-lp region", reach), build)
     if region is None:
         raise InfeasibleError(
             "the public constraints have no common point",

@@ -74,7 +74,7 @@ def pin_hull_plan(model: PrivatePoints, request: Request) -> PinHullPlan:
         needed = float(math.ceil(lost)) + 1 if math.isfinite(lost) else math.inf
         return PinHullPlan(axes, rounds, spans, search, behind, test, threshold, off, reach, span_request, needed)
 
-    return model.remember(("pin-hull", request.epsilon, request.delta, request.beta), build)
+    return model.cached(("pin-hull", request.epsilon, request.delta, request.beta), build)
 
 
 def span_model(model: PrivatePoints, points: npt.NDArray[np.int64]) -> PrivateVectors:

@@ -98,7 +98,7 @@ class StableSpan(Mechanism[PrivateVectors]):
         rule = thresholds(request.epsilon, request.delta, model.neighbors)
         if model.corrupted is None:
             key = (self.name, request.epsilon, request.delta, request.beta)
-            bound = model.remember(key, lambda: _bound(model, request, rule))
+            bound = model.cached(key, lambda: _bound(model, request, rule))
             words = bounds.statement(model, request, bound)
         else:
             bound = _predicted(model, request, rule, model.corrupted)

@@ -164,7 +164,7 @@ def depth_plan(model: PrivatePoints, request: Request) -> DepthPlan:
         kept = 2 ** len(axes) * (cap - 1) + 1
         return DepthPlan(axes, candidates, rate, per_row, cap, kept, _points_for(kept, rate, beta))
 
-    return model.remember(("tukey-depth", request.epsilon, request.beta), build)
+    return model.cached(("tukey-depth", request.epsilon, request.beta), build)
 
 
 def row_epsilon(epsilon: float, rate: float, *, replace: bool) -> float:

@@ -13,11 +13,11 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap
 from dpmodel.compile.standard_form.footprint import change_of, entry_changes
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, Measurement, measurements
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
 from dpmodel.numerics.polytopes.cut_program import CutProgram
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import Gaussian, Laplace, gaussian_mu, zcdp_rho
 
 # More rounds are not planned: each solves a linear program.

@@ -193,7 +193,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
         self, route: Route, cost: Floats, theta: PrivateArray, source: NoiseSource, progress: Progress
     ) -> Point:
         """Bisection on the objective's value; see the class."""
-        # A fresh copy of the public set: what it remembers of released numbers ends with this solve.
+        # A fresh copy of the public set: what it keeps of released numbers ends with this solve.
         whole, engine = self._kept(route, route.task), self.engine
         low, high = -whole.body.support(-cost), whole.body.support(cost)
         (_, best), accepted = self._reach(whole, route, cost, high, theta, source), 0
@@ -217,7 +217,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
         return self.engine.counts_rows and private_rows(model).relative
 
     def _kept(self, route: Route, task: Task) -> Task:
-        """``task`` on the whole public set, a fresh copy: what it remembers of released numbers ends with this solve.
+        """``task`` on the whole public set, a fresh copy: what it keeps of released numbers ends with this solve.
         Runs on parts of it keep to the rows that were planned."""
         slack = route.promise.slack_rows if self.engine.counts_rows else task.slack_rows
         return replace(task, body=replace(public_polyhedron(task.model)), slack_rows=slack)

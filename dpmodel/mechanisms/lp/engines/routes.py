@@ -15,12 +15,12 @@ from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.form import value_range
 from dpmodel.mechanisms.contract import Goal, Request
-from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.engines.contract import Engine, Promise, Task
 from dpmodel.mechanisms.lp.noise_once.design import NoiseDesign, design
 from dpmodel.mechanisms.lp.private_rows import plain_linear, public_polyhedron
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import Gaussian, Laplace
 
 # Shares of the budget: of a private objective, and of the tests of a search in what is left.
@@ -139,7 +139,7 @@ def _for_parts(task: Task) -> Task:
         row = high if np.isfinite(high).all() else np.ones(high.size)
         return task.body.with_row(row, task.body.support(row))
 
-    return replace(task, body=task.model.remember("body of runs", build), cut=True)
+    return replace(task, body=task.model.cached("body of runs", build), cut=True)
 
 
 def _strays(model: PrivateLP, request: Request) -> tuple[Floats, float]:

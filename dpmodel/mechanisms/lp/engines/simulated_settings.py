@@ -17,11 +17,11 @@ import numpy as np
 
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import Request, no_progress
-from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.engines.contract import Engine, Promise
 from dpmodel.mechanisms.lp.engines.routes import Route, best_route, private_objective, with_promise
 from dpmodel.mechanisms.lp.engines.synthetic_rows import DATABASES, databases
 from dpmodel.mechanisms.lp.private_rows import private_rows
+from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NotPrivateWarning, SeededSource
 
 # Numbers read in the runs with one of the settings: beyond the first one database has to do, beyond the second none.

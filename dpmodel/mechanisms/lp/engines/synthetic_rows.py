@@ -18,10 +18,10 @@ from dpmodel.annotate.magnitude import scale_units
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import ThetaBlock
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.engines.routes import objective_span
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
 from dpmodel.mechanisms.lp.public.mechanism import PUBLIC_ONLY
+from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NotPrivateWarning, PublicGenerator, SeededSource, public_generator
 
 # Databases drawn, and the spread of the logarithm of how popular columns are in them: ballots of public votes have
@@ -49,7 +49,7 @@ def against_public(mechanism: Any, model: PrivateLP, request: Request, count: in
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotPrivateWarning)
             for number, theta in enumerate(databases(model)[:count]):
-                made = SyntheticLP(model.form, model.classification, model.public, model._memo, theta)
+                made = SyntheticLP(model.form, model.classification, model.public, theta, _memo=model._memo)
                 own += error(model, theta, mechanism.run(made, request, SeededSource(number)).x)
                 other += error(model, theta, PUBLIC_ONLY.run(made, request, SeededSource(0)).x) if public else 1.0
         if other > 0:
@@ -58,7 +58,7 @@ def against_public(mechanism: Any, model: PrivateLP, request: Request, count: in
 
     vertices = None if request.vertices is None else request.vertices.tobytes()
     asked = repr(replace(request, vertices=None))
-    return model.remember(("against public", repr(mechanism), asked, vertices, count), build)
+    return model.cached(("against public", repr(mechanism), asked, vertices, count), build)
 
 
 @cached

@@ -324,7 +324,7 @@ class GameEngine(Engine):
             return simplex_of(model, body, *self.entry_bounds(model))
 
         key = ("simplex form", self.rows.__qualname__)
-        return model.remember(key, build) if body is public_polyhedron(model) else build()
+        return model.cached(key, build) if body is public_polyhedron(model) else build()
 
     def formed(self, model: PrivateLP) -> Verdict:
         form = self.form(model, public_polyhedron(model))

@@ -12,11 +12,11 @@ from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap, sum_by
 from dpmodel.compile.standard_form.footprint import Change, change_of, change_under, record_blocks
-from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.multiplicative_weights.game import PrivateRowsNow, apart, both_signs, listed_rows
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, exact_rows
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, present, private_rows
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.public_facts import cached
 
 # Up to so many private coefficients the range of the scores is read off the footprint at every point.
 _EXACT = 3000
@@ -153,7 +153,7 @@ class MatrixRows:
             places, number = np.unique(np.searchsorted(keys, wanted), return_inverse=True)
             return places, number.astype(np.int64)
 
-        return self.rows.model.remember("places of private entries", build)
+        return self.rows.model.cached("places of private entries", build)
 
 
 @cached

@@ -14,7 +14,6 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap
 from dpmodel.compile.standard_form.footprint import change_of
 from dpmodel.mechanisms.contract import Progress, Request, Verdict, refuse_high
-from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.engines.contract import Point, Promise, Task
 from dpmodel.mechanisms.lp.multiplicative_weights.game import (
     GameEngine,
@@ -33,6 +32,7 @@ from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, exact_rows
 from dpmodel.numerics.polytopes.entropic_projection import EntropicBody
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.numerics.polytopes.simplex_form import SimplexForm
+from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource
 
 # Scores are clamped at this many ranges: the value, the difference and their scaling then round by less than

@@ -22,9 +22,9 @@ from dpmodel._types import Floats
 from dpmodel.annotate.layout import sum_by
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.noise_once.margins import margin
 from dpmodel.mechanisms.lp.noise_once.measurement import Measurement, best_measurement
+from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import (
     Gaussian,
     Laplace,

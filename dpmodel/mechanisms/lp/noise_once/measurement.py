@@ -34,7 +34,7 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, sum_by
 from dpmodel.compile.standard_form.footprint import Change, change_of, entry_changes, most_touched
 from dpmodel.compile.standard_form.form import value_range
-from dpmodel.mechanisms.lp.cached import cached
+from dpmodel.numerics.public_facts import cached
 
 CLAMP = 2.0**40
 ROUNDING = 2.0**-10

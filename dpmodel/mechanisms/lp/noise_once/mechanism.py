@@ -184,7 +184,7 @@ def objective_noise(model: PrivateLP, noise: NoiseDesign) -> float:
     weights[part.measurement.positions] = part.reach / largest
     # The same for every law whose draws reach the entries by the same gains, so usually solved once.
     key = ("norm of x", weights.tobytes())
-    return 2 * largest * model.remember(key, lambda: model.public.weighted_norm(weights))
+    return 2 * largest * model.cached(key, lambda: model.public.weighted_norm(weights))
 
 
 def noise_against_ignorance(model: PrivateLP, noise: NoiseDesign) -> float:

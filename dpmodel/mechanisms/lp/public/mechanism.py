@@ -111,7 +111,7 @@ def _point(model: PrivateLP, request: Request) -> PublicPoint | None:
     centred ones with an objective the one for the middle of all ranges (nothing is shifted); else the feasible one if
     it exists, or the least larger share of the objective's span lost or of the width violated."""
     mode = request.feasibility
-    return model.remember(("public point", mode), lambda: _choose(model, mode))
+    return model.cached(("public point", mode), lambda: _choose(model, mode))
 
 
 def _choose(model: PrivateLP, mode: Feasibility) -> PublicPoint | None:

@@ -20,11 +20,11 @@ from dpmodel.compile.standard_form.form import value_range
 from dpmodel.compile.standard_form.public_set import base_program
 from dpmodel.errors import InfeasibleError
 from dpmodel.mechanisms.known import Known
-from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.engines.routes import cost_range, objective_span, private_objective
 from dpmodel.mechanisms.lp.noise_once.margins import giving_way, interior_direction, margin
 from dpmodel.mechanisms.lp.private_rows import plain_linear, private_rows, public_polyhedron
 from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, SolverFailure, solve_cone_program
+from dpmodel.numerics.public_facts import cached
 
 # Violations up to this are a solver's own: HiGHS keeps rows to 1e-7, whatever the size of their numbers. It does not
 # grow with declared bounds, whose size says nothing of how well a row is kept.
@@ -65,7 +65,7 @@ def known_without_data(model: PrivateLP, feasibility: str = "relaxed") -> Known:
             tightening=_spread_of_sides(model) if rows else 0.0,
         )
 
-    known = model.remember("known without data", build)
+    known = model.cached("known without data", build)
     middle = middle_of(public_points(model))
     if feasibility != "centred" or middle is None:
         return known

@@ -26,10 +26,10 @@ from dpmodel.mechanisms.contract import (
     refuse_high,
 )
 from dpmodel.mechanisms.forecast import Forecast, Violation
-from dpmodel.mechanisms.lp.cached import cached
 from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP, ROUNDING, exact_rows
 from dpmodel.mechanisms.lp.noise_once.mechanism import against_ignorance
 from dpmodel.mechanisms.lp.public.points import known_without_data
+from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource, permute_and_flip, permute_and_flip_error
 from dpmodel.text import number
 

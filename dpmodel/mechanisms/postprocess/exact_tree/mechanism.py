@@ -88,7 +88,7 @@ def _targets(plan: TreePlan, value: Floats, ties: str) -> tuple[Floats, Floats]:
     if ties != "nearest":
         nothing = np.broadcast_to(np.zeros(1), (plan.tree.size,))
         return nothing, nothing
-    precision, own, projector = plan.remember("estimator", lambda: _estimator(plan))
+    precision, own, projector = plan.cached("estimator", lambda: _estimator(plan))
     pull = np.bincount(plan.node, weights=precision * value, minlength=plan.tree.size)
     return projector.estimates(np.divide(pull, own, out=np.zeros(own.size), where=own > 0)), projector.variance
 
@@ -227,11 +227,11 @@ class ExactTree(Mechanism[Postprocessing]):
         assert problem is not None
         if not self._in_whole_numbers(model):
             return problem
-        return model.remember("whole tree problem", lambda: whole_problem(problem))
+        return model.cached("whole tree problem", lambda: whole_problem(problem))
 
     def _plan(self, model: Postprocessing) -> TreePlan:
         key = ("exact tree plan", self._in_whole_numbers(model))
-        return model.remember(key, lambda: tree_plan(self._problem(model)))
+        return model.cached(key, lambda: tree_plan(self._problem(model)))
 
 
 def _all_whole(form: LikelihoodForm, problem: TreeProblem) -> bool:

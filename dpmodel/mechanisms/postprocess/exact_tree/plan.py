@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from dpmodel._types import Floats, Integers
 from dpmodel.errors import InfeasibleError
+from dpmodel.numerics.public_facts import PublicFacts
 from dpmodel.numerics.trees.tree import Generation, Tree, TreeProblem
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ class LevelPlan:
 
 
 @dataclass(frozen=True, eq=False)
-class TreePlan:
+class TreePlan(PublicFacts):
     """Everything about a ``TreeProblem`` but its values; cheap to use again with others.
 
     ``lower, upper`` : (N,) domains after adding up children's. ``levels`` : from the roots down. ``entries`` : how many
@@ -99,19 +99,11 @@ class TreePlan:
     unit: float
     levels: tuple[LevelPlan, ...]
     entries: int
-    _memory: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def shared(self) -> bool:
         """Whether the messages of a level are rows of one table."""
         return all(level.tables is not None for level in self.levels)
-
-    def remember(self, key: str, build: Callable[[], T]) -> T:
-        """``build()``, once per plan."""
-        if key not in self._memory:
-            self._memory[key] = build()
-        found: T = self._memory[key]
-        return found
 
     def fits(self, problem: TreeProblem) -> bool:
         """Whether it was made for this problem, values aside."""

@@ -76,7 +76,7 @@ def exact_messages(plan: TreePlan, value: Floats) -> Messages | SparseMessages:
 
 def sparse_messages(plan: TreePlan, value: Floats) -> SparseMessages:
     """From the leaves up; time N log^2 N or so per level of N segments."""
-    order = plan.remember("turns", lambda: turns(plan))
+    order = plan.cached("turns", lambda: turns(plan))
     before: list[Lists | None] = []
     after: list[Lists] = []
     below: Lists | None = None

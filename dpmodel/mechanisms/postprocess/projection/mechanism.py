@@ -124,7 +124,7 @@ def _projector(model: Postprocessing) -> MarginProjector | None:
     rest = structure(model).coupling
     if not isinstance(rest, Margins):
         return None
-    return model.remember("margin projector", lambda: MarginProjector(rest.shape, rest.axes, rest.targets))
+    return model.cached("margin projector", lambda: MarginProjector(rest.shape, rest.axes, rest.targets))
 
 
 def _onto_margins(found: Structure, projector: MarginProjector) -> Floats:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpmodel.classify.private_regression import PrivateRegression, remembered
+from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.mechanisms.contract import Outcome, Progress, Request, Verdict
 from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.regression.descent.metric import descent_metric
@@ -17,6 +17,7 @@ from dpmodel.mechanisms.regression.descent.theorem import averaged_excess
 from dpmodel.mechanisms.regression.excess import clip_note, excess_forecast
 from dpmodel.mechanisms.regression.pure_too import PureToo
 from dpmodel.mechanisms.spend import Spend
+from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource
 
 
@@ -108,7 +109,7 @@ def _spend(epsilon: float, delta: float) -> Spend:
     return Spend.of(epsilon, delta, gaussian_only=True)
 
 
-@remembered
+@cached
 def _plan(model: PrivateRegression, asked: NoisyDescent, epsilon: float, delta: float) -> DescentPlan:
     spend = _spend(epsilon, delta)
     return Search(

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.classify.private_regression import PrivateRegression, remembered
+from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.domain import Domain, Product
 from dpmodel.compile.regression.row_bounds import RowBounds
+from dpmodel.numerics.public_facts import cached
 
 # Sets whose constraints are on single coefficients: they project, and shrink, in any diagonal coordinates.
 SEPARABLE = ("free", "box", "linf")
@@ -86,7 +87,7 @@ def projects_exactly(domain: Domain) -> bool:
     return domain.kind in (*SEPARABLE, "l1", "l2", "simplex")
 
 
-@remembered
+@cached
 def descent_metric(model: PrivateRegression) -> Metric:
     """The metric for this model, a public fact.
 
@@ -136,7 +137,7 @@ def descent_metric(model: PrivateRegression) -> Metric:
     return Metric(scale, middle, exchange, part, uncentred)
 
 
-@remembered
+@cached
 def plain_metric(model: PrivateRegression) -> Metric:
     """The user's own coordinates."""
     norms = {order: model.row.norm(order) for order in (1.0, 2.0, math.inf)}

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.classify.private_regression import PrivateRegression, remembered
+from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.mechanisms.contract import YES, Verdict
 from dpmodel.mechanisms.regression.descent.metric import descent_metric, projects_exactly
 from dpmodel.mechanisms.regression.descent.search import choosing_risks, clips, line_search, simulated_excess
@@ -30,6 +30,7 @@ from dpmodel.mechanisms.regression.descent.steps import (
 )
 from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.mechanisms.regression.synthetic import SimulatedRisk, simulated_risks
+from dpmodel.numerics.public_facts import cached
 
 _MOST_STEPS, _FIRST_STEPS, _LEAST_STEPS = 128, 32, 16
 _NOISY_NUMBERS = 150_000  # noise drawn in one run: the safe sampler takes 6 s for so many
@@ -176,7 +177,7 @@ def _longest(model: PrivateRegression) -> float:
     return 1 / max(curvature(model, descent_metric(model)), 1e-300)
 
 
-@remembered
+@cached
 def _floors(model: PrivateRegression) -> tuple[float, ...]:
     """Least excess on each choosing population: that of descent without noise, where it is below the coefficients that
     labels were made from (which quantile and hinge losses do not ask for)."""

@@ -10,9 +10,10 @@ import numpy as np
 from scipy.special import log_ndtr, ndtri
 
 from dpmodel._types import Floats
-from dpmodel.classify.private_regression import PrivateRegression, remembered
+from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.mechanisms.regression.descent.steps import Averaging, Gradient, Settings, StepNoise, imagined_gradient
 from dpmodel.mechanisms.regression.synthetic import SimulatedRisk, simulated_risks
+from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import public_generator
 
 # Coefficients for every way of averaging, from settings and a noisy gradient.
@@ -48,7 +49,7 @@ def line_search(risk: Callable[[float], float], start: float, moves: int = 8) ->
     return best
 
 
-@remembered
+@cached
 def choosing_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
     """The populations that choose, on a coarse grid. For numeric labels the first (flat spectrum, few true
     coefficients) and the last (falling, all) that matter, each also with skewed noise, which tells what clipped slopes

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.classify.private_regression import PrivateRegression, remembered
+from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.rows import Rows
 from dpmodel.mechanisms.contract import Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Forecast
@@ -20,6 +20,7 @@ from dpmodel.mechanisms.regression.descent.search import clipped
 from dpmodel.mechanisms.regression.descent.steps import Gradient, Settings, StepNoise, descend
 from dpmodel.mechanisms.regression.excess import clip_note, excess_forecast
 from dpmodel.mechanisms.spend import Spend
+from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import LEAST_DELTA, NoiseSource, PublicGenerator, poisson_sample, subsampled_multiplier
 
 _STEPS = 64
@@ -158,7 +159,7 @@ def step_noise(model: PrivateRegression, settings: Settings, rate: float, multip
     return SampledNoise(seen, descent_metric(model), Spend(1.0, 1.0), settings.steps, 0.0, rate, multiplier)
 
 
-@remembered
+@cached
 def _plan(model: PrivateRegression, asked: SubsampledDescent, epsilon: float, delta: float) -> SampledPlan:
     steps = asked.steps or _STEPS
     # Neighbours differ in two vectors; an absent record without constant columns has none.

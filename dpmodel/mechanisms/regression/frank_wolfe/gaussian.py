@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.classify.private_regression import PrivateRegression, remembered
+from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.mechanisms.contract import YES, Outcome, Progress, Request, Verdict
 from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.regression.excess import clip_note, excess_forecast
@@ -31,6 +31,7 @@ from dpmodel.mechanisms.regression.frank_wolfe.synthetic_walks import (
 from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.mechanisms.regression.pure_too import PureToo
 from dpmodel.mechanisms.spend import Spend
+from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource, public_generator
 
 # Sets over which a linear function is least in closed form: simulation costs next to nothing there.
@@ -158,7 +159,7 @@ class GaussianFrankWolfe(PureToo):
         return _chosen(model, self, request.epsilon, request.delta)
 
 
-@remembered
+@cached
 def _chosen(model: PrivateRegression, asked: GaussianFrankWolfe, epsilon: float, delta: float) -> GaussianSteps:
     request = Request(epsilon, delta)
     if asked.published or model.domain.kind not in _CHEAP:
@@ -191,7 +192,7 @@ def _chosen(model: PrivateRegression, asked: GaussianFrankWolfe, epsilon: float,
     return min(plans, key=loss)
 
 
-@remembered
+@cached
 def _predicted(model: PrivateRegression, plan: GaussianSteps, epsilon: float, delta: float) -> float:
     request = Request(epsilon, delta)
     return predicted(model, plan.steps, lambda _, run: _simulated_pick(model, request, plan, run))

@@ -11,11 +11,12 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from dpmodel._types import Floats
-from dpmodel.classify.private_regression import PrivateRegression, remembered
+from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.mechanisms.regression.descent.search import coarsened, moved
 from dpmodel.mechanisms.regression.frank_wolfe.steps import Steps, reach_of, walk
 from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.mechanisms.regression.synthetic import SimulatedRisk, simulated_risks
+from dpmodel.numerics.public_facts import cached
 
 # What one step of a simulated walk does: (gradient of the data part (p,), w (p,), reach of slopes) -> v (p,).
 Pick = Callable[[Floats, Floats, float], Floats]
@@ -207,7 +208,7 @@ def _neighbour(start: Steps, clips: list[float], loss: Callable[[Steps], float])
     return best
 
 
-@remembered
+@cached
 def _choosers(model: PrivateRegression) -> tuple[Crowd, Floats]:
     """The populations that choose, those of the forecast with most to be gained at several strengths of the signal, and
     the units (B,) in which their excesses are added up."""

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.classify.private_regression import PrivateRegression, remembered
+from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.domain import L1Ball
 from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Forecast
@@ -23,6 +23,7 @@ from dpmodel.mechanisms.regression.frank_wolfe.steps import (
 )
 from dpmodel.mechanisms.regression.frank_wolfe.synthetic_walks import Pick, chosen_steps, predicted
 from dpmodel.mechanisms.regression.public_point import public_point
+from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource, exponential_mechanism, per_step, permute_and_flip, public_generator
 
 _MOST_VERTICES = 2_000_000
@@ -86,7 +87,7 @@ class FrankWolfe(Mechanism[PrivateRegression]):
         return _chosen(model, self, request.epsilon, request.delta)
 
 
-@remembered
+@cached
 def _chosen(model: PrivateRegression, asked: FrankWolfe, epsilon: float, delta: float) -> Steps:
     given = {"steps": asked.steps, "rate": asked.rate, "average": asked.average, "clip": asked.clip}
     request, fixed = Request(epsilon, delta), {key: float(each) for key, each in given.items() if each is not None}
@@ -214,7 +215,7 @@ def forecast_of(model: PrivateRegression, request: Request, steps: Steps, epsilo
     )
 
 
-@remembered
+@cached
 def _predicted(model: PrivateRegression, steps: Steps, epsilon: float) -> float:
     return predicted(model, steps, lambda _, run: simulated_pick(model, epsilon, run))
 

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.classify.private_regression import PrivateRegression, remembered
+from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.mechanisms.contract import Outcome, Progress, Request, Verdict
 from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.regression.descent.metric import plain_metric
@@ -36,6 +36,7 @@ from dpmodel.mechanisms.regression.mirror_descent.maps import MirrorMap, mirror_
 from dpmodel.mechanisms.regression.pure_too import PureToo
 from dpmodel.mechanisms.regression.synthetic import SimulatedRisk, simulated_risks
 from dpmodel.mechanisms.spend import Spend
+from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource
 
 _STEPS, _PURE_STEPS = 64, 8
@@ -131,7 +132,7 @@ def _spend(epsilon: float, delta: float) -> Spend:
     return Spend.of(epsilon, delta, gaussian_only=True)
 
 
-@remembered
+@cached
 def _plan(model: PrivateRegression, asked: MirrorDescent, epsilon: float, delta: float) -> MirrorPlan:
     """The map, step and clip of least mean excess on the choosing populations."""
     maps, spend = mirror_maps(model.domain), _spend(epsilon, delta)

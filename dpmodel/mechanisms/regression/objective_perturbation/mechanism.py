@@ -156,7 +156,7 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
 
     def _design(self, model: PrivateRegression, request: Request, ridge: float) -> Design | None:
         key = ("objective-perturbation", ridge, request.epsilon, request.delta)
-        return model.remember(key, lambda: design(model, request.epsilon, request.delta, ridge))
+        return model.cached(key, lambda: design(model, request.epsilon, request.delta, ridge))
 
     def _choose(self, model: PrivateRegression, request: Request) -> tuple[Design, float]:
         """The design, and its mean excess risk on the made-up populations."""
@@ -168,7 +168,7 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
             chosen = found[int(np.argmin(errors))]
             return chosen, predicted_excess(model, chosen, _DRAWS)
 
-        return model.remember((self, request.epsilon, request.delta), best)
+        return model.cached((self, request.epsilon, request.delta), best)
 
     # ------------------------------------------------------------------ forecast and run
     def forecast(self, model: PrivateRegression, request: Request) -> Forecast:

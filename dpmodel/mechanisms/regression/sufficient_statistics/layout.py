@@ -80,7 +80,7 @@ class Layout:
 
 def layout_of(model: PrivateRegression, pure: bool) -> Layout | None:
     """The layout of least noise, a public fact; None where rows or labels are unbounded."""
-    return model.remember(("statistics layout", pure), lambda: _build(model, pure))
+    return model.cached(("statistics layout", pure), lambda: _build(model, pure))
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ class SufficientStatistics(PureToo):
 
     def forecast_as_asked(self, model: PrivateRegression, request: Request) -> Forecast:
         key = (self, request.epsilon, request.delta, request.beta)
-        return model.remember(key, lambda: self._simulated(model, request))
+        return model.cached(key, lambda: self._simulated(model, request))
 
     def _simulated(self, model: PrivateRegression, request: Request) -> Forecast:
         layout, deviation = self.noise(model, request)

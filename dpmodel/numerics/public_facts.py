@@ -1,0 +1,56 @@
+"""Public facts of a model that are computed once and kept with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, is_dataclass
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import numpy as np
+
+P = ParamSpec("P")
+T = TypeVar("T")
+F = TypeVar("F", bound="PublicFacts")
+
+
+@dataclass(frozen=True, eq=False)
+class PublicFacts:
+    """A model that keeps the public facts that were computed of it. Nothing private may be kept here."""
+
+    _memo: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False, kw_only=True)
+
+    def cached(self, key: Hashable, build: Callable[[], T]) -> T:
+        """``build()``, called once for each ``key``."""
+        if key not in self._memo:
+            self._memo[key] = build()
+        value: T = self._memo[key]
+        return value
+
+
+def cached(function: Callable[Concatenate[F, P], T]) -> Callable[Concatenate[F, P], T]:
+    """``function(model, ...)``, kept with the model under its name and its other arguments."""
+
+    @wraps(function)
+    def kept(model: F, /, *given: P.args, **named: P.kwargs) -> T:
+        key = (function.__module__, function.__qualname__, *map(_key, given), _key(named))
+        return model.cached(key, lambda: function(model, *given, **named))
+
+    return kept
+
+
+def _key(value: Any) -> Hashable:
+    try:
+        hash(value)
+    except TypeError:
+        if is_dataclass(value):
+            return _key(vars(value))
+        if isinstance(value, Mapping):
+            return tuple((name, _key(each)) for name, each in value.items())
+        if isinstance(value, (list, tuple)):
+            return tuple(map(_key, value))
+        if isinstance(value, np.ndarray):
+            return value.shape, value.tobytes()
+        return repr(value)  # what users hand to a solver may be anything
+    key: Hashable = value
+    return key
