@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     attack.add_argument("--beta", type=float, default=0.05)
     attack.add_argument("--repetitions", type=int, default=60, help="databases per line")
     attack.add_argument("--printed", action="store_true", help="Theorem 37 as printed, not in its sharper form")
-    attack.add_argument("--figure", metavar="FILE", help="draw floor against epsilon (needs matplotlib)")
+    attack.add_argument("--figure", metavar="FILE", help="draw lower bound against epsilon (needs matplotlib)")
     for command, show in ((demo, _demo), (cells, _taxonomy), (attack, _reconstruct)):
         command.add_argument("--json", action="store_true", help="print JSON")
         command.set_defaults(show=show)
@@ -54,7 +54,7 @@ def _taxonomy(chosen: argparse.Namespace) -> None:
 
 def _reconstruct(chosen: argparse.Namespace) -> None:
     from dpmodel.teach import gadgets
-    from dpmodel.teach.floor_figure import require_matplotlib
+    from dpmodel.teach.lower_bound_figure import require_matplotlib
 
     if chosen.figure:
         require_matplotlib()  # before the work, not after it
@@ -67,7 +67,7 @@ def _reconstruct(chosen: argparse.Namespace) -> None:
         repetitions=chosen.repetitions,
         sharp=not chosen.printed,
     )
-    lines = gadgets.floors(delta=chosen.delta, beta=chosen.beta)
+    lines = gadgets.lower_bounds(delta=chosen.delta, beta=chosen.beta)
     print(json.dumps({**shown.to_dict(), **lines.to_dict()}, indent=2) if chosen.json else f"{shown}\n\n{lines}")
     if chosen.figure:
         gadgets.figure(shown, file=chosen.figure)
@@ -77,13 +77,13 @@ def _demo(chosen: argparse.Namespace) -> None:
     from dpmodel.teach import transportation_problem as book
 
     model = book.transportation()
-    asked: dict[str, Any] = {"epsilon": chosen.epsilon, "delta": chosen.delta}
-    asked["feasibility"] = "strict" if chosen.strict else "relaxed"
+    requested: dict[str, Any] = {"epsilon": chosen.epsilon, "delta": chosen.delta}
+    requested["feasibility"] = "strict" if chosen.strict else "relaxed"
     if not chosen.json:
         print("Shipping from two plants to three markets at least cost; the markets' demands are private.\n")
         print(model.problem.classify(), "\n")
-        print(model.problem.plan(**asked), "\n")
-    model.problem.solve(**asked)
+        print(model.problem.plan(**requested), "\n")
+    model.problem.solve(**requested)
     release = model.problem.release
     assert release is not None
     if chosen.json:

@@ -64,7 +64,7 @@ class ImpossibilityError(DPModelError):
     citation : the paper.
     parameter : name of the offending private parameter.
     constraint : label of the constraint (or the objective) that it enters.
-    floor : least error that the theorem leaves to any mechanism with these epsilon, delta and beta.
+    lower bound : least error that the theorem leaves to any mechanism with these epsilon, delta and beta.
     remedies : what would make the problem solvable.
     """
 
@@ -76,7 +76,7 @@ class ImpossibilityError(DPModelError):
         citation: str,
         parameter: str,
         constraint: str,
-        floor: float,
+        lower_bound: float,
         remedies: Sequence[str],
         why: str = "",
     ) -> None:
@@ -84,6 +84,6 @@ class ImpossibilityError(DPModelError):
         self.citation = citation
         self.parameter = parameter
         self.constraint = constraint
-        self.floor = floor
+        self.lower_bound = lower_bound
         self.remedies = tuple(remedies)
         super().__init__(what, why=why or f"{theorem} of {citation}", remedy="; or ".join(self.remedies))

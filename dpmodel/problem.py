@@ -49,8 +49,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
 
     Parameters
     ----------
-    objective, constraints : as in CVXPY; private data enters as ``Private`` parameters only.
-    clip : regressions: the model's loss with the slope of every record's loss cut to [-clip, clip] (residuals, for the
+    objective, constraints : as in CVXPY; private data enters as ``Private`` parameters only. clip : regressions: the
+    model's loss with the derivative of every record's loss cut to [-clip, clip] (residuals, for the
         squared loss: that makes it Huber's), which bounds what a record can do where the loss itself does not.
 
     Examples
@@ -79,7 +79,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
     # ------------------------------------------------------------------ what it is
     @property
     def clip(self) -> float | None:
-        """Where slopes of the loss are cut, None for nowhere."""
+        """Where derivatives of the loss are cut, None for nowhere."""
         return self._clip
 
     @property
@@ -159,8 +159,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
             model = self._model(None)
             assert isinstance(model, AnyRegression)
             return explain_regression(model, self._release)
-        lowered, change, classification = self._compiled()
-        return explain(lowered.affine, change, classification, self._release)
+        lowered, sensitivity, classification = self._compiled()
+        return explain(lowered.affine, sensitivity, classification, self._release)
 
     # ------------------------------------------------------------------ solving
     def solve(
@@ -302,8 +302,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
                     remedy="a variable that the private parameters have a say in",
                 )
             places = {b.name: where_used(self, b.parameter) for b in lowered.affine.private_blocks}
-            change = footprint(lowered.affine)
-            self._lowered = lowered, change, classify(lowered.affine, change, places)
+            sensitivity = footprint(lowered.affine)
+            self._lowered = lowered, sensitivity, classify(lowered.affine, sensitivity, places)
         return self._lowered
 
     def _public_key(self) -> bytes | None:
@@ -353,7 +353,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         if self.clip is not None:
             raise SpecificationError(
                 f"clip={self.clip!r}",
-                why="only the losses of a regression have slopes to cut, and this problem is not a regression",
+                why="only the losses of a regression have derivatives to cut, and this problem is not a regression",
                 remedy="leave it out",
             )
 

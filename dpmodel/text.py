@@ -122,15 +122,15 @@ def table(
     from rich.table import Table
     from rich.text import Text
 
-    body = _checked(columns, rows)
-    width, align = line_width(width), _alignment(len(columns), body)
+    polytope = _checked(columns, rows)
+    width, align = line_width(width), _alignment(len(columns), polytope)
     # Escapes are longer than what they stand for, so they come before the layout.
     columns = [printable(cell_text(name)) for name in columns]
-    body = [[printable(cell_text(item)) for item in row] for row in body]
+    polytope = [[printable(cell_text(item)) for item in row] for row in polytope]
     grid = Table(box=SIMPLE_HEAD, show_header=any(columns), pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-    for name, justify, fixed in zip(columns, align, _widths(columns, body, width), strict=True):
+    for name, justify, fixed in zip(columns, align, _widths(columns, polytope, width), strict=True):
         grid.add_column(Text(name), justify=justify, overflow="fold", width=fixed)
-    for row in body:
+    for row in polytope:
         grid.add_row(*(Text(str(item)) for item in row))
 
     # Everything else that rich would read from the environment is fixed, so that the text is the same everywhere.
@@ -186,8 +186,8 @@ def html_table(
 
     Arguments and errors are those of `table`; ``title`` becomes a caption, ``footer`` paragraphs.
     """
-    body = _checked(columns, rows)
-    align = _alignment(len(columns), body)
+    polytope = _checked(columns, rows)
+    align = _alignment(len(columns), polytope)
     parts = ['<div style="margin:4px 0"><table style="border-collapse:collapse;font-size:90%">']
     if title:
         parts.append(f'<caption style="text-align:left;font-weight:bold">{escaped(title)}</caption>')
@@ -195,7 +195,7 @@ def html_table(
         heads = (f'<th style="{_CELL}{a}">{escaped(name)}</th>' for name, a in zip(columns, align, strict=True))
         parts.append(f"<thead><tr>{''.join(heads)}</tr></thead>")
     parts.append("<tbody>")
-    for row in body:
+    for row in polytope:
         cells = (f'<td style="{_CELL}{a}">{escaped(item)}</td>' for item, a in zip(row, align, strict=True))
         parts.append(f"<tr>{''.join(cells)}</tr>")
     parts.append("</tbody></table>")
@@ -210,31 +210,31 @@ def escaped(value: object) -> str:
 
 
 def _checked(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[list[object]]:
-    body = [list(row) for row in rows]
-    for index, row in enumerate(body):
+    polytope = [list(row) for row in rows]
+    for index, row in enumerate(polytope):
         if len(row) != len(columns):
             raise ValueError(f"row {index} has {len(row)} cells, the table has {len(columns)} columns")
-    return body
+    return polytope
 
 
-def _alignment(k: int, body: list[list[object]]) -> list[Literal["left", "right"]]:
+def _alignment(k: int, polytope: list[list[object]]) -> list[Literal["left", "right"]]:
     """``right`` for each column whose cells are all numbers or None, with at least one number."""
 
     def numeric(column: int) -> bool:
-        cells = [row[column] for row in body if row[column] is not None]
+        cells = [row[column] for row in polytope if row[column] is not None]
         return bool(cells) and all(isinstance(item, Real) and not isinstance(item, bool | np.bool_) for item in cells)
 
     return ["right" if numeric(column) else "left" for column in range(k)]
 
 
-def _widths(columns: Sequence[str], body: list[list[object]], total: int) -> list[int]:
+def _widths(columns: Sequence[str], polytope: list[list[object]], total: int) -> list[int]:
     """Share ``total`` characters out: the widest columns give way first, words are cut as a last resort.
 
     Rich's own sharing cuts words of narrow columns while others could still wrap.
     """
     from rich.cells import cell_len
 
-    texts = [[cell_text(name), *(cell_text(row[k]) for row in body)] for k, name in enumerate(columns)]
+    texts = [[cell_text(name), *(cell_text(row[k]) for row in polytope)] for k, name in enumerate(columns)]
     widths = [max(1, *(cell_len(line) for text in column for line in text.split("\n"))) for column in texts]
     words = [max((cell_len(word) for text in column for word in text.split()), default=1) for column in texts]
     room = total - (2 * len(columns) - 1)  # rich counts a space of padding per column and one between two

@@ -1,6 +1,6 @@
 """Publish a histogram so that single bins and long ranges are both accurate.
 
-1,024 five-minute bins of made-up visits, most of them empty. Noise on every bin adds up over long ranges; noise on a
+1,024 five-minute bins of synthetic visits, most of them empty. Noise on every bin adds up over long ranges; noise on a
 tree of sums does not, but the noisy tree contradicts itself and has negative counts. The most likely consistent tree
 behind it costs no further privacy and lowers the error again.
 
@@ -27,8 +27,13 @@ def main() -> None:
     counts = visits(rng)
     tree = dpm.tree_query(BINS, branching=4)
     # Somebody published this: with private data it is what measure(tree.private(counts), EPSILON) returns.
-    law = dpm.Laplace(tree.sensitivity / EPSILON)
-    noisy = dpm.Noisy(tree.answers(counts) + law.sample((tree.size,), rng), noise=law, name="visits", epsilon=EPSILON)
+    distribution = dpm.Laplace(tree.sensitivity / EPSILON)
+    noisy = dpm.Noisy(
+        tree.answers(counts) + distribution.sample((tree.size,), rng),
+        noise=distribution,
+        name="visits",
+        epsilon=EPSILON,
+    )
     print(f"{tree.size} noisy sums in {tree.height} levels; one visitor moves {tree.sensitivity} of them by one")
 
     likely, squares = tree.fit(noisy), tree.fit(noisy, form="least-squares")
@@ -56,7 +61,7 @@ def main() -> None:
     busy = f"{likely.range(120, 144):.0f}, within {low[0]:.0f} to {high[0]:.0f} (95%)"
     print(f"\nvisits in the first busy time: {busy}; true: {counts[120:144].sum():.0f}")
     likely.solve(round="unbiased", rng=1)
-    print(f"whole numbers that add up: {likely.range(0, BINS):.0f} = {likely.histogram.sum():.0f}")
+    print(f"integers that add up: {likely.range(0, BINS):.0f} = {likely.histogram.sum():.0f}")
 
 
 if __name__ == "__main__":

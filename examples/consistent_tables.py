@@ -20,7 +20,7 @@ DOMAIN = {
 
 
 def truth(rng: np.random.Generator) -> np.ndarray:
-    """Made-up people."""
+    """Synthetic people."""
     share = np.array([[1.0, 0.0, 0.0], [0.3, 0.7, 0.0], [0.2, 0.75, 0.05], [0.03, 0.07, 0.9]])
     size = np.array([[30, 60, 12, 5, 2], [45, 90, 20, 9, 8], [50, 80, 30, 12, 6], [40, 30, 25, 2, 1]])
     table = rng.poisson(share[:, :, None] * size[:, None, :]).astype(float)

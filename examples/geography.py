@@ -31,8 +31,8 @@ def main() -> None:
 
     def published(level: str, scale: float) -> dpm.Noisy:
         values = np.array([counts[name] for name in places.level(level)])
-        law = dpm.DiscreteLaplace(scale)
-        return dpm.Noisy(values + law.sample(values.shape, rng), noise=law, name=f"{level} counts")
+        distribution = dpm.DiscreteLaplace(scale)
+        return dpm.Noisy(values + distribution.sample(values.shape, rng), noise=distribution, name=f"{level} counts")
 
     noisy = {"state": published("state", 2.0), "county": published("county", 8.0)}
     fit = places.fit(

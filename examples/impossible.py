@@ -3,7 +3,7 @@
 A shop sells five articles from one shelf, and what each supplier charges it is to stay private. Each supplier
 owns one coefficient of the objective and may change it arbitrarily: by Theorem 37 of Hsu, Roth,
 Roughgarden and Ullman (2014) no private algorithm is accurate then. The error says so, with the theorem, the
-floor and the remedies. Declared bounds make the same program solvable.
+lower bound and the remedies. Declared bounds make the same program solvable.
 
     python examples/impossible.py
 """
@@ -33,7 +33,7 @@ def main() -> None:
         arbitrary.solve(epsilon=1, delta=1e-6)
     except dpm.ImpossibilityError as error:
         print(f"\n{type(error).__name__}: {error}\n")
-        print(f"theorem: {error.theorem}; parameter: {error.parameter}; floor: {error.floor:.4f}")
+        print(f"theorem: {error.theorem}; parameter: {error.parameter}; lower bound: {error.lower_bound:.4f}")
         for number, remedy in enumerate(error.remedies, start=1):
             print(f"remedy {number}: {remedy}")
 

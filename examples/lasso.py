@@ -12,7 +12,7 @@ import dpmodel as dpm
 
 
 def main(seed: int | None = None) -> None:
-    # Made-up survey: 20,000 people, 100 yes-or-no questions coded -1 and 1, five of which matter.
+    # Synthetic survey: 20,000 people, 100 yes-or-no questions coded -1 and 1, five of which matter.
     rng = np.random.default_rng(0)
     people, questions = 20_000, 100
     answers = rng.choice([-1.0, 1.0], (people, questions))

@@ -91,17 +91,17 @@ def read_npz(path: Path) -> dict:
         }
 
 
-def mark(name: str, values: np.ndarray, change: float) -> cp.Expression:
+def mark(name: str, values: np.ndarray, sensitivity: float) -> cp.Expression:
     """The vector with its non-zero entries private: zeros are structure."""
     at = np.flatnonzero(values)
     if at.size == 0:
         return cp.Constant(values, name=name)
-    private = dpm.Private(values[at], name=name, unit="entry", linf=change)
+    private = dpm.Private(values[at], name=name, unit="entry", linf=sensitivity)
     place = sp.csr_array((np.ones(at.size), (at, np.arange(at.size))), shape=(values.size, at.size))
     return place @ private
 
 
-def model(lp: dict, private: str, change: float) -> dpm.Problem:
+def model(lp: dict, private: str, sensitivity: float) -> dpm.Problem:
     x = cp.Variable(lp["c"].size, bounds=[lp["lb"], lp["ub"]], name="x")
     low, high = lp["low"], lp["high"]
     equal = low == high
@@ -110,8 +110,8 @@ def model(lp: dict, private: str, change: float) -> dpm.Problem:
     sides = np.where(np.isfinite(high), high, low)
     sides[~np.isfinite(sides)] = 0.0
     # Named constants are public on purpose; a plain array of a private parameter's shape would be warned of.
-    b = mark("right-hand sides", sides, change) if private == "b" else cp.Constant(sides, name="b")
-    c = mark("objective", lp["c"], change) if private == "c" else cp.Constant(lp["c"], name="c")
+    b = mark("right-hand sides", sides, sensitivity) if private == "b" else cp.Constant(sides, name="b")
+    c = mark("objective", lp["c"], sensitivity) if private == "c" else cp.Constant(lp["c"], name="c")
     low = cp.Constant(np.where(np.isfinite(low), low, 0.0), name="second sides")
     activity = lp["A"] @ x
     rows = []
@@ -127,10 +127,10 @@ def model(lp: dict, private: str, change: float) -> dpm.Problem:
 
 
 def treat(path: Path, arguments: argparse.Namespace) -> None:
-    part, change = arguments.private, arguments.change
-    print(f"=== {path.name}: {part} private, one record moves one entry by at most {change:g} ===")
+    part, sensitivity = arguments.private, arguments.sensitivity
+    print(f"=== {path.name}: {part} private, one record moves one entry by at most {sensitivity:g} ===")
     try:
-        problem = model(read_npz(path) if path.suffix == ".npz" else read_mps(path), part, change)
+        problem = model(read_npz(path) if path.suffix == ".npz" else read_mps(path), part, sensitivity)
         print(problem.plan(epsilon=arguments.epsilon, delta=arguments.delta))
         problem.solve(epsilon=arguments.epsilon, delta=arguments.delta)
         print(problem.release)

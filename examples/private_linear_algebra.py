@@ -67,7 +67,7 @@ def hull(rng: np.random.Generator, seed: int | None) -> None:
 
 
 def main(seed: int | None = None) -> None:
-    rng = np.random.default_rng(4)  # made-up data
+    rng = np.random.default_rng(4)  # synthetic data
     questionnaire(rng, seed)
     equations(rng, seed)
     half_space(rng, seed)

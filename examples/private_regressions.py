@@ -12,7 +12,7 @@ import dpmodel as dpm
 
 
 def main(seed: int | None = None) -> None:
-    # Made-up: age in years (18 to 90), schooling in years (0 to 20), income in thousands.
+    # Synthetic: age in years (18 to 90), schooling in years (0 to 20), income in thousands.
     rng = np.random.default_rng(1)
     people = 30_000
     table = np.column_stack([rng.uniform(18, 90, people), rng.uniform(0, 20, people)])
@@ -30,7 +30,7 @@ def main(seed: int | None = None) -> None:
     budget = dpm.Budget(3, 1e-5)
 
     residual = money - (X @ w + b)
-    median = dpm.Problem(cp.Minimize(cp.norm1(residual) / people))  # no set needed: its slopes are bounded
+    median = dpm.Problem(cp.Minimize(cp.norm1(residual) / people))  # no set needed: its derivatives are bounded
     median.solve(epsilon=1, delta=1e-6, budget=budget, rng=seed)
     print(median.release, end="\n\n")
     print("median income at 40 with 12 years:", float(np.array([40, 12]) @ w.value + b.value), end="\n\n")

@@ -1,7 +1,7 @@
 """Release marginals of a table of people so that no single person can be told from them.
 
-A made-up survey of 3,000 people, five questions. The workload is every pair of questions. ``query_release`` writes the
-private linear program (x is the synthetic table, the rows are the cells of the workload); classification, plan and
+A synthetic survey of 3,000 people, five questions. The workload is every pair of questions. ``query_release`` writes
+the private linear program (x is the synthetic table, the rows are the cells of the workload); classification, plan and
 release are those of any other problem. The released tables are non-negative, agree with each other and can be summed
 further.
 
@@ -25,7 +25,7 @@ PEOPLE = 3000
 
 
 def survey() -> dict[str, np.ndarray]:
-    """Made-up answers: age decides about work and children, work about the commute."""
+    """Synthetic answers: age decides about work and children, work about the commute."""
     rng = np.random.default_rng(1)
     age = rng.binomial(7, 0.5, PEOPLE)
     works = np.where(age < 2, 0, np.where(rng.random(PEOPLE) < 0.2, 1, 2)) * (age < 6)
@@ -39,9 +39,7 @@ def main() -> None:
     release = query_release(survey(), list(combinations(DOMAIN, 2)), domain=DOMAIN, neighbors="add-remove")
     print(f"x: {release.x.size} cells over the {release.over}; measured: {len(release.measured)} marginals")
     cell = release.problem.classify().cells[0]
-    print(
-        f"each cell of Table 1: {cell.part}, {cell.level}; one person moves b by {cell.change['l2']:.2f} in the 2-norm"
-    )
+    print(f"each cell: {cell.part}, {cell.level}; one person moves b by {cell.sensitivity['l2']:.2f} in the 2-norm")
     written = release.solve(epsilon=1, delta=1e-6)
     print(f"by {written.mechanism}, {written.guarantee}")
     print(written.accuracy.statement)

@@ -26,7 +26,7 @@ def main() -> None:
         print(f"\nPrivately: {type(error).__name__}, {error.theorem}.")
     print(f"A neighbor, one swap away: {gadget.neighbor(0).tolist()}")
 
-    bounded = dpm.gadgets.objective(VOTES, change=1.0)
+    bounded = dpm.gadgets.objective(VOTES, sensitivity=1.0)
     # Left to itself, the plan would take a point that reads no vote: noise promises nothing for twenty. dpmodel warns
     # before it draws; here the warning is part of the story, so it is caught and printed.
     with warnings.catch_warnings(record=True) as told:
@@ -37,10 +37,11 @@ def main() -> None:
     print(
         f"\nWith changes of at most 1, by {bounded.problem.release.mechanism}: {100 * attack.share:.0f}% of the votes"
     )
-    print(f"Loss / n {bounded.error(bounded.variable.value):.3f}; floor: {bounded.floor(epsilon=1).statement}\n")
+    loss = bounded.error(bounded.variable.value)
+    print(f"Loss / n {loss:.3f}; lower bound: {bounded.lower_bound(epsilon=1).statement}\n")
 
     print(dpm.gadgets.demonstrate(n=40, epsilons=(0.2, 1.0), repetitions=20), "\n")
-    print(dpm.gadgets.floors())
+    print(dpm.gadgets.lower_bounds())
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ _SLACK = 1e-9
 
 
 @dataclass(frozen=True)
-class ChangeBounds:
+class SensitivityBounds:
     """Completed bounds on the change of one unit; ``inf`` where nothing bounds it.
 
     ``l1, l2, linf`` are norms over the unit's entries, ``row_l1`` the 1-norm of any one matrix row
@@ -63,7 +63,7 @@ def positive(name: str, value: Any, where: str) -> float:
         )
     try:
         number = float(value)
-    except OverflowError:  # whole numbers beyond 1e308
+    except OverflowError:  # integers beyond 1e308
         number = math.inf
     if math.isnan(number) or number <= 0 or math.isinf(number):
         why = "a bound on what one record moves must be a positive finite number"
@@ -92,7 +92,9 @@ def refuse_contradictions(bounds: dict[str, float], where: str) -> None:
             )
 
 
-def complete(l1: float, l2: float, linf: float, row_l1: float, *, size: int, row_size: int, rows: int) -> ChangeBounds:
+def complete(
+    l1: float, l2: float, linf: float, row_l1: float, *, size: int, row_size: int, rows: int
+) -> SensitivityBounds:
     """Derive the missing bounds for a unit of ``size`` entries in ``rows`` rows of at most ``row_size``."""
     for _ in range(3):  # each pass can only tighten; three reach the fixed point of these rules
         linf = _tighten(linf, l2, l1, row_l1)
@@ -101,7 +103,7 @@ def complete(l1: float, l2: float, linf: float, row_l1: float, *, size: int, row
         l2 = _tighten(l2, l1, math.sqrt(size) * linf)
         if math.isfinite(l1) and math.isfinite(linf):
             l2 = _tighten(l2, math.sqrt(l1) * math.sqrt(linf))
-    return ChangeBounds(l1=l1, l2=l2, linf=linf, row_l1=row_l1)
+    return SensitivityBounds(l1=l1, l2=l2, linf=linf, row_l1=row_l1)
 
 
 def _tighten(bound: float, *others: float) -> float:

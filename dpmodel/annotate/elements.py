@@ -1,6 +1,6 @@
 """Columns, lists and frames read element by element: how one is read never depends on the others.
 
-NumPy gives a list one type: one text turns all numbers into text, one fraction all whole numbers into floats, one hour
+NumPy gives a list one type: one text turns all numbers into text, one fraction all integers into floats, one hour
 all days into hours. Where elements are records, one record would decide how all others are read.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from dpmodel._types import Array
 from dpmodel.errors import SpecificationError
 
-EXACT_INTEGERS = 2.0**53  # floats beyond have no fractions, and not every whole number
+EXACT_INTEGERS = 2.0**53  # floats beyond have no fractions, and not every integer
 
 _MISSING, _INSTANT, _ZONED, _SPAN, _MONTHS = object(), object(), object(), object(), object()
 _PLAIN = (int, str, bool, bytes)

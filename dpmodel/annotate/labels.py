@@ -27,7 +27,7 @@ def labels_of(value: Any, shape: tuple[int, ...]) -> Labels:
 
 
 def taken(labels: Labels, index: Any) -> Labels:
-    """Labels after basic indexing by whole numbers and slices; () after any other."""
+    """Labels after basic indexing by integers and slices; () after any other."""
     items = index if isinstance(index, tuple) else (index,)
     if not labels or len(items) > len(labels) or not all(isinstance(item, int | slice) for item in items):
         return ()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from dpmodel._types import Floats, Integers
-from dpmodel.annotate.bounds import Ball, ChangeBounds, complete
+from dpmodel.annotate.bounds import Ball, SensitivityBounds, complete
 from dpmodel.annotate.layout import Layout, sum_by
 from dpmodel.annotate.per_entry import largest_sum
 
@@ -87,26 +87,26 @@ def _block(count: int) -> int:
     return max(1, _BLOCK // count)
 
 
-def change_bounds(
-    change: Mapping[str, float],
+def sensitivity_bounds(
+    sensitivity: Mapping[str, float],
     magnitude: Mapping[str, float],
     entry_range: tuple[Floats, Floats],
     layout: Layout,
     *,
     absent_is_zero: bool,
-) -> tuple[Floats, Ball, ChangeBounds]:
+) -> tuple[Floats, Ball, SensitivityBounds]:
     """Caps of the entries, the norm bounds that say more than the caps, and all norms completed.
 
-    ``change`` : declared ``l1, l2, linf, row_l1``; ``magnitude`` : ``max_l1, max_l2, max_linf``; ``entry_range`` : what
-    entries are clipped to (ranges and caps in the form of ``per_entry``). ``absent_is_zero`` : a record's unit may be
-    missing, nothing else happens to it, and its change is its size; otherwise one value is replaced by another.
+    ``sensitivity`` : declared ``l1, l2, linf, row_l1``; ``magnitude`` : ``max_l1, max_l2, max_linf``; ``entry_range`` :
+    what entries are clipped to (ranges and caps in the form of ``per_entry``). ``absent_is_zero`` : a record's unit may
+    be missing, nothing else happens to it, and its change is its size; otherwise one value is replaced by another.
     """
     lower, upper = entry_range
     size = np.maximum(np.abs(lower), np.abs(upper))
     l1, l2 = magnitude["max_l1"], magnitude["max_l2"]
     if not absent_is_zero:
         l1, l2 = 2 * l1, _apart(l2, entry_range, layout)
-    moved, linf = _after_scaling(change, magnitude, size, layout)
+    moved, linf = _after_scaling(sensitivity, magnitude, size, layout)
     l1, l2, row_l1 = min(l1, moved["l1"]), min(l2, moved["l2"]), moved["row_l1"]
     caps = np.minimum(size if absent_is_zero else upper - lower, linf)
     largest = float(np.max(caps, initial=0.0))
@@ -135,7 +135,7 @@ def _apart(norm: float, entry_range: tuple[Floats, Floats], layout: Layout) -> f
 
 
 def _after_scaling(
-    change: Mapping[str, float], magnitude: Mapping[str, float], size: Floats, layout: Layout
+    sensitivity: Mapping[str, float], magnitude: Mapping[str, float], size: Floats, layout: Layout
 ) -> tuple[Mapping[str, float], Floats]:
     """What the declared change bounds still say once units are scaled to max_l1 and max_l2: norms, and entries.
 
@@ -150,15 +150,15 @@ def _after_scaling(
       otherwise it is at most the larger of the two, ``M_j`` (``size``).
     """
     to_l1, to_l2 = magnitude["max_l1"], magnitude["max_l2"]
-    linf = np.asarray(change["linf"])
-    if (math.isinf(to_l1) and math.isinf(to_l2)) or not any(map(math.isfinite, change.values())):
-        return change, linf
-    given = _complete(change, layout)
+    linf = np.asarray(sensitivity["linf"])
+    if (math.isinf(to_l1) and math.isinf(to_l2)) or not any(map(math.isfinite, sensitivity.values())):
+        return sensitivity, linf
+    given = _complete(sensitivity, layout)
     rounding = _ROUNDING * layout.unit_size * min(to_l1, to_l2)
     if layout.unit_size <= 1:
-        return dict.fromkeys(change, given.linf + rounding), np.asarray(given.linf + rounding)
+        return dict.fromkeys(sensitivity, given.linf + rounding), np.asarray(given.linf + rounding)
     sizes = _complete({"l1": to_l1, "l2": to_l2, "linf": float(size.max(initial=0.0)), "row_l1": math.inf}, layout)
-    kept = {key: getattr(given, key) + getattr(sizes, key) + rounding for key in change}
+    kept = {key: getattr(given, key) + getattr(sizes, key) + rounding for key in sensitivity}
     if math.isinf(to_l1):
         kept["l2"] = given.l2 + rounding
     else:  # after the first scaling, and the second does not enlarge the 2-norm
@@ -167,7 +167,7 @@ def _after_scaling(
     return kept, np.maximum(size, given.linf) + rounding
 
 
-def _complete(norms: Mapping[str, float], layout: Layout) -> ChangeBounds:
+def _complete(norms: Mapping[str, float], layout: Layout) -> SensitivityBounds:
     return complete(**norms, size=layout.unit_size, row_size=layout.unit_row_size, rows=layout.unit_rows)
 
 

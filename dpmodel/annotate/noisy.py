@@ -20,7 +20,7 @@ from dpmodel.text import array_text, number
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Noisy:
-    """Numbers that were published with noise, and the law of that noise: public data.
+    """Numbers that were published with noise, and the distribution of that noise: public data.
 
     It reads like an array (``noisy[3:5]``, ``len``, ``np.asarray``, ``reshape``) and keeps the scale of every entry.
     Two of them are equal only if they are the same object: one publication is one piece of evidence.
@@ -38,8 +38,8 @@ class Noisy:
     Raises
     ------
     SpecificationError
-        For a law that is missing or a class, values that are no finite real numbers or empty, fractional values under a
-        discrete law, scales of another shape, and private parameters.
+        For a distribution that is missing or a class, values that are no finite real numbers or empty, fractional
+        values under a discrete distribution, scales of another shape, and private parameters.
     """
 
     value: Any
@@ -55,25 +55,25 @@ class Noisy:
         if not isinstance(self.name, str):
             raise SpecificationError(f"Noisy: name=<{type(self.name).__name__}>", remedy="name='counts'")
         where = f"Noisy({self.name!r})" if self.name else "Noisy"
-        law = _law(self.noise, where)
+        distribution = _distribution(self.noise, where)
         value = _values(self.value, where)
-        scale = np.shape(law.scale)
+        scale = np.shape(distribution.scale)
         if not _broadcasts(scale, value.shape):
             raise SpecificationError(
                 f"{where}: scales of shape {scale} for values of shape {value.shape}",
                 why="every published number needs the scale of its own noise",
                 remedy=f"one scale, or an array of shape {value.shape}",
             )
-        fractional = value[(value != np.rint(value)) & law.discrete]
+        fractional = value[(value != np.rint(value)) & distribution.discrete]
         if fractional.size:
             raise SpecificationError(
-                f"{where}: {law.name} noise, but {fractional.flat[0]:g} is not whole",
-                why="discrete noise on whole numbers gives whole numbers",
-                remedy=f"{'Laplace' if isinstance(law, Laplace) else 'Gaussian'}(scale), or the values as published",
+                f"{where}: {distribution.name} noise, but {fractional.flat[0]:g} is not whole",
+                why="discrete noise on integers gives integers",
+                remedy=f"{'Laplace' if isinstance(distribution, Laplace) else 'Gaussian'}(scale), or whole values",
             )
         given = tuple(self.labels) or labels_of(self.value, value.shape)
         object.__setattr__(self, "labels", given)
-        object.__setattr__(self, "noise", law)
+        object.__setattr__(self, "noise", distribution)
         object.__setattr__(self, "value", value)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -131,11 +131,11 @@ class Noisy:
         """As ``numpy.ndarray.ravel``."""
         return self.reshape(-1, order=order)
 
-    def _shaped(self, change: Callable[[Floats], Floats], labels: Labels) -> Noisy:
-        law = self.noise
-        if isinstance(law.scale, np.ndarray):
-            law = type(law)(change(self.scale))
-        return replace(self, value=change(self.value), noise=law, labels=labels)
+    def _shaped(self, sensitivity: Callable[[Floats], Floats], labels: Labels) -> Noisy:
+        distribution = self.noise
+        if isinstance(distribution.scale, np.ndarray):
+            distribution = type(distribution)(sensitivity(self.scale))
+        return replace(self, value=sensitivity(self.value), noise=distribution, labels=labels)
 
     # ------------------------------------------------------------------ what is shown
     @property
@@ -175,7 +175,7 @@ class Noisy:
         return f"Noisy({', '.join(parts)})"
 
 
-def _law(noise: Any, where: str) -> Distribution:
+def _distribution(noise: Any, where: str) -> Distribution:
     truncated = isinstance(noise, TruncatedLaplace)
     if isinstance(noise, Distribution) and not truncated:
         return noise
@@ -193,7 +193,9 @@ def _law(noise: Any, where: str) -> Distribution:
 def _values(value: Any, where: str) -> Floats:
     """A finite read-only float64 copy."""
     if isinstance(value, Noisy):
-        raise SpecificationError(f"{where}: the value is Noisy already", remedy="its .value, with the law meant")
+        raise SpecificationError(
+            f"{where}: the value is Noisy already", remedy="its .value, with the distribution meant"
+        )
     if isinstance(value, cp.Expression):
         if any(isinstance(each, Private) for each in value.parameters()):
             raise SpecificationError(

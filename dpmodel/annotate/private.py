@@ -15,11 +15,11 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats
 from dpmodel.annotate import vault
-from dpmodel.annotate.bounds import UNITS, Ball, ChangeBounds, Unit, positive, refuse_contradictions
+from dpmodel.annotate.bounds import UNITS, Ball, SensitivityBounds, Unit, positive, refuse_contradictions
 from dpmodel.annotate.declared_bounds import names_of, read_bounds
 from dpmodel.annotate.entry_ranges import column_bounds, declared_range, holds_zero, range_of_columns, within_norms
 from dpmodel.annotate.layout import Layout, canonical, layout_of
-from dpmodel.annotate.magnitude import change_bounds
+from dpmodel.annotate.magnitude import sensitivity_bounds
 from dpmodel.annotate.per_entry import spread
 from dpmodel.annotate.records import DEFAULT_RECORDS, Records
 from dpmodel.annotate.values import checked_entries, checked_rows, limit_entries, limit_rows
@@ -28,7 +28,7 @@ from dpmodel.errors import SpecificationError
 Positions = Literal["public", "private"]
 
 # Norms are sums of squares, which vanish or overflow outside this range.
-_LEAST_CHANGE, _MOST_CHANGE = 1e-100, 1e100
+_LEAST_SENSITIVITY, _MOST_SENSITIVITY = 1e-100, 1e100
 _REFUSED_ATTRIBUTES = ("complex", "imag", "hermitian")
 
 
@@ -137,15 +137,15 @@ class Private(cp.Parameter):  # type: ignore[misc]
         self._unit: Unit = unit
         self._records = records if records is not None else DEFAULT_RECORDS
         self._layout = layout_of(self, unit, where)
-        change = {
+        sensitivity = {
             key: positive(key, given, where)
             for key, given in (("l1", l1), ("l2", l2), ("linf", linf), ("row_l1", row_l1))
         }
-        if math.isfinite(change["row_l1"]) and len(self.shape) < 2:
+        if math.isfinite(sensitivity["row_l1"]) and len(self.shape) < 2:
             raise SpecificationError(
                 f"{where}: row_l1 on shape {self.shape}", why="row_l1 bounds rows of a matrix", remedy="l1="
             )
-        refuse_contradictions(change, where)
+        refuse_contradictions(sensitivity, where)
         self._magnitude = {
             key: positive(key, given, where)
             for key, given in (("max_l1", max_l1), ("max_l2", max_l2), ("max_linf", max_linf))
@@ -162,20 +162,20 @@ class Private(cp.Parameter):  # type: ignore[misc]
         # An absent unit is zero, so add-remove moves a unit by its size only. An aggregate is owned by nobody, and with
         # a declared change (counts, say) a unit moves without coming or going: then one record more or less takes it
         # from any value to any other that its magnitude and the declared change allow.
-        declared = any(map(math.isfinite, change.values()))
+        declared = any(map(math.isfinite, sensitivity.values()))
         owned = self._records.neighbors == "add-remove" and unit != "all" and not declared
         self._vanishes = owned and holds_zero(self._range)
-        self._caps, self._ball, self._change = change_bounds(
-            change, self._magnitude, self._range, self._layout, absent_is_zero=owned
+        self._caps, self._ball, self._sensitivity = sensitivity_bounds(
+            sensitivity, self._magnitude, self._range, self._layout, absent_is_zero=owned
         )
-        reach = self._change.linf
-        if math.isfinite(reach) and not (reach == 0 or _LEAST_CHANGE <= reach <= _MOST_CHANGE):
+        reach = self._sensitivity.linf
+        if math.isfinite(reach) and not (reach == 0 or _LEAST_SENSITIVITY <= reach <= _MOST_SENSITIVITY):
             raise SpecificationError(
                 f"{where}: one record moves an entry by at most {reach:g}",
-                why=f"changes outside [{_LEAST_CHANGE:g}, {_MOST_CHANGE:g}] cannot be squared in floating point",
+                why=f"any outside [{_LEAST_SENSITIVITY:g}, {_MOST_SENSITIVITY:g}] have no square in floating point",
                 remedy="other units for this parameter",
             )
-        if unit == "all" and not self._change.finite:
+        if unit == "all" and not self._sensitivity.finite:
             raise SpecificationError(
                 f"{where}: unit='all' without a bound",
                 why="a record that may move every entry arbitrarily far leaves nothing to protect it with",
@@ -197,26 +197,26 @@ class Private(cp.Parameter):  # type: ignore[misc]
     @property
     def l1(self) -> float:
         """Bound on the 1-norm of the change of one unit, given or derived (inf: arbitrarily far)."""
-        return self._change.l1
+        return self._sensitivity.l1
 
     @property
     def l2(self) -> float:
         """Bound on the 2-norm of the change of one unit, given or derived."""
-        return self._change.l2
+        return self._sensitivity.l2
 
     @property
     def linf(self) -> float:
         """Bound on the change of any entry, given or derived."""
-        return self._change.linf
+        return self._sensitivity.linf
 
     @property
     def row_l1(self) -> float:
         """Bound on the 1-norm of the change of any matrix row, given or derived."""
-        return self._change.row_l1
+        return self._sensitivity.row_l1
 
     @property
-    def change(self) -> ChangeBounds:
-        return self._change
+    def sensitivity(self) -> SensitivityBounds:
+        return self._sensitivity
 
     @property
     def layout(self) -> Layout:
@@ -329,9 +329,7 @@ def _resolve_shape(value: Any, shape: int | tuple[int, ...] | None, where: str) 
     try:
         shape = tuple(operator.index(n) for n in shape)
     except TypeError:
-        raise SpecificationError(
-            f"{where}: shape is not a tuple of whole numbers", remedy="shape=(rows, columns)"
-        ) from None
+        raise SpecificationError(f"{where}: shape is not a tuple of integers", remedy="shape=(rows, columns)") from None
     if any(n == 0 for n in shape):
         raise SpecificationError(f"{where}: empty, shape {shape}", remedy="at least one entry")
     return shape

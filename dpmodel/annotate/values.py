@@ -19,7 +19,7 @@ from dpmodel.annotate.per_entry import at
 from dpmodel.errors import SpecificationError
 
 _BLOCK = 1 << 16
-# How far entries of a parameter declared whole may be from whole numbers.
+# How far entries of a parameter declared whole may be from integers.
 _WHOLE = 1e-9
 
 

@@ -13,12 +13,12 @@ import numpy as np
 
 from dpmodel._types import Integers
 from dpmodel.annotate.records import DEFAULT_RECORDS
-from dpmodel.classify.impossibility import Floor, floor
+from dpmodel.classify.impossibility import LowerBound, lower_bound
 from dpmodel.classify.taxonomy import Level, Part, TaxonomyCell
 from dpmodel.classify.taxonomy import cell as taxonomy_cell
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock
 from dpmodel.compile.standard_form.extremes import most_items
-from dpmodel.compile.standard_form.footprint import Blocks, Change, Footprint, record_blocks
+from dpmodel.compile.standard_form.footprint import Blocks, Footprint, Sensitivity, record_blocks
 from dpmodel.release.plain import plain, revived
 from dpmodel.text import html_table, number, printable, table
 
@@ -34,7 +34,7 @@ class Cell:
 
     ``part`` : "objective", "scalar", "row", "column" or "matrix"; ``level`` : "low" (bounded) or "high".
     ``parameter`` : its name; ``where`` : labels of the constraints (or the objective) it enters.
-    ``change`` : bounds ``l1, l2, linf`` on what one record does to that part of the standard form (to
+    ``sensitivity`` : bounds ``l1, l2, linf`` on what one record does to that part of the standard form (to
     c, to b, or entrywise to A, then with ``row_l1`` and ``column_l1``), by all parameters of the same Records.
     ``record`` : what a record is. ``single_entry`` : whether one record owns a single entry.
     ``relaxed`` : solvable only if a few constraints may be violated.
@@ -45,7 +45,7 @@ class Cell:
     parameter: str
     reason: str
     theorem: str
-    change: Mapping[str, float]
+    sensitivity: Mapping[str, float]
     solvable: bool
     relaxed: bool
     where: tuple[str, ...]
@@ -56,22 +56,22 @@ class Cell:
     def taxonomy(self) -> TaxonomyCell:
         return taxonomy_cell(self.part, self.level)
 
-    def floor(self, epsilon: float, delta: float, beta: float) -> Floor | None:
-        """The theorem's least error at this cell; bounded changes: what its proof says of them (``Floor.scaled``).
+    def lower_bound(self, epsilon: float, delta: float, beta: float) -> LowerBound | None:
+        """The theorem's least error at this cell; bounded changes: what its proof says of them (``LowerBound.scaled``).
 
         None where the theorem's gadgets do not apply: to aggregates, of which a record moves many entries
         by little, and to rows, of which some may be violated.
         """
         if self.level == "high":
-            return None if self.relaxed else floor(self.part, epsilon, delta, beta)
+            return None if self.relaxed else lower_bound(self.part, epsilon, delta, beta)
         if not self.single_entry or self.part not in ("objective", "scalar"):
             return None
-        return floor(self.part, epsilon, delta, beta).scaled(self.change["linf"])
+        return lower_bound(self.part, epsilon, delta, beta).scaled(self.sensitivity["linf"])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         out = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**out, "change": dict(self.change), "where": list(self.where)}
+        return {**out, "sensitivity": dict(self.sensitivity), "where": list(self.where)}
 
     def __str__(self) -> str:
         verdict = "solvable" if self.solvable else "impossible"
@@ -125,7 +125,7 @@ class Classification:
             verdict = "no" if not cell.solvable else "yes, all but a few rows" if cell.relaxed else "yes"
             moves = "arbitrarily far"
             if cell.level == "low":
-                moves = ", ".join(f"{key} {number(value)}" for key, value in cell.change.items())
+                moves = ", ".join(f"{key} {number(value)}" for key, value in cell.sensitivity.items())
             rows.append((cell.parameter, f"{cell.part}, {cell.level}", verdict, cell.theorem, moves, cell.reason))
         return _few_of_a_kind(rows)
 
@@ -169,21 +169,23 @@ def classify(affine: AffineMap, footprint: Footprint, places: Mapping[str, tuple
     objective = affine.objective.select(private[affine.objective.column])
     offset = affine.offset.select(private[affine.offset.column])
     for group in record_blocks(affine):
-        changes = footprint.by_records[group.records]
-        touch = _Touch.of(affine, group, matrix, scalar, bounded=changes["matrix"].finite)
+        sensitivities = footprint.by_records[group.records]
+        touch = _Touch.of(affine, group, matrix, scalar, bounded=sensitivities["matrix"].finite)
         for block in group.parameters:
             wheres = places.get(block.name, ())
             if _enters(objective, block) or (_enters(offset, block) and not _enters(scalar, block)):
-                cells.append(_cell("objective", changes["objective"], block, wheres, _constant_only(objective, block)))
+                cells.append(
+                    _cell("objective", sensitivities["objective"], block, wheres, _constant_only(objective, block))
+                )
             if _enters(matrix, block):
-                cells.append(_cell(touch.part, changes["matrix"], block, wheres, touch.words, touch.separable))
+                cells.append(_cell(touch.part, sensitivities["matrix"], block, wheres, touch.words, touch.separable))
             if _enters(scalar, block):
                 if touch.part == "row" and touch.reaches_matrix and touch.with_scalar:
                     words = "it moves together with the same row of A, so a record owns one constraint"
-                    both = changes["scalar"], changes["matrix"]
+                    both = sensitivities["scalar"], sensitivities["matrix"]
                     cells.append(_cell("row", both[0], block, wheres, words, touch.separable, both[1]))
                 else:
-                    cells.append(_cell("scalar", changes["scalar"], block, wheres, ""))
+                    cells.append(_cell("scalar", sensitivities["scalar"], block, wheres, ""))
     return Classification(tuple(cells))
 
 
@@ -258,15 +260,15 @@ def _constant_only(objective: LinearMap, block: ThetaBlock) -> str:
 
 def _cell(
     part: Part,
-    change: Change,
+    sensitivity: Sensitivity,
     block: ThetaBlock,
     places: tuple[str, ...],
     words: str,
     separable: bool = True,
-    besides: Change | None = None,
+    besides: Sensitivity | None = None,
 ) -> Cell:
     parameter = block.parameter
-    level: Level = "low" if change.finite and (besides is None or besides.finite) else "high"
+    level: Level = "low" if sensitivity.finite and (besides is None or besides.finite) else "high"
     entry = taxonomy_cell(part, level)
     solvable = entry.solvable and (level == "low" or separable)
     theorem = entry.theorem if solvable or not entry.solvable else "Theorem 38"
@@ -274,9 +276,9 @@ def _cell(
         part=part,
         level=level,
         parameter=block.name,
-        reason=_reason(part, level, change, block, places, words, solvable),
+        reason=_reason(part, level, sensitivity, block, places, words, solvable),
         theorem=theorem,
-        change=MappingProxyType(dict(change.as_mapping())),
+        sensitivity=MappingProxyType(dict(sensitivity.as_mapping())),
         solvable=solvable,
         relaxed=solvable and entry.relaxed,
         where=places,
@@ -317,13 +319,19 @@ def _listed(names: list[str]) -> str:
 
 
 def _reason(
-    part: str, level: str, change: Change, block: ThetaBlock, places: tuple[str, ...], words: str, solvable: bool
+    part: str,
+    level: str,
+    sensitivity: Sensitivity,
+    block: ThetaBlock,
+    places: tuple[str, ...],
+    words: str,
+    solvable: bool,
 ) -> str:
     where = " and ".join(places) if places else "the model"
     enters = f"{words}; {block.name} stands in" if words else f"{block.name} enters {_PART_WORDS[part]} through"
     text = f"{enters} {where}; {record_words(block)}"
     if level == "low":
-        return f"{text} and moves each number of this part by at most {number(change.linf)}"
+        return f"{text} and moves each number of this part by at most {number(sensitivity.linf)}"
     bound = "no bound is declared on how far it moves it"
     if not solvable and part == "matrix":
         bound += ", and it reaches too many constraints to leave them out"

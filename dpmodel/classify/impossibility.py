@@ -1,15 +1,15 @@
 """What no private algorithm can do: Theorems 35 to 38 of HRRU14 as numbers with a proof behind each.
 
-A floor is a lower bound on the error of **every** (epsilon, delta)-private mechanism on the gadget program of
+A lower bound is a lower bound on the error of **every** (epsilon, delta)-private mechanism on the gadget program of
 the theorem. It says nothing of one particular program of the same cell, which may be easy.
 
 Two slips of the paper are mended here, and the proofs in the docstrings stand on their own:
 
 * The proof of Theorem 35 draws an index among the ones of D only, where all errors may lie. Averaging over a
-  one and a zero together gives the same constant (see `reconstruction_floor`).
+  one and a zero together gives the same constant (see `reconstruction_lower_bound`).
 * Theorem 37 takes ``||D - x||_1 <= alpha n`` where only ``2 alpha n`` holds, which costs a factor of 2 if the
   rest of the proof is kept. Rounding at random instead of to the nearest bit wins that factor back, so that
-  the constants printed in Theorems 37 and 38 do hold (`Floor.published`). `Floor.value` is the best constant
+  the constants printed in Theorems 37 and 38 do hold (`LowerBound.published`). `LowerBound.value` is the best constant
   proved here.
 """
 
@@ -25,7 +25,7 @@ from dpmodel.text import number
 CITATION = "Hsu, Roth, Roughgarden, Ullman: Privately Solving Linear Programs (ICALP 2014), sections 5 to 5.3"
 
 _OF_ROW = "violation of the constraint, divided by n, its number of coefficients"
-# By part: the theorem and the unit of its floor.
+# By part: the theorem and the unit of its lower bound.
 _THEOREM = {
     "scalar": ("Theorem 36", "violation of one constraint"),
     "objective": ("Theorem 37", "loss in objective value, divided by n, the number of private coefficients"),
@@ -36,13 +36,13 @@ _THEOREM = {
 
 
 @dataclass(frozen=True)
-class Floor:
+class LowerBound:
     """The least error that a theorem leaves to any private mechanism.
 
-    ``value`` : the largest floor proved in the docstring of `floor`, in ``unit``; ``statement`` : the same in words.
-    ``vacuous`` : nothing is proved for this epsilon, delta and beta; then ``value`` is 0. ``published`` : the constant
-    printed in the theorem, in the same unit; never above ``value``. ``change`` : how far one record moves a private
-    entry of the gadget (1 in the paper).
+    ``value`` : the largest lower bound proved in the docstring of `lower_bound`, in ``unit``; ``statement`` : the same
+    in words. ``vacuous`` : nothing is proved for this epsilon, delta and beta; then ``value`` is 0. ``published`` : the
+    constant printed in the theorem, in the same unit; never above ``value``. ``sensitivity`` : how far one record moves
+    a private entry of the gadget (1 in the paper).
     """
 
     value: float
@@ -52,18 +52,18 @@ class Floor:
     vacuous: bool
     part: str
     published: float
-    change: float = 1.0
+    sensitivity: float = 1.0
 
-    def scaled(self, B: float) -> Floor:
-        """Return the floor for changes ``B`` times as large.
+    def scaled(self, B: float) -> LowerBound:
+        """Return the lower bound for changes ``B`` times as large.
 
         Multiply the private data of the gadget by B: objective ``B D``, right-hand side ``x_i = B D_i``, or
         private row ``B D`` with right-hand side ``B n/2``; public constraints stay (for the scalar gadget the
         variables are free). One record now moves an entry by B instead of 1. A solution of the new gadget
         with error ``B a`` is one of the old gadget with error ``a``, after dividing the objective, the
         private row, or x, by the public number B. This is post-processing, so privacy carries over, and an
-        error below B times the floor would contradict the theorem. A bound on the change in the l1, l2 or
-        linf norm by B allows this gadget, hence the floor holds under each of the three. As B grows without
+        error below B times the lower bound would contradict the theorem. A bound on the change in the l1, l2 or
+        linf norm by B allows this gadget, hence the lower bound holds under each of the three. As B grows without
         bound, so does the error: that is the sense in which arbitrary changes are impossible.
 
         Parameters
@@ -77,18 +77,18 @@ class Floor:
         """
         if not B >= 0:
             raise SpecificationError(f"the change B is {B}", why="a change is a number >= 0")
-        change = self.change * B
+        sensitivity = self.sensitivity * B
         value, published = (0.0 if x == 0 else x * B for x in (self.value, self.published))
         return dataclasses.replace(
             self,
             value=value,
             published=published,
-            change=change,
-            statement=_statement(self.part, value, change, self.vacuous),
+            sensitivity=sensitivity,
+            statement=_statement(self.part, value, sensitivity, self.vacuous),
         )
 
 
-def reconstruction_floor(epsilon: float, delta: float, beta: float) -> float:
+def reconstruction_lower_bound(epsilon: float, delta: float, beta: float) -> float:
     """Return c(epsilon, delta, beta), the constant of Theorem 35 of HRRU14, clipped at 0.
 
     ``c = 1/2 - (e^epsilon + delta) / (2 (1 + e^epsilon) (1 - beta))``. If a mechanism is
@@ -122,7 +122,7 @@ def reconstruction_floor(epsilon: float, delta: float, beta: float) -> float:
     return max(0.0, 0.5 - (1.0 + delta * u) / (2.0 * (1.0 + u) * (1.0 - beta)))
 
 
-def floor(part: str, epsilon: float, delta: float, beta: float) -> Floor:
+def lower_bound(part: str, epsilon: float, delta: float, beta: float) -> LowerBound:
     """Return what is proved impossible if one record changes ``part`` arbitrarily (here: an entry by 1).
 
     Write c2 for ``c(2 epsilon, delta (1 + e^epsilon), beta)`` and *alive* for
@@ -151,7 +151,7 @@ def floor(part: str, epsilon: float, delta: float, beta: float) -> Floor:
     Theorem 35. One record owns one column. Copies of the constraint show that leaving some constraints out
     does not help.
 
-    ``"row"``, ``"matrix"``: the same gadget, where one record owns the whole private row. The floor is for
+    ``"row"``, ``"matrix"``: the same gadget, where one record owns the whole private row. The lower bound is for
     satisfying *every* constraint; all but a few can be satisfied (Theorems 11 and 12). Sharper (the value): D and its
     complement are now neighbours, and x within alpha n of both has
     ``n/2 - alpha n <= sum D_i x_i <= alpha n``. So alpha < 1/4 separates them, and by the argument of the
@@ -160,11 +160,11 @@ def floor(part: str, epsilon: float, delta: float, beta: float) -> Floor:
     Parameters
     ----------
     part : ``"objective"``, ``"scalar"``, ``"row"``, ``"column"`` or ``"matrix"``.
-    epsilon, delta, beta : as in `reconstruction_floor`, per record, and delta at most 1.
+    epsilon, delta, beta : as in `reconstruction_lower_bound`, per record, and delta at most 1.
 
     Returns
     -------
-    Floor
+    Lower bound
         ``published`` is c2 (1/2 for scalar), and can be 0 while ``value`` is not. At epsilon = 1, delta = 0, beta = .05
         the objective has value .1152, published .0364.
     """
@@ -178,11 +178,11 @@ def floor(part: str, epsilon: float, delta: float, beta: float) -> Floor:
     if part == "scalar":
         value = published = 0.5 if alive else 0.0
     else:
-        published = _pair_floor(epsilon, delta, beta)
-        own = {"objective": reconstruction_floor(epsilon, delta, beta), "column": published}
+        published = _pair_lower_bound(epsilon, delta, beta)
+        own = {"objective": reconstruction_lower_bound(epsilon, delta, beta), "column": published}
         value = own.get(part, 0.25 if alive else 0.0)
     vacuous = value == 0.0
-    return Floor(
+    return LowerBound(
         value=value,
         theorem=_THEOREM[part][0],
         statement=_statement(part, value, 1.0, vacuous),
@@ -241,11 +241,11 @@ def impossibility_error(
 
     Parameters
     ----------
-    part, epsilon, delta, beta : as in `floor`, whose number for changes of 1 the message states.
+    part, epsilon, delta, beta : as in `lower_bound`, whose number for changes of 1 the message states.
     parameter : name of the private parameter. constraint : label of the constraint it enters, or ``"objective"``.
     reason : why the change counts as arbitrary; public facts only.
     """
-    least = floor(part, epsilon, delta, beta)
+    least = lower_bound(part, epsilon, delta, beta)
     where = "the objective" if constraint == "objective" else f"constraint {constraint!r}"
     what = (
         f"private parameter {parameter!r} in {where} cannot be served at epsilon={number(epsilon)}, "
@@ -260,30 +260,30 @@ def impossibility_error(
         citation=CITATION,
         parameter=parameter,
         constraint=constraint,
-        floor=least.value,
+        lower_bound=least.value,
         remedies=remedies(part),
         why=why,
     )
 
 
-def _pair_floor(epsilon: float, delta: float, beta: float) -> float:
-    """Return c(2 epsilon, delta (1 + e^epsilon), beta): the floor when a swap changes two records."""
-    # Beyond 700 e^epsilon would overflow; then e^(-2 epsilon) is 0 in doubles, and so is the floor.
+def _pair_lower_bound(epsilon: float, delta: float, beta: float) -> float:
+    """Return c(2 epsilon, delta (1 + e^epsilon), beta): the lower bound when a swap changes two records."""
+    # Beyond 700 e^epsilon would overflow; then e^(-2 epsilon) is 0 in doubles, and so is the lower bound.
     if epsilon > 700:
         return 0.0
-    return reconstruction_floor(2.0 * epsilon, delta * (1.0 + math.exp(epsilon)), beta)
+    return reconstruction_lower_bound(2.0 * epsilon, delta * (1.0 + math.exp(epsilon)), beta)
 
 
-def _statement(part: str, value: float, change: float, vacuous: bool) -> str:
+def _statement(part: str, value: float, sensitivity: float, vacuous: bool) -> str:
     if vacuous:
-        return "the theorem gives no floor at this epsilon, delta and beta (it is vacuous here)"
+        return "the theorem gives no lower bound at this epsilon, delta and beta (it is vacuous here)"
     error, per = {
         "scalar": ("violation of every constraint", ""),
         "objective": ("loss in objective value", " n (n private coefficients)"),
         "column": ("violation of the private constraint", " n (n private columns)"),
     }.get(part, ("violation of every constraint", " n (n coefficients in the private row)"))
     return (
-        f"if one record moves an entry by {number(change)}, no private mechanism keeps the {error} below "
+        f"if one record moves an entry by {number(sensitivity)}, no private mechanism keeps the {error} below "
         f"{number(value)}{per} with probability 1 - beta on all such programs"
     )
 

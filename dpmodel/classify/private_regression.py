@@ -66,15 +66,15 @@ class PrivateRegression(PublicFacts):
         return self.row.prediction_bound(*norms) + self.offset_bound
 
     @cached_property
-    def slope_bound(self) -> float:
-        """Largest |slope of the loss| over the set and the rows allowed."""
-        return self.loss.slope_bound(self.prediction_bound, self.row.label_bound)
+    def derivative_bound(self) -> float:
+        """Largest |derivative of the loss| over the set and the rows allowed."""
+        return self.loss.derivative_bound(self.prediction_bound, self.row.label_bound)
 
-    def gradient_change(self, order: float, reach: float | None = None) -> float:
-        """How far one record moves ``sum_i omega_i s_i a_i``, |s_i| <= ``reach`` (default: the loss's slope), with an
-        allowance for the rounding of two such sums in double precision."""
-        reach = self.slope_bound if reach is None else reach
-        exact = self.largest_weight * self.row.change(reach, order)
+    def gradient_sensitivity(self, order: float, reach: float | None = None) -> float:
+        """How far one record moves ``sum_i omega_i s_i a_i``, |s_i| <= ``reach`` (default: the loss's derivative), with
+        an allowance for the rounding of two such sums in double precision."""
+        reach = self.derivative_bound if reach is None else reach
+        exact = self.largest_weight * self.row.sensitivity(reach, order)
         # n products and sums, each off by at most one part in 2^53 of the sum of sizes (any order of summation).
         rounding = 4 * (self.count + 4) * 2.0**-53 * self.total * reach * self.row.norm(order)
         return exact * (1 + 1e-12) + rounding

@@ -34,7 +34,7 @@ _LEAST, _MOST = 1e-100, 1e100
 
 
 def private_regression(recognised: Recognised, clip: float = math.inf) -> PrivateRegression:
-    """The model of ``recognised``, with slopes of the loss cut to [-clip, clip].
+    """The model of ``recognised``, with derivatives of the loss cut to [-clip, clip].
 
     Needs no private values. Public parameters of the constraints are read now.
 
@@ -116,9 +116,9 @@ def _together(parts: Sequence[PrivateRegression]) -> Classification:
         if known is None:
             cells[cell.parameter] = replace(cell, reason=f"{cell.reason}, in each of {len(parts)} outputs")
         else:
-            both = {key: (known.change[key], cell.change[key]) for key in _KEYS}
-            change = {"l1": sum(both["l1"]), "l2": math.hypot(*both["l2"]), "linf": max(both["linf"])}
-            cells[cell.parameter] = replace(known, change=MappingProxyType(change))
+            both = {key: (known.sensitivity[key], cell.sensitivity[key]) for key in _KEYS}
+            sensitivity = {"l1": sum(both["l1"]), "l2": math.hypot(*both["l2"]), "linf": max(both["linf"])}
+            cells[cell.parameter] = replace(known, sensitivity=MappingProxyType(sensitivity))
     return Classification(tuple(cells.values()))
 
 
@@ -306,8 +306,8 @@ _SETS = {
 
 
 def _classification(recognised: Recognised, row: RowBounds, domain: Domain, largest: float) -> Classification:
-    per_slope = recognised.scale * largest
-    change = {key: per_slope * row.change(1.0, order) for key, order in zip(_KEYS, _NORMS, strict=True)}
+    per_derivative = recognised.scale * largest
+    sensitivity = {key: per_derivative * row.sensitivity(1.0, order) for key, order in zip(_KEYS, _NORMS, strict=True)}
     reason = (
         f"recognised as {_words(recognised)} {_SETS.get(domain.kind, 'over a convex set')}: "
         "each record owns one term of the objective"
@@ -322,7 +322,7 @@ def _classification(recognised: Recognised, row: RowBounds, domain: Domain, larg
                 parameter=block.name,
                 reason=reason,
                 theorem="TTZ15, AMU20",
-                change=MappingProxyType(change),
+                sensitivity=MappingProxyType(sensitivity),
                 solvable=True,
                 relaxed=False,
                 where=("the objective",),

@@ -26,13 +26,14 @@ _LABEL = {
     "column": "column of A",
 }
 _TITLE = "Private linear programs (HRRU14, Table 1)"
-_COLUMNS = ("location of change", "level", "solvable", "HRRU14", "mechanisms", "floor")
+_COLUMNS = ("location of change", "level", "solvable", "HRRU14", "mechanisms", "lower_bound")
 _NOTE = (
     "low: one record changes the part by a bounded amount; high: arbitrarily.",
     "yes*: in the relaxed sense, where all but a few constraints hold.",
-    "floors, for a change of one entry by 1 unless it says B: n = number of private entries; alive: beta < (1 - delta)/"
-    "(1 + exp(epsilon)); c = c(epsilon, delta, beta), c2 = c(2 epsilon, delta (1 + exp(epsilon)), beta), where "
-    "c(e, d, b) = 1/2 - (exp(e) + d)/(2 (1 + exp(e))(1 - b)). dpmodel.classify.impossibility.floor gives the numbers.",
+    "lower bounds, for a change of one entry by 1 unless it says B: n = number of private entries; "
+    "alive: beta < (1 - delta)/(1 + exp(epsilon)); c = c(epsilon, delta, beta), "
+    "c2 = c(2 epsilon, delta (1 + exp(epsilon)), beta), where c(e, d, b) = 1/2 - (exp(e) + d)/(2 (1 + exp(e))(1 - b)). Numbers: "
+    "dpmodel.classify.impossibility.lower_bound.",
 )
 
 
@@ -59,7 +60,7 @@ class TaxonomyCell:
     solvable : whether the cell can be solved to useful accuracy.
     relaxed : True if only in the relaxed sense, where a few constraints may be violated.
     mechanisms : names of the registered mechanisms that serve the cell, in ``dpmodel.taxonomy()``.
-    floor : least error of any mechanism, in the terms of `impossibility.floor`, or empty.
+    lower bound : least error of any mechanism, in the terms of `impossibility.floor`, or empty.
     """
 
     part: Part
@@ -70,7 +71,7 @@ class TaxonomyCell:
     solvable: bool = True
     relaxed: bool = False
     mechanisms: tuple[str, ...] = ()
-    floor: str = ""
+    lower_bound: str = ""
 
     @property
     def verdict(self) -> str:
@@ -117,7 +118,7 @@ class Taxonomy(tuple[TaxonomyCell, ...]):
                 item.verdict,
                 f"{item.theorem}\nsection {item.section}",
                 "\n".join(item.mechanisms) or "-",
-                item.floor or "-",
+                item.lower_bound or "-",
             )
             for item in self
         ]
@@ -151,7 +152,7 @@ CELLS = (
         solvable=False,
         theorem="Theorem 37",
         section="5.2",
-        floor="loss >= n c",
+        lower_bound="loss >= n c",
         summary="An objective that one record changes arbitrarily would reveal the records (reconstruction).",
     ),
     TaxonomyCell(
@@ -159,7 +160,7 @@ CELLS = (
         level="low",
         theorem="Theorem 34",
         section="4.5",
-        floor="loss >= n B c, a record moving one entry by B",
+        lower_bound="loss >= n B c, a record moving one entry by B",
         summary="Noise on the objective, or a private choice of vertex; constraints hold exactly.",
     ),
     TaxonomyCell(
@@ -168,7 +169,7 @@ CELLS = (
         solvable=False,
         theorem="Theorem 36",
         section="5.1",
-        floor="violation >= 1/2 if alive",
+        lower_bound="violation >= 1/2 if alive",
         summary="A right-hand side that one record changes arbitrarily would reveal that record.",
     ),
     TaxonomyCell(
@@ -176,7 +177,7 @@ CELLS = (
         level="low",
         theorem="Theorem 22",
         section="4.2",
-        floor="violation >= B/2 if alive, a record moving one entry by B",
+        lower_bound="violation >= B/2 if alive, a record moving one entry by B",
         summary="Noise on the right-hand side once, or multiplicative weights over the variables.",
     ),
     TaxonomyCell(
@@ -185,7 +186,7 @@ CELLS = (
         relaxed=True,
         theorem="Theorems 11, 12",
         section="3",
-        floor="violation >= n/4 if alive, when all rows are to hold (Theorem 38)",
+        lower_bound="violation >= n/4 if alive, when all rows are to hold (Theorem 38)",
         summary="One record owns a constraint: all but fewer than s constraints hold to within alpha, "
         "the others may be violated arbitrarily (dense multiplicative weights, hinge descent).",
     ),
@@ -203,7 +204,7 @@ CELLS = (
         solvable=False,
         theorem="Theorem 38",
         section="5.3",
-        floor="violation >= n c2",
+        lower_bound="violation >= n c2",
         summary="A column that one record changes arbitrarily would reveal the records, even if some "
         "constraints may be left out.",
     ),

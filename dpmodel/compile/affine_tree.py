@@ -232,9 +232,9 @@ class AffineReader:
         gradient = copy.grad
         for arg, stand_in in zip(node.args, stand_ins, strict=True):
             if stand_in in gradient:
-                slope = gradient[stand_in]
-                slope = slope if sp.issparse(slope) else np.atleast_2d(slope)
-                out.append((arg, Times(sp.csr_array(sp.csr_array(slope).T))))
+                derivative = gradient[stand_in]
+                derivative = derivative if sp.issparse(derivative) else np.atleast_2d(derivative)
+                out.append((arg, Times(sp.csr_array(sp.csr_array(derivative).T))))
         return out
 
 

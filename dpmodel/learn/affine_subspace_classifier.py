@@ -18,7 +18,7 @@ from dpmodel.learn.data import checked
 from dpmodel.learn.exact_release import keep_release, require_classes
 from dpmodel.learn.linear_model import _rng
 from dpmodel.linalg.conduct import conduct
-from dpmodel.linalg.public_facts import expected_of, field_of, is_whole
+from dpmodel.linalg.public_facts import expected_of, field_of, is_integer
 from dpmodel.linalg.results import AffineSubspace
 from dpmodel.linalg.vectors import counts_of, sealed, vectors_model
 from dpmodel.models.request import basic_request
@@ -124,7 +124,7 @@ class AffineSubspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         rows[signs < 0] = 0
         # More dimensions than there are columns promise nothing.
         rank: Any = self.rank
-        rank = min(int(rank), X.shape[1]) if is_whole(rank, 0) else rank
+        rank = min(int(rank), X.shape[1]) if is_integer(rank, 0) else rank
         facts = {"neighbors": self.neighbors, "rank": rank, "corrupted": self.corrupted, "expected": self.expected}
         model = vectors_model(field, rows.shape, sealed(rows), task="affine span", where=where, **facts)
         if self.expected is not None:  # positive examples, of which there are fewer than rows
@@ -165,9 +165,7 @@ class AffineSubspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
                 raise SpecificationError(
                     "AffineSubspaceClassifier: X holds numbers that are not whole, or above 2^53",
                     why="membership in a span is decided exactly, and the fractions of floats are not what was meant",
-                    remedy="whole numbers"
-                    if field.order is not None
-                    else 'grid="0.01", to round them, or whole numbers',
+                    remedy="integers" if field.order is not None else 'grid="0.01", to round them, or integers',
                 )
             exact = X.astype(np.int64)
         grid = None if field.order is not None else self.grid

@@ -108,7 +108,7 @@ class PrivateLinearSVC(PrivateClassifier):
     Parameters
     ----------
     C : as in ``sklearn.linear_model.LinearSVC``, for features mapped to [-1, 1] (rows of norm 1 with ``max_l2``).
-    loss : "hinge" (the default: one record's slope is at most 1 whatever w is) or "squared_hinge".
+    loss : "hinge" (the default: one record's derivative is at most 1 whatever w is) or "squared_hinge".
     others : see ``PrivateLinearModel`` and ``PrivateClassifier``. The intercept is not penalised (scikit-learn's is).
     """
 

@@ -102,8 +102,8 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         problem = Problem(
             cp.Minimize(objective if penalty is None else objective + penalty / rows.shape[0]), constraints
         )
-        asked: dict[str, Any] = {"epsilon": self.epsilon, "delta": self.delta, "mechanism": self.mechanism}
-        problem.solve(**asked, budget=self.budget, rng=_rng(self.random_state))
+        requested: dict[str, Any] = {"epsilon": self.epsilon, "delta": self.delta, "mechanism": self.mechanism}
+        problem.solve(**requested, budget=self.budget, rng=_rng(self.random_state))
         self.plan_, self.release_ = problem.last_plan, problem.release
         assert self.release_ is not None
         self.guarantee_ = self.release_.guarantee

@@ -26,7 +26,7 @@ class FeasiblePoint(Result):
     ``x`` (d,) : the point in floats, read-only, or None. ``exact`` : the same as a tuple of Fractions where the
     mechanism computes in rationals, else None. ``missed`` : a noisy count of the rows that x misses, where the
     mechanism paid for one, else None. ``expected`` : the public number of rows, or guess of it, that forecasts speak of
-    (predictions are from made-up rows).
+    (predictions are from synthetic rows).
     """
 
     x: Floats | None
@@ -74,7 +74,7 @@ def feasible_point(
 
     Parameters
     ----------
-    A : (n, d) array or scipy sparse matrix; whole numbers, Fractions and Decimals are kept exactly, floats are taken
+    A : (n, d) array or scipy sparse matrix; integers, Fractions and Decimals are kept exactly, floats are taken
         for the binary fractions they are.
     b : (n,) or one number for all rows. None: zeros, and x is a direction: x = 0 is no answer (unless a public
         right-hand side is not zero).
@@ -114,7 +114,7 @@ def feasible_point(
     Notes
     -----
     A row ``0'x <= b`` with b < 0 never holds and is one of the missed. KMMST24, Theorem 1 (perceptron) and Theorem D
-    (whole numbers).
+    (integers).
     """
     request = basic_request(epsilon, delta, beta)
     given = inequalities_input(

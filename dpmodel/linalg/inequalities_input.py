@@ -287,7 +287,7 @@ def _not_numbers(name: str, where: str) -> SpecificationError:
     return SpecificationError(
         f"{where}: {name} is not an array of real numbers",
         why="its rows are inequalities (the entries that do not fit are not shown)",
-        remedy="whole numbers, fractions.Fraction, decimal.Decimal or floats; dense, or a scipy sparse matrix",
+        remedy="integers, fractions.Fraction, decimal.Decimal or floats; dense, or a scipy sparse matrix",
     )
 
 
@@ -345,8 +345,8 @@ def _bound(bound: Any, where: str) -> int | None:
         return None
     if isinstance(bound, bool) or not is_real(bound) or float(bound) != int(bound) or not 1 <= int(bound) <= LARGEST:
         raise SpecificationError(
-            f"{where}: bound is not a whole number of at least 1",
-            why="it is the largest size of the private whole numbers, and public",
+            f"{where}: bound is not an integer of at least 1",
+            why="it is the largest size of the private integers, and public",
             remedy="bound=100",
         )
     return int(bound)

@@ -10,7 +10,7 @@ from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import SpecificationError
 from dpmodel.linalg.inequalities_input import public_inequalities
 from dpmodel.linalg.point_in_hull import require_levels
-from dpmodel.linalg.public_facts import EXPECTED, each_of, field_of, is_whole, require_neighbors
+from dpmodel.linalg.public_facts import EXPECTED, each_of, field_of, is_integer, require_neighbors
 from dpmodel.linalg.vectors import vectors_model
 from dpmodel.mechanisms.linalg.systems import PrivatePoints, PrivateSystem
 from dpmodel.models.request import basic_request
@@ -108,8 +108,8 @@ def _no_data(*_: Any) -> Any:
 
 
 def _whole(name: str, value: Any) -> int:
-    if not is_whole(value, 1):
+    if not is_integer(value, 1):
         raise SpecificationError(
-            f"{_WHERE}: {name} is no positive whole number", why="it counts things", remedy=f"{name}=10, say"
+            f"{_WHERE}: {name} is no positive integer", why="it counts things", remedy=f"{name}=10, say"
         )
     return int(value)

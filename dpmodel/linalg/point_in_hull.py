@@ -70,7 +70,7 @@ def point_in_hull(
 
     Parameters
     ----------
-    points : (n, d) numbers, one row per record: whole numbers, floats, Fractions, Decimals or text.
+    points : (n, d) numbers, one row per record: integers, floats, Fractions, Decimals or text.
     lower, upper : public box, one number for all coordinates or one each.
     step : > 0, public: the grid has the points ``lower + step * i`` up to ``upper``. Write "0.1", ``Decimal`` or
         ``Fraction``: as a float 0.1 is not a tenth. The points are moved to the nearest grid point of the box (public
@@ -157,7 +157,7 @@ def _exact(value: Any, name: str) -> Fraction:
         raise SpecificationError(
             f"{_WHERE}: {name} is not an exact number",
             why="as a float, 0.1 is not a tenth, and NaN is no number" if isinstance(value, float) else error.why,
-            remedy=f'{name}="0.1", Fraction(1, 10), Decimal("0.1") or a whole number',
+            remedy=f'{name}="0.1", Fraction(1, 10), Decimal("0.1") or an integer',
         ) from None
 
 
@@ -165,7 +165,7 @@ def _positions(
     given: npt.NDArray[Any], low: tuple[Fraction, ...], step: Fraction, levels: tuple[int, ...]
 ) -> npt.NDArray[np.int64]:
     """(n, d) nearest positions in the box, exactly: a function of the value of each entry alone, however the others are
-    written (one record with a fraction in it turns a list of whole numbers into floats, or floats into Fractions)."""
+    written (one record with a fraction in it turns a list of integers into floats, or floats into Fractions)."""
     most = np.array(levels, dtype=np.int64) - 1
     if given.dtype.kind == "f" or (given.dtype.kind == "O" and all(type(v) is float for v in given.flat)):
         wide = given.astype(np.float64)
@@ -185,7 +185,7 @@ def _positions(
         exact = np.empty(given.size, dtype=object)
         exact[:] = [_entry(value) for value in given.flat]
         exact = exact.reshape(given.shape)
-    # floor((x - a) / s + 1/2), in whole numbers where x is whole.
+    # floor((x - a) / s + 1/2), in integers where x is whole.
     columns = [
         np.array([_nearest(x, a, step, k - 1) for x in exact[:, j]], dtype=np.int64)
         for j, (a, k) in enumerate(zip(low, levels, strict=True))

@@ -50,9 +50,9 @@ def field_of(field: Any, where: str) -> Field:
 
 def expected_of(expected: Any, records: int | None, where: str, default: int = EXPECTED) -> int:
     """``records`` where that is public, else the public guess of it; ``default`` where there is none."""
-    if expected is not None and (not is_whole(expected, 1) or expected > 2**53):
+    if expected is not None and (not is_integer(expected, 1) or expected > 2**53):
         raise SpecificationError(
-            f"{where}: expected is not a whole number of at least 1 and at most 2^53",
+            f"{where}: expected is not an integer of at least 1 and at most 2^53",
             why="it is a public guess of the number of records, by which mechanisms are compared",
             remedy=f"expected={EXPECTED}",
         )
@@ -78,9 +78,9 @@ def rank_of(rank: Any, d: int, added: int, where: str) -> int:
     """The bound on the dimension of vectors with d entries, ``added`` of which are not the user's; d without one."""
     if rank is None:
         return d
-    if not is_whole(rank, 1 - added) or int(rank) + added > d:
+    if not is_integer(rank, 1 - added) or int(rank) + added > d:
         raise SpecificationError(
-            f"{where}: rank is not a whole number between {1 - added} and {d - added}",
+            f"{where}: rank is not an integer between {1 - added} and {d - added}",
             why="it is a public bound on the dimension of what the records span",
             remedy=f"rank={d - added}, or leave it out",
         )
@@ -100,7 +100,7 @@ def share_of(corrupted: Any, where: str) -> float | None:
     return float(corrupted)
 
 
-def is_whole(value: Any, least: int) -> bool:
+def is_integer(value: Any, least: int) -> bool:
     """Whether it is an integer, and at least that."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= least
 

@@ -85,8 +85,8 @@ def span(
     changes what it counts for, and the proof covers that like any other change.
     """
     numbers = field_of(field, "span")
-    asked = epsilon, delta, beta, neighbors, rank, corrupted, expected, budget, mechanism, rng, progress
-    found, shared = _solved("span", numbers, numbers.exact_rows(vectors, grid=grid), grid, "one vector", asked)
+    requested = epsilon, delta, beta, neighbors, rank, corrupted, expected, budget, mechanism, rng, progress
+    found, shared = _solved("span", numbers, numbers.exact_rows(vectors, grid=grid), grid, "one vector", requested)
     return Subspace(basis=found.answer, **shared)
 
 
@@ -124,9 +124,9 @@ def affine_span(
     AffineSubspace
     """
     numbers = field_of(field, "affine_span")
-    asked = epsilon, delta, beta, neighbors, rank, corrupted, expected, budget, mechanism, rng, progress
+    requested = epsilon, delta, beta, neighbors, rank, corrupted, expected, budget, mechanism, rng, progress
     rows = numbers.exact_rows(points, grid=grid, what="points", ones=True)
-    found, shared = _solved("affine span", numbers, rows, grid, "one point", asked)
+    found, shared = _solved("affine span", numbers, rows, grid, "one point", requested)
     return AffineSubspace(homogeneous=found.answer, **shared)
 
 
@@ -176,9 +176,9 @@ def solve_equations(
     stand out, the released system is inconsistent and says so. Equations ``0'x = 0`` always hold and count for nothing.
     """
     numbers = field_of(field, "solve_equations")
-    asked = epsilon, delta, beta, neighbors, rank, corrupted, expected, budget, mechanism, rng, progress
+    requested = epsilon, delta, beta, neighbors, rank, corrupted, expected, budget, mechanism, rng, progress
     rows = equation_rows(A, b, numbers, grid, "solve_equations")
-    found, shared = _solved("equations", numbers, rows, grid, "one row of A with its entry of b", asked)
+    found, shared = _solved("equations", numbers, rows, grid, "one row of A with its entry of b", requested)
     C, last = found.answer.rows[:, :-1], found.answer.rows[:, -1]
     d = numbers.subtract(np.zeros_like(last), last)
     x = solve(numbers, C, d)
@@ -200,10 +200,10 @@ _FUNCTIONS: dict[VectorTask, str] = {"span": "span", "affine span": "affine_span
 
 
 def _solved(
-    task: VectorTask, field: Field, rows: ExactRows, grid: Any, record: str, asked: tuple[Any, ...]
+    task: VectorTask, field: Field, rows: ExactRows, grid: Any, record: str, requested: tuple[Any, ...]
 ) -> tuple[Found, dict[str, Any]]:
     """What was found, and the fields that the three results share."""
-    epsilon, delta, beta, neighbors, rank, corrupted, expected, budget, mechanism, rng, progress = asked
+    epsilon, delta, beta, neighbors, rank, corrupted, expected, budget, mechanism, rng, progress = requested
     where = _FUNCTIONS[task]
     facts = {"neighbors": neighbors, "rank": rank, "corrupted": corrupted, "expected": expected}
     model = vectors_model(field, rows.shape, sealed(rows), task=task, where=where, **facts)

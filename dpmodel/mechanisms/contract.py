@@ -37,7 +37,7 @@ class Request:
     ``violation`` : how far the others may be violated, or None. ``goal`` : how mechanisms that only find nearly
     feasible points treat the objective: a public ``target`` value (of the minimisation form), a paid "search" for
     one, or a "penalty" with weight ``penalty`` (None: chosen from public facts).
-    ``clip`` : regressions: slopes of the loss are cut to this size, or None.
+    ``clip`` : regressions: derivatives of the loss are cut to this size, or None.
     ``satisfy`` : "exact" where private constraints must hold exactly, all but a few; "nearly" to within alpha.
     ``by_proof`` : settings by their statements alone, as where slack rows or a violation are asked for.
     """

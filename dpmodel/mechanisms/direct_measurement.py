@@ -1,7 +1,8 @@
 """Measuring an affine expression of private parameters: independent noise of one known scale on every entry.
 
 Unlike the measurements behind a solve (``lp/noise_once/measurement.py``), nothing is rescaled, merged or rebuilt:
-proportional entries get draws of their own, so that the law that is published with the numbers is the law they have.
+proportional entries get draws of their own, so that the distribution that is published with the numbers is the
+distribution they have.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock
-from dpmodel.compile.standard_form.footprint import change_of, largest, most_touched
+from dpmodel.compile.standard_form.footprint import largest, most_touched, sensitivity_of
 from dpmodel.compile.standard_form.form import private_theta, public_theta
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP, ROUNDING, exact_rows, never_rounded
@@ -30,14 +31,14 @@ KINDS: tuple[Kind, ...] = ("auto", "laplace", "gaussian", "discrete-laplace", "d
 
 # Room for the sums behind a bound, where the numbers themselves are not rounded.
 _SUMS = 2.0**-26
-# Whole numbers: released ones are clamped to what floats hold exactly with the noise on top.
+# Integers: released ones are clamped to what floats hold exactly with the noise on top.
 _WHOLE_LIMIT = 2**52
 _LARGEST_ROW = 2**31
 
 
 @dataclass(frozen=True)
 class DirectMeasurement:
-    """k numbers ``queries theta + constant``, released with independent noise of one law.
+    """k numbers ``queries theta + constant``, released with independent noise of one distribution.
 
     Source
         Laplace mechanism (Dwork, McSherry, Nissim, Smith 2006); Gaussian mechanism with its exact privacy (Balle and
@@ -53,19 +54,19 @@ class DirectMeasurement:
         neighbours rounding adds at most t 2^-52 L <= 2^-12 D1 to the 1-norm, sqrt(t) 2^-52 L <= 2^-12 D2 to the 2-norm.
         ``l1`` and ``l2`` hold an allowance of 2^-10 (2^-26, for the sums behind the bounds, where every number is one
         private entry times a power of two and nothing is rounded). Laplace noise of scale l1 / epsilon is epsilon-DP;
-        Gaussian noise of deviation l2 / mu with mu = ``gaussian_mu(epsilon, delta)`` is (epsilon, delta)-DP.
+        Gaussian noise of standard deviation l2 / mu with mu = ``gaussian_mu(epsilon, delta)`` is (epsilon, delta)-DP.
 
-        *Whole.* Where parameters are declared whole and coefficients are whole, theta is rounded to whole numbers
+        *Whole.* Where parameters are declared whole and coefficients are whole, theta is rounded to integers
         (which moves a value that keeps the declaration by at most 1e-9), clamped at B = 2^62 / (largest row sum), and
         f is computed in 64-bit integers without rounding, then clamped at 2^52. Both databases are whole, so the
-        change of f is: a whole 1-norm of at most D1 (1 + 2e-9) is at most ``floor(D1 (1 + 2^-26))``, and the same
+        change of f is: a whole 1-norm of at most D1 (1 + 2e-9) is at most ``lower_bound(D1 (1 + 2^-26))``, and the same
         for the square of the 2-norm. Discrete Laplace noise of scale l1 / epsilon is epsilon-DP: the log ratio of
         masses is at most |change|_1 / scale. Discrete Gaussian noise costs rho = l2^2 / (2 scale^2) in zCDP for whole
         shifts, in any number of coordinates, and scale = l2 / sqrt(2 ``zcdp_rho(epsilon, delta)``).
 
-        The law, its scale and all errors before the charge depend on public facts only.
+        The distribution, its scale and all errors before the charge depend on public facts only.
     Utility
-        Unbiased, with the law stated, for private numbers up to the clamp in size.
+        Unbiased, with the distribution stated, for private numbers up to the clamp in size.
     Cost
         One draw per entry (docs/measurements.md has the times); dot products linear in the coefficients.
 
@@ -73,7 +74,7 @@ class DirectMeasurement:
     ----------
     affine : of the problem ``expression == t`` with one scalar variable t. ``queries`` : (k, P). ``constant`` : (k,).
     l1, l2 : change of the k numbers by one record, allowance included. ``limit`` : where they are clamped under
-    continuous noise. ``whole_l1, whole_l2`` : change of whole numbers, or nan; ``not_whole`` says why.
+    continuous noise. ``whole_l1, whole_l2`` : change of integers, or nan; ``not_integer`` says why.
     """
 
     affine: AffineMap
@@ -84,7 +85,7 @@ class DirectMeasurement:
     limit: float
     whole_l1: float
     whole_l2: float
-    not_whole: str
+    not_integer: str
 
     @staticmethod
     def of(affine: AffineMap) -> DirectMeasurement:
@@ -97,18 +98,18 @@ class DirectMeasurement:
         private = affine.private_columns[entries.column]
         queries = entries.select(private)
         constant = entries.select(~private).apply(public_theta(affine))
-        change = largest(change_of(affine, queries).values())
+        sensitivity = largest(sensitivity_of(affine, queries).values())
         allowance = _SUMS if never_rounded(queries) else ROUNDING
         touched = max(most_touched(affine, queries.row, queries.column), 1)
-        limit = CLAMP * min(change.linf, change.l1 / touched, change.l2 / math.sqrt(touched))
+        limit = CLAMP * min(sensitivity.linf, sensitivity.l1 / touched, sensitivity.l2 / math.sqrt(touched))
         if allowance == _SUMS:
-            limit = CLAMP * change.linf
-        reason = _why_not_whole(affine, queries, constant)
+            limit = CLAMP * sensitivity.linf
+        reason = _why_not_integer(affine, queries, constant)
         l1 = l2 = math.nan
-        if not reason and change.finite:
-            l1 = float(math.floor(change.l1 * (1 + _SUMS)))
-            l2 = math.sqrt(math.floor(change.l2**2 * (1 + _SUMS)))
-        changed = change.scaled_for_rounding(allowance)
+        if not reason and sensitivity.finite:
+            l1 = float(math.floor(sensitivity.l1 * (1 + _SUMS)))
+            l2 = math.sqrt(math.floor(sensitivity.l2**2 * (1 + _SUMS)))
+        changed = sensitivity.scaled_for_rounding(allowance)
         return DirectMeasurement(affine, queries, constant, changed.l1, changed.l2, limit, l1, l2, reason)
 
     @property
@@ -121,25 +122,25 @@ class DirectMeasurement:
         # The 2-norm may rule out whole changes that the 1-norm allows: a whole change is at least 1 in both.
         return self.l1 > 0 and self.whole_l1 != 0 and self.whole_l2 != 0
 
-    def law(self, epsilon: float, delta: float, kind: Kind) -> tuple[Distribution, float]:
-        """The law to release under, and the delta that it spends.
+    def distribution(self, epsilon: float, delta: float, kind: Kind) -> tuple[Distribution, float]:
+        """The distribution to release under, and the delta that it spends.
 
         Raises
         ------
         SpecificationError
             When ``kind`` cannot be had with this delta or these numbers.
         """
-        if kind.startswith("discrete") and self.not_whole:
+        if kind.startswith("discrete") and self.not_integer:
             raise SpecificationError(
-                f"law={kind!r} for numbers that are not declared whole",
-                why=self.not_whole,
-                remedy=f"law={kind.removeprefix('discrete-')!r}, or Private(..., integer=True) and whole constants",
+                f"distribution={kind!r} for numbers that are not declared whole",
+                why=self.not_integer,
+                remedy=f"distribution={kind.removeprefix('discrete-')!r}, or integers and integer constants",
             )
         if kind.endswith("gaussian") and delta == 0:
             raise SpecificationError(
-                f"law={kind!r} with delta = 0",
+                f"distribution={kind!r} with delta = 0",
                 why="Gaussian noise has no pure guarantee",
-                remedy=f"delta=1e-6, or law={kind.replace('gaussian', 'laplace')!r}",
+                remedy=f"delta=1e-6, or distribution={kind.replace('gaussian', 'laplace')!r}",
             )
         if kind == "auto":
             return self._least(epsilon, delta)
@@ -148,10 +149,10 @@ class DirectMeasurement:
     def _least(self, epsilon: float, delta: float) -> tuple[Distribution, float]:
         """Least standard deviation; Laplace, which spends no delta, where they are equal."""
         kinds: list[Kind] = ["laplace", "gaussian"]
-        if not self.not_whole:
+        if not self.not_integer:
             kinds = ["discrete-laplace", "discrete-gaussian"]
-        laws = [self._one(kind, epsilon, delta) for kind in kinds if delta > 0 or "gaussian" not in kind]
-        return min(laws, key=lambda pair: float(pair[0].standard_deviation))
+        distributions = [self._one(kind, epsilon, delta) for kind in kinds if delta > 0 or "gaussian" not in kind]
+        return min(distributions, key=lambda pair: float(pair[0].standard_deviation))
 
     def _one(self, kind: Kind, epsilon: float, delta: float) -> tuple[Distribution, float]:
         if kind == "laplace":
@@ -165,26 +166,26 @@ class DirectMeasurement:
             return DiscreteLaplace(scale), 0.0
         return DiscreteGaussian(self.whole_l2 / math.sqrt(2 * zcdp_rho(epsilon, delta)) * (1 + 1e-14)), delta
 
-    def check_source(self, law: Distribution, source: NoiseSource) -> None:
-        """Raise SpecificationError unless ``source`` can draw ``law``."""
-        if law.discrete and not isinstance(source, DiscreteNoiseSource):
+    def check_source(self, distribution: Distribution, source: NoiseSource) -> None:
+        """Raise SpecificationError unless ``source`` can draw ``distribution``."""
+        if distribution.discrete and not isinstance(source, DiscreteNoiseSource):
             raise SpecificationError(
-                f"rng of type {type(source).__name__} cannot draw {law.name} noise",
+                f"rng of type {type(source).__name__} cannot draw {distribution.name} noise",
                 why="it has no discrete_laplace and discrete_gaussian",
-                remedy="law='laplace' or 'gaussian', or rng=None",
+                remedy="distribution='laplace' or 'gaussian', or rng=None",
             )
 
-    def run(self, law: Distribution, source: NoiseSource) -> Floats:
+    def run(self, distribution: Distribution, source: NoiseSource) -> Floats:
         """(k,) released numbers. The only method that reads private values; the charge comes before it."""
         theta = PrivateArray(private_theta(self.affine))
         released: Floats
-        if law.discrete:
+        if distribution.discrete:
             assert isinstance(source, DiscreteNoiseSource)
-            draw = source.discrete_gaussian if isinstance(law, Gaussian) else source.discrete_laplace
-            released = draw(self._whole_values(theta), law.scale).astype(np.float64)
+            draw = source.discrete_gaussian if isinstance(distribution, Gaussian) else source.discrete_laplace
+            released = draw(self._whole_values(theta), distribution.scale).astype(np.float64)
         else:
-            add = source.gaussian if isinstance(law, Gaussian) else source.laplace
-            released = add(self._values(theta), law.scale)
+            add = source.gaussian if isinstance(distribution, Gaussian) else source.laplace
+            released = add(self._values(theta), distribution.scale)
         return released + self.constant
 
     def _values(self, theta: PrivateArray) -> PrivateArray:
@@ -202,12 +203,12 @@ def _row_sum(queries: LinearMap) -> int:
     return int(np.bincount(queries.row, weights=np.abs(queries.coefficient)).max(initial=0.0))
 
 
-def _why_not_whole(affine: AffineMap, queries: LinearMap, constant: Floats) -> str:
+def _why_not_integer(affine: AffineMap, queries: LinearMap, constant: Floats) -> str:
     """Why the numbers are not whole by public declaration; "" if they are."""
     used = np.zeros(affine.theta_size, dtype=bool)
     used[queries.column] = True
     for block in affine.private_blocks:
-        if used[block.columns].any() and not _declared_whole(block):
+        if used[block.columns].any() and not _declared_integer(block):
             return f"{block.name} is not declared whole (integer=True, with whole bounds and no max_l1 or max_l2)"
     for what, values in (("coefficient", queries.coefficient), ("constant", constant)):
         if (values != np.rint(values)).any():
@@ -219,7 +220,7 @@ def _why_not_whole(affine: AffineMap, queries: LinearMap, constant: Floats) -> s
     return ""
 
 
-def _declared_whole(block: ThetaBlock) -> bool:
+def _declared_integer(block: ThetaBlock) -> bool:
     """Whether every value that the parameter can hold is whole, after its own clipping; public."""
     parameter = block.parameter
     if parameter.attributes["integer"] is not True and parameter.attributes["boolean"] is not True:

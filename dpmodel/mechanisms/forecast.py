@@ -56,7 +56,7 @@ class Error(ABC):
         """How many records would help, in words, where that is known."""
         return ""
 
-    def if_asked(self, request: Request) -> str:
+    def if_requested(self, request: Request) -> str:
         """On what condition the statement holds at another budget, in words."""
         return ""
 
@@ -147,8 +147,8 @@ class Violation(Error):
         if not math.isfinite(error):
             sizes = [part["largest_noise"] for part in forecast.noise.values() if _is_noise(part)]
             then = max(sizes, default=math.inf)
-        asked = request is not None and (request.violation, request.slack_rows) != (None, None)
-        if self.exact and not forecast.vacuous and not asked:
+        requested = request is not None and (request.violation, request.slack_rows) != (None, None)
+        if self.exact and not forecast.vacuous and not requested:
             return False, 0.0, False, False, -1.0, 0.0
         if not math.isnan(self.tightening):  # constraints hold: those that are moved least
             then = self.tightening
@@ -157,7 +157,7 @@ class Violation(Error):
             against = _rounded(unknown if math.isnan(self.against_public) else self.against_public)
         return forecast.vacuous, against, not kept, not forecast.proved, _rounded(error), then
 
-    def if_asked(self, request: Request) -> str:
+    def if_requested(self, request: Request) -> str:
         unasked = self.slack_rows > 0 and (request.violation, request.slack_rows) == (None, None)
         return "asked for AllBut(alpha=) or AllBut(rows=), " if unasked else ""
 

@@ -35,18 +35,19 @@ class Spend:
         """Epsilon of each of ``steps`` exponential mechanisms (rho = epsilon^2 / 8 each)."""
         return self.epsilon / steps if self.rho is None else math.sqrt(8 * self.rho / steps)
 
-    def gaussian_deviation(self, change_l2: float, steps: int = 1) -> float:
-        """Deviation of the noise in each of ``steps`` Gaussian releases of 2-norm change ``change_l2``."""
+    def gaussian_sigma(self, sensitivity_l2: float, steps: int = 1) -> float:
+        """Standard deviation of the noise in each of ``steps`` Gaussian releases of 2-norm sensitivity
+        ``sensitivity_l2``."""
         assert self.rho is not None  # callers choose Laplace noise for pure budgets
-        return change_l2 * math.sqrt(steps / (2 * self.rho))
+        return sensitivity_l2 * math.sqrt(steps / (2 * self.rho))
 
-    def laplace_scale(self, change_l1: float, steps: int = 1) -> float:
-        """Scale of the noise in each of ``steps`` Laplace releases of 1-norm change ``change_l1``.
+    def laplace_scale(self, sensitivity_l1: float, steps: int = 1) -> float:
+        """Scale of the noise in each of ``steps`` Laplace releases of 1-norm sensitivity ``sensitivity_l1``.
 
         Under zCDP a Laplace release of epsilon_t costs at most ``epsilon_t^2 / 2``.
         """
         each = self.epsilon / steps if self.rho is None else math.sqrt(2 * self.rho / steps)
-        return change_l1 / each
+        return sensitivity_l1 / each
 
 
 def valid_step(printed: float, releases: int, epsilon: float, delta: float) -> float:

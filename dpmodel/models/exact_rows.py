@@ -15,7 +15,7 @@ from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModel
 from dpmodel.mechanisms.contract import NOTHING_FOUND, Outcome, Request
 from dpmodel.mechanisms.linalg.found import Found
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
-from dpmodel.mechanisms.lp.exact_rows import exact_inequalities, public_body, why_not_inequalities
+from dpmodel.mechanisms.lp.exact_rows import exact_inequalities, public_polytope, why_not_inequalities
 from dpmodel.models.contract import Candidate, Ran
 from dpmodel.models.options import Options
 from dpmodel.models.released import private_parameters
@@ -105,7 +105,7 @@ def _exact_system(model: PrivateLP, request: Request, options: Options) -> Priva
     margin = options.feasibility.margin
     if margin is not None:
         margin = checked_margin(margin)
-    body = public_body(model)
+    polytope = public_polytope(model)
     if request.target is not None:
         if model.form.offset.nnz:
             raise SpecificationError(
@@ -113,20 +113,20 @@ def _exact_system(model: PrivateLP, request: Request, options: Options) -> Priva
                 why="it cannot become a public constraint",
                 remedy="leave the constant out of the objective and the target",
             )
-        body = body.with_row(model.form.c0, request.target - model.form.d0)
+        polytope = polytope.with_row(model.form.c0, request.target - model.form.d0)
     elif np.any(model.form.c0):
         raise SpecificationError(
             "feasibility=Exact() with an objective",
             why="its mechanisms find a point that satisfies nearly all rows; they do not optimise",
             remedy="goal=dpm.Target(the value to reach), which becomes a public constraint, or Minimize(0)",
         )
-    if body.empty:
+    if polytope.empty:
         raise InfeasibleError(
             "no public point satisfies the public constraints",
             why="found without the private rows; nothing was read or spent",
             remedy="fewer or wider public constraints, or another target",
         )
-    return exact_inequalities(model, body, margin)
+    return exact_inequalities(model, polytope, margin)
 
 
 def checked_margin(margin: Any, where: str = "", remedy: str = "margin=0.05, a public number in (0, 1]") -> float:

@@ -23,7 +23,7 @@ class AllBut:
 class Exact:
     """``feasibility=Exact(margin=)``: private constraints hold exactly, but for a few (KMMST24).
 
-    Equalities with whole numbers are satisfied by sanitised equations; inequalities need a ``margin``, or whole numbers
+    Equalities with integers are satisfied by sanitised equations; inequalities need a ``margin``, or integers
     of declared bounds; an objective then needs a ``Target``.
 
     ``margin`` : a public promise in (0, 1]: with the rows (b_i, -a_i) of ``a_i x <= b_i`` scaled to unit norm, some

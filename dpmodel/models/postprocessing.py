@@ -33,7 +33,7 @@ class Published(PrivateModel[Postprocessing]):
     reads = False
     words = "post-processing"
     error = Seconds
-    remedy = "a convex likelihood under convex constraints, without whole-number variables"
+    remedy = "a convex likelihood under convex constraints, without integer variables"
 
     def __init__(self, data: Postprocessing, problem: Any = None) -> None:
         super().__init__(data)
@@ -103,7 +103,7 @@ def release_of(model: Postprocessing, ran: Ran, variables: Mapping[str, Any], no
 
 
 def published(measurements: Sequence[Noisy]) -> list[str]:
-    """One line per set of published numbers: its law, and what publishing it cost, if that was declared."""
+    """One line per set of published numbers: its distribution, and what publishing it cost, if that was declared."""
     lines = []
     for place, noisy in enumerate(measurements):
         least, most = (number(float(end)) for end in (noisy.scale.min(), noisy.scale.max()))

@@ -120,10 +120,10 @@ class Program(PrivateModel[PrivateLP]):
             return ()  # they are about missing constraints or optimum by little; these miss the optimum instead
         lines: list[str] = []
         for cell in self.data.classification.cells:
-            least = cell.floor(request.epsilon, request.delta, request.beta)
+            least = cell.lower_bound(request.epsilon, request.delta, request.beta)
             if least is not None and least.value > 0:
                 proof = f"by the proof of {least.theorem} for a bounded change"
-                lines.append(f"floor for {cell.parameter}, {proof}: {least.statement}")
+                lines.append(f"lower bound for {cell.parameter}, {proof}: {least.statement}")
         return tuple(dict.fromkeys(lines))
 
     def nothing_applies(self, request: Request, candidates: Sequence[Candidate]) -> DPModelError:

@@ -51,17 +51,17 @@ def program_request(problem: cp.Problem, model: PrivateLP, options: Options) -> 
     return _with_goal(request, model, options.goal)
 
 
-def _all_but(request: Request, model: PrivateLP, asked: AllBut) -> Request:
-    alpha = finite_number("alpha", asked.alpha)
+def _all_but(request: Request, model: PrivateLP, requested: AllBut) -> Request:
+    alpha = finite_number("alpha", requested.alpha)
     if alpha is not None and alpha <= 0:
         raise SpecificationError(f"alpha={number(alpha)}", why="alpha is positive", remedy="alpha=0.1, say")
-    if alpha is None and asked.rows is None:
+    if alpha is None and requested.rows is None:
         raise SpecificationError(
             "AllBut() without rows and alpha",
             why="it says how many private constraints may be left out, or how far the others may be violated",
             remedy="dpm.AllBut(rows=10), dpm.AllBut(alpha=0.1), or both",
         )
-    return replace(request, slack_rows=_checked_rows(asked.rows, model, alpha), violation=alpha)
+    return replace(request, slack_rows=_checked_rows(requested.rows, model, alpha), violation=alpha)
 
 
 def _with_goal(request: Request, model: PrivateLP, goal: Any) -> Request:
@@ -103,7 +103,7 @@ def _checked_rows(slack: Any, model: PrivateLP, alpha: float | None) -> int | No
             raise SpecificationError(
                 f"rows={slack!r}" if isinstance(slack, str | float) else f"rows={type(slack).__name__}",
                 why="it counts private constraints that may be left out",
-                remedy="a whole number",
+                remedy="an integer",
             )
         count = rows.count if rows is not None else int(model.form.private_rows.sum())
         if not 1 <= int(slack) <= count:
@@ -127,10 +127,10 @@ def _require_reachable(model: PrivateLP, target: float) -> None:
     """``target`` : in minimisation form. Nothing to check when the objective is private or the set is not linear."""
     if "objective" in model.private_parts() or plain_linear(model) is not None:
         return
-    body = public_polyhedron(model)
-    if body.empty:
+    polytope = public_polyhedron(model)
+    if polytope.empty:
         return  # has its own error
-    cheapest = body.minimise(model.form.c0)
+    cheapest = polytope.minimise(model.form.c0)
     if cheapest is None:
         return
     best = float(model.form.c0 @ cheapest) + model.form.d0

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpmodel.annotate.private import Private
 from dpmodel.classify.private_outputs import AnyRegression, PrivateOutputs
-from dpmodel.classify.regression_floors import regression_floors
+from dpmodel.classify.regression_lower_bounds import regression_lower_bounds
 from dpmodel.compile.standard_form.cvxpy_bridge import write_values
 from dpmodel.compile.standard_form.form import require_private_values
 from dpmodel.errors import SpecificationError
@@ -29,7 +29,7 @@ class Regression(PrivateModel[AnyRegression]):
 
     words = "regression"
     error = ExcessRisk
-    remedy = "delta > 0, a bounded set such as cp.norm1(w) <= 1, or clip= for losses whose slope has no bound"
+    remedy = "delta > 0, a bounded set such as cp.norm1(w) <= 1, or clip= for losses whose derivative has no bound"
     halvings = 0
 
     def __init__(self, data: AnyRegression, problem: Any = None) -> None:
@@ -44,7 +44,7 @@ class Regression(PrivateModel[AnyRegression]):
     def lower_bounds(self, request: Request) -> tuple[str, ...]:
         if isinstance(self.data, PrivateOutputs):
             return ()  # the theorems speak of one output
-        return regression_floors(self.data, request.epsilon, request.delta)
+        return regression_lower_bounds(self.data, request.epsilon, request.delta)
 
     def ready(self, chosen: Candidate) -> None:
         if self.data.public is not None:
@@ -73,7 +73,7 @@ class Regression(PrivateModel[AnyRegression]):
             )
         if np.isfinite(model.loss.clip):
             notes.append(
-                f"slopes of the loss were cut to {model.loss.clip:g}: its minimiser is that of the clipped loss"
+                f"derivatives of the loss were cut to {model.loss.clip:g}: its minimiser is that of the clipped loss"
             )
         return collect(self.problem, model, ran, outcome.value, notes, {})
 
@@ -91,7 +91,9 @@ def checked_clip(clip: Any) -> float:
     """
     value = finite_number("clip", clip)
     if value is not None and not _LEAST_CLIP <= value <= _MOST_CLIP:
-        why = f"slopes are cut to [-clip, clip], and noise is drawn for sizes from {_LEAST_CLIP:g} to {_MOST_CLIP:g}"
+        why = (
+            f"derivatives are cut to [-clip, clip], and noise is drawn for sizes from {_LEAST_CLIP:g} to {_MOST_CLIP:g}"
+        )
         raise SpecificationError(f"clip={number(value)}", why=why, remedy="clip=1.0, say")
     return math.inf if value is None else value
 

@@ -127,7 +127,7 @@ def finite_number(name: str, value: Any) -> float | None:
     try:
         if not isinstance(value, bool) and isinstance(value, numbers.Real) and math.isfinite(float(value)):
             return float(value)
-    except OverflowError:  # whole numbers beyond 1e308
+    except OverflowError:  # integers beyond 1e308
         pass
     shown = repr(value) if isinstance(value, str | float | bool) else type(value).__name__
     raise SpecificationError(f"{name}={shown}", why=f"{name} is a finite number", remedy=f"{name}=0.1, say")

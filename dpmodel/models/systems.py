@@ -10,7 +10,7 @@ from dpmodel.errors import UnsupportedModelError
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.forecast import RowsMissed
 from dpmodel.mechanisms.linalg.found import Found
-from dpmodel.mechanisms.linalg.lower_bounds import system_floors
+from dpmodel.mechanisms.linalg.lower_bounds import system_lower_bounds
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivatePoints, PrivateSystem, PrivateVectors
 from dpmodel.models.contract import Candidate, PrivateModel, WrongOutcome
 
@@ -38,7 +38,7 @@ class ExactSystem(PrivateModel[S]):
         )
 
     def lower_bounds(self, request: Request) -> tuple[str, ...]:
-        return system_floors(self.data, request.epsilon, request.delta, request.beta)
+        return system_lower_bounds(self.data, request.epsilon, request.delta, request.beta)
 
     def checked(self, outcome: Any) -> Found:
         if not isinstance(outcome, Found):
@@ -55,7 +55,7 @@ class Vectors(ExactSystem[PrivateVectors]):
 class Inequalities(ExactSystem[PrivateInequalities]):
     """Linear inequalities, all but a few of which are to hold."""
 
-    remedy = "a public margin=, or whole numbers of a public bound= and delta > 0"
+    remedy = "a public margin=, or integers of a public bound= and delta > 0"
 
 
 class Points(ExactSystem[PrivatePoints]):

@@ -68,8 +68,8 @@ class ConeProgram:
     keep: Any
     ceiling: Floats | None = None
 
-    def with_(self, **changes: Any) -> ConeProgram:
-        return replace(self, **changes)
+    def with_(self, **sensitivities: Any) -> ConeProgram:
+        return replace(self, **sensitivities)
 
 
 @dataclass(frozen=True)
@@ -328,9 +328,9 @@ def _second_order(block: ConeBlock, gap: Any, index: Integers, rows: _Rows) -> N
         if size == 1:
             rows.add(gap[heads] >= 0, index[heads], "plain")
             continue
-        body = heads[:, None] + np.arange(1, size)
-        tails = cp.reshape(gap[body.ravel()], (heads.size, int(size) - 1), order="C")
-        rows.add(cp.SOC(gap[heads], tails, axis=1), np.c_[index[heads], index[body]], "soc")
+        polytope = heads[:, None] + np.arange(1, size)
+        tails = cp.reshape(gap[polytope.ravel()], (heads.size, int(size) - 1), order="C")
+        rows.add(cp.SOC(gap[heads], tails, axis=1), np.c_[index[heads], index[polytope]], "soc")
 
 
 def _collect_duals(rows: _Rows, m: int) -> Floats | None:

@@ -17,9 +17,9 @@ from dpmodel.text import html_table, number, table
 class Plan:
     """The mechanisms compared and the one ``chosen`` (a ``Candidate``).
 
-    ``algorithm`` : the mechanism, when an object was given and no name. ``floors`` : what no mechanism can beat, in
-    words (empty where no theorem says anything). ``answer`` : what to know first, empty where the chosen statement says
-    something: that it does not, and what would help. ``runner_up`` : the name of the best of the others, or "".
+    ``algorithm`` : the mechanism, when an object was given and no name. ``lower_bounds`` : what no mechanism can beat,
+    in words (empty where no theorem says anything). ``answer`` : what to know first, empty where the chosen statement
+    says something: that it does not, and what would help. ``runner_up`` : the name of the best of the others, or "".
 
     Prints the choice, its runner-up, and the rest in a line each; ``details()`` has every statement and every reason.
     """
@@ -28,7 +28,7 @@ class Plan:
     chosen: Candidate
     request: Request
     forced: bool
-    floors: tuple[str, ...]
+    lower_bounds: tuple[str, ...]
     answer: str = ""
     runner_up: str = ""
     algorithm: Any = field(default=None, compare=False, repr=False)
@@ -49,7 +49,7 @@ class Plan:
             "answer": self.answer,
             "runner_up": self.runner_up,
             "candidates": [candidate.to_dict() for candidate in self.candidates],
-            "floors": list(self.floors),
+            "lower_bounds": list(self.lower_bounds),
             "request": plain_fields(self.request),
         }
 
@@ -70,8 +70,8 @@ class Plan:
         candidates = revived(tuple[Candidate, ...], data["candidates"])
         chosen = next(each for each in candidates if each.mechanism == data["chosen"])
         request = revived(Request, data["request"])
-        floors = tuple(data["floors"])
-        return cls(candidates, chosen, request, data["forced"], floors, data["answer"], data["runner_up"])
+        lower_bounds = tuple(data["lower_bounds"])
+        return cls(candidates, chosen, request, data["forced"], lower_bounds, data["answer"], data["runner_up"])
 
     def _rows(self, candidates: Sequence[Candidate]) -> list[tuple[str, ...]]:
         rows: list[tuple[str, ...]] = []
@@ -127,7 +127,7 @@ class Plan:
 
     def _footer(self) -> tuple[str, ...]:
         assert self.chosen.forecast is not None
-        return (*self._split(), *self.chosen.forecast.caveats, *self.floors)
+        return (*self._split(), *self.chosen.forecast.caveats, *self.lower_bounds)
 
     def _others(self) -> tuple[str, ...]:
         """What does not serve: each reason once, with the mechanisms it stops."""

@@ -29,7 +29,7 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     constraints left out; otherwise all compare by ``Violation.rank``. Where one that leaves rows out is best by that,
     those that do compare by how they do on synthetic databases (``simulation.settled``).
 
-    The decision table that follows from the forecasts (D1, D2: 1-norm and 2-norm change of the noised
+    The decision table that follows from the forecasts (D1, D2: 1-norm and 2-norm sensitivity of the noised
     numbers, D: largest change of one of them, k their count, L a public bound on the 1-norm of x, m private rows):
 
     ================================  ===================================================================
@@ -44,7 +44,7 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     equalities, no objective          measure-and-fit: the same noise, then least squares
     matrix (rows, columns, all)       laplace-once or gaussian-once, times the public bound on x;
                                       noisy-multiplicative-weights when A has very many private entries
-    equations, whole numbers          exact-equations: all but s rows hold exactly (unless alpha or slack
+    equations, integers          exact-equations: all but s rows hold exactly (unless alpha or slack
                                       rows are asked for)
     one record, one constraint        few dimensions or listed points: point-exponential, with an
                                       objective cheapest-point; else noisy-hinge-descent (many rows) or
@@ -66,7 +66,7 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     sqrt(n e)                         public constraints
     l1 ball or simplex, large p       frank-wolfe: error grows with ln p; mirror-descent close behind,
                                       gaussian-frank-wolfe over sets whose vertices cannot be listed
-    any loss, small or medium p       noisy-descent (also without constraints, where slopes are bounded)
+    any loss, small or medium p       noisy-descent (also without constraints, where derivatives are bounded)
     smooth losses                     objective-perturbation, with noisy-descent close by
     large n, where time counts        subsampled-descent: fewer passes, a little more noise
     too few records for the budget    public-only: the best point that reads no data
@@ -82,7 +82,7 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     ================================  ===================================================================
     tree, Laplace noise               exact-tree: linear in the nodes
     tree, Gaussian noise              least-squares-tree: two passes; active sets where bounds bind
-    tree, both (elastic, mixed laws)  general-solver while small, else admm-tree
+    tree, both (elastic, mixed distributions)  general-solver while small, else admm-tree
     one total, a chain, cells alone   projection: closed forms and isotonic regression
     table under public marginals      projection (squares, no bounds), else admm-tables
     answers of a strategy matrix      admm-strategy
@@ -99,7 +99,7 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     span, affine span, equations      stable-span; block-votes where a share of the vectors is corrupted
     inequalities, a public margin     hinge-descent or rescaling-perceptron, whichever misses less in public
                                       simulation; dense-weights where the number of rows is public
-    inequalities, whole numbers       dp-lp, where equations may hide among them or no margin is known
+    inequalities, integers       dp-lp, where equations may hide among them or no margin is known
     point in a hull                   tukey-depth while its candidates can be listed, else pin-hull
     ================================  ===================================================================
 
@@ -218,7 +218,7 @@ def _answer(
         return model.capped(request, _candidate(algorithm, model, then)).forecast
 
     helps = what_would_help(told.mechanism, forecast, request.epsilon, again, model.halvings)
-    condition = forecast.error.if_asked(request) if "says something" in helps else ""
+    condition = forecast.error.if_requested(request) if "says something" in helps else ""
     return f"{first}; {condition}{helps}"
 
 

@@ -74,7 +74,7 @@ def count_of(value: object, name: str, *, least: int = 1) -> int:
     """Return an int >= ``least``, or raise SpecificationError."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral) or int(value) < least:
         raise SpecificationError(
-            f"{name} must be a whole number of at least {least}",
+            f"{name} must be an integer of at least {least}",
             why=f"{name} counts things",
             remedy=f"pass an int, for example {name}={max(least, 1)}",
         )

@@ -16,7 +16,7 @@ from dpmodel.privacy._checks import FloatArray, check_scale, finite_array
 
 IntArray = npt.NDArray[np.int64]
 
-# Beyond these, whole numbers leave the floats that hold them exactly, or 64 bits.
+# Beyond these, integers leave the floats that hold them exactly, or 64 bits.
 _LARGEST_VALUE = 2.0**53
 LARGEST_SCALE = 2.0**45
 
@@ -27,7 +27,7 @@ def check_discrete_scale(value: object) -> float:
     if number > LARGEST_SCALE:
         raise SpecificationError(
             f"scale = {number} is too large for discrete noise",
-            why=f"above {LARGEST_SCALE:g} its draws leave the 64-bit whole numbers",
+            why=f"above {LARGEST_SCALE:g} its draws leave the 64-bit integers",
             remedy="the continuous distribution, which hardly differs at that scale",
         )
     return number
@@ -38,9 +38,9 @@ def whole_array(values: object) -> IntArray:
     array = finite_array(values, "values")
     if (array != np.rint(array)).any() or (np.abs(array) > _LARGEST_VALUE).any():
         raise SpecificationError(
-            "values has an entry that is no whole number of at most 2^53 in size",
-            why="discrete noise keeps whole numbers whole; rounding them here could enlarge a record's change",
-            remedy="continuous noise, or whole numbers",
+            "values has an entry that is no integer of at most 2^53 in size",
+            why="discrete noise keeps integers whole; rounding them here could enlarge a record's change",
+            remedy="continuous noise, or integers",
         )
     return np.asarray(values if np.asarray(values).dtype.kind in "iu" else array).astype(np.int64)
 

@@ -108,7 +108,7 @@ class Distribution:
     def to_dict(self) -> dict[str, Any]:
         """Plain data: the name of the distribution and its scale (a number or nested lists)."""
         scale = self.scale.tolist() if isinstance(self.scale, np.ndarray) else self.scale
-        return {"law": self.name.replace(" ", "_"), "scale": scale}
+        return {"distribution": self.name.replace(" ", "_"), "scale": scale}
 
     def __str__(self) -> str:
         scale = array_text(self.scale) if isinstance(self.scale, np.ndarray) else number(self.scale)
@@ -176,7 +176,7 @@ class Gaussian(Distribution):
 
 
 class _Whole(Distribution):
-    """On whole numbers: drawn by sources that can (``DiscreteNoiseSource``); the quantiles above are not its own."""
+    """On integers: drawn by sources that can (``DiscreteNoiseSource``); the quantiles above are not its own."""
 
     discrete = True
 
@@ -188,7 +188,7 @@ class _Whole(Distribution):
 
 
 class DiscreteLaplace(_Whole, Laplace):
-    """Mass proportional to exp(-|k| / scale) on the whole numbers (the two-sided geometric distribution)."""
+    """Mass proportional to exp(-|k| / scale) on the integers (the two-sided geometric distribution)."""
 
     name = "discrete laplace"
 
@@ -203,7 +203,7 @@ class DiscreteLaplace(_Whole, Laplace):
 
 
 class DiscreteGaussian(_Whole, Gaussian):
-    """Mass proportional to exp(-k^2 / (2 scale^2)) on the whole numbers; its standard deviation is below ``scale``."""
+    """Mass proportional to exp(-k^2 / (2 scale^2)) on the integers; its standard deviation is below ``scale``."""
 
     name = "discrete gaussian"
 

@@ -68,7 +68,7 @@ class NoiseSource(Protocol):
 
 @runtime_checkable
 class DiscreteNoiseSource(Protocol):
-    """A source that can also add whole-number noise. Entries must be whole, at most 2^53 in size; results are int64."""
+    """A source that can also add integer noise. Entries must be whole, at most 2^53 in size; results are int64."""
 
     def discrete_laplace(self, values: object, scale: float) -> IntArray:
         """``values`` plus independent noise of P(k) ~ exp(-|k| / scale): D1/scale-DP for whole changes of size D1."""
@@ -138,7 +138,7 @@ class _Source:
 
 
 class OpenDPSource(_Source):
-    """Noise and selection through OpenDP: discrete laws, exact arithmetic, the system's randomness.
+    """Noise and selection through OpenDP: discrete distributions, exact arithmetic, the system's randomness.
 
     Notes
     -----
@@ -177,8 +177,8 @@ class OpenDPSource(_Source):
     def _truncated(self, array: FloatArray, scale: float, half_width: float) -> FloatArray:
         """Entries whose noise left [-half_width, half_width] are drawn again, each time with the value
         inside the mechanism, until none is left; nothing is clamped. A draw that is accepted has exactly
-        the Laplace law centred on the value, conditioned on the window. Whether a draw is accepted
-        depends on the noise y - value alone, whose law does not involve the value, so the number of
+        the Laplace distribution centred on the value, conditioned on the window. Whether a draw is accepted
+        depends on the noise y - value alone, whose distribution does not involve the value, so the number of
         rounds tells nothing about the data. The expected number of rounds for n entries is about
         1 + ln(n) scale/half_width or less.
 
@@ -306,7 +306,7 @@ def noise_source(rng: int | np.random.Generator | NoiseSource | None = None) -> 
     )
 
 
-# What forecasts draw made-up data and noise from.
+# What forecasts draw synthetic data and noise from.
 PublicGenerator = np.random.Generator
 
 

@@ -84,7 +84,7 @@ def permute_and_flip(
     which is how it is drawn.
 
     Privacy. epsilon-DP with scale = R/epsilon: their theorem has scale = 2 Delta/epsilon, and because
-    the law does not change when all scores are shifted, Delta = R/2 may be taken. Its privacy loss has
+    the distribution does not change when all scores are shifted, Delta = R/2 may be taken. Its privacy loss has
     no bounded range, so in zCDP it costs epsilon^2/2: under composition take `exponential_mechanism`.
 
     Utility. Never worse than the exponential mechanism with the same scale (stochastic dominance), and

@@ -70,8 +70,8 @@ def random_labels(source: NoiseSource, count: int, labels: int) -> npt.NDArray[n
 def subsampled_epsilon(multiplier: float, rate: float, steps: int, delta: float, *, replace: bool) -> float:
     """Upper bound on epsilon of ``steps`` subsampled releases with this noise multiplier (inf where none is found).
 
-    ``multiplier`` : deviation of the noise over the largest norm of one record's vector; ``replace`` : one record is
-    replaced by another, otherwise it is absent (then its vector is 0).
+    ``multiplier`` : standard deviation of the noise over the largest norm of one record's vector; ``replace`` : one
+    record is replaced by another, otherwise it is absent (then its vector is 0).
     """
     multiplier, steps = positive(multiplier, "multiplier"), count_of(steps, "steps")
     return _epsilon(multiplier, _rate(rate), steps, _delta(delta), replace, 1.0)
@@ -93,8 +93,8 @@ def subsampled_multiplier(epsilon: float, delta: float, rate: float, steps: int,
         return _epsilon(multiplier, rate, steps, delta, replace, epsilon) <= epsilon
 
     # Many small steps behave like one Gaussian release of rate sqrt(steps) times the change.
-    change = 2.0 if replace else 1.0
-    guess = change * rate * math.sqrt(steps) / gaussian_mu(epsilon, delta)
+    sensitivity = 2.0 if replace else 1.0
+    guess = sensitivity * rate * math.sqrt(steps) / gaussian_mu(epsilon, delta)
     high = max(guess, 2 * _LEAST_MULTIPLIER)
     while not holds(high):
         high *= 1.5

@@ -18,7 +18,7 @@ from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.likelihood.blocks import require_one_publication
 from dpmodel.compile.likelihood.face import neg_log_likelihood
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.compile.likelihood.terms import law_weights
+from dpmodel.compile.likelihood.terms import distribution_weights
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.models.postprocessing import FREE, Published, release_of
 from dpmodel.plan.comparison import Plan
@@ -63,7 +63,7 @@ class Consistent:
         _check_round(round)
         plan = make_plan(Published(self.model), FREE, mechanism)
         rounding = () if round is None else (self._rounding_words(round),)
-        return replace(plan, floors=(*plan.floors, *worse_than_published(self.model), *rounding))
+        return replace(plan, lower_bounds=(*plan.lower_bounds, *worse_than_published(self.model), *rounding))
 
     def solve(
         self,
@@ -78,9 +78,9 @@ class Consistent:
         Parameters
         ----------
         mechanism : "auto", a name from the plan, or an object with settings of its own.
-        round : whole numbers that keep every sum: "unbiased" (at random; the mean of each is the solution),
-            "controlled" (every entry and sum at its floor or ceiling where that can be), "nearest" (the least moved).
-            None: as solved.
+        round : integers that keep every sum: "unbiased" (at random; the mean of each is the solution),
+            "controlled" (every entry and sum at its floor or ceiling where that can be), "nearest" (the least
+            moved). None: as solved.
         rng : a seed of random rounding (None: 0), so that results repeat.
         progress : True, or a function (stage, share).
 
@@ -89,7 +89,7 @@ class Consistent:
         InfeasibleError
             When no point satisfies the constraints. An earlier release is kept when the call fails.
         DPModelError
-            When the search for whole numbers under crossing margins found none in its bounded number of nodes.
+            When the search for integers under crossing margins found none in its bounded number of nodes.
         """
         _check_round(round)
         done = solve_published(self.model, mechanism, progress)
@@ -103,7 +103,7 @@ class Consistent:
         variables = {} if outcome.x is None else self._variables(outcome.x)
         release = release_of(self.model, replace(done.ran(), outcome=outcome), variables, notes)
         if outcome.x is not plain:
-            said = f"whole numbers beside the solution, whose likelihood they may miss ({release.accuracy.statement})"
+            said = f"integers beside the solution, whose likelihood they may miss ({release.accuracy.statement})"
             release = replace(release, accuracy=Accuracy(alpha=None, beta=None, proved=False, statement=said))
         self._solved.release, self._solved.x, self._solved.mechanism = release, outcome.x, mechanism
         return release
@@ -116,8 +116,8 @@ class Consistent:
     @property
     def mechanism(self) -> str | AnyMechanism:
         """What the last ``solve`` was asked for, or the name that it chose."""
-        asked = self._solved.mechanism
-        return self._solved.release.mechanism if asked == "auto" and self._solved.release is not None else asked
+        requested = self._solved.mechanism
+        return self._solved.release.mechanism if requested == "auto" and self._solved.release is not None else requested
 
     @property
     def x(self) -> Floats:
@@ -189,7 +189,7 @@ class Consistent:
         return ()
 
     def _rounded_words(self, round: Round) -> str:
-        return f"rounded to whole numbers ({round})"
+        return f"rounded to integers ({round})"
 
     def _rounding_words(self, round: Round) -> str:
         return f"rounding ({round}): one pass over the nodes, a small part of the solve"
@@ -209,7 +209,7 @@ def checked_noisy(noisy: Any, what: str) -> Noisy:
     if not isinstance(noisy, Noisy):
         raise SpecificationError(
             f"{what} is a {type(noisy).__name__}",
-            why="a likelihood needs the law of the noise that the numbers were published with",
+            why="a likelihood needs the distribution of the noise that the numbers were published with",
             remedy="Noisy(values, noise=Laplace(scale)), or what measure(...) returned",
         )
     return noisy
@@ -222,8 +222,8 @@ def flattened(noisy: Noisy, order: Any = None, name: str = "") -> Noisy:
         scale = np.broadcast_to(scale, noisy.shape).ravel()
     if order is not None:
         value, scale = value[order], scale[order] if scale.ndim else scale
-    law = replace(noisy.noise, scale=scale if scale.ndim else float(scale))
-    return replace(noisy, value=value, noise=law, name=noisy.name or name, labels=())
+    distribution = replace(noisy.noise, scale=scale if scale.ndim else float(scale))
+    return replace(noisy, value=value, noise=distribution, name=noisy.name or name, labels=())
 
 
 def assembled(
@@ -234,14 +234,14 @@ def assembled(
     Raises
     ------
     SpecificationError
-        For no measurement, and for the same published numbers of the same cells given twice or with two laws.
+        For no measurement, and for the same published numbers of the same cells given twice or with two distributions.
     """
     if not parts:
         raise SpecificationError("nothing was measured", remedy="at least one Noisy")
     cells: dict[Any, list[Noisy]] = {}
     for noisy, matrix in parts:
         require_one_publication(noisy, cells.setdefault((matrix.indptr.tobytes(), matrix.indices.tobytes()), []))
-    weight = [law_weights(noisy, setting.alpha_for(noisy), setting.form) for noisy, _ in parts]
+    weight = [distribution_weights(noisy, setting.alpha_for(noisy), setting.form) for noisy, _ in parts]
     form = LikelihoodForm.of(
         sp.vstack([matrix for _, matrix in parts], format="csr") if len(parts) > 1 else parts[0][1],
         np.concatenate([noisy.value for noisy, _ in parts]),

@@ -127,7 +127,7 @@ class Domain:
             raise SpecificationError(
                 f"column {column!r} is not numeric, but codes are expected",
                 why="a domain given as a size, and a table given as an array, speak of the codes 0 to size - 1",
-                remedy="whole numbers, or a domain that lists the categories",
+                remedy="integers, or a domain that lists the categories",
             )
         if array.dtype.kind == "O":
             return np.array([_code(value, size) for value in elements(values)], dtype=np.int64)
@@ -141,7 +141,7 @@ class Domain:
 
 
 def _code(value: Any, size: int) -> int:
-    """A whole number below ``size`` as a code; -1 for everything else."""
+    """An integer below ``size`` as a code; -1 for everything else."""
     number: Any = value if isinstance(value, numbers.Real) and not isinstance(value, np.timedelta64) else -1
     return int(number) if 0 <= number < size and number == int(number) else -1
 

@@ -56,7 +56,7 @@ def settled(build: Build, alpha: float, form: str) -> tuple[Postprocessing, Sett
     """The model of the form asked for, or of the one that is forecast to be more accurate where none is.
 
     Forecast: the least-squares fit of the published numbers is taken for the truth, noise is drawn from the declared
-    laws, and both forms are fitted to the same draws. The form with the smaller error is taken, each level (or
+    distributions, and both forms are fitted to the same draws. The form with the smaller error is taken, each level (or
     measured marginal) counted relative to its error as published. Where the simulation would take too long it is least
     squares, whose error in the 2-norm weighted by the scales is never above that of the published numbers. The two are
     the same without Laplace noise, and for cells that were measured once each.

@@ -111,7 +111,7 @@ class Hierarchy(TreeOfSums):
         Raises
         ------
         SpecificationError
-            For unknown names, measurements of the wrong size or without a law.
+            For unknown names, measurements of the wrong size or without a distribution.
         InfeasibleError
             For known numbers that contradict each other, the bounds or the structural zeros.
         """

@@ -1,4 +1,4 @@
-"""``measure``: publish private numbers with noise, together with the law of that noise."""
+"""``measure``: publish private numbers with noise, together with the distribution of that noise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import all_record_words
 from dpmodel.classify.impossibility import impossibility_error
 from dpmodel.compile.standard_form.cvxpy_bridge import lower
-from dpmodel.compile.standard_form.footprint import change_of
+from dpmodel.compile.standard_form.footprint import sensitivity_of
 from dpmodel.compile.standard_form.form import require_private_values
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.execute import charge_then_run, check_budget
@@ -22,7 +22,7 @@ from dpmodel.privacy import Budget, noise_source, validate_privacy
 from dpmodel.problem import Problem
 
 _LABEL = "the measured expression"
-# The failure probability at which an impossibility states its floor.
+# The failure probability at which an impossibility states its lower bound.
 _BETA = 0.05
 
 
@@ -31,25 +31,25 @@ def measure(
     epsilon: float,
     delta: float = 0.0,
     *,
-    law: str = "auto",
+    distribution: str = "auto",
     budget: Budget | None = None,
     name: str | None = None,
     rng: Any = None,
 ) -> Noisy:
     """Measure private numbers once, under (epsilon, delta)-differential privacy.
 
-    Every entry gets its own independent draw of one law with one scale, which the result states: Laplace noise of scale
-    D1 / epsilon or Gaussian noise of deviation D2 / mu(epsilon, delta), where D1 and D2 are the 1-norm and 2-norm of
-    what one record can do to all entries together, computed from the declared bounds. What follows from the result
-    (``neg_log_likelihood``, rounding, sums) is post-processing and costs nothing. The privacy argument is that of
-    ``DirectMeasurement``.
+    Every entry gets its own independent draw of one distribution with one scale, which the result states: Laplace noise
+    of scale D1 / epsilon or Gaussian noise of standard deviation D2 / mu(epsilon, delta), where D1 and D2 are the
+    1-norm and 2-norm of what one record can do to all entries together, computed from the declared bounds. What follows
+    from the result (``neg_log_likelihood``, rounding, sums) is post-processing and costs nothing. The privacy argument
+    is that of ``DirectMeasurement``.
 
     Parameters
     ----------
     private : a ``Private`` parameter, or a CVXPY expression that is affine in such parameters, such as ``T @ counts``,
         ``cp.sum(p)`` or ``2 * p - q + 1``. Public parameters may be added, not multiplied with private ones.
     epsilon, delta : the most to spend. Laplace noise spends no delta.
-    law : "auto" takes the least standard deviation among Laplace and, with delta > 0, Gaussian noise; where
+    distribution : "auto" takes the least standard deviation among Laplace and, with delta > 0, Gaussian noise; where
         the numbers are declared whole (``Private(..., integer=True)``, whole coefficients and constants), among
         their discrete twins, so that the result is whole (discrete Gaussian noise is 4 to 18 % wider than Gaussian
         noise, because its privacy is counted in zCDP). Or "laplace", "gaussian", "discrete-laplace",
@@ -63,13 +63,13 @@ def measure(
     -------
     Noisy
         Of the expression's shape, with what it cost. Values too large to be computed exactly are clamped, which is
-        public policy: at 2^40 times the largest change of an entry or less, whole numbers at 2^52.
+        public policy: at 2^40 times the largest change of an entry or less, integers at 2^52.
 
     Raises
     ------
     SpecificationError, MissingValueError, UnsupportedModelError, ImpossibilityError, BudgetExceededError
         Before anything is spent: for what is not private, has no value, is not affine, may change arbitrarily far or
-        not at all, and for laws that cannot be had.
+        not at all, and for distributions that cannot be had.
     RunError
         When drawing fails; the budget is spent then.
 
@@ -83,9 +83,9 @@ def measure(
     """
     expression = _checked(private, name)
     loss = validate_privacy(epsilon, delta)
-    if not isinstance(law, str) or law not in KINDS:
-        shown = repr(law) if isinstance(law, str) else type(law).__name__
-        raise SpecificationError(f"law={shown}", remedy=", ".join(map(repr, KINDS)))
+    if not isinstance(distribution, str) or distribution not in KINDS:
+        shown = repr(distribution) if isinstance(distribution, str) else type(distribution).__name__
+        raise SpecificationError(f"distribution={shown}", remedy=", ".join(map(repr, KINDS)))
     check_budget(budget)
     source = noise_source(rng)
     # One scalar variable: as many rows as entries, and few coefficients.
@@ -100,7 +100,7 @@ def measure(
             why="by the declared bounds it does not depend on private data, and noise would only hurt",
             remedy="use the public value as it is",
         )
-    chosen, spent_delta = plan.law(loss.epsilon, loss.delta, law)
+    chosen, spent_delta = plan.distribution(loss.epsilon, loss.delta, distribution)
     plan.check_source(chosen, source)
     blocks = plan.affine.private_blocks
     require_private_values(block.parameter for block in blocks)
@@ -180,11 +180,11 @@ def _refuse_unbounded(plan: DirectMeasurement, epsilon: float, delta: float) -> 
     """Theorem 36: its gadget, find x with x = D, is a measurement."""
     if plan.bounded:
         return
-    change = change_of(plan.affine, plan.queries)
+    sensitivity = sensitivity_of(plan.affine, plan.queries)
     wild = [
         block.name
         for block in plan.affine.private_blocks
-        if not change[block.parameter.records].finite and not math.isfinite(block.parameter.linf)
+        if not sensitivity[block.parameter.records].finite and not math.isfinite(block.parameter.linf)
     ]
     if not wild:
         raise SpecificationError(

@@ -70,11 +70,11 @@ class QueryRelease:
         """``problem.solve`` with the same arguments; returns the release.
 
         Plans compare the largest violation. Where measure-and-fit is chosen, the mean error was asked for and delta > 0
-        allows both laws of noise, the law with the least mean deviation is drawn.
+        allows both distributions of noise, the distribution with the least mean standard deviation is drawn.
         """
         if delta > 0 and self.loss == "mean" and options.get("mechanism", "auto") == "auto":
-            asked = {k: v for k, v in options.items() if k not in _OF_SOLVE}
-            if self.problem.plan(epsilon, delta, **asked).chosen.mechanism == MEASURE_AND_FIT.name:
+            requested = {k: v for k, v in options.items() if k not in _OF_SOLVE}
+            if self.problem.plan(epsilon, delta, **requested).chosen.mechanism == MEASURE_AND_FIT.name:
                 options["mechanism"] = MeasureAndFit(loss="mean")
         self.problem.solve(epsilon, delta, **options)
         assert self.problem.release is not None
@@ -148,7 +148,8 @@ def query_release(
         under "measure-and-fit" (so powers of two keep its numbers exact). "equal" is the workload with weight 1 and
         nothing else. "auto" takes weights whose forecast error is within 5 % of the least, "equal" among them:
         see ``automatic_weights``.
-    loss : the error that "auto" and the choice of the noise's law make small: "mean" over the cells of the workload, or
+    loss : the error that "auto" and the choice of the noise's distribution make small: "mean" over the cells of the
+    workload, or
         "max", the largest.
     over : "domain" makes x one table over all cells; "marginals" one table per marginal, which agree pairwise on
         the columns they share. For workloads without a cycle (decomposable ones) that is the same; otherwise a

@@ -1,4 +1,4 @@
-"""Simulated fits: the fit as the truth, noise from the declared laws, everything fitted again."""
+"""Simulated fits: the fit as the truth, noise from the declared distributions, everything fitted again."""
 
 from __future__ import annotations
 

@@ -12,17 +12,17 @@ from dpmodel.text import number
 
 
 def rounded_table(model: Postprocessing, x: Floats, round: str, seed: int) -> Floats:
-    """(n,) whole numbers near x. Without other constraints, the total of a table goes to its floor or ceiling.
+    """(n,) integers near x. Without other constraints, the total of a table goes to its floor or ceiling.
 
     "controlled" and "nearest" are the same here: the nearest whole point that keeps every constraint, or one near it
-    where the search for it ends before (``nearest_whole``).
+    where the search for it ends before (``nearest_integer``).
 
     Raises
     ------
     SpecificationError
         Where no unbiased rounding keeps all constraints.
     InfeasibleError
-        Where no whole numbers do.
+        Where no integers do.
     DPModelError
         Where none were found before the search ended.
     """
@@ -40,7 +40,7 @@ def rounded_table(model: Postprocessing, x: Floats, round: str, seed: int) -> Fl
 
 
 def rounding_words(model: Postprocessing, round: str) -> str:
-    """How rounding a table to whole numbers is done and about how long it takes, for its plan."""
+    """How rounding a table to integers is done and about how long it takes, for its plan."""
     form = model.form
     assert form is not None
     rows = form.equality.shape[0] + form.inequality.shape[0]

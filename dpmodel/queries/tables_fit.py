@@ -163,7 +163,8 @@ def consistent_table(
 
     Parameters
     ----------
-    measured : {columns: Noisy}, or a list of Noisy for columns that were measured more than once; scales and laws may
+    measured : {columns: Noisy}, or a list of Noisy for columns that were measured more than once; scales and
+    distributions may
         differ. Axes follow the key's order; values may be flat. Labelled ones (a pandas Series whose index levels are
         named, an xarray array) may come as a plain list: their names and categories say what they are.
     domain : {column: number of values, or list of categories}.
@@ -182,7 +183,7 @@ def consistent_table(
     Raises
     ------
     SpecificationError
-        For columns outside the domain, sizes that do not fit, missing noise laws.
+        For columns outside the domain, sizes that do not fit, missing noise distributions.
     InfeasibleError
         For known numbers that contradict each other, the bounds or the structural zeros.
 

@@ -72,7 +72,7 @@ class TreeQuery(TreeOfSums):
         any fit. Numbers, or arrays of them."""
         return self._summed(checked_noisy(noisy, "noisy").value, start, stop)
 
-    def raw_deviation(self, noisy: Noisy, start: Any, stop: Any) -> Any:
+    def raw_sigma(self, noisy: Noisy, start: Any, stop: Any) -> Any:
         """Standard deviations of ``read_raw``."""
         return np.sqrt(self._summed(np.square(checked_noisy(noisy, "noisy").standard_deviation), start, stop))
 
@@ -130,7 +130,7 @@ class TreeQuery(TreeOfSums):
         Raises
         ------
         SpecificationError
-            For measurements of the wrong size or without a law.
+            For measurements of the wrong size or without a distribution.
         InfeasibleError
             For a total that the bounds cannot meet.
         """
@@ -255,7 +255,7 @@ def tree_query(bins: Any, branching: int = 2) -> TreeQuery:
     if count < 1:
         raise SpecificationError(f"bins={count}", remedy="at least one bin")
     if not isinstance(branching, numbers.Integral) or isinstance(branching, bool) or int(branching) < 2:
-        raise SpecificationError(f"branching={branching!r}", remedy="a whole number of 2 or more")
+        raise SpecificationError(f"branching={branching!r}", remedy="an integer of 2 or more")
     return TreeQuery(count, int(branching))
 
 
@@ -269,7 +269,7 @@ def checked_ranges(start: Any, stop: Any, bins: int) -> tuple[Integers, Integers
     """
     given = np.broadcast_arrays(np.atleast_1d(start), np.atleast_1d(stop))
     if any(g.dtype.kind not in "iu" and g.size for g in given):
-        raise SpecificationError("ranges of bins are given by whole numbers", remedy="0 <= start <= stop <= bins")
+        raise SpecificationError("ranges of bins are given by integers", remedy="0 <= start <= stop <= bins")
     first, last = (np.asarray(g, dtype=np.int64) for g in given)
     wrong: npt.NDArray[np.bool_] = (first < 0) | (last > bins) | (first > last)
     if wrong.any():

@@ -1,4 +1,5 @@
-"""How far a fit may be from the truth: standard errors and intervals, from the declared laws of the noise alone."""
+"""How far a fit may be from the truth: standard errors and intervals, from the declared distributions of the noise
+alone."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ class Intervals:
         width = float(np.median(self.high - self.low)) if self.low.size else math.nan
         return (
             f"{self.low.size} intervals at level {self.level:g} ({self.method}), median width {width:.4g}; "
-            "simulated from the published numbers and their noise laws: it costs no privacy"
+            "simulated from the published numbers and their noise distributions: it costs no privacy"
         )
 
 
@@ -61,8 +62,8 @@ def standard_errors(
 ) -> Floats:
     """Standard deviations of the entries of a fit, or of linear functions of them, by parametric bootstrap.
 
-    The fit is taken for the truth; noise is drawn from the declared laws, and everything is fitted again, by the same
-    solver. All of that is post-processing of published numbers: it costs no privacy.
+    The fit is taken for the truth; noise is drawn from the declared distributions, and everything is fitted again, by
+    the same solver. All of that is post-processing of published numbers: it costs no privacy.
 
     Parameters
     ----------
@@ -138,7 +139,7 @@ def intervals(
     -----
     "noise": the error of a linear unbiased estimate, drawn anew R times, is exchangeable with its actual error, so
     the ceil((R + 1) level)-th smallest of the R absolute errors covers the actual one with probability ``level`` or
-    more, for any R and any law.
+    more, for any R and any distribution.
 
     Shares of truths covered at level 0.9 (binary tree of 32 bins, Laplace noise of scale 6, non-negative most likely
     fits, 80 data sets, 100 refits; ``python -m tests.benchmarks.queries.interval_coverage``):
@@ -255,5 +256,5 @@ def _apply(rows: sp.csr_array | None, x: Floats) -> Floats:
 def _count(repetitions: Any, least: int) -> int:
     good = isinstance(repetitions, numbers.Integral) and not isinstance(repetitions, bool)
     if not good or int(repetitions) < least:
-        raise SpecificationError(f"repetitions={repetitions!r}", remedy=f"a whole number of {least} or more")
+        raise SpecificationError(f"repetitions={repetitions!r}", remedy=f"an integer of {least} or more")
     return int(repetitions)

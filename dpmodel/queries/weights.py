@@ -24,12 +24,12 @@ _SINGLES, _TOTALS, _WIDE = (0.0, 0.5, 1.0, 2.0), (0.0, 0.5, 1.0, 2.0), (1.0, 0.5
 def automatic_weights(domain: Domain, workload: Iterable[Marginal], *, loss: Loss = "mean", total: bool) -> Weights:
     """The weights with the least forecast error for ``workload``; ``total`` : the number of records is public.
 
-    Candidates: the workload with equal weights, or half of that for more than two columns; with every single column
-    at one of four weights or none; with a private total likewise. Laplace noise grows with the sum of the weights,
-    Gaussian noise with the root of their squares, and which one is drawn depends on a budget that is not known yet.
-    So candidates are compared by the factor by which their error exceeds the best, for the worse of the two laws. Of
-    those within 5 % of the least, the one that measures a private total, then single columns, with the largest weights
-    is taken: they hold the fit where noise drowns the cells, which least squares without bounds do not show.
+    Candidates: the workload with equal weights, or half of that for more than two columns; with every single column at
+    one of four weights or none; with a private total likewise. Laplace noise grows with the sum of the weights,
+    Gaussian noise with the root of their squares, and which one is drawn depends on a budget that is not known yet. So
+    candidates are compared by the factor by which their error exceeds the best, for the worse of the two distributions.
+    Of those within 5 % of the least, the one that measures a private total, then single columns, with the largest
+    weights is taken: they hold the fit where noise drowns the cells, which least squares without bounds do not show.
     """
     workload = tuple(workload)
     candidates = _candidates(domain, workload, total)
@@ -74,8 +74,8 @@ def forecast(
     """
     workload = tuple(workload)
     size = math.fsum(measured.values()) if order == 1 else math.sqrt(math.fsum(w * w for w in measured.values()))
-    law = math.sqrt(2.0) if order == 1 else 1.0  # deviation of the law with scale 1
-    precision = {frozenset(a): (w / (size * law)) ** 2 / domain.size(a) for a, w in measured.items()}
+    distribution = math.sqrt(2.0) if order == 1 else 1.0  # standard deviation of the distribution with scale 1
+    precision = {frozenset(a): (w / (size * distribution)) ** 2 / domain.size(a) for a, w in measured.items()}
     variance: dict[frozenset[str], float] = {}
 
     def component(s: frozenset[str]) -> float:
@@ -90,5 +90,5 @@ def forecast(
     parts = [
         [component(frozenset(s)) for k in range(len(b) + 1) for s in itertools.combinations(b, k)] for b in workload
     ]
-    deviation: Floats = np.sqrt(np.array([math.fsum(p) for p in parts]) / cells**2)
-    return float(deviation.max() if loss == "max" else cells @ deviation / cells.sum())
+    sigma: Floats = np.sqrt(np.array([math.fsum(p) for p in parts]) / cells**2)
+    return float(sigma.max() if loss == "max" else cells @ sigma / cells.sum())

@@ -1,4 +1,4 @@
-"""Whole numbers out of a solved post-processing problem, with its constraints kept."""
+"""Integers out of a solved post-processing problem, with its constraints kept."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from dpmodel.queries.tree_model import rounded_tree
 
 
 def round_solution(problem: Problem, how: Round = "unbiased", *, rng: int = 0) -> dict[Any, Floats]:
-    """{variable: whole numbers near its value}: they keep the constraints of ``problem``, which stays as it is.
+    """{variable: integers near its value}: they keep the constraints of ``problem``, which stays as it is.
 
     It reads released values only, so it costs no privacy.
 
     Parameters
     ----------
-    problem : solved, a post-processing with linear constraints.
-    how : "unbiased" : at random, every entry its floor or ceiling and its mean over ``rng`` the solution; for trees,
-        chains, one total and two-way tables. "controlled" : every entry (and sum of a tree) at its floor or ceiling
-        where that can be, or the nearest whole point that keeps all constraints. "nearest" : the least moved.
+    problem : solved, a post-processing with linear constraints. how : "unbiased" : at random, every entry its lower
+    bound or ceiling and its mean over ``rng`` the solution; for trees,
+        chains, one total and two-way tables. "controlled" : every entry (and sum of a tree) at its lower bound or
+        ceiling where that can be, or the nearest whole point that keeps all constraints. "nearest" : the least moved.
     rng : a seed of random rounding.
 
     Raises

@@ -32,7 +32,7 @@ class Explanation:
 
     size: str
     parameters: tuple[dict[str, Any], ...]
-    changes: tuple[dict[str, Any], ...]
+    sensitivities: tuple[dict[str, Any], ...]
     classification: Classification
     advice: tuple[str, ...]
     release: str
@@ -42,7 +42,7 @@ class Explanation:
 
     def _tables(self) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
         title = "Private parameters" if self.parameters and "name" in self.parameters[0] else "Published numbers"
-        titled = {title: self.parameters, "What one record does to the standard form": self.changes}
+        titled = {title: self.parameters, "What one record does to the standard form": self.sensitivities}
         return [
             (name, tuple(rows[0]), [tuple(str(v) for v in row.values()) for row in rows])
             for name, rows in titled.items()
@@ -76,14 +76,14 @@ def explain(
     rows = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "no"
     size = f"Standard form: {affine.variables} variables, {rows} rows, {affine.matrix.nnz} coefficients in A."
     parameters = [_declared(block.parameter) for block in affine.private_blocks]
-    changes = [
+    sensitivities = [
         {
             "part": _WORDS[part],
-            **{name: number(getattr(change, name)) for name in ("l1", "l2", "linf")},
-            "bounds are": "attained" if change.exact else "upper bounds",
+            **{name: number(getattr(sensitivity, name)) for name in ("l1", "l2", "linf")},
+            "bounds are": "attained" if sensitivity.exact else "upper bounds",
         }
-        for part, change in footprint.parts.items()
-        if change.linf > 0
+        for part, sensitivity in footprint.parts.items()
+        if sensitivity.linf > 0
     ]
     advice = []
     for cell in classification.cells:
@@ -93,7 +93,7 @@ def explain(
                 f"{cell.parameter}: {r}" for r in remedies(cell.part) if not (cell.relaxed and "own one row" in r)
             ]
     unique = tuple(dict.fromkeys(advice))
-    return Explanation(size, tuple(parameters), tuple(changes), classification, unique, _told(release))
+    return Explanation(size, tuple(parameters), tuple(sensitivities), classification, unique, _told(release))
 
 
 def _told(release: Release | None) -> str:
@@ -113,20 +113,20 @@ def _declared(p: Any) -> dict[str, Any]:
 def explain_regression(model: AnyRegression, release: Release | None) -> Explanation:
     """The same for a regression: what its loss, rows and set are."""
     parameters = tuple(_declared(parameter) for parameter in model.private)
-    changes = []
+    sensitivities = []
     for cell in model.classification.cells[:1]:  # the same for all: one record moves them together
-        bounds = {key: number(value) for key, value in cell.change.items()}
-        changes.append({"part": "gradient of the objective, per unit of the loss's slope", **bounds})
+        bounds = {key: number(value) for key, value in cell.sensitivity.items()}
+        sensitivities.append({"part": "gradient of the objective, per unit of the loss's derivative", **bounds})
     parts = model.parts if isinstance(model, PrivateOutputs) else (model,)
-    steepest = max(part.slope_bound for part in parts)
-    slope = number(steepest) if math.isfinite(steepest) else "no bound"
+    steepest = max(part.derivative_bound for part in parts)
+    derivative = number(steepest) if math.isfinite(steepest) else "no bound"
     outputs = f" of {len(parts)} outputs" if len(parts) > 1 else ""
     sets = " and ".join(dict.fromkeys(part.domain.kind for part in parts))
     size = (
         f"Regression{outputs}: {model.loss.name.replace('_', ' ')} loss, {model.count} rows, {model.size} "
-        f"coefficients, {sets} set; slope of a record's loss: {slope}."
+        f"coefficients, {sets} set; derivative of a record's loss: {derivative}."
     )
-    return Explanation(size, parameters, tuple(changes), model.classification, (), _told(release))
+    return Explanation(size, parameters, tuple(sensitivities), model.classification, (), _told(release))
 
 
 def explain_postprocessing(
@@ -142,7 +142,7 @@ def explain_postprocessing(
         {
             "published": noisy.name or f"number {place + 1}",
             "shape": str(noisy.shape),
-            "law": noisy.noise.name,
+            "distribution": noisy.noise.name,
             "largest scale": number(float(noisy.scale.max())),
             "its cost": "not declared" if noisy.epsilon is None else f"epsilon {number(noisy.epsilon)}",
         }

@@ -1,4 +1,4 @@
-"""The plain solver beside private mechanisms and the floor: what the theorems of impossibility look like."""
+"""The plain solver beside private mechanisms and the lower bound: what the theorems of impossibility look like."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.errors import SpecificationError
-from dpmodel.linalg.public_facts import is_whole
+from dpmodel.linalg.public_facts import is_integer
 from dpmodel.plan.no_guarantee import NoGuaranteeWarning
 from dpmodel.privacy import noise_source
 from dpmodel.teach.lower_bounds import PARTS, Bits, Gadget, build, random_bits
@@ -20,17 +20,17 @@ from dpmodel.text import html_table, number, table
 
 PLAIN = "plain solver"
 RESPONSE = "randomised response"
-Asked = dict[str, Any]  # delta, beta and rng of a solve
+Requested = dict[str, Any]  # delta, beta and rng of a solve
 
 
 @dataclass(frozen=True)
 class Row:
     """One solver on one gadget, over many uniform databases.
 
-    ``part``, ``theorem``, ``sharp`` : the gadget. ``who`` : mechanism. ``epsilon`` : None without privacy.
-    ``share`` : mean share of bits that `reconstruct` gets right. ``mean``, ``error`` : mean and (1 - beta)-quantile of
-    the error (`Gadget.error`). ``floor`` : what no private mechanism's quantile is below, None without privacy, 0
-    where nothing is proved. ``below`` : how many of ``runs`` had an error below the floor; the probability of that is
+    ``part``, ``theorem``, ``sharp`` : the gadget. ``who`` : mechanism. ``epsilon`` : None without privacy. ``share`` :
+    mean share of bits that `reconstruct` gets right. ``mean``, ``error`` : mean and (1 - beta)-quantile of the error
+    (`Gadget.error`). ``lower_bound`` : what no private mechanism's quantile is below, None without privacy, 0 where
+    nothing is proved. ``below`` : how many of ``runs`` had an error below the lower bound; the probability of that is
     at most 1 - beta for every private mechanism.
     """
 
@@ -42,7 +42,7 @@ class Row:
     share: float
     mean: float
     error: float
-    floor: float | None
+    lower_bound: float | None
     below: int
     runs: int
 
@@ -63,7 +63,16 @@ class Demonstration:
     def _shown(self) -> dict[str, Any]:
         """Arguments of `table` and `html_table`."""
         quantile = f"{number(100 * (1 - self.beta))}% quantile"
-        heads = "gadget (theorem)", "who", "epsilon", "bits told", "mean error", quantile, "floor", "runs below it"
+        heads = (
+            "gadget (theorem)",
+            "who",
+            "epsilon",
+            "bits told",
+            "mean error",
+            quantile,
+            "lower_bound",
+            "runs below it",
+        )
         rows = [
             (
                 f"{row.part} ({row.theorem.split()[1]}{', sharper' if row.sharp else ''})",
@@ -72,8 +81,8 @@ class Demonstration:
                 f"{100 * row.share:.1f}%",
                 round(row.mean, 6) + 0.0,  # without a solver's 1e-17
                 round(row.error, 6) + 0.0,
-                row.floor,
-                f"{row.below} of {row.runs}" if row.floor else None,
+                row.lower_bound,
+                f"{row.below} of {row.runs}" if row.lower_bound else None,
             )
             for row in self.rows
         ]
@@ -81,8 +90,8 @@ class Demonstration:
         footer = (
             "Bits told: by rounding the solution; guessing without data gets 50%. Error: violation of a row (36), "
             "loss (37) or violation (38) divided by n; one record moves its number by 1.",
-            "Floor: no private mechanism's error is below it with a probability above 1 - beta (0: nothing is proved). "
-            "Randomised response attains the sharper floor of 37 as n grows and beta tends to 0.",
+            "Lower bound: no private mechanism's error is below it with probability above 1 - beta (0: none proved). "
+            "Randomised response attains the sharper lower bound of 37 as n grows and beta tends to 0.",
         )
         return {"columns": heads, "rows": rows, "title": title, "footer": footer}
 
@@ -108,7 +117,7 @@ def demonstrate(
     """Attack the plain solver and every eligible mechanism that reads the bits privately, with changes of 1.
 
     Each repetition draws a new uniform database (with n/2 ones where the theorem asks for them): the theorems'
-    proofs average over those, so the floors hold for the quantiles over databases and noise together.
+    proofs average over those, so the lower bounds hold for the quantiles over databases and noise together.
     Mechanisms are those that ``problem.plan`` finds eligible and that spend something (what reads no bits tells none),
     whether or not they promise anything at this size, and randomised response on the gadgets whose
     public constraints its answers keep (Theorem 36 and the sharper form of 37). The databases are made up, so that
@@ -126,8 +135,8 @@ def demonstrate(
     names = (parts,) if isinstance(parts, str) else tuple(parts)
     wanted = tuple(epsilons)
     for name, given, least in (("n", n, 2), ("repetitions", repetitions, 1), ("seed", seed, 0)):
-        if not is_whole(given, least):
-            raise SpecificationError(f"{name}={given!r}", remedy=f"a whole number >= {least}")
+        if not is_integer(given, least):
+            raise SpecificationError(f"{name}={given!r}", remedy=f"an integer >= {least}")
     if n % 2:
         raise SpecificationError(f"n={n}", why="Theorems 37 and 38 take an even n", remedy=f"n={n + 1}")
     if not names or not wanted:
@@ -135,29 +144,31 @@ def demonstrate(
     data = np.random.default_rng(seed)
     shown = []
     for name in names:
-        gadget = build(name, np.arange(n) % 2, change=1.0, sharp=sharp and name in ("objective", "Theorem 37"))
-        floors = [gadget.floor(epsilon, delta, beta) for epsilon in wanted]
+        gadget = build(name, np.arange(n) % 2, sensitivity=1.0, sharp=sharp and name in ("objective", "Theorem 37"))
+        lower_bounds = [gadget.lower_bound(epsilon, delta, beta) for epsilon in wanted]
         plans = [gadget.problem.plan(epsilon, delta, beta=beta) for epsilon in wanted]
         readers = [[c for c in plan.candidates if c.forecast and not c.forecast.spends_nothing] for plan in plans]
         who = [[c.mechanism for c in each] for each in readers]
         if gadget.part == "scalar" or gadget.sharp:
             who = [[*mechanisms, RESPONSE] for mechanisms in who]
-        shown.append((gadget, [f.value for f in floors], who))
-    asked: Asked = {"delta": delta, "beta": beta, "rng": noise_source(rng)}
+        shown.append((gadget, [f.value for f in lower_bounds], who))
+    requested: Requested = {"delta": delta, "beta": beta, "rng": noise_source(rng)}
     rows = []
     for gadget, values, who in shown:
         draws = [random_bits(n, data, balanced=gadget.balanced) for _ in range(repetitions)]
-        rows.append(_row(gadget, PLAIN, None, None, draws, asked))
+        rows.append(_row(gadget, PLAIN, None, None, draws, requested))
         for epsilon, value, mechanisms in zip(wanted, values, who, strict=True):
-            rows += [_row(gadget, m, float(epsilon), value, draws, asked) for m in mechanisms]
+            rows += [_row(gadget, m, float(epsilon), value, draws, requested) for m in mechanisms]
     return Demonstration(tuple(rows), n, float(delta), float(beta))
 
 
-def _row(gadget: Gadget, who: str, epsilon: float | None, floor: float | None, draws: list[Bits], asked: Asked) -> Row:
+def _row(
+    gadget: Gadget, who: str, epsilon: float | None, lower_bound: float | None, draws: list[Bits], requested: Requested
+) -> Row:
     errors, shares = [], []
     for bits in draws:
         here = gadget._refilled(bits)
-        x = _solution(here, bits, who, epsilon, asked)
+        x = _solution(here, bits, who, epsilon, requested)
         errors.append(here.error(x))
         shares.append(reconstruct(here, x, truth=bits).share)
     return Row(
@@ -168,20 +179,21 @@ def _row(gadget: Gadget, who: str, epsilon: float | None, floor: float | None, d
         epsilon=epsilon,
         share=float(np.mean(np.array(shares, dtype=float))),
         mean=float(np.mean(errors)),
-        error=float(np.quantile(errors, 1 - asked["beta"], method="inverted_cdf")),
-        floor=floor,
-        below=0 if floor is None else int(np.sum(np.array(errors) < floor)),
+        error=float(np.quantile(errors, 1 - requested["beta"], method="inverted_cdf")),
+        lower_bound=lower_bound,
+        below=0 if lower_bound is None else int(np.sum(np.array(errors) < lower_bound)),
         runs=len(draws),
     )
 
 
-def _solution(gadget: Gadget, bits: Bits, who: str, epsilon: float | None, asked: Asked) -> Floats:
+def _solution(gadget: Gadget, bits: Bits, who: str, epsilon: float | None, requested: Requested) -> Floats:
     if epsilon is None:
         return gadget.solve_without_privacy()
     if who == RESPONSE:
-        return np.asarray(gadget.scale * randomised_response(bits, epsilon, rng=asked["rng"]), dtype=np.float64)
+        return np.asarray(gadget.scale * randomised_response(bits, epsilon, rng=requested["rng"]), dtype=np.float64)
     with warnings.catch_warnings():
-        # The table sets the error beside the floor, for sizes at which no promise is worth much: that is its subject.
+        # The table sets the error beside the lower bound, for sizes at which no promise is worth much: that is its
+        # subject.
         warnings.simplefilter("ignore", NoGuaranteeWarning)
-        gadget.problem.solve(epsilon=epsilon, mechanism=who, **asked)
+        gadget.problem.solve(epsilon=epsilon, mechanism=who, **requested)
     return np.asarray(gadget.variable.value, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""The floors against epsilon: as a table with bars, and as a figure where matplotlib is installed."""
+"""The lower bounds against epsilon: as a table with bars, and as a figure where matplotlib is installed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel.classify.impossibility import floor
+from dpmodel.classify.impossibility import lower_bound
 from dpmodel.errors import MissingExtraError, SpecificationError
 from dpmodel.teach.demonstration import Demonstration, Row
 from dpmodel.text import html_table, number, table
@@ -21,12 +21,12 @@ _SCALAR = "Theorem 36 (scalar)"
 _SHARP = "Theorem 37 (objective), sharper"
 _PRINTED = "Theorems 37, 38 (objective, column)"
 _MARKERS = "osv^Dx*P"
-_BAR = 30  # characters for the largest floor of a column
+_BAR = 30  # characters for the largest lower bound of a column
 
 
 @dataclass(frozen=True)
-class FloorTable:
-    """``columns`` : name of a bound -> its floors at ``epsilons``, for changes of 1; see `Gadget.floor`."""
+class LowerBoundTable:
+    """``columns`` : name of a bound -> its lower bounds at ``epsilons``, for changes of 1; see `Gadget.floor`."""
 
     epsilons: tuple[float, ...]
     columns: dict[str, tuple[float, ...]]
@@ -36,14 +36,14 @@ class FloorTable:
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         columns = {name: list(values) for name, values in self.columns.items()}
-        return {"epsilons": list(self.epsilons), "delta": self.delta, "beta": self.beta, "floors": columns}
+        return {"epsilons": list(self.epsilons), "delta": self.delta, "beta": self.beta, "lower_bounds": columns}
 
     def _shown(self) -> dict[str, Any]:
         """Arguments of `table` and `html_table`."""
         largest = max(self.columns[_SHARP]) or 1.0
         bars = ["#" * math.ceil(_BAR * value / largest) for value in self.columns[_SHARP]]
         title = f"Least error of any private mechanism, delta {number(self.delta)}, beta {number(self.beta)}"
-        heads = ("epsilon", *self.columns, "sharper floor of Theorem 37, as bars")
+        heads = ("epsilon", *self.columns, "sharper lower bound of Theorem 37, as bars")
         return {"columns": heads, "rows": zip(self.epsilons, *self.columns.values(), bars, strict=True), "title": title}
 
     def __str__(self) -> str:
@@ -53,8 +53,8 @@ class FloorTable:
         return html_table(**self._shown())
 
 
-def floors(epsilons: Iterable[float] = EPSILONS, delta: float = 0.0, beta: float = 0.05) -> FloorTable:
-    """The floors of the gadgets at each epsilon, for changes of 1 (a change by B multiplies them by B).
+def lower_bounds(epsilons: Iterable[float] = EPSILONS, delta: float = 0.0, beta: float = 0.05) -> LowerBoundTable:
+    """The lower bounds of the gadgets at each epsilon, for changes of 1 (a change by B multiplies them by B).
 
     Theorem 36: violation of one constraint. Theorems 37 and 38: loss or violation divided by n; as printed, and in the
     sharper form of 37 (`Gadget.floor`). 0 where nothing is proved.
@@ -62,13 +62,13 @@ def floors(epsilons: Iterable[float] = EPSILONS, delta: float = 0.0, beta: float
     wanted = tuple(float(epsilon) for epsilon in epsilons)
     if not wanted:
         raise SpecificationError("no epsilon", remedy="at least one number >= 0")
-    objective = [floor("objective", epsilon, delta, beta) for epsilon in wanted]
+    objective = [lower_bound("objective", epsilon, delta, beta) for epsilon in wanted]
     columns = {
-        _SCALAR: tuple(floor("scalar", epsilon, delta, beta).value for epsilon in wanted),
+        _SCALAR: tuple(lower_bound("scalar", epsilon, delta, beta).value for epsilon in wanted),
         _SHARP: tuple(each.value for each in objective),
         _PRINTED: tuple(each.published for each in objective),
     }
-    return FloorTable(wanted, columns, float(delta), float(beta))
+    return LowerBoundTable(wanted, columns, float(delta), float(beta))
 
 
 def figure(
@@ -79,12 +79,12 @@ def figure(
     beta: float | None = None,
     file: str | os.PathLike[str] | None = None,
 ) -> Any:
-    """Draw the floor against epsilon, one panel per theorem, with the errors of a demonstration as points.
+    """Draw the lower bound against epsilon, one panel per theorem, with the errors of a demonstration as points.
 
     Parameters
     ----------
     demonstration : of `demonstrate`; gives delta and beta.
-    epsilons : where to draw the floors, > 0; by default 200 values from 0.01 to 10.
+    epsilons : where to draw the lower bounds, > 0; by default 200 values from 0.01 to 10.
     delta, beta : without a demonstration; by default 0 and .05.
     file : save the figure here; the suffix gives the format.
 
@@ -95,7 +95,7 @@ def figure(
     Raises
     ------
     MissingExtraError
-        Without matplotlib; ``floors`` prints the same numbers.
+        Without matplotlib; ``lower_bounds`` prints the same numbers.
     SpecificationError
         For values out of range, or delta or beta that contradict the demonstration.
     """
@@ -106,14 +106,14 @@ def figure(
                 raise SpecificationError(f"{name}={mine}, and {its} in the demonstration", remedy=f"leave {name} out")
         delta, beta = demonstration.delta, demonstration.beta
     delta, beta = 0.0 if delta is None else delta, 0.05 if beta is None else beta
-    lines = floors(np.geomspace(0.01, 10.0, 200) if epsilons is None else epsilons, delta, beta)
+    lines = lower_bounds(np.geomspace(0.01, 10.0, 200) if epsilons is None else epsilons, delta, beta)
     if min(lines.epsilons) <= 0:
         raise SpecificationError("an epsilon that is not above 0", why="its axis is logarithmic", remedy="epsilon > 0")
     drawn = importlib.import_module("matplotlib.figure").Figure(figsize=(12, 5), layout="constrained")
     panels = drawn.subplots(1, 3)
     for axes, (part, title) in zip(panels, _PANELS.items(), strict=True):
         rows = [] if demonstration is None else [row for row in demonstration.rows if row.part == part]
-        _floor_lines(axes, part, lines, sharp=not rows or rows[0].sharp)
+        _lower_bound_lines(axes, part, lines, sharp=not rows or rows[0].sharp)
         highest = 0.5 if part == "scalar" else 0.25
         highest = max(highest, _points(axes, rows))
         axes.set(xscale="log", xlabel="epsilon", title=title, ylabel=_UNITS[part])
@@ -147,24 +147,26 @@ def require_matplotlib() -> None:
     raise MissingExtraError(
         "figures need matplotlib, which is not installed",
         why="it is an optional extra",
-        remedy="pip install 'dpmodel[plot]', or gadgets.floors(), which prints the same numbers",
+        remedy="pip install 'dpmodel[plot]', or gadgets.lower_bounds(), which prints the same numbers",
     )
 
 
-def _floor_lines(axes: Any, part: str, lines: FloorTable, *, sharp: bool) -> None:
+def _lower_bound_lines(axes: Any, part: str, lines: LowerBoundTable, *, sharp: bool) -> None:
     main = {"scalar": _SCALAR, "objective": _SHARP, "column": _PRINTED}[part]
-    name = "floor, sharper form" if part == "objective" else "floor"
-    grey = main if sharp or part != "objective" else _PRINTED  # the floor of the gadget that was attacked
+    name = "lower bound, sharper form" if part == "objective" else "lower_bound"
+    grey = main if sharp or part != "objective" else _PRINTED  # the lower bound of the gadget that was attacked
     axes.fill_between(lines.epsilons, _alive(lines.columns[grey]), color="0.88")
     axes.plot(lines.epsilons, _alive(lines.columns[main]), color="black", label=name)
     if part == "objective":
-        axes.plot(lines.epsilons, _alive(lines.columns[_PRINTED]), color="black", ls="--", label="floor, as printed")
+        axes.plot(
+            lines.epsilons, _alive(lines.columns[_PRINTED]), color="black", ls="--", label="lower bound, as printed"
+        )
         answers = [0.5 / (1 + math.exp(min(epsilon, 700.0))) for epsilon in lines.epsilons]
         axes.plot(lines.epsilons, answers, color="black", ls=":", label="randomised response, n large")
 
 
 def _alive(values: tuple[float, ...]) -> list[float]:
-    """NaN, which draws nothing, for a floor of 0, which says nothing."""
+    """NaN, which draws nothing, for a lower bound of 0, which says nothing."""
     return [value if value > 0 else math.nan for value in values]
 
 

@@ -29,10 +29,10 @@ import numpy.typing as npt
 
 from dpmodel._types import Floats
 from dpmodel.annotate import Private, Records
-from dpmodel.classify.impossibility import Floor
-from dpmodel.classify.impossibility import floor as least_error
+from dpmodel.classify.impossibility import LowerBound
+from dpmodel.classify.impossibility import lower_bound as least_error
 from dpmodel.errors import SpecificationError
-from dpmodel.linalg.public_facts import is_real, is_whole
+from dpmodel.linalg.public_facts import is_integer, is_real
 from dpmodel.problem import Problem
 from dpmodel.text import number
 
@@ -69,7 +69,7 @@ class Gadget:
     parameter: Private = field(repr=False)
     part: GadgetPart
     n: int
-    change: float | None
+    sensitivity: float | None
     ones: int | None
     sharp: bool
     _bits: Bits = field(repr=False)
@@ -82,7 +82,7 @@ class Gadget:
     @property
     def scale(self) -> float:
         """What a one stands for in the private data: B, or 1 where changes are arbitrary."""
-        return 1.0 if self.change is None else self.change
+        return 1.0 if self.sensitivity is None else self.sensitivity
 
     @property
     def half(self) -> float:
@@ -101,8 +101,8 @@ class Gadget:
         """
         bits = self._bits.copy()
         for name, value in (("index", index), ("other", other)):
-            if value is not None and (not is_whole(value, 0) or value >= self.n):
-                raise SpecificationError(f"{name}={value!r}", remedy=f"a whole number from 0 to {self.n - 1}")
+            if value is not None and (not is_integer(value, 0) or value >= self.n):
+                raise SpecificationError(f"{name}={value!r}", remedy=f"an integer from 0 to {self.n - 1}")
         if not self.balanced:
             if other is not None:
                 raise SpecificationError(
@@ -122,7 +122,7 @@ class Gadget:
 
     def rebuilt(self, bits: Any) -> Gadget:
         """The same gadget for another database, for example a neighbor."""
-        return build(self.part, bits, change=self.change, sharp=self.sharp)
+        return build(self.part, bits, sensitivity=self.sensitivity, sharp=self.sharp)
 
     def _refilled(self, bits: Bits) -> Gadget:
         """The same problem object with other bits sealed in it, which saves compiling; ``self`` is spoiled."""
@@ -164,7 +164,7 @@ class Gadget:
         short = self.scale * (self.n / 2 - float(self._bits @ point)) / self.n
         return abs(short) if self.part == "column" else short
 
-    def floor(self, epsilon: float, delta: float = 0.0, beta: float = 0.05) -> Floor:
+    def lower_bound(self, epsilon: float, delta: float = 0.0, beta: float = 0.05) -> LowerBound:
         """The least ``error`` that any (epsilon, delta)-private mechanism has on this gadget.
 
         In full: if the error is at most alpha with probability 1 - beta on every database of the gadget, then alpha is
@@ -183,39 +183,39 @@ class Gadget:
         return scaled if scaled.vacuous else dataclasses.replace(scaled, statement=statement)
 
     def __str__(self) -> str:
-        moves = "arbitrarily far" if self.change is None else f"by at most {number(self.change)}"
+        moves = "arbitrarily far" if self.sensitivity is None else f"by at most {number(self.sensitivity)}"
         form = ", sharper form" if self.sharp else ""
         return f"Gadget of {self.theorem}{form}: {self.n} bits, one record moves one entry of {self.part} data {moves}"
 
 
-def scalar(bits: Any, *, change: float | None = None) -> Gadget:
+def scalar(bits: Any, *, sensitivity: float | None = None) -> Gadget:
     """The program of Theorem 36: find x with ``x_i = D_i``; a flip moves one right-hand side by 1.
 
     Parameters
     ----------
     bits : (n,) zeros and ones, n >= 1.
     change : None declares nothing, so that ``problem.solve`` refuses. B > 0 declares that one record moves its entry
-        by at most B and uses the data B D, so that mechanisms serve it and the floor is B/2.
+        by at most B and uses the data B D, so that mechanisms serve it and the lower bound is B/2.
     """
-    return build("scalar", bits, change=change)
+    return build("scalar", bits, sensitivity=sensitivity)
 
 
-def objective(bits: Any, *, change: float | None = None, sharp: bool = False) -> Gadget:
+def objective(bits: Any, *, sensitivity: float | None = None, sharp: bool = False) -> Gadget:
     """The program of Theorem 37: maximise ``sum D_i x_i - n/2`` with ``sum x_i = n/2`` and x in [0,1]^n.
 
     A swap moves two coefficients by 1, and a single flip one. ``sharp=True`` is the program of the better bound
     proved in `classify.impossibility.floor`: maximise ``sum (D_i - 1/2) x_i`` over [0,1]^n, for any bits; neighbors
-    are flips, and randomised response attains the floor.
+    are flips, and randomised response attains the lower bound.
 
     Parameters
     ----------
     bits : (n,) n/2 zeros and n/2 ones (any zeros and ones if sharp).
     change : as in `scalar`; the data are B D, and the public n/2 and 1/2 become B n/2 and B/2.
     """
-    return build("objective", bits, change=change, sharp=sharp)
+    return build("objective", bits, sensitivity=sensitivity, sharp=sharp)
 
 
-def column(bits: Any, *, change: float | None = None) -> Gadget:
+def column(bits: Any, *, sensitivity: float | None = None) -> Gadget:
     """The program of Theorem 38: find x in [0,1]^n with ``sum x_i = n/2`` (public) and ``sum D_i x_i = n/2`` (private).
 
     A swap moves two coefficients of the private row by 1, in two columns, and a flip one.
@@ -225,10 +225,10 @@ def column(bits: Any, *, change: float | None = None) -> Gadget:
     bits : (n,) n/2 zeros and n/2 ones.
     change : as in `scalar`; the private row is B D and its right-hand side B n/2.
     """
-    return build("column", bits, change=change)
+    return build("column", bits, sensitivity=sensitivity)
 
 
-def build(part: str, bits: Any, *, change: float | None = None, sharp: bool = False) -> Gadget:
+def build(part: str, bits: Any, *, sensitivity: float | None = None, sharp: bool = False) -> Gadget:
     """The gadget of a part or theorem: ``"scalar"`` or ``"Theorem 36"``, and so on.
 
     Parameters
@@ -246,15 +246,15 @@ def build(part: str, bits: Any, *, change: float | None = None, sharp: bool = Fa
         )
     balanced = found != "scalar" and not sharp
     database = checked_bits(bits, balanced=balanced)
-    if change is not None and (not is_real(change) or change <= 0):
-        raise SpecificationError(f"change={change!r}", remedy="a number > 0, or None for arbitrary changes")
-    n, scale = database.size, 1.0 if change is None else float(change)
-    declared: dict[str, Any] = {} if change is None else {"bounds": [0.0, scale]}
+    if sensitivity is not None and (not is_real(sensitivity) or sensitivity <= 0):
+        raise SpecificationError(f"change={sensitivity!r}", remedy="a number > 0, or None for arbitrary changes")
+    n, scale = database.size, 1.0 if sensitivity is None else float(sensitivity)
+    declared: dict[str, Any] = {} if sensitivity is None else {"bounds": [0.0, scale]}
     private = Private(scale * database, name="bits", unit="entry", records=Records("the database"), **declared)
     x, goal, constraints = _program(found, sharp, private, n, scale)
     problem = Problem(goal, constraints)
     ones = n // 2 if balanced else None
-    return Gadget(problem, x, private, found, n, None if change is None else scale, ones, sharp, database)
+    return Gadget(problem, x, private, found, n, None if sensitivity is None else scale, ones, sharp, database)
 
 
 def checked_bits(bits: Any, *, balanced: bool = False, n: int | None = None) -> Bits:
@@ -322,6 +322,6 @@ def _program(part: GadgetPart, sharp: bool, data: Any, n: int, scale: float) -> 
 
 
 def random_bits(n: int, rng: np.random.Generator, *, balanced: bool) -> Bits:
-    """A uniform database (n,), or a uniform one with n/2 ones: made-up data, no noise."""
+    """A uniform database (n,), or a uniform one with n/2 ones: synthetic data, no noise."""
     drawn = rng.permutation(np.arange(n) % 2) if balanced else rng.integers(0, 2, n)
     return cast(Bits, drawn.astype(np.int8))

@@ -10,7 +10,7 @@ import cvxpy as cp
 import numpy as np
 
 from dpmodel.errors import SpecificationError
-from dpmodel.linalg.public_facts import is_real, is_whole
+from dpmodel.linalg.public_facts import is_integer, is_real
 from dpmodel.privacy import noise_source, validate_privacy
 from dpmodel.teach.lower_bounds import Bits, Gadget, checked_bits, solution_vector
 from dpmodel.text import array_text, number
@@ -85,8 +85,8 @@ def reconstruct(
         raise SpecificationError(f"half={half!r}", remedy="a finite number between the values of a zero and a one")
     if ones is None:
         bits = (point > half).astype(np.int8)
-    elif not is_whole(ones, 0) or ones > point.size:
-        raise SpecificationError(f"ones={ones!r}", remedy=f"a whole number from 0 to {point.size}")
+    elif not is_integer(ones, 0) or ones > point.size:
+        raise SpecificationError(f"ones={ones!r}", remedy=f"an integer from 0 to {point.size}")
     else:
         bits = np.zeros(point.size, dtype=np.int8)
         bits[np.argsort(-point, kind="stable")[:ones]] = 1

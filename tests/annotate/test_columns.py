@@ -41,7 +41,7 @@ def test_a_vector_of_bounds_is_the_matrix_of_its_rows(form: Any, unit: Any) -> N
     np.testing.assert_array_equal(short.entry_range, full.entry_range)
     np.testing.assert_array_equal(short.column_range, (LOW, HIGH))
     np.testing.assert_array_equal(full.column_range, (LOW, HIGH))
-    assert short.change == full.change and short.ball == full.ball and short.linf == 100
+    assert short.sensitivity == full.sensitivity and short.ball == full.ball and short.linf == 100
 
 
 def test_one_end_may_be_a_number_nothing_or_a_full_matrix() -> None:
@@ -84,12 +84,12 @@ def test_absent_rows_move_a_column_by_its_size() -> None:
 
 def test_footprints_agree_with_full_bounds() -> None:
     x = cp.Variable(3)
-    changes = []
+    sensitivities = []
     for bounds in ([LOW, HIGH], [np.tile(LOW, (7, 1)), np.tile(HIGH, (7, 1))]):
         for unit in ("row", "column", "all", "entry"):
             p = Private(shape=(7, 3), unit=unit, bounds=bounds)
-            changes.append(dict(footprint(lower(cp.Problem(cp.Minimize(cp.sum(x)), [p @ x <= 1])).affine).parts))
-    assert changes[:4] == changes[4:]
+            sensitivities.append(dict(footprint(lower(cp.Problem(cp.Minimize(cp.sum(x)), [p @ x <= 1])).affine).parts))
+    assert sensitivities[:4] == sensitivities[4:]
 
 
 def test_copies_and_pickles_keep_the_columns() -> None:

@@ -1,4 +1,4 @@
-"""Laws of published noise and the data that carries them."""
+"""Distributions of published noise and the data that carries them."""
 
 from __future__ import annotations
 
@@ -24,28 +24,32 @@ from dpmodel.errors import SpecificationError
 from dpmodel.privacy import public_generator
 from dpmodel.privacy.distributions import DiscreteGaussian, DiscreteLaplace, Distribution, Gaussian, Geometric, Laplace
 
-LAWS: tuple[type[Distribution], ...] = (Laplace, Gaussian, DiscreteLaplace, DiscreteGaussian)
+DISTRIBUTIONS: tuple[type[Distribution], ...] = (Laplace, Gaussian, DiscreteLaplace, DiscreteGaussian)
 SCALES = [0.05, 0.3, 0.59, 0.6, 0.61, 1.0, 2.5, 30.0]
 
 
-def by_definition(law: Any) -> float:
+def by_definition(distribution: Any) -> float:
     """Standard deviation summed or integrated from absolute and square alone."""
-    reach = 60 * law.scale + 60
-    k = np.arange(-math.ceil(reach), math.ceil(reach) + 1.0) if law.discrete else np.linspace(-reach, reach, 2_000_001)
-    w = np.exp(-law.absolute * np.abs(k) - law.square * k * k)
+    reach = 60 * distribution.scale + 60
+    k = (
+        np.arange(-math.ceil(reach), math.ceil(reach) + 1.0)
+        if distribution.discrete
+        else np.linspace(-reach, reach, 2_000_001)
+    )
+    w = np.exp(-distribution.absolute * np.abs(k) - distribution.square * k * k)
     return float(np.sqrt((k * k * w).sum() / w.sum()))
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize("scale", SCALES)
-def test_the_standard_deviation_is_that_of_the_likelihood(law: type[Distribution], scale: float) -> None:
-    made = law(scale)
-    tolerance = 1e-12 if law.discrete else 1e-5 / min(scale, 1)
+def test_the_standard_deviation_is_that_of_the_likelihood(distribution: type[Distribution], scale: float) -> None:
+    made = distribution(scale)
+    tolerance = 1e-12 if distribution.discrete else 1e-5 / min(scale, 1)
     assert made.standard_deviation == pytest.approx(by_definition(made), rel=tolerance)
     assert isinstance(made.standard_deviation, float)
-    rows = law(np.array([[scale], [2 * scale]]))
+    rows = distribution(np.array([[scale], [2 * scale]]))
     assert rows.standard_deviation.shape == rows.scale.shape == (2, 1)
-    assert rows.standard_deviation[1, 0] == pytest.approx(law(2 * scale).standard_deviation, rel=1e-12)
+    assert rows.standard_deviation[1, 0] == pytest.approx(distribution(2 * scale).standard_deviation, rel=1e-12)
 
 
 def test_known_deviations() -> None:
@@ -61,25 +65,25 @@ def test_known_deviations() -> None:
     assert Geometric is DiscreteLaplace
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_samples_follow_the_law(law: type[Distribution]) -> None:
-    made, size = law(2.5), 200_000
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_samples_follow_the_law(distribution: type[Distribution]) -> None:
+    made, size = distribution(2.5), 200_000
     draws = made.sample((size,), public_generator(1))
     assert draws.dtype == np.float64
-    if law.discrete:
+    if distribution.discrete:
         assert (draws == np.rint(draws)).all()
-        # Variance of the mean of squares; seven deviations: false alarm below 1e-11.
-        deviation = np.std(draws**2) / math.sqrt(size)
-        assert abs(np.mean(draws**2) - made.standard_deviation**2) < 7 * deviation
-        assert abs(np.mean(draws**2) - law(2.6).standard_deviation ** 2) > 7 * deviation
+        # Variance of the mean of squares; seven standard deviations: false alarm below 1e-11.
+        sigma = np.std(draws**2) / math.sqrt(size)
+        assert abs(np.mean(draws**2) - made.standard_deviation**2) < 7 * sigma
+        assert abs(np.mean(draws**2) - distribution(2.6).standard_deviation ** 2) > 7 * sigma
     else:
-        cdf = stats.laplace(scale=2.5).cdf if law is Laplace else stats.norm(scale=2.5).cdf
+        cdf = stats.laplace(scale=2.5).cdf if distribution is Laplace else stats.norm(scale=2.5).cdf
         assert kolmogorov_distance(draws, cdf) < kolmogorov_limit(size, 1e-9)
-    several = law(np.array([0.1, 100.0])).sample((500, 2), public_generator(2))
+    several = distribution(np.array([0.1, 100.0])).sample((500, 2), public_generator(2))
     assert several.shape == (500, 2) and np.abs(several[:, 0]).max() < 5 < np.abs(several[:, 1]).max()
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize(
     "scale",
     [
@@ -108,18 +112,22 @@ def test_samples_follow_the_law(law: type[Distribution]) -> None:
         10**400,
     ],
 )
-def test_bad_scales(law: type[Distribution], scale: Any) -> None:
+def test_bad_scales(distribution: type[Distribution], scale: Any) -> None:
     with pytest.raises(SpecificationError) as caught:
-        law(scale)
-    assert caught.value.remedy and law.__name__ in str(caught.value)
+        distribution(scale)
+    assert caught.value.remedy and distribution.__name__ in str(caught.value)
 
 
 def test_scales_are_kept_apart_from_the_callers_array() -> None:
     mine = np.array([1.0, 2.0])
-    law = Laplace(mine)
+    distribution = Laplace(mine)
     mine[0] = 9
-    assert law.scale.tolist() == [1.0, 2.0]
-    for array in (law.scale, pickle.loads(pickle.dumps(law)).scale, copy.deepcopy(law).scale):
+    assert distribution.scale.tolist() == [1.0, 2.0]
+    for array in (
+        distribution.scale,
+        pickle.loads(pickle.dumps(distribution)).scale,
+        copy.deepcopy(distribution).scale,
+    ):
         with pytest.raises(ValueError):
             array[0] = 5
     assert Laplace(np.int64(3)).scale == 3.0 and type(Laplace(np.float32(3)).scale) is float
@@ -128,7 +136,7 @@ def test_scales_are_kept_apart_from_the_callers_array() -> None:
     with pytest.raises(SpecificationError):
         Distribution(1.0)
     with pytest.raises(AttributeError):
-        law.scale = 3.0  # type: ignore[misc]
+        distribution.scale = 3.0  # type: ignore[misc]
     with pytest.raises(SpecificationError):
         DiscreteLaplace(2.0**46)
 
@@ -136,8 +144,8 @@ def test_scales_are_kept_apart_from_the_callers_array() -> None:
 def test_laws_as_text_and_data() -> None:
     assert repr(Laplace(2)) == "Laplace(scale=2)" == str(Laplace(2))
     assert repr(DiscreteGaussian([1.0] * 20)).startswith("DiscreteGaussian(scale=[1, 1, 1, ...")
-    assert DiscreteLaplace([1, 2]).to_dict() == {"law": "discrete_laplace", "scale": [1.0, 2.0]}
-    assert Gaussian(2).to_dict() == {"law": "gaussian", "scale": 2.0}
+    assert DiscreteLaplace([1, 2]).to_dict() == {"distribution": "discrete_laplace", "scale": [1.0, 2.0]}
+    assert Gaussian(2).to_dict() == {"distribution": "gaussian", "scale": 2.0}
     assert eval(repr(Gaussian(2.5))).scale == 2.5
 
 
@@ -230,7 +238,7 @@ def test_it_prints_short() -> None:
     )
     assert len(text) < 300 and len(repr(noisy)) < 300 and repr(noisy).startswith("Noisy('counts', value=[0, 1, 2")
     assert "epsilon" not in str(Noisy(1.5, Gaussian(1)))
-    assert noisy[:2].to_dict()["value"] == [0.0, 1.0] and noisy.to_dict()["noise"]["law"] == "laplace"
+    assert noisy[:2].to_dict()["value"] == [0.0, 1.0] and noisy.to_dict()["noise"]["distribution"] == "laplace"
 
 
 def test_truncated_noise_is_refused() -> None:
@@ -298,9 +306,9 @@ def test_a_private_value_is_refused() -> None:
 
 
 def test_law_and_value_must_fit() -> None:
-    for law in (DiscreteLaplace(1), DiscreteGaussian(1)):
+    for distribution in (DiscreteLaplace(1), DiscreteGaussian(1)):
         with pytest.raises(SpecificationError, match="whole"):
-            Noisy([1.0, 2.5], law)
+            Noisy([1.0, 2.5], distribution)
     for scale in ([1.0, 2.0], [[1.0, 1, 1]], [[1.0], [1.0]]):
         with pytest.raises(SpecificationError, match="shape"):
             Noisy([1.0, 2.0, 3.0], Laplace(scale))

@@ -57,7 +57,7 @@ def test_clipped_and_scaled_like_a_dense_value(form: Any, given: dict[str, Any])
     assert np.count_nonzero(kept.data) == kept.nnz
     np.testing.assert_allclose(kept.toarray(), vault.unseal(dense).reshape((30, 4), order="F"), rtol=1e-12)
     assert p.sparse_idx is None and not p.attributes["sparsity"] and p.positions == "private"
-    assert p.change == dense.change and dense.positions == "public"
+    assert p.sensitivity == dense.sensitivity and dense.positions == "public"
 
 
 def test_duplicates_are_added_up_and_the_source_is_left_alone() -> None:

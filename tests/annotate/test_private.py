@@ -40,8 +40,8 @@ def test_value_reads_none_in_every_state() -> None:
         lambda: p.project_and_assign(SECRET),
         lambda: setattr(p, "value", None),
     ]
-    for change in states:
-        change()
+    for sensitivity in states:
+        sensitivity()
         assert p.value is None and p.value_sparse is None and p._value is None
     assert not p.has_value
 
@@ -173,7 +173,7 @@ def test_pickle_drops_the_value() -> None:
     restored = pickle.loads(data)
     assert restored.value is None and not restored.has_value
     assert (restored.name(), restored.shape, restored.unit, restored.linf) == ("demand", (3,), "entry", 1.0)
-    assert restored.change == p.change
+    assert restored.sensitivity == p.sensitivity
     restored.value = SECRET
     np.testing.assert_array_equal(vault.unseal(restored), SECRET)
 
@@ -358,7 +358,7 @@ def test_missing_bounds_are_derived() -> None:
     p = Private(shape=(3, 4), row_l1=1)
     assert (p.l1, p.linf) == (3, 1)
     p = Private(shape=5, unit="entry")
-    assert math.isinf(p.l1) and math.isinf(p.linf) and not p.change.finite
+    assert math.isinf(p.l1) and math.isinf(p.linf) and not p.sensitivity.finite
     p = Private(shape=5, unit="entry", l1=3)
     assert (p.l1, p.l2, p.linf) == (3, 3, 3)
 

@@ -11,7 +11,7 @@ import pytest
 
 from dpmodel.annotate import Private, Records, private, vault
 
-CHANGES: list[dict[str, float]] = [{}, {"linf": 0.4}, {"linf": 5.0}, {"l2": 2.0}, {"l1": 4.0}, {"row_l1": 1.5}]
+SENSITIVITIES: list[dict[str, float]] = [{}, {"linf": 0.4}, {"linf": 5.0}, {"l2": 2.0}, {"l1": 4.0}, {"row_l1": 1.5}]
 MAGNITUDES: list[dict[str, Any]] = [
     {"bounds": (-3, 3)},
     {"bounds": (0, 2)},
@@ -25,9 +25,9 @@ MAGNITUDES: list[dict[str, Any]] = [
     {"max_linf": 0.7, "max_l1": 1.0},
 ]
 CASES = [
-    {"unit": unit, "neighbors": neighbors, **change, **magnitude}
-    for unit, neighbors, change, magnitude in itertools.product(
-        ("entry", "row", "column", "all"), ("replace-one", "add-remove"), CHANGES, MAGNITUDES
+    {"unit": unit, "neighbors": neighbors, **sensitivity, **magnitude}
+    for unit, neighbors, sensitivity, magnitude in itertools.product(
+        ("entry", "row", "column", "all"), ("replace-one", "add-remove"), SENSITIVITIES, MAGNITUDES
     )
 ]
 SHAPE = (2, 3)
@@ -96,10 +96,10 @@ def test_no_record_moves_what_is_sealed_further() -> None:
 
 def test_absence_taken_for_a_declared_change_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same game finds a unit that counts as absent under add-remove although a change was declared."""
-    right = private.change_bounds
+    right = private.sensitivity_bounds
     owned = [c for c in CASES if c["neighbors"] == "add-remove" and c["unit"] != "all"]
     wrong = [c for c in owned if c.get("linf") == 5]
-    monkeypatch.setattr(private, "change_bounds", lambda *given, **_: right(*given, absent_is_zero=True))
+    monkeypatch.setattr(private, "sensitivity_bounds", lambda *given, **_: right(*given, absent_is_zero=True))
     assert sum(exceeded(case, 40) for case in wrong) > len(wrong) / 2
 
 

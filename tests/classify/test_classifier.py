@@ -8,7 +8,7 @@ import pytest
 
 import dpmodel as dpm
 from dpmodel.annotate import Records, vault
-from dpmodel.classify.impossibility import floor
+from dpmodel.classify.impossibility import lower_bound
 
 ROOT = np.sqrt
 P = np.array([[1.0, 2.0, 0.0], [0.0, 3.0, 1.0]])
@@ -98,14 +98,14 @@ def test_a_record_in_every_row_of_a_is_a_matrix_that_cannot_be_relaxed():
 
 
 # ------------------------------------------------------------------ exact change, by hand
-def change_of(problem, part=None):
+def sensitivity_of(problem, part=None):
     cells = [cell for cell in cells_of(problem) if part is None or cell.part == part]
-    return cells[0].change
+    return cells[0].sensitivity
 
 
-def check(change, **expected):
+def check(sensitivity, **expected):
     for key, value in expected.items():
-        assert change[key] == pytest.approx(value, rel=1e-9), key
+        assert sensitivity[key] == pytest.approx(value, rel=1e-9), key
 
 
 def bounded(shape, write, **declared):
@@ -115,7 +115,7 @@ def bounded(shape, write, **declared):
 
 
 ENTRY = {"unit": "entry"}
-CHANGES = {
+SENSITIVITIES = {
     "entry unit": (private_scalar(linf=2), {"l1": 2, "l2": 2, "linf": 2}),
     "reused in three constraints": (
         bounded(3, lambda b, x: [x >= b, x >= b - 1, x <= 100 + b], **ENTRY),
@@ -145,10 +145,10 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("name", SENSITIVITIES)
 def test_exact_change(name):
-    problem, expected = CHANGES[name]
-    check(change_of(problem), **expected)
+    problem, expected = SENSITIVITIES[name]
+    check(sensitivity_of(problem), **expected)
 
 
 def test_multiplied_on_both_sides():
@@ -160,13 +160,13 @@ def test_multiplied_on_both_sides():
     l2 = max(np.linalg.norm(columns[:, i]) * np.linalg.norm(rows[j]) for i in range(3) for j in range(4))
     linf = max(columns[:, i].max() * rows[j].max() for i in range(3) for j in range(4))
     assert (l1, linf) == (20, 12)
-    check(change_of(dpm.Problem(cp.Minimize(cp.sum(x)), [x >= P @ theta @ Q])), l1=l1, l2=l2, linf=linf)
+    check(sensitivity_of(dpm.Problem(cp.Minimize(cp.sum(x)), [x >= P @ theta @ Q])), l1=l1, l2=l2, linf=linf)
 
 
 def test_change_of_a_scaled_objective():
     c = dpm.Private(shape=3, name="c", l2=2)
     x = cp.Variable(3, bounds=[0, 1])
-    check(change_of(dpm.Problem(cp.Minimize(4 * c @ x), [])), l2=8, linf=8, l1=8 * ROOT(3))
+    check(sensitivity_of(dpm.Problem(cp.Minimize(4 * c @ x), [])), l2=8, linf=8, l1=8 * ROOT(3))
 
 
 def test_bounds_become_change_by_the_neighbor_relation():
@@ -176,8 +176,8 @@ def test_bounds_become_change_by_the_neighbor_relation():
         x = cp.Variable(3)
         return dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b])
 
-    check(change_of(build("replace-one")), l1=7, linf=7)
-    check(change_of(build("add-remove")), l1=5, linf=5)
+    check(sensitivity_of(build("replace-one")), l1=7, linf=7)
+    check(sensitivity_of(build("add-remove")), l1=5, linf=5)
 
 
 # ------------------------------------------------------------------ who moves together
@@ -210,17 +210,17 @@ def test_the_cell_of_a_paired_right_hand_side_reports_its_own_change():
     A = dpm.Private(np.ones((3, 2)), unit="row", linf=0.1, name="A", records=same)
     b = dpm.Private(np.ones(3), unit="entry", linf=50, name="b", records=same)
     cells = {c.parameter: c for c in dpm.Problem(cp.Minimize(cp.sum(x)), [A @ x >= b]).classify().cells}
-    assert (cells["A"].change["linf"], cells["b"].change["linf"]) == (0.1, 50)
-    assert "row_l1" not in cells["b"].change
+    assert (cells["A"].sensitivity["linf"], cells["b"].sensitivity["linf"]) == (0.1, 50)
+    assert "row_l1" not in cells["b"].sensitivity
 
 
 def test_two_vectors_nobody_said_anything_about_are_not_paired():
     x = cp.Variable()
     p, q = (dpm.Private([0.0, 0.0], unit="entry", linf=1, name=n) for n in "pq")
-    assert change_of(dpm.Problem(cp.Minimize(x), [x >= p[0] + q[1]]))["linf"] == 2
+    assert sensitivity_of(dpm.Problem(cp.Minimize(x), [x >= p[0] + q[1]]))["linf"] == 2
     same = Records("customers")
     p, q = (dpm.Private([0.0, 0.0], unit="entry", linf=1, name=n, records=same) for n in "pq")
-    assert change_of(dpm.Problem(cp.Minimize(x), [x >= p[0] + q[1]]))["linf"] == 1
+    assert sensitivity_of(dpm.Problem(cp.Minimize(x), [x >= p[0] + q[1]]))["linf"] == 1
 
 
 def test_two_records_do_not_add_up():
@@ -231,9 +231,9 @@ def test_two_records_do_not_add_up():
         return dpm.Problem(cp.Minimize(cp.sum(x)), [x >= one, x >= two])
 
     apart = cells_of(build(Records("two")))
-    assert [cell.change["l1"] for cell in apart] == pytest.approx([1, 5])
+    assert [cell.sensitivity["l1"] for cell in apart] == pytest.approx([1, 5])
     together = cells_of(build(None))
-    assert [cell.change["l1"] for cell in together] == pytest.approx([6, 6])
+    assert [cell.sensitivity["l1"] for cell in together] == pytest.approx([6, 6])
 
 
 def test_one_parameter_in_several_parts_gives_several_cells():
@@ -244,14 +244,14 @@ def test_one_parameter_in_several_parts_gives_several_cells():
     assert set(found) == {"objective", "scalar", "row"}
     assert {cell.parameter for cell in found.values()} == {"theta"}
     for cell in found.values():
-        check(cell.change, l1=1, linf=1)
+        check(cell.sensitivity, l1=1, linf=1)
 
 
 def test_two_parameters_in_two_parts():
     c = dpm.Private(shape=3, name="c", unit="entry", linf=1)
     b = dpm.Private(shape=3, name="b", unit="entry")
     x = cp.Variable(3, bounds=[0, 9])
-    problem = dpm.Problem(cp.Minimize(c @ x), [(x >= b).set_label("floor")])
+    problem = dpm.Problem(cp.Minimize(c @ x), [(x >= b).set_label("lower_bound")])
     assert [(cell.parameter, cell.part, cell.solvable) for cell in cells_of(problem)] == [
         ("c", "objective", True),
         ("b", "scalar", False),
@@ -259,7 +259,7 @@ def test_two_parameters_in_two_parts():
     assert not problem.is_dp()
     with pytest.raises(dpm.ImpossibilityError) as caught:
         problem.plan(epsilon=1)
-    assert (caught.value.parameter, caught.value.constraint) == ("b", "floor")
+    assert (caught.value.parameter, caught.value.constraint) == ("b", "lower_bound")
 
 
 # ------------------------------------------------------------------ reasons in words
@@ -316,7 +316,7 @@ def test_impossible_cells_raise_their_theorem(build, theorem, part, call, monkey
     error = caught.value
     assert error.theorem == theorem
     assert error.parameter == "theta"
-    assert error.floor == floor(part, 0.5, 1e-6, 0.1).value > 0
+    assert error.lower_bound == lower_bound(part, 0.5, 1e-6, 0.1).value > 0
     assert error.remedies
     assert all(remedy in str(error) for remedy in error.remedies)
     assert "7321" not in str(error)
@@ -335,20 +335,20 @@ def test_the_remedy_works():
     assert private_scalar(bounds=[0, 10]).is_dp()
 
 
-# ------------------------------------------------------------------ bounded changes carry the floor, scaled
+# ------------------------------------------------------------------ bounded changes carry the lower bound, scaled
 @pytest.mark.parametrize("build", [private_scalar, private_objective])
 @pytest.mark.parametrize("bound", [1, 2.5, 1000])
 def test_a_bounded_change_is_low_and_carries_the_scaled_floor(build, bound):
     problem = build(linf=bound)
     cell = only_cell(problem)
     assert cell.level == "low"
-    unit = floor(cell.part, 0.5, 1e-6, 0.05).value
-    assert cell.floor(0.5, 1e-6, 0.05).value == pytest.approx(bound * unit)
-    (line,) = problem.plan(epsilon=0.5, delta=1e-6).floors
+    unit = lower_bound(cell.part, 0.5, 1e-6, 0.05).value
+    assert cell.lower_bound(0.5, 1e-6, 0.05).value == pytest.approx(bound * unit)
+    (line,) = problem.plan(epsilon=0.5, delta=1e-6).lower_bounds
     assert "theta" in line
     # The statement is about this change, not about changes of any size.
     assert f"one record moves an entry by {bound:g}" in line and f"below {bound * unit:.4g} " in line
-    assert "for a bounded change" in line and cell.taxonomy.floor
+    assert "for a bounded change" in line and cell.taxonomy.lower_bound
     assert line in str(problem.plan(epsilon=0.5, delta=1e-6)).replace("\n", " ")
 
 
@@ -356,14 +356,14 @@ def test_aggregates_carry_no_floor():
     b = dpm.Private(shape=3, name="b", l1=1)
     x = cp.Variable(3)
     problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b])
-    assert only_cell(problem).floor(1, 0, 0.05) is None
-    assert problem.plan(epsilon=1).floors == ()
+    assert only_cell(problem).lower_bound(1, 0, 0.05) is None
+    assert problem.plan(epsilon=1).lower_bounds == ()
 
 
 def test_the_forecast_is_never_below_the_floor():
     for bound in (1, 10):
         problem = private_scalar(linf=bound)
-        least = only_cell(problem).floor(1, 1e-6, 0.05).value
+        least = only_cell(problem).lower_bound(1, 1e-6, 0.05).value
         plan = problem.plan(epsilon=1, delta=1e-6)
         assert all(c.forecast.alpha >= least for c in plan.candidates if c.eligible)
 
@@ -372,4 +372,4 @@ def test_an_unused_private_parameter_is_in_no_cell():
     b = dpm.Private(shape=3, name="b", unit="entry", linf=1)
     x = cp.Variable(3)
     problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= 0 * b])
-    assert cells_of(problem) == () or all(cell.change["l1"] == 0 for cell in cells_of(problem))
+    assert cells_of(problem) == () or all(cell.sensitivity["l1"] == 0 for cell in cells_of(problem))

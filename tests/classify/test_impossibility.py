@@ -1,6 +1,6 @@
-"""The floors: known values, monotonicity, and optimal mechanisms found by linear programming.
+"""The lower bounds: known values, monotonicity, and optimal mechanisms found by linear programming.
 
-`best_success` computes the best private mechanism on a small gadget exactly, so that a floor that were too
+`best_success` computes the best private mechanism on a small gadget exactly, so that a lower bound that were too
 high would be caught.
 """
 
@@ -15,9 +15,9 @@ from scipy.optimize import linprog
 
 from dpmodel.classify.impossibility import (
     CITATION,
-    floor,
     impossibility_error,
-    reconstruction_floor,
+    lower_bound,
+    reconstruction_lower_bound,
     remedies,
 )
 from dpmodel.errors import ImpossibilityError, SpecificationError
@@ -84,29 +84,29 @@ def swap(a, b):
 
 
 def test_known_values():
-    assert reconstruction_floor(1, 0, 0.05) == pytest.approx(0.1152323270, abs=1e-10)
-    assert reconstruction_floor(2, 0, 0.05) == pytest.approx(0.0364225905, abs=1e-10)
-    assert reconstruction_floor(0, 0, 0) == 0.25
-    assert reconstruction_floor(0, 1, 0) == 0
+    assert reconstruction_lower_bound(1, 0, 0.05) == pytest.approx(0.1152323270, abs=1e-10)
+    assert reconstruction_lower_bound(2, 0, 0.05) == pytest.approx(0.0364225905, abs=1e-10)
+    assert reconstruction_lower_bound(0, 0, 0) == 0.25
+    assert reconstruction_lower_bound(0, 1, 0) == 0
     for epsilon in (710, 1e5, math.inf):
-        assert reconstruction_floor(epsilon, 0, 0) == pytest.approx(0, abs=1e-300)
-        assert reconstruction_floor(epsilon, 0.5, 0.1) == 0
+        assert reconstruction_lower_bound(epsilon, 0, 0) == pytest.approx(0, abs=1e-300)
+        assert reconstruction_lower_bound(epsilon, 0.5, 0.1) == 0
 
 
 @given(epsilons, deltas, betas)
 def test_agrees_with_the_printed_formula(epsilon, delta, beta):
     e = math.exp(epsilon)
     printed = 0.5 - (e + delta) / (2 * (1 + e) * (1 - beta))
-    assert reconstruction_floor(epsilon, delta, beta) == pytest.approx(max(0, printed), abs=1e-12)
+    assert reconstruction_lower_bound(epsilon, delta, beta) == pytest.approx(max(0, printed), abs=1e-12)
 
 
 @given(epsilons, epsilons, deltas, deltas, betas, betas, st.sampled_from(PARTS))
 def test_decreasing_and_within_bounds(e1, e2, d1, d2, b1, b2, part):
     (e1, e2), (d1, d2), (b1, b2) = sorted((e1, e2)), sorted((d1, d2)), sorted((b1, b2))
-    tight, loose = (reconstruction_floor(*x) for x in ((e1, d1, b1), (e2, d2, b2)))
+    tight, loose = (reconstruction_lower_bound(*x) for x in ((e1, d1, b1), (e2, d2, b2)))
     assert 0 <= loose <= tight + 1e-15
     assert tight <= 0.25
-    tight, loose = floor(part, e1, d1, b1), floor(part, e2, d2, b2)
+    tight, loose = lower_bound(part, e1, d1, b1), lower_bound(part, e2, d2, b2)
     assert 0 <= loose.published <= tight.published + 1e-15
     assert 0 <= loose.value <= tight.value + 1e-15
     assert tight.published <= tight.value + 1e-15
@@ -115,22 +115,22 @@ def test_decreasing_and_within_bounds(e1, e2, d1, d2, b1, b2, part):
 
 
 def test_floors_of_the_theorems():
-    printed = reconstruction_floor(2, 1e-6 * (1 + math.e), 0.05)
+    printed = reconstruction_lower_bound(2, 1e-6 * (1 + math.e), 0.05)
     for part, theorem, sharp in (
-        ("objective", "Theorem 37", reconstruction_floor(1, 1e-6, 0.05)),
+        ("objective", "Theorem 37", reconstruction_lower_bound(1, 1e-6, 0.05)),
         ("column", "Theorem 38", printed),
         ("row", "Theorem 38", 0.25),
         ("matrix", "Theorem 38", 0.25),
     ):
-        least = floor(part, 1, 1e-6, 0.05)
+        least = lower_bound(part, 1, 1e-6, 0.05)
         assert least.theorem == theorem
         assert least.published == pytest.approx(printed)
         assert least.value == pytest.approx(sharp)
         assert not least.vacuous
-    assert floor("scalar", 1, 1e-6, 0.05).published == 0.5
+    assert lower_bound("scalar", 1, 1e-6, 0.05).published == 0.5
     for part in PARTS:
         for epsilon in (1e3, math.inf):
-            least = floor(part, epsilon, 1e-6, 0.05)
+            least = lower_bound(part, epsilon, 1e-6, 0.05)
             assert (least.published, least.value, least.vacuous) == (0, 0, True)
             assert "vacuous" in least.statement
 
@@ -145,7 +145,7 @@ def test_theorem_35_with_flips_against_the_best_mechanism(n, alpha, epsilon, del
     )
     if t < 1:
         # Twice the printed constant, as proved in the docstring.
-        assert 2 * reconstruction_floor(epsilon, delta, 1 - t) <= alpha + 1e-8
+        assert 2 * reconstruction_lower_bound(epsilon, delta, 1 - t) <= alpha + 1e-8
     if n == 1 and alpha == 0:
         assert t == pytest.approx((math.exp(epsilon) + delta) / (1 + math.exp(epsilon)))
 
@@ -155,7 +155,7 @@ def test_theorem_35_with_flips_against_the_best_mechanism(n, alpha, epsilon, del
 def test_theorem_35_with_swaps_against_the_best_mechanism(wrong, epsilon, delta):
     databases = [d for d in bits(4) if balanced(d)]
     t = best_success(balanced, databases, swap, bits(4), lambda o, d: np.abs(o - d).sum() <= wrong, epsilon, delta)
-    assert 2 * reconstruction_floor(epsilon, delta, max(0, 1 - t)) <= wrong / 4 + 1e-8
+    assert 2 * reconstruction_lower_bound(epsilon, delta, max(0, 1 - t)) <= wrong / 4 + 1e-8
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
@@ -165,16 +165,16 @@ def test_theorem_36_boundary_is_attained(epsilon, delta):
     t = best_success(lambda d: True, bits(1), flip, grid, lambda o, d: abs(o - d).max() < 0.5, epsilon, delta)
     edge = (1 - delta) / (1 + math.exp(epsilon))
     assert 1 - t == pytest.approx(edge)
-    assert floor("scalar", epsilon, delta, edge - 1e-9).published == 0.5
-    assert floor("scalar", epsilon, delta, edge + 1e-9).vacuous
+    assert lower_bound("scalar", epsilon, delta, edge - 1e-9).published == 0.5
+    assert lower_bound("scalar", epsilon, delta, edge + 1e-9).vacuous
 
 
 def test_theorem_36_randomised_response_is_private_and_accurate_beyond_the_edge():
     epsilon = 1.0
     keep = math.exp(epsilon) / (1 + math.exp(epsilon))
     assert keep / (1 - keep) == pytest.approx(math.exp(epsilon))
-    assert floor("scalar", epsilon, 0, 1 - keep - 1e-12).published == 0.5
-    assert floor("scalar", epsilon, 0, 1 - keep + 1e-12).published == 0
+    assert lower_bound("scalar", epsilon, 0, 1 - keep - 1e-12).published == 0.5
+    assert lower_bound("scalar", epsilon, 0, 1 - keep + 1e-12).published == 0
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
@@ -184,9 +184,9 @@ def test_theorems_37_and_38_against_the_best_mechanism(loss, epsilon, delta):
     outputs = [np.array(o) for o in itertools.product((0, 0.5, 1), repeat=4) if sum(o) == 2]
     t = best_success(balanced, bits(4), flip, outputs, lambda o, d: 2 - d @ o <= loss + 1e-12, epsilon, delta)
     for part in ("objective", "column"):
-        least = floor(part, epsilon, delta, max(0, 1 - t))
+        least = lower_bound(part, epsilon, delta, max(0, 1 - t))
         assert least.published * 4 <= loss + 1e-8
-    assert floor("column", epsilon, delta, max(0, 1 - t)).value * 4 <= loss + 1e-8
+    assert lower_bound("column", epsilon, delta, max(0, 1 - t)).value * 4 <= loss + 1e-8
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
@@ -203,13 +203,13 @@ def test_sharpened_objective_against_the_best_mechanism(loss, epsilon, delta):
         delta,
     )
     if t > 0:
-        assert floor("objective", epsilon, delta, max(0, 1 - t)).value * 2 <= loss + 1e-8
+        assert lower_bound("objective", epsilon, delta, max(0, 1 - t)).value * 2 <= loss + 1e-8
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0, 3.0])
 def test_sharpened_objective_is_the_error_of_randomised_response(epsilon):
     """Each wrong bit costs 1/2 and a share 1/(1 + e^epsilon) of the n bits is wrong."""
-    assert floor("objective", epsilon, 0, 0).value == pytest.approx(0.5 / (1 + math.exp(epsilon)))
+    assert lower_bound("objective", epsilon, 0, 0).value == pytest.approx(0.5 / (1 + math.exp(epsilon)))
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
@@ -218,41 +218,41 @@ def test_sharpened_row_against_the_best_mechanism(epsilon, delta):
     databases = [d for d in bits(2) if balanced(d)]
     outputs = [np.array([x, 1 - x]) for x in np.linspace(0, 1, 9)]
     t = best_success(balanced, databases, swap, outputs, lambda o, d: abs(d @ o - 1) < 0.5, epsilon, delta)
-    assert floor("row", epsilon, delta, 1 - t + 1e-9).value == 0
-    assert floor("row", epsilon, delta, 1 - t - 1e-9).value == 0.25
+    assert lower_bound("row", epsilon, delta, 1 - t + 1e-9).value == 0
+    assert lower_bound("row", epsilon, delta, 1 - t - 1e-9).value == 0.25
 
 
 @given(st.sampled_from(PARTS), st.floats(0, 1e6))
 def test_scaled(part, B):
-    least = floor(part, 0.5, 0, 0.05)
+    least = lower_bound(part, 0.5, 0, 0.05)
     scaled = least.scaled(B)
     assert scaled.published == least.published * B
     assert scaled.value == least.value * B
-    assert (scaled.change, scaled.theorem, scaled.unit) == (B, least.theorem, least.unit)
-    assert scaled.scaled(2).change == 2 * B
+    assert (scaled.sensitivity, scaled.theorem, scaled.unit) == (B, least.theorem, least.unit)
+    assert scaled.scaled(2).sensitivity == 2 * B
 
 
 def test_scaled_at_the_ends():
-    assert floor("scalar", 1, 0, 0.05).scaled(math.inf).published == math.inf
-    assert floor("scalar", 1, 0, 0.5).scaled(math.inf).published == 0
-    assert "2.5" in floor("scalar", 1, 0, 0.05).scaled(5).statement
+    assert lower_bound("scalar", 1, 0, 0.05).scaled(math.inf).published == math.inf
+    assert lower_bound("scalar", 1, 0, 0.5).scaled(math.inf).published == 0
+    assert "2.5" in lower_bound("scalar", 1, 0, 0.05).scaled(5).statement
     for bad in (-1, math.nan):
         with pytest.raises(SpecificationError):
-            floor("scalar", 1, 0, 0.05).scaled(bad)
+            lower_bound("scalar", 1, 0, 0.05).scaled(bad)
 
 
 @pytest.mark.parametrize("bad", [(-1, 0, 0), (math.nan, 0, 0), (1, -0.1, 0), (1, math.nan, 0), (1, 0, 1), (1, 0, -0.1)])
 def test_bad_arguments(bad):
     with pytest.raises(SpecificationError):
-        reconstruction_floor(*bad)
+        reconstruction_lower_bound(*bad)
     with pytest.raises(SpecificationError):
-        floor("objective", *bad)
+        lower_bound("objective", *bad)
 
 
 def test_unknown_part_and_delta_above_one():
     with pytest.raises(SpecificationError, match="delta"):
-        floor("objective", 1, 1.5, 0)
-    for call in (lambda: floor("c", 1, 0, 0), lambda: remedies("c")):
+        lower_bound("objective", 1, 1.5, 0)
+    for call in (lambda: lower_bound("c", 1, 0, 0), lambda: remedies("c")):
         with pytest.raises(SpecificationError, match="'c'"):
             call()
 
@@ -261,19 +261,19 @@ def test_unknown_part_and_delta_above_one():
 def test_error(part):
     error = impossibility_error(part, "demand", "capacity", 1, 0, 0.05, "no bound is declared")
     assert isinstance(error, ImpossibilityError)
-    assert error.floor == floor(part, 1, 0, 0.05).value
-    assert error.theorem == floor(part, 1, 0, 0.05).theorem
+    assert error.lower_bound == lower_bound(part, 1, 0, 0.05).value
+    assert error.theorem == lower_bound(part, 1, 0, 0.05).theorem
     assert error.citation == CITATION
     assert (error.parameter, error.constraint) == ("demand", "capacity")
     assert list(error.remedies) == remedies(part)
     text = str(error)
     for piece in ("demand", "capacity", "no bound is declared", error.theorem, CITATION, "epsilon=1"):
         assert piece in text
-    assert number(error.floor) in text
+    assert number(error.lower_bound) in text
 
 
 def test_error_in_the_objective_and_when_vacuous():
     assert "in the objective" in str(impossibility_error("objective", "w", "objective", 1, 0, 0.05, "r"))
     error = impossibility_error("objective", "w", "objective", 20, 0, 0.05, "r")
-    assert error.floor == 0
+    assert error.lower_bound == 0
     assert "vacuous" in str(error)

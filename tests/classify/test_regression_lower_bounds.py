@@ -1,4 +1,4 @@
-"""Floors of regressions: the rates of the theorems, how they scale, and what is said about them."""
+"""Lower bounds of regressions: the rates of the theorems, how they scale, and what is said about them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from regressions import regression
 
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.classify.regression_floors import lasso_floor, lipschitz_floor, regression_floors
+from dpmodel.classify.regression_lower_bounds import lasso_lower_bound, lipschitz_lower_bound, regression_lower_bounds
 from dpmodel.compile.regression.domain import FreeSpace, L1Ball, L2Ball
 from dpmodel.compile.regression.losses import Loss
 
@@ -26,19 +26,22 @@ def ball(n: int = 1000, p: int = 9, loss: str = "hinge", radius: float = 2.0, **
 
 
 def test_lasso_rate() -> None:
-    floor = lasso_floor(lasso(), 0.1, 1e-7)
-    assert floor is not None and not floor.unmet
-    assert floor.private == pytest.approx((1000 * math.log(1000)) ** (-2 / 3))
-    assert floor.statistical == 0
+    lower_bound = lasso_lower_bound(lasso(), 0.1, 1e-7)
+    assert lower_bound is not None and not lower_bound.unmet
+    assert lower_bound.private == pytest.approx((1000 * math.log(1000)) ** (-2 / 3))
+    assert lower_bound.statistical == 0
 
 
 @pytest.mark.parametrize(("bound", "radius", "factor"), [(2.0, 0.5, 1.0), (0.5, 1.0, 0.25), (3.0, 5.0, 1.0)])
 def test_lasso_scales_with_predictions(bound: float, radius: float, factor: float) -> None:
     """c = min(A r, Y): rows and radius trade against each other, and labels cap it."""
-    floor, one = lasso_floor(lasso(bound=bound, radius=radius), 0.1, 1e-7), lasso_floor(lasso(), 0.1, 1e-7)
-    assert floor is not None and one is not None
-    assert floor.private == pytest.approx(factor * one.private)
-    summed = lasso_floor(lasso(mean=False), 0.1, 1e-7)
+    lower_bound, one = (
+        lasso_lower_bound(lasso(bound=bound, radius=radius), 0.1, 1e-7),
+        lasso_lower_bound(lasso(), 0.1, 1e-7),
+    )
+    assert lower_bound is not None and one is not None
+    assert lower_bound.private == pytest.approx(factor * one.private)
+    summed = lasso_lower_bound(lasso(mean=False), 0.1, 1e-7)
     assert summed is not None and summed.private == pytest.approx(1000 * one.private)
 
 
@@ -53,41 +56,41 @@ def test_lasso_scales_with_predictions(bound: float, radius: float, factor: floa
     ],
 )
 def test_lasso_says_what_is_missing(model: PrivateRegression, epsilon: float, delta: float, unmet: str) -> None:
-    floor = lasso_floor(model, epsilon, delta)
-    assert floor is not None and floor.unmet
-    assert any(unmet in each for each in floor.unmet)
-    assert "not proved here" in str(floor)
+    lower_bound = lasso_lower_bound(model, epsilon, delta)
+    assert lower_bound is not None and lower_bound.unmet
+    assert any(unmet in each for each in lower_bound.unmet)
+    assert "not proved here" in str(lower_bound)
 
 
 def test_lipschitz_terms() -> None:
-    floor = lipschitz_floor(ball(), 1.0, 1e-6)
-    assert floor is not None and not floor.unmet
-    assert floor.statistical == pytest.approx(3 * 2 / math.sqrt(1000))
-    assert floor.private == pytest.approx(3 * 2 * 3 / 1000)
-    pure = lipschitz_floor(ball(), 1.0, 0.0)
+    lower_bound = lipschitz_lower_bound(ball(), 1.0, 1e-6)
+    assert lower_bound is not None and not lower_bound.unmet
+    assert lower_bound.statistical == pytest.approx(3 * 2 / math.sqrt(1000))
+    assert lower_bound.private == pytest.approx(3 * 2 * 3 / 1000)
+    pure = lipschitz_lower_bound(ball(), 1.0, 0.0)
     assert pure is not None and pure.private == pytest.approx(3 * 2 * 9 / 1000)
-    capped = lipschitz_floor(ball(), 1e-6, 1e-6)
+    capped = lipschitz_lower_bound(ball(), 1e-6, 1e-6)
     assert capped is not None and capped.private == pytest.approx(6)
-    summed = lipschitz_floor(ball(mean=False), 1.0, 1e-6)
+    summed = lipschitz_lower_bound(ball(mean=False), 1.0, 1e-6)
     assert summed is not None and summed.private == pytest.approx(18)
-    loose = lipschitz_floor(ball(), 1.0, 0.1)
+    loose = lipschitz_lower_bound(ball(), 1.0, 0.1)
     assert loose is not None and loose.unmet
 
 
 def test_none_where_no_theorem_is_about_it() -> None:
     free = regression(np.zeros((10, 2)), np.zeros(10), "hinge", l2=1.0, domain=FreeSpace(2))
-    assert regression_floors(free, 1.0, 1e-6) == ()
+    assert regression_lower_bounds(free, 1.0, 1e-6) == ()
     clipped = regression(
         np.zeros((10, 2)), np.zeros(10), Loss("squared", clip=1.0), lower=-1, upper=1, domain=L1Ball(2, 1.0)
     )
-    assert regression_floors(clipped, 1.0, 1e-6) == ()
+    assert regression_lower_bounds(clipped, 1.0, 1e-6) == ()
     unbounded = regression(np.zeros((10, 2)), np.zeros(10), "hinge", domain=L2Ball(2, 1.0))
-    assert regression_floors(unbounded, 1.0, 1e-6) == ()
+    assert regression_lower_bounds(unbounded, 1.0, 1e-6) == ()
 
 
 def test_lines_are_honest() -> None:
-    (line,) = regression_floors(ball(), 1.0, 1e-6)
+    (line,) = regression_lower_bounds(ball(), 1.0, 1e-6)
     for word in ("constant 1 for an unknown one", "on the rows given", "on the population (privacy or not)", "class"):
         assert word in line
-    (line,) = regression_floors(lasso(), 0.1, 1e-7)
+    (line,) = regression_lower_bounds(lasso(), 0.1, 1e-7)
     assert "(n ln n)^(-2/3)" in line and "constant 1 for an unknown one" in line and "population" not in line

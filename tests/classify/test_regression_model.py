@@ -115,7 +115,7 @@ GAMES: dict[str, tuple[Any, Any, Callable[[Any, Any, Any], Any]]] = {
 @pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("game", GAMES)
 def test_no_record_moves_the_gradient_further(game: str, neighbors: Any) -> None:
-    """Slopes of either sign that depend on the record alone; wild values, so that clipping is at work.
+    """Derivatives of either sign that depend on the record alone; wild values, so that clipping is at work.
 
     The largest move found must come near the bound, or the bound would be idle.
     """
@@ -127,21 +127,21 @@ def test_no_record_moves_the_gradient_further(game: str, neighbors: Any) -> None
     moved = dict.fromkeys((1.0, 2.0, math.inf), 0.0)
     for _ in range(200):
         values = [rng.choice([-9.0, 0.0, 9.0], size=p.shape) * rng.random(p.shape) ** rng.integers(3) for p in private]
-        victim, slopes = int(rng.integers(N)), rng.uniform(-1, 1, size=N)
+        victim, derivatives = int(rng.integers(N)), rng.uniform(-1, 1, size=N)
         gradients = []
-        for slope in rng.permutation([-1.0, 1.0]):
-            slopes[victim] = slope
+        for derivative in rng.permutation([-1.0, 1.0]):
+            derivatives[victim] = derivative
             for parameter, value in zip(private, values, strict=True):
                 parameter.value = value
-            gradients.append(model.scale * model.read_rows().combine(slopes))
+            gradients.append(model.scale * model.read_rows().combine(derivatives))
             for value in values:  # the neighbour: another record, or none
                 other = rng.choice([-9.0, 9.0], size=value[victim].shape)
                 value[victim] = other if neighbors == "replace-one" else 0
         for order in moved:
             moved[order] = max(moved[order], float(np.linalg.norm(gradients[1] - gradients[0], ord=order)))
     for order, furthest in moved.items():
-        bound = model.scale * model.gradient_change(order, 1.0)
-        cell = model.classification.cells[0].change
+        bound = model.scale * model.gradient_sensitivity(order, 1.0)
+        cell = model.classification.cells[0].sensitivity
         assert furthest <= bound
         assert cell[{1.0: "l1", 2.0: "l2", math.inf: "linf"}[order]] == pytest.approx(bound)
         assert furthest >= 0.4 * bound
@@ -155,7 +155,7 @@ def test_public_columns_whose_squares_vanish_still_need_their_noise() -> None:
     Z = cp.Constant(np.where(np.arange(2 * N).reshape(N, 2) % 3 == 0, size, -size), name="Z")
     w = cp.Variable(2)
     model = model_of(cp.sum(cp.logistic(-cp.multiply(labels_of(), Z @ w))) / N, cp.norm(w, 2) <= 1 / size)
-    assert model.gradient_change(2.0, 1.0) >= 2 * math.sqrt(2) * size
+    assert model.gradient_sensitivity(2.0, 1.0) >= 2 * math.sqrt(2) * size
 
 
 # ------------------------------------------------------------------------------------ the model
@@ -165,7 +165,7 @@ def test_the_model_holds_what_the_objective_says() -> None:
     offset = np.linspace(-2, 1, N)
     model = model_of(cp.sum_squares(X @ w + offset - y) / N + cp.norm1(w), cp.norm1(w) <= 2, clip=0.5)
     assert (model.count, model.scale, model.total, model.weight) == pytest.approx((N, 1 / N, N, 1))
-    assert model.loss.clip == 0.5 and model.slope_bound == 0.5
+    assert model.loss.clip == 0.5 and model.derivative_bound == 0.5
     assert model.domain.kind == "l1" and model.domain.norm(1.0) == pytest.approx(2)
     assert model.offset_bound == 2 and model.prediction_bound == pytest.approx(4)
     assert model.private == (X, y) and model.public is not None
@@ -185,8 +185,8 @@ def test_the_cell_says_what_was_recognised() -> None:
         assert cell.theorem == "TTZ15, AMU20"
         assert "the mean squared loss of 6 records with 3 coefficients and an intercept" in cell.reason
         assert "each record owns one term of the objective" in cell.reason
-        assert cell.floor(1, 1e-6, 0.05) is None
-        assert cell.to_dict()["change"]["l2"] == pytest.approx(2 * math.sqrt(2) / N)
+        assert cell.lower_bound(1, 1e-6, 0.05) is None
+        assert cell.to_dict()["sensitivity"]["l2"] == pytest.approx(2 * math.sqrt(2) / N)
     assert cells[0].record == "a record of people owns one row of X (which one is public)"
     ball = model_of(cp.norm1(X @ w - y), cp.norm1(w) <= 1).classification
     assert "the summed absolute loss of 6 records with 3 coefficients over an l1 ball" in str(ball.cells[0])

@@ -51,8 +51,8 @@ def test_lookup():
 def test_impossible_cells_cite_the_theorem_of_their_floor():
     for item in taxonomy():
         if not item.solvable:
-            assert impossibility.floor(item.part, 1, 0, 0.05).theorem == item.theorem
-            assert item.floor
+            assert impossibility.lower_bound(item.part, 1, 0, 0.05).theorem == item.theorem
+            assert item.lower_bound
 
 
 def test_prints_as_a_table(monkeypatch):

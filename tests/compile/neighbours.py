@@ -243,9 +243,9 @@ def _theta_cells(parameter: Any) -> dict[tuple[int, ...], int]:
     return {tuple(cell): number for number, cell in enumerate(cells)}
 
 
-def norms(change: np.ndarray, rows: int | None) -> dict[str, float]:
-    size = np.abs(change)
-    out = {"l1": size.sum(), "l2": np.linalg.norm(change), "linf": size.max(initial=0.0)}
+def norms(sensitivity: np.ndarray, rows: int | None) -> dict[str, float]:
+    size = np.abs(sensitivity)
+    out = {"l1": size.sum(), "l2": np.linalg.norm(sensitivity), "linf": size.max(initial=0.0)}
     if rows:
         table = size.reshape((rows, -1), order="F")
         out["row_l1"], out["column_l1"] = table.sum(axis=1).max(initial=0), table.sum(axis=0).max(initial=0)

@@ -103,9 +103,9 @@ def test_vertices_norms_diameters_and_ranges_by_brute_force(name):
         assert math.isclose(largest, domain.norm(order), abs_tol=1e-12)
         longest = max(np.linalg.norm(c - d, ord=order) for c in corners for d in corners)
         assert math.isclose(longest, domain.diameter(order), abs_tol=1e-12)
-    change = 0.3
-    ranges = [np.ptp(corners @ np.array(d)) for d in itertools.product([-change, change], repeat=domain.size)]
-    assert math.isclose(max(ranges), domain.score_range(change), abs_tol=1e-12)
+    sensitivity = 0.3
+    ranges = [np.ptp(corners @ np.array(d)) for d in itertools.product([-sensitivity, sensitivity], repeat=domain.size)]
+    assert math.isclose(max(ranges), domain.score_range(sensitivity), abs_tol=1e-12)
 
 
 def test_vertices_are_all_different_and_extreme():

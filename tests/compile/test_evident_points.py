@@ -36,8 +36,8 @@ def test_an_empty_set_is_never_evidently_not_empty():
     for seed in range(60):
         assert not drawn(seed, feasible=False).evident
     found = [drawn(seed, feasible=True) for seed in range(60)]
-    assert any(body.evident for body in found)
-    assert not any(body.empty for body in found)
+    assert any(polytope.evident for polytope in found)
+    assert not any(polytope.empty for polytope in found)
 
 
 @pytest.mark.parametrize("sizes", [(2, 3, 4, 5), (1, 7, 2, 9), (30, 2, 2, 3)])
@@ -48,6 +48,6 @@ def test_the_public_set_of_a_query_release_takes_no_linear_program(sizes, monkey
     model = release.problem._model(None)
     monkeypatch.setattr("dpmodel.compile.standard_form.public_set.solve_cone_program", None)
     assert model.public.feasible
-    body = Polyhedron.of(model.public.program)
+    polytope = Polyhedron.of(model.public.program)
     monkeypatch.setattr(Polyhedron, "minimise", None)
-    assert not body.empty
+    assert not polytope.empty

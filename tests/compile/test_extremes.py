@@ -33,7 +33,7 @@ def cases(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray, int, np.
     return weights, caps, groups, count, rows, Ball(l1, l2, row_l1)
 
 
-def best_change(case: Any, group: int, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def best_sensitivity(case: Any, group: int, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(weights of the group, a maximising change by Clarabel, shrunk into the set)."""
     _, caps, groups, _, rows, ball = case
     mine = np.flatnonzero(groups == group)
@@ -53,7 +53,7 @@ def test_max_linear_is_the_maximum(case: Any) -> None:
         if not weights[groups == group].any():
             assert found[group] == 0.0
             continue
-        mine, d = best_change(case, group, weights)
+        mine, d = best_sensitivity(case, group, weights)
         value = float(weights[mine] @ d)
         assert found[group] >= value * (1 - 1e-9)
         if not (math.isfinite(ball.row_l1) and math.isfinite(ball.l2)):
@@ -76,7 +76,7 @@ def test_max_squares_is_never_below_the_maximum(case: Any, seed: int) -> None:
             direction = np.zeros(weights.size)
             direction[mine] = start
             for _ in range(4):
-                _, d = best_change(case, group, direction)
+                _, d = best_sensitivity(case, group, direction)
                 best = max(best, float(weights[mine] @ d**2))
                 direction[mine] = weights[mine] * d
                 if not direction.any():

@@ -18,7 +18,14 @@ from neighbours import PARTS, FootprintExceededError, check, owned_of, records_o
 from dpmodel.annotate import DEFAULT_RECORDS, Private, Records, vault
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock
 from dpmodel.compile.standard_form.cvxpy_bridge import lower
-from dpmodel.compile.standard_form.footprint import NO_CHANGE, Change, Footprint, change_of, footprint, most_touched
+from dpmodel.compile.standard_form.footprint import (
+    NO_SENSITIVITY,
+    Footprint,
+    Sensitivity,
+    footprint,
+    most_touched,
+    sensitivity_of,
+)
 
 BY_NAME = {model.name: model for model in MODELS}
 
@@ -90,10 +97,10 @@ def test_raw_data_through_clipping(model: Model) -> None:
                 pieces.append(moved[cells])
             d = np.concatenate(pieces)
             for part in PARTS:
-                change = owned.matrices[part] @ d
-                assert np.abs(change).sum() <= bound[part].l1 * (1 + 1e-9) + 1e-12
-                assert np.linalg.norm(change) <= bound[part].l2 * (1 + 1e-9) + 1e-12
-                assert np.abs(change).max(initial=0) <= bound[part].linf * (1 + 1e-9) + 1e-12
+                sensitivity = owned.matrices[part] @ d
+                assert np.abs(sensitivity).sum() <= bound[part].l1 * (1 + 1e-9) + 1e-12
+                assert np.linalg.norm(sensitivity) <= bound[part].l2 * (1 + 1e-9) + 1e-12
+                assert np.abs(sensitivity).max(initial=0) <= bound[part].linf * (1 + 1e-9) + 1e-12
 
 
 # ------------------------------------------------------------------ the checker must be able to fail
@@ -251,15 +258,15 @@ def check_synthetic(case: tuple[AffineMap, list[Private], dict[str, dict[str, An
     check_touched(affine, private, declared)
     found = check(affine, private, declared, bound, rng=np.random.default_rng(5), draws=3)
     for part in PARTS:
-        change = bound[part]
-        if not change.exact:
+        sensitivity = bound[part]
+        if not sensitivity.exact:
             continue
         # The alternating search finds global maxima of such small maps nearly always, and is started more often where
         # it did not; 0.97 leaves it room.
         for norm in ("l1", "l2", "linf"):
-            if found.get((part, norm), 0.0) < 0.97 * getattr(change, norm):
+            if found.get((part, norm), 0.0) < 0.97 * getattr(sensitivity, norm):
                 found = check(affine, private, declared, bound, rng=np.random.default_rng(6), draws=40)
-            assert found.get((part, norm), 0.0) >= 0.97 * getattr(change, norm), (part, norm)
+            assert found.get((part, norm), 0.0) >= 0.97 * getattr(sensitivity, norm), (part, norm)
 
 
 SETTINGS = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandomize": True}
@@ -279,17 +286,17 @@ def test_many_random_maps_of_random_parameters(case: Any) -> None:
 
 
 # ------------------------------------------------------------------ known values
-def change(problem: cp.Problem, part: str) -> Change:
+def sensitivity(problem: cp.Problem, part: str) -> Sensitivity:
     return footprint(lower(problem).affine)[part]
 
 
 def test_known_values() -> None:
     b = Private(shape=3, unit="entry", linf=1)
     x = cp.Variable(3)
-    thrice = change(cp.Problem(cp.Minimize(0), [x >= b, x <= b + 1, 2 * x >= b]), "scalar")
+    thrice = sensitivity(cp.Problem(cp.Minimize(0), [x >= b, x <= b + 1, 2 * x >= b]), "scalar")
     assert (thrice.l1, thrice.linf) == (3.0, 1.0) and thrice.l2 == pytest.approx(math.sqrt(3))
     A = Private(shape=(5, 2), unit="row", max_l2=1)
-    rows = change(cp.Problem(cp.Minimize(cp.norm1(A @ cp.Variable(2) - 1))), "matrix")
+    rows = sensitivity(cp.Problem(cp.Minimize(cp.norm1(A @ cp.Variable(2) - 1))), "matrix")
     assert rows.row_l1 == pytest.approx(2 * math.sqrt(2)) and rows.column_l1 == pytest.approx(4.0)
     assert rows.l2 == pytest.approx(2 * math.sqrt(2)) and rows.l1 == pytest.approx(4 * math.sqrt(2))
 
@@ -297,14 +304,14 @@ def test_known_values() -> None:
 def test_a_public_model_has_no_footprint() -> None:
     x, p = cp.Variable(2), cp.Parameter(2)
     result = footprint(lower(cp.Problem(cp.Minimize(p @ x), [x >= 0])).affine)
-    assert all(result[part] == NO_CHANGE for part in PARTS) and not result.by_records
+    assert all(result[part] == NO_SENSITIVITY for part in PARTS) and not result.by_records
 
 
 def test_records_are_kept_apart() -> None:
     problem = build(BY_NAME["different_people"])[0]
     result = footprint(lower(problem).affine)
-    changes: Mapping[Records, Any] = result.by_records
-    assert {records.name: changes[records]["scalar"].l1 for records in changes} == {"one": 2.0, "two": 10.0}
+    sensitivities: Mapping[Records, Any] = result.by_records
+    assert {records.name: sensitivities[records]["scalar"].l1 for records in sensitivities} == {"one": 2.0, "two": 10.0}
 
 
 def test_change_of_any_measurement() -> None:
@@ -312,7 +319,7 @@ def test_change_of_any_measurement() -> None:
     x = cp.Variable(3)
     affine = lower(cp.Problem(cp.Minimize(cp.sum(x)), [x >= b])).affine
     total = LinearMap.of([0, 0, 0], [0, 1, 2], [1.0, 1.0, 1.0], 1)
-    (measured,) = change_of(affine, total).values()
+    (measured,) = sensitivity_of(affine, total).values()
     assert measured.l1 == measured.linf == 2.0
 
 
@@ -321,7 +328,7 @@ def test_nothing_depends_on_the_values() -> None:
         b = Private(value, shape=3, l1=2, name="b")
         x = cp.Variable(3)
         lowered = lower(cp.Problem(cp.Minimize(cp.sum(x)), [x >= b])).affine
-        assert footprint(lowered)["scalar"].as_mapping() == Change(2.0, 2.0, 2.0).as_mapping()
+        assert footprint(lowered)["scalar"].as_mapping() == Sensitivity(2.0, 2.0, 2.0).as_mapping()
         np.testing.assert_array_equal(lowered.scalar.coefficient, [-1.0] * 3)
 
 
@@ -333,12 +340,12 @@ def test_a_large_gram_matrix_is_bounded_without_being_formed(seed: int, monkeypa
     rng = np.random.default_rng(seed)
     A = rng.integers(0 if seed % 2 else -2, 3, (7, 5)).astype(float)
     data = Private(shape=5, name="data", unit="all", l2=1.0)
-    change = footprint(lower(cp.Problem(cp.Minimize(0), [cp.Variable(7) == A @ data])).affine).parts["scalar"].l2
+    sensitivity = footprint(lower(cp.Problem(cp.Minimize(0), [cp.Variable(7) == A @ data])).affine).parts["scalar"].l2
     monkeypatch.setattr(block_view, "_DENSE_GRAM", 1)
     formed = footprint(lower(cp.Problem(cp.Minimize(0), [cp.Variable(7) == A @ data])).affine).parts["scalar"].l2
     monkeypatch.setattr(block_view, "_MOST_PRODUCTS", 0.0)
     bounded = footprint(lower(cp.Problem(cp.Minimize(0), [cp.Variable(7) == A @ data])).affine).parts["scalar"].l2
-    assert change == pytest.approx(np.linalg.norm(A, 2), rel=1e-6)
-    assert bounded >= change * (1 - 1e-12)
+    assert sensitivity == pytest.approx(np.linalg.norm(A, 2), rel=1e-6)
+    assert bounded >= sensitivity * (1 - 1e-12)
     if seed % 2:
         assert bounded <= formed * (1 + 1e-8)

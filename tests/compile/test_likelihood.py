@@ -21,7 +21,7 @@ from dpmodel.numerics.trees.tree import Tree
 from dpmodel.privacy.distributions import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
 
 SCALE = np.array([0.5, 1.0, 2.0])
-LAWS = {
+DISTRIBUTIONS = {
     "laplace": (Laplace(SCALE), lambda z: stats.laplace.logpdf(z, scale=SCALE)),
     "gaussian": (Gaussian(SCALE), lambda z: stats.norm.logpdf(z, scale=SCALE)),
     "discrete laplace": (DiscreteLaplace(SCALE), lambda z: stats.dlaplace.logpmf(z, 1 / SCALE)),
@@ -30,9 +30,9 @@ LAWS = {
 
 
 # ------------------------------------------------------------------ the expression
-@pytest.mark.parametrize("law", LAWS)
-def test_is_minus_log_likelihood_up_to_a_constant(law):
-    noise, log = LAWS[law]
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_is_minus_log_likelihood_up_to_a_constant(distribution):
+    noise, log = DISTRIBUTIONS[distribution]
     noisy = Noisy([3.0, -2.0, 7.0], noise=noise)
     x = cp.Variable(3)
     expression = neg_log_likelihood(x, noisy)
@@ -53,9 +53,9 @@ def test_elastic_mixes_scaled_absolute_values_and_squares():
     assert neg_log_likelihood(x, noisy, alpha=0.9).value == pytest.approx(wanted)
 
 
-@pytest.mark.parametrize("law", [Laplace(3.0), Gaussian(3.0), DiscreteLaplace(3.0), Laplace(SCALE)])
-def test_least_squares_weighs_by_the_variance(law):
-    noisy = Noisy([3.0, -2.0, 7.0], noise=law)
+@pytest.mark.parametrize("distribution", [Laplace(3.0), Gaussian(3.0), DiscreteLaplace(3.0), Laplace(SCALE)])
+def test_least_squares_weighs_by_the_variance(distribution):
+    noisy = Noisy([3.0, -2.0, 7.0], noise=distribution)
     x = cp.Variable(3, value=np.ones(3))
     wanted = np.square((x.value - noisy.value) / noisy.standard_deviation).sum() / 2
     assert neg_log_likelihood(x, noisy, form="least-squares").value == pytest.approx(wanted)
@@ -89,7 +89,7 @@ def test_copies_and_pickles_stay_post_processing(move):
 BAD_TERMS = {
     "shapes": (lambda x, n: neg_log_likelihood(x[:2], n), r"shape \(2,\).*shape \(3,\)"),
     "scalar against vector": (lambda x, n: neg_log_likelihood(x[0], n), r"shape \(\).*shape \(3,\)"),
-    "no law": (lambda x, n: neg_log_likelihood(x, n.value), "ndarray"),
+    "no distribution": (lambda x, n: neg_log_likelihood(x, n.value), "ndarray"),
     "the wrong way round": (lambda x, n: neg_log_likelihood(n, x), "Variable"),
     "two publications": (lambda x, n: neg_log_likelihood(n, n), "published data itself"),
     "not affine": (lambda x, n: neg_log_likelihood(cp.abs(x), n), "not an affine"),
@@ -416,9 +416,9 @@ def test_a_publication_enters_once():
 def test_the_same_numbers_with_two_laws():
     x = cp.Variable(3)
     term = neg_log_likelihood(x, NOISY)
-    for law in (Gaussian(2.0), Laplace(3.0)):
-        with pytest.raises(SpecificationError, match="two laws of noise, laplace noise of scale 2 and"):
-            recognised(term + neg_log_likelihood(x, Noisy(V, noise=law)))
+    for distribution in (Gaussian(2.0), Laplace(3.0)):
+        with pytest.raises(SpecificationError, match="two distributions of noise, laplace noise of scale 2 and"):
+            recognised(term + neg_log_likelihood(x, Noisy(V, noise=distribution)))
 
 
 def test_two_measurements_of_the_same_cells_add_up():
@@ -426,7 +426,7 @@ def test_two_measurements_of_the_same_cells_add_up():
     second = Noisy(V + 0.25, noise=Gaussian(1.0))
     model = recognised(neg_log_likelihood(x, NOISY) + neg_log_likelihood(x, second))
     assert model.form.matrix.shape == (6, 3) and len(set(map(str, model.rows))) == 2
-    # A few whole numbers may well agree by chance.
+    # A few integers may well agree by chance.
     few = [Noisy([3.0, 4.0, 4.0], noise=DiscreteLaplace(s)) for s in (1.0, 2.0)]
     assert recognised(sum(neg_log_likelihood(x, noisy) for noisy in few)).form.matrix.shape == (6, 3)
     # Disjoint parts of one publication are one term each.

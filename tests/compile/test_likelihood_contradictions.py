@@ -54,7 +54,7 @@ def test_contradictions_are_named(name):
 def test_no_whole_number_between_the_bounds():
     x = cp.Variable(2, integer=True, name="x")
     model = recognised(neg_log_likelihood(x, Noisy([1.0, 2.0], noise=Laplace(1.0))), [x >= 0.25, x <= 0.75])
-    with pytest.raises(InfeasibleError, match="whole numbers between"):
+    with pytest.raises(InfeasibleError, match="integers between"):
         require_consistent(model)
 
 

@@ -1,4 +1,4 @@
-"""Losses against CVXPY's own, slopes against differences, and the reaches that sensitivities rest on."""
+"""Losses against CVXPY's own, derivatives against differences, and the reaches that sensitivities rest on."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def test_slopes_are_differences(loss):
     rng = np.random.default_rng(2)
     z, y = rng.normal(0, 3, 200), labels_of(loss, 200, rng, 2.0)
     h = 1e-6
-    near_kink = np.abs(loss.slope(z + 2 * h, y) - loss.slope(z - 2 * h, y)) > 1e-3
+    near_kink = np.abs(loss.derivative(z + 2 * h, y) - loss.derivative(z - 2 * h, y)) > 1e-3
     difference = (loss.value(z + h, y) - loss.value(z - h, y)) / (2 * h)
-    np.testing.assert_allclose(loss.slope(z, y)[~near_kink], difference[~near_kink], atol=2e-5)
+    np.testing.assert_allclose(loss.derivative(z, y)[~near_kink], difference[~near_kink], atol=2e-5)
     assert near_kink.mean() < 0.05
 
 
@@ -72,27 +72,27 @@ def test_slopes_stay_within_their_bounds_and_reach_them(loss, clip, reach, bound
     y = np.concatenate([labels_of(loss, 400, rng, bound), [bound, bound, -bound, -bound, bound]])
     if loss.labels == "binary":
         y = np.abs(y)
-    slope, middle = loss.slope(z, y), loss.middle(y)
+    derivative, middle = loss.derivative(z, y), loss.middle(y)
     slack = 1e-9 * (1 + reach + bound)
-    assert np.abs(slope).max() <= loss.slope_bound(reach, bound) + slack
+    assert np.abs(derivative).max() <= loss.derivative_bound(reach, bound) + slack
     assert np.abs(middle).max() <= loss.middle_bound(bound) + slack
-    assert np.abs(slope - middle).max() <= loss.rest_bound(reach, bound) + slack
+    assert np.abs(derivative - middle).max() <= loss.rest_bound(reach, bound) + slack
     if loss.name in ("squared", "logistic", "binary_logistic", "squared_hinge"):
-        assert np.abs(slope).max() >= loss.slope_bound(reach, bound) - slack  # the corners attain it
+        assert np.abs(derivative).max() >= loss.derivative_bound(reach, bound) - slack  # the corners attain it
     if loss.name in ("squared", "logistic", "binary_logistic") and math.isinf(clip):
-        assert np.abs(slope - middle).max() >= loss.rest_bound(reach, bound) - slack
+        assert np.abs(derivative - middle).max() >= loss.rest_bound(reach, bound) - slack
 
 
 @pytest.mark.parametrize("loss", [x for x in LOSSES if math.isfinite(x.smoothness)], ids=lambda loss: loss.name)
 def test_smoothness_is_the_largest_second_derivative(loss):
     rng = np.random.default_rng(3)
     z, y = rng.uniform(-4, 4, 20_000), labels_of(loss, 20_000, rng, 2.0)
-    ratio = np.abs(loss.slope(z + 1e-4, y) - loss.slope(z, y)) / 1e-4
+    ratio = np.abs(loss.derivative(z + 1e-4, y) - loss.derivative(z, y)) / 1e-4
     assert loss.smoothness * 0.99 <= ratio.max() <= loss.smoothness * (1 + 1e-6)
 
 
 def test_absent_records_have_no_slope_where_signs_are_labels():
     for name in ("logistic", "hinge", "squared_hinge"):
         loss = Loss(name)
-        assert loss.slope(np.array([3.0]), np.zeros(1)) == 0
+        assert loss.derivative(np.array([3.0]), np.zeros(1)) == 0
         assert loss.middle(np.zeros(1)) == 0

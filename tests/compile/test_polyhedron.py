@@ -55,25 +55,25 @@ def random_polyhedron(rng: np.random.Generator, *, bounded: bool = True) -> tupl
     return polyhedron(lower, upper, A_ub, A_ub @ point + rng.exponential(size=p), A_eq, A_eq @ point), point
 
 
-def by_linprog(body: Polyhedron, cost: np.ndarray) -> Any:
+def by_linprog(polytope: Polyhedron, cost: np.ndarray) -> Any:
     return linprog(
         cost,
-        body.A_ub.toarray() if body.b_ub.size else None,
-        body.b_ub if body.b_ub.size else None,
-        body.A_eq.toarray() if body.b_eq.size else None,
-        body.b_eq if body.b_eq.size else None,
-        np.c_[body.lower, body.upper],
+        polytope.A_ub.toarray() if polytope.b_ub.size else None,
+        polytope.b_ub if polytope.b_ub.size else None,
+        polytope.A_eq.toarray() if polytope.b_eq.size else None,
+        polytope.b_eq if polytope.b_eq.size else None,
+        np.c_[polytope.lower, polytope.upper],
     )
 
 
-def by_clarabel(body: Polyhedron, x: np.ndarray) -> np.ndarray:
+def by_clarabel(polytope: Polyhedron, x: np.ndarray) -> np.ndarray:
     """Projection by an interior-point method."""
-    n = body.size
+    n = polytope.size
     eye = np.eye(n)
-    up, low = np.isfinite(body.upper), np.isfinite(body.lower)
-    A = np.vstack([body.A_eq.toarray(), body.A_ub.toarray(), eye[up], -eye[low]])
-    b = np.r_[body.b_eq, body.b_ub, body.upper[up], -body.lower[low]]
-    cones = [clarabel.ZeroConeT(body.b_eq.size), clarabel.NonnegativeConeT(b.size - body.b_eq.size)]
+    up, low = np.isfinite(polytope.upper), np.isfinite(polytope.lower)
+    A = np.vstack([polytope.A_eq.toarray(), polytope.A_ub.toarray(), eye[up], -eye[low]])
+    b = np.r_[polytope.b_eq, polytope.b_ub, polytope.upper[up], -polytope.lower[low]]
+    cones = [clarabel.ZeroConeT(polytope.b_eq.size), clarabel.NonnegativeConeT(b.size - polytope.b_eq.size)]
     options = clarabel.DefaultSettings()
     options.verbose = False
     options.tol_gap_abs = options.tol_gap_rel = options.tol_feas = 1e-11
@@ -87,31 +87,33 @@ def by_clarabel(body: Polyhedron, x: np.ndarray) -> np.ndarray:
 def test_minimise_and_support_against_scipy(seed: int) -> None:
     """The same optimum, call after call (the basis is kept), and a support that bounds it from above."""
     rng = np.random.default_rng(seed)
-    body, _ = random_polyhedron(rng)
-    for cost in [rng.normal(size=body.size) * 10.0 ** rng.integers(-8, 9) for _ in range(4)] + [np.zeros(body.size)]:
-        expected = by_linprog(body, cost)
-        found = body.minimise(cost)
+    polytope, _ = random_polyhedron(rng)
+    for cost in [rng.normal(size=polytope.size) * 10.0 ** rng.integers(-8, 9) for _ in range(4)] + [
+        np.zeros(polytope.size)
+    ]:
+        expected = by_linprog(polytope, cost)
+        found = polytope.minimise(cost)
         assert expected.status == 0 and found is not None
         scale = 1e-7 * (1 + float(np.abs(cost) @ np.abs(found)))
         assert abs(cost @ found - expected.fun) <= scale
-        assert body.violation(found) <= 1e-7
-        assert body.support(-cost) >= -expected.fun - 1e-12 * abs(expected.fun)
-        assert body.support(-cost) <= -expected.fun + 3e-6 * (1 + abs(expected.fun)) + scale
-    assert not body.empty
+        assert polytope.violation(found) <= 1e-7
+        assert polytope.support(-cost) >= -expected.fun - 1e-12 * abs(expected.fun)
+        assert polytope.support(-cost) <= -expected.fun + 3e-6 * (1 + abs(expected.fun)) + scale
+    assert not polytope.empty
 
 
 @QUICK
 @given(SEEDS)
 def test_unbounded_is_told_from_bounded(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    body, _ = random_polyhedron(rng, bounded=False)
+    polytope, _ = random_polyhedron(rng, bounded=False)
     for _ in range(3):
-        cost = rng.normal(size=body.size)
-        expected = by_linprog(body, cost)
-        found = body.minimise(cost)
+        cost = rng.normal(size=polytope.size)
+        expected = by_linprog(polytope, cost)
+        found = polytope.minimise(cost)
         assert (found is None) == (expected.status == 3)
-        assert np.isinf(body.support(-cost)) == (expected.status == 3)
-    assert not body.empty  # a call after an unbounded one
+        assert np.isinf(polytope.support(-cost)) == (expected.status == 3)
+    assert not polytope.empty  # a call after an unbounded one
 
 
 def test_empty() -> None:
@@ -129,18 +131,18 @@ def test_empty() -> None:
 
 
 def test_a_polyhedron_without_rows() -> None:
-    body = polyhedron([-1, 0], [1, 2])
-    assert body.minimise(np.array([1.0, -1.0])).tolist() == [-1.0, 2.0]  # type: ignore[union-attr]
-    assert body.support(np.array([1.0, 1.0])) == pytest.approx(3, abs=1e-5)
+    polytope = polyhedron([-1, 0], [1, 2])
+    assert polytope.minimise(np.array([1.0, -1.0])).tolist() == [-1.0, 2.0]  # type: ignore[union-attr]
+    assert polytope.support(np.array([1.0, 1.0])) == pytest.approx(3, abs=1e-5)
 
 
 def test_single_entry_rows_become_bounds() -> None:
-    body = polyhedron([-9, -9], [9, 9], [[2, 0], [-3, 0], [0, 1], [1, 1]], [4, 3, 5, 7], [[0, -2]], [6])
-    assert body.b_ub.size == 1 and body.b_eq.size == 0
-    assert body.lower.tolist() == [-1, -3] and body.upper.tolist() == [2, -3]
-    cut = body.with_row(np.array([-1.0, 0.0]), -0.5)
+    polytope = polyhedron([-9, -9], [9, 9], [[2, 0], [-3, 0], [0, 1], [1, 1]], [4, 3, 5, 7], [[0, -2]], [6])
+    assert polytope.b_ub.size == 1 and polytope.b_eq.size == 0
+    assert polytope.lower.tolist() == [-1, -3] and polytope.upper.tolist() == [2, -3]
+    cut = polytope.with_row(np.array([-1.0, 0.0]), -0.5)
     assert cut.lower.tolist() == [0.5, -3] and cut.b_ub.size == 1
-    assert body.lower.tolist() == [-1, -3]  # the original stays
+    assert polytope.lower.tolist() == [-1, -3]  # the original stays
 
 
 # ----------------------------------------------------------------------------------------- projection
@@ -162,9 +164,9 @@ def test_onto_row_is_exact(seed: int, equality: bool) -> None:
     assert (y >= lower).all() and (y <= upper).all()
     size = 1e-9 * (1 + abs(b) + float(np.abs(a) @ np.abs(y)))
     assert a @ y <= b + size and (not equality or a @ y >= b - size)
-    body = polyhedron(lower, upper, [a], [b]) if not equality else polyhedron(lower, upper, None, (), [a], [b])
-    assert np.allclose(y, by_clarabel(body, x), atol=1e-6 * (1 + float(np.abs(x).max())))
-    assert np.allclose(body.project(x), y, atol=1e-12)
+    polytope = polyhedron(lower, upper, [a], [b]) if not equality else polyhedron(lower, upper, None, (), [a], [b])
+    assert np.allclose(y, by_clarabel(polytope, x), atol=1e-6 * (1 + float(np.abs(x).max())))
+    assert np.allclose(polytope.project(x), y, atol=1e-12)
 
 
 @pytest.mark.parametrize("b", [-6.0, -5.0, 0.0, 4.0, 5.0])
@@ -199,12 +201,12 @@ def test_onto_a_large_simplex_is_fast_and_exact() -> None:
 @given(SEEDS)
 def test_general_projection_against_clarabel(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    body, point = random_polyhedron(rng, bounded=bool(rng.random() < 0.7))
-    projector = Projector(body.A_ub, body.b_ub, body.A_eq, body.b_eq, body.lower, body.upper)
+    polytope, point = random_polyhedron(rng, bounded=bool(rng.random() < 0.7))
+    projector = Projector(polytope.A_ub, polytope.b_ub, polytope.A_eq, polytope.b_eq, polytope.lower, polytope.upper)
     for _ in range(2):
-        x = point + rng.normal(size=body.size) * 3
-        expected = by_clarabel(body, x)
-        assert np.allclose(body.project(x), expected, atol=3e-5)
+        x = point + rng.normal(size=polytope.size) * 3
+        expected = by_clarabel(polytope, x)
+        assert np.allclose(polytope.project(x), expected, atol=3e-5)
         assert np.allclose(projector.project(x), expected, atol=3e-5)
 
 
@@ -212,12 +214,12 @@ def test_general_projection_against_clarabel(seed: int) -> None:
 @given(SEEDS)
 def test_nearest_is_feasible_and_near(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    body, point = random_polyhedron(rng)
-    for x in (point + rng.normal(size=body.size), point, body.project(point + rng.normal(size=body.size))):
-        near = body.nearest(x)
-        assert body.violation(near) <= 2e-7
-        assert np.abs(near - x).sum() <= np.abs(by_clarabel(body, x) - x).sum() + 1e-6
-    assert np.allclose(body.nearest(point), point, atol=1e-9)
+    polytope, point = random_polyhedron(rng)
+    for x in (point + rng.normal(size=polytope.size), point, polytope.project(point + rng.normal(size=polytope.size))):
+        near = polytope.nearest(x)
+        assert polytope.violation(near) <= 2e-7
+        assert np.abs(near - x).sum() <= np.abs(by_clarabel(polytope, x) - x).sum() + 1e-6
+    assert np.allclose(polytope.nearest(point), point, atol=1e-9)
 
 
 # --------------------------------------------------------------------------------------------- bounds
@@ -226,33 +228,33 @@ def test_nearest_is_feasible_and_near(seed: int) -> None:
 def test_boxes_and_norms_hold_at_extreme_points(seed: int) -> None:
     """Vertices maximise convex functions, so random vertices (by linear programs) must respect every bound."""
     rng = np.random.default_rng(seed)
-    body, point = random_polyhedron(rng, bounded=bool(rng.random() < 0.5))
+    polytope, point = random_polyhedron(rng, bounded=bool(rng.random() < 0.5))
     if rng.random() < 0.5:  # the non-negative orthant has shortcuts of its own
         keep = np.maximum(point, 0)
-        body = polyhedron(
+        polytope = polyhedron(
             np.where(rng.random(point.size) < 0.8, 0.0, -INF),
             np.where(rng.random(point.size) < 0.5, keep + 1, INF),
-            np.abs(body.A_ub.toarray()),
-            np.abs(body.A_ub.toarray()) @ keep + 1,
+            np.abs(polytope.A_ub.toarray()),
+            np.abs(polytope.A_ub.toarray()) @ keep + 1,
         )
-    lower, upper = body.box
-    points = [body.minimise(rng.normal(size=body.size)) for _ in range(12)]
-    points += [body.minimise(sign * np.ones(body.size)) for sign in (-1, 1)]
-    found = np.array([p for p in points if p is not None]).reshape(-1, body.size)
+    lower, upper = polytope.box
+    points = [polytope.minimise(rng.normal(size=polytope.size)) for _ in range(12)]
+    points += [polytope.minimise(sign * np.ones(polytope.size)) for sign in (-1, 1)]
+    found = np.array([p for p in points if p is not None]).reshape(-1, polytope.size)
     slack = 1e-6
     assert (found >= lower - slack).all() and (found <= upper + slack).all()
-    assert (np.abs(found).sum(axis=1) <= body.l1 + slack).all()
-    assert (np.abs(found) <= body.linf + slack).all()
+    assert (np.abs(found).sum(axis=1) <= polytope.l1 + slack).all()
+    assert (np.abs(found) <= polytope.linf + slack).all()
     for one in found:
-        assert (np.linalg.norm(found - one, axis=1) <= body.diameter + slack).all()
+        assert (np.linalg.norm(found - one, axis=1) <= polytope.diameter + slack).all()
 
 
 def test_the_box_is_tightened_by_rows() -> None:
-    body = polyhedron([0, 0, 0], [INF, INF, 1], [[1, 2, 0]], [4], [[0, 1, 1]], [1.5])
-    lower, upper = body.box
+    polytope = polyhedron([0, 0, 0], [INF, INF, 1], [[1, 2, 0]], [4], [[0, 1, 1]], [1.5])
+    lower, upper = polytope.box
     assert np.allclose(lower, [0, 0.5, 0]) and np.allclose(upper, [4, 1.5, 1])
-    assert (body.upper == [INF, INF, 1]).all()
-    assert body.linf == pytest.approx(4) and body.l1 == pytest.approx(4.5, abs=1e-4)
+    assert (polytope.upper == [INF, INF, 1]).all()
+    assert polytope.linf == pytest.approx(4) and polytope.l1 == pytest.approx(4.5, abs=1e-4)
     open_ended = polyhedron([0, -INF, 0], [INF, INF, 1], [[1, 2, 0], [1, 0, 1]], [4, 2])
     assert np.allclose(open_ended.box[1], [2, 2, 1]) and np.isinf(open_ended.l1)
 
@@ -260,12 +262,12 @@ def test_the_box_is_tightened_by_rows() -> None:
 def test_tightening_allows_for_rounding() -> None:
     """The residue of large terms that cancel is rounded; the bound must not cut off true points."""
     big = 1e15
-    body = polyhedron([0, big], [INF, big + 2], [[1.0, 0.1]], [0.1 * big + 0.3])
-    assert body.box[1][0] >= 0.3
+    polytope = polyhedron([0, big], [INF, big + 2], [[1.0, 0.1]], [0.1 * big + 0.3])
+    assert polytope.box[1][0] >= 0.3
 
 
 @pytest.mark.parametrize(
-    "body",
+    "polytope",
     [
         polyhedron([0, 0, 0], [INF] * 3, None, (), [[1, 2, 4]], [4]),
         polyhedron([0, 0, 0], [INF] * 3, None, (), [[-1, -2, -4]], [-4]),
@@ -276,25 +278,25 @@ def test_tightening_allows_for_rounding() -> None:
         polyhedron([-2, 0], [3, 1]),
     ],
 )
-def test_products_are_recognised(body: Polyhedron) -> None:
+def test_products_are_recognised(polytope: Polyhedron) -> None:
     """Its vertices lie in the set, and their best is the optimum, for random costs."""
-    product = body.product
+    product = polytope.product
     assert product is not None
     rng = np.random.default_rng(1)
     for _ in range(20):
-        cost = rng.normal(size=body.size)
+        cost = rng.normal(size=polytope.size)
         best = float(cost @ product.base)
         for number, optional in enumerate(product.optional):
             gains = (cost * product.step)[product.block == number]
             best += min(float(gains.min()), 0.0) if optional else float(gains.min())
-        assert best == pytest.approx(by_linprog(body, cost).fun, abs=1e-9)
+        assert best == pytest.approx(by_linprog(polytope, cost).fun, abs=1e-9)
     free = (product.block >= 0).sum() + product.optional.sum()
     assert sum(product.choices(columns) for columns in product.columns) == free
     assert (product.step[product.block < 0] == 0).all()
 
 
 @pytest.mark.parametrize(
-    "body",
+    "polytope",
     [
         polyhedron([0, 0], [INF, 0.5], None, (), [[1, 1]], [1]),  # a bound cuts the simplex
         polyhedron([0, 0], [INF, INF], [[1, -1]], [1]),
@@ -308,8 +310,8 @@ def test_products_are_recognised(body: Polyhedron) -> None:
         polyhedron([0, 0], [1, 1], None, (), [[0, 0]], [1]),  # empty: 0 = 1
     ],
 )
-def test_other_sets_are_no_products(body: Polyhedron) -> None:
-    assert body.product is None
+def test_other_sets_are_no_products(polytope: Polyhedron) -> None:
+    assert polytope.product is None
 
 
 def test_the_public_part_of_a_problem() -> None:
@@ -320,8 +322,8 @@ def test_the_public_part_of_a_problem() -> None:
     problem = dpm.Problem(
         cp.Minimize(cp.sum(x)), [A @ x >= 1, x[0] + x[1] <= b[0], x[2] <= b[1], cp.sum(x) == 4, x[0] <= 2]
     )
-    body = Polyhedron.of(problem._model(None).public.program)
-    assert body.lower.tolist() == [0, 0, 0] and body.upper[[0, 2]] == pytest.approx([2, 3])
-    assert body.b_ub == pytest.approx([3]) and body.A_ub.toarray().tolist() == [[1, 1, 0]]
-    assert body.b_eq.tolist() == [4] and body.violation(np.array([1.0, 1, 2])) == 0
-    assert body.violation(np.array([1.0, 1, 1])) == 1 and body.violation(np.array([2.5, 0, 1.5])) == 0.5
+    polytope = Polyhedron.of(problem._model(None).public.program)
+    assert polytope.lower.tolist() == [0, 0, 0] and polytope.upper[[0, 2]] == pytest.approx([2, 3])
+    assert polytope.b_ub == pytest.approx([3]) and polytope.A_ub.toarray().tolist() == [[1, 1, 0]]
+    assert polytope.b_eq.tolist() == [4] and polytope.violation(np.array([1.0, 1, 2])) == 0
+    assert polytope.violation(np.array([1.0, 1, 1])) == 1 and polytope.violation(np.array([2.5, 0, 1.5])) == 0.5

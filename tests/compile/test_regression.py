@@ -208,8 +208,8 @@ def test_penalty_beside_scaled_coefficients(name: str) -> None:
     assert (found.penalty.other is not None) == ("other" in PENALTIES[name][1])
     if found.penalty.other is not None:
         w, u = np.array([0.5, 0.25, 1, 2]), np.array([0.25, 1, 0.5, 1])
-        value, slope = found.penalty.value, found.penalty.subgradient(w)
-        assert value(u) >= value(w) + slope @ (u - w) - 1e-8
+        value, derivative = found.penalty.value, found.penalty.subgradient(w)
+        assert value(u) >= value(w) + derivative @ (u - w) - 1e-8
 
 
 def test_penalties_of_auxiliary_variables_are_the_least_that_the_constraints_allow() -> None:
@@ -229,8 +229,8 @@ def test_penalties_of_auxiliary_variables_are_the_least_that_the_constraints_all
 # ------------------------------------------------------------------------------------ the certificate
 def test_a_wrong_claim_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = module.match
-    for change in ({"weight": lambda w: w * (1 + 1e-6)}, {"factor": lambda f: -f}, {"offset": lambda _: SHIFT}):
-        [(name, alter)] = change.items()
+    for sensitivity in ({"weight": lambda w: w * (1 + 1e-6)}, {"factor": lambda f: -f}, {"offset": lambda _: SHIFT}):
+        [(name, alter)] = sensitivity.items()
 
         def broken(*given: Any, name: str = name, alter: Any = alter) -> Any:
             out = honest(*given)

@@ -16,7 +16,7 @@ from regression_spellings import SPELLINGS, Leaves, N
 from dpmodel.annotate import Private, Records
 from dpmodel.classify import regression_model
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.classify.regression_floors import lasso_floor
+from dpmodel.classify.regression_lower_bounds import lasso_lower_bound
 from dpmodel.classify.regression_model import private_regression
 from dpmodel.compile.regression.features import Features, tidy
 from dpmodel.compile.regression.recognise import recognise
@@ -39,7 +39,7 @@ def table(rows: Any) -> np.ndarray:
 
 
 def check(model: PrivateRegression, rng: np.random.Generator, draws: int) -> None:
-    """Wild values of all, then of one record again: rows, labels, slopes and gradients stay within the claims."""
+    """Wild values of all, then of one record again: rows, labels, derivatives and gradients stay within the claims."""
     row, remove = model.row, model.private[0].records.neighbors == "add-remove"
     slack = 1 + 1e-12
     for _ in range(draws):
@@ -47,7 +47,7 @@ def check(model: PrivateRegression, rng: np.random.Generator, draws: int) -> Non
             rng.choice([-9.0, 0.0, 9.0], size=p.shape) * rng.random(p.shape) ** rng.integers(3) for p in model.private
         ]
         victim, w = int(rng.integers(N)), rng.normal(size=model.size) * rng.integers(0, 2, size=model.size)
-        reach = model.loss.slope_bound(row.reach(w) + model.offset_bound, row.label_bound)
+        reach = model.loss.derivative_bound(row.reach(w) + model.offset_bound, row.label_bound)
         sums = []
         for turn in range(2):
             for parameter, value in zip(model.private, values, strict=True):
@@ -64,11 +64,11 @@ def check(model: PrivateRegression, rng: np.random.Generator, draws: int) -> Non
             assert row.label[0] <= rows.labels.min() and rows.labels.max() <= row.label[1]
             if turn and row.absent:
                 assert not a[victim, ~row.constant].any() and not (rows.labels[victim] and model.private[-1].ndim == 1)
-            slopes = model.loss.slope(rows.predict(w), rows.labels)
-            assert np.abs(slopes).max() <= reach * (1 + 1e-9)
-            sums.append(rows.combine(slopes))
+            derivatives = model.loss.derivative(rows.predict(w), rows.labels)
+            assert np.abs(derivatives).max() <= reach * (1 + 1e-9)
+            sums.append(rows.combine(derivatives))
         for order in ORDERS:
-            assert np.linalg.norm(sums[1] - sums[0], ord=order) <= model.gradient_change(order, reach * (1 + 1e-9))
+            assert np.linalg.norm(sums[1] - sums[0], ord=order) <= model.gradient_sensitivity(order, reach * (1 + 1e-9))
 
 
 def some_slow(names: Any) -> list[Any]:
@@ -168,8 +168,8 @@ def test_lower_bounds_do_not_rest_on_rows_that_cannot_occur() -> None:
     for columns, mixed in ((X[:, :2], False), (X[:, [0, 0]], True), (X @ (np.eye(3)[:, [2, 1]] / 2), False)):
         found = recognise(cp.Problem(cp.Minimize(cp.sum_squares(columns @ w - y)), [cp.norm1(w) <= 1]))
         assert found is not None
-        floor = lasso_floor(private_regression(found), 0.1, 0.0)
-        assert floor is not None and ("rows bounded entry by entry alone" in floor.unmet) == mixed
+        lower_bound = lasso_lower_bound(private_regression(found), 0.1, 0.0)
+        assert lower_bound is not None and ("rows bounded entry by entry alone" in lower_bound.unmet) == mixed
 
 
 def test_columns_of_one_table_are_one_row() -> None:

@@ -76,7 +76,7 @@ SPELLINGS: dict[str, tuple[str, Write]] = {
     "norm1": ("absolute", lambda m: cp.norm1(m.r) / N),
     "huber": ("huber", lambda m: cp.sum(cp.huber(m.r, 0.5))),
     "quantile": ("quantile", lambda m: cp.sum(cp.maximum(0.3 * m.r, -0.7 * m.r))),
-    "two slopes": ("quantile", lambda m: 0.3 * cp.sum(cp.pos(m.r)) + 0.7 * cp.sum(cp.neg(m.r))),
+    "two derivatives": ("quantile", lambda m: 0.3 * cp.sum(cp.pos(m.r)) + 0.7 * cp.sum(cp.neg(m.r))),
     "logistic": ("logistic", lambda m: cp.sum(cp.logistic(-cp.multiply(m.signs, m.X @ m.V + m.c)))),
     "hinge": ("hinge", lambda m: cp.sum(cp.pos(1 - cp.multiply(m.signs, m.X @ m.V)))),
     "maximised": ("squared", lambda m: -cp.sum_squares(m.r)),
@@ -208,12 +208,12 @@ def test_a_record_moves_the_gradients_of_all_outputs() -> None:
     """Brute force over corners: the sensitivity in the cells is attained, and never exceeded, by one record."""
     m = Several()
     _, model = model_of(minimise(cp.sum_squares(m.Z @ m.U - m.D[:, :K])))
-    stated = model.classification.cells[0].change
+    stated = model.classification.cells[0].sensitivity
     rng = np.random.default_rng(5)
     moves = []
     for _ in range(2000):
         a, b = rng.choice([-1.0, 2.0], (2, 2))
-        s, t = rng.choice([-1.0, 1.0], (2, K))  # slopes of the two records in each output
+        s, t = rng.choice([-1.0, 1.0], (2, K))  # derivatives of the two records in each output
         moves.append((np.outer(a, s) - np.outer(b, t)).ravel())
     for key, order in (("l1", 1), ("l2", 2), ("linf", np.inf)):
         largest = max(float(np.linalg.norm(move, order)) for move in moves)

@@ -76,7 +76,7 @@ TRAPS: dict[str, tuple[Any, ...]] = {  # name -> (objective, words of the messag
     "label squared": (lambda m: cp.sum(cp.pos(1 - cp.multiply(cp.multiply(m.y, m.y), m.z))), "multiplied by itself"),
     "rows split": (lambda m: cp.sum_squares(m.X[:3] @ m.w - m.y[:3]), "(3,)"),
     "other rows": (lambda m: cp.sum_squares(m.X @ m.w - m.y) + cp.sum_squares(m.X[::-1] @ m.w - m.y), "X[6"),
-    "two slopes": (lambda m: cp.sum(cp.abs(m.X @ m.w - m.y)) + cp.norm1(m.X @ m.w * 2 - m.y), "difference"),
+    "two derivatives": (lambda m: cp.sum(cp.abs(m.X @ m.w - m.y)) + cp.norm1(m.X @ m.w * 2 - m.y), "difference"),
     "two predictions": (
         lambda m: cp.sum_squares(m.X @ m.w - m.y) + cp.sum_squares(m.X @ cp.Variable(3) - m.y),
         "another prediction",

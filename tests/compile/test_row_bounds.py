@@ -50,11 +50,11 @@ def test_no_pair_of_records_moves_the_sum_further(name, absent):
         b[:5000], t[:5000] = a[:5000], -s[:5000]
     for order in (1, 2, INF):
         moved = np.linalg.norm(s[:, None] * a - t[:, None] * b, ord=order, axis=1)
-        assert moved.max() <= row.change(0.7, order) * (1 + 1e-12)
+        assert moved.max() <= row.sensitivity(0.7, order) * (1 + 1e-12)
         assert np.linalg.norm(a, ord=order, axis=1).max() <= row.norm(order) * (1 + 1e-12)
     moved = np.linalg.norm(s[:, None] * a - t[:, None] * b, axis=1)
     if name != "intercept" or not absent:
-        assert moved.max() >= 0.9 * row.change(0.7, 2)  # the bound has teeth
+        assert moved.max() >= 0.9 * row.sensitivity(0.7, 2)  # the bound has teeth
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -225,14 +225,14 @@ def test_laminar_families_and_no_others_are_trees():
     assert min(met.values()) > 20
 
 
-def three(**changes) -> LikelihoodForm:
+def three(**sensitivities) -> LikelihoodForm:
     """total = a + b, all measured; the near misses below change one thing."""
     arrays = {"matrix": np.eye(3), "value": np.zeros(3), "absolute": 1.0, "equality": [[1.0, -1.0, -1.0]]}
-    return LikelihoodForm.of(**(arrays | changes))
+    return LikelihoodForm.of(**(arrays | sensitivities))
 
 
 @pytest.mark.parametrize(
-    "changes",
+    "sensitivities",
     [
         {"linear": [0.0, 1e-300, 0.0]},
         {"matrix": [[1, 0, 0], [0, 1, -1], [0, 0, 1]]},  # A difference is measured.
@@ -252,9 +252,9 @@ def three(**changes) -> LikelihoodForm:
         {"inequality": [[0.0, 0.0, 0.0]], "inequality_value": -1.0},
     ],
 )
-def test_near_misses_are_no_trees(changes):
+def test_near_misses_are_no_trees(sensitivities):
     assert tree_of(three()) is not None
-    assert tree_of(three(**changes)) is None
+    assert tree_of(three(**sensitivities)) is None
 
 
 def test_a_child_of_two_parents_is_no_tree():

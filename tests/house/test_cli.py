@@ -46,7 +46,7 @@ def test_reconstruct_sets_the_plain_solver_beside_private_ones(capsys: pytest.Ca
     assert {row["part"] for row in shown["rows"]} == {"objective"}
     assert not any(row["sharp"] for row in shown["rows"])
     assert shown["rows"][0]["share"] == 1.0
-    assert shown["floors"] and len(shown["epsilons"]) == len(next(iter(shown["floors"].values())))
+    assert shown["lower_bounds"] and len(shown["epsilons"]) == len(next(iter(shown["lower_bounds"].values())))
 
 
 def test_reconstruct_refuses_readably(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +54,7 @@ def test_reconstruct_refuses_readably(capsys: pytest.CaptureFixture[str], monkey
     assert "even" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert main(["reconstruct", "--figure", "floor.png"]) == 2
+    assert main(["reconstruct", "--figure", "lower_bound.png"]) == 2
     printed = capsys.readouterr()
     assert "dpmodel[plot]" in printed.err and not printed.out, "refused before the work"
 
@@ -62,7 +62,7 @@ def test_reconstruct_refuses_readably(capsys: pytest.CaptureFixture[str], monkey
 @pytest.mark.slow
 def test_reconstruct_draws(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    file = tmp_path / "floor.svg"
+    file = tmp_path / "lower_bound.svg"
     assert main(["reconstruct", "--n", "4", "--repetitions", "1", "--epsilon", "1", "--figure", str(file)]) == 0
     assert "Theorem 37" in file.read_text()
 

@@ -29,7 +29,7 @@ SHOWN = {
         r"1365 noisy sums in 6 levels",
         r"by exact-tree: no private data was read",
         r"ranges of  256 bins",
-        r"whole numbers that add up: (\d+) = \1",
+        r"integers that add up: (\d+) = \1",
     ],
     "consistent_tables.py": [
         r"who works, by office A",
@@ -71,7 +71,7 @@ SHOWN = {
     "impossible.py": [
         r"Can it be solved\? False",
         r"ImpossibilityError: private parameter 'profit'",
-        r"theorem: Theorem 37; parameter: profit; floor: 0\.1\d+",
+        r"theorem: Theorem 37; parameter: profit; lower bound: 0\.1\d+",
         r"remedy 3:",
         r"released by laplace-once",
     ],
@@ -108,7 +108,7 @@ SHOWN = {
     "lasso.py": [
         r"answers +objective, low +yes",
         r"-> +(frank-wolfe|mirror-descent|noisy-descent)",
-        r"floor as a rate",
+        r"lower bound as a rate",
         r"Private release by",
         r"excess risk about 0\.\d+ on data drawn",
         r"true ones: 0\.00\d+ \(all zeros: 0\.2250\)",

@@ -75,7 +75,7 @@ def is_module(name: str) -> bool:
 
 
 def _eager(node: ast.AST) -> Iterator[ast.AST]:
-    """Statements that run when the module is imported (not bodies of functions, not TYPE_CHECKING)."""
+    """Statements that run when the module is imported (not polytopes of functions, not TYPE_CHECKING)."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             continue
@@ -210,7 +210,7 @@ def _random_uses(tree: ast.AST) -> list[str]:
 
 def test_randomness_lives_in_privacy():
     """Elsewhere only public randomness, with a fixed or given seed, that decides nothing about privacy: the shapes of
-    made-up examples."""
+    synthetic examples."""
     rooms = {"privacy", "cli", "teach", "__main__"}
     found = {FILES[path]: _random_uses(tree) for path, tree in trees().items() if room_of(FILES[path]) not in rooms}
     assert {module: uses for module, uses in found.items() if uses} == {}

@@ -117,17 +117,17 @@ def test_classification_fields(problem):
     assert isinstance(cell.reason, str)
     assert "demand" in cell.reason
     assert cell.theorem == "Theorem 22"
-    assert isinstance(cell.change, Mapping)
-    assert {"l1", "l2", "linf"} <= set(cell.change)
+    assert isinstance(cell.sensitivity, Mapping)
+    assert {"l1", "l2", "linf"} <= set(cell.sensitivity)
     with pytest.raises(TypeError):
-        cell.change["l1"] = 0.0
+        cell.sensitivity["l1"] = 0.0
 
 
 def test_change_of_a_has_row_l1():
     a = dpm.Private(shape=(2, 3), name="a", unit="entry", linf=0.5)
     x = cp.Variable(3, bounds=[0, 1])
     (cell,) = dpm.Problem(cp.Minimize(cp.sum(x)), [a @ x >= -1]).classify().cells
-    assert "row_l1" in cell.change
+    assert "row_l1" in cell.sensitivity
 
 
 def test_plan_fields(problem):
@@ -175,7 +175,7 @@ def test_impossibility_error_fields():
     assert "Hsu" in error.citation
     assert error.parameter == "secret b"
     assert error.constraint == "demand row"
-    assert error.floor == 0.5
+    assert error.lower_bound == 0.5
     assert error.remedies
 
 
@@ -186,10 +186,10 @@ def test_taxonomy_is_table_1():
         assert cell.verdict in ("yes", "yes*", "no")
         assert cell.theorem
         assert isinstance(cell.mechanisms, tuple)
-        # Bounded changes of one entry of c or b carry a floor of their own, in proportion to the change B.
+        # Bounded changes of one entry of c or b carry a lower bound of their own, in proportion to the change B.
         bounded = cell.verdict == "yes" and cell.part in ("objective", "scalar")
-        assert bool(cell.floor) == (cell.verdict != "yes" or bounded)
-        assert (" B" in cell.floor) == bounded
+        assert bool(cell.lower_bound) == (cell.verdict != "yes" or bounded)
+        assert (" B" in cell.lower_bound) == bounded
     printed = str(table)
     assert all(f"Theorem {n}" in printed for n in (22, 28, 32, 34, 36, 37, 38))
 

@@ -14,7 +14,7 @@ from dpmodel.learn.features import features_of, pair_of
 
 LOW, HIGH = np.array([0.0, -2.0, 5.0]), np.array([100.0, 3.0, 6.0])
 PAIRS = np.column_stack([LOW, HIGH])
-NAMES = ["age", "change", "size"]
+NAMES = ["age", "sensitivity", "size"]
 
 
 def drawn(n: int = 40) -> np.ndarray:
@@ -101,9 +101,9 @@ REFUSED: dict[str, tuple[Any, Any, Any]] = {
     "ragged": ([(0, 1), (0,)], None, None),
     "a number": (3.0, None, None),
     "names without names": ({"age": (0, 1)}, None, None),
-    "a column is missing": ({"age": (0, 1), "change": (0, 1)}, None, NAMES),
+    "a column is missing": ({"age": (0, 1), "sensitivity": (0, 1)}, None, NAMES),
     "an unknown column": (dict.fromkeys([*NAMES, "more"], (0, 1)), None, NAMES),
-    "a pair of one": ({"age": (0,), "change": (0, 1), "size": (0, 1)}, None, NAMES),
+    "a pair of one": ({"age": (0,), "sensitivity": (0, 1), "size": (0, 1)}, None, NAMES),
     "negative norm": (None, -1.0, None),
     "zero norm": (None, 0, None),
     "infinite norm": (None, np.inf, None),

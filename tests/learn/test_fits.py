@@ -1,4 +1,4 @@
-"""Fits on made-up data: they find what is there, in the units of the data, and carry their guarantee."""
+"""Fits on synthetic data: they find what is there, in the units of the data, and carry their guarantee."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_the_units_of_a_column_do_not_matter() -> None:
 
 def test_frames_and_names() -> None:
     X, y = table()
-    names = ["age", "share", "change"]
+    names = ["age", "share", "sensitivity"]
     bounds = dict(zip(names, PAIRS, strict=True))
     by_name = {**REGRESSION, "bounds": dict(reversed(bounds.items()))}
     plain = PrivateRidge(**REGRESSION).fit(X, y)

@@ -89,7 +89,7 @@ def _exact() -> Iterator[tuple[str, float, float, str, tuple[str, ...], Callable
 
 
 def descent(twin: str, delta: float) -> float:
-    """The sums of all steps are numbers with independent noise: their law has a closed form."""
+    """The sums of all steps are numbers with independent noise: their distribution has a closed form."""
     task, _, thetas = hinge.worst_pair("replace-one")
     task = replace(task, spend=Spend.of(1.0, delta, gaussian_only=True), delta=delta)
     with pytest.MonkeyPatch.context() as patch:
@@ -103,7 +103,8 @@ def descent(twin: str, delta: float) -> float:
 
 
 def gaussian_epsilon(mu: Any, delta: float) -> float:
-    """Least epsilon of Gaussian noise of one deviation on a difference of ``mu`` (Balle and Wang 2018, Theorem 8)."""
+    """Least epsilon of Gaussian noise of one standard deviation on a difference of ``mu`` (Balle and Wang 2018, Theorem
+    8)."""
 
     def excess(epsilon: float) -> float:
         return float(norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)) - delta
@@ -131,7 +132,7 @@ def published_game() -> float:
     promise = made.promise(ALGORITHM_4)
     each = 1.0 / math.sqrt(8 * 4 * math.log(1e3))
     promise = replace(promise, plan=replace(promise.plan, count=4, epsilon=each))
-    return scalar.exact_epsilon(*scalar.laws(made, ALGORITHM_4, promise, one, two), 1e-3)
+    return scalar.exact_epsilon(*scalar.distributions(made, ALGORITHM_4, promise, one, two), 1e-3)
 
 
 def matrix_game(unit: str, delta: float, twin: str) -> float:

@@ -1,8 +1,8 @@
 """Auditing the mechanisms on worst-case neighbours, and planting broken twins of each.
 
-The noise layer is run directly, many draws at a time: everything after it is post-processing, so its output is what
-an attacker could wish for at best. The score is the log likelihood ratio of the published laws, the best there is.
-A twin is a change of the calibrated design, or of the captured selection; the audit must find it out.
+The noise layer is run directly, many draws at a time: everything after it is post-processing, so its output is what an
+attacker could wish for at best. The score is the log likelihood ratio of the published distributions, the best there
+is. A twin is a change of the calibrated design, or of the captured selection; the audit must find it out.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ def calibrated(mechanism: str, opened: Opened) -> NoiseDesign:
 
 def scaled(factor: float) -> Twin:
     def twin(opened: Opened, noise: NoiseDesign) -> NoiseDesign:
-        def law(part: NoisyPart) -> Any:
-            if isinstance(part.law, TruncatedLaplace):
-                return TruncatedLaplace(part.law.scale * factor, part.law.half_width * factor)
-            return type(part.law)(part.law.scale * factor)  # type: ignore[union-attr]
+        def distribution(part: NoisyPart) -> Any:
+            if isinstance(part.distribution, TruncatedLaplace):
+                return TruncatedLaplace(part.distribution.scale * factor, part.distribution.half_width * factor)
+            return type(part.distribution)(part.distribution.scale * factor)  # type: ignore[union-attr]
 
-        return replace(noise, parts={name: replace(p, law=law(p)) for name, p in noise.parts.items()})
+        return replace(noise, parts={name: replace(p, distribution=distribution(p)) for name, p in noise.parts.items()})
 
     return twin
 
@@ -78,13 +78,13 @@ def forgetting_reuse(opened: Opened, noise: NoiseDesign) -> NoiseDesign:
     parts = {}
     for name, part in noise.parts.items():
         entries = measurements(opened.model, name)[0]
-        law: Any = part.law
-        moved = max(change.linf for change in entries.change.values())
-        old = part.measurement.l2 if isinstance(law, Gaussian) else part.measurement.l1
-        smaller = replace(law, scale=law.scale * moved / old)
-        if isinstance(law, TruncatedLaplace):
-            smaller = replace(smaller, half_width=law.half_width * moved / old)
-        parts[name] = replace(part, measurement=entries, law=smaller)
+        distribution: Any = part.distribution
+        moved = max(sensitivity.linf for sensitivity in entries.sensitivity.values())
+        old = part.measurement.l2 if isinstance(distribution, Gaussian) else part.measurement.l1
+        smaller = replace(distribution, scale=distribution.scale * moved / old)
+        if isinstance(distribution, TruncatedLaplace):
+            smaller = replace(smaller, half_width=distribution.half_width * moved / old)
+        parts[name] = replace(part, measurement=entries, distribution=smaller)
     return replace(noise, parts=parts)
 
 
@@ -92,10 +92,10 @@ def narrow(opened: Opened, noise: NoiseDesign) -> NoiseDesign:
     """The scale for epsilon, but a window without regard to delta."""
     parts = {}
     for name, part in noise.parts.items():
-        law: Any = part.law
-        if isinstance(law, TruncatedLaplace):
-            law = replace(law, half_width=law.half_width / 2)
-        parts[name] = replace(part, law=law)
+        distribution: Any = part.distribution
+        if isinstance(distribution, TruncatedLaplace):
+            distribution = replace(distribution, half_width=distribution.half_width / 2)
+        parts[name] = replace(part, distribution=distribution)
     return replace(noise, parts=parts)
 
 
@@ -119,22 +119,22 @@ def noised(noise: NoiseDesign, theta: Floats, runs: int, source: SeededSource, *
     out = []
     for part in noise.parts.values():
         exact = part.measurement.values(theta)
-        law: Any = part.law
+        distribution: Any = part.distribution
         if shared:
-            out.append(exact + law.add_to(np.zeros((runs, 1)), source))
+            out.append(exact + distribution.add_to(np.zeros((runs, 1)), source))
         else:
-            out.append(law.add_to(np.tile(exact, (runs, 1)), source))
+            out.append(distribution.add_to(np.tile(exact, (runs, 1)), source))
     return out
 
 
-def log_density(law: Any, z: Floats) -> Floats:
+def log_density(distribution: Any, z: Floats) -> Floats:
     """Up to a constant; -inf outside the support."""
-    if isinstance(law, Gaussian):
-        return -((z / law.scale) ** 2) / 2
+    if isinstance(distribution, Gaussian):
+        return -((z / distribution.scale) ** 2) / 2
     size = np.abs(z)
-    inside = -size / law.scale
-    if isinstance(law, TruncatedLaplace):
-        return np.where(size <= law.half_width * (1 + 1e-12), inside, -np.inf)
+    inside = -size / distribution.scale
+    if isinstance(distribution, TruncatedLaplace):
+        return np.where(size <= distribution.half_width * (1 + 1e-12), inside, -np.inf)
     return inside
 
 
@@ -144,7 +144,7 @@ def likelihood_score(noise: NoiseDesign, one: list[Floats], two: list[Floats]) -
     def score(outputs: list[Floats]) -> Floats:
         total = np.zeros(outputs[0].shape[0])
         for part, y, a, b in zip(noise.parts.values(), outputs, one, two, strict=True):
-            p, q = log_density(part.law, y - a).sum(axis=1), log_density(part.law, y - b).sum(axis=1)
+            p, q = log_density(part.distribution, y - a).sum(axis=1), log_density(part.distribution, y - b).sum(axis=1)
             with np.errstate(invalid="ignore"):
                 total += np.nan_to_num(p - q, nan=0.0, posinf=1e6, neginf=-1e6)
         return total

@@ -63,11 +63,11 @@ class Case:
     beta: float = 0.1
     feasibility: str = "relaxed"
 
-    def open(self, **changes: Any) -> Opened:
+    def open(self, **sensitivities: Any) -> Opened:
         objective, constraints, private = self.write()
         names = {p.name(): p for p in private}
         asked = {"epsilon": self.epsilon, "delta": self.delta, "beta": self.beta, "feasibility": self.feasibility}
-        opened = Opened(dpm.Problem(objective, constraints), names, Request(**{**asked, **changes}))
+        opened = Opened(dpm.Problem(objective, constraints), names, Request(**{**asked, **sensitivities}))
         opened.seal(self.values)
         return opened
 

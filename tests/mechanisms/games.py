@@ -45,8 +45,8 @@ class Game:
     @cached_property
     def task(self) -> Task:
         spend = Spend.of(self.epsilon, self.delta)
-        body, tilt = public_polyhedron(self.model), np.zeros(self.model.affine.variables)
-        return Task(self.model, body, tilt, spend, self.epsilon, self.delta, self.beta)
+        polytope, tilt = public_polyhedron(self.model), np.zeros(self.model.affine.variables)
+        return Task(self.model, polytope, tilt, spend, self.epsilon, self.delta, self.beta)
 
     @property
     def request(self) -> Request:
@@ -57,8 +57,8 @@ class Game:
             self.private[name].value = value
         return self.model.read_private()
 
-    def play(self, engine: Engine, seed: int | Any, theta: Floats | None = None, **changes: Any) -> Point:
-        task = replace(self.task, **changes)
+    def play(self, engine: Engine, seed: int | Any, theta: Floats | None = None, **sensitivities: Any) -> Point:
+        task = replace(self.task, **sensitivities)
         source = SeededSource(seed) if isinstance(seed, int) else seed
         theta = self.model.read_private() if theta is None else theta
         return engine.point(task, engine.promise(self.task), theta, source, no_progress)
@@ -161,19 +161,19 @@ def log_ratio(draws: list[Draw]) -> float:
     total = 0.0
     for draw in draws:
         (one, two), scale = draw.values, draw.arguments[0]
-        if draw.law == "noisy_max":
+        if draw.distribution == "noisy_max":
             a, b = one / scale, two / scale
             total += float(a[draw.answer] - np.logaddexp.reduce(a) - b[draw.answer] + np.logaddexp.reduce(b))
         else:
-            order = 1 if draw.law == "laplace" else 2
+            order = 1 if draw.distribution == "laplace" else 2
             far = [(np.abs((draw.answer - values) / scale) ** order).sum() / order for values in (one, two)]
             total += float(far[1] - far[0])
     return total
 
 
 def asked(source: Transcript) -> list[tuple[str, Floats, float]]:
-    """(law, exact numbers, scale) of every draw."""
-    return [(draw.law, draw.values[0].ravel(), draw.arguments[0]) for draw in source.draws]
+    """(distribution, exact numbers, scale) of every draw."""
+    return [(draw.distribution, draw.values[0].ravel(), draw.arguments[0]) for draw in source.draws]
 
 
 def private_case(name: str) -> Game:
@@ -193,9 +193,9 @@ def neighbours(made: Game, declared: dict[str, dict[str, Any]], rng: np.random.G
         owned = owned_of(affine, units)
         for _ in range(draws):
             moved = theta.copy()
-            for unit, change in zip(units, owned.split(owned.inside(rng)), strict=True):
+            for unit, sensitivity in zip(units, owned.split(owned.inside(rng)), strict=True):
                 block = next(b for b in affine.parameters if b.name == unit.name)
-                moved[block.columns] += unit.full(change).ravel(order="F")
+                moved[block.columns] += unit.full(sensitivity).ravel(order="F")
             yield theta, moved
 
 

@@ -145,9 +145,9 @@ def pairs(made: Game, declared: Declared, rng: np.random.Generator, count: int) 
         found = [_widest(owned, M)] if number % 3 == 0 else list(candidates(owned, M, rng, 2))
         d = found[int(rng.integers(len(found)))] if number % 3 < 2 else max(found, key=lambda d: np.abs(M @ d).sum())
         one, two = theta.copy(), theta.copy()
-        for unit, change in zip(units, owned.split(d), strict=True):
+        for unit, sensitivity in zip(units, owned.split(d), strict=True):
             block = next(b for b in affine.parameters if b.name == unit.name)
-            before, after = _ends(unit, change, declared[unit.name], rng)
+            before, after = _ends(unit, sensitivity, declared[unit.name], rng)
             mine = unit.full(np.ones(len(unit.cells))).ravel(order="F") != 0
             for values, end in ((one, before), (two, after)):
                 part = values[block.columns]
@@ -160,13 +160,13 @@ def _widest(owned: Owned, M: Floats) -> Floats:
     """The change that moves two of the numbers that a mechanism compares furthest apart; 0 is one of them."""
     rows = np.vstack([M, np.zeros(M.shape[1])])
     rows = np.unique(np.round(rows, 12), axis=0)[:12]
-    changes = [owned.largest(a - b) for a in rows for b in rows]
-    return max(changes, key=lambda d: float(np.ptp(rows @ d)))
+    sensitivities = [owned.largest(a - b) for a in rows for b in rows]
+    return max(sensitivities, key=lambda d: float(np.ptp(rows @ d)))
 
 
-def _ends(unit: Unit, change: Floats, declared: dict[str, Any], rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """The record's entries before and after: inside the bounds, ``change`` apart, or absent (zero) before."""
-    d = unit.full(change)
+def _ends(unit: Unit, sensitivity: Floats, declared: dict[str, Any], rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """The record's entries before and after: inside the bounds, ``sensitivity`` apart, or absent (zero) before."""
+    d = unit.full(sensitivity)
     low, high = (np.broadcast_to(np.asarray(end, dtype=float), d.shape) for end in declared["bounds"])
     stated = {"l1", "l2", "linf", "row_l1"} & set(declared)
     if declared.get("records") is not None and declared["records"].neighbors == "add-remove" and not stated:

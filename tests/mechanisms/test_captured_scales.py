@@ -68,8 +68,8 @@ def moves(reach: int, neighbors: str) -> tuple[float, float]:
     queries = [asked_of(made, np.vstack([row, others]), 1.0)[0] for row in rows]
     # Under add-remove a row of zeros is nobody, and everybody comes or goes.
     pairs = [(0, j) for j in range(8)] if neighbors == "add-remove" else itertools.permutations(range(8), 2)
-    changes = [np.append(queries[j] - queries[i], 0.0 if neighbors == "add-remove" else []) for i, j in pairs]
-    return max(float(np.abs(c).max()) for c in changes), max(float(np.ptp(c)) for c in changes)
+    sensitivities = [np.append(queries[j] - queries[i], 0.0 if neighbors == "add-remove" else []) for i, j in pairs]
+    return max(float(np.abs(c).max()) for c in sensitivities), max(float(np.ptp(c)) for c in sensitivities)
 
 
 def check_threshold(move: float, apart: float, scales: tuple[float, float], epsilon: float) -> None:
@@ -94,20 +94,21 @@ def test_cheapest_point_spends_epsilon_on_the_moves_of_its_counts(reach: int, ne
 
 
 def first_to_pass(queries: Floats, threshold: float, scales: tuple[float, float]) -> Floats:
-    """(k + 1,) law of the first query to pass (last: none), integrated over the noise of the threshold."""
+    """(k + 1,) distribution of the first query to pass (last: none), integrated over the noise of the threshold."""
     r = np.linspace(-45, 45, 20_001)
     left = laplace.pdf(r) * (r[1] - r[0])
-    law = []
+    distribution = []
     for q in queries:
         fails = laplace.cdf((threshold + scales[0] * r - q) / scales[1])
-        law.append(float((left * (1 - fails)).sum()))
+        distribution.append(float((left * (1 - fails)).sum()))
         left = left * fails
-    return np.array([*law, float(left.sum())])
+    return np.array([*distribution, float(left.sum())])
 
 
 @pytest.mark.parametrize(("reach", "neighbors"), CASES)
 def test_cheapest_point_on_a_tight_pair(reach: int, neighbors: str) -> None:
-    """One person opposes all points but the last, or (replace-one) the last alone; the law at many thresholds."""
+    """One person opposes all points but the last, or (replace-one) the last alone; the distribution at many
+    thresholds."""
     made, epsilon = ballots(reach, neighbors, COLUMNS), 0.3
     one, two = np.ones((4, COLUMNS)), np.ones((4, COLUMNS))
     one[0] = np.eye(COLUMNS)[-1]
@@ -118,11 +119,11 @@ def test_cheapest_point_on_a_tight_pair(reach: int, neighbors: str) -> None:
     assert b.tolist() == ([0] * COLUMNS if neighbors == "add-remove" else [0] * (COLUMNS - 1) + [-reach])
 
     def loss(factor: float) -> float:
-        laws = [
+        distributions = [
             [first_to_pass(queries, at, (r * factor, v * factor)) for queries in (a, b)]
             for at in v * np.linspace(-1.5, 20, 6)
         ]
-        return max(float(np.abs(np.log(p / q)).max()) for p, q in laws) / epsilon
+        return max(float(np.abs(np.log(p / q)).max()) for p, q in distributions) / epsilon
 
     assert 0.97 <= loss(1.0) <= 1 + 1e-4
     assert loss(0.5) > 1.9
@@ -169,7 +170,7 @@ def asked_scales(made: Game, engine: Any, promise: Any, delta: float) -> tuple[s
     task = replace(made.task, delta=delta, spend=spent)
     source = Transcript(0)
     engine.point(task, promise, made.model.read_private(), source, no_progress)
-    return {law for law, *_ in asked(source)}, np.array([scale for *_, scale in asked(source)])
+    return {distribution for distribution, *_ in asked(source)}, np.array([scale for *_, scale in asked(source)])
 
 
 BUDGETS = (1e-3, 1.0, 100.0)
@@ -188,7 +189,7 @@ def test_noise_is_drawn_at_every_budget(simplex: bool, delta: float) -> None:
 
 
 def dense_scales(made: Game, oracle: str, delta: float, density: int) -> tuple[set[str], Floats]:
-    """Laws and scales of a run of four steps."""
+    """Distributions and scales of a run of four steps."""
     engine = DENSE_MULTIPLICATIVE_WEIGHTS
     promise = replace(engine.promise(made.task), plan=Plan(density, STEPS, 0.1, 0, oracle))
     return asked_scales(made, engine, promise, delta)
@@ -208,13 +209,16 @@ def test_dense_weights_ask_for_the_rows_of_one_record(twice: bool, simplex: bool
     differences = (rows[:, None] - rows[None]).reshape(-1, 3)
     if simplex:  # (a - b)'(v - w) over the vertices
         moved = float(np.ptp(SUM * differences, axis=1).max())
-        expected, law = moved * (STEPS if delta == 0 else math.sqrt(STEPS / (8 * rho))), "noisy_max"
+        expected, distribution = moved * (STEPS if delta == 0 else math.sqrt(STEPS / (8 * rho))), "noisy_max"
     elif delta == 0:
-        expected, law = float(np.abs(differences).sum(axis=1).max()) * STEPS, "laplace"
+        expected, distribution = float(np.abs(differences).sum(axis=1).max()) * STEPS, "laplace"
     else:
-        expected, law = float(np.linalg.norm(differences, axis=1).max()) * math.sqrt(STEPS / (2 * rho)), "gaussian"
-    laws, scales = dense_scales(made, SELECT if simplex else NOISE, delta, density)
-    assert laws == {law} and scales.size == STEPS
+        expected, distribution = (
+            float(np.linalg.norm(differences, axis=1).max()) * math.sqrt(STEPS / (2 * rho)),
+            "gaussian",
+        )
+    distributions, scales = dense_scales(made, SELECT if simplex else NOISE, delta, density)
+    assert distributions == {distribution} and scales.size == STEPS
     assert fits(scales, expected * reached / density)
     assert not fits(scales / 2, expected * reached / density)
     if twice:
@@ -243,14 +247,14 @@ def test_algorithm_2_selects_with_the_printed_epsilon(twice: bool, slack: int) -
     promise = ALGORITHM_2.promise(replace(made.task, slack_rows=slack))
     residuals = SUM * corners(twice) - 1.7
     residuals = np.vstack([residuals, np.zeros(3)])  # the public range contains 0
-    change = min(1.0, rows_reached(made) / promise.plan.density) * float(np.ptp(residuals, axis=0).max())
-    laws, scales = asked_scales(made, ALGORITHM_2, promise, DELTA)
+    sensitivity = min(1.0, rows_reached(made) / promise.plan.density) * float(np.ptp(residuals, axis=0).max())
+    distributions, scales = asked_scales(made, ALGORITHM_2, promise, DELTA)
     T = scales.size
-    assert laws == {"noisy_max"} and promise.noise["steps"] == T
+    assert distributions == {"noisy_max"} and promise.noise["steps"] == T
     step = valid_step(EPSILON / math.sqrt(8 * T * math.log(1 / DELTA)), T, EPSILON, DELTA)
-    assert fits(scales, 2 * change / step)
-    assert not fits(scales / 2, 2 * change / step)
-    assert pure_composition_delta(2 * change / float(scales.min()), T, EPSILON) <= DELTA
+    assert fits(scales, 2 * sensitivity / step)
+    assert not fits(scales / 2, 2 * sensitivity / step)
+    assert pure_composition_delta(2 * sensitivity / float(scales.min()), T, EPSILON) <= DELTA
 
 
 def equality() -> tuple[Game, list[Floats]]:
@@ -312,13 +316,13 @@ def spending(made: Game, engine: Any, thetas: list[Floats], broken: Doubled | No
     if broken is not None:
         promise = replace(promise, plan=broken(promise.plan))
     draws = replayed(made, engine, promise, thetas, 5)
-    changes = [[(two - draw.values[0]) / draw.arguments[0] for two in draw.values[1:]] for draw in draws]
-    named = [draw.law == "noisy_max" for draw in draws]
-    chosen = [sum(map(np.ptp, moved)) for moved, choice in zip(changes, named, strict=True) if choice]
+    sensitivities = [[(two - draw.values[0]) / draw.arguments[0] for two in draw.values[1:]] for draw in draws]
+    named = [draw.distribution == "noisy_max" for draw in draws]
+    chosen = [sum(map(np.ptp, moved)) for moved, choice in zip(sensitivities, named, strict=True) if choice]
     assert len(chosen) == count
     # Algorithm 5 releases entries one by one, Algorithm 6 a row at once.
     size = np.max if engine is ALGORITHM_5 else np.sum
-    noised = [size(np.abs(d)) for moved, choice in zip(changes, named, strict=True) if not choice for d in moved]
+    noised = [size(np.abs(d)) for moved, choice in zip(sensitivities, named, strict=True) if not choice for d in moved]
     return count, np.array(chosen), np.array(noised)
 
 

@@ -264,12 +264,12 @@ def test_every_release_is_a_public_point_also_where_rows_give_way(cost: float, f
     rows = [u <= b, v <= 50 * b, w <= d, w >= 1, R @ v >= 0.9 * R.value.sum()]
     model = dpm.Problem(cp.Minimize(cost * cp.sum(v)), rows)._model(None)
     request = Request(1.0, 0.0, feasibility=feasibility)
-    forecast, body = LAPLACE_ONCE.forecast(model, request), public_polyhedron(model)
+    forecast, polytope = LAPLACE_ONCE.forecast(model, request), public_polyhedron(model)
     gave_way = 0
     for seed in range(4):
         outcome = LAPLACE_ONCE.run(model, request, SeededSource(seed))
         gave_way += outcome.extra_violation > 0
-        assert outcome.x is not None and body.violation(outcome.x) < 1e-6
+        assert outcome.x is not None and polytope.violation(outcome.x) < 1e-6
         assert worst_violation(model, outcome.x) <= known_without_data(model).violation
         assert forecast.error.violation <= known_without_data(model).violation
     assert gave_way

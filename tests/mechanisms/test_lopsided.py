@@ -21,7 +21,7 @@ from replaying import Replay, Transcript
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap
-from dpmodel.compile.standard_form.footprint import change_of
+from dpmodel.compile.standard_form.footprint import sensitivity_of
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.dense_weights import mechanism as dense_multiplicative_weights
 from dpmodel.mechanisms.lp.dense_weights import oracles as linear_oracles
@@ -73,8 +73,8 @@ def shares(
         made, declared = drawn(family, seed)
         mechanism = by_name(name)
         if listed:
-            body, rng = public_polyhedron(made.model), np.random.default_rng(seed)
-            corners = [body.minimise(rng.normal(size=body.size)) for _ in range(8)]
+            polytope, rng = public_polyhedron(made.model), np.random.default_rng(seed)
+            corners = [polytope.minimise(rng.normal(size=polytope.size)) for _ in range(8)]
             request = replace(request, vertices=np.unique(np.round(corners, 6), axis=0))
         if not mechanism.eligible(made.model, request).eligible:
             continue
@@ -155,7 +155,7 @@ def test_coefficients_of_one_sign_only_are_found_out(monkeypatch: pytest.MonkeyP
         np.maximum.at(high, scores.column, scores.coefficient)
         columns = np.flatnonzero(high > 0)
         spread = LinearMap.of(np.zeros(columns.size), columns, high[columns], 1)
-        return max(change.linf for change in change_of(affine, spread).values())
+        return max(sensitivity.linf for sensitivity in sensitivity_of(affine, spread).values())
 
     monkeypatch.setattr(scalar_multiplicative_weights, "apart", one_sign)
     assert found_out("sides", "multiplicative-weights", asked("", 1.0, 0.0))
@@ -194,9 +194,9 @@ def test_half_of_the_noise_is_found_out(family: str, name: str, monkeypatch: pyt
         honest = kind._draw
 
         def halved(
-            self: Any, law: str, values: Any, scale: float, *rest: Any, honest: Any = honest, **named: Any
+            self: Any, distribution: str, values: Any, scale: float, *rest: Any, honest: Any = honest, **named: Any
         ) -> Any:
-            return honest(self, law, values, scale / 2, *rest, **named)
+            return honest(self, distribution, values, scale / 2, *rest, **named)
 
         monkeypatch.setattr(kind, "_draw", halved)
     assert found_out(family, name, asked(name, 1.0, 1e-6))

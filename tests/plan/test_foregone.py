@@ -39,7 +39,7 @@ def written(c: Any, b: Any) -> dict[str, cp.Problem]:
         "wrong way": cp.Problem(cp.Minimize(cp.sum(x)), [x <= b]),
         "right way": cp.Problem(cp.Minimize(cp.sum(x)), [x >= b]),
         "wrong way in cones": cp.Problem(cp.Minimize(cp.sum(x)), [cp.norm(y) <= x[0] - b[0], x[1] <= b[1]]),
-        "whole numbers": cp.Problem(cp.Minimize(cp.sum(whole)), [whole <= b]),
+        "integers": cp.Problem(cp.Minimize(cp.sum(whole)), [whole <= b]),
     }
 
 

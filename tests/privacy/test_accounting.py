@@ -174,7 +174,7 @@ def test_truncated_laplace_mass_outside_the_common_support(epsilon, delta, share
     s = truncated_laplace_half_width(scale, epsilon, delta)
     moves = np.array(shares) / sum(shares)
 
-    def outside(move):  # mass of noise in (s - move, s], by the exact law
+    def outside(move):  # mass of noise in (s - move, s], by the exact distribution
         if move >= 2 * s:
             return 1.0
         full = -2 * math.expm1(-s / scale)

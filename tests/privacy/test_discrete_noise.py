@@ -1,4 +1,5 @@
-"""Discrete noise: both sources draw the stated law (chi-square, false alarm 1e-7) and refuse what they cannot serve."""
+"""Discrete noise: both sources draw the stated distribution (chi-square, false alarm 1e-7) and refuse what they cannot
+serve."""
 
 from __future__ import annotations
 
@@ -13,24 +14,24 @@ from dpmodel.privacy.discrete import discrete_normal, two_sided_geometric
 from dpmodel.privacy.noise import DiscreteNoiseSource, NoiseSource, OpenDPSource, SeededSource
 
 FALSE_ALARM = 1e-7
-LAWS = ("discrete_laplace", "discrete_gaussian")
+DISTRIBUTIONS = ("discrete_laplace", "discrete_gaussian")
 
 
-def masses(law: str, scale: float, cells: np.ndarray) -> np.ndarray:
+def masses(distribution: str, scale: float, cells: np.ndarray) -> np.ndarray:
     """Mass of each cell {k}, the outermost ones with everything beyond; summed from the definition."""
     k = np.arange(-4000.0, 4001.0)
-    weight = np.exp(-np.abs(k) / scale) if law == "discrete_laplace" else np.exp(-k * k / (2 * scale * scale))
+    weight = np.exp(-np.abs(k) / scale) if distribution == "discrete_laplace" else np.exp(-k * k / (2 * scale * scale))
     weight /= weight.sum()
     out = np.array([weight[k == cell].sum() for cell in cells])
     out[0], out[-1] = weight[k <= cells[0]].sum(), weight[k >= cells[-1]].sum()
     return out
 
 
-def fits(draws: np.ndarray, law: str, scale: float) -> bool:
+def fits(draws: np.ndarray, distribution: str, scale: float) -> bool:
     width = max(1, int(3 * scale))
     cells = np.arange(-width, width + 1)
     counts = np.array([(np.clip(draws, -width, width) == cell).sum() for cell in cells])
-    return fits_frequencies(counts, masses(law, scale, cells), FALSE_ALARM)
+    return fits_frequencies(counts, masses(distribution, scale, cells), FALSE_ALARM)
 
 
 def source_of(kind: str) -> Any:
@@ -38,36 +39,36 @@ def source_of(kind: str) -> Any:
 
 
 @pytest.mark.parametrize("scale", [0.4, 1.0, 3.3])
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize("kind", ["opendp", "seeded"])
-def test_draws_follow_the_law_around_the_value(kind: str, law: str, scale: float) -> None:
+def test_draws_follow_the_law_around_the_value(kind: str, distribution: str, scale: float) -> None:
     runs = 8_000 if kind == "opendp" else 100_000
     value = -(10**6)
-    draws = getattr(source_of(kind), law)(np.full(runs, value), scale) - value
+    draws = getattr(source_of(kind), distribution)(np.full(runs, value), scale) - value
     assert draws.dtype == np.int64
-    assert fits(draws, law, scale)
-    assert not fits(draws, law, scale * 1.3) and not fits(draws, law, scale / 1.3)
+    assert fits(draws, distribution, scale)
+    assert not fits(draws, distribution, scale * 1.3) and not fits(draws, distribution, scale / 1.3)
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_a_shift_of_one_is_worth_the_stated_epsilon(law: str) -> None:
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_a_shift_of_one_is_worth_the_stated_epsilon(distribution: str) -> None:
     source, runs = SeededSource(3), 100_000
-    p, q = (getattr(source, law)(np.full(runs, v), 2.0) for v in (0, 1))
-    found = epsilon_lower_bound(p, q, delta=1e-3 if law == "discrete_gaussian" else 0.0)
+    p, q = (getattr(source, distribution)(np.full(runs, v), 2.0) for v in (0, 1))
+    found = epsilon_lower_bound(p, q, delta=1e-3 if distribution == "discrete_gaussian" else 0.0)
     # Laplace: exactly 1/2. Gaussian: (epsilon, 1e-3) with epsilon below the continuous curve's 1.4 at mu = 1/2.
-    assert found <= (0.5 if law == "discrete_laplace" else 1.4)
-    halved = [getattr(source, law)(np.full(runs, v), 1.0) for v in (0, 1)]
-    assert epsilon_lower_bound(*halved, delta=1e-3 if law == "discrete_gaussian" else 0.0) > (
-        0.9 if law == "discrete_laplace" else 1.4
+    assert found <= (0.5 if distribution == "discrete_laplace" else 1.4)
+    halved = [getattr(source, distribution)(np.full(runs, v), 1.0) for v in (0, 1)]
+    assert epsilon_lower_bound(*halved, delta=1e-3 if distribution == "discrete_gaussian" else 0.0) > (
+        0.9 if distribution == "discrete_laplace" else 1.4
     )
 
 
 def test_simulation_takes_a_scale_per_entry() -> None:
     rng = np.random.default_rng(0)
     scale = np.array([[0.5], [4.0]])
-    for draw, law in ((two_sided_geometric, LAWS[0]), (discrete_normal, LAWS[1])):
+    for draw, distribution in ((two_sided_geometric, DISTRIBUTIONS[0]), (discrete_normal, DISTRIBUTIONS[1])):
         draws = draw(scale, (2, 200_000), rng)
-        assert fits(draws[0], law, 0.5) and fits(draws[1], law, 4.0)
+        assert fits(draws[0], distribution, 0.5) and fits(draws[1], distribution, 4.0)
         assert draw(1e-6, (5,), rng).tolist() == [0] * 5
         assert np.abs(draw(2.0**45, (5,), rng)).max() > 2.0**40
 
@@ -76,8 +77,8 @@ def test_simulation_takes_a_scale_per_entry() -> None:
 def test_shapes_types_and_refusals(kind: str) -> None:
     source = source_of(kind)
     assert isinstance(source, DiscreteNoiseSource) and isinstance(source, NoiseSource)
-    for law in LAWS:
-        draw = getattr(source, law)
+    for distribution in DISTRIBUTIONS:
+        draw = getattr(source, distribution)
         assert draw(np.zeros((2, 3)), 1).shape == (2, 3)
         assert draw([], 1.0).shape == (0,) and draw(5, 1e-9).shape == ()
         assert int(draw(2**53, 1e-9)) == 2**53 and int(draw(-4.0, 1e-9)) == -4

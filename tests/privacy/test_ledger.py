@@ -146,10 +146,10 @@ def sql(path, *statements):
             connection.execute(statement)
 
 
-def spent(path, change=lambda data: data):
+def spent(path, sensitivity=lambda data: data):
     """A ledger with a charge, its bytes changed."""
     Budget(1.0, ledger=path).charge(0.5)
-    path.write_bytes(change(path.read_bytes()))
+    path.write_bytes(sensitivity(path.read_bytes()))
 
 
 CORRUPT = {

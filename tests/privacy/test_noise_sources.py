@@ -1,4 +1,4 @@
-"""The sources: both draw the stated laws, OpenDP keeps low bits, bad values are refused silently."""
+"""The sources: both draw the stated distributions, OpenDP keeps low bits, bad values are refused silently."""
 
 import math
 
@@ -20,51 +20,58 @@ from dpmodel.privacy import (
 from dpmodel.privacy import noise as noise_module
 
 SOURCES = [OpenDPSource(), SeededSource(11)]
-FALSE_ALARM = 1e-7  # per test of a true law; OpenDP cannot be seeded
+FALSE_ALARM = 1e-7  # per test of a true distribution; OpenDP cannot be seeded
 
 
-def cdf_of(law, scale):
-    if isinstance(law, Laplace):
+def cdf_of(distribution, scale):
+    if isinstance(distribution, Laplace):
         return lambda z: laplace.cdf(z, scale=scale)
-    if isinstance(law, Gaussian):
+    if isinstance(distribution, Gaussian):
         return lambda z: norm.cdf(z, scale=scale)
-    low = laplace.cdf(-law.half_width, scale=scale)
+    low = laplace.cdf(-distribution.half_width, scale=scale)
     return lambda z: (laplace.cdf(z, scale=scale) - low) / (1 - 2 * low)
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda s: type(s).__name__)
-@pytest.mark.parametrize("law", [Laplace(3.0), Gaussian(0.5), TruncatedLaplace(3.0, 12.0)], ids=repr)
-def test_two_sided_scale(source, law):
-    """Fits the law, and rejects scale x 0.7 and x 1.3.
+@pytest.mark.parametrize("distribution", [Laplace(3.0), Gaussian(0.5), TruncatedLaplace(3.0, 12.0)], ids=repr)
+def test_two_sided_scale(source, distribution):
+    """Fits the distribution, and rejects scale x 0.7 and x 1.3.
 
-    A true law is rejected with probability <= 1e-7 (DKW). The wrong scales are 0.04 or more away and the
+    A true distribution is rejected with probability <= 1e-7 (DKW). The wrong scales are 0.04 or more away and the
     limit is 0.0183, so missing one has probability < 2 exp(-2 25000 0.0217^2) < 1e-9.
     """
-    draws = law.add_to(np.full(25_000, 1234.5), source) - 1234.5
+    draws = distribution.add_to(np.full(25_000, 1234.5), source) - 1234.5
     limit = kolmogorov_limit(draws.size, FALSE_ALARM)
-    assert kolmogorov_distance(draws, cdf_of(law, law.scale)) < limit
+    assert kolmogorov_distance(draws, cdf_of(distribution, distribution.scale)) < limit
     for wrong in (0.7, 1.3):
-        assert kolmogorov_distance(draws, cdf_of(law, wrong * law.scale)) > limit
-    assert np.abs(draws).max() <= getattr(law, "half_width", math.inf) * (1 + 1e-9)
+        assert kolmogorov_distance(draws, cdf_of(distribution, wrong * distribution.scale)) > limit
+    assert np.abs(draws).max() <= getattr(distribution, "half_width", math.inf) * (1 + 1e-9)
 
 
-def clipped(law, values):
+def clipped(distribution, values):
     """The planted twin: a draw beyond the window is moved to its end, where it should be drawn again."""
-    return np.clip(SeededSource(13).laplace(values, law.scale) - values, -law.half_width, law.half_width)
+    return np.clip(
+        SeededSource(13).laplace(values, distribution.scale) - values, -distribution.half_width, distribution.half_width
+    )
 
 
-def fits(z, law):
-    """The stated law, without atoms at the ends: of a true law at most 25,000 x 1e-12 / (2 half widths) lie there."""
-    near = kolmogorov_distance(z, cdf_of(law, law.scale)) < kolmogorov_limit(z.size, FALSE_ALARM)
-    return near and not (np.abs(z) >= law.half_width * (1 - 1e-12)).any() and np.abs(z).max() > 0.98 * law.half_width
+def fits(z, distribution):
+    """The stated distribution, without atoms at the ends: of a true distribution at most 25,000 x 1e-12 / (2 half
+    widths) lie there."""
+    near = kolmogorov_distance(z, cdf_of(distribution, distribution.scale)) < kolmogorov_limit(z.size, FALSE_ALARM)
+    return (
+        near
+        and not (np.abs(z) >= distribution.half_width * (1 - 1e-12)).any()
+        and np.abs(z).max() > 0.98 * distribution.half_width
+    )
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda s: type(s).__name__)
-@pytest.mark.parametrize("law", [TruncatedLaplace(1.0, w) for w in (0.25, 1.0, 4.0)], ids=repr)
-def test_truncated_draws_follow_the_law_up_to_the_ends(source, law):
+@pytest.mark.parametrize("distribution", [TruncatedLaplace(1.0, w) for w in (0.25, 1.0, 4.0)], ids=repr)
+def test_truncated_draws_follow_the_law_up_to_the_ends(source, distribution):
     """False alarm below 1e-6: DKW, the atoms, and that no draw of 25,000 is in the last fiftieth (e^-20 or less)."""
-    assert fits(source.truncated_laplace(np.zeros(25_000), law.scale, law.half_width), law)
-    assert not fits(clipped(law, np.zeros(25_000)), law)
+    assert fits(source.truncated_laplace(np.zeros(25_000), distribution.scale, distribution.half_width), distribution)
+    assert not fits(clipped(distribution, np.zeros(25_000)), distribution)
 
 
 def test_entries_are_independent_across_chunks_and_threads():

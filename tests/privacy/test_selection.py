@@ -1,4 +1,4 @@
-"""Selection: exact laws on three scores, forecasts, sparse vector and its broken twin."""
+"""Selection: exact distributions on three scores, forecasts, sparse vector and its broken twin."""
 
 import itertools
 import math
@@ -23,55 +23,55 @@ SCORES = np.array([0.0, 1.0, 3.0])
 RANGE, EPSILON = 3.0, 2.0  # scale 1.5
 
 
-def exponential_law(scores, scale):
+def exponential_distribution(scores, scale):
     weights = np.exp((scores - scores.max()) / scale)
     return weights / weights.sum()
 
 
-def permute_and_flip_law(scores, scale):
+def permute_and_flip_distribution(scores, scale):
     heads = np.exp((scores - scores.max()) / scale)
-    law = np.zeros(scores.size)
+    distribution = np.zeros(scores.size)
     orders = list(itertools.permutations(range(scores.size)))
     for order in orders:
         left = 1.0
         for r in order:
-            law[r] += left * heads[r] / len(orders)
+            distribution[r] += left * heads[r] / len(orders)
             left *= 1 - heads[r]
-    return law
+    return distribution
 
 
 SELECTIONS = [  # OpenDP draws both kinds; the budgets are the same arithmetic for both sources
-    (exponential_mechanism, {"epsilon": EPSILON}, exponential_law, OpenDPSource()),
-    (permute_and_flip, {"epsilon": EPSILON}, permute_and_flip_law, OpenDPSource()),
-    (exponential_mechanism, {"epsilon": EPSILON}, exponential_law, SeededSource(21)),
-    (exponential_mechanism, {"rho": EPSILON**2 / 8}, exponential_law, SeededSource(22)),
-    (permute_and_flip, {"rho": EPSILON**2 / 2}, permute_and_flip_law, SeededSource(23)),
+    (exponential_mechanism, {"epsilon": EPSILON}, exponential_distribution, OpenDPSource()),
+    (permute_and_flip, {"epsilon": EPSILON}, permute_and_flip_distribution, OpenDPSource()),
+    (exponential_mechanism, {"epsilon": EPSILON}, exponential_distribution, SeededSource(21)),
+    (exponential_mechanism, {"rho": EPSILON**2 / 8}, exponential_distribution, SeededSource(22)),
+    (permute_and_flip, {"rho": EPSILON**2 / 2}, permute_and_flip_distribution, SeededSource(23)),
 ]
 
 
-@pytest.mark.parametrize("select, budget, law, source", SELECTIONS)
-def test_law_on_three_scores(select, budget, law, source):
-    """Chi-square, false alarm 1e-7; both neighbours of the law must be rejected."""
+@pytest.mark.parametrize("select, budget, distribution, source", SELECTIONS)
+def test_law_on_three_scores(select, budget, distribution, source):
+    """Chi-square, false alarm 1e-7; both neighbours of the distribution must be rejected."""
     draws = [select(SCORES, RANGE, source=source, **budget) for _ in range(7000)]
     scale = RANGE / EPSILON
     counts = np.bincount(draws, minlength=3)
-    assert fits_frequencies(counts, law(SCORES, scale))
-    assert not fits_frequencies(counts, law(SCORES, 1.3 * scale))
-    other = permute_and_flip_law if law is exponential_law else exponential_law
+    assert fits_frequencies(counts, distribution(SCORES, scale))
+    assert not fits_frequencies(counts, distribution(SCORES, 1.3 * scale))
+    other = permute_and_flip_distribution if distribution is exponential_distribution else exponential_distribution
     assert not fits_frequencies(counts, other(SCORES, scale))
 
 
-@pytest.mark.parametrize("law", [exponential_law, permute_and_flip_law])
-def test_range_bound_is_what_counts(law):
+@pytest.mark.parametrize("distribution", [exponential_distribution, permute_and_flip_distribution])
+def test_range_bound_is_what_counts(distribution):
     """Exact check of the claim: the log ratio of every outcome is at most R/scale, for random neighbours."""
     rng = np.random.default_rng(0)
     for _ in range(300):
         scores = rng.normal(size=4) * 3
-        change = rng.uniform(0, 1.0, size=4) + rng.normal() * 10  # range at most 1, shift anything
-        loss = np.log(law(scores, 0.7)) - np.log(law(scores + change, 0.7))
-        assert np.abs(loss).max() <= np.ptp(change) / 0.7 + 1e-9
-        if law is exponential_law:
-            assert np.ptp(loss) <= np.ptp(change) / 0.7 + 1e-9  # bounded range, hence rho = eps^2/8
+        sensitivity = rng.uniform(0, 1.0, size=4) + rng.normal() * 10  # range at most 1, shift anything
+        loss = np.log(distribution(scores, 0.7)) - np.log(distribution(scores + sensitivity, 0.7))
+        assert np.abs(loss).max() <= np.ptp(sensitivity) / 0.7 + 1e-9
+        if distribution is exponential_distribution:
+            assert np.ptp(loss) <= np.ptp(sensitivity) / 0.7 + 1e-9  # bounded range, hence rho = eps^2/8
 
 
 @pytest.mark.parametrize(
@@ -137,17 +137,17 @@ class CheapQueries(AboveThreshold):
         self._query_scale /= self._count
 
 
-def no_positive(kind, change, runs, seed):
+def no_positive(kind, sensitivity, runs, seed):
     """(runs,) whether six queries, which all move the same way (R = Delta = 1), were all negative."""
-    source, values = SeededSource(seed), np.full(6, 0.5 * change)
+    source, values = SeededSource(seed), np.full(6, 0.5 * sensitivity)
     svt = {"sensitivity": 1.0, "range_bound": 1.0, "epsilon": 2.0, "source": source}
     return np.array([kind(0.0, **svt).first_above(values) is None for _ in range(runs)], dtype=float)
 
 
-def positives_apart(kind, change, runs, seed):
+def positives_apart(kind, sensitivity, runs, seed):
     """(runs,) positives among even queries less those among odd ones, which move the other way."""
     source, out = SeededSource(seed), np.zeros(runs)
-    values = 0.5 * change * np.where(np.arange(40) % 2, -1.0, 1.0)
+    values = 0.5 * sensitivity * np.where(np.arange(40) % 2, -1.0, 1.0)
     for run in range(runs):
         svt = kind(0.0, sensitivity=1.0, epsilon=2.0, count=20, source=source)
         at = 0

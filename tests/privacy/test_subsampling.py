@@ -80,8 +80,8 @@ def test_composition_agrees_with_the_library_and_is_conservative(replace: bool) 
 
 
 def test_without_sampling_it_is_the_gaussian_mechanism() -> None:
-    for replace, change in ((True, 2.0), (False, 1.0)):
-        exact = gaussian_epsilon(change / 8.0 * math.sqrt(3), 1e-5)
+    for replace, sensitivity in ((True, 2.0), (False, 1.0)):
+        exact = gaussian_epsilon(sensitivity / 8.0 * math.sqrt(3), 1e-5)
         assert exact <= subsampled_epsilon(8.0, 1.0, 3, 1e-5, replace=replace) * (1 + 1e-6) <= exact * 1.01
 
 

@@ -10,7 +10,7 @@ from dpmodel.annotate.noisy import Noisy
 from dpmodel.privacy.distributions import DiscreteLaplace, Gaussian, Laplace
 from dpmodel.queries.form_choice import Setting, settled
 
-LAWS = {"laplace": Laplace, "discrete": DiscreteLaplace, "gaussian": Gaussian}
+DISTRIBUTIONS = {"laplace": Laplace, "discrete": DiscreteLaplace, "gaussian": Gaussian}
 
 
 def forest(branching):
@@ -21,12 +21,12 @@ def forest(branching):
     return dpm.hierarchy(parents)
 
 
-def published(places, leaves, scales, law, seed):
+def published(places, leaves, scales, distribution, seed):
     truth, rng = places.answers(leaves), np.random.default_rng(seed)
     noisy = {}
     for level, scale in zip(places.levels, scales, strict=True):
         at = places.tree.levels[level]
-        noise = law(float(scale))
+        noise = distribution(float(scale))
         noisy[level] = Noisy(truth[at] + noise.sample((at.stop - at.start,), rng), noise=noise)
     return truth, noisy
 
@@ -38,7 +38,7 @@ def errors(places, truth, noisy, **options):
 
 
 @pytest.mark.parametrize(
-    ("branching", "scales", "law", "density"),
+    ("branching", "scales", "distribution", "density"),
     [
         ((50,), (8, 3), "laplace", 200.0),
         ((6, 12), (20, 8, 3), "laplace", 200.0),
@@ -47,7 +47,7 @@ def errors(places, truth, noisy, **options):
         ((30,), (1, 10), "laplace", 50.0),
     ],
 )
-def test_no_level_comes_out_worse_than_published(branching, scales, law, density):
+def test_no_level_comes_out_worse_than_published(branching, scales, distribution, density):
     """Against the noise in the same draws: where bounds seldom bind, least squares correlates with the noise of a level
     and has the smaller variance, so a factor of 1.5 in the mean of 8 draws is not reached by chance."""
     places = forest(branching)
@@ -55,7 +55,7 @@ def test_no_level_comes_out_worse_than_published(branching, scales, law, density
     fitted = np.zeros(len(scales))
     noise = np.zeros(len(scales))
     for seed in range(8):
-        truth, noisy = published(places, leaves, scales, LAWS[law], seed)
+        truth, noisy = published(places, leaves, scales, DISTRIBUTIONS[distribution], seed)
         found, _ = errors(places, truth, noisy)
         fitted += found
         noise += [np.abs(noisy[k].value - truth[places.tree.levels[k]]).mean() for k in places.levels]
@@ -66,10 +66,10 @@ def test_the_likelihood_of_a_noisy_total_is_warned_of_and_not_the_default():
     places = forest((50,))
     _, noisy = published(places, np.full(50, 100.0), (8, 3), Laplace, 0)
     likely = places.fit(noisy, form="likelihood")
-    assert any("times the error of the published" in line for line in likely.plan().floors)
+    assert any("times the error of the published" in line for line in likely.plan().lower_bounds)
     default = places.fit(noisy)
     assert default.setting.form == "least-squares"
-    assert not default.plan().floors
+    assert not default.plan().lower_bounds
     assert "fitted by least squares, weighted by the variances of the noise" in default.solve().notes
 
 
@@ -85,11 +85,11 @@ def test_the_choice_goes_both_ways():
 
 
 @pytest.mark.parametrize(
-    ("options", "law"), [({"alpha": 0.9}, Laplace), ({}, Gaussian), ({"form": "likelihood"}, Laplace)]
+    ("options", "distribution"), [({"alpha": 0.9}, Laplace), ({}, Gaussian), ({"form": "likelihood"}, Laplace)]
 )
-def test_what_leaves_no_choice_is_the_likelihood(options, law):
+def test_what_leaves_no_choice_is_the_likelihood(options, distribution):
     places = forest((5,))
-    _, noisy = published(places, np.full(5, 9.0), (8, 3), law, 0)
+    _, noisy = published(places, np.full(5, 9.0), (8, 3), distribution, 0)
     assert places.fit(noisy, **options).setting.form == "likelihood"
 
 

@@ -133,9 +133,9 @@ def test_private_sums_by_brute_force(neighbors):
         private = places.private(None, neighbors=neighbors)
         one = np.eye(len(places.leaves))
         moves = one if neighbors == "add-remove" else [a - b for a in one for b in one]
-        changes = np.abs([places.answers(move) for move in moves])
-        assert changes.sum(axis=1).max() <= private.change.l1 <= changes.sum(axis=1).max() + 1
-        assert np.sqrt(np.square(changes).sum(axis=1)).max() <= private.change.l2 + 1e-12
+        sensitivities = np.abs([places.answers(move) for move in moves])
+        assert sensitivities.sum(axis=1).max() <= private.sensitivity.l1 <= sensitivities.sum(axis=1).max() + 1
+        assert np.sqrt(np.square(sensitivities).sum(axis=1)).max() <= private.sensitivity.l2 + 1e-12
 
 
 def one(places):
@@ -157,7 +157,7 @@ WRONG = {
     "leaf and inner": lambda p: hierarchy({"s": ["a", "a"], "c": ["x", None]}, columns=("s", "c")),
     "level names": lambda p: hierarchy(PARENTS, levels=("nation",)),
     "unknown node": lambda p: p.fit({"Mars": one(p)}),
-    "no law": lambda p: p.fit({"county": [1, 2, 3, 4, 5]}),
+    "no distribution": lambda p: p.fit({"county": [1, 2, 3, 4, 5]}),
     "size": lambda p: p.fit({"county": Noisy([1.0, 2.0], noise=Laplace(1))}),
     "label outside": lambda p: p.fit({"state": Noisy(pd.Series([1.0], index=["a"]), noise=Laplace(1))}),
     "known twice": lambda p: p.fit(one(p), known={"nation": 3, "US": 4}),

@@ -26,7 +26,7 @@ DELTA = 1e-6
 
 
 class Asked(SeededSource):
-    """Keeps (law, values, scale) of everything asked."""
+    """Keeps (distribution, values, scale) of everything asked."""
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__(seed)
@@ -49,9 +49,9 @@ def asked_of(
 ) -> tuple[str, np.ndarray, float, Noisy]:
     source = Asked()
     noisy = measure(expression, epsilon, delta, rng=source, **options)
-    ((law, values, scale),) = source.asked
-    assert noisy.noise.name.replace(" ", "_") == law and noisy.noise.scale == scale
-    return law, values, scale, noisy
+    ((distribution, values, scale),) = source.asked
+    assert noisy.noise.name.replace(" ", "_") == distribution and noisy.noise.scale == scale
+    return distribution, values, scale, noisy
 
 
 def tree(leaves: int, branching: int = 2) -> sp.csr_array:
@@ -91,21 +91,21 @@ CASES: dict[str, tuple[dict[str, Any], Callable[[Any], Any], Moves, tuple[float,
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("law", ["laplace", "gaussian"])
-def test_no_neighbour_moves_the_numbers_further_than_the_scale_pays_for(case: str, law: str) -> None:
+@pytest.mark.parametrize("distribution", ["laplace", "gaussian"])
+def test_no_neighbour_moves_the_numbers_further_than_the_scale_pays_for(case: str, distribution: str) -> None:
     annotation, expression, moves, exact = CASES[case]
     rng, epsilon = np.random.default_rng(5), 0.7
     p = Private(name="p", **annotation)
     made = expression(p)
     base = rng.normal(size=p.shape) * 5
     p.value = base
-    law_asked, values, scale, noisy = asked_of(made, epsilon, DELTA, law=law)
-    assert law_asked == law and noisy.shape == made.shape
-    order, paid = (1, scale * epsilon) if law == "laplace" else (2, scale * gaussian_mu(epsilon, DELTA))
+    distribution_asked, values, scale, noisy = asked_of(made, epsilon, DELTA, distribution=distribution)
+    assert distribution_asked == distribution and noisy.shape == made.shape
+    order, paid = (1, scale * epsilon) if distribution == "laplace" else (2, scale * gaussian_mu(epsilon, DELTA))
     found = 0.0
     for _ in range(8):
         p.value = base + moves(rng)
-        moved = asked_of(made, epsilon, DELTA, law=law)[1] - values
+        moved = asked_of(made, epsilon, DELTA, distribution=distribution)[1] - values
         found = max(found, float(np.linalg.norm(moved.ravel(), order)))
     assert found <= paid * (1 + 1e-12)
     assert exact[order - 1] <= paid <= exact[order - 1] * (1 + CLOSE)
@@ -114,26 +114,30 @@ def test_no_neighbour_moves_the_numbers_further_than_the_scale_pays_for(case: st
     assert found > paid / 2
 
 
-@pytest.mark.parametrize("law", ["discrete-laplace", "discrete-gaussian"])
+@pytest.mark.parametrize("distribution", ["discrete-laplace", "discrete-gaussian"])
 @pytest.mark.parametrize("unit", ["entry", "all"])
-def test_whole_neighbours(unit: str, law: str) -> None:
+def test_whole_neighbours(unit: str, distribution: str) -> None:
     """All neighbours of a small table of counts: one entry moves by up to 2, or up to 2 steps in all."""
     bounds: dict[str, Any] = {"unit": "entry", "linf": 2} if unit == "entry" else {"l1": 2}
     p = Private([5, 0, -3, 8], name="p", integer=True, **bounds)
     T, epsilon = cp.Constant(tree(4), name="T"), 0.7
     made = cp.hstack([T @ p, 3 * p[0] - 2 * p[1]])
     p.value = base = np.array([5.0, 0, -3, 8])
-    asked, values, scale, _ = asked_of(made, epsilon, DELTA, law=law)
+    asked, values, scale, _ = asked_of(made, epsilon, DELTA, distribution=distribution)
     order, paid = (
-        (1, scale * epsilon) if law == "discrete-laplace" else (2, scale * math.sqrt(2 * zcdp_rho(epsilon, DELTA)))
+        (1, scale * epsilon)
+        if distribution == "discrete-laplace"
+        else (2, scale * math.sqrt(2 * zcdp_rho(epsilon, DELTA)))
     )
     single = [step * row for row in np.eye(4) for step in (-2, -1, 1, 2)]
     double = [a * x + b * y for x, y in combinations(np.eye(4), 2) for a in (-1, 1) for b in (-1, 1)]
     found = 0.0
     for move in single if unit == "entry" else [*single, *double]:
         p.value = base + move
-        found = max(found, float(np.linalg.norm(asked_of(made, epsilon, DELTA, law=law)[1] - values, order)))
-    assert asked == law.replace("-", "_")
+        found = max(
+            found, float(np.linalg.norm(asked_of(made, epsilon, DELTA, distribution=distribution)[1] - values, order))
+        )
+    assert asked == distribution.replace("-", "_")
     assert 0.8 * paid < found <= paid * (1 + 1e-12)
     assert paid == pytest.approx(12 if order == 1 else math.sqrt(48), rel=1e-9)  # 2 (1 + 1 + 1 + 3); 4 (1 + 1 + 1 + 9)
 
@@ -195,32 +199,32 @@ def test_records_that_move_two_parameters_together_and_people_apart() -> None:
 
 
 # ------------------------------------------------------------------ audits
-def score_of(law: Distribution, draws: np.ndarray, one: np.ndarray, two: np.ndarray) -> np.ndarray:
-    """Log likelihood ratio of the published law, the best score there is; rounded, because simulated noise is added in
-    floating point, whose last bits tell the centre (which OpenDP's do not)."""
+def score_of(distribution: Distribution, draws: np.ndarray, one: np.ndarray, two: np.ndarray) -> np.ndarray:
+    """Log likelihood ratio of the published distribution, the best score there is; rounded, because simulated noise is
+    added in floating point, whose last bits tell the centre (which OpenDP's do not)."""
 
     def negative_log(z: np.ndarray) -> np.ndarray:
-        return np.asarray((law.absolute * np.abs(z) + law.square * z * z).sum(axis=1))
+        return np.asarray((distribution.absolute * np.abs(z) + distribution.square * z * z).sum(axis=1))
 
     return np.round(negative_log(draws - two) - negative_log(draws - one), 7)
 
 
-def audited(law: str, twin: str, epsilon: float = 1.0, delta: float = 1e-2, runs: int = 200_000) -> float:
+def audited(distribution: str, twin: str, epsilon: float = 1.0, delta: float = 1e-2, runs: int = 200_000) -> float:
     """Lower bound on epsilon of ``T @ p`` between neighbouring counts, through what measure asked of the noise."""
-    delta = delta if law.endswith("gaussian") else 0.0
-    p = Private(name="p", shape=4, unit="entry", linf=1.0, integer=law.startswith("discrete"))
+    delta = delta if distribution.endswith("gaussian") else 0.0
+    p = Private(name="p", shape=4, unit="entry", linf=1.0, integer=distribution.startswith("discrete"))
     T = tree(4)
     sides, scale = [], 0.0
     for values in (np.array([3.0, 1, 4, 1]), np.array([3.0, 2, 4, 1])):
         p.value = values
-        _, exact, scale, noisy = asked_of(T @ p, epsilon, delta, law=law)
+        _, exact, scale, noisy = asked_of(T @ p, epsilon, delta, distribution=distribution)
         sides.append(exact)
     if twin == "noise halved":
         scale /= 2
     if twin == "rows forgotten":  # the scale of the root alone, and then the whole tree is released
-        scale = asked_of(T[:1] @ p, epsilon, delta, law=law)[2]
+        scale = asked_of(T[:1] @ p, epsilon, delta, distribution=distribution)[2]
     stated = type(noisy.noise)(scale)
-    method = {"laplace": "laplace", "gaussian": "gaussian"}.get(law, law.replace("-", "_"))
+    method = {"laplace": "laplace", "gaussian": "gaussian"}.get(distribution, distribution.replace("-", "_"))
     outputs = []
     for seed, exact in enumerate(sides):
         draw = getattr(SeededSource(seed + 11), method)
@@ -236,21 +240,21 @@ def audited(law: str, twin: str, epsilon: float = 1.0, delta: float = 1e-2, runs
     return epsilon_lower_bound(*scores, delta=delta)
 
 
-@pytest.mark.parametrize("law", ["laplace", "gaussian", "discrete-laplace", "discrete-gaussian"])
-def test_an_audit_passes_and_catches_broken_twins(law: str) -> None:
+@pytest.mark.parametrize("distribution", ["laplace", "gaussian", "discrete-laplace", "discrete-gaussian"])
+def test_an_audit_passes_and_catches_broken_twins(distribution: str) -> None:
     runs = 50_000
-    assert 0.25 < audited(law, "", runs=runs) <= 1.0
-    assert audited(law, "noise halved", runs=runs) > 1.0
-    assert audited(law, "rows forgotten", runs=runs) > 1.0
-    assert audited(law, "one draw for all", runs=4000) > 1.0
+    assert 0.25 < audited(distribution, "", runs=runs) <= 1.0
+    assert audited(distribution, "noise halved", runs=runs) > 1.0
+    assert audited(distribution, "rows forgotten", runs=runs) > 1.0
+    assert audited(distribution, "one draw for all", runs=4000) > 1.0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.3, 2.5])
-@pytest.mark.parametrize("law", ["laplace", "gaussian", "discrete-laplace", "discrete-gaussian"])
-def test_an_audit_with_many_runs(law: str, epsilon: float) -> None:
-    assert 0.3 * epsilon < audited(law, "", epsilon, runs=400_000) <= epsilon
-    assert audited(law, "noise halved", epsilon, runs=400_000) > epsilon
+@pytest.mark.parametrize("distribution", ["laplace", "gaussian", "discrete-laplace", "discrete-gaussian"])
+def test_an_audit_with_many_runs(distribution: str, epsilon: float) -> None:
+    assert 0.3 * epsilon < audited(distribution, "", epsilon, runs=400_000) <= epsilon
+    assert audited(distribution, "noise halved", epsilon, runs=400_000) > epsilon
 
 
 def test_the_stated_law_is_the_law_that_opendp_draws() -> None:
@@ -324,10 +328,10 @@ def test_structured_parameters() -> None:
 def test_numbers_near_integers_are_rounded_and_laplace_noise_spends_no_delta() -> None:
     p = Private([3 - 5e-10, -2 + 5e-10], name="p", unit="entry", linf=1, integer=True)
     budget = Budget(50.0, 1e-6)
-    for law in ("auto", "discrete-laplace"):
-        values = asked_of(p, 1.0, law=law)[1]
+    for distribution in ("auto", "discrete-laplace"):
+        values = asked_of(p, 1.0, distribution=distribution)[1]
         assert values.tolist() == [3.0, -2.0]
-    noisy = measure(p, 50.0, 1e-6, law="discrete-laplace", budget=budget, rng=0)
+    noisy = measure(p, 50.0, 1e-6, distribution="discrete-laplace", budget=budget, rng=0)
     assert noisy.delta == 0 and (budget.spent.epsilon, budget.spent.delta) == (50.0, 0.0)
 
 

@@ -70,12 +70,18 @@ BAD: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "epsilon": (lambda: measure(secret(), 0.0), SpecificationError, "epsilon"),
     "epsilon text": (lambda: measure(secret(), "1"), SpecificationError, "epsilon"),  # type: ignore[arg-type]
     "delta": (lambda: measure(secret(), 1.0, 1.0), SpecificationError, "delta"),
-    "law": (lambda: measure(secret(), 1.0, law="cauchy"), SpecificationError, "cauchy"),
-    "law object": (lambda: measure(secret(), 1.0, law=Laplace(1)), SpecificationError, "Laplace"),  # type: ignore[arg-type]
-    "pure gaussian": (lambda: measure(secret(), 1.0, law="gaussian"), SpecificationError, "delta = 0"),
-    "discrete": (lambda: measure(secret(), 1.0, law="discrete-laplace"), SpecificationError, "not declared whole"),
+    "distribution": (lambda: measure(secret(), 1.0, distribution="cauchy"), SpecificationError, "cauchy"),
+    "distribution object": (lambda: measure(secret(), 1.0, distribution=Laplace(1)), SpecificationError, "Laplace"),  # type: ignore[arg-type]
+    "pure gaussian": (lambda: measure(secret(), 1.0, distribution="gaussian"), SpecificationError, "delta = 0"),
+    "discrete": (
+        lambda: measure(secret(), 1.0, distribution="discrete-laplace"),
+        SpecificationError,
+        "not declared whole",
+    ),
     "pure discrete gaussian": (
-        lambda: measure(Private([1], name="k", unit="entry", linf=1, integer=True), 1.0, law="discrete-gaussian"),
+        lambda: measure(
+            Private([1], name="k", unit="entry", linf=1, integer=True), 1.0, distribution="discrete-gaussian"
+        ),
         SpecificationError,
         "delta = 0",
     ),
@@ -113,7 +119,7 @@ def test_the_budget_is_charged_what_is_spent() -> None:
     assert (budget.spent.epsilon, budget.spent.delta) == (1.0, DELTA)
     assert [charge.label for charge in budget.history] == ["measure pay", "measure second"]
     with pytest.raises(SpecificationError):
-        measure(secret(), 0.5, law="gaussian", budget=budget, rng=0)
+        measure(secret(), 0.5, distribution="gaussian", budget=budget, rng=0)
     with pytest.raises(BudgetExceededError):
         measure(secret(), 1.5, budget=budget, rng=0)
     assert len(budget.history) == 2
@@ -160,7 +166,7 @@ def test_sources_without_discrete_draws() -> None:
     with pytest.raises(SpecificationError, match="discrete laplace"):
         measure(p, 1.0, rng=Old(), budget=budget)
     assert budget.spent.epsilon == 0
-    assert measure(p, 1.0, rng=Old(), law="laplace").value.tolist() == [1.0, 2.0]
+    assert measure(p, 1.0, rng=Old(), distribution="laplace").value.tolist() == [1.0, 2.0]
 
 
 # ------------------------------------------------------------------ what it says

@@ -1,4 +1,4 @@
-"""Which law ``measure`` takes, and when numbers count as whole."""
+"""Which distribution ``measure`` takes, and when numbers count as whole."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def test_whole_numbers_stay_whole() -> None:
     noisy = measure(q, 1.0, DELTA, rng=0)
     assert type(noisy.noise) is DiscreteGaussian
     assert noisy.noise.scale == pytest.approx(3 / math.sqrt(2 * zcdp_rho(1.0, DELTA)), rel=1e-12)
-    assert type(measure(p, 0.5, law="laplace", rng=0).noise) is Laplace
-    assert type(measure(q, 0.5, DELTA, law="gaussian", rng=0).noise) is Gaussian
+    assert type(measure(p, 0.5, distribution="laplace", rng=0).noise) is Laplace
+    assert type(measure(q, 0.5, DELTA, distribution="gaussian", rng=0).noise) is Gaussian
     # A whole change of at most 1.5 is at most 1.
     half = Private([3, 4], name="h", unit="entry", linf=1.5, integer=True)
     assert measure(half, 1.0, rng=0).noise.scale == 1.0
@@ -72,7 +72,7 @@ def test_what_is_not_whole_by_declaration() -> None:
     for expression in fractional:
         assert type(measure(expression, 1.0, rng=0).noise) is Laplace
         with pytest.raises(SpecificationError, match="not declared whole") as caught:
-            measure(expression, 1.0, law="discrete-laplace", rng=0)
+            measure(expression, 1.0, distribution="discrete-laplace", rng=0)
         assert caught.value.why
     assert type(measure(whole(bounds=[0, 5]), 1.0, rng=0).noise) is DiscreteLaplace
 
@@ -108,6 +108,6 @@ def test_integers_by_positions() -> None:
 def test_integers_that_no_record_can_change_are_refused() -> None:
     """The 2-norm allows none, the 1-norm alone would allow five."""
     p = Private(np.zeros(100), name="p", unit="all", l2=0.5, integer=True)
-    for options in ({}, {"delta": 1e-6}, {"delta": 1e-6, "law": "discrete-gaussian"}):
+    for options in ({}, {"delta": 1e-6}, {"delta": 1e-6, "distribution": "discrete-gaussian"}):
         with pytest.raises(SpecificationError, match="no record can change"):
             measure(p, 1.0, rng=0, **options)

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 import dpmodel as dpm
-from dpmodel.compile.standard_form.footprint import change_of
+from dpmodel.compile.standard_form.footprint import sensitivity_of
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.measure_and_fit import MEASURE_AND_FIT
 from dpmodel.mechanisms.lp.noise_once.measurement import measurements
@@ -107,10 +107,10 @@ def test_sensitivity_covers_every_neighbour_and_is_attained(neighbors, weights):
         for cell in itertools.product(range(2), range(3), range(4))
     ]
     moves = single if neighbors == "add-remove" else [u - v for u in single for v in single]
-    change = max(change_of(model.affine, model.form.scalar).values(), key=lambda c: c.l2)
-    assert change.l2 == pytest.approx(max(np.linalg.norm(v) for v in moves))
-    assert change.l1 == pytest.approx(max(np.abs(v).sum() for v in moves))
-    assert change.linf == pytest.approx(max(np.abs(v).max() for v in moves))
+    sensitivity = max(sensitivity_of(model.affine, model.form.scalar).values(), key=lambda c: c.l2)
+    assert sensitivity.l2 == pytest.approx(max(np.linalg.norm(v) for v in moves))
+    assert sensitivity.l1 == pytest.approx(max(np.abs(v).sum() for v in moves))
+    assert sensitivity.linf == pytest.approx(max(np.abs(v).max() for v in moves))
 
 
 @pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
@@ -119,13 +119,13 @@ def test_sensitivity_of_general_queries_covers_every_neighbour(neighbors, signed
     rng = np.random.default_rng(3)
     queries = rng.uniform(-1 if signed else 0, 1, (5, 24))
     release = query_release(TABLE, domain=DOMAIN, queries=queries, neighbors=neighbors, total=7)
-    change = release.problem.classify().cells[-1].change
+    sensitivity = release.problem.classify().cells[-1].sensitivity
     moves = queries if neighbors == "add-remove" else (queries[:, :, None] - queries[:, None, :]).reshape(5, -1)
-    assert change["linf"] >= np.abs(moves).max() * (1 - 1e-12)
-    assert change["l2"] >= np.linalg.norm(moves, axis=0).max() * (1 - 1e-12)
-    assert change["l1"] >= np.abs(moves).sum(axis=0).max() * (1 - 1e-12)
+    assert sensitivity["linf"] >= np.abs(moves).max() * (1 - 1e-12)
+    assert sensitivity["l2"] >= np.linalg.norm(moves, axis=0).max() * (1 - 1e-12)
+    assert sensitivity["l1"] >= np.abs(moves).sum(axis=0).max() * (1 - 1e-12)
     if neighbors == "add-remove":
-        assert change["l2"] == pytest.approx(np.linalg.norm(moves, axis=0).max())
+        assert sensitivity["l2"] == pytest.approx(np.linalg.norm(moves, axis=0).max())
 
 
 def test_general_queries_are_answered():
@@ -178,7 +178,7 @@ def test_consistency_over_marginals():
 
 # ------------------------------------------------------------------ bad input
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("sensitivity", "words"),
     [
         ({"marginals": [("a", "salary")]}, "not in the domain"),
         ({"marginals": [("a", "a")]}, "repeats"),
@@ -214,8 +214,8 @@ def test_consistency_over_marginals():
     ],
     ids=lambda value: None if isinstance(value, dict) else value.replace(" ", "-")[:30],
 )
-def test_bad_input_is_refused(change, words):
-    given = {"table": TABLE, "marginals": [("a", "b"), "c"], "domain": DOMAIN, **change}
+def test_bad_input_is_refused(sensitivity, words):
+    given = {"table": TABLE, "marginals": [("a", "b"), "c"], "domain": DOMAIN, **sensitivity}
     with pytest.raises(dpm.SpecificationError) as error:
         query_release(given.pop("table"), **given)
     assert words in str(error.value)

@@ -22,18 +22,18 @@ DOMAIN = {"age": 3, "sex": ["f", "m"], "town": ["A", "B", "C", "D"]}
 TRUTH = np.random.default_rng(0).integers(0, 12, (3, 2, 4)).astype(float)
 
 
-def exact(columns, scale=1.0, law=Laplace):
+def exact(columns, scale=1.0, distribution=Laplace):
     """A marginal without noise, axes in the order named."""
     names = list(DOMAIN)
     axes = [names.index(c) for c in columns]
     rest = tuple(i for i in range(3) if i not in axes)
     kept = sorted(axes)
-    return Noisy(TRUTH.sum(axis=rest).transpose([kept.index(a) for a in axes]), noise=law(scale))
+    return Noisy(TRUTH.sum(axis=rest).transpose([kept.index(a) for a in axes]), noise=distribution(scale))
 
 
-def noisy(columns, law, seed=0):
+def noisy(columns, distribution, seed=0):
     value = exact(columns).value
-    return Noisy(value + law.sample(value.shape, np.random.default_rng(seed)), noise=law)
+    return Noisy(value + distribution.sample(value.shape, np.random.default_rng(seed)), noise=distribution)
 
 
 def least_absolute(parts, known=()):
@@ -74,18 +74,18 @@ def test_axes_in_any_order_flat_and_labelled_input_say_the_same():
         def __array__(self, dtype=None, copy=None):
             return np.array(self.values, dtype=dtype)
 
-    law = Laplace(1.0)
+    distribution = Laplace(1.0)
     spellings = {
         "in order": {("age", "sex"): exact(("age", "sex"))},
         "transposed": {("sex", "age"): exact(("sex", "age"))},
-        "flat": {("age", "sex"): Noisy(TRUTH.sum(2).ravel(), noise=law)},
-        "flat, transposed": {("sex", "age"): Noisy(TRUTH.sum(2).T.ravel(), noise=law)},
-        "series": {("age", "sex"): Noisy(frame, noise=law)},
-        "series, listed": [Noisy(frame, noise=law)],
-        "frame": {("age", "sex"): Noisy(wide, noise=law)},
-        "frame, listed": [Noisy(wide, noise=law)],
-        "frame without names": {("sex", "age"): Noisy(pd.DataFrame(TRUTH.sum(2).T), noise=law)},
-        "xarray": [Noisy(Xarray(), noise=law)],
+        "flat": {("age", "sex"): Noisy(TRUTH.sum(2).ravel(), noise=distribution)},
+        "flat, transposed": {("sex", "age"): Noisy(TRUTH.sum(2).T.ravel(), noise=distribution)},
+        "series": {("age", "sex"): Noisy(frame, noise=distribution)},
+        "series, listed": [Noisy(frame, noise=distribution)],
+        "frame": {("age", "sex"): Noisy(wide, noise=distribution)},
+        "frame, listed": [Noisy(wide, noise=distribution)],
+        "frame without names": {("sex", "age"): Noisy(pd.DataFrame(TRUTH.sum(2).T), noise=distribution)},
+        "xarray": [Noisy(Xarray(), noise=distribution)],
     }
     for name, measured in spellings.items():
         fit = consistent_table(measured, domain=DOMAIN)
@@ -226,7 +226,7 @@ ONE = {"sex": Noisy([1.0, 2.0], noise=Laplace(1.0))}
 BIG = dict.fromkeys("abcdefgh", 10)
 WRONG = {
     "nothing": ({}, {}),
-    "no law": ({"sex": [1.0, 2.0]}, {}),
+    "no distribution": ({"sex": [1.0, 2.0]}, {}),
     "no names": ([Noisy([1.0, 2.0], noise=Laplace(1.0))], {}),
     "no domain": (ONE, {"domain": None}),
     "column": ({"height": ONE["sex"]}, {}),
@@ -262,7 +262,7 @@ def test_a_publication_enters_once_and_with_one_distribution():
     first = Noisy(values, noise=Laplace(1.0))
     with pytest.raises(SpecificationError, match="twice"):
         consistent_table({("a", "b"): [first, first]}, domain=domain)
-    with pytest.raises(SpecificationError, match="two laws"):
+    with pytest.raises(SpecificationError, match="two distributions"):
         consistent_table({("a", "b"): [first, Noisy(values, noise=Gaussian(1.0))]}, domain=domain)
 
 
@@ -323,7 +323,7 @@ def test_remedies_of_rounding_are_none_that_fail_as_well(total, over):
 
 @pytest.mark.parametrize("how", ["unbiased", "controlled", "nearest"])
 def test_plans_count_the_rounding(how):
-    lines = crossed(known={(): 30.0}).plan(round=how).floors
+    lines = crossed(known={(): 30.0}).plan(round=how).lower_bounds
     assert any(line.startswith(f"rounding ({how})") and "about" in line for line in lines)
     with pytest.raises(dpm.SpecificationError, match="round="):
         crossed().plan(round="up")

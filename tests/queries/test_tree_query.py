@@ -20,9 +20,9 @@ from dpmodel.queries.tree_query import tree_query
 SHAPES = [(1, 2), (2, 2), (7, 2), (8, 2), (10, 3), (9, 3), (5, 7), (17, 4), (32, 2)]
 
 
-def noisy_tree(tree, histogram, law, seed=0):
+def noisy_tree(tree, histogram, distribution, seed=0):
     rng = np.random.default_rng(seed)
-    return Noisy(tree.answers(histogram) + law.sample((tree.size,), rng), noise=law, name="tree")
+    return Noisy(tree.answers(histogram) + distribution.sample((tree.size,), rng), noise=distribution, name="tree")
 
 
 def least_absolute(tree, noisy, total=None):
@@ -61,7 +61,7 @@ def test_raw_ranges_by_brute_force(bins, branching):
     true = np.array([histogram[a:b].sum() for a, b in zip(start, stop, strict=True)])
     np.testing.assert_allclose(tree.read_raw(noisy, start, stop), true)
     count = np.array([tree.covering(a, b).size for a, b in zip(start.tolist(), stop.tolist(), strict=True)])
-    np.testing.assert_allclose(tree.raw_deviation(noisy, start, stop), np.sqrt(8.0 * count))
+    np.testing.assert_allclose(tree.raw_sigma(noisy, start, stop), np.sqrt(8.0 * count))
     assert count.max() <= 2 * (branching - 1) * max(tree.height - 1, 1)
     assert tree.covering(0, bins).size <= 1 or bins == 1
     assert isinstance(tree.read_raw(noisy, 0, bins), float)
@@ -87,10 +87,10 @@ def test_private_sums_by_brute_force(neighbors):
         private = tree.private(np.ones(bins), neighbors=neighbors)
         one = np.eye(bins)
         moves = one if neighbors == "add-remove" else [a - b for a in one for b in one]
-        changes = np.array([tree.answers(move) for move in moves])
-        assert np.abs(changes).sum(axis=1).max() == pytest.approx(private.change.l1)
-        assert np.sqrt(np.square(changes).sum(axis=1)).max() == pytest.approx(private.change.l2)
-        assert np.abs(changes).max() == private.change.linf == 1
+        sensitivities = np.array([tree.answers(move) for move in moves])
+        assert np.abs(sensitivities).sum(axis=1).max() == pytest.approx(private.sensitivity.l1)
+        assert np.sqrt(np.square(sensitivities).sum(axis=1)).max() == pytest.approx(private.sensitivity.l2)
+        assert np.abs(sensitivities).max() == private.sensitivity.linf == 1
     noisy = measure(tree.private(np.arange(7), integer=True), 1.0, rng=1)
     assert noisy.noise.discrete
     assert tree.fit(noisy).solve().guarantee.epsilon == 0
@@ -113,8 +113,8 @@ def test_fit_reaches_the_optimum_of_scipy(seed, total):
     rng = np.random.default_rng(seed)
     tree = tree_query(int(rng.integers(2, 30)), int(rng.integers(2, 5)))
     histogram = rng.integers(0, 5, tree.bins) * (rng.random(tree.bins) < 0.4)
-    law = Laplace(tree.by_level(rng.uniform(1, 4, tree.height)))
-    noisy = noisy_tree(tree, histogram, law, seed)
+    distribution = Laplace(tree.by_level(rng.uniform(1, 4, tree.height)))
+    noisy = noisy_tree(tree, histogram, distribution, seed)
     fit = tree.fit(noisy, total=total, form="likelihood")
     release = fit.solve()
     assert release.value == pytest.approx(least_absolute(tree, noisy, total), rel=1e-4)
@@ -187,7 +187,7 @@ def test_rounded_numbers_are_not_called_the_exact_optimum():
     fit = tree_query(4).fit(Noisy(np.arange(7.0) + 0.25, noise=Laplace(1.0)))
     assert fit.solve().accuracy.proved
     accuracy = fit.solve(round="unbiased").accuracy
-    assert not accuracy.proved and accuracy.alpha is None and "whole numbers beside" in accuracy.statement
+    assert not accuracy.proved and accuracy.alpha is None and "integers beside" in accuracy.statement
 
 
 def test_rounding_refuses_bounds_that_are_not_whole():
@@ -212,7 +212,7 @@ def test_many_leaves():
 
 
 WRONG = {
-    "no law": lambda t: t.fit(np.zeros(t.size)),
+    "no distribution": lambda t: t.fit(np.zeros(t.size)),
     "size": lambda t: t.fit(Noisy(np.zeros(3), noise=Laplace(1))),
     "level": lambda t: t.fit({9: Noisy(np.zeros(3), noise=Laplace(1))}),
     "level size": lambda t: t.fit({0: Noisy(np.zeros(3), noise=Laplace(1))}),

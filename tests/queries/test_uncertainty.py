@@ -23,10 +23,10 @@ SPARSE = np.zeros(16)
 SPARSE[[3, 9]] = 40, 200
 
 
-def fitted(histogram, law, seed=0, **options):
+def fitted(histogram, distribution, seed=0, **options):
     tree = tree_query(len(histogram))
     rng = np.random.default_rng(seed)
-    noisy = Noisy(tree.answers(histogram) + law.sample((tree.size,), rng), noise=law)
+    noisy = Noisy(tree.answers(histogram) + distribution.sample((tree.size,), rng), noise=distribution)
     fit = tree.fit(noisy, form="likelihood", **options)
     fit.solve()
     return fit
@@ -83,15 +83,17 @@ def covered(make, truth, rows_of, trials, level):
     return inside, inside_third
 
 
-@pytest.mark.parametrize(("law", "trials"), [(Laplace(5.0), 120), (Gaussian(4.0), 40)], ids=lambda v: str(v)[:9])
-def test_intervals_from_noise_cover_on_sparse_data_at_the_boundary(law, trials):
+@pytest.mark.parametrize(
+    ("distribution", "trials"), [(Laplace(5.0), 120), (Gaussian(4.0), 40)], ids=lambda v: str(v)[:9]
+)
+def test_intervals_from_noise_cover_on_sparse_data_at_the_boundary(distribution, trials):
     """Whatever the number of simulated errors: 19 of them already hold their level of 0.8 (rank 16 of 20)."""
 
     def rows_of(fit):
         return fit.ranges_matrix([0, 3, 9, 0, 0, 4], [1, 4, 10, 16, 8, 9])
 
     truth = np.array([0, 40, 200, 240, 40, 0.0])
-    inside, inside_third = covered(lambda seed: fitted(SPARSE, law, seed), truth, rows_of, trials, 0.8)
+    inside, inside_third = covered(lambda seed: fitted(SPARSE, distribution, seed), truth, rows_of, trials, 0.8)
     assert (binom.cdf(inside, trials, 0.8) > 1e-8).all(), inside
     # And not by being infinitely wide: a range without bounds that bind is missed now and then.
     assert inside[3] < trials

@@ -45,8 +45,8 @@ def test_the_forecast_is_the_covariance_of_least_squares(design, order, loss, pu
     tables = Tables.whole(domain)
     rows = [tables.incidence(m).toarray() for m in weights]
     w = np.array(list(weights.values()))
-    deviation = w.sum() * math.sqrt(2) if order == 1 else np.linalg.norm(w)
-    information = sum((v / deviation) ** 2 * a.T @ a for v, a in zip(w, rows, strict=True))
+    sigma = w.sum() * math.sqrt(2) if order == 1 else np.linalg.norm(w)
+    information = sum((v / sigma) ** 2 * a.T @ a for v, a in zip(w, rows, strict=True))
     basis = np.eye(domain.cells)
     if public:  # moves of x that keep the total
         basis = np.linalg.svd(np.ones((1, domain.cells)))[2][1:].T
@@ -102,7 +102,7 @@ def test_more_budget_is_never_forecast_to_be_worse(sizes, workload, loss):
     errors = np.array(
         [
             [
-                option.deviation.mean() if loss == "mean" else option.alpha
+                option.sigma.mean() if loss == "mean" else option.alpha
                 for delta in (0.0, 1e-12, 1e-6, 1e-2)
                 for option in [measured(model, Request(epsilon, delta), loss)]
             ]
@@ -114,7 +114,7 @@ def test_more_budget_is_never_forecast_to_be_worse(sizes, workload, loss):
 
 
 def test_what_is_drawn_follows_the_loss_that_was_asked_for():
-    """At these budgets Gaussian noise has the smaller largest reach and the larger deviation."""
+    """At these budgets Gaussian noise has the smaller largest reach and the larger standard deviation."""
     cells = {"a": 3000, "b": 2}
     drawn = {}
     for loss in ("mean", "max"):
@@ -127,11 +127,12 @@ def test_what_is_drawn_follows_the_loss_that_was_asked_for():
 
 
 @pytest.mark.parametrize(
-    ("change", "words"), [({"loss": "median"}, "loss="), ({"weights": {(): 1.0}, "total": 3}, "the total, which is")]
+    ("sensitivity", "words"),
+    [({"loss": "median"}, "loss="), ({"weights": {(): 1.0}, "total": 3}, "the total, which is")],
 )
-def test_bad_input_is_refused(change, words):
+def test_bad_input_is_refused(sensitivity, words):
     with pytest.raises(dpm.SpecificationError, match=words):
-        query_release(None, [("a", "b")], domain={"a": 2, "b": 3}, **change)
+        query_release(None, [("a", "b")], domain={"a": 2, "b": 3}, **sensitivity)
 
 
 def test_the_total_is_measured_where_its_weight_is_named():

@@ -38,15 +38,15 @@ def test_parameters_are_described_without_values():
 
 
 def test_what_one_record_does_to_the_standard_form():
-    (row,) = problem_with().explain().changes
+    (row,) = problem_with().explain().sensitivities
     assert row == {"part": "b", "l1": "2.25", "l2": "1.677", "linf": "1.5", "bounds are": "attained"}
 
 
 def test_parts_that_nothing_private_reaches_are_left_out():
     c = dpm.Private(shape=2, name="c", unit="entry", linf=1)
     x = cp.Variable(2, bounds=[0, 1])
-    changes = dpm.Problem(cp.Minimize(c @ x + cp.sum(c)), []).explain().changes
-    assert [row["part"] for row in changes] == ["c", "constant term"]
+    sensitivities = dpm.Problem(cp.Minimize(c @ x + cp.sum(c)), []).explain().sensitivities
+    assert [row["part"] for row in sensitivities] == ["c", "constant term"]
 
 
 def test_a_solvable_problem_needs_no_advice():
@@ -87,14 +87,14 @@ def test_every_table_is_in_text_and_html():
 
 def test_to_dict_is_plain():
     data = json.loads(json.dumps(problem_with().explain().to_dict()))
-    assert set(data) == {"size", "parameters", "changes", "classification", "advice", "release"}
+    assert set(data) == {"size", "parameters", "sensitivities", "classification", "advice", "release"}
     assert data["classification"]["cells"][0]["parameter"] == "demand"
 
 
 def test_a_problem_without_private_data():
     x = cp.Variable(2, name="x")
     explanation = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= 1]).explain()
-    assert explanation.parameters == explanation.changes == ()
+    assert explanation.parameters == explanation.sensitivities == ()
     assert "Nothing is private" in str(explanation)
 
 

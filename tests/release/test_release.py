@@ -12,7 +12,7 @@ import pytest
 from dpmodel.release import Accuracy, Guarantee, Release
 
 
-def make(**changes):
+def make(**sensitivities):
     settings = {
         "mechanism": "laplace-once",
         "guarantee": Guarantee(1.0, 1e-6, "replace-one", "a record is one person's entry of 'demand'"),
@@ -27,7 +27,7 @@ def make(**changes):
         "plan": {"chosen": "laplace-once", "alphas": {"a": math.inf, "b": [1, 2]}, "w": np.ones(2)},
         "notes": ("a note",),
     }
-    return Release(**{**settings, **changes})
+    return Release(**{**settings, **sensitivities})
 
 
 def assert_frozen(release):

@@ -53,10 +53,10 @@ def test_number_refuses_what_is_no_real_number(x):
 
 def test_numbers_are_right_aligned_and_text_left():
     lines = table(("name", "alpha"), [("a", 1.5), ("longer", 12345), ("none", None)]).splitlines()
-    body = lines[-3:]
-    assert [line.startswith(s) for line, s in zip(body, ("a ", "longer", "none"), strict=True)] == [True] * 3
-    assert len({len(line) for line in body}) == 1  # all end at the same column
-    assert body[0].endswith("  1.5")
+    polytope = lines[-3:]
+    assert [line.startswith(s) for line, s in zip(polytope, ("a ", "longer", "none"), strict=True)] == [True] * 3
+    assert len({len(line) for line in polytope}) == 1  # all end at the same column
+    assert polytope[0].endswith("  1.5")
 
 
 def test_long_cells_wrap_and_nothing_is_lost():

@@ -103,12 +103,12 @@ def kolmogorov_distance(sample: npt.ArrayLike, cdf: Callable[[FloatArray], Float
 
 
 def kolmogorov_limit(size: int, false_alarm: float) -> float:
-    """Distance that a true law exceeds with probability at most ``false_alarm`` (DKW with Massart's 2)."""
+    """Distance that a true distribution exceeds with probability at most ``false_alarm`` (DKW with Massart's 2)."""
     return float(np.sqrt(np.log(2.0 / false_alarm) / (2.0 * size)))
 
 
 def fits_frequencies(counts: npt.ArrayLike, probabilities: npt.ArrayLike, false_alarm: float = 1e-7) -> bool:
-    """Whether category counts fit a law by Pearson's chi-square test at level ``false_alarm``."""
+    """Whether category counts fit a distribution by Pearson's chi-square test at level ``false_alarm``."""
     counts, probabilities = np.asarray(counts, dtype=float), np.asarray(probabilities, dtype=float)
     expected = counts.sum() * probabilities
     statistic = float(np.sum((counts - expected) ** 2 / expected))

@@ -211,19 +211,24 @@ def _counts(rng: np.random.Generator) -> tuple[Data, Data]:
     return counts, other
 
 
-def _measure(law: str, unit: str = "entry") -> Face:
+def _measure(distribution: str, unit: str = "entry") -> Face:
     def release(counts: Data, epsilon: float, delta: float, budget: Any = None, rng: Any = None) -> Any:
-        whole = law.startswith("discrete")
+        whole = distribution.startswith("discrete")
         histogram = dpm.Private(counts, name="visits", unit="entry", linf=1, integer=whole)
         noisy = dpm.measure(
-            dpm.tree_query(16).query(histogram), epsilon=epsilon, delta=delta, law=law, budget=budget, rng=rng
+            dpm.tree_query(16).query(histogram),
+            epsilon=epsilon,
+            delta=delta,
+            distribution=distribution,
+            budget=budget,
+            rng=rng,
         )
-        return {"value": np.asarray(noisy.value), "law": str(noisy.noise), "words": noisy.record}
+        return {"value": np.asarray(noisy.value), "distribution": str(noisy.noise), "words": noisy.record}
 
-    return Face("measure", law, _counts, release)
+    return Face("measure", distribution, _counts, release)
 
 
-FACES += [_measure(law) for law in ("laplace", "gaussian", "discrete-laplace", "discrete-gaussian")]
+FACES += [_measure(distribution) for distribution in ("laplace", "gaussian", "discrete-laplace", "discrete-gaussian")]
 
 
 def _people(rng: np.random.Generator) -> tuple[Data, Data]:

@@ -11,7 +11,7 @@ from scipy.optimize import linprog
 
 
 def in_hull(points: npt.NDArray[np.int64], at: Sequence[Fraction]) -> bool:
-    """Membership of ``at`` in the hull of whole-number points, by convex weights or by a separating direction."""
+    """Membership of ``at`` in the hull of integer points, by convex weights or by a separating direction."""
     if len(points) == 0:
         return False
     points = np.unique(points, axis=0)

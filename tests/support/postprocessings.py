@@ -21,8 +21,8 @@ def model(build: Build) -> Build:
     return build
 
 
-def noisy(values: Any, law: Any = dpm.Laplace, scale: Any = 1.0, seed: int = 0, name: str = "") -> dpm.Noisy:
-    noise = law(scale)
+def noisy(values: Any, distribution: Any = dpm.Laplace, scale: Any = 1.0, seed: int = 0, name: str = "") -> dpm.Noisy:
+    noise = distribution(scale)
     values = np.asarray(values, dtype=float)
     return dpm.Noisy(values + noise.sample(values.shape, np.random.default_rng(seed)), noise=noise, name=name)
 
@@ -101,7 +101,7 @@ def least_squares_table() -> dpm.Problem:
 
 @model
 def overlapping_margins() -> dpm.Problem:
-    """Two noisy margins of one table, of different laws."""
+    """Two noisy margins of one table, of different distributions."""
     true = table().reshape(4, 2)
     x = cp.Variable((4, 2), nonneg=True, name="table")
     rows = dpm.neg_log_likelihood(cp.sum(x, axis=1), noisy(true.sum(axis=1), dpm.Gaussian, 1.5))

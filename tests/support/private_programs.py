@@ -169,7 +169,7 @@ def margins(values):
 
 
 def whole_equations(values):
-    """One equation that everybody has, in whole numbers, under an objective that chooses among its solutions."""
+    """One equation that everybody has, in integers, under an objective that chooses among its solutions."""
     A = dpm.Private(np.tile(np.rint(values[:2] * 32), (600, 1)), name="A", unit="row", integer=True)
     x = cp.Variable(2, name="x")
     return dpm.Problem(cp.Minimize(cp.norm1(x)), [(A @ x == 5_000_000).set_label("everybody's")])

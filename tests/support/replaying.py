@@ -25,29 +25,30 @@ from dpmodel.privacy.conversions import gaussian_mu, zcdp_epsilon
 
 @dataclass
 class Draw:
-    """One call: ``law`` and its public arguments, the exact ``values`` of each run, the ``answer`` that both got."""
+    """One call: ``distribution`` and its public arguments, the exact ``values`` of each run, the ``answer`` that both
+    got."""
 
-    law: str
+    distribution: str
     arguments: tuple[Any, ...]
     values: list[np.ndarray]
     answer: Any
 
     @property
-    def change(self) -> np.ndarray:
+    def sensitivity(self) -> np.ndarray:
         return (self.values[1] - self.values[0]).ravel()
 
     @property
     def loss(self) -> tuple[float, float, float]:
         """(pure epsilon, rho, delta) that this draw really loses between the two runs; epsilon inf for Gaussians."""
-        scale, d = self.arguments[0], self.change
-        if "gaussian" in self.law:
+        scale, d = self.arguments[0], self.sensitivity
+        if "gaussian" in self.distribution:
             rho = float(d @ d) / (2 * scale**2)
             return (math.inf if rho else 0.0), rho, 0.0
-        if self.law == "noisy_max":
+        if self.distribution == "noisy_max":
             epsilon = float(np.ptp(d)) / scale
             return epsilon, epsilon**2 / (8 if self.arguments[1] == "exponential" else 2), 0.0
         epsilon, delta = float(np.abs(d).sum()) / scale, 0.0
-        if self.law == "truncated_laplace":
+        if self.distribution == "truncated_laplace":
             # What one run may answer and the other may not: the outer |d| of each window.
             window, inside = self.arguments[1], -math.expm1(-self.arguments[1] / scale)
             beyond = (np.exp(-(window - np.abs(d)) / scale) - math.exp(-window / scale)) / (2 * inside)
@@ -70,14 +71,14 @@ class Transcript:
     def __post_init__(self) -> None:
         self._source = SeededSource(self.seed)
 
-    def _draw(self, law: str, values: Any, *arguments: Any, **named: Any) -> Any:
+    def _draw(self, distribution: str, values: Any, *arguments: Any, **named: Any) -> Any:
         self.spend(values)
         self.events.append("draw")
         if self.crash_at is not None and len(self.draws) >= self.crash_at:
             raise FloatingPointError(f"at {np.sum(values)}")  # speaks of private values
-        answer = getattr(self._source, law)(values, *arguments, **named)
+        answer = getattr(self._source, distribution)(values, *arguments, **named)
         exact = np.array(values, dtype=float)
-        self.draws.append(Draw(law, (*arguments, *named.values()), [exact], answer))
+        self.draws.append(Draw(distribution, (*arguments, *named.values()), [exact], answer))
         return answer
 
     def spend(self, values: Any) -> None:
@@ -109,7 +110,8 @@ class Transcript:
     def lost(self, epsilon: float, delta: float) -> float:
         """Share of (epsilon, delta) that the two runs lose together: at most 1 if the claim holds for them.
 
-        The least that basic composition, zCDP, and the exact law of all Gaussian draws beside the pure ones prove.
+        The least that basic composition, zCDP, and the exact distribution of all Gaussian draws beside the pure ones
+        prove.
         """
         losses = [draw.loss for draw in self.draws if len(draw.values) == 2]
         spilt = sum(loss[2] for loss in losses)
@@ -133,16 +135,16 @@ class Replay(Transcript):
     astray: list[str] = field(default_factory=list)
     _next: int = 0
 
-    def _draw(self, law: str, values: Any, *arguments: Any, **named: Any) -> Any:
+    def _draw(self, distribution: str, values: Any, *arguments: Any, **named: Any) -> Any:
         self.spend(values)
         self.events.append("draw")
         exact = np.array(values, dtype=float)
         if self._next >= len(self.draws):
-            self.astray.append(f"{law}: one draw more than the first run")
+            self.astray.append(f"{distribution}: one draw more than the first run")
             raise AssertionError(self.astray[-1])
         draw = self.draws[self._next]
-        asked = law, (*arguments, *named.values()), exact.shape
-        expected = draw.law, draw.arguments, draw.values[0].shape
+        asked = distribution, (*arguments, *named.values()), exact.shape
+        expected = draw.distribution, draw.arguments, draw.values[0].shape
         if asked != expected:
             self.astray.append(f"draw {self._next}: {asked} where the first run has {expected}")
             raise AssertionError(self.astray[-1])

@@ -1,4 +1,4 @@
-"""The programs of Theorems 36, 37 and 38: neighbors, cells, solutions, errors, floors."""
+"""The programs of Theorems 36, 37 and 38: neighbors, cells, solutions, errors, lower bounds."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ KINDS = {
 }
 
 
-def make(kind: str, bits, change=None) -> gadgets.Gadget:
-    return gadgets.build("objective" if kind == "sharp" else kind, bits, change=change, sharp=kind == "sharp")
+def make(kind: str, bits, sensitivity=None) -> gadgets.Gadget:
+    return gadgets.build("objective" if kind == "sharp" else kind, bits, sensitivity=sensitivity, sharp=kind == "sharp")
 
 
 def standard_form(gadget: gadgets.Gadget) -> dict[str, np.ndarray]:
@@ -46,13 +46,13 @@ balanced_bits = st.integers(1, 8).flatmap(lambda half: st.permutations([0] * hal
 
 
 # ------------------------------------------------------------------ neighboring databases, neighboring programs
-@pytest.mark.parametrize("change", [None, 2.5])
+@pytest.mark.parametrize("sensitivity", [None, 2.5])
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=12, deadline=None)
 @given(bits=balanced_bits, data=st.data())
-def test_neighboring_databases_give_neighboring_programs(kind, change, bits, data):
+def test_neighboring_databases_give_neighboring_programs(kind, sensitivity, bits, data):
     _, _, neighbors, part = KINDS[kind]
-    gadget = make(kind, bits, change)
+    gadget = make(kind, bits, sensitivity)
     index = data.draw(st.integers(0, len(bits) - 1))
     other = gadget.neighbor(index)
     moved = np.flatnonzero(other != np.array(bits))
@@ -87,7 +87,7 @@ def test_one_record_of_the_balanced_gadgets_moves_one_number(kind):
     part = KINDS[kind][3]
     assert np.abs(after[part] - before[part]).sum() == 1.0
     (cell,) = gadget.problem.classify().cells
-    assert cell.change["l1"] == cell.change["linf"] == 1.0
+    assert cell.sensitivity["l1"] == cell.sensitivity["linf"] == 1.0
 
 
 def test_the_comparison_sees_a_program_that_moves_too_far():
@@ -132,7 +132,7 @@ def test_every_gadget_is_refused_by_its_theorem(kind):
     with pytest.raises(dpm.ImpossibilityError) as refused:
         gadget.problem.solve(epsilon=1, delta=1e-6)
     assert refused.value.theorem == theorem
-    assert refused.value.floor == impossibility.floor(gadget.part, 1, 1e-6, 0.05).value > 0
+    assert refused.value.lower_bound == impossibility.lower_bound(gadget.part, 1, 1e-6, 0.05).value > 0
     assert gadget.variable.value is None
 
 
@@ -140,7 +140,7 @@ def test_every_gadget_is_refused_by_its_theorem(kind):
 def test_declared_changes_make_it_solvable(kind):
     gadget = make(kind, BALANCED, 0.5)
     (cell,) = gadget.problem.classify().cells
-    assert cell.level == "low" and cell.solvable and cell.change["linf"] == 0.5
+    assert cell.level == "low" and cell.solvable and cell.sensitivity["linf"] == 0.5
     with pytest.warns(dpm.NoGuaranteeWarning):  # solvable, and six bits are too few to promise anything
         gadget.problem.solve(epsilon=1, mechanism="laplace-once", rng=0)
     assert gadget.error(gadget.variable.value) >= 0
@@ -155,12 +155,12 @@ def test_a_large_budget_gives_the_optimum(kind):
 
 
 # ------------------------------------------------------------------ solutions and errors
-@pytest.mark.parametrize("change", [None, 3.0])
+@pytest.mark.parametrize("sensitivity", [None, 3.0])
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=10, deadline=None)
 @given(bits=balanced_bits)
-def test_without_privacy_the_solution_is_the_database(kind, change, bits):
-    gadget = make(kind, bits, change)
+def test_without_privacy_the_solution_is_the_database(kind, sensitivity, bits):
+    gadget = make(kind, bits, sensitivity)
     x = gadget.solve_without_privacy()
     wanted = np.array(bits) * (gadget.scale if kind == "scalar" else 1.0)
     np.testing.assert_allclose(x, wanted, atol=1e-9)
@@ -209,19 +209,19 @@ def test_points_without_an_error(kind, x, words):
         make(kind, BALANCED).error(x)
 
 
-# ------------------------------------------------------------------ floors
+# ------------------------------------------------------------------ lower bounds
 @pytest.mark.parametrize("kind", KINDS)
 def test_floors_are_those_of_the_theorems(kind):
     for epsilon, delta, beta in ((0.1, 0.0, 0.05), (1.0, 1e-6, 0.01), (6.0, 0.0, 0.2)):
-        found = make(kind, BALANCED).floor(epsilon, delta, beta)
-        swap = impossibility.reconstruction_floor(2 * epsilon, delta * (1 + math.exp(epsilon)), beta)
-        flip = impossibility.reconstruction_floor(epsilon, delta, beta)
+        found = make(kind, BALANCED).lower_bound(epsilon, delta, beta)
+        swap = impossibility.reconstruction_lower_bound(2 * epsilon, delta * (1 + math.exp(epsilon)), beta)
+        flip = impossibility.reconstruction_lower_bound(epsilon, delta, beta)
         wanted = {"scalar": 0.5 if flip > 0 else 0.0, "objective": swap, "sharp": flip, "column": swap}[kind]
         assert found.value == pytest.approx(wanted)
         assert found.theorem == KINDS[kind][0]
         assert found.vacuous == (wanted == 0)
-        scaled = make(kind, BALANCED, 7.0).floor(epsilon, delta, beta)
-        assert scaled.value == pytest.approx(7 * wanted) and scaled.change == 7.0
+        scaled = make(kind, BALANCED, 7.0).lower_bound(epsilon, delta, beta)
+        assert scaled.value == pytest.approx(7 * wanted) and scaled.sensitivity == 7.0
         if wanted:
             assert "6 bits" in scaled.statement
 
@@ -230,7 +230,7 @@ def test_floors_agree_with_the_classifier_where_it_has_one():
     for kind in ("scalar", "sharp"):
         gadget = make(kind, BALANCED, 3.0)
         (cell,) = gadget.problem.classify().cells
-        assert cell.floor(1, 0, 0.05).value == gadget.floor(1, 0, 0.05).value
+        assert cell.lower_bound(1, 0, 0.05).value == gadget.lower_bound(1, 0, 0.05).value
 
 
 # ------------------------------------------------------------------ wrong databases
@@ -278,10 +278,10 @@ def test_any_bits_do_where_no_balance_is_asked_for():
     assert gadgets.objective(np.array([True, False])).ones == 1
 
 
-@pytest.mark.parametrize("change", [0, -1, math.inf, math.nan, True, "1"])
-def test_bad_changes(change):
-    with pytest.raises(dpm.SpecificationError, match="change"):
-        gadgets.scalar([0, 1], change=change)
+@pytest.mark.parametrize("sensitivity", [0, -1, math.inf, math.nan, True, "1"])
+def test_bad_changes(sensitivity):
+    with pytest.raises(dpm.SpecificationError, match="sensitivity"):
+        gadgets.scalar([0, 1], sensitivity=sensitivity)
 
 
 def test_gadgets_by_theorem():

@@ -22,8 +22,8 @@ from dpmodel.teach import gadgets
 KINDS = ("scalar", "objective", "sharp", "column")
 
 
-def make(kind: str, bits, change=None) -> gadgets.Gadget:
-    return gadgets.build("objective" if kind == "sharp" else kind, bits, change=change, sharp=kind == "sharp")
+def make(kind: str, bits, sensitivity=None) -> gadgets.Gadget:
+    return gadgets.build("objective" if kind == "sharp" else kind, bits, sensitivity=sensitivity, sharp=kind == "sharp")
 
 
 # ------------------------------------------------------------------ the attack
@@ -32,8 +32,8 @@ def test_the_plain_solver_tells_every_bit(kind):
     rng = np.random.default_rng(1)
     for n in (2, 10, 1000):
         bits = rng.permutation(np.arange(n) % 2)
-        for change in (None, 0.01, 30.0):
-            gadget = make(kind, bits, change)
+        for sensitivity in (None, 0.01, 30.0):
+            gadget = make(kind, bits, sensitivity)
             found = gadgets.reconstruct(gadget, gadget.solve_without_privacy(), truth=bits)
             assert found.share == 1.0
             assert found.bits.tolist() == bits.tolist()
@@ -64,7 +64,7 @@ def test_errors_bound_the_wrong_bits(kind, bits, seed):
 
 def test_solved_problems_variables_and_arrays_are_attacked_alike():
     bits = [0, 1, 1, 0, 1, 0]
-    gadget = gadgets.objective(bits, change=1.0)
+    gadget = gadgets.objective(bits, sensitivity=1.0)
     gadget.problem.solve(epsilon=1e9, rng=0)
     for solved in (gadget, gadget.problem, gadget.variable, gadget.variable.value, list(gadget.variable.value)):
         assert gadgets.reconstruct(solved, truth=bits).share == 1.0
@@ -144,12 +144,12 @@ def test_randomised_response_tells_the_truth_as_often_as_it_says(source):
 
 
 def test_randomised_response_attains_the_floor_of_the_sharper_gadget():
-    """Exact quantiles of its binomial error come within 2% of the floor, and never below it."""
+    """Exact quantiles of its binomial error come within 2% of the lower bound, and never below it."""
     for epsilon in (0.1, 0.5, 1.0, 2.0):
         wrong = 1 / (1 + math.exp(epsilon))
         for n, beta in ((10, 0.05), (1000, 0.05), (10**8, 1e-4)):
             attained = binom.ppf(1 - beta, n, wrong) / (2 * n)
-            least = gadgets.objective([0, 1], sharp=True).floor(epsilon, 0.0, beta).value
+            least = gadgets.objective([0, 1], sharp=True).lower_bound(epsilon, 0.0, beta).value
             assert attained >= least
         assert attained <= 1.02 * least
 
@@ -166,13 +166,14 @@ BETA, RUNS = 0.2, 80
 
 @pytest.fixture(scope="module")
 def shown() -> gadgets.Demonstration:
-    with warnings.catch_warnings():  # the demonstration states floors: what it runs must not warn besides
+    with warnings.catch_warnings():  # the demonstration states lower bounds: what it runs must not warn besides
         warnings.simplefilter("error", dpm.NoGuaranteeWarning)
         return gadgets.demonstrate(n=10, epsilons=(0.4,), delta=1e-6, beta=BETA, repetitions=RUNS, rng=7)
 
 
 def _refuted(row: gadgets.Row) -> bool:
-    """Whether the runs prove (wrong with probability < 1e-7) an error below the floor more often than 1 - beta."""
+    """Whether the runs prove (wrong with probability < 1e-7) an error below the lower bound more often than 1 -
+    beta."""
     low, _ = clopper_pearson(row.below, row.runs, 1e-7)
     return bool(low > 1 - BETA)
 
@@ -181,7 +182,7 @@ def test_the_plain_solver_reconstructs_every_bit_with_no_error(shown):
     plain = [row for row in shown.rows if row.who == show.PLAIN]
     assert [row.part for row in plain] == ["scalar", "objective", "column"]
     for row in plain:
-        assert row.share == 1.0 and row.error < 1e-9 and row.floor is None and row.epsilon is None
+        assert row.share == 1.0 and row.error < 1e-9 and row.lower_bound is None and row.epsilon is None
 
 
 def test_private_mechanisms_stay_above_the_floor(shown):
@@ -191,7 +192,7 @@ def test_private_mechanisms_stay_above_the_floor(shown):
     assert {(part, show.RESPONSE) for part in ("scalar", "objective")} <= seen
     assert ("column", show.RESPONSE) not in seen
     assert "public-only" not in {who for _, who in seen}, "it reads no bits"
-    alive = [row for row in private if row.floor]
+    alive = [row for row in private if row.lower_bound]
     assert len(alive) >= 5
     for row in alive:
         assert not _refuted(row), row
@@ -200,12 +201,12 @@ def test_private_mechanisms_stay_above_the_floor(shown):
 
 
 def test_the_same_count_refutes_a_solver_without_privacy():
-    """The planted violation: the plain solver, held against the floor of epsilon = .1."""
+    """The planted violation: the plain solver, held against the lower bound of epsilon = .1."""
     from dpmodel.privacy import noise_source
 
     for part in ("scalar", "column"):
         gadget = make(part, np.arange(6) % 2, 1.0)
-        least = gadget.floor(0.1, 1e-6, BETA).value
+        least = gadget.lower_bound(0.1, 1e-6, BETA).value
         draws = [np.random.default_rng(k).permutation(np.arange(6) % 2).astype(np.int8) for k in range(RUNS)]
         asked = {"delta": 1e-6, "beta": BETA, "rng": noise_source(1)}
         row = show._row(gadget, show.PLAIN, None, least, draws, asked)
@@ -217,16 +218,16 @@ def test_the_demonstration_is_repeatable_plain_data(shown):
     assert again == gadgets.demonstrate(["scalar"], n=20, epsilons=(1,), repetitions=3, rng=7)
     plain = json.loads(json.dumps(shown.to_dict()))
     assert plain["n"] == 10 and plain["beta"] == BETA and len(plain["rows"]) == len(shown.rows)
-    assert {"who", "share", "error", "floor", "epsilon", "below", "runs"} <= set(plain["rows"][0])
+    assert {"who", "share", "error", "lower_bound", "epsilon", "below", "runs"} <= set(plain["rows"][0])
     text = str(shown)
-    assert "plain solver" in text and "100.0%" in text and "randomised response" in text and "floor" in text
+    assert "plain solver" in text and "100.0%" in text and "randomised response" in text and "lower_bound" in text
     assert "<table" in shown._repr_html_() and "plain solver" in shown._repr_html_()
 
 
 def test_the_printed_objective_has_the_printed_floor():
     printed = gadgets.demonstrate("Theorem 37", n=10, epsilons=(0.2,), repetitions=2, sharp=False, rng=0)
     assert {row.who for row in printed.rows} == {show.PLAIN, "laplace-once"}
-    assert printed.rows[1].floor == gadgets.objective([0, 1]).floor(0.2).value
+    assert printed.rows[1].lower_bound == gadgets.objective([0, 1]).lower_bound(0.2).value
     assert not printed.rows[1].sharp
 
 
@@ -253,9 +254,9 @@ def test_a_demonstration_refuses(options, words):
         gadgets.demonstrate(**options)
 
 
-# ------------------------------------------------------------------ floors against epsilon
+# ------------------------------------------------------------------ lower bounds against epsilon
 def test_the_table_of_floors():
-    lines = gadgets.floors((0.1, 1.0, 5.0), delta=1e-6, beta=0.1)
+    lines = gadgets.lower_bounds((0.1, 1.0, 5.0), delta=1e-6, beta=0.1)
     assert list(lines.columns) == [
         "Theorem 36 (scalar)",
         "Theorem 37 (objective), sharper",
@@ -263,14 +264,14 @@ def test_the_table_of_floors():
     ]
     for kind, values in zip(("scalar", "sharp", "column"), lines.columns.values(), strict=True):
         gadget = make(kind, [0, 1])
-        assert list(values) == [gadget.floor(epsilon, 1e-6, 0.1).value for epsilon in (0.1, 1.0, 5.0)]
+        assert list(values) == [gadget.lower_bound(epsilon, 1e-6, 0.1).value for epsilon in (0.1, 1.0, 5.0)]
     assert json.loads(json.dumps(lines.to_dict()))["epsilons"] == [0.1, 1.0, 5.0]
     text = str(lines)
     assert "####" in text and "Theorem 36" in text
     assert "<table" in lines._repr_html_()
-    assert "#" not in str(gadgets.floors((20.0,)))
+    assert "#" not in str(gadgets.lower_bounds((20.0,)))
     with pytest.raises(dpm.SpecificationError, match="no epsilon"):
-        gadgets.floors(())
+        gadgets.lower_bounds(())
 
 
 def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
@@ -282,15 +283,15 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
 
 def test_the_figure(tmp_path, shown):
     pytest.importorskip("matplotlib")
-    file = tmp_path / "floor.png"
+    file = tmp_path / "lower_bound.png"
     drawn = gadgets.figure(shown, file=file)
     assert file.stat().st_size > 10_000
     panels = drawn.axes
     assert ["36" in panels[0].get_title(), "37" in panels[1].get_title(), "38" in panels[2].get_title()] == [True] * 3
     lines = {line.get_label(): line for line in panels[1].get_lines()}
-    x, y = lines["floor, sharper form"].get_data()
+    x, y = lines["lower bound, sharper form"].get_data()
     for epsilon, value in list(zip(x, y, strict=True))[::50]:
-        least = gadgets.objective([0, 1], sharp=True).floor(epsilon, 1e-6, BETA).value
+        least = gadgets.objective([0, 1], sharp=True).lower_bound(epsilon, 1e-6, BETA).value
         assert (math.isnan(value) and least == 0) or value == pytest.approx(least)
     rows = [row for row in shown.rows if row.part == "objective" and row.who == "laplace-once"]
     assert list(lines["laplace-once"].get_data()[1]) == [row.error for row in rows]

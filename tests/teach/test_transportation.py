@@ -18,6 +18,6 @@ def test_optimum_of_the_book_at_almost_no_privacy() -> None:
 
 def test_other_demands_may_be_given() -> None:
     model = transportation(DEMAND / 2, linf=2)
-    assert model.problem.classify().cells[0].change["linf"] == 2
+    assert model.problem.classify().cells[0].sensitivity["linf"] == 2
     model.problem.solve(epsilon=1e7)
     assert np.allclose(model.shipments.value.sum(axis=0), DEMAND / 2, atol=1e-2)

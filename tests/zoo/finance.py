@@ -37,7 +37,7 @@ def portfolio_quadratic(n: int, rng: np.random.Generator, private: Make) -> Any:
 
 @model(10, 100, 1000, **COSTS)
 def portfolio_cone(n: int, rng: np.random.Generator, private: Make) -> Any:
-    """Returns as before, with the deviation held below a limit: a second-order cone."""
+    """Returns as before, with the standard deviation held below a limit: a second-order cone."""
     expected = rng.normal(2, 2, n).clip(-10, 10)
     returns = private(expected, name="returns", unit="all", linf=20 / 2000, bounds=[-10, 10])
     weight = cp.Variable(n, nonneg=True, name="weight")

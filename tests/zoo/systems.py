@@ -1,4 +1,4 @@
-"""Equations and efficiency: exact systems of whole numbers, data envelopment analysis, calibration, balances."""
+"""Equations and efficiency: exact systems of integers, data envelopment analysis, calibration, balances."""
 
 from __future__ import annotations
 

@@ -96,9 +96,9 @@ def unequal_levels(n: int, data: np.random.Generator, budget: dpm.Budget, noise:
     """A whole published well and n parts published badly (scales 3 and 8): each level should come out no worse."""
     parts = data.poisson(200, n).astype(float)
     places = dpm.hierarchy({"whole": None} | {f"part {k}": "whole" for k in range(n)})
-    whole_law, part_law = dpm.Laplace(8.0), dpm.Laplace(3.0)
-    whole = dpm.Noisy(parts.sum() + whole_law.sample((1,), noise), noise=whole_law, name="whole")
-    each = dpm.Noisy(parts + part_law.sample((n,), noise), noise=part_law, name="parts")
+    whole_distribution, part_distribution = dpm.Laplace(8.0), dpm.Laplace(3.0)
+    whole = dpm.Noisy(parts.sum() + whole_distribution.sample((1,), noise), noise=whole_distribution, name="whole")
+    each = dpm.Noisy(parts + part_distribution.sample((n,), noise), noise=part_distribution, name="parts")
     fitted = places.fit({0: whole, 1: each})
     fitted.solve()
     return {
@@ -115,16 +115,18 @@ def age_by_work_by_district(
     truth = data.poisson(30, (n, 3, n)).astype(float)
     truth[0, 2] = 0
     domain = {"age": n, "works": ["no", "yes", "retired"], "district": n}
-    laws = {
+    distributions = {
         ("age", "works"): dpm.Laplace(4.0),
         ("works", "district"): dpm.Gaussian(6.0),
         ("age", "district"): dpm.Laplace(6.0),
     }
     axes = {("age", "works"): 2, ("works", "district"): 0, ("age", "district"): 1}
     published = {}
-    for names, law in laws.items():
+    for names, distribution in distributions.items():
         true = truth.sum(axis=axes[names])
-        published[names] = dpm.Noisy(true + law.sample(true.shape, noise), noise=law, name=" by ".join(names))
+        published[names] = dpm.Noisy(
+            true + distribution.sample(true.shape, noise), noise=distribution, name=" by ".join(names)
+        )
     fitted = dpm.consistent_table(
         published, domain=domain, known={(): truth.sum()}, structural_zeros=[{"age": 0, "works": "retired"}]
     )

@@ -152,20 +152,20 @@ def require_one_publication(noisy: Noisy, others: list[Noisy]) -> None:
         if same:
             raise _twice(noisy)
         raise SpecificationError(
-            f"{name_of(noisy)}: the same published numbers are declared with two laws of noise, "
-            f"{_law(other)} and {_law(noisy)}",
+            f"{name_of(noisy)}: the same published numbers are declared with two distributions of noise, "
+            f"{_distribution(other)} and {_distribution(noisy)}",
             why="numbers published once bear one noise; two measurements of the same cells would differ",
-            remedy="one Noisy with the law that was published",
+            remedy="one Noisy with the distribution that was published",
         )
     others.append(noisy)
 
 
 def _agreement(noisy: Noisy) -> float:
-    """About how likely noise of this law, on whole numbers, is the same in another draw: an entry at most as likely as
-    its likeliest value, tanh(1 / (2 scale)) <= 0.71 / deviation for Laplace laws, near 0.4 / deviation for Gaussian
-    ones."""
-    deviation = np.maximum(noisy.standard_deviation, 0.71)
-    return float(np.exp(np.log(0.71 / deviation).sum()))
+    """About how likely noise of this distribution, on integers, is the same in another draw: an entry at most as likely
+    as its likeliest value, tanh(1 / (2 scale)) <= 0.71 / standard deviation for Laplace distributions, near 0.4 /
+    standard deviation for Gaussian ones."""
+    sigma = np.maximum(noisy.standard_deviation, 0.71)
+    return float(np.exp(np.log(0.71 / sigma).sum()))
 
 
 def _twice(noisy: Noisy) -> SpecificationError:
@@ -182,6 +182,6 @@ def name_of(noisy: Noisy) -> str:
     return noisy.name or f"published data of shape {noisy.shape}"
 
 
-def _law(noisy: Noisy) -> str:
+def _distribution(noisy: Noisy) -> str:
     low, high = float(noisy.scale.min(initial=np.inf)), float(noisy.scale.max(initial=-np.inf))
     return f"{noisy.noise.name} noise of scale {low:.4g}" + (f" to {high:.4g}" if high > low else "")

@@ -147,9 +147,9 @@ class Constraints:
 
     def _bound(self, matrix: sp.csr_array, right: Floats, single: Integers, equality: bool, number: int) -> None:
         at = matrix.indptr[single]
-        where, slope = matrix.indices[at].astype(np.int64), matrix.data[at]
-        value = right[single] / slope
-        below, above = (slope < 0) | equality, (slope > 0) | equality
+        where, derivative = matrix.indices[at].astype(np.int64), matrix.data[at]
+        value = right[single] / derivative
+        below, above = (derivative < 0) | equality, (derivative > 0) | equality
         for mask, bound, source, better in (
             (below, self.lower, self.lower_from, np.maximum),
             (above, self.upper, self.upper_from, np.minimum),
@@ -159,7 +159,7 @@ class Constraints:
             source[where[mask][bound[where[mask]] != before]] = number
 
     def settle(self) -> None:
-        """Bounds of whole numbers become whole, and those that cross by no more than rounding meet."""
+        """Bounds of integers become whole, and those that cross by no more than rounding meet."""
         whole = self.integer
         self.lower[whole] = np.ceil(self.lower[whole] - 1e-9)
         self.upper[whole] = np.floor(self.upper[whole] + 1e-9)

@@ -30,7 +30,7 @@ def require_consistent(model: Postprocessing) -> None:
 
 def contradiction(model: Postprocessing) -> InfeasibleError:
     """The error for a problem that a solver found infeasible: names the constraints that must give way for the least
-    total violation (HiGHS, phase 1; whole numbers left aside)."""
+    total violation (HiGHS, phase 1; integers left aside)."""
     form = model.form
     words = "the public constraints contradict each other"
     if form is None:
@@ -61,7 +61,7 @@ def contradiction(model: Postprocessing) -> InfeasibleError:
     if least <= 1e-7 * scale:
         if form.integer.any():
             return InfeasibleError(
-                "no whole numbers meet the public constraints",
+                "no integers meet the public constraints",
                 why="without integer=True there are points that do",
                 remedy="relax a constraint, or leave integer out and round",
             )
@@ -79,7 +79,7 @@ def contradiction(model: Postprocessing) -> InfeasibleError:
 
 
 def origins_of(model: Postprocessing) -> Origins:
-    """Where the rows came from; for forms that no CVXPY problem stands behind, made-up labels."""
+    """Where the rows came from; for forms that no CVXPY problem stands behind, synthetic labels."""
 
     def plain() -> Origins:
         form = model.form
@@ -116,7 +116,7 @@ def _bounds(form: LikelihoodForm, origins: Origins) -> None:
         least, most = float(form.lower[j]), float(form.upper[j])
         raise InfeasibleError(
             f"{' and '.join(sides)}: {origins.column(j)} must be at least {least:.10g} and at most {most:.10g}",
-            why="whole numbers between the bounds do not exist" if form.integer[j] else "the bounds cross",
+            why="integers between the bounds do not exist" if form.integer[j] else "the bounds cross",
             remedy="correct one of the two",
         )
 
@@ -155,7 +155,7 @@ def _raise_row(
 
 
 def _proportional(form: LikelihoodForm, origins: Origins) -> None:
-    """Equalities with the same left side up to a factor: found by their values at one made-up point."""
+    """Equalities with the same left side up to a factor: found by their values at one synthetic point."""
     matrix, right = form.equality, form.equality_value
     if right.size < 2:
         return

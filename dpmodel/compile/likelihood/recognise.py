@@ -31,16 +31,16 @@ def recognise_postprocessing(problem: cp.Problem) -> Postprocessing | None:
 
     ``form`` is filled in for objectives made of weighted absolute values, squares and linear terms of affine
     expressions under linear constraints, with public parameters at their present values; a maximisation is written as
-    the minimisation of its negative. It agrees with the problem at made-up points, or is None. Constraints on a single
-    entry become bounds (``x[0] == 5``: both).
+    the minimisation of its negative. It agrees with the problem at synthetic points, or is None. Constraints on a
+    single entry become bounds (``x[0] == 5``: both).
 
     ``columns`` : every variable's entries, column by column. ``shape`` : with a single variable of two or more
     dimensions, its axes in reverse order, which makes x the table flattened in C order (the table's axes are the
     transposed variable's). ``rows`` : the slice of ``form.matrix`` whose values are the measurement's numbers, column
     by column, as they were published; empty where they enter in another way (a part of them, in constraints, scaled).
 
-    The same cells may be measured several times, with whatever laws: the terms add up. The same publication may enter
-    once only, since its likelihood would count double.
+    The same cells may be measured several times, with whatever distributions: the terms add up. The same publication
+    may enter once only, since its likelihood would count double.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def recognise_postprocessing(problem: cp.Problem) -> Postprocessing | None:
         For public parameters without a value.
     SpecificationError
         For NaN or infinite numbers, a publication that enters twice for the same cells, and numbers that are declared
-        with two laws.
+        with two distributions.
     """
     if any(isinstance(parameter, Private) for parameter in problem.parameters()):
         return None
@@ -156,7 +156,7 @@ def _require_finite(form: LikelihoodForm) -> None:
 
 
 def _certify(problem: Any, columns: Any, form: LikelihoodForm, constraints: Constraints, maximise: bool) -> None:
-    """Raise Outside unless the form agrees with the user's tree at made-up points."""
+    """Raise Outside unless the form agrees with the user's tree at synthetic points."""
     draws = public_generator(5)
     scale = max(1.0, float(np.median(np.abs(form.value)))) if form.value.size else 1.0
     before = [(variable, variable.value) for variable, _ in columns]
@@ -189,10 +189,10 @@ def _certify(problem: Any, columns: Any, form: LikelihoodForm, constraints: Cons
 
 
 def _words(measurements: tuple[Noisy, ...], form: LikelihoodForm | None, size: int) -> str:
-    laws = ", ".join(sorted({noisy.noise.name for noisy in measurements}))
+    distributions = ", ".join(sorted({noisy.noise.name for noisy in measurements}))
     numbers = sum(noisy.size for noisy in measurements)
     many = f"{len(measurements)} measurements" if len(measurements) > 1 else f"{name_of(measurements[0])}"
-    text = f"post-processing of {many} ({numbers} published numbers, {laws} noise): {size} variables"
+    text = f"post-processing of {many} ({numbers} published numbers, {distributions} noise): {size} variables"
     if form is None:
         return f"{text}, with terms or constraints for a general solver"
     kinds = [name for name, used in (("absolute", form.absolute.any()), ("squared", form.square.any())) if used]

@@ -26,13 +26,13 @@ _MEETS = 1e-9  # relative excess of a bound that counts as rounding
 class Separable:
     """sum_j curvature_j/2 (x_j - centre_j)^2 + slope_j x_j + sum_i weight_i |x[owner_i] - point_i|, up to a constant.
 
-    ``curvature, centre, slope`` : (n,); the slope of curved variables is in the centre, so it is 0 there.
+    ``curvature, centre, derivative`` : (n,); the derivative of curved variables is in the centre, so it is 0 there.
     ``owner, point, weight`` : (r,) sorted by owner, then by point; weights > 0.
     """
 
     curvature: Floats
     centre: Floats
-    slope: Floats
+    derivative: Floats
     owner: Integers
     point: Floats
     weight: Floats
@@ -175,7 +175,7 @@ def _coupled(
     if E.shape[0] + G.shape[0] == 0:
         return Structure("box", "", single, lower, upper)
     if form.integer.any():
-        return Structure(None, "whole numbers under constraints on several entries: relax, then round_form")
+        return Structure(None, "integers under constraints on several entries: relax, then round_form")
     touched = np.bincount(E.indices, minlength=form.size) + np.bincount(G.indices, minlength=form.size)
     if touched.max(initial=0) <= 1:
         return _sums(single, lower, upper, E, e, G, g)
@@ -183,7 +183,7 @@ def _coupled(
         found = chains(G, g, lower, upper)
         if isinstance(found, str):
             return Structure(None, found)
-        flat = (single.curvature == 0) & (single.slope != 0)
+        flat = (single.curvature == 0) & (single.derivative != 0)
         if flat[found.order].any():
             return Structure(None, "a linear term on a monotone chain")
         return Structure("chains", "", single, lower, upper, found)
@@ -201,7 +201,7 @@ def _sums(
     group[rows.indices] = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
     coefficient[rows.indices] = rows.data
     pull = np.bincount(single.owner, weights=single.weight, minlength=n)
-    falls = (single.slope > pull) & ~np.isfinite(lower) | (single.slope < -pull) & ~np.isfinite(upper)
+    falls = (single.derivative > pull) & ~np.isfinite(lower) | (single.derivative < -pull) & ~np.isfinite(upper)
     if ((single.curvature == 0) & falls & (group >= 0)).any():
         return Structure(None, "a linear term that only the constraints bound")
     target = np.concatenate([e, g])

@@ -13,7 +13,7 @@ from dpmodel.annotate.private import Private
 from dpmodel.errors import SpecificationError
 
 _FORMS = ("likelihood", "least-squares")
-# Of the scale: only discrete laws of scales below 0.2 deviate so little.
+# Of the scale: only discrete distributions of scales below 0.2 deviate so little.
 _NO_NOISE = 1e-3
 
 
@@ -49,24 +49,24 @@ def neg_log_likelihood(x: Any, noisy: Noisy, *, alpha: float = 1.0, form: str = 
     Laplace(s), DiscreteLaplace(s)       ``sum |r| / s``
     Gaussian(s), DiscreteGaussian(s)     ``sum r^2 / (2 s^2)``
     the former two with alpha < 1        ``alpha sum |r| / s + (1 - alpha) sum (r / s)^2``
-    form="least-squares", any law        ``sum r^2 / (2 d^2)``, d the standard deviation of the noise
+    form="least-squares", any distribution        ``sum r^2 / (2 d^2)``, d the standard deviation of the noise
     ===================================  ==========================================================
 
-    What is dropped is the logarithm of the normalising constant, which does not depend on x. The discrete laws have
-    mass on whole residuals only; between them this is the convex extension, equal to theirs at whole x.
+    What is dropped is the logarithm of the normalising constant, which does not depend on x. The discrete distributions
+    have mass on whole residuals only; between them this is the convex extension, equal to theirs at whole x.
 
     Parameters
     ----------
     x : affine CVXPY expression of the shape of ``noisy``.
-    alpha : in (0, 1], Laplace laws only: mixes in squares, which makes the optimum unique (elastic net).
+    alpha : in (0, 1], Laplace distributions only: mixes in squares, which makes the optimum unique (elastic net).
     form : "likelihood", or "least-squares" for the least squares estimate weighted by the noise's variances, whatever
-        its law.
+        its distribution.
 
     Raises
     ------
     SpecificationError
         For shapes that differ, an ``x`` that is not affine or is private data itself, an alpha outside (0, 1] or with
-        a law or form that has no use for it, and data without a noise law.
+        a distribution or form that has no use for it, and data without a noise distribution.
 
     Notes
     -----
@@ -89,7 +89,7 @@ def neg_log_likelihood(x: Any, noisy: Noisy, *, alpha: float = 1.0, form: str = 
     if alpha < 1 and np.any(noisy.noise.square):
         raise _squares_alone(alpha)
     residual = x - Published(noisy)
-    absolute, square = (_spread(weights, noisy) for weights in law_weights(noisy, alpha, form))
+    absolute, square = (_spread(weights, noisy) for weights in distribution_weights(noisy, alpha, form))
     terms = []
     if np.any(absolute):
         terms.append(_absolutes(residual, absolute))
@@ -98,28 +98,28 @@ def neg_log_likelihood(x: Any, noisy: Noisy, *, alpha: float = 1.0, form: str = 
     return terms[0] if len(terms) == 1 else sum(terms[1:], terms[0])
 
 
-def law_weights(noisy: Noisy, alpha: float = 1.0, form: str = "likelihood") -> tuple[Any, Any]:
+def distribution_weights(noisy: Noisy, alpha: float = 1.0, form: str = "likelihood") -> tuple[Any, Any]:
     """Weights of |r| and of r^2, one number or one per entry; see ``neg_log_likelihood``.
 
     Raises
     ------
     SpecificationError
-        For least squares where the noise of a discrete law is zero but for one draw in millions.
+        For least squares where the noise of a discrete distribution is zero but for one draw in millions.
     """
-    law = noisy.noise
+    distribution = noisy.noise
     if form == "least-squares":
-        if np.min(law.standard_deviation) < _NO_NOISE * np.min(law.scale):
+        if np.min(distribution.standard_deviation) < _NO_NOISE * np.min(distribution.scale):
             raise SpecificationError(
-                f"{noisy.name or 'published data'}: {law.name} noise of scale {np.min(law.scale):g} is zero in "
-                "practice",
+                f"{noisy.name or 'published data'}: {distribution.name} noise of scale "
+                f"{np.min(distribution.scale):g} is zero in practice",
                 why="least squares divide by its variance",
                 remedy="these numbers as a constraint: x == value",
             )
-        absolute = 0.0 * np.asarray(law.absolute)
-        return absolute, 0.5 / np.square(law.standard_deviation)
+        absolute = 0.0 * np.asarray(distribution.absolute)
+        return absolute, 0.5 / np.square(distribution.standard_deviation)
     if alpha < 1:
-        return alpha * law.absolute, (1.0 - alpha) * np.square(law.absolute)
-    return law.absolute, law.square
+        return alpha * distribution.absolute, (1.0 - alpha) * np.square(distribution.absolute)
+    return distribution.absolute, distribution.square
 
 
 def _spread(weights: Any, noisy: Noisy) -> Any:
@@ -160,7 +160,7 @@ def _require_noisy(noisy: Any) -> Noisy:
         return noisy
     raise SpecificationError(
         f"published data given as {type(noisy).__name__}",
-        why="the likelihood is that of the noise, whose law the numbers alone do not tell",
+        why="the likelihood is that of the noise, whose distribution the numbers alone do not tell",
         remedy="Noisy(value, noise=Laplace(scale)), or Gaussian(scale), ...",
     )
 

@@ -71,13 +71,13 @@ class Domain(ABC):
         """(p,) the vertex of this number."""
         raise _no_vertices()
 
-    def score_range(self, change_inf: float) -> float:
-        """Upper bound on ``max_j <v_j, d> - min_j <v_j, d>`` over all d with ``||d||_inf <= change_inf``.
+    def score_range(self, sensitivity_inf: float) -> float:
+        """Upper bound on ``max_j <v_j, d> - min_j <v_j, d>`` over all d with ``||d||_inf <= sensitivity_inf``.
 
         ``<v - u, d> <= ||v - u||_1 ||d||_inf``, so the 1-norm diameter serves; where ``diameter`` is exact, so is this,
         because the sign vector of the longest difference attains it.
         """
-        return change_inf * self.diameter(1.0)
+        return sensitivity_inf * self.diameter(1.0)
 
 
 def _no_vertices() -> UnsupportedModelError:
@@ -237,8 +237,8 @@ class Box(Domain):
         if self.vertices is None:
             return super().scores(g)
         out = np.zeros(1)
-        for low, high, slope in zip(self.lower, self.upper, g, strict=True):
-            out = np.concatenate([out + low * slope, out + high * slope])
+        for low, high, derivative in zip(self.lower, self.upper, g, strict=True):
+            out = np.concatenate([out + low * derivative, out + high * derivative])
         return out
 
     def vertex(self, number: int) -> Floats:

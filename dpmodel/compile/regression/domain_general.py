@@ -93,10 +93,10 @@ def _simplices(lower: Floats, pieces: tuple[Piece, ...]) -> list[Ball]:
         if isinstance(piece, Rows):
             for k in range(piece.b.size):
                 part = slice(piece.A.indptr[k], piece.A.indptr[k + 1])
-                where, slopes = piece.A.indices[part].astype(np.int64), piece.A.data[part]
-                least = float(slopes.min())
-                if piece.equality and float(slopes.max()) < 0:
-                    least, limit = float(-slopes.max()), -float(piece.b[k])
+                where, derivatives = piece.A.indices[part].astype(np.int64), piece.A.data[part]
+                least = float(derivatives.min())
+                if piece.equality and float(derivatives.max()) < 0:
+                    least, limit = float(-derivatives.max()), -float(piece.b[k])
                 else:
                     limit = float(piece.b[k])
                 if least > 0 and (lower[where] >= 0).all():

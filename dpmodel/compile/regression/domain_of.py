@@ -24,7 +24,7 @@ def domain_of(public: PublicPart) -> Domain:
 
     Closed forms: everything, 1-norm and 2-norm balls around zero, boxes, simplices, and products of these over
     consecutive coefficients. Redundant constraints (a wide box around a ball) are dropped. What is none of them, uses
-    auxiliary variables, or fails the test at made-up points, is a ``ConvexSet``.
+    auxiliary variables, or fails the test at synthetic points, is a ``ConvexSet``.
 
     Raises
     ------
@@ -112,8 +112,8 @@ def _box(lower: Floats, upper: Floats) -> Domain:
 
 
 def _groups(size: int, pieces: list[Piece]) -> list[tuple[Integers, list[Any]]] | None:
-    """The sets of coefficients that a ball or a row speaks of, in order, each with its balls and rows (slope, limit,
-    equality); None when two overlap without being the same or a row's coefficients differ."""
+    """The sets of coefficients that a ball or a row speaks of, in order, each with its balls and rows (derivative,
+    limit, equality); None when two overlap without being the same or a row's coefficients differ."""
     out: dict[bytes, tuple[Integers, list[Any]]] = {}
     for piece in pieces:
         found: list[tuple[Integers, Any]] = []
@@ -124,11 +124,11 @@ def _groups(size: int, pieces: list[Piece]) -> list[tuple[Integers, list[Any]]] 
                 return None
             for k in range(piece.b.size):
                 part = slice(piece.A.indptr[k], piece.A.indptr[k + 1])
-                slopes = piece.A.data[part]
-                if np.ptp(slopes) > 1e-12 * abs(slopes[0]):
+                derivatives = piece.A.data[part]
+                if np.ptp(derivatives) > 1e-12 * abs(derivatives[0]):
                     return None
                 where = np.sort(piece.A.indices[part]).astype(np.int64)
-                found.append((where, (float(slopes[0]), float(piece.b[k]), piece.equality)))
+                found.append((where, (float(derivatives[0]), float(piece.b[k]), piece.equality)))
         for where, member in found:
             out.setdefault(where.tobytes(), (where, []))[1].append(member)
     taken = np.zeros(size, dtype=np.int64)
@@ -160,9 +160,9 @@ def _one_part(members: list[Any], lower: Floats, upper: Floats) -> Domain | None
 
 
 def _simplex(rows: list[tuple[float, float, bool]], lower: Floats, upper: Floats) -> Domain | None:
-    if not (lower == 0).all() or any(slope < 0 and not equality for slope, _, equality in rows):
+    if not (lower == 0).all() or any(derivative < 0 and not equality for derivative, _, equality in rows):
         return None
-    totals = [limit / slope for slope, limit, _ in rows]
+    totals = [limit / derivative for derivative, limit, _ in rows]
     equalities = {equality for _, _, equality in rows}
     total = min(totals)
     if len(equalities) > 1 or (True in equalities and max(totals) > total) or total < 0 or (upper < total).any():

@@ -1,7 +1,7 @@
 """What one public constraint says about the coefficients: bounds, a norm ball around zero, or linear rows.
 
 The atoms of the tree say which form may be claimed, its numbers are read off its values, and the claim holds only if
-the expression agrees with it at made-up points of many sizes.
+the expression agrees with it at synthetic points of many sizes.
 """
 
 from __future__ import annotations
@@ -94,10 +94,10 @@ def _split_rows(A: sp.csr_array, b: Floats, equality: bool) -> list[Piece] | Non
     out: list[Piece] = []
     single = np.flatnonzero((count == 1) & ~held)
     if single.size:
-        where, slope = A.indices[A.indptr[single]].astype(np.int64), A.data[A.indptr[single]]
-        value = b[single] / slope
-        lower = np.where((slope < 0) | equality, value, -np.inf)
-        upper = np.where((slope > 0) | equality, value, np.inf)
+        where, derivative = A.indices[A.indptr[single]].astype(np.int64), A.data[A.indptr[single]]
+        value = b[single] / derivative
+        lower = np.where((derivative < 0) | equality, value, -np.inf)
+        upper = np.where((derivative > 0) | equality, value, np.inf)
         out.append(Bounds(where, lower, upper))
     many = np.flatnonzero((count > 1) & ~held)
     if many.size:
@@ -180,7 +180,7 @@ def _radii(f: Callable[[Floats], Floats], groups: Integers, order: float, size: 
 
 
 def _points(size: int, groups: Integers, scale: float) -> list[Floats]:
-    """Made-up points: spread ones of many sizes, sparse ones, and signed unit vectors."""
+    """Synthetic points: spread ones of many sizes, sparse ones, and signed unit vectors."""
     draws = public_generator(20)
     out = [draws.standard_normal(size) * scale * factor for factor in (1e-3, 0.3, 1.0, 3.0, 1e3) for _ in range(3)]
     for factor in (1.0, 1e3):

@@ -1,4 +1,5 @@
-"""The losses of one record, ``phi(z, y)`` with prediction z and label y: value, slope, and how far the slope reaches.
+"""The losses of one record, ``phi(z, y)`` with prediction z and label y: value, derivative, and how far the derivative
+reaches.
 
 Normalised as CVXPY writes them: squared ``(z - y)^2``, absolute ``|z - y|``, Huber ``r^2`` up to its threshold and
 ``2 M |r| - M^2`` beyond (twice scikit-learn's), quantile ``tau (y - z)_+ + (1 - tau) (z - y)_+``, logistic
@@ -36,8 +37,8 @@ _KINDS: dict[str, LabelKind] = {
 class Loss:
     """A loss by name; ``parameter`` is Huber's threshold M > 0 or the quantile tau in (0, 1).
 
-    ``clip`` : slopes are cut to [-clip, clip] (inf: not at all); then the loss is the one whose slope that is, for
-    the squared loss Huber's.
+    ``clip`` : derivatives are cut to [-clip, clip] (inf: not at all); then the loss is the one whose derivative that
+    is, for the squared loss Huber's.
     """
 
     name: LossName
@@ -50,7 +51,8 @@ class Loss:
 
     @property
     def smoothness(self) -> float:
-        """Largest second derivative in z (with labels of size at most 1 for losses of signs); inf where slopes jump."""
+        """Largest second derivative in z (with labels of size at most 1 for losses of signs); inf where derivatives
+        jump."""
         if self.name in ("squared", "huber", "squared_hinge"):
             return 2.0
         return 0.25 if self.name in ("logistic", "binary_logistic") else math.inf
@@ -77,7 +79,7 @@ class Loss:
             case "squared_hinge":
                 return np.maximum(1 - y * z, 0.0) ** 2
 
-    def slope(self, z: Floats, y: Floats) -> Floats:
+    def derivative(self, z: Floats, y: Floats) -> Floats:
         """(n,) derivatives in z (a subgradient where there is a kink), clipped."""
         r = z - y
         match self.name:
@@ -99,8 +101,8 @@ class Loss:
                 out = -2 * y * np.maximum(1 - y * z, 0.0)
         return np.clip(out, -self.clip, self.clip)
 
-    def slope_bound(self, z: float, y: float) -> float:
-        """Largest size of the slope where |prediction| <= ``z`` and |label| <= ``y`` (either may be inf)."""
+    def derivative_bound(self, z: float, y: float) -> float:
+        """Largest size of the derivative where |prediction| <= ``z`` and |label| <= ``y`` (either may be inf)."""
         match self.name:
             case "squared":
                 bound = 2 * (z + y)
@@ -120,14 +122,14 @@ class Loss:
                 bound = 2 * y * (1 + y * z)
         return min(bound, self.clip)
 
-    # ------------------------------------------------------------------ slopes with their middle taken out
+    # ------------------------------------------------------------------ derivatives with their middle taken out
     def middle(self, y: Floats) -> Floats:
-        """(n,) m(y): the part of the slope that does not depend on the prediction.
+        """(n,) m(y): the part of the derivative that does not depend on the prediction.
 
-        ``slope = m(y) + rest(z, y)`` with ``|rest| <= rest_bound``. The sum of m(y_i) a_i is a statistic that can be
-        measured once, whatever the number of steps, and the rest has half the reach of the slope for logistic
-        and hinge losses: ``-y sigma(-y z) = -y/2 + tanh(z/2)/2`` and ``-y [y z < 1] = -y/2 - (y/2) sign(1 - y z)``
-        for labels +-1. Zero for losses without such a part, and wherever slopes are clipped.
+        ``derivative = m(y) + rest(z, y)`` with ``|rest| <= rest_bound``. The sum of m(y_i) a_i is a statistic that can
+        be measured once, whatever the number of steps, and the rest has half the reach of the derivative for logistic
+        and hinge losses: ``-y sigma(-y z) = -y/2 + tanh(z/2)/2`` and ``-y [y z < 1] = -y/2 - (y/2) sign(1 - y z)`` for
+        labels +-1. Zero for losses without such a part, and wherever derivatives are clipped.
         """
         if math.isfinite(self.clip):
             return np.zeros_like(y)
@@ -160,9 +162,9 @@ class Loss:
                 return 0.0
 
     def rest_bound(self, z: float, y: float) -> float:
-        """Largest size of ``slope - middle`` where |prediction| <= ``z`` and |label| <= ``y`` <= 1 for signs."""
+        """Largest size of ``derivative - middle`` where |prediction| <= ``z`` and |label| <= ``y`` <= 1 for signs."""
         if math.isfinite(self.clip):
-            return self.slope_bound(z, y)
+            return self.derivative_bound(z, y)
         match self.name:
             case "squared":
                 return 2 * z
@@ -174,7 +176,7 @@ class Loss:
             case "quantile":
                 return 0.5
             case _:
-                return self.slope_bound(z, y)
+                return self.derivative_bound(z, y)
 
 
 def _sigmoid(t: Floats) -> Floats:

@@ -156,7 +156,7 @@ def _residual(reads: list[Read], label: Features | None) -> _Residual:
             if part.constant[~used].any():
                 unfit(
                     where,
-                    "it changes its slope where the residual is not 0",
+                    "it changes its derivative where the residual is not 0",
                     "cp.abs, cp.pos and cp.maximum of multiples of one residual X @ w - y",
                 )
             mine, times = (
@@ -232,15 +232,15 @@ def _huber(reads: list[Read], label: Features | None) -> Match:
 
 
 def _piecewise(reads: list[Read], label: Features | None) -> Match:
-    """Sums of kinks at one point: right slope a, left slope -b. Absolute, quantile, or one-sided."""
+    """Sums of kinks at one point: right derivative a, left derivative -b. Absolute, quantile, or one-sided."""
     residual = _residual(reads, label)
     right, left = np.zeros(residual.shift.size), np.zeros(residual.shift.size)
     for read in reads:
-        slopes = np.stack([part.plain for part in read.parts])
+        derivatives = np.stack([part.plain for part in read.parts])
         if read.term.atom == "abs":
-            slopes = np.concatenate([slopes, -slopes])
-        right = right + read.coefficient * slopes.max(axis=0)
-        left = left + read.coefficient * slopes.min(axis=0)
+            derivatives = np.concatenate([derivatives, -derivatives])
+        right = right + read.coefficient * derivatives.max(axis=0)
+        left = left + read.coefficient * derivatives.min(axis=0)
     size = float(max(np.abs(right).max(), np.abs(left).max()))
     right[np.abs(right) <= CLOSE * size] = 0.0
     left[np.abs(left) <= CLOSE * size] = 0.0
@@ -260,7 +260,7 @@ def _piecewise(reads: list[Read], label: Features | None) -> Match:
         return residual.match(Loss("quantile", float(tau[0])), weight, label)
     return unfit(
         where,
-        "the slopes on the two sides of residual 0 are not of one quantile level, the same for all",
+        "the derivatives on the two sides of residual 0 are not of one quantile level, the same for all",
         "tau * cp.pos(y - X @ w) + (1 - tau) * cp.pos(X @ w - y)",
     )
 
@@ -291,13 +291,13 @@ def _hinge(reads: list[Read], label: Features | None) -> Match:
             if not part.signed.all():
                 unfit(where, "its argument is no margin", _MARGIN)
             shift = part.label / part.signed
-            asked = part.constant - part.plain * shift  # the margin, which is the unit
-            if not (asked > 0).all():
+            requested = part.constant - part.plain * shift  # the margin, which is the unit
+            if not (requested > 0).all():
                 unfit(where, "the margin that a hinge asks for is not positive", _MARGIN)
-            signed, plain = part.signed / asked, part.plain / asked
+            signed, plain = part.signed / requested, part.plain / requested
             if not (close(signed, signed[0]) and close(plain, plain[0], float(np.abs(signed[0])))):
                 unfit(where, "the margin is not the same for all records, in units of the prediction", _MARGIN)
-            mine = read.coefficient * asked**read.term.power
+            mine = read.coefficient * requested**read.term.power
             found.append((signed, plain, shift))
         same = zip(found[-1], found[0], strict=False)
         if len(found[-1]) != len(found[0]) or not all(close(a, b, 1.0) for a, b in same):

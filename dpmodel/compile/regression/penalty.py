@@ -14,8 +14,8 @@ from dpmodel._types import Floats
 class Penalty:
     """``sum_j ridge_j w_j^2 + sum_j l1_j |w_j| + <linear, w> + constant + other(w)``.
 
-    ``ridge``, ``l1``, ``linear`` : (p,), the first two non-negative. ``other`` : a convex function of w that is none
-    of these (then only mechanisms that post-process with CVXPY or subgradients serve), ``other_slope`` a subgradient.
+    ``ridge``, ``l1``, ``linear`` : (p,), the first two non-negative. ``other`` : a convex function of w that is none of
+    these (then only mechanisms that post-process with CVXPY or subgradients serve), ``other_derivative`` a subgradient.
     """
 
     ridge: Floats
@@ -23,7 +23,7 @@ class Penalty:
     linear: Floats
     constant: float = 0.0
     other: Callable[[Floats], float] | None = None
-    other_slope: Callable[[Floats], Floats] | None = None
+    other_derivative: Callable[[Floats], Floats] | None = None
 
     @staticmethod
     def none(size: int) -> Penalty:
@@ -42,14 +42,14 @@ class Penalty:
         out = float(self.ridge @ (w * w) + self.l1 @ np.abs(w) + self.linear @ w) + self.constant
         return out + (self.other(w) if self.other is not None else 0.0)
 
-    def slope(self, w: Floats) -> Floats:
+    def derivative(self, w: Floats) -> Floats:
         """(p,) gradient of the quadratic part."""
         return 2 * self.ridge * w + self.linear
 
     def subgradient(self, w: Floats) -> Floats:
         """(p,) a subgradient of all of it."""
-        out = self.slope(w) + self.l1 * np.sign(w)
-        return out if self.other_slope is None else out + self.other_slope(w)
+        out = self.derivative(w) + self.l1 * np.sign(w)
+        return out if self.other_derivative is None else out + self.other_derivative(w)
 
     def shrink(self, w: Floats, step: float | Floats) -> Floats:
         """(p,) proximal step of the l1 part: soft thresholding by ``step * l1``."""

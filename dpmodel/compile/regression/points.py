@@ -1,4 +1,5 @@
-"""Random points at which expressions are compared: on copies of the tree, with made-up numbers for private parameters.
+"""Random points at which expressions are compared: on copies of the tree, with synthetic numbers for private
+parameters.
 
 Neither the user's variables nor any private value is touched.
 """

@@ -111,9 +111,9 @@ class PublicPart(PublicFacts):
         return w if self.free or self.twin.violation(w) == 0 else self._nearest(w)
 
     def _nearest(self, w: Floats) -> Floats:
-        problem, root, slope, _ = self._projection
+        problem, root, derivative, _ = self._projection
         scale = max(1.0, 2 * float(np.abs(w).max(initial=0.0)))
-        root.value, slope.value = scale**-0.5, 2 * w / scale
+        root.value, derivative.value = scale**-0.5, 2 * w / scale
         return self._solve(problem)
 
     @cached_property
@@ -121,14 +121,14 @@ class PublicPart(PublicFacts):
         return self._near(None)
 
     def _near(self, penalty: cp.Expression | None) -> tuple[cp.Problem, cp.Parameter, cp.Parameter, cp.Parameter]:
-        """``||root w||^2 - <slope, w> + weight penalty(w)``. The caller scales it so that no number is large: solvers
-        take a target far from the set, in a square, for an infeasible problem. The root multiplies inside, as DPP
-        wants, and a penalty with parameters of its own gets no weight."""
-        root, slope, weight = cp.Parameter(nonneg=True), cp.Parameter(self.size), cp.Parameter(nonneg=True)
-        goal = cp.sum_squares(root * self.twin.w) - slope @ self.twin.w
+        """``||root w||^2 - <derivative, w> + weight penalty(w)``. The caller scales it so that no number is large:
+        solvers take a target far from the set, in a square, for an infeasible problem. The root multiplies inside, as
+        DPP wants, and a penalty with parameters of its own gets no weight."""
+        root, derivative, weight = cp.Parameter(nonneg=True), cp.Parameter(self.size), cp.Parameter(nonneg=True)
+        goal = cp.sum_squares(root * self.twin.w) - derivative @ self.twin.w
         if penalty is not None:
             goal = goal + (penalty if penalty.parameters() else weight * penalty)
-        return cp.Problem(cp.Minimize(goal), self.twin.constraints), root, slope, weight
+        return cp.Problem(cp.Minimize(goal), self.twin.constraints), root, derivative, weight
 
     def minimise(self, g: Floats) -> Floats:
         """(p,) a point of the set where <g, w> is least: an extreme point where the constraints are linear.
@@ -139,21 +139,21 @@ class PublicPart(PublicFacts):
             When there is no minimum.
         """
         g = np.asarray(g, dtype=np.float64)
-        body = self._polyhedron()
-        if body is not None:
-            cost = np.zeros(body.polyhedron.size)
-            cost[body.columns] = g
+        polytope = self._polyhedron()
+        if polytope is not None:
+            cost = np.zeros(polytope.polyhedron.size)
+            cost[polytope.columns] = g
             try:
-                x = body.polyhedron.minimise(cost)
+                x = polytope.polyhedron.minimise(cost)
             except SolverFailure:
                 x = cost  # the solvers below say what is wrong
             if x is None:
                 raise no_minimum()
             if x is not cost:
-                return x[body.columns]
-        problem, slope = self._linear_program
+                return x[polytope.columns]
+        problem, derivative = self._linear_program
         largest = float(np.abs(g).max(initial=0.0))
-        slope.value = g / largest if largest > 0 else np.zeros(self.size)  # tolerances are absolute
+        derivative.value = g / largest if largest > 0 else np.zeros(self.size)  # tolerances are absolute
         return self._solve(problem)
 
     @_cached
@@ -163,8 +163,8 @@ class PublicPart(PublicFacts):
 
     @cached_property
     def _linear_program(self) -> tuple[cp.Problem, cp.Parameter]:
-        slope = cp.Parameter(self.size)
-        return cp.Problem(cp.Minimize(slope @ self.twin.w), self.twin.constraints), slope
+        derivative = cp.Parameter(self.size)
+        return cp.Problem(cp.Minimize(derivative @ self.twin.w), self.twin.constraints), derivative
 
     def minimise_quadratic(self, P: Floats, q: Floats, with_penalty: bool = True) -> Floats:
         """(p,) a point of the set where ``w'Pw - 2 q'w (+ penalty(w))`` is least.
@@ -194,10 +194,10 @@ class PublicPart(PublicFacts):
         if self.twin.penalty is None or step == 0:
             return self.project(w)
         w = np.asarray(w, dtype=np.float64)
-        problem, root, slope, weight = self._proximal_problem
+        problem, root, derivative, weight = self._proximal_problem
         scale = max(1.0, 0.5 / step, float(np.abs(w).max(initial=0.0)) / step)
         scale = 1.0 if self.twin.penalty.parameters() else scale
-        root.value, slope.value, weight.value = (0.5 / step / scale) ** 0.5, w / step / scale, 1 / scale
+        root.value, derivative.value, weight.value = (0.5 / step / scale) ** 0.5, w / step / scale, 1 / scale
         return self._solve(problem)
 
     @cached_property
@@ -301,9 +301,9 @@ class PublicPart(PublicFacts):
         width = upper - lower
         crossing = (lower < 0) & (upper > 0)
         safe = np.where(crossing, width, 1.0)
-        slope = np.where(crossing, (upper + lower) / safe, np.where(lower >= 0, 1.0, -1.0))
+        derivative = np.where(crossing, (upper + lower) / safe, np.where(lower >= 0, 1.0, -1.0))
         constant = float(np.where(crossing, -2 * lower * upper / safe, 0.0).sum())
-        return min(by_box, max(self.support(slope) + constant, 0.0))
+        return min(by_box, max(self.support(derivative) + constant, 0.0))
 
     # ------------------------------------------------------------------ solving
     def _solve(self, problem: cp.Problem) -> Floats:

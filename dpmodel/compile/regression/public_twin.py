@@ -151,30 +151,32 @@ class Twin:
             return None
         p = self.w.size
         zero, probe = np.zeros(p), np.cos(1.0 + np.arange(p))
-        h = self.penalty_slope(zero)
-        diagonal = (self.penalty_slope(np.ones(p)) - h) / 2
-        wanted = self.penalty_slope(probe) - h
+        h = self.penalty_derivative(zero)
+        diagonal = (self.penalty_derivative(np.ones(p)) - h) / 2
+        wanted = self.penalty_derivative(probe) - h
         if np.allclose(2 * diagonal * probe, wanted, rtol=1e-9, atol=1e-12 * float(np.abs(wanted).max(initial=0.0))):
             return diagonal, h
         if p > 200:
             return None
-        H = np.stack([self.penalty_slope(unit) - h for unit in np.eye(p)]) / 2
+        H = np.stack([self.penalty_derivative(unit) - h for unit in np.eye(p)]) / 2
         close = np.allclose(2 * H @ probe, wanted, rtol=1e-8, atol=1e-10 * float(np.abs(wanted).max(initial=0.0)))
         return ((H + H.T) / 2, h) if close else None
 
-    def penalty_slope(self, w: Floats) -> Floats:
+    def penalty_derivative(self, w: Floats) -> Floats:
         """(p,) gradient (a subgradient, as CVXPY gives it) of the penalty at ``w``; only where w is plain."""
-        return self.slope(self.penalty, w)
+        return self.derivative(self.penalty, w)
 
-    def slope(self, expression: Any, w: Floats) -> Floats:
+    def derivative(self, expression: Any, w: Floats) -> Floats:
         """(p,) the same of any expression of the coefficients; NotImplementedError for atoms that have none."""
         self.assign(w)
-        slopes = expression.grad
+        derivatives = expression.grad
         out = np.zeros(self.w.size)
         for place in self.places:
-            slope = slopes.get(place.variable)
-            if slope is not None:
-                out[place.index] = np.asarray(slope.todense() if sp.issparse(slope) else slope).ravel() / place.scale
+            derivative = derivatives.get(place.variable)
+            if derivative is not None:
+                out[place.index] = (
+                    np.asarray(derivative.todense() if sp.issparse(derivative) else derivative).ravel() / place.scale
+                )
         return out
 
 

@@ -72,9 +72,9 @@ class _Reader:
         self.constant = 0.0
 
     def penalty(
-        self, other: Callable[[Floats], float] | None = None, slope: Callable[[Floats], Floats] | None = None
+        self, other: Callable[[Floats], float] | None = None, derivative: Callable[[Floats], Floats] | None = None
     ) -> Penalty:
-        return Penalty(self.ridge, self.l1, self.linear, self.constant, other, slope)
+        return Penalty(self.ridge, self.l1, self.linear, self.constant, other, derivative)
 
     def recognised(self, expression: Any, factor: Floats) -> bool:
         """Take ``sum_i factor_i expression_i``, if it is a sum of squares, absolute values and multiples of entries."""
@@ -141,19 +141,20 @@ def _direct(left: Any, twin: Twin) -> tuple[Callable[[Floats], float], Callable[
         twin.assign(w)
         return math.inf if left.value is None else float(left.value)
 
-    def slope(w: Floats) -> Floats:
+    def derivative(w: Floats) -> Floats:
         try:
-            return twin.slope(left, w)
+            return twin.derivative(left, w)
         except NotImplementedError:  # some atoms have none
             return _least(left, twin, [])[1](w)
 
-    return value, slope
+    return value, derivative
 
 
 def _least(
     left: Any, twin: Twin, constraints: list[Any]
 ) -> tuple[Callable[[Floats], float], Callable[[Floats], Floats]]:
-    """The least value over all variables that give these coefficients; its slope is the multiplier of that equality."""
+    """The least value over all variables that give these coefficients; its derivative is the multiplier of that
+    equality."""
     target = cp.Parameter(twin.w.size)
     tie = twin.w == target
     problem = cp.Problem(cp.Minimize(left), [*constraints, tie])
@@ -168,9 +169,9 @@ def _least(
             ) from None
         return math.inf if problem.value is None else float(problem.value)
 
-    def slope(w: Floats) -> Floats:
+    def derivative(w: Floats) -> Floats:
         solve(w)
         multiplier = tie.dual_value
         return np.zeros(w.size) if multiplier is None else -np.asarray(multiplier, dtype=np.float64).ravel(order="F")
 
-    return solve, slope
+    return solve, derivative

@@ -153,7 +153,7 @@ def _sized(parameter: Private) -> bool:
     """Whether a magnitude was declared, or nothing was that says how far a record moves it."""
     lower, upper = parameter.column_range
     declared = bool(np.isfinite(lower).any() or np.isfinite(upper).any())
-    return declared or any(map(np.isfinite, parameter.magnitude.values())) or not parameter.change.finite
+    return declared or any(map(np.isfinite, parameter.magnitude.values())) or not parameter.sensitivity.finite
 
 
 def _is_rows(parameter: Private) -> bool:

@@ -88,7 +88,7 @@ class RowBounds:
         a, c = self.moving(order), self.fixed(order)
         return max(a, c) if math.isinf(order) else a + c if order == 1 else math.hypot(a, c)
 
-    def change(self, reach: float, order: float) -> float:
+    def sensitivity(self, reach: float, order: float) -> float:
         """How far one record moves ``sum_i s_i a_i`` in this norm, for numbers ``|s_i| <= reach`` that depend on the
         record alone (and on what was released).
 

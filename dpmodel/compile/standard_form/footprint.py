@@ -30,7 +30,7 @@ from dpmodel.compile.standard_form.extremes import most_items
 
 
 @dataclass(frozen=True)
-class Change:
+class Sensitivity:
     """Bounds on the change of a list of numbers (c, b, or the entries of A) by one record.
 
     ``row_l1`` and ``column_l1`` bound the 1-norm of any one row or column of A (nan elsewhere);
@@ -55,12 +55,12 @@ class Change:
     def finite(self) -> bool:
         return math.isfinite(self.linf)
 
-    def scaled_for_rounding(self, relative: float) -> Change:
+    def scaled_for_rounding(self, relative: float) -> Sensitivity:
         k = 1 + relative
-        return Change(self.l1 * k, self.l2 * k, self.linf * k, self.row_l1 * k, self.column_l1 * k, self.exact)
+        return Sensitivity(self.l1 * k, self.l2 * k, self.linf * k, self.row_l1 * k, self.column_l1 * k, self.exact)
 
 
-NO_CHANGE = Change(0.0, 0.0, 0.0)
+NO_SENSITIVITY = Sensitivity(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -83,10 +83,10 @@ class Footprint:
     ``"matrix"`` (the entries of A), each the largest over ``Records``; ``by_records`` the same per Records.
     """
 
-    parts: Mapping[str, Change]
-    by_records: Mapping[Records, Mapping[str, Change]]
+    parts: Mapping[str, Sensitivity]
+    by_records: Mapping[Records, Mapping[str, Sensitivity]]
 
-    def __getitem__(self, part: str) -> Change:
+    def __getitem__(self, part: str) -> Sensitivity:
         return self.parts[part]
 
 
@@ -141,72 +141,74 @@ def footprint(affine: AffineMap) -> Footprint:
             ("matrix", affine.matrix),
         )
     }
-    per_records: dict[Records, Mapping[str, Change]] = {}
+    per_records: dict[Records, Mapping[str, Sensitivity]] = {}
     for group in record_blocks(affine):
         per_records[group.records] = {
-            name: change_under(group, part, affine.theta_size, matrix_rows=affine.rows if name == "matrix" else None)
+            name: sensitivity_under(
+                group, part, affine.theta_size, matrix_rows=affine.rows if name == "matrix" else None
+            )
             for name, part in maps.items()
         }
-    parts = {name: largest(changes[name] for changes in per_records.values()) for name in maps}
+    parts = {name: largest(sensitivities[name] for sensitivities in per_records.values()) for name in maps}
     return Footprint(parts, per_records)
 
 
-def largest(changes: Iterable[Change]) -> Change:
+def largest(sensitivities: Iterable[Sensitivity]) -> Sensitivity:
     """Entrywise maximum: one record belongs to one Records only."""
     out = None
-    for change in changes:
+    for sensitivity in sensitivities:
         if out is None:
-            out = change
+            out = sensitivity
             continue
-        out = Change(
-            max(out.l1, change.l1),
-            max(out.l2, change.l2),
-            max(out.linf, change.linf),
-            _fmax(out.row_l1, change.row_l1),
-            _fmax(out.column_l1, change.column_l1),
-            out.exact and change.exact,
+        out = Sensitivity(
+            max(out.l1, sensitivity.l1),
+            max(out.l2, sensitivity.l2),
+            max(out.linf, sensitivity.linf),
+            _fmax(out.row_l1, sensitivity.row_l1),
+            _fmax(out.column_l1, sensitivity.column_l1),
+            out.exact and sensitivity.exact,
         )
-    return out if out is not None else NO_CHANGE
+    return out if out is not None else NO_SENSITIVITY
 
 
-def change_of(affine: AffineMap, part: LinearMap) -> Mapping[Records, Change]:
+def sensitivity_of(affine: AffineMap, part: LinearMap) -> Mapping[Records, Sensitivity]:
     """Change of arbitrary linear functions of theta (a mechanism's measurements), per Records."""
     private = affine.private_columns
     part = part.select(private[part.column])
-    return {group.records: change_under(group, part, affine.theta_size) for group in record_blocks(affine)}
+    return {group.records: sensitivity_under(group, part, affine.theta_size) for group in record_blocks(affine)}
 
 
-def change_under(group: Blocks, part: LinearMap, theta_size: int, matrix_rows: int | None = None) -> Change:
+def sensitivity_under(group: Blocks, part: LinearMap, theta_size: int, matrix_rows: int | None = None) -> Sensitivity:
     """Change of ``part`` by one record of ``group``; ``matrix_rows`` = m when its rows are entries of A."""
-    total: Change | None = None
+    total: Sensitivity | None = None
     touched: list[Integers] = []
     for block in group.blocks:
-        change, rows = _block_change(block, part, theta_size, matrix_rows)
+        sensitivity, rows = _block_sensitivity(block, part, theta_size, matrix_rows)
         if rows.size == 0:
             continue
         if total is None:
-            total, touched = change, [rows]
+            total, touched = sensitivity, [rows]
             continue
         disjoint = not np.isin(rows, np.concatenate(touched)).any()
-        total = Change(
-            total.l1 + change.l1,
-            math.hypot(total.l2, change.l2) if disjoint else total.l2 + change.l2,
-            max(total.linf, change.linf) if disjoint else total.linf + change.linf,
-            _fadd(total.row_l1, change.row_l1),
-            _fadd(total.column_l1, change.column_l1),
-            total.exact and change.exact and disjoint,
+        total = Sensitivity(
+            total.l1 + sensitivity.l1,
+            math.hypot(total.l2, sensitivity.l2) if disjoint else total.l2 + sensitivity.l2,
+            max(total.linf, sensitivity.linf) if disjoint else total.linf + sensitivity.linf,
+            _fadd(total.row_l1, sensitivity.row_l1),
+            _fadd(total.column_l1, sensitivity.column_l1),
+            total.exact and sensitivity.exact and disjoint,
         )
         touched.append(rows)
-    return total if total is not None else NO_CHANGE
+    return total if total is not None else NO_SENSITIVITY
 
 
-def _block_change(
+def _block_sensitivity(
     block: tuple[ThetaBlock, ...], part: LinearMap, theta_size: int, matrix_rows: int | None
-) -> tuple[Change, Integers]:
+) -> tuple[Sensitivity, Integers]:
     """Change by the one unit number that a record owns in ``block``, and the rows of ``part`` it can touch."""
     view = block_view(block, part, theta_size)
     if view is None:
-        nothing = Change(0.0, 0.0, 0.0) if matrix_rows is None else Change(0.0, 0.0, 0.0, 0.0, 0.0)
+        nothing = Sensitivity(0.0, 0.0, 0.0) if matrix_rows is None else Sensitivity(0.0, 0.0, 0.0, 0.0, 0.0)
         return nothing, np.zeros(0, dtype=np.int64)
     part = view.part
     linf, entry_maxima, entry_units = view.largest_entries()
@@ -217,7 +219,7 @@ def _block_change(
         row_l1 = view.grouped_one_norm(part.row % matrix_rows)
         column_l1 = view.grouped_one_norm(part.row // matrix_rows)
     l2 = min(l2, l1)
-    return Change(l1, l2, linf, row_l1, column_l1, l1_exact and l2_exact), _distinct(part.row)
+    return Sensitivity(l1, l2, linf, row_l1, column_l1, l1_exact and l2_exact), _distinct(part.row)
 
 
 def _distinct(sorted_values: Integers) -> Integers:
@@ -233,18 +235,18 @@ def _fadd(a: float, b: float) -> float:
     return a + b if not (math.isnan(a) or math.isnan(b)) else math.nan
 
 
-def entry_changes(affine: AffineMap, part: LinearMap) -> Floats:
+def entry_sensitivities(affine: AffineMap, part: LinearMap) -> Floats:
     """(height,) largest change of each function of ``part`` by one record."""
     out = np.zeros(part.height)
     for group in record_blocks(affine):
         total = np.zeros(part.height)
         for block in group.blocks:
-            total += _block_entry_changes(block, part, affine.theta_size)
+            total += _block_entry_sensitivities(block, part, affine.theta_size)
         out = np.maximum(out, total)
     return out
 
 
-def _block_entry_changes(block: tuple[ThetaBlock, ...], part: LinearMap, theta_size: int) -> Floats:
+def _block_entry_sensitivities(block: tuple[ThetaBlock, ...], part: LinearMap, theta_size: int) -> Floats:
     view = block_view(block, part, theta_size)
     out = np.zeros(part.height)
     if view is None:

@@ -64,16 +64,16 @@ class PublicSet:
         return self._sides[1]
 
     @property
-    def floor(self) -> Floats:
+    def lower_bound(self) -> Floats:
         """(m,) least right-hand side that any database allows, in the same rows; -inf elsewhere."""
         return self._sides[0]
 
     @cached_property
     def _sides(self) -> tuple[Floats, Floats]:
         form = self.form
-        floor, ceiling = np.full(form.affine.rows, -np.inf), np.full(form.affine.rows, np.inf)
+        lower_bound, ceiling = np.full(form.affine.rows, -np.inf), np.full(form.affine.rows, np.inf)
         if not form.scalar.nnz:
-            return floor, ceiling
+            return lower_bound, ceiling
         low, high = value_range(form.affine, form.scalar)
         fits = np.zeros(form.affine.rows, dtype=bool)
         for block in form.affine.cones:
@@ -83,8 +83,8 @@ class PublicSet:
             fits[form.matrix.row % form.affine.rows] = False
         rows = np.unique(form.scalar.row)
         rows = rows[fits[rows]]
-        floor[rows], ceiling[rows] = form.b0[rows] + low[rows], form.b0[rows] + high[rows]
-        return floor, ceiling
+        lower_bound[rows], ceiling[rows] = form.b0[rows] + low[rows], form.b0[rows] + high[rows]
+        return lower_bound, ceiling
 
     def require_feasible(self) -> None:
         """Raise InfeasibleError if the public constraints have no common point."""
@@ -154,17 +154,17 @@ class PublicSet:
             lower[j], upper[j] = self._range(int(j), lower[j], upper[j])
             if not (np.isfinite(lower[j]) and np.isfinite(upper[j])) and lower[j] < 0 < upper[j]:
                 return np.inf
-        slope = np.where(lower >= 0, 1.0, np.where(upper <= 0, -1.0, 0.0))
+        derivative = np.where(lower >= 0, 1.0, np.where(upper <= 0, -1.0, 0.0))
         constant = 0.0
         crossing = used & (lower < 0) & (upper > 0)
         if crossing.any():
             low, high = lower[crossing], upper[crossing]
-            slope[crossing] = (high + low) / (high - low)
+            derivative[crossing] = (high + low) / (high - low)
             constant = float((weights[crossing] * (-2 * low * high / (high - low))).sum())
         box_bound = float((weights[used] * np.maximum(np.abs(lower[used]), np.abs(upper[used]))).sum())
         if not self.program.keep.any():
             return box_bound
-        best = self._maximise(weights * slope, lower, upper)
+        best = self._maximise(weights * derivative, lower, upper)
         return min(box_bound, best + constant)
 
     def support(self, direction: Floats) -> float:
@@ -223,11 +223,11 @@ def single_variable_rows(form: StandardForm, *, lowering_only: bool) -> tuple[Fl
             linear[block.rows] = True
     rows = np.flatnonzero(candidate & linear)
     column = form.A0.indices[form.A0.indptr[rows]]
-    slope = form.A0.data[form.A0.indptr[rows]]
-    live = slope != 0
-    rows, column, slope = rows[live], column[live], slope[live]
-    value = form.b0[rows] / slope
-    up = slope > 0
+    derivative = form.A0.data[form.A0.indptr[rows]]
+    live = derivative != 0
+    rows, column, derivative = rows[live], column[live], derivative[live]
+    value = form.b0[rows] / derivative
+    up = derivative > 0
     np.minimum.at(upper, column[up], value[up])
     np.maximum.at(lower, column[~up], value[~up])
     used[rows] = True

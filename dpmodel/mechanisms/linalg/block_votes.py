@@ -53,21 +53,20 @@ class BlockVotes(Mechanism[PrivateVectors]):
         Sample and aggregate (Nissim, Raskhodnikova and Smith 2007) over a stability histogram (Korolova, Kenthapadi,
         Mishra and Ntoulas 2009): the simple alternative to KMMST24 where a share of the vectors is corrupted.
     Privacy
-        Labels 0 .. B - 1 of the records are independent, uniform and secret. Take the labels of all records but the
-        one in question as given: what they are has the same law on both databases (leaving a record out of a list
-        of independent labels leaves independent labels), so it suffices to argue for fixed ones. The record then
-        enters one block and, through "the first ``size`` rows in the order of the records", no other. So
-        the histogram of votes changes in one vote, which moves from one subspace a to another a', appears, or goes,
-        under add-remove and replace-one alike.
-        Released is the subspace with the largest count plus discrete Laplace noise of scale 2/epsilon, among those with
-        a vote, if that is at least the threshold t, together with its noisy count; ties go to the least canonical
-        basis. Compare the run restricted to
-        subspaces that have votes on both databases: their counts move by at most 2 in the 1-norm, by at most 1
-        where one of a, a' has votes on one side only, and not at all where both have. A subspace with votes on one
-        side only has exactly one vote, and it changes the outcome only if its noisy count reaches t, which has
-        probability ``q = Pr[1 + noise >= t]``. So for every set of outcomes, P <= (e^epsilon' P' + extra), where
-        (epsilon', extra) is (epsilon, 0), (epsilon/2, max(1, e^(epsilon/2)) q) or (0, 2 q): (epsilon, delta)-DP for
-        ``delta = max(2, e^(epsilon/2)) q``. t is the least integer for which this is at most delta.
+        Labels 0 .. B - 1 of the records are independent, uniform and secret. Take the labels of all records but the one
+        in question as given: what they are has the same distribution on both databases (leaving a record out of a list
+        of independent labels leaves independent labels), so it suffices to argue for fixed ones. The record then enters
+        one block and, through "the first ``size`` rows in the order of the records", no other. So the histogram of
+        votes changes in one vote, which moves from one subspace a to another a', appears, or goes, under add-remove and
+        replace-one alike. Released is the subspace with the largest count plus discrete Laplace noise of scale
+        2/epsilon, among those with a vote, if that is at least the threshold t, together with its noisy count; ties go
+        to the least canonical basis. Compare the run restricted to subspaces that have votes on both databases: their
+        counts move by at most 2 in the 1-norm, by at most 1 where one of a, a' has votes on one side only, and not at
+        all where both have. A subspace with votes on one side only has exactly one vote, and it changes the outcome
+        only if its noisy count reaches t, which has probability ``q = Pr[1 + noise >= t]``. So for every set of
+        outcomes, P <= (e^epsilon' P' + extra), where (epsilon', extra) is (epsilon, 0), (epsilon/2, max(1,
+        e^(epsilon/2)) q) or (0, 2 q): (epsilon, delta)-DP for ``delta = max(2, e^(epsilon/2)) q``. t is the least
+        integer for which this is at most delta.
     Utility
         With a share c of corrupted vectors a block of s rows is clean with probability (1 - c)^s. If about
         ``B turnout (1 - c)^s`` clean votes exceed t by three standard deviations and the noise, the subspace is found.

@@ -30,8 +30,8 @@ _LIFT, _LIFT_SHARE = 2.0**-20, 2.0**-6
 
 # The candidates of T steps, of which noisy counts of missed rows choose one.
 NAMES = ("average", "average of the second half", "last")
-# The candidate that is taken unless another's noisy count is lower by more than the deviation of their difference: on
-# planted systems it misses nothing most often, and noise is not to decide between equals.
+# The candidate that is taken unless another's noisy count is lower by more than the standard deviation of their
+# difference: on planted systems it misses nothing most often, and noise is not to decide between equals.
 _USUAL, _AHEAD = 1, 2**0.5
 # Share of the budget for the counts.
 COUNT_SHARE = 0.1
@@ -74,9 +74,9 @@ def lift(model: PrivateInequalities) -> tuple[Floats, float] | None:
 
 
 # ------------------------------------------------------------------ which candidate is released
-def candidates(asked: Floats) -> tuple[Floats, ...]:
+def candidates(requested: Floats) -> tuple[Floats, ...]:
     """The points of ``NAMES``, up to positive factors (answers are rays), from the (T, D) points asked at."""
-    return asked.sum(axis=0), asked[len(asked) // 2 :].sum(axis=0), asked[-1]
+    return requested.sum(axis=0), requested[len(requested) // 2 :].sum(axis=0), requested[-1]
 
 
 class Chosen(NamedTuple):
@@ -103,14 +103,14 @@ class CountNoise:
         k = len(NAMES)
         if spend.rho is None:
             return CountNoise("laplace", spend.laplace_scale(float(k)))
-        return CountNoise("gaussian", spend.gaussian_deviation(k**0.5))
+        return CountNoise("gaussian", spend.gaussian_sigma(k**0.5))
 
     def lost(self, beta: float) -> float:
         """Except with probability ``beta`` the choice misses at most so many rows more than the first candidate.
 
-        Its noisy count is at most the first one's plus the head start, so it is worse by at most that and
-        ``max_j (N_1 - N_j)``, a maximum of k - 1 Gaussians of deviation sqrt(2) scale. For Laplace noise: twice the
-        largest of k.
+        Its noisy count is at most the first one's plus the head start, so it is worse by at most that and ``max_j (N_1
+        - N_j)``, a maximum of k - 1 Gaussians of standard deviation sqrt(2) scale. For Laplace noise: twice the largest
+        of k.
         """
         k = len(NAMES)
         if self.kind == "gaussian":
@@ -175,7 +175,7 @@ def cone_forecast(
         words = f"at most {proved:.0f} of up to {model.expected} rows violated"
         said = f"{words} with probability {1 - request.beta:g} (proved)"
     statement = (
-        f"{said}; in simulations on made-up rows with the promised margin {median:.0f} in the median, {high:.0f} "
+        f"{said}; in simulations on synthetic rows with the promised margin {median:.0f} in the median, {high:.0f} "
         f"at quantile {1 - request.beta:g}, of about {model.expected} rows"
     )
     forecast = Forecast(
@@ -188,16 +188,16 @@ def cone_forecast(
         noise={**noise, "missed, proved": proved, "missed, simulated": high},
         caveats=(
             "all of it rests on the promised margin; without it privacy holds and utility may fail",
-            *(() if theorem else ("simulated on made-up rows: real ones may be missed more often",)),
+            *(() if theorem else ("simulated on synthetic rows: real ones may be missed more often",)),
         ),
         error=RowsMissed(
-            missed=missed, needed=enough if enough <= model.expected else max(enough, noise_floor(model, request))
+            missed=missed, needed=enough if enough <= model.expected else max(enough, noise_lower_bound(model, request))
         ),
     )
     return capped(forecast, known_of(model))
 
 
-def noise_floor(model: PrivateInequalities, request: Request) -> float:
+def noise_lower_bound(model: PrivateInequalities, request: Request) -> float:
     """Twice the square root of D / (2 rho), over the margin: rows that outweigh the noise that descent in D dimensions
     cannot average away."""
     spend = Spend.of(request.epsilon, request.delta, gaussian_only=True)

@@ -29,8 +29,8 @@ _BLOCK, _MOMENT_BLOCK = 2**28, 2**22
 class GridRows:
     """(n, D) private rows of norm 1 at most, dense or CSR, rounded to the grid. Build with ``of``.
 
-    ``live`` (n,) : which are not zero. Zero rows always hold and do nothing. ``weight``, ``public`` : for made-up rows
-    of simulations, each of which may stand for several equal ones, and whose rescaling may take the quick way.
+    ``live`` (n,) : which are not zero. Zero rows always hold and do nothing. ``weight``, ``public`` : for synthetic
+    rows of simulations, each of which may stand for several equal ones, and whose rescaling may take the quick way.
     """
 
     rows: Any

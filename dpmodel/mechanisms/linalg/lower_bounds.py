@@ -33,16 +33,16 @@ def iterated_logarithm(value: float) -> int:
     return steps
 
 
-def system_floors(model: PrivateSystem, epsilon: float, delta: float, beta: float) -> tuple[str, ...]:
+def system_lower_bounds(model: PrivateSystem, epsilon: float, delta: float, beta: float) -> tuple[str, ...]:
     """The facts as printable lines."""
     lines = []
     if isinstance(model, PrivateVectors):
         risk = rows_at_risk(epsilon, delta, beta)
         if math.isfinite(risk):
             lines.append(
-                f"floor: a direction that fewer than {math.ceil(risk)} records carry is missed with probability above "
-                f"{number(beta)} by every ({number(epsilon)}, {number(delta)})-private mechanism that never leaves the "
-                "span (about (1/epsilon) ln(1/delta); group privacy)"
+                f"lower bound: a direction that fewer than {math.ceil(risk)} records carry is missed with probability "
+                f"above {number(beta)} by every ({number(epsilon)}, {number(delta)})-private mechanism that never "
+                "leaves the span (about (1/epsilon) ln(1/delta); group privacy)"
             )
         size = model.rank
     else:
@@ -53,14 +53,16 @@ def system_floors(model: PrivateSystem, epsilon: float, delta: float, beta: floa
                 "private mechanism (an order, not a constant)"
             )
     lines.append(
-        f"floor as a rate, constant unknown: linear in the dimension, here {size} (VC dimension; KMMST24, section 2.4)"
+        f"lower bound as a rate, constant unknown: linear in the dimension, here {size} "
+        "(VC dimension; KMMST24, section 2.4)"
     )
     levels = float(max(model.levels)) if isinstance(model, PrivatePoints) else None
     if isinstance(model, PrivateInequalities) and model.largest is not None:
         levels = 2.0 * model.largest + 1.0
     if levels is not None:
         lines.append(
-            f"floor as a rate, constant unknown: log* of the number of values U, here {iterated_logarithm(levels)}; on "
-            "a continuum no number of records suffices (interior points; Bun, Nissim, Stemmer and Vadhan 2015)"
+            "lower bound as a rate, constant unknown: log* of the number of values U, here "
+            f"{iterated_logarithm(levels)}; on a continuum no number of records suffices (interior points; Bun, Nissim, "
+            "Stemmer and Vadhan 2015)"
         )
     return tuple(lines)

@@ -1,4 +1,4 @@
-"""Made-up inequalities that keep a promised margin: what forecasts of cone mechanisms simulate on. Public facts only.
+"""Synthetic inequalities that keep a promised margin: what forecasts of cone mechanisms simulate on. Public facts only.
 
 Every instance has a unit vector z of the public cone with ``<a, z> >= rho0`` for all rows a, of unit norm. Three kinds:
 
@@ -40,18 +40,18 @@ Simulation = Callable[[Floats, float, int], Floats]
 
 
 def public_noise(kind: str, seed: int) -> Draw:
-    """Made-up noise for simulations: Laplace or Gaussian, from a seed."""
+    """Synthetic noise for simulations: Laplace or Gaussian, from a seed."""
     generator = public_generator(seed)
-    law = generator.laplace if kind == "laplace" else generator.normal
-    return lambda values, scale: values + law(0.0, scale, np.shape(values))
+    distribution = generator.laplace if kind == "laplace" else generator.normal
+    return lambda values, scale: values + distribution(0.0, scale, np.shape(values))
 
 
 def instance(model: PrivateInequalities, seed: int, count: int, kind: Kind = "uniform") -> Floats:
-    """The rows of ``planted``."""
-    return planted(model, seed, count, kind)[0]
+    """The rows of ``synthetic``."""
+    return synthetic(model, seed, count, kind)[0]
 
 
-def planted(model: PrivateInequalities, seed: int, count: int, kind: Kind = "uniform") -> tuple[Floats, Floats]:
+def synthetic(model: PrivateInequalities, seed: int, count: int, kind: Kind = "uniform") -> tuple[Floats, Floats]:
     """(count, D) unit rows with the margin ``model.margin`` (0 where none is promised) inside ``model.cone``, and the
     (D,) unit vector z that keeps it."""
     draw, size = public_generator(seed), model.cone_dimension
@@ -134,7 +134,7 @@ def _direction(model: PrivateInequalities, draw: PublicGenerator) -> Floats:
 def _heights(draw: PublicGenerator, size: int, margin: float, count: int) -> Floats:
     """(count,) first coordinates of uniform unit vectors, given that they are at least ``margin`` >= 0.
 
-    ``1 - t^2`` has the law Beta((D - 1) / 2, 1 / 2), here cut at ``1 - margin^2`` and drawn by inversion.
+    ``1 - t^2`` has the distribution Beta((D - 1) / 2, 1 / 2), here cut at ``1 - margin^2`` and drawn by inversion.
     """
     first = (size - 1) / 2
     top = float(betainc(first, 0.5, 1 - margin**2))

@@ -162,8 +162,8 @@ class PrivatePoints(_System):
 PrivateSystem = PrivateVectors | PrivateInequalities | PrivatePoints
 
 # Shares of the rows that points found without data miss. Any direction: about half of the rows with a margin. Of
-# made-up whole numbers the origin misses about a sixth and the middle of the box two fifths.
-PUBLIC_DIRECTION, PUBLIC_WHOLE_NUMBERS = 0.5, 0.25
+# synthetic integers the origin misses about a sixth and the middle of the box two fifths.
+PUBLIC_DIRECTION, PUBLIC_INTEGERS = 0.5, 0.25
 
 
 def known_of(model: PrivateSystem) -> Known:
@@ -173,5 +173,5 @@ def known_of(model: PrivateSystem) -> Known:
     """
     records = float(model.expected) if model.expected else math.inf
     if isinstance(model, PrivateInequalities):
-        return Known(missed=records * (PUBLIC_WHOLE_NUMBERS if model.margin is None else PUBLIC_DIRECTION))
+        return Known(missed=records * (PUBLIC_INTEGERS if model.margin is None else PUBLIC_DIRECTION))
     return Known(missed=records, records=records)

@@ -111,7 +111,7 @@ class CheapestPoint(Mechanism[PrivateLP]):
             beta=request.beta,
             proved=not listed,
             work=f"at most {plan.count} points, cheapest first",
-            noise={"candidates": plan.count, "rows allowed to pass": plan.allowed, "change": rows.per_record},
+            noise={"candidates": plan.count, "rows allowed to pass": plan.allowed, "sensitivity": rows.per_record},
             caveats=_caveats(rows, listed),
             error=Violation(
                 objective=plan.loss,
@@ -166,7 +166,7 @@ def _caveats(rows: PrivateRows, listed: bool) -> tuple[str, ...]:
 
 @cached
 def _plan(model: PrivateLP, request: Request) -> Ask:
-    rows, body, cost = private_rows(model), public_polyhedron(model), model.form.c0
+    rows, polytope, cost = private_rows(model), public_polyhedron(model), model.form.c0
 
     def errors(count: int) -> tuple[float, int]:
         """What may pass, and what the point that passes violates at most."""
@@ -176,7 +176,7 @@ def _plan(model: PrivateLP, request: Request) -> Ask:
         return allowed, math.floor(allowed + beyond)
 
     if request.vertices is not None:
-        points = points_inside(body, request.vertices)
+        points = points_inside(polytope, request.vertices)
         allowed, slack = errors(points.shape[0])
         return Ask(
             threshold=request.violation or 0.0,
@@ -186,10 +186,10 @@ def _plan(model: PrivateLP, request: Request) -> Ask:
             slack=slack,
             loss=0.0,
         )
-    net = net_for(model, body)
+    net = net_for(model, polytope)
     assert net is not None  # eligible() came first
     slacks = np.array([errors(size)[1] for size, _ in net.levels])
-    weight = rows.residual_range(body)[1] / rows.count
+    weight = rows.residual_range(polytope)[1] / rows.count
     level = level_for(net, slacks, weight, request.violation, request.slack_rows)
     count, drift = net.levels[level]
     allowed, slack = errors(count)

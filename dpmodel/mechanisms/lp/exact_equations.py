@@ -94,10 +94,10 @@ class ExactEquations(Mechanism[PrivateLP]):
     def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         system = exact_equations(model)
         flag = release_flag(system, request, noise, progress)
-        body = public_polyhedron(model)
+        polytope = public_polyhedron(model)
         told: list[str] = []
         for basis in flag:
-            outcome = _solve(model, body, basis)
+            outcome = _solve(model, polytope, basis)
             if outcome is not None:
                 return replace(outcome, notes=(*told, *outcome.notes))
             told.append(f"{basis.dimension} independent equations contradict each other or the public constraints")
@@ -115,7 +115,7 @@ def _enough_rows(system: PrivateVectors, request: Request) -> Verdict:
     return Verdict(False, f"too few equations for any statement: {system.expected}, and {what}")
 
 
-def _solve(model: PrivateLP, body: Polyhedron, basis: Basis) -> Outcome | None:
+def _solve(model: PrivateLP, polytope: Polyhedron, basis: Basis) -> Outcome | None:
     """The best public point on the flat of the equations; None where there is none."""
     n = model.affine.variables
     if basis.pivots and basis.pivots[-1] == n:
@@ -129,15 +129,15 @@ def _solve(model: PrivateLP, body: Polyhedron, basis: Basis) -> Outcome | None:
             x = np.array([float(entry) for entry in exact])
         except OverflowError:
             return Outcome(NOTHING_FOUND, None, None, None, notes=(f"{words}, which is too large for floats",))
-        if body.violation(x) > _TOLERANCE * max(1.0, float(np.abs(x).max(initial=0.0))):
+        if polytope.violation(x) > _TOLERANCE * max(1.0, float(np.abs(x).max(initial=0.0))):
             return None
         return _outcome(model, x, words)
     # Scaled while they are fractions, which have no largest size.
     rows = np.array(basis.rows / np.abs(basis.rows).max(axis=1)[:, None], dtype=np.float64)
     flat = replace(
-        body,
-        A_eq=sp.csr_array(sp.vstack([body.A_eq, sp.csr_array(rows[:, :n])])),
-        b_eq=np.concatenate([body.b_eq, -rows[:, n]]),
+        polytope,
+        A_eq=sp.csr_array(sp.vstack([polytope.A_eq, sp.csr_array(rows[:, :n])])),
+        b_eq=np.concatenate([polytope.b_eq, -rows[:, n]]),
     )
     try:
         point = flat.minimise(model.form.c0)
@@ -154,11 +154,11 @@ def _outcome(model: PrivateLP, x: Floats, note: str) -> Outcome:
 
 def _width(model: PrivateLP) -> float:
     """How far one row can be violated, where the public set bounds that."""
-    body: Any = public_polyhedron(model)
-    if body.empty or not math.isfinite(body.l1):
+    polytope: Any = public_polyhedron(model)
+    if polytope.empty or not math.isfinite(polytope.l1):
         return math.nan
     rows = private_rows(model)
-    return rows.residual_range(body)[1]
+    return rows.residual_range(polytope)[1]
 
 
 EXACT_EQUATIONS = ExactEquations()

@@ -36,11 +36,11 @@ _MOST_COEFFICIENTS = 2**20
 
 
 # The public constraints, which need not bound x.
-public_body = public_polyhedron
+public_polytope = public_polyhedron
 
 
 def why_not_equations(model: PrivateLP) -> Verdict:
-    """Yes, if the private rows are equalities with whole numbers, each owned by one record."""
+    """Yes, if the private rows are equalities with integers, each owned by one record."""
     zero = model.affine.equalities()
     rows = model.form.private_rows
     if "objective" in model.private_parts() or not rows.any():
@@ -53,30 +53,30 @@ def why_not_equations(model: PrivateLP) -> Verdict:
     reach = rows_per_record(model)
     if reach > 1:
         return Verdict(False, f"one record reaches {reach} of the private rows: it serves one equation per record")
-    reason = why_not_whole(model)
+    reason = why_not_integer(model)
     return Verdict(False, reason) if reason else YES
 
 
-def why_not_whole(model: PrivateLP) -> str:
-    """Why the private rows do not hold whole numbers by public declaration; "" if they do."""
+def why_not_integer(model: PrivateLP) -> str:
+    """Why the private rows do not hold integers by public declaration; "" if they do."""
     form = model.form
     for block in model.affine.private_blocks:
         parameter = block.parameter
         if parameter.attributes["integer"] is not True and parameter.attributes["boolean"] is not True:
             return (
-                f"exactness needs whole numbers: {block.name} is not declared whole; Private(..., integer=True), after "
+                f"exactness needs integers: {block.name} is not declared whole; Private(..., integer=True), after "
                 "multiplying decimals by the inverse of their grid"
             )
         if any(math.isfinite(parameter.magnitude[key]) for key in ("max_l1", "max_l2")):
-            return f"exactness needs whole numbers: {block.name} is scaled to max_l1 or max_l2"
+            return f"exactness needs integers: {block.name} is scaled to max_l1 or max_l2"
         ends = np.concatenate(parameter.entry_range)
         if (ends[np.isfinite(ends)] != np.rint(ends[np.isfinite(ends)])).any():
-            return f"exactness needs whole numbers: {block.name} has bounds that are not whole"
+            return f"exactness needs integers: {block.name} has bounds that are not whole"
     rows = form.private_rows
     public = (form.matrix.coefficient, form.scalar.coefficient, sp.csr_array(form.A0[rows]).data, form.b0[rows])
     for values in public:
         if (values != np.rint(values)).any():
-            return "exactness needs whole numbers: a private row has a public coefficient that is not whole"
+            return "exactness needs integers: a private row has a public coefficient that is not whole"
     sums = [
         np.bincount(part.row, weights=np.abs(part.coefficient)).max(initial=0.0) for part in (form.matrix, form.scalar)
     ]
@@ -118,13 +118,13 @@ def why_not_inequalities(model: PrivateLP) -> Verdict:
     return YES
 
 
-def exact_inequalities(model: PrivateLP, body: Polyhedron, margin: float | None) -> PrivateInequalities:
-    """The private inequalities ``a'x <= b`` beside the public polyhedron ``body``."""
+def exact_inequalities(model: PrivateLP, polytope: Polyhedron, margin: float | None) -> PrivateInequalities:
+    """The private inequalities ``a'x <= b`` beside the public polyhedron ``polytope``."""
     form = model.form
     rows = np.flatnonzero(form.private_rows)
     neighbors, records = _neighbors(model, rows)
-    G, h = _public_rows(body)
-    largest = None if why_not_whole(model) else _largest(model, rows)
+    G, h = _public_rows(polytope)
+    largest = None if why_not_integer(model) else _largest(model, rows)
 
     def read() -> tuple[Any, Any]:
         theta = PrivateArray(model.read_private())
@@ -187,11 +187,11 @@ def _floats(model: PrivateLP, rows: Integers, theta: PrivateArray, *, present_on
     return A, PrivateArray(np.where(wild, 0.0, b))
 
 
-def _public_rows(body: Polyhedron) -> tuple[Floats, Floats]:
+def _public_rows(polytope: Polyhedron) -> tuple[Floats, Floats]:
     """(k, n) G, (k,) h with ``G x <= h``: rows, equalities as pairs, bounds."""
-    A_eq = body.A_eq.toarray()
-    eye = np.eye(body.size)
-    low, high = np.isfinite(body.lower), np.isfinite(body.upper)
-    G = np.vstack([body.A_ub.toarray(), A_eq, -A_eq, eye[high], -eye[low]])
-    h = np.concatenate([body.b_ub, body.b_eq, -body.b_eq, body.upper[high], -body.lower[low]])
+    A_eq = polytope.A_eq.toarray()
+    eye = np.eye(polytope.size)
+    low, high = np.isfinite(polytope.lower), np.isfinite(polytope.upper)
+    G = np.vstack([polytope.A_ub.toarray(), A_eq, -A_eq, eye[high], -eye[low]])
+    h = np.concatenate([polytope.b_ub, polytope.b_eq, -polytope.b_eq, polytope.upper[high], -polytope.lower[low]])
     return G, h

@@ -26,7 +26,7 @@ from dpmodel.mechanisms.contract import (
     refuse_high,
 )
 from dpmodel.mechanisms.forecast import Forecast, Violation
-from dpmodel.mechanisms.lp.noise_once.design import Kind, NoisyPart, design, law_of
+from dpmodel.mechanisms.lp.noise_once.design import Kind, NoisyPart, design, distribution_of
 from dpmodel.mechanisms.lp.noise_once.measurement import Measurement, best_measurement, scaled
 from dpmodel.mechanisms.lp.noise_once.mechanism import against_ignorance, release
 from dpmodel.mechanisms.lp.public.points import declared_range, known_without_data
@@ -48,12 +48,12 @@ class MeasureAndFit(Mechanism[PrivateLP]):
         squares of later work on query release; HRRU14, section 4.2, for the problem.
     Privacy
         The only reading of private values is ``S b``, released once with Laplace noise of scale D_1 / epsilon or
-        Gaussian noise of deviation D_2 / mu, mu the largest for which the Gaussian mechanism is (epsilon, delta)-DP
-        (Balle and Wang 2018). D_1 and D_2 are the largest 1-norm and 2-norm change of S b by one record, from the
-        affine map and the declared bounds (``footprint.change_of``), rounding allowance included. S is public: the
-        distinct private numbers, scaled either to equal change or so that equal noise on them is equal noise on the
-        rows as they were written; the better by forecast is taken. So a row that the model multiplies by w gets
-        noise 1/w times as large. The fit reads released and public numbers only.
+        Gaussian noise of standard deviation D_2 / mu, mu the largest for which the Gaussian mechanism is (epsilon,
+        delta)-DP (Balle and Wang 2018). D_1 and D_2 are the largest 1-norm and 2-norm sensitivity of S b by one record,
+        from the affine map and the declared bounds (``footprint.change_of``), rounding allowance included. S is public:
+        the distinct private numbers, scaled either to equal change or so that equal noise on them is equal noise on the
+        rows as they were written; the better by forecast is taken. So a row that the model multiplies by w gets noise
+        1/w times as large. The fit reads released and public numbers only.
     Utility (with probability at least 1 - beta)
         All noise lies within ``reach``, and then the truth lies in the band ``|A_i x - b~_i| <= reach_i``. The fit is
         the least-squares point (rows weighted by 1 / variance) of the public set; if it leaves the band, the
@@ -68,7 +68,8 @@ class MeasureAndFit(Mechanism[PrivateLP]):
     serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low",))
     name: str = "measure-and-fit"
     source: str = "matrix mechanism, Li et al. 2010; least squares over the public set"
-    # Which law is drawn where delta > 0 allows two: that of the least reach, or of the least mean deviation.
+    # Which distribution is drawn where delta > 0 allows two: that of the least reach, or of the least mean standard
+    # deviation.
     loss: Literal["max", "mean"] = "max"
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
@@ -88,7 +89,7 @@ class MeasureAndFit(Mechanism[PrivateLP]):
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast:
         noised = measured(model, request, self.loss)
-        law = noised.law
+        distribution = noised.distribution
         split = model.split_rows > 0
         what = "no row of the standard form" if split else "no private constraint"
         caveats = []
@@ -100,7 +101,7 @@ class MeasureAndFit(Mechanism[PrivateLP]):
             statement=f"with probability {number(1 - request.beta)}, {what} is violated by more than "
             f"{number(alpha)}; least squares over the public constraints usually does far better",
             epsilon=request.epsilon,
-            delta=request.delta if isinstance(law, Gaussian) else 0.0,
+            delta=request.delta if isinstance(distribution, Gaussian) else 0.0,
             beta=request.beta,
             proved=not split,
             work=f"{count} noise draw{'' if count == 1 else 's'}, one or two fits",
@@ -108,7 +109,7 @@ class MeasureAndFit(Mechanism[PrivateLP]):
             caveats=tuple(caveats),
             error=Violation(
                 violation=alpha,
-                against_public=against_ignorance(noised.deviation, np.subtract(*declared_range(model, "scalar")[::-1])),
+                against_public=against_ignorance(noised.sigma, np.subtract(*declared_range(model, "scalar")[::-1])),
             ),
         )
 
@@ -124,11 +125,12 @@ class MeasureAndFit(Mechanism[PrivateLP]):
 # ------------------------------------------------------------------ the noise
 @cached
 def measured(model: PrivateLP, request: Request, loss: Literal["max", "mean"] = "max") -> NoisyPart:
-    """The noise to draw, from public facts only: of each law the scaling with the least largest reach, and of these the
-    law with the least largest reach or the least mean deviation. Pure noise is always among them."""
+    """The noise to draw, from public facts only: of each distribution the scaling with the least largest reach, and of
+    these the distribution with the least largest reach or the least mean standard deviation. Pure noise is always among
+    them."""
     kinds: tuple[Kind, ...] = ("gaussian", "laplace") if request.delta > 0 else ("laplace",)
     options = [min(_options(model, request, kind), key=_largest) for kind in kinds]
-    return min(options, key=_largest if loss == "max" else lambda option: float(option.deviation.mean()))
+    return min(options, key=_largest if loss == "max" else lambda option: float(option.sigma.mean()))
 
 
 def _largest(option: NoisyPart) -> float:
@@ -140,12 +142,12 @@ def _options(model: PrivateLP, request: Request, kind: Kind) -> tuple[NoisyPart,
     order = 2 if kind == "gaussian" else 1
     equal = replace(design(model, request, {"scalar": kind}).parts["scalar"], clip=False)
     own = in_row_units(model, best_measurement(model, "scalar", order))
-    law = law_of(own, kind, 1.0, request) if own is not None else None
-    if own is None or law is None:
+    distribution = distribution_of(own, kind, 1.0, request) if own is not None else None
+    if own is None or distribution is None:
         return (equal,)
     # One draw reaches each row, so the distinct draws count.
-    reach = own.gain(order) * law.max_abs_quantile(own.count, request.beta)
-    return equal, NoisyPart(own, law, 1.0, request.beta, reach, clip=False)
+    reach = own.gain(order) * distribution.max_abs_quantile(own.count, request.beta)
+    return equal, NoisyPart(own, distribution, 1.0, request.beta, reach, clip=False)
 
 
 def in_row_units(model: PrivateLP, m: Measurement) -> Measurement | None:
@@ -206,10 +208,10 @@ class _Setup:
         self.rows: Integers = noised.measurement.positions
         self.W = sp.csr_array(model.form.A0[self.rows])
         self.b, self.reach = b[self.rows], noised.reach
-        least = float(noised.deviation[noised.deviation > 0].min(initial=math.inf))
+        least = float(noised.sigma[noised.sigma > 0].min(initial=math.inf))
         self.scale = least if math.isfinite(least) else 1.0
         # Rows that no record moves are known exactly; a weight far above the others keeps them all but exact.
-        self.precision = (self.scale / np.where(noised.deviation > 0, noised.deviation, 1e-3 * self.scale)) ** 2
+        self.precision = (self.scale / np.where(noised.sigma > 0, noised.sigma, 1e-3 * self.scale)) ** 2
         self.tolerance = 2 * _PRECISION * self.scale
         self.single = np.diff(self.W.indptr) == 1
         public = base.keep & ~model.form.private_rows
@@ -229,14 +231,14 @@ class _Setup:
         one = np.flatnonzero(self.single)
         if one.size:
             column = self.W.indices[self.W.indptr[one]]
-            slope = self.W.data[self.W.indptr[one]]
-            np.add.at(weight, column, self.precision[one] * slope**2)
-            np.add.at(target, column, self.precision[one] * slope * self.b[one])
+            derivative = self.W.data[self.W.indptr[one]]
+            np.add.at(weight, column, self.precision[one] * derivative**2)
+            np.add.at(target, column, self.precision[one] * derivative * self.b[one])
             target[weight > 0] /= weight[weight > 0]
             if band:
-                half = self.reach[one] / np.abs(slope)
-                np.maximum.at(lower, column, self.b[one] / slope - half)
-                np.minimum.at(upper, column, self.b[one] / slope + half)
+                half = self.reach[one] / np.abs(derivative)
+                np.maximum.at(lower, column, self.b[one] / derivative - half)
+                np.minimum.at(upper, column, self.b[one] / derivative + half)
                 crossed = lower > upper  # no point inside: the band gives way to the bounds
                 lower[crossed], upper[crossed] = self.lower[crossed], self.upper[crossed]
         wide = self.reach[several] if band else np.full(h, np.inf)

@@ -106,22 +106,22 @@ class PrivateRows:
         by_norm = math.sqrt(2) * norm if order == 2 and one_sign else 2 * norm
         return min(by_entries, by_norm)
 
-    def sum_change(self, order: int) -> float:
-        """Largest 1- or 2-norm change, by one record, of a sum over rows i of G_i or 0, chosen row by row."""
+    def sum_sensitivity(self, order: int) -> float:
+        """Largest 1- or 2-norm sensitivity, by one record, of a sum over rows i of G_i or 0, chosen row by row."""
         one = (self.norm1 if order == 1 else self.norm2) if self.absent else self.swing(order)
         return self.per_record * one
 
-    def residual_range(self, body: Polyhedron) -> tuple[float, float]:
-        """Public bounds of ``G_i x - h_i`` over all rows, databases and points of ``body``."""
+    def residual_range(self, polytope: Polyhedron) -> tuple[float, float]:
+        """Public bounds of ``G_i x - h_i`` over all rows, databases and points of ``polytope``."""
         if self.relative:
             return -1.0, 1.0
-        low, high = body.box
+        low, high = polytope.box
         if (low >= 0).all():
-            up, down = body.support(self.upper), body.support(-self.lower)
+            up, down = polytope.support(self.upper), polytope.support(-self.lower)
         else:
             size = np.maximum(np.abs(self.lower), np.abs(self.upper))
             up = down = float(size @ np.maximum(np.abs(low), np.abs(high)))
-        other = min(self.norm1 * body.linf, self.norminf * body.l1)
+        other = min(self.norm1 * polytope.linf, self.norminf * polytope.l1)
         up, down = min(max(up, 0.0), other), min(max(down, 0.0), other)
         # An absent row has residual zero.
         return min(0.0, -down - self.h_present[1]), max(0.0, up - self.h_present[0])
@@ -190,12 +190,12 @@ def private_rows(model: PrivateLP) -> PrivateRows:
     )  # fmt: skip
 
 
-def _relative_scale(body: Polyhedron) -> tuple[Floats, bool]:
+def _relative_scale(polytope: Polyhedron) -> tuple[Floats, bool]:
     """Per column the factor in a row's own width, and whether the width is ``factor * max |a|`` instead of a sum."""
-    low, high = body.box
+    low, high = polytope.box
     size = np.maximum(np.abs(low), np.abs(high))
-    by_norm = body.l1 < float(size.sum()) / 2
-    return (np.full(size.size, body.l1) if by_norm else size), by_norm
+    by_norm = polytope.l1 < float(size.sum()) / 2
+    return (np.full(size.size, polytope.l1) if by_norm else size), by_norm
 
 
 def _entry_bounds(model: PrivateLP, rows: Integers, both_signs: bool) -> tuple[Floats, Floats]:

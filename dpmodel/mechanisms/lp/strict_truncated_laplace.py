@@ -48,7 +48,7 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
         i of ``(e^(|d_i| / scale) - 1) e^(-s/scale) / (2 (1 - e^(-s/scale)))``, and since ``e^x - 1`` is
         superadditive this is at most ``(e^(w eps) - 1) / (2 (e^(s/scale) - 1)) = w delta``. So each part is
         (w eps, w delta)-DP with no factor for the number of entries; parts add up (basic composition), a
-        private objective gets plain Laplace noise. D_1 is the 1-norm change of ``S_p theta`` from the
+        private objective gets plain Laplace noise. D_1 is the 1-norm sensitivity of ``S_p theta`` from the
         footprint. The tightening is a public number; clipping to public ranges and solving are
         post-processing.
     Utility
@@ -122,7 +122,7 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
         noise = design(model, request, self._kinds(model))
         loss = objective_loss(model, noise)
         done, most = treat(model, request, noise), known_without_data(model).tightening
-        # Right-hand sides end at their public floor: the robust optimum, which is free.
+        # Right-hand sides end at their public lower bound: the robust optimum, which is free.
         useless = done.tightening >= most * (1 - 1e-9)
         finite = math.isfinite(done.tightening)
         amount = number(done.tightening) if finite else "an amount without a public bound (x has none)"
@@ -171,7 +171,7 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
         half, of_a = half_ranges(model)
         weights = of_a if done.weights is None else done.weights if of_a is None else done.weights + of_a
         worst = middle.b - (margin(affine, half) - done.relax) * interior_direction(affine)
-        worst = np.maximum(worst, model.public.floor)
+        worst = np.maximum(worst, model.public.lower_bound)
         if not np.isfinite(worst).all():
             return False
         program = middle.with_(c=np.zeros(affine.variables), d=0.0, b=worst)

@@ -98,18 +98,22 @@ def furthest_inwards(model: PrivateLP, noise: NoiseDesign, shift: Floats, weight
             return float("inf")
         total = total + 2 * (weights @ np.where(np.isfinite(size), size, 0.0))
     # Where right-hand sides are moved into their public range, none ends further inside than that is wide.
-    return float(np.minimum(total, model.public.ceiling - model.public.floor).max(initial=0.0))
+    return float(np.minimum(total, model.public.ceiling - model.public.lower_bound).max(initial=0.0))
 
 
 def _inwards(model: PrivateLP, part: NoisyPart) -> Floats:
     """(h,) t of the module's docstring for the entries of b; the two-sided ``reach`` where rows lie in other cones than
     inequalities or combine several Laplace draws."""
-    law, m = part.law, part.measurement
+    distribution, m = part.distribution, part.measurement
     linear = np.zeros(model.affine.rows, dtype=bool)
     for block in model.affine.cones:
         linear[block.rows] = block.kind == "nonneg"
     one_draw_each = m.recover.nnz == m.recover.shape[0] == np.count_nonzero(np.diff(m.recover.indptr))
-    if law is None or not linear[m.positions].all() or not (one_draw_each or isinstance(law, Gaussian)):
+    if (
+        distribution is None
+        or not linear[m.positions].all()
+        or not (one_draw_each or isinstance(distribution, Gaussian))
+    ):
         return part.reach
     event = np.arange(m.recover.shape[0])
     if one_draw_each:
@@ -117,7 +121,7 @@ def _inwards(model: PrivateLP, part: NoisyPart) -> Floats:
     gain = m.gain(2)
     risks = part.beta * _shares(model, m.positions, event, gain)
     # Symmetric noise passes one end with half the probability of passing either; beyond one half that end is 0.
-    ends = np.array([law.max_abs_quantile(1, 2 * risk) if 2 * risk < 1 else 0.0 for risk in risks])
+    ends = np.array([distribution.max_abs_quantile(1, 2 * risk) if 2 * risk < 1 else 0.0 for risk in risks])
     inwards: Floats = gain * ends[event]
     return inwards
 

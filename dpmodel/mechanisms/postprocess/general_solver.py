@@ -23,7 +23,7 @@ from dpmodel.mechanisms.postprocess.free_of_charge import free_of_charge
 from dpmodel.numerics.cone_program import SolverFailure, installed_solvers
 from dpmodel.privacy import NoiseSource
 
-# Solvers in CVXPY that take squares together with whole numbers.
+# Solvers in CVXPY that take squares together with integers.
 _MIXED_SQUARES = ("GUROBI", "MOSEK", "SCIP", "CPLEX", "XPRESS", "COPT")
 # Residuals below this share of the largest number are not told from rounding errors.
 _ROUNDING = 1e-6
@@ -39,7 +39,7 @@ _TIGHT: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class GeneralSolver(Mechanism[Postprocessing]):
-    """HiGHS for absolute errors and whole numbers, Clarabel for squares, and whatever CVXPY has on demand.
+    """HiGHS for absolute errors and integers, Clarabel for squares, and whatever CVXPY has on demand.
 
     Source
         Q. Huangfu, J. A. J. Hall, "Parallelizing the dual revised simplex method" (HiGHS); P. J. Goulart, Y. Chen,
@@ -48,7 +48,7 @@ class GeneralSolver(Mechanism[Postprocessing]):
         Reads published numbers only: post-processing, costs nothing.
     Utility
         The optimum to the solver's tolerance: objective within about 1e-8 relative (HiGHS), 1e-6 (Clarabel), 1e-4
-        (first-order solvers); with whole numbers a gap of 1e-6.
+        (first-order solvers); with integers a gap of 1e-6.
     Cost
         A linear program with one row and two columns per absolute error (residual = p - q), or a cone program; a
         problem outside the array form is handed to CVXPY as it is. The user's variables and multipliers are left as
@@ -57,7 +57,7 @@ class GeneralSolver(Mechanism[Postprocessing]):
     Parameters
     ----------
     solver : name of a CVXPY solver; the request's ``solver`` comes first. None: HiGHS or Clarabel; CVXPY's choice
-        for whole numbers outside the array form. ``options`` of the request are passed on as they are.
+        for integers outside the array form. ``options`` of the request are passed on as they are.
 
     Outcome
     -------
@@ -86,7 +86,7 @@ class GeneralSolver(Mechanism[Postprocessing]):
         mixed = form is not None and form.integer.any() and form.square.any()
         if mixed and (solver == "HIGHS" or (solver is None and _mixed_squares() is None)):
             who = "HiGHS does not take" if solver else "no installed solver takes"  # called anyway, it may crash
-            reason = f"{who} squared errors with whole numbers: use absolute errors (Laplace)"
+            reason = f"{who} squared errors with integers: use absolute errors (Laplace)"
             return Verdict(False, f"{reason}, one of {', '.join(_MIXED_SQUARES)}, or round the solution")
         return YES
 
@@ -365,7 +365,7 @@ def _solve(problem: Any, solver: str | None, options: Mapping[str, Any]) -> str:
 # ------------------------------------------------------------------ forecast
 def _seconds(model: Postprocessing, solver: str | None) -> float:
     """Fitted to trees of 2^10 to 2^17 leaves and binary tables of 2^10 to 2^14 cells with all two-way margins on one
-    core: within a factor of three there. First-order solvers and whole numbers vary far more; they are rated slower."""
+    core: within a factor of three there. First-order solvers and integers vary far more; they are rated slower."""
     form = model.form
     if form is None:
         return 0.05 + 1e-4 * float(sum(place.stop - place.start for _, place in model.columns))

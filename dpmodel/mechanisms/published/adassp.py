@@ -46,8 +46,8 @@ class AdaSSP(Mechanism[PrivateRegression]):
     Source
         Wang 2018, Algorithm 2 (Adaptive Sufficient Statistics Perturbation), with rho = .05.
     Privacy
-        Three Gaussian releases of deviations ``D unit``, unit = ``sqrt(ln(6/delta)) / (epsilon/3)``. Together they are
-        ``sqrt(3) / unit``-GDP; that is compared with the exact mu of (epsilon, delta), and unit is enlarged to
+        Three Gaussian releases of standard deviations ``D unit``, unit = ``sqrt(ln(6/delta)) / (epsilon/3)``. Together
+        they are ``sqrt(3) / unit``-GDP; that is compared with the exact mu of (epsilon, delta), and unit is enlarged to
         ``sqrt(3) / mu`` where the printed one falls short. The printed D are those of adding or removing a row: R^2 for
         the matrix (upper triangle), R^2 for its least eigenvalue, R Y for X'y, with R and Y the bounds of rows and
         labels. For replaced rows they are ``sqrt(2) R^2`` (``||a a' - b b'||_F^2 <= |a|^4 + |b|^4``), ``R^2`` (the
@@ -55,7 +55,7 @@ class AdaSSP(Mechanism[PrivateRegression]):
         c, ``x x'`` and ``c x'`` change: ``sqrt(|x|^4 + 2 |c|^2 |x|^2)``, and ``RowBounds.change`` for X'y. All times
         the largest weight, plus an allowance for rounding.
     Utility
-        The prediction by which plans choose is the mean excess risk over made-up populations.
+        The prediction by which plans choose is the mean excess risk over synthetic populations.
     Cost
         As ``SufficientStatistics``, with p^2/2 + p + 1 draws.
     """
@@ -86,7 +86,7 @@ class AdaSSP(Mechanism[PrivateRegression]):
             matrix, eigenvalue = math.sqrt(2) * whole**2, whole**2
         rounding = 4 * (model.count + model.size + 4) * 2.0**-53 * model.total * whole**2
         size = row.label_bound + model.offset_bound
-        vector = model.gradient_change(2, size) * (1 + 1e-9)
+        vector = model.gradient_sensitivity(2, size) * (1 + 1e-9)
         if row.absent:  # a (y - o) against (0, c) (0 - o): x (y - o) and c y
             exact = model.largest_weight * math.hypot(moving * size, fixed * row.label_bound)
             vector = exact * (1 + 1e-9) + 4 * (model.count + 4) * 2.0**-53 * model.total * size * whole
@@ -125,7 +125,7 @@ class AdaSSP(Mechanism[PrivateRegression]):
             predicted=mean_excess(model, simulate),
             work=f"one pass over X, {model.size * (model.size + 3) // 2 + 1} numbers measured once, one program",
             noise={
-                "law": "gaussian",
+                "distribution": "gaussian",
                 "eigenvalue": scales.eigenvalue,
                 "matrix": scales.matrix,
                 "vector": scales.vector,

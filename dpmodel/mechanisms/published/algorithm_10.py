@@ -104,11 +104,11 @@ def schedule(size: int, margin: float, request: Request, constants: Constants) -
         1 / math.sqrt(20 * size * log),
     )
 
-    def threshold(deviation: float) -> float:
+    def threshold(sigma: float) -> float:
         return (
             2
             * constants.thresholds
-            * (average_deviation(1.0, epsilon, delta) / deviation + 2 / epsilon * (log + math.log(2 / delta)))
+            * (average_sigma(1.0, epsilon, delta) / sigma + 2 / epsilon * (log + math.log(2 / delta)))
         )
 
     few, done = threshold(flattest), threshold(narrow)
@@ -224,12 +224,12 @@ def noisy_average(rows: GridRows, chosen: Mask, epsilon: float, delta: float, no
     Privacy
         (epsilon, delta)-DP for add-remove and replace-one, epsilon < 2, where ``chosen`` is decided row by row. One
         record moves the number of chosen rows by at most 1, so ``M = m + Lap(2/epsilon) - (2/epsilon) ln(2/delta)``
-        costs epsilon/2 and exceeds m with probability delta/4 at most. Averages over m rows and over one more differ
-        by ``||a - average|| / (m + 1) <= 2 / (m + 1)``; if one of m rows is replaced, by ``2 / m``. So given an M of at
-        most the larger number, the average moves by at most 2 / M, and Gaussian noise of deviation ``(4 / (epsilon M))
-        sqrt(2 ln(8/delta))`` costs epsilon/2 and ``1.25 delta / 8`` (Dwork and Roth 2014, Theorem A.1). In all
-        ``delta (1/4 + 1.25 e^(epsilon/2) / 8) < delta``. The average of no rows is zero. Its rounding, and the 2^-17 by
-        which the grid makes rows longer at most, are covered by ``ROUNDING``, which widens the noise.
+        costs epsilon/2 and exceeds m with probability delta/4 at most. Averages over m rows and over one more differ by
+        ``||a - average|| / (m + 1) <= 2 / (m + 1)``; if one of m rows is replaced, by ``2 / m``. So given an M of at
+        most the larger number, the average moves by at most 2 / M, and Gaussian noise of standard deviation ``(4 /
+        (epsilon M)) sqrt(2 ln(8/delta))`` costs epsilon/2 and ``1.25 delta / 8`` (Dwork and Roth 2014, Theorem A.1). In
+        all ``delta (1/4 + 1.25 e^(epsilon/2) / 8) < delta``. The average of no rows is zero. Its rounding, and the
+        2^-17 by which the grid makes rows longer at most, are covered by ``ROUNDING``, which widens the noise.
 
     Parameters
     ----------
@@ -240,11 +240,11 @@ def noisy_average(rows: GridRows, chosen: Mask, epsilon: float, delta: float, no
     guess = float(noise.laplace(np.array([number]), 2 / epsilon)[0]) - 2 / epsilon * math.log(2 / delta)
     if guess <= 0:
         return None
-    return noise.gaussian(rows.sum(chosen) / max(number, 1.0), average_deviation(guess, epsilon, delta))
+    return noise.gaussian(rows.sum(chosen) / max(number, 1.0), average_sigma(guess, epsilon, delta))
 
 
-def average_deviation(guess: float, epsilon: float, delta: float) -> float:
-    """Deviation of the noise on each entry, for a noisy number ``guess`` > 0 of rows."""
+def average_sigma(guess: float, epsilon: float, delta: float) -> float:
+    """Standard deviation of the noise on each entry, for a noisy number ``guess`` > 0 of rows."""
     return 4 / (epsilon * guess) * math.sqrt(2 * math.log(8 / delta)) * (1 + ROUNDING)
 
 

@@ -67,18 +67,18 @@ class Algorithm2(CountingEngine):
             return Verdict(False, "HRRU14, Theorem 12, needs delta > 0")
         if "objective" in model.private_parts():
             return Verdict(False, "HRRU14, section 3, takes the objective as public")
-        rows, body = private_rows(model), public_polyhedron(model)
+        rows, polytope = private_rows(model), public_polyhedron(model)
         if request.target is not None:
-            body = body.with_row(model.form.c0, request.target - model.form.d0)
-        if body.empty:
+            polytope = polytope.with_row(model.form.c0, request.target - model.form.d0)
+        if polytope.empty:
             return Verdict(False, "no public point reaches the target")
-        if selections(rows, body, request.vertices) is None:
+        if selections(rows, polytope, request.vertices) is None:
             return Verdict(
                 False, "HRRU14 chooses among vertices: the public set is no product of scaled simplices and boxes; "
                 "give its vertices: mechanisms.DenseMultiplicativeWeights(vertices=[...])"
             )  # fmt: skip
         if request.violation is not None and request.slack_rows is None:
-            steps = _published_steps(rows, _largest(rows, body), request.violation)
+            steps = _published_steps(rows, _largest(rows, polytope), request.violation)
             if steps > MOST_STEPS:
                 return Verdict(
                     False, f"HRRU14, Theorem 11, asks for {steps:.3g} steps for this violation (at most "
@@ -88,10 +88,10 @@ class Algorithm2(CountingEngine):
 
     def promise(self, task: Task) -> Promise:
         rows = private_rows(task.model)
-        low, high = rows.residual_range(task.body)
+        low, high = rows.residual_range(task.polytope)
         largest, most = max(high, -low), most_density(rows, task)
         oracle = _vertices(rows, task)
-        change = high - low + ROUNDING * oracle.size  # Delta for s = 1
+        sensitivity = high - low + ROUNDING * oracle.size  # Delta for s = 1
         finest = 6 * largest * math.sqrt(_log(rows) / MOST_STEPS) * (1 + 1e-9)
 
         def needed(alpha: float) -> float:
@@ -99,12 +99,12 @@ class Algorithm2(CountingEngine):
             steps = _published_steps(rows, largest, alpha)
             each = _published_epsilon(task, steps)
             logs = oracle.log_count + math.log(steps / task.beta)
-            return 6 * rows.per_record * change * logs / (alpha * each)
+            return 6 * rows.per_record * sensitivity * logs / (alpha * each)
 
         grid = np.geomspace(finest, 3 * largest, 200) if largest > 0 else np.array([1.0])
         if task.slack_rows is not None:
-            asked = task.slack_rows + 1
-            alpha = float(next((a for a in grid if needed(float(a)) <= asked), grid[-1]))
+            requested = task.slack_rows + 1
+            alpha = float(next((a for a in grid if needed(float(a)) <= requested), grid[-1]))
         elif task.violation is not None:
             alpha = float(np.clip(task.violation, grid[0], grid[-1]))
         else:
@@ -117,7 +117,7 @@ class Algorithm2(CountingEngine):
         share = min(rows.per_record / density, 1.0)
         plan = Plan(
             density, steps, math.sqrt(_log(rows) / steps) / (2 * largest) if largest > 0 else 0.0, 0, oracle.name,
-            2 * share * change, _published_epsilon(task, steps),
+            2 * share * sensitivity, _published_epsilon(task, steps),
         )  # fmt: skip
         return Promise(
             error=min(alpha, high) if holds else high,
@@ -138,16 +138,16 @@ class Algorithm2(CountingEngine):
         rows, plan = private_rows(task.model), promise.plan
         minimise = partial(
             _vertices(rows, task).select,
-            tilt=np.zeros(task.body.size),
+            tilt=np.zeros(task.polytope.size),
             range_bound=plan.range_bound,
             epsilon=plan.step_epsilon,
             source=source,
         )
-        return descend(rows, task.body, plan, minimise, theta, progress)
+        return descend(rows, task.polytope, plan, minimise, theta, progress)
 
 
 def _vertices(rows: PrivateRows, task: Task) -> Selection:
-    found = selections(rows, task.body, task.vertices)
+    found = selections(rows, task.polytope, task.vertices)
     if found is None:
         raise UnsupportedModelError(
             "Algorithm 2 chooses among the vertices of the public set",
@@ -161,9 +161,9 @@ def _log(rows: PrivateRows) -> float:
     return math.log(max(rows.count, 2))
 
 
-def _largest(rows: PrivateRows, body: Polyhedron) -> float:
+def _largest(rows: PrivateRows, polytope: Polyhedron) -> float:
     """rho of the paper: bound on the size of residuals."""
-    return max(abs(end) for end in rows.residual_range(body))
+    return max(abs(end) for end in rows.residual_range(polytope))
 
 
 def _published_steps(rows: PrivateRows, largest: float, alpha: float) -> int:

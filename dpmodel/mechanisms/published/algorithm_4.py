@@ -56,8 +56,8 @@ class Algorithm4(ScalarMultiplicativeWeights):
             return Verdict(False, f"the published constants ask for more than {MOST_STEPS} steps")
         return YES
 
-    def range_of(self, rows: ScalarRows, body: Polyhedron) -> float:
-        return 2 * rows.change
+    def range_of(self, rows: ScalarRows, polytope: Polyhedron) -> float:
+        return 2 * rows.sensitivity
 
     def plan(self, rows: ScalarRows, form: SimplexForm, task: Task) -> tuple[Steps, float]:
         found = self._printed(rows, form, task.epsilon, task.delta, task.beta)
@@ -76,7 +76,7 @@ class Algorithm4(ScalarMultiplicativeWeights):
             return epsilon / math.sqrt(8 * T * math.log(1 / delta))
 
         def oracle(T: float, each: float) -> float:
-            return 2 * rows.change / each * math.log(rows.candidates * T / beta)
+            return 2 * rows.sensitivity / each * math.log(rows.candidates * T / beta)
 
         def regret(T: float) -> float:
             return rho * math.sqrt(size / T)

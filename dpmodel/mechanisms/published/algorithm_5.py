@@ -53,10 +53,10 @@ class Algorithm5(NoisyMultiplicativeWeights):
             return Verdict(False, "the published algorithm does not know absent rows")
         if request.delta == 0:
             return Verdict(False, "the published algorithm composes its steps with delta > 0")
-        body = public_polyhedron(model)
-        form = self.form(model, body)
+        polytope = public_polyhedron(model)
+        form = self.form(model, polytope)
         assert isinstance(form, SimplexForm)
-        if self._printed(matrix_rows(model), form, body, request.epsilon, request.delta, request.beta) is None:
+        if self._printed(matrix_rows(model), form, polytope, request.epsilon, request.delta, request.beta) is None:
             return Verdict(False, f"the published constants ask for more than {MOST_STEPS} steps")
         return YES
 
@@ -65,7 +65,7 @@ class Algorithm5(NoisyMultiplicativeWeights):
         """Delta."""
         return rows.linf
 
-    def _score_change(self, rows: MatrixRows, l1: float, linf: float) -> float:
+    def _score_sensitivity(self, rows: MatrixRows, l1: float, linf: float) -> float:
         """How far one record moves a score at points of these norms."""
         return rows.linf * l1
 
@@ -78,22 +78,22 @@ class Algorithm5(NoisyMultiplicativeWeights):
         return True
 
     def _reach(self, rows: MatrixRows, l1: float, linf: float) -> float:
-        return 2 * self._score_change(rows, l1, linf) + rows.rounding(l1, linf)
+        return 2 * self._score_sensitivity(rows, l1, linf) + rows.rounding(l1, linf)
 
-    def range_of(self, rows: MatrixRows, body: Polyhedron) -> float:
-        return self._reach(rows, body.l1, body.linf)
+    def range_of(self, rows: MatrixRows, polytope: Polyhedron) -> float:
+        return self._reach(rows, polytope.l1, polytope.linf)
 
     def range_at(self, rows: MatrixRows, task: Task, plan: Steps, x: Floats) -> float:
         l1, _, linf = rows.norms(x)
-        return max(self.range_of(rows, task.body), self._reach(rows, l1, linf))
+        return max(self.range_of(rows, task.polytope), self._reach(rows, l1, linf))
 
     def plan(self, rows: MatrixRows, form: SimplexForm, task: Task) -> tuple[Steps, float]:
-        found = self._printed(rows, form, task.body, task.epsilon, task.delta, task.beta)
+        found = self._printed(rows, form, task.polytope, task.epsilon, task.delta, task.beta)
         assert found is not None  # eligible() came first, and less budget asks for fewer steps
         return found
 
     def _printed(
-        self, rows: MatrixRows, form: SimplexForm, body: Polyhedron, epsilon: float, delta: float, beta: float
+        self, rows: MatrixRows, form: SimplexForm, polytope: Polyhedron, epsilon: float, delta: float, beta: float
     ) -> tuple[Steps, float] | None:
         """The plan and alpha, in the units of the rows; None for too many steps."""
         d, m, moved = form.columns, rows.candidates, self._moved(rows)
@@ -105,7 +105,7 @@ class Algorithm5(NoisyMultiplicativeWeights):
             return epsilon / (4 * math.sqrt(per_step * T * math.log(1 / delta)))
 
         def oracle(T: float, each: float) -> float:
-            return self.range_of(rows, body) / each * math.log(2 * d * T * m / beta)
+            return self.range_of(rows, polytope) / each * math.log(2 * d * T * m / beta)
 
         def noise(T: float, each: float) -> float:
             """Largest effect of the noise on a row's product with a difference of two points."""

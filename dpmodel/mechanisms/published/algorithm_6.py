@@ -32,7 +32,7 @@ class Algorithm6(Algorithm5):
     def _moved(self, rows: MatrixRows) -> float:
         return rows.row_l1
 
-    def _score_change(self, rows: MatrixRows, l1: float, linf: float) -> float:
+    def _score_sensitivity(self, rows: MatrixRows, l1: float, linf: float) -> float:
         return rows.row_l1 * linf
 
     def _releases(self, rows: MatrixRows, columns: int) -> tuple[int, int]:

@@ -28,7 +28,7 @@ class FrankWolfePublished(Mechanism[PrivateRegression]):
         number, but replacing a record moves a score by up to twice that, and the least of noisy scores costs another
         factor of 2: as printed it spends about 4 epsilon. Here the choice has the scale ``R sqrt(8 T ln(1/delta)) /
         epsilon`` with R the exact range (4 L_1 ||C||_1 / n for replace-one on a symmetric set). (3) L_1 is a bound on
-        the slopes times the largest entry of a row, 2 (C + max |y|) for ``(x'w - y)^2``; the curvature is that of
+        the derivatives times the largest entry of a row, 2 (C + max |y|) for ``(x'w - y)^2``; the curvature is that of
         ``frank_wolfe.steps.curvature``.
     Privacy
         T choices by the exponential mechanism (the paper names it beside its noisy minimum), each epsilon'-DP with
@@ -51,7 +51,7 @@ class FrankWolfePublished(Mechanism[PrivateRegression]):
         if request.delta == 0:
             return Verdict(False, "its composition of steps needs delta > 0")
         if not math.isfinite(model.loss.smoothness):
-            return Verdict(False, "the slope of the loss jumps: its curvature constant is infinite")
+            return Verdict(False, "the derivative of the loss jumps: its curvature constant is infinite")
         return serves(model)
 
     def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
@@ -68,7 +68,7 @@ class FrankWolfePublished(Mechanism[PrivateRegression]):
     def _steps(self, model: PrivateRegression, request: Request) -> Steps:
         count = self.steps
         if count is None:
-            move = model.scale * model.largest_weight * model.slope_bound * model.row.norm(math.inf)
+            move = model.scale * model.largest_weight * model.derivative_bound * model.row.norm(math.inf)
             move *= model.domain.norm(1.0)
             best = (curvature(model) * request.epsilon / move) ** (2 / 3) if move > 0 else 1.0
             count = min(max(round(best), 1), _MOST_STEPS)

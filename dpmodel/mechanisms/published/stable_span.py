@@ -48,7 +48,7 @@ class StableSpanPublished(Mechanism[PrivateVectors]):
         (the printed loop would leave k = 1). Here the noise is discrete Laplace and the threshold rounded up.
     Privacy
         One vector more or less moves each m(k) by at most 1 (Proposition 2), so the index K of the sparse vector
-        technique is epsilon-DP: in the proof the threshold shifts by 1 and the passing count by 2, both whole numbers.
+        technique is epsilon-DP: in the proof the threshold shifts by 1 and the passing count by 2, both integers.
         The subspace at K is another one only for two values of K, at which m is 1 on one side (where the subspace is
         told) and 0 on the other (where {0} is). Let S be a set of outputs, G the values of K at which both sides tell
         the same that is in S, a the value with m = 1 here, and b the one with m = 0 here. If {0} is not in S,

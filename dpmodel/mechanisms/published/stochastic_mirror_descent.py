@@ -31,13 +31,13 @@ _SIMULATED_STEPS = 150
 @dataclass(frozen=True)
 class Descent:
     """Settings from public facts. ``step_epsilon``, ``step_delta`` : guarantee of one step for the record it reads;
-    ``epsilon`` : of the whole; ``deviation`` : of the noise; ``rate`` : step size; ``fresh`` : records read;
+    ``epsilon`` : of the whole; ``sigma`` : of the noise; ``rate`` : step size; ``fresh`` : records read;
     ``steps`` : steps at most."""
 
     step_epsilon: float
     step_delta: float
     epsilon: float
-    deviation: float
+    sigma: float
     rate: float
     fresh: int
     steps: int
@@ -54,15 +54,16 @@ class StochasticMirrorDescent(Mechanism[PrivateRegression]):
         n/2 records, and so does this; steps are capped at 2n, which is a public event; the sensitivity of a
         gradient is that of replacing a record (2 L), with sigma at least what (step_epsilon, step_delta) takes exactly.
     Privacy
-        The published proof conditions on the iterates and bounds each step by amplification with p = 1/n. Which
-        records were read is hidden state, though, and its law given the iterates depends on the data; and an average
+        The published proof conditions on the iterates and bounds each step by amplification with p = 1/n. Which records
+        were read is hidden state, though, and its distribution given the iterates depends on the data; and an average
         over fresh steps depends on which steps were fresh. So this guarantee rests on another theorem. Whether a draw
         is new given k read has probability 1 - k/n and does not depend on data: the pattern of fresh steps may be
         public. Given the pattern, the records read are the first n/2 of a uniformly random order, and each step is a
         function of what was released before and of one record, (step_epsilon, step_delta)-DP for replacing that record
-        (Gaussian noise, sensitivity 2 L, L = slope bound times the largest 2-norm of a row, also for absent records).
-        Steps on noise alone are functions of released numbers. That is a sequence of adaptive local randomisers on
-        shuffled records (those after n/2 are not released), so by Feldman, McMillan and Talwar 2021, Theorems 3.1 and
+        (Gaussian noise, sensitivity 2 L, L = derivative bound times the largest 2-norm of a row, also for absent
+        records). Steps on noise alone are functions of released numbers. That is a sequence of adaptive local
+        randomisers on shuffled records (those after n/2 are not released), so by Feldman, McMillan and Talwar 2021,
+        Theorems 3.1 and
         3.8, for ``e0 = step_epsilon <= ln(n / (16 ln(2/delta')))`` it is (epsilon, delta)-DP with
 
             epsilon = ln(1 + (e^e0 - 1)/(e^e0 + 1) (8 sqrt(e^e0 ln(4/delta')) / sqrt n + 8 e^e0 / n)),
@@ -77,7 +78,7 @@ class StochasticMirrorDescent(Mechanism[PrivateRegression]):
     Cost
         At most 2n draws of d numbers, one record per fresh step: one pass.
     Errors
-        Refuses by ``eligible``: epsilon beyond the theorem's range, delta = 0, weights, unbounded sets or slopes.
+        Refuses by ``eligible``: epsilon beyond the theorem's range, delta = 0, weights, unbounded sets or derivatives.
     """
 
     serves: ClassVar[Serves] = Serves(PrivateRegression)
@@ -91,7 +92,7 @@ class StochasticMirrorDescent(Mechanism[PrivateRegression]):
             return Verdict(False, "its Gaussian noise needs delta > 0")
         if not model.domain.bounded:
             return Verdict(False, "the set of coefficients is not bounded: the step size is its diameter's")
-        if not math.isfinite(model.slope_bound * model.row.norm(2.0)):
+        if not math.isfinite(model.derivative_bound * model.row.norm(2.0)):
             return Verdict(False, "gradients are not bounded: bound the rows, or clip residuals")
         if model.largest_weight != 1 or abs(model.total - n) > 1e-9 * n:
             return Verdict(False, "rows have weights: it reads rows one by one, all alike")
@@ -117,7 +118,7 @@ class StochasticMirrorDescent(Mechanism[PrivateRegression]):
 
     def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
         plan = self.settings(model, request)
-        scale = plan.deviation * math.sqrt(model.size) + gradient_size(model)
+        scale = plan.sigma * math.sqrt(model.size) + gradient_size(model)
         theorem = model.weight * model.domain.diameter(2.0) * scale / math.sqrt(model.count)
         return excess_forecast(
             model,
@@ -126,7 +127,7 @@ class StochasticMirrorDescent(Mechanism[PrivateRegression]):
             work=f"at most {plan.steps} steps on one record or none",
             noise={
                 "kind": "gaussian",
-                "deviation of each entry": plan.deviation,
+                "standard deviation of each entry": plan.sigma,
                 "epsilon of one step": plan.step_epsilon,
                 "delta of one step": plan.step_delta,
                 "records read": plan.fresh,
@@ -151,10 +152,10 @@ class StochasticMirrorDescent(Mechanism[PrivateRegression]):
                 progress("mirror descent, one record at a time", t / pattern.size)
             if fresh:
                 total += w
-                g = noise.gaussian(record_gradient(model, rows, int(order[k]), w), plan.deviation)
+                g = noise.gaussian(record_gradient(model, rows, int(order[k]), w), plan.sigma)
                 k += 1
             else:
-                g = noise.gaussian(np.zeros(p), plan.deviation)
+                g = noise.gaussian(np.zeros(p), plan.sigma)
             # The penalty is public: its subgradient needs no noise.
             g = g + model.penalty.subgradient(w) / model.weight if fresh else g
             w = model.domain.project(w - plan.rate * g)
@@ -162,13 +163,13 @@ class StochasticMirrorDescent(Mechanism[PrivateRegression]):
 
 
 def record_gradient(model: PrivateRegression, rows: Rows, i: int, w: Floats) -> PrivateArray:
-    """(p,) a subgradient of record i's loss, the slope cut to its bound."""
+    """(p,) a subgradient of record i's loss, the derivative cut to its bound."""
     a = np.zeros(rows.size)
     for matrix, start in rows.blocks:
         row = matrix[[i]]
         a[start : start + matrix.shape[1]] = (row.toarray() if sp.issparse(row) else row).ravel()
     z = np.array([a @ w + (0.0 if rows.offset is None else rows.offset[i])])
-    s = np.clip(model.loss.slope(z, rows.labels[i : i + 1]), -model.slope_bound, model.slope_bound)
+    s = np.clip(model.loss.derivative(z, rows.labels[i : i + 1]), -model.derivative_bound, model.derivative_bound)
     return PrivateArray(float(s[0]) * a)
 
 
@@ -225,7 +226,7 @@ def applicable_rows(epsilon: float, delta: float) -> int:
 
 def gradient_size(model: PrivateRegression) -> float:
     """L: the Lipschitz constant of one record's loss, in the 2-norm."""
-    return model.slope_bound * model.row.norm(2.0)
+    return model.derivative_bound * model.row.norm(2.0)
 
 
 @cached
@@ -244,12 +245,12 @@ def plan_descent(model: PrivateRegression, epsilon: float, delta: float) -> Desc
     lipschitz = gradient_size(model)
     # Amplification compares any two records that may stand in a place, also where neighbours differ by an absent one.
     # Products of one row, each off by an ulp: far below this allowance.
-    change = 2 * lipschitz * (1 + 1e-9)
-    deviation = max(change / gaussian_mu(step, step_delta), 8 * lipschitz * math.sqrt(math.log(1 / step_delta)) / step)
+    sensitivity = 2 * lipschitz * (1 + 1e-9)
+    sigma = max(sensitivity / gaussian_mu(step, step_delta), 8 * lipschitz * math.sqrt(math.log(1 / step_delta)) / step)
     diameter = model.domain.diameter(2.0)
     steep = lipschitz + float(np.linalg.norm(model.penalty.subgradient(public_point(model)))) / model.weight
-    rate = diameter / (math.sqrt(n) * (steep + deviation * math.sqrt(model.size)))
-    return Descent(step, step_delta, epsilon, deviation, rate, -(-n // 2), 2 * n)
+    rate = diameter / (math.sqrt(n) * (steep + sigma * math.sqrt(model.size)))
+    return Descent(step, step_delta, epsilon, sigma, rate, -(-n // 2), 2 * n)
 
 
 @cached
@@ -258,7 +259,7 @@ def _predicted(model: PrivateRegression, plan: Descent) -> float:
 
 
 def _simulate(model: PrivateRegression, plan: Descent, risk: SimulatedRisk) -> float:
-    """Excess risk on a made-up population: many steps at a time, with the noise of all of them."""
+    """Excess risk on a synthetic population: many steps at a time, with the noise of all of them."""
     generator = public_generator(2)
     n = model.count
     # k new ones take n ln(n / (n - k)) draws; equal parts of the new ones here.
@@ -268,7 +269,7 @@ def _simulate(model: PrivateRegression, plan: Descent, risk: SimulatedRisk) -> f
     for draws in np.diff(ends):
         total += w
         g = (risk.gradient(w) + model.penalty.subgradient(w)) / model.weight * fresh
-        g = g + generator.standard_normal(model.size) * plan.deviation * math.sqrt(draws)
+        g = g + generator.standard_normal(model.size) * plan.sigma * math.sqrt(draws)
         w = model.domain.project(w - plan.rate * g)
     return risk.excess(model.domain.project(total / _SIMULATED_STEPS))
 

@@ -37,16 +37,16 @@ class Theorem34(Mechanism[PrivateLP]):
         HRRU14, Theorem 34, with its noise as printed and its accuracy corrected.
     Privacy
         The scale is ``D_1 sqrt(8 d ln(1/delta)) / epsilon``, with d the number of private coefficients and D_1
-        their 1-norm change by one record (from the footprint, rounding included). The Laplace mechanism makes
+        their 1-norm sensitivity by one record (from the footprint, rounding included). The Laplace mechanism makes
         this ``epsilon / sqrt(8 d ln(1/delta))``-DP; the square root is at least 1 for d >= 1 and
         ``delta <= e^(-1/8)``, which ``eligible`` demands, so the release is epsilon-DP and a fortiori
         (epsilon, delta)-DP. (The paper derives the weaker claim from composition over d releases, which a
         1-norm bound does not need.)
     Utility
-        With probability 1 - beta every draw is below ``q = scale ln(d / beta)`` and the loss is at most
-        ``2 q L``, where L bounds the 1-norm of x over the public constraints (the theorem has L = 1). The
-        printed ``4 Delta_1 sqrt(8 d log(d/delta)) / epsilon`` puts the tail of the Laplace law inside the square
-        root, which its proof does not support; it is reported beside the corrected bound (noise data).
+        With probability 1 - beta every draw is below ``q = scale ln(d / beta)`` and the loss is at most ``2 q L``,
+        where L bounds the 1-norm of x over the public constraints (the theorem has L = 1). The printed ``4 Delta_1
+        sqrt(8 d log(d/delta)) / epsilon`` puts the tail of the Laplace distribution inside the square root, which its
+        proof does not support; it is reported beside the corrected bound (noise data).
     Cost
         d noise draws, one solve.
     """
@@ -74,14 +74,14 @@ class Theorem34(Mechanism[PrivateLP]):
 
     def _design(self, model: PrivateLP, request: Request) -> NoiseDesign:
         measured = self._measured(model)
-        law = None
+        distribution = None
         reach = np.zeros(measured.recover.shape[0])
         if measured.l1 > 0:
             scale = measured.l1 * math.sqrt(8 * measured.count * math.log(1 / request.delta)) / request.epsilon
-            law = Laplace(scale)
+            distribution = Laplace(scale)
             reach = measured.gain(1) * scale * math.log(max(measured.count, 1) / request.beta)
         return NoiseDesign(
-            {"objective": NoisyPart(measured, law, 1.0, request.beta, reach)}, request.epsilon, request.delta
+            {"objective": NoisyPart(measured, distribution, 1.0, request.beta, reach)}, request.epsilon, request.delta
         )
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast:

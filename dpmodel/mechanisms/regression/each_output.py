@@ -98,7 +98,7 @@ class EachOutput(Mechanism[PrivateOutputs]):
         count = len(model.parts)
         run: Callable[[PrivateRegression, Request, NoiseSource, Progress], Outcome] = self.engine.run
         if isinstance(self.engine, PureToo) and _composes(share, request):
-            run = self.engine.run_as_asked
+            run = self.engine.run_as_requested
         rows: Sequence[Rows | None] = [None] * count if all(f.spends_nothing for f in found) else model.read()
         outcomes = []
         for j, (part, mine) in enumerate(zip(model.parts, rows, strict=True)):
@@ -126,7 +126,7 @@ class EachOutput(Mechanism[PrivateOutputs]):
         basic, gaussian = _basic(model, request), _gaussian(model, request)
         if not isinstance(self.engine, PureToo) or gaussian is None:
             return basic, [self.engine.forecast(part, basic) for part in model.parts]
-        found = [self.engine.forecast_as_asked(part, gaussian) for part in model.parts]
+        found = [self.engine.forecast_as_requested(part, gaussian) for part in model.parts]
         if not all(self.engine.spent(part, basic).delta for part in model.parts):
             pure = [self.engine.forecast(part, basic) for part in model.parts]
             if sum(map(predicted_by, pure)) < sum(map(predicted_by, found)):

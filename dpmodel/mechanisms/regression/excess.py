@@ -77,11 +77,15 @@ def known_of(model: PrivateRegression) -> Known:
 
 
 def clip_note(model: PrivateRegression, clip: float) -> tuple[str, ...]:
-    """What a mechanism says that cuts slopes by its own choice (to ``clip``, a public number)."""
-    if clip >= model.slope_bound:
+    """What a mechanism says that cuts derivatives by its own choice (to ``clip``, a public number)."""
+    if clip >= model.derivative_bound:
         return ()
-    bound = f"they may reach {number(model.slope_bound)}" if math.isfinite(model.slope_bound) else "they have no bound"
+    bound = (
+        f"they may reach {number(model.derivative_bound)}"
+        if math.isfinite(model.derivative_bound)
+        else "they have no bound"
+    )
     return (
-        f"slopes of the loss were cut to {number(clip)} (a public choice; {bound}): labels far from the prediction "
-        "pull no harder than that",
+        f"derivatives of the loss were cut to {number(clip)} (a public choice; {bound}): labels far from the "
+        "prediction pull no harder than that",
     )

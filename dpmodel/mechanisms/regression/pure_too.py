@@ -15,7 +15,7 @@ from dpmodel.privacy import NoiseSource, gaussian_mu
 
 
 class PureToo(Mechanism[PrivateRegression], ABC):
-    """A mechanism with a law of noise for delta = 0 and another for delta > 0, which takes the better one.
+    """A mechanism with a distribution of noise for delta = 0 and another for delta > 0, which takes the better one.
 
     (epsilon, 0) is a part of the budget (epsilon, delta). The choice is a function of public facts. As asked, with
     delta > 0, all that is released is Gaussian noise, and mu-GDP with ``mu = gaussian_mu(epsilon, delta)``.
@@ -27,22 +27,22 @@ class PureToo(Mechanism[PrivateRegression], ABC):
     def eligible(self, model: PrivateRegression, request: Request) -> Verdict: ...
 
     @abstractmethod
-    def forecast_as_asked(self, model: PrivateRegression, request: Request) -> Forecast:
-        """With the law that this delta has."""
+    def forecast_as_requested(self, model: PrivateRegression, request: Request) -> Forecast:
+        """With the distribution that this delta has."""
 
     @abstractmethod
-    def run_as_asked(
+    def run_as_requested(
         self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress
     ) -> Outcome:
-        """With the law that this delta has."""
+        """With the distribution that this delta has."""
 
     def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
-        return self.forecast_as_asked(model, self.spent(model, request))
+        return self.forecast_as_requested(model, self.spent(model, request))
 
     def run(
         self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
-        return self.run_as_asked(model, self.spent(model, request), noise, progress)
+        return self.run_as_requested(model, self.spent(model, request), noise, progress)
 
     def spent(self, model: PrivateRegression, request: Request) -> Request:
         """The request, without its delta where that is predicted to do better."""
@@ -52,7 +52,8 @@ class PureToo(Mechanism[PrivateRegression], ABC):
         better = model.cached(  # by epsilon and delta alone; the rest of a request is its own
             ("pure is better", self, request.epsilon, request.delta),
             lambda: (
-                predicted_by(self.forecast_as_asked(model, pure)) < predicted_by(self.forecast_as_asked(model, request))
+                predicted_by(self.forecast_as_requested(model, pure))
+                < predicted_by(self.forecast_as_requested(model, request))
             ),
         )
         return pure if better else request
@@ -61,6 +62,6 @@ class PureToo(Mechanism[PrivateRegression], ABC):
 def _may_win(model: PrivateRegression, request: Request) -> bool:
     """Whether Laplace noise on one sum over the rows deviates less than Gaussian noise. With more releases it only
     falls behind, so that this spares most searches for settings."""
-    one, two = (model.row.change(1.0, order) for order in (1.0, 2.0))
+    one, two = (model.row.sensitivity(1.0, order) for order in (1.0, 2.0))
     laplace = math.sqrt(2) * one / request.epsilon
     return math.isfinite(one) and laplace * gaussian_mu(request.epsilon, request.delta) < two

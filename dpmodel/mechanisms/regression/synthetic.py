@@ -1,13 +1,14 @@
-"""Made-up regressions drawn from the public bounds, on which mechanisms forecast their error and choose their settings.
+"""Synthetic regressions drawn from the public bounds, on which mechanisms forecast their error and choose their
+settings.
 
 Worst-case bounds choose far too many steps and far too small ones. Drawing data from the public bounds, running the
 algorithm on it and keeping the settings that did best is lawful: n, p, bounds, set and budget are all public, so
 the choice is a public fact. What it says about other data is a prediction, not a theorem.
 
-Nothing of size n is made: rows are drawn from a law with mean ``m`` and covariance ``S``, diagonal or that plus one
-common factor; predictions at w and at the true coefficients v are then (nearly) jointly normal, and Stein's identity
-gives the gradient of the mean loss, ``E[phi'(z, y) a] = m E[phi'] + S (alpha w + beta v)``, from the moments of phi'
-over a fixed grid of a few thousand points of that plane. A step costs O(p).
+Nothing of size n is made: rows are drawn from a distribution with mean ``m`` and covariance ``S``, diagonal or that
+plus one common factor; predictions at w and at the true coefficients v are then (nearly) jointly normal, and Stein's
+identity gives the gradient of the mean loss, ``E[phi'(z, y) a] = m E[phi'] + S (alpha w + beta v)``, from the moments
+of phi' over a fixed grid of a few thousand points of that plane. A step costs O(p).
 """
 
 from __future__ import annotations
@@ -30,13 +31,14 @@ from dpmodel.privacy import public_generator
 _POINTS = 2048
 # How many coefficients carry the signal: few or all.
 _SUPPORTS = (10, 10_000_000)
-_SIGNAL = 2.0  # deviation of the log-odds of binary labels under the true coefficients, and their mean
+_SIGNAL = 2.0  # standard deviation of the log-odds of binary labels under the true coefficients, and their mean
 _BALANCE = -1.0
 # Where numeric labels lie on average, as a share of their range: settings tuned to one level would miss others.
 _LEVELS = (0.35, 0.6, 0.5, 0.4, 0.45)
-_SHARE = 1 / 3  # deviation of a numeric label's signal, as a share of the label's bound
-# Deviation of what features do not explain, in deviations of the signal: little where columns lie at the ends of their
-# bounds with a flat spectrum, much where they are uniform and the spectrum falls like 1/k, as in real tables.
+_SHARE = 1 / 3  # standard deviation of a numeric label's signal, as a share of the label's bound
+# Standard deviation of what features do not explain, in standard deviations of the signal: little where columns lie at
+# the ends of their bounds with a flat spectrum, much where they are uniform and the spectrum falls like 1/k, as in real
+# tables.
 _LITTLE, _MUCH = 0.3, 1.0
 # Correlation of columns that move together, as age and years of work or a column and its square do: what labels depend
 # on is then learnt along directions in which columns hardly vary.
@@ -45,13 +47,13 @@ _TIED = 0.95
 
 @dataclass(frozen=True)
 class SimulatedRisk:
-    """The mean loss of one made-up population, times ``weight``: what the objective's data part would be.
+    """The mean loss of one synthetic population, times ``weight``: what the objective's data part would be.
 
-    ``mean`` : (p,) of a row's columns; their covariance is ``diag(variance) + common common'``, (p,) both.
-    ``truth`` : (p,) the coefficients labels were made from.
-    ``points`` : (k, 2) standard normal, the plane of the predictions of the truth and of w; ``coins`` : (k,) standard
-    normal, for labels; ``noise`` : deviation of a numeric label's noise; ``tied`` : whether columns have a common
-    factor; ``room`` : how many times larger the variance of a column could be within its bounds.
+    ``mean`` : (p,) of a row's columns; their covariance is ``diag(variance) + common common'``, (p,) both. ``truth`` :
+    (p,) the coefficients labels were made from. ``points`` : (k, 2) standard normal, the plane of the predictions of
+    the truth and of w; ``coins`` : (k,) standard normal, for labels; ``noise`` : standard deviation of a numeric
+    label's noise; ``tied`` : whether columns have a common factor; ``room`` : how many times larger the variance of a
+    column could be within its bounds.
     """
 
     model: PrivateRegression
@@ -80,14 +82,14 @@ class SimulatedRisk:
         return out
 
     @cached_property
-    def _truth_law(self) -> tuple[float, float]:
+    def _truth_distribution(self) -> tuple[float, float]:
         own = float(self.truth @ self.covariance(self.truth))
         return float(self.mean @ self.truth), math.sqrt(max(own, 1e-300))
 
     @cached_property
     def labelled(self) -> tuple[Floats, Floats]:
         """(k,) predictions of the true coefficients and (k,) one draw of labels on the grid."""
-        middle, spread = self._truth_law
+        middle, spread = self._truth_distribution
         star = middle + spread * self.points[:, 0]
         low, high = self.model.row.label
         if self.model.loss.labels == "number":
@@ -110,7 +112,7 @@ class SimulatedRisk:
 
     def _plane(self, w: Floats) -> tuple[Floats, float, float, float]:
         """(k,) predictions of w on the grid, its mean, and its covariances with the truth and with itself."""
-        _, spread = self._truth_law
+        _, spread = self._truth_distribution
         middle = float(self.mean @ w)
         moved = self.covariance(w)
         both, own = float(moved @ self.truth), float(moved @ w)
@@ -128,12 +130,12 @@ class SimulatedRisk:
         """(p,) gradient of the data part at w."""
         z, middle, both, own = self._plane(w)
         star, labels = self._mixture
-        slope: Floats = sum((share * self.model.loss.slope(z, y) for share, y in labels), np.zeros_like(z))
-        center, spread = self._truth_law
+        derivative: Floats = sum((share * self.model.loss.derivative(z, y) for share, y in labels), np.zeros_like(z))
+        center, spread = self._truth_distribution
         # Least squares of phi' on (z, z*): Stein's identity in a form that needs no derivative of phi'.
-        size = slope.size
-        with_z, with_star = float(slope @ z) / size, float(slope @ star) / size
-        level = float(slope.sum()) / size
+        size = derivative.size
+        with_z, with_star = float(derivative @ z) / size, float(derivative @ star) / size
+        level = float(derivative.sum()) / size
         with_z, with_star = with_z - level * middle, with_star - level * center
         whole = own * spread * spread - both * both
         if whole > 1e-9 * own * spread * spread:
@@ -163,7 +165,7 @@ class SimulatedRisk:
             values.append(self.value(points[-1]))
             return values[-1]
 
-        scale = max(self.noise, self._truth_law[1])
+        scale = max(self.noise, self._truth_distribution[1])
         start = np.array([[1.0, 0.0], [1.5, 0.0], [1.0, 0.5 * scale]])
         most = 120 if self.model.domain.kind not in ("polyhedron", "general") else 20  # those project by a solver
         minimize(at, start[0], method="Nelder-Mead", options={"maxfev": most, "initial_simplex": start})
@@ -172,13 +174,13 @@ class SimulatedRisk:
     def _descend(self, w: Floats, tries: int) -> float:
         """The value that projected descent from w comes to, with steps that double while they help."""
         penalty, project, value, step = self.model.penalty, self.model.domain.project, self.value(w), 1.0
-        slope = self.gradient(w) + penalty.subgradient(w)
+        derivative = self.gradient(w) + penalty.subgradient(w)
         for _ in range(tries):
-            moved = project(w - step * slope)
+            moved = project(w - step * derivative)
             found = self.value(moved)
             if found < value:
                 w, value, step = moved, found, 2 * step
-                slope = self.gradient(w) + penalty.subgradient(w)
+                derivative = self.gradient(w) + penalty.subgradient(w)
             else:
                 step /= 4
         return value
@@ -197,7 +199,7 @@ def simulated_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
     grid = np.concatenate([half, -half])  # odd moments vanish
     risks: list[SimulatedRisk] = []
     for decay, share, tied in ((0.0, _LITTLE, False), (1.0, _MUCH, False), (1.0, _MUCH, True)):
-        mean, variance = _row_law(model, decay)
+        mean, variance = _row_distribution(model, decay)
         room = 3.0 if decay else 1.0  # of a uniform column, up to one at the ends of its bounds
         for support in _SUPPORTS[: 1 if tied else None]:
             order = generator.permutation(model.size)
@@ -235,7 +237,7 @@ def _tie(variance: Floats, tied: Integers) -> tuple[Floats, Floats]:
     return own, common
 
 
-def _row_law(model: PrivateRegression, decay: float) -> tuple[Floats, Floats]:
+def _row_distribution(model: PrivateRegression, decay: float) -> tuple[Floats, Floats]:
     """Mean and variance of the columns: at the ends of their bounds (no decay) or uniform between them, with a
     spectrum that falls like k^-decay; where the 2-norm does not allow that, mostly zero."""
     row = model.row

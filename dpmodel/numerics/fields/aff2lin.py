@@ -36,7 +36,7 @@ class Aff2Lin:
         return tuple(np.array([Fraction(1), *v], dtype=object) @ self.table)
 
     def holds(self, points: Array) -> Mask:
-        """(n,) which of (n, q) whole-number points lie in the subspace, exactly."""
+        """(n,) which of (n, q) integer points lie in the subspace, exactly."""
         return self.lifted.contains(np.column_stack([points, np.ones(len(points), dtype=np.int64)]))
 
 

@@ -144,7 +144,7 @@ def grid_step(grid: Any) -> Fraction:
 def on_grid(values: npt.NDArray[Any], step: Fraction, what: str) -> Array:
     """Integers i with ``i * step`` nearest to the floats (one float rounding may decide a near tie).
 
-    Each is found from its own number alone, and is the same for a whole number kept as a float or as an integer.
+    Each is found from its own number alone, and is the same for an integer kept as a float or as an integer.
     """
     wide = values.astype(np.float64)
     if not bool(np.isfinite(wide).all()):

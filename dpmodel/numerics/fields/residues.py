@@ -24,7 +24,7 @@ def reduce(x: Floats, p: Any, inverse: Any) -> Floats:
     """``x mod p`` in 0 .. p - 1, in place, for integers of size at most 2^50; ``inverse`` is the double 1 / p.
 
     Exact: (x + 1/2) / p is at least 1 / (2 p) away from every integer, and its two roundings of relative size 2^-53
-    move it by about 2^50 / p * 2^-52 = 1 / (4 p) at most; so the floor is the true quotient, and
+    move it by about 2^50 / p * 2^-52 = 1 / (4 p) at most; so the lower bound is the true quotient, and
     x - quotient * p has no rounding.
     """
     quotient = x + 0.5

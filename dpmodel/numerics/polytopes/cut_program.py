@@ -14,18 +14,18 @@ _TOLERANCE = 1e-7
 
 
 class CutProgram:
-    """Minimise ``cost'x`` over ``body`` and cuts ``a'x <= b``, which give way by one common amount if they must.
+    """Minimise ``cost'x`` over ``polytope`` and cuts ``a'x <= b``, which give way by one common amount if they must.
 
-    ``give`` : that amount, 0 as long as the cuts leave a point of ``body``.
+    ``give`` : that amount, 0 as long as the cuts leave a point of ``polytope``.
     """
 
-    def __init__(self, body: Polyhedron, cost: Floats) -> None:
+    def __init__(self, polytope: Polyhedron, cost: Floats) -> None:
         self.give = 0.0
-        self._n = body.size
+        self._n = polytope.size
         size = float(np.abs(cost).max(initial=0.0))
         self._cost = np.append(cost / size if size > 0 else cost, 0.0)
-        self._bounds = body.lower, body.upper
-        self._highs = highs(body, self._cost, np.append(body.lower, 0.0), np.append(body.upper, 0.0))
+        self._bounds = polytope.lower, polytope.upper
+        self._highs = highs(polytope, self._cost, np.append(polytope.lower, 0.0), np.append(polytope.upper, 0.0))
 
     def cut(self, columns: Integers, values: Floats, b: float) -> None:
         """Add the row ``sum values_j x_columns_j <= b`` (plus what it gives way)."""
@@ -38,7 +38,7 @@ class CutProgram:
         Raises
         ------
         SolverFailure
-            When ``body`` is empty, the program unbounded, or HiGHS stops early.
+            When ``polytope`` is empty, the program unbounded, or HiGHS stops early.
         """
         status = self._run()
         if status == highspy.HighsModelStatus.kInfeasible:

@@ -119,11 +119,11 @@ class _Step:
             inside = (raw > self.p.lower) & (raw < self.p.upper)
             share = _RIDGE * min(1.0, float(np.linalg.norm(gap)) / first)
             direction = self._newton(np.where(inside, 1.0 / self.curvature, 0.0), gap, share)
-            slope = float(gap @ direction)
+            derivative = float(gap @ direction)
             length = 1.0
             while True:
                 trial = self.point(multiplier + length * direction)
-                if trial[2] <= value + _ARMIJO * length * slope + 1e-12 * abs(value) or length < _LEAST_STEP:
+                if trial[2] <= value + _ARMIJO * length * derivative + 1e-12 * abs(value) or length < _LEAST_STEP:
                     break
                 length /= 2
             multiplier = multiplier + length * direction

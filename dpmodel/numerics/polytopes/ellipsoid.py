@@ -1,4 +1,5 @@
-"""Ellipsoids cut through the centre: what PinHull (KMMST24, Algorithm 7, steps 4, 5d and 5e) does to a public body."""
+"""Ellipsoids cut through the centre: what PinHull (KMMST24, Algorithm 7, steps 4, 5d and 5e) does to a public
+polytope."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ def log_ball(q: int) -> float:
 
 
 def log_least_simplex(q: int) -> float:
-    """ln(1 / q!): the least volume of a simplex with whole-number corners (KMMST24, Lemma 12, in grid steps)."""
+    """ln(1 / q!): the least volume of a simplex with integer corners (KMMST24, Lemma 12, in grid steps)."""
     return -math.lgamma(q + 1)
 
 

@@ -19,7 +19,7 @@ _DENSE = 2_000_000
 
 
 @dataclass
-class EntropicBody:
+class EntropicPolytope:
     """The public set in a simplex form, as ``{p >= 0, sum(p) = 1, p <= caps, rows p <= right}``, with p = z / L.
 
     ``rows`` (r x d, dense or CSR), the first ``equalities`` of them equations. Rows and caps that the simplex implies
@@ -35,20 +35,20 @@ class EntropicBody:
     _before: Floats = field(default_factory=lambda: np.zeros(0))
 
     @staticmethod
-    def of(body: Polyhedron, form: SimplexForm) -> EntropicBody:
+    def of(polytope: Polyhedron, form: SimplexForm) -> EntropicPolytope:
         L = form.total
-        A_ub, b_ub, caps = _bounds_as_caps(body, form)
+        A_ub, b_ub, caps = _bounds_as_caps(polytope, form)
         if A_ub.shape[0]:
-            A_ub, b_ub = sp.csr_array(sp.vstack([body.A_ub, A_ub])), np.concatenate([body.b_ub, b_ub])
+            A_ub, b_ub = sp.csr_array(sp.vstack([polytope.A_ub, A_ub])), np.concatenate([polytope.b_ub, b_ub])
         else:
-            A_ub, b_ub = body.A_ub, body.b_ub
-        eq, eq_right = _needed(body.A_eq, body.b_eq, form, equality=True)
+            A_ub, b_ub = polytope.A_ub, polytope.b_ub
+        eq, eq_right = _needed(polytope.A_eq, polytope.b_eq, form, equality=True)
         ub, ub_right = _needed(A_ub, b_ub, form, equality=False)
         rows = sp.csr_array(sp.vstack([eq, ub]))
         if rows.shape[0] * rows.shape[1] <= _DENSE:
             rows = rows.toarray()
         right = np.concatenate([eq_right, ub_right])
-        return EntropicBody(form, rows, right, eq.shape[0], None if caps is None else caps / L)
+        return EntropicPolytope(form, rows, right, eq.shape[0], None if caps is None else caps / L)
 
     @property
     def work(self) -> float:
@@ -167,30 +167,32 @@ def _needed(A: sp.csr_array, b: Floats, form: SimplexForm, *, equality: bool) ->
     return sp.csr_array(sp.diags_array(1 / size[keep]) @ B[keep]), right[keep] / size[keep]
 
 
-def _bounds_as_caps(body: Polyhedron, form: SimplexForm) -> tuple[sp.csr_array, Floats, Floats | None]:
+def _bounds_as_caps(polytope: Polyhedron, form: SimplexForm) -> tuple[sp.csr_array, Floats, Floats | None]:
     """Declared bounds of x as caps of z (d,) if any binds, and as rows ``A x <= b`` where a cap cannot say them."""
     n = form.shift.size
-    if form.trivial and not body.lower.any() and bool((body.upper >= form.total).all()):
+    if form.trivial and not polytope.lower.any() and bool((polytope.upper >= form.total).all()):
         return sp.csr_array((0, n)), np.zeros(0), None
     caps = np.full(form.columns, np.inf)
     size = np.abs(form.factor)
-    caps[:n] = np.maximum(np.where(form.factor > 0, body.upper - form.shift, form.shift - body.lower), 0.0) / size
-    # The bound on the other side holds by z >= 0, unless the body was cut after the form was made.
-    floor = np.where(form.factor > 0, body.lower - form.shift, form.shift - body.upper)
+    caps[:n] = (
+        np.maximum(np.where(form.factor > 0, polytope.upper - form.shift, form.shift - polytope.lower), 0.0) / size
+    )
+    # The bound on the other side holds by z >= 0, unless the polytope was cut after the form was made.
+    lower_bound = np.where(form.factor > 0, polytope.lower - form.shift, form.shift - polytope.upper)
     above, below = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
     if form.split.size:
         j = form.split
-        caps[n : n + j.size] = np.maximum(-body.lower[j], 0.0) / size[j]
-        above[j], below[j] = body.upper[j] < 0, body.lower[j] > 0
-        floor[j] = -np.inf
+        caps[n : n + j.size] = np.maximum(-polytope.lower[j], 0.0) / size[j]
+        above[j], below[j] = polytope.upper[j] < 0, polytope.lower[j] > 0
+        lower_bound[j] = -np.inf
     if form.signed.size:
         pair = np.concatenate([form.signed, form.size])
-        caps[pair], floor[pair] = np.inf, -np.inf
-        above[pair], below[pair] = np.isfinite(body.upper[pair]), np.isfinite(body.lower[pair])
-    late = np.isfinite(floor) & (floor > 1e-9 * (1 + np.abs(form.shift)))
+        caps[pair], lower_bound[pair] = np.inf, -np.inf
+        above[pair], below[pair] = np.isfinite(polytope.upper[pair]), np.isfinite(polytope.lower[pair])
+    late = np.isfinite(lower_bound) & (lower_bound > 1e-9 * (1 + np.abs(form.shift)))
     above |= late & (form.factor < 0)
     below |= late & (form.factor > 0)
     eye = sp.eye_array(n, format="csr")
     rows = sp.csr_array(sp.vstack([eye[np.flatnonzero(above)], -eye[np.flatnonzero(below)]]))
     binding = bool((caps < form.total * (1 - 1e-9)).any())
-    return rows, np.concatenate([body.upper[above], -body.lower[below]]), caps if binding else None
+    return rows, np.concatenate([polytope.upper[above], -polytope.lower[below]]), caps if binding else None

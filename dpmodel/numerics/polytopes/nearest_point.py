@@ -26,14 +26,14 @@ def onto_row(x: Floats, a: Floats, b: float, lower: Floats, upper: Floats, *, eq
     if not equality and a @ start <= b:
         return start
     live = a != 0
-    slope, point, low, high = a[live], x[live], lower[live], upper[live]
-    # Column j moves between t = enter and t = leave, its term a_j y_j falling with slope a_j^2.
+    derivative, point, low, high = a[live], x[live], lower[live], upper[live]
+    # Column j moves between t = enter and t = leave, its term a_j y_j falling with derivative a_j^2.
     with np.errstate(invalid="ignore"):
-        enter = np.where(slope > 0, (point - high) / slope, (point - low) / slope)
-        leave = np.where(slope > 0, (point - low) / slope, (point - high) / slope)
+        enter = np.where(derivative > 0, (point - high) / derivative, (point - low) / derivative)
+        leave = np.where(derivative > 0, (point - low) / derivative, (point - high) / derivative)
 
     def total(t: float) -> float:
-        return float(slope @ np.clip(point - t * slope, low, high))
+        return float(derivative @ np.clip(point - t * derivative, low, high))
 
     ends = np.concatenate([enter, leave])
     ends = np.unique(ends[np.isfinite(ends)])
@@ -47,9 +47,9 @@ def onto_row(x: Floats, a: Floats, b: float, lower: Floats, upper: Floats, *, eq
     else:
         anchor = inside = float(ends[0]) - 1.0 if ends.size else 0.0
     moving = (enter < inside) & (inside < leave)
-    fall = float((slope[moving] ** 2).sum())
+    fall = float((derivative[moving] ** 2).sum())
     gap = total(anchor) - b
-    size = 1e-9 * (1 + abs(b)) + 1e-12 * float(np.abs(slope) @ np.abs(np.clip(point, low, high)))
+    size = 1e-9 * (1 + abs(b)) + 1e-12 * float(np.abs(derivative) @ np.abs(np.clip(point, low, high)))
     if fall == 0 and abs(gap) > size:
         raise SolverFailure("no point of a box satisfies one row", why="the public set is empty", remedy="relax it")
     t = anchor + (gap / fall if fall > 0 else 0.0)

@@ -69,7 +69,7 @@ class Choices:
     level: int = 0
 
     def listed(self) -> tuple[Floats, float]:
-        """(k, n) the candidates, and the threshold: larger where projections onto the body came out less exact than
+        """(k, n) the candidates, and the threshold: larger where projections onto the polytope came out less exact than
         planned."""
         if self.points is not None:
             return self.points, self.threshold
@@ -95,17 +95,17 @@ def level_for(net: Net, slack: Floats, weight: float, violation: float | None, s
 _MOST_BLOCKS = 32
 
 
-def net_of(body: Polyhedron, bounds: RowBounds, most: int = MOST_POINTS, *, cubes: bool = False) -> Net | None:
+def net_of(polytope: Polyhedron, bounds: RowBounds, most: int = MOST_POINTS, *, cubes: bool = False) -> Net | None:
     """A net of at most ``most`` points at its finest, or None for polyhedra of no listed kind, too
     many choices, or no point."""
-    if body.empty:
+    if polytope.empty:
         return None
-    product = None if cubes else body.product
+    product = None if cubes else polytope.product
     net: Net | None = None
     if product is not None:
         net = ProductNet(product, bounds, most) if product.optional.size <= _MOST_BLOCKS else None
     else:
-        flat = _inside_equalities(body)
+        flat = _inside_equalities(polytope)
         if flat is not None:
             net = CubeNet(flat, bounds, min(most, int(_MOST_PRODUCTS / max(flat.sides.size, 1))))
     # Many choices in many blocks: even the coarsest lattice has too many points.
@@ -124,11 +124,11 @@ class ProductNet:
     """Lattices of simplices and midpoints of intervals.
 
     A block of c choices (the choice of none included) is ``base + step_j w_j`` with weights w in the unit simplex. With
-    lattice ``{k / N}``, w is rounded down to multiples of 1/N and the r = N - sum of floors largest remainders f are
-    rounded up, r <= min(N, c - 1). The remainders add up to r, and the largest r of them to at least r^2 / c, so what
-    moves down is ``D = r - sum_up f <= r (c - r) / c`` (times 1/N), and as much moves up. The row's dot product changes
-    by the difference of two averages of ``G_j step_j`` of weight D/N: by at most D/N times their spread.
-    A single column that may take any share (c = 2) is an interval: N midpoints, and half a cell times the row's entry.
+    lattice ``{k / N}``, w is rounded down to multiples of 1/N and the r = N - sum of lower bounds largest remainders f
+    are rounded up, r <= min(N, c - 1). The remainders add up to r, and the largest r of them to at least r^2 / c, so
+    what moves down is ``D = r - sum_up f <= r (c - r) / c`` (times 1/N), and as much moves up. The row's dot product
+    changes by the difference of two averages of ``G_j step_j`` of weight D/N: by at most D/N times their spread. A
+    single column that may take any share (c = 2) is an interval: N midpoints, and half a cell times the row's entry.
     The blocks' changes add up; all columns together change by at most ``norm1`` times the largest entry's change, and
     ``norm2`` times the 2-norm.
     """
@@ -263,25 +263,25 @@ class Flat:
     bounds: tuple[Floats, Floats]
 
 
-def _inside_equalities(body: Polyhedron) -> Flat | None:
+def _inside_equalities(polytope: Polyhedron) -> Flat | None:
     """The polyhedron in its free directions; None when these are too many, or it has no inner point there."""
-    bounded = np.isfinite(body.lower) & np.isfinite(body.upper)
-    fixed = bounded & (body.upper - body.lower <= 1e-12 * (1 + np.abs(body.lower)))
-    if (~fixed).sum() - body.b_eq.size > MOST_DIMENSIONS or body.size > 2000:
+    bounded = np.isfinite(polytope.lower) & np.isfinite(polytope.upper)
+    fixed = bounded & (polytope.upper - polytope.lower <= 1e-12 * (1 + np.abs(polytope.lower)))
+    if (~fixed).sum() - polytope.b_eq.size > MOST_DIMENSIONS or polytope.size > 2000:
         return None
-    equal = np.vstack([body.A_eq.toarray(), np.eye(body.size)[fixed]])
-    basis = scipy.linalg.null_space(equal) if equal.size else np.eye(body.size)
+    equal = np.vstack([polytope.A_eq.toarray(), np.eye(polytope.size)[fixed]])
+    basis = scipy.linalg.null_space(equal) if equal.size else np.eye(polytope.size)
     if basis.shape[1] > MOST_DIMENSIONS:
         return None
-    origin = body.minimise(np.zeros(body.size))
+    origin = polytope.minimise(np.zeros(polytope.size))
     assert origin is not None  # a zero cost has a least value
     if equal.size:  # HiGHS meets equalities up to its tolerance only
-        sides = np.concatenate([body.b_eq, body.lower[fixed]])
+        sides = np.concatenate([polytope.b_eq, polytope.lower[fixed]])
         origin = origin - scipy.linalg.lstsq(equal, equal @ origin - sides)[0]
-    up, low = np.isfinite(body.upper) & ~fixed, np.isfinite(body.lower) & ~fixed
-    eye = np.eye(body.size)
-    C = np.vstack([body.A_ub.toarray(), eye[up], -eye[low]])
-    g = np.concatenate([body.b_ub, body.upper[up], -body.lower[low]])
+    up, low = np.isfinite(polytope.upper) & ~fixed, np.isfinite(polytope.lower) & ~fixed
+    eye = np.eye(polytope.size)
+    C = np.vstack([polytope.A_ub.toarray(), eye[up], -eye[low]])
+    g = np.concatenate([polytope.b_ub, polytope.upper[up], -polytope.lower[low]])
     rows, sides = C @ basis, g - C @ origin
     size = np.linalg.norm(rows, axis=1)
     keep = size > 1e-12 * np.linalg.norm(C, axis=1)
@@ -289,8 +289,8 @@ def _inside_equalities(body: Polyhedron) -> Flat | None:
     d = basis.shape[1]
     if d == 0:
         zero = np.zeros(0)
-        return Flat(origin, basis, np.zeros((0, 0)), zero, zero, zero, zero, (body.lower, body.upper))
-    ends = [(-body.support(-basis[:, j]), body.support(basis[:, j])) for j in range(d)]
+        return Flat(origin, basis, np.zeros((0, 0)), zero, zero, zero, zero, (polytope.lower, polytope.upper))
+    ends = [(-polytope.support(-basis[:, j]), polytope.support(basis[:, j])) for j in range(d)]
     lower, upper = np.array(ends).T - origin @ basis
     if not (np.isfinite(lower).all() and np.isfinite(upper).all()):
         return None
@@ -301,7 +301,7 @@ def _inside_equalities(body: Polyhedron) -> Flat | None:
     inner = _inner_point(rows, sides, lower, upper)
     if rows.shape[0] > _MOST_ROWS or inner is None:
         return None
-    return Flat(origin, basis, rows, sides, lower, upper, inner, (body.lower, body.upper))
+    return Flat(origin, basis, rows, sides, lower, upper, inner, (polytope.lower, polytope.upper))
 
 
 def _inner_point(rows: Floats, sides: Floats, lower: Floats, upper: Floats) -> Floats | None:

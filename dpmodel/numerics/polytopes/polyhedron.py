@@ -264,37 +264,37 @@ class Polyhedron:
         return Product(lower, step, block, np.r_[~equality, np.ones(int(loose.sum()), bool)])
 
 
-def absolute_values(body: Polyhedron) -> tuple[Integers, Integers]:
+def absolute_values(polytope: Polyhedron) -> tuple[Integers, Integers]:
     """(k,), (k,) columns p and q with the rows ``x_p - x_q <= 0`` and ``-x_p - x_q <= 0``, no column in two pairs."""
-    A = body.A_ub
-    rows = np.flatnonzero((np.diff(A.indptr) == 2) & (body.b_ub == 0))
+    A = polytope.A_ub
+    rows = np.flatnonzero((np.diff(A.indptr) == 2) & (polytope.b_ub == 0))
     none = np.zeros(0, dtype=np.int64)
     if not rows.size:
         return none, none
     place = A.indptr[rows][:, None] + np.arange(2)
     column, value = A.indices[place].astype(np.int64), A.data[place]
     even = np.abs(value[:, 0]) == np.abs(value[:, 1])
-    key = column.min(axis=1) * np.int64(body.size) + column.max(axis=1)
+    key = column.min(axis=1) * np.int64(polytope.size) + column.max(axis=1)
     mixed = even & (value.prod(axis=1) < 0)
     below = key[even & (value < 0).all(axis=1)]
     found = np.flatnonzero(mixed & np.isin(key, below))
     positive = value[found] > 0
     p, q = column[found][positive], column[found][~positive]
-    alone = (np.bincount(p, minlength=body.size) + np.bincount(q, minlength=body.size)) == 1
+    alone = (np.bincount(p, minlength=polytope.size) + np.bincount(q, minlength=polytope.size)) == 1
     keep = alone[p] & alone[q]
     return p[keep], q[keep]
 
 
-def highs(body: Polyhedron, cost: Floats, lower: Floats, upper: Floats) -> highspy.Highs:
-    """HiGHS with the rows of ``body``; columns beyond those of the body stand in no row."""
-    A = sp.csc_array(sp.vstack([body.A_ub, body.A_eq]))
+def highs(polytope: Polyhedron, cost: Floats, lower: Floats, upper: Floats) -> highspy.Highs:
+    """HiGHS with the rows of ``polytope``; columns beyond those of the polytope stand in no row."""
+    A = sp.csc_array(sp.vstack([polytope.A_ub, polytope.A_eq]))
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = cost.size, A.shape[0]
     lp.col_cost_, lp.col_lower_, lp.col_upper_ = cost, lower, upper
-    lp.row_lower_ = np.concatenate([np.full(body.b_ub.size, -np.inf), body.b_eq])
-    lp.row_upper_ = np.concatenate([body.b_ub, body.b_eq])
+    lp.row_lower_ = np.concatenate([np.full(polytope.b_ub.size, -np.inf), polytope.b_eq])
+    lp.row_upper_ = np.concatenate([polytope.b_ub, polytope.b_eq])
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_ = np.append(A.indptr, np.full(cost.size - body.size, A.nnz))
+    lp.a_matrix_.start_ = np.append(A.indptr, np.full(cost.size - polytope.size, A.nnz))
     lp.a_matrix_.index_, lp.a_matrix_.value_ = A.indices, A.data
     solver = highspy.Highs()
     solver.setOptionValue("output_flag", False)
@@ -305,10 +305,10 @@ def highs(body: Polyhedron, cost: Floats, lower: Floats, upper: Floats) -> highs
 class LinearMinimiser:
     """Linear minimisation over one polyhedron; HiGHS keeps its basis between calls."""
 
-    def __init__(self, body: Polyhedron) -> None:
-        self._columns = np.arange(body.size, dtype=np.int32)
-        self._bounds = body.lower, body.upper
-        self._highs = highs(body, np.zeros(body.size), body.lower, body.upper)
+    def __init__(self, polytope: Polyhedron) -> None:
+        self._columns = np.arange(polytope.size, dtype=np.int32)
+        self._bounds = polytope.lower, polytope.upper
+        self._highs = highs(polytope, np.zeros(polytope.size), polytope.lower, polytope.upper)
 
     def minimise(self, cost: Floats) -> Floats | None:
         cost = np.asarray(cost, dtype=np.float64)
@@ -328,20 +328,20 @@ class LinearMinimiser:
         raise SolverFailure("HiGHS found no point of the public set", why=str(words), remedy="check the constraints")
 
 
-def _fold(body: Polyhedron) -> Polyhedron:
+def _fold(polytope: Polyhedron) -> Polyhedron:
     """Rows with one entry become bounds; rows without entries go."""
-    lower, upper = body.lower.copy(), body.upper.copy()
+    lower, upper = polytope.lower.copy(), polytope.upper.copy()
     parts = []
-    for A, b, equality in ((body.A_ub, body.b_ub, False), (body.A_eq, body.b_eq, True)):
+    for A, b, equality in ((polytope.A_ub, polytope.b_ub, False), (polytope.A_eq, polytope.b_eq, True)):
         A = sp.csr_array(A)
         A.eliminate_zeros()
         count = np.diff(A.indptr)
         # An empty row that cannot hold (0 <= -1) stays, so that the solver finds the set empty.
         held = (count == 0) & ((b == 0) if equality else (b >= 0))
         single = np.flatnonzero(count == 1)
-        column, slope = A.indices[A.indptr[single]], A.data[A.indptr[single]]
-        value = b[single] / slope
-        up, down = (slope > 0) | equality, (slope < 0) | equality
+        column, derivative = A.indices[A.indptr[single]], A.data[A.indptr[single]]
+        value = b[single] / derivative
+        up, down = (derivative > 0) | equality, (derivative < 0) | equality
         np.minimum.at(upper, column[up], value[up])
         np.maximum.at(lower, column[down], value[down])
         keep = (count != 1) & ~held

@@ -139,7 +139,7 @@ class SimplexForm:
         return self.total * max(apart, 2 * float(np.abs(self.factor[self._both_ways]).max(initial=0.0)))
 
 
-def simplex_form(body: Polyhedron, lower: Floats, upper: Floats) -> SimplexForm | tuple[int, ...]:
+def simplex_form(polytope: Polyhedron, lower: Floats, upper: Floats) -> SimplexForm | tuple[int, ...]:
     """The form of a public set whose losses have the smallest range, or the columns that nothing bounds.
 
     ``lower, upper`` (n,) : public bounds, enclosing 0, of the entries of the rows that will be losses. Three shapes are
@@ -148,12 +148,12 @@ def simplex_form(body: Polyhedron, lower: Floats, upper: Floats) -> SimplexForm 
     ``{x >= 0, a'x <= s}`` a simplex exactly.
     """
     none = np.zeros(0, dtype=np.int64)
-    signed, size = absolute_values(body)
+    signed, size = absolute_values(polytope)
     if signed.size:
-        forms = list(_paired_forms(body, signed, size))
+        forms = list(_paired_forms(polytope, signed, size))
         if forms:
             return min(forms, key=lambda form: form.row_range(lower, upper) * (1 + 1e-4 * form.slack))
-    low, high, missing = _ranges(body)
+    low, high, missing = _ranges(polytope)
     if missing.size:
         return tuple(int(j) for j in missing)
     shapes = [(~np.isfinite(low), none)]
@@ -164,71 +164,71 @@ def simplex_form(body: Polyhedron, lower: Floats, upper: Floats) -> SimplexForm 
         shapes.append((~np.isfinite(low), crossing))
     best, least = None, np.inf
     for down, split in shapes:
-        for form in _forms(body, low, high, down, split):
+        for form in _forms(polytope, low, high, down, split):
             # Fewer columns at the same range are better, and solvers' last digits decide nothing.
-            wide = form.row_range(lower, upper) * (1 + 1e-4 * form.columns / body.size)
+            wide = form.row_range(lower, upper) * (1 + 1e-4 * form.columns / polytope.size)
             if best is None or wide < least:
                 best, least = form, wide
-    return best if best is not None else tuple(range(body.size))
+    return best if best is not None else tuple(range(polytope.size))
 
 
-def _ranges(body: Polyhedron) -> tuple[Floats, Floats, Integers]:
-    """(n,), (n,) bounds of x over the body, and the columns where a bound needed is missing."""
-    low, high = (bound.copy() for bound in body.box)
+def _ranges(polytope: Polyhedron) -> tuple[Floats, Floats, Integers]:
+    """(n,), (n,) bounds of x over the polytope, and the columns where a bound needed is missing."""
+    low, high = (bound.copy() for bound in polytope.box)
     open_ = np.flatnonzero(~np.isfinite(low) & ~np.isfinite(high))
     if open_.size > _MOST_FREE:
         return low, high, open_
     for j in open_:
-        unit = np.zeros(body.size)
+        unit = np.zeros(polytope.size)
         unit[j] = 1.0
         try:
-            low[j], high[j] = -body.support(-unit), body.support(unit)
+            low[j], high[j] = -polytope.support(-unit), polytope.support(unit)
         except SolverFailure:
             return low, high, open_
     return low, high, np.flatnonzero(~np.isfinite(low) & ~np.isfinite(high))
 
 
-def _forms(body: Polyhedron, low: Floats, high: Floats, down: np.ndarray, split: Integers) -> Iterator[SimplexForm]:
+def _forms(polytope: Polyhedron, low: Floats, high: Floats, down: np.ndarray, split: Integers) -> Iterator[SimplexForm]:
     """Forms with the columns as they are and rescaled by positive public rows; ``down`` : counted from above."""
     sign = np.where(down, -1.0, 1.0)
     shift = np.where(down, high, low)
     shift[split] = 0.0
     sign[split] = 1.0
     twice = float(np.maximum(-low[split], high[split]).sum())
-    single = np.ones(body.size, dtype=bool)
+    single = np.ones(polytope.size, dtype=bool)
     single[split] = False
-    L = _largest_sum(body, np.where(single, sign, 0.0), shift) + twice
+    L = _largest_sum(polytope, np.where(single, sign, 0.0), shift) + twice
     if np.isfinite(L) and L > 0:
         yield SimplexForm(shift, sign, split, L, True)
     if split.size:
         return
-    for a, right, equality in _positive_rows(body, sign, shift, high > low, None):
+    for a, right, equality in _positive_rows(polytope, sign, shift, high > low, None):
         factor = sign / np.where(a > 0, a, 1.0)
         # Fixed columns stay at zero and need no slack of their own.
         yield SimplexForm(shift, factor, split, right, not equality)
 
 
-def _paired_forms(body: Polyhedron, signed: Integers, size: Integers) -> Iterator[SimplexForm]:
+def _paired_forms(polytope: Polyhedron, signed: Integers, size: Integers) -> Iterator[SimplexForm]:
     """Forms with pairs ``|x_signed| <= x_size``, the other columns counted up from their lower bounds."""
-    low = body.box[0].copy()
+    low = polytope.box[0].copy()
     low[signed] = low[size] = 0.0
     if not np.isfinite(low).all():
         return
-    none, ones = np.zeros(0, dtype=np.int64), np.ones(body.size)
-    weight = np.ones(body.size)
+    none, ones = np.zeros(0, dtype=np.int64), np.ones(polytope.size)
+    weight = np.ones(polytope.size)
     weight[signed] = 0.0
-    L = _largest_sum(body, weight, low)
+    L = _largest_sum(polytope, weight, low)
     if np.isfinite(L) and L > 0:
         yield SimplexForm(low, ones, none, L, True, signed, size)
-    for a, right, equality in _positive_rows(body, ones, low, ones > 0, _pairing(body.size, signed, size)):
+    for a, right, equality in _positive_rows(polytope, ones, low, ones > 0, _pairing(polytope.size, signed, size)):
         yield SimplexForm(low, 1 / a, none, right, not equality, signed, size)
 
 
 def _positive_rows(
-    body: Polyhedron, sign: Floats, shift: Floats, live: np.ndarray, pairing: Any
+    polytope: Polyhedron, sign: Floats, shift: Floats, live: np.ndarray, pairing: Any
 ) -> Iterator[tuple[Floats, float, bool]]:
     """Public rows ``a'y <= right`` (or ``=``) with a > 0 on the live columns, for y = sign (x - shift), or of pairs."""
-    for A, b, equality in ((body.A_eq, body.b_eq, True), (body.A_ub, body.b_ub, False)):
+    for A, b, equality in ((polytope.A_eq, polytope.b_eq, True), (polytope.A_ub, polytope.b_ub, False)):
         if not A.shape[0]:
             continue
         right_sides = b - A @ shift
@@ -251,14 +251,14 @@ def _pairing(n: int, signed: Integers, size: Integers) -> Any:
     return sp.csr_array(eye + sp.csr_array((entries, (np.r_[signed, size], np.r_[size, signed])), shape=(n, n)))
 
 
-def _largest_sum(body: Polyhedron, sign: Floats, shift: Floats) -> float:
-    """Upper bound on ``sum sign_j (x_j - shift_j)`` over the body."""
-    if (sign == 1).all() and (body.box[0] >= 0).all():
-        return body.l1 - float(shift.sum())
+def _largest_sum(polytope: Polyhedron, sign: Floats, shift: Floats) -> float:
+    """Upper bound on ``sum sign_j (x_j - shift_j)`` over the polytope."""
+    if (sign == 1).all() and (polytope.box[0] >= 0).all():
+        return polytope.l1 - float(shift.sum())
     if not sign.any():
         return 0.0
     try:
-        return body.support(sign) - float(sign @ shift)
+        return polytope.support(sign) - float(sign @ shift)
     except SolverFailure:
         return np.inf
 

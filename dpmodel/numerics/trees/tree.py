@@ -140,7 +140,7 @@ class Tree:
 
         Parameters
         ----------
-        parents : (N,) whole numbers: the index of each node's parent, negative for a root. Siblings keep their order.
+        parents : (N,) integers: the index of each node's parent, negative for a root. Siblings keep their order.
         names : (N,) shown in messages in place of the indices.
 
         Raises

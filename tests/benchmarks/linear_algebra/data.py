@@ -96,7 +96,7 @@ class HalfSpace:
         return self._model(neighbors, share * self.margin if self.margin > 0 else None, 0)
 
     def offset(self, neighbors: str) -> PrivateInequalities:
-        """The same half-spaces as ``signed w >= 1``, without a promise: what mechanisms of whole numbers serve."""
+        """The same half-spaces as ``signed w >= 1``, without a promise: what mechanisms of integers serve."""
         return self._model(neighbors, None, 1)
 
     def _model(self, neighbors: str, promise: float | None, least: int) -> PrivateInequalities:
@@ -185,7 +185,7 @@ class Planted:
 def planted(field: Any, d: int, m: int, share: float, seed: int) -> Planted:
     """m uniform equations in d unknowns; a ``share`` of them, in random places, get a random right-hand side.
 
-    Over QQ: coefficients and x whole numbers in -10 .. 10, random sides in -1000 .. 1000. Over GF(q) all is uniform, so
+    Over QQ: coefficients and x integers in -10 .. 10, random sides in -1000 .. 1000. Over GF(q) all is uniform, so
     one in q of the random sides is right.
     """
     rng = np.random.default_rng(seed)

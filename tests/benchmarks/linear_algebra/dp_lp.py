@@ -90,8 +90,8 @@ def main() -> None:
             "n = 1000, 100 owners": {"records": 1000, "owners": 100},
             "d = 5 all hidden": {"hidden": 5},
         }
-        for words, change in cases.items():
-            print(f"{words:24s} {measure(**{**base, **change})}", flush=True)
+        for words, sensitivity in cases.items():
+            print(f"{words:24s} {measure(**{**base, **sensitivity})}", flush=True)
         return
     for d, n in ((3, 5000), (5, 5000), (8, 5000), (5, 20000), (8, 20000)):
         for hidden in (0, 1, 2):

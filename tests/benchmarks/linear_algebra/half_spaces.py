@@ -1,10 +1,10 @@
 """Half-spaces that must be right about nearly all records exactly: rows violated by every mechanism of the cell.
 
 FOLDER holds ``agaricus_train.npz`` and ``agaricus_test.npz`` (mushrooms). Iris (setosa or not; in scaled and in whole
-millimetres, for the mechanism of whole numbers) and breast cancer come with scikit-learn. Every record is one row
+millimetres, for the mechanism of integers) and breast cancer come with scikit-learn. Every record is one row
 ``label * (features, 1) w >= 0``; ``violated`` counts those below zero, all rows where the mechanism found nothing. The
 public margin is ``--share`` of the true one, which a linear program computes from the data: it stands for a promise
-from elsewhere. Mechanisms of whole numbers get ``>= 1`` instead of ``>= 0`` (the same half-spaces). ``*`` marks what
+from elsewhere. Mechanisms of integers get ``>= 1`` instead of ``>= 0`` (the same half-spaces). ``*`` marks what
 the plan picks; ``forecast`` is its bound, ``vacuous`` where it says nothing; mechanisms that are not eligible are named
 once per data set.
 

@@ -99,13 +99,13 @@ def simulated(
     the largest distance from a direct dense least-squares solution, in units of its error."""
     rng = np.random.default_rng(A.shape)
     inner = (A.T @ A).toarray()
-    deviation, inverse = math.sqrt(inner.diagonal().max()), np.linalg.inv(inner)
+    sigma, inverse = math.sqrt(inner.diagonal().max()), np.linalg.inv(inner)
     squares: dict[str, list[float]] = {name: [] for name in grams}
     x = rng.integers(0, 50, A.shape[1]).astype(float)
     apart = 0.0
     for _ in range(runs):
-        noisy = A @ x + rng.normal(scale=deviation, size=A.shape[0])
-        found, direct = solve(LikelihoodForm.of(A, noisy, square=0.5 / deviation**2)), inverse @ (A.T @ noisy)
+        noisy = A @ x + rng.normal(scale=sigma, size=A.shape[0])
+        found, direct = solve(LikelihoodForm.of(A, noisy, square=0.5 / sigma**2)), inverse @ (A.T @ noisy)
         error = found - x
         apart = max(apart, float(np.linalg.norm(found - direct) / np.linalg.norm(direct - x)))
         for name, (gram, queries) in grams.items():
@@ -113,7 +113,7 @@ def simulated(
     out = {}
     for name, held in squares.items():
         root, (gram, queries) = math.sqrt(np.mean(held)), grams[name]
-        product = inverse @ gram * (deviation**2 / queries)
+        product = inverse @ gram * (sigma**2 / queries)
         out[name] = root, math.sqrt(2 * np.sum(product * product.T) / runs) / (2 * root)
     return out, apart
 

@@ -34,7 +34,7 @@ def simulated(leaves: int, g: np.random.Generator) -> dict[str, np.ndarray]:
     shapes = {
         "dense": g.dirichlet(np.full(leaves, 5.0)),
         "97% zeros": sparse,
-        "power law": (1.0 + places) ** -1.2,
+        "power distribution": (1.0 + places) ** -1.2,
         "bumps": bumps,
     }
     return {name: shape / shape.sum() for name, shape in shapes.items()}

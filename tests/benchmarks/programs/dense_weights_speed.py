@@ -66,10 +66,10 @@ def peak_vectors(G: sp.csr_array, h: np.ndarray, density: int, rate: float) -> f
     """Peak memory of a run of four steps beside G and h, in vectors of m numbers."""
     m, d = G.shape
     rows = SimpleNamespace(count=m, values=lambda theta: (G, h))
-    body = SimpleNamespace(size=d, nearest=lambda x: x)
+    polytope = SimpleNamespace(size=d, nearest=lambda x: x)
     plan = Plan(density, 4, rate, 0, "best vertex")
     tracemalloc.start()
-    descend(rows, body, plan, lambda u: np.eye(d)[int(np.argmin(u))] * 4, np.zeros(0), lambda *_: None)  # type: ignore[arg-type]
+    descend(rows, polytope, plan, lambda u: np.eye(d)[int(np.argmin(u))] * 4, np.zeros(0), lambda *_: None)  # type: ignore[arg-type]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return peak / (8 * m)

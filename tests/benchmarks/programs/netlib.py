@@ -127,9 +127,9 @@ def relaxed(given) -> int:
                 continue
             alpha = candidate.forecast.alpha
             measured, statuses = measure(given, lp, optimum, made, candidate.mechanism)
-            floor = noise_floor(lp, optimum, given.private)
-            fractions = [alpha / m if m > floor else np.inf for m in measured]
-            exceeded = sum(m > alpha + floor for m in measured)
+            lower_bound = noise_lower_bound(lp, optimum, given.private)
+            fractions = [alpha / m if m > lower_bound else np.inf for m in measured]
+            exceeded = sum(m > alpha + lower_bound for m in measured)
             over += exceeded
             runs += len(measured)
             mark = "*" if candidate is plan.chosen else ""
@@ -157,7 +157,7 @@ def relaxed(given) -> int:
     return expected.close()
 
 
-def noise_floor(lp: LP, optimum: float, part: str) -> float:
+def noise_lower_bound(lp: LP, optimum: float, part: str) -> float:
     """Errors below this are the solver's tolerance."""
     if part == "c":
         return 1e-7 * (1 + abs(optimum))

@@ -84,13 +84,13 @@ def breakdown(lp: LP, part: str, given) -> dict[str, float]:
     solver_seconds: list[float] = []
     inner = cone_program.cp.Problem.solve
 
-    def remember(self, *args, **kwargs):
+    def cached(self, *args, **kwargs):
         value = inner(self, *args, **kwargs)
         if type(self) is cp.Problem and self.solver_stats is not None and self.size_metrics.num_scalar_variables > 10:
             solver_seconds.append(float(self.solver_stats.solve_time or 0.0))
         return value
 
-    cone_program.cp.Problem.solve = remember
+    cone_program.cp.Problem.solve = cached
     try:
         gc.collect()
         start = time.perf_counter()

@@ -38,16 +38,16 @@ def rows_of(m: int, d: int, per_row: int, seed: int) -> sp.csr_array:
 def simplex(d: int) -> tuple[SimplexForm, Polyhedron]:
     """The unit simplex as a public set and in simplex form."""
     none = np.zeros(0, dtype=np.int64)
-    body = Polyhedron(
+    polytope = Polyhedron(
         sp.csr_array((0, d)), np.zeros(0), sp.csr_array(np.ones((1, d))), np.ones(1), np.zeros(d), np.full(d, np.inf)
     )
-    return SimplexForm(np.zeros(d), np.ones(d), none, 1.0, False), body
+    return SimplexForm(np.zeros(d), np.ones(d), none, 1.0, False), polytope
 
 
 def measure(name: str, m: int, d: int, per_row: int, steps: int) -> tuple[float, float]:
     """Median step over median product, and extra memory in vectors."""
     A = rows_of(m, d, per_row, 1)
-    form, body = simplex(d)
+    form, polytope = simplex(d)
     x = np.full(d, 1 / d)
     h = A @ x
     A @ x
@@ -73,7 +73,7 @@ def measure(name: str, m: int, d: int, per_row: int, steps: int) -> tuple[float,
 
     def run(count: int) -> None:
         play(
-            form, body, now, row, scale,
+            form, polytope, now, row, scale,
             tilt=tilt, steps=count, rate=0.1, source=OpenDPSource(), progress=no_progress,
         )  # fmt: skip
 

@@ -97,9 +97,9 @@ def ours(data: Data, epsilon: float, seed: int, weights: Any = "auto", mechanism
 
 def noise_once(data: Data, epsilon: float, seed: int) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
-    deviation = math.sqrt(len(data.marginals) + 1) / gaussian_mu(epsilon, DELTA)
-    total = max(1.0, data.n + deviation * rng.normal())
-    return [onto_simplex(t + deviation * rng.normal(size=t.size), total) for t in data.truth]
+    sigma = math.sqrt(len(data.marginals) + 1) / gaussian_mu(epsilon, DELTA)
+    total = max(1.0, data.n + sigma * rng.normal())
+    return [onto_simplex(t + sigma * rng.normal(size=t.size), total) for t in data.truth]
 
 
 def onto_simplex(v: np.ndarray, total: float) -> np.ndarray:
@@ -115,17 +115,17 @@ def mwem(data: Data, epsilon: float, seed: int, rounds: int) -> list[np.ndarray]
     rho = zcdp_rho(epsilon, DELTA)
     total = max(1.0, data.n + rng.normal() / math.sqrt(2 * 0.1 * rho))
     step = 0.9 * rho / rounds
-    pick, deviation = math.sqrt(8 * step / 2), 1 / math.sqrt(2 * step / 2)
+    pick, sigma = math.sqrt(8 * step / 2), 1 / math.sqrt(2 * step / 2)
     cells = [sums(data.domain, data.domain.columns, m) for m in data.marginals]
     x = np.full(data.domain.cells, total / data.domain.cells)
     seen: list[tuple[int, np.ndarray]] = []
     for _ in range(rounds):
         # One record moves a marginal's 1-norm gap by one; large marginals are handicapped by their expected noise.
         gaps = [np.abs(np.bincount(c, x, t.size) - t).sum() for c, t in zip(cells, data.truth, strict=True)]
-        handicap = deviation * math.sqrt(2 / math.pi) * np.array([t.size for t in data.truth])
+        handicap = sigma * math.sqrt(2 / math.pi) * np.array([t.size for t in data.truth])
         scores = np.array(gaps) - handicap
         chosen = int(np.argmax(pick * scores / 2 + rng.gumbel(size=scores.size)))
-        seen.append((chosen, data.truth[chosen] + deviation * rng.normal(size=data.truth[chosen].size)))
+        seen.append((chosen, data.truth[chosen] + sigma * rng.normal(size=data.truth[chosen].size)))
         for _ in range(20):
             for i, y in seen:
                 now = np.bincount(cells[i], x, y.size)

@@ -2,7 +2,7 @@
 
 ``python -m tests.benchmarks.regression.frank_wolfe_speed``, about 1 GB.
 
-One pass is one evaluation of the gradient from scratch, ``X'(slope(Xw, y))``: one product with X and one with its
+One pass is one evaluation of the gradient from scratch, ``X'(derivative(Xw, y))``: one product with X and one with its
 transpose, w dense. Shown beside it: a product ``X @ w`` alone. A step's time is the difference of two fits of different
 lengths over the difference of their lengths, noise and selection included; with OpenDP's noise, or a seeded source.
 """
@@ -52,7 +52,7 @@ def one(name: str, X: Any, repeats: int, steps: int) -> None:
                 start = time.perf_counter()
                 mechanism.run(model, Request(1.0, 1e-6), source)
                 spent.append(time.perf_counter() - start)
-                passes.append(timed(lambda: rows.combine(model.loss.slope(rows.predict(w), y)), 5))
+                passes.append(timed(lambda: rows.combine(model.loss.derivative(rows.predict(w), y)), 5))
             found.append(((spent[1] - spent[0]) / steps, float(np.mean(passes))))
         step, one_pass = np.median(found, axis=0)
         ratios = [a / b for a, b in found]

@@ -1,7 +1,7 @@
 """LASSO by private Frank-Wolfe: the excess empirical risk against n and p. At most about 2 GB.
 
-Rows of +-1, ten true coefficients of .1 (with p = 10: all of them), noise of deviation .1, l1 ball of radius 1,
-replace-one, epsilon 1, delta 1e-6; labels declared (and clipped) to +-``--label``. Medians, least and largest over
+Rows of +-1, ten true coefficients of .1 (with p = 10: all of them), noise of standard deviation .1, l1 ball of radius
+1, replace-one, epsilon 1, delta 1e-6; labels declared (and clipped) to +-``--label``. Medians, least and largest over
 seeds. Errors of new rows, beside all other mechanisms: ``regression_planner lasso``.
 """
 
@@ -87,7 +87,7 @@ def rates(label: float, seeds: int, sizes: list[int], columns: list[int]) -> Non
             if n * p > MOST:
                 continue
             model, _ = trial(n, p, label)
-            floor = least(model)
+            lower_bound = least(model)
             for name, mechanism in mechanisms.items():
                 request = REQUEST
                 if mechanism is None:
@@ -97,7 +97,8 @@ def rates(label: float, seeds: int, sizes: list[int], columns: list[int]) -> Non
                 if steps * n * p > MOST_WORK:
                     continue
                 excess = [
-                    objective(model, mechanism.run(model, request, SeededSource(s)).x) - floor for s in range(seeds)
+                    objective(model, mechanism.run(model, request, SeededSource(s)).x) - lower_bound
+                    for s in range(seeds)
                 ]
                 found[name][n, p] = float(np.median(excess))
                 print(f"n={n} p={p} {name}: excess {spread(excess, 5)}, {int(steps)} steps", flush=True)
@@ -105,8 +106,8 @@ def rates(label: float, seeds: int, sizes: list[int], columns: list[int]) -> Non
         for p in columns:
             ns = [n for n in sizes if (n, p) in values]
             if len(ns) > 1:
-                slope = np.polyfit(np.log(ns), np.log([max(values[n, p], 1e-9) for n in ns]), 1)[0]
-                print(f"{name}, p={p}: slope in n {slope:.2f} over n = {ns}")
+                exponent = np.polyfit(np.log(ns), np.log([max(values[n, p], 1e-9) for n in ns]), 1)[0]
+                print(f"{name}, p={p}: exponent in n {exponent:.2f} over n = {ns}")
         for n in sizes:
             ps = [p for p in columns if (n, p) in values]
             if len(ps) > 2:

@@ -5,7 +5,7 @@ give scikit-learn's logistic regression the accuracy and AUC of the literature):
 domain, rows divided by the root of the number of columns. Mushrooms: one-hot rows divided by their common root.
 Replace-one, delta 1e-6; every repetition has its own 80/20 split and noise. Nothing is tuned: settings are what plans
 choose from n, p, bounds and budget. ``plain`` is full-batch descent with 100 steps of length 4 (one over the
-curvature), noise on whole slopes, exact Gaussian accounting, the last point.
+curvature), noise on whole derivatives, exact Gaussian accounting, the last point.
 
 The numeric sets, too small to split, are read here for ``regression_planner numeric``.
 """

@@ -2,10 +2,10 @@
 
 Parts (with a folder of data where one is named):
 
-``lasso``     least squares in the 1-norm ball of radius 1, rows of +-1, ten true coefficients of .1, noise of deviation
-              .1, labels clipped to +-1.5 (see ``lasso.py``): mean squared error of new rows, .01 with the truth and .11
-              without data. ``--signal other``: 40 coefficients of random sizes and signs, 1-norm .5, noise of deviation
-              .3 (.09 with the truth), which no made-up population of the plan resembles.
+``lasso``     least squares in the 1-norm ball of radius 1, rows of +-1, ten true coefficients of .1, Gaussian noise
+              of size .1, labels clipped to +-1.5 (see ``lasso.py``): mean squared error of new rows, .01
+              with the truth and .11 without data. ``--signal other``: 40 coefficients of random sizes and signs, 1-norm .5, noise of standard
+              deviation .3 (.09 with the truth), which no synthetic population of the plan resembles.
 ``uci``       FOLDER as in ``uci_regression.py``: cross-validated error, one plan per set and epsilon.
 ``classify``  FOLDER as in ``logistic.py``: accuracy and AUC of mean logistic (or hinge) loss on Adult and mushrooms, no
               penalty, no set; 80/20 split drawn anew in every repetition.
@@ -116,17 +116,19 @@ def lasso(options: Any, expected: Expectations) -> None:
             truth, noise = signal(p, options.signal)
             X, y = rows_of(n, p, truth, noise)
             y = np.clip(y, -1.5, 1.5)
-            bounds, floor = {"bounds": [-1, 1]}, noise**2
+            bounds, lower_bound = {"bounds": [-1, 1]}, noise**2
             asked = Asked(squared, X, y, bounds, (-1.5, 1.5), within=lambda w: [cp.norm1(w) <= 1])
             del X
             plan, seconds = asked.plan(1.0)
-            print(f"n={n} p={p}: plan {seconds:.1f} s, without data {floor + float(truth @ truth):.4f}", flush=True)
+            print(
+                f"n={n} p={p}: plan {seconds:.1f} s, without data {lower_bound + float(truth @ truth):.4f}", flush=True
+            )
             medians = {}
             for name in eligible(plan, options.skip):
                 errors, spent = [], []
                 for seed in range(options.repeats):
                     w, each = asked.solve(1.0, name, seed)
-                    errors.append(floor + float(((w - truth) ** 2).sum()))
+                    errors.append(lower_bound + float(((w - truth) ** 2).sum()))
                     spent.append(each)
                     if sum(spent) > options.patience:
                         break

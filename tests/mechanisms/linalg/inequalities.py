@@ -1,4 +1,4 @@
-"""Made-up PrivateInequalities for the tests of the cone mechanisms, and what a run of one asks for."""
+"""Synthetic PrivateInequalities for the tests of the cone mechanisms, and what a run of one asks for."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def system(
 
 
 def planted_system(size: int, margin: float, count: int, kind: Any, seed: int, **facts: Any) -> PrivateInequalities:
-    """A system of made-up rows that keep the margin."""
+    """A system of synthetic rows that keep the margin."""
     return system(instance(system(np.zeros((0, size)), margin, **facts), seed, count, kind), margin, **facts)
 
 
@@ -50,7 +50,7 @@ def missed(model: PrivateInequalities, answer: np.ndarray) -> int:
 
 
 def asked(mechanism: Any, model: PrivateInequalities, request: Request) -> list[tuple[str, float, int]]:
-    """(law, scale, how many numbers) of every draw of a run."""
+    """(distribution, scale, how many numbers) of every draw of a run."""
     source = Transcript(0)
     mechanism.run(model, request, source)
-    return [(draw.law, draw.arguments[0], draw.values[0].size) for draw in source.draws]
+    return [(draw.distribution, draw.arguments[0], draw.values[0].size) for draw in source.draws]

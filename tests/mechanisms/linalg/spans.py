@@ -1,4 +1,4 @@
-"""Systems of vectors for the tests of spans, and the law of their noise."""
+"""Systems of vectors for the tests of spans, and the distribution of their noise."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def maps(lifted: Any) -> Aff2Lin:
 
 
 def some_subspace(rng: np.random.Generator, q: int, k: int) -> tuple[np.ndarray, Aff2Lin]:
-    """(20, q) whole-number points whose affine span has dimension k - 1 at most, and the maps of that span."""
+    """(20, q) integer points whose affine span has dimension k - 1 at most, and the maps of that span."""
     base, ways = rng.integers(-5, 6, size=q), rng.integers(-3, 4, size=(k - 1, q))
     points = base + rng.integers(-4, 5, size=(20, k - 1)) @ ways if k > 1 else np.tile(base, (20, 1))
     return points, maps(np.column_stack([points, np.ones(20, dtype=int)]))

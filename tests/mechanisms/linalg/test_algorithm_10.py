@@ -21,7 +21,7 @@ from dpmodel.mechanisms.published.algorithm_10 import (
     PUBLISHED,
     Algorithm10,
     Constants,
-    average_deviation,
+    average_sigma,
     noisy_average,
     schedule,
 )
@@ -85,11 +85,11 @@ def test_one_record_moves_the_average_by_two_over_the_larger_number(swap: bool) 
 
 
 def drawn(rows: Floats, runs: int, seed: int, epsilon: float, delta: float, twin: str) -> Floats:
-    """(runs, D + 1) the law of ``noisy_average``, in one go: whether it answered, and the answer."""
+    """(runs, D + 1) the distribution of ``noisy_average``, in one go: whether it answered, and the answer."""
     rng, (n, size) = np.random.default_rng(seed), rows.shape
     shift = 0.0 if twin == "no shift" else 2 / epsilon * math.log(2 / delta)
     guess = n + (0.0 if twin == "exact number" else rng.laplace(scale=2 / epsilon, size=runs)) - shift + np.zeros(runs)
-    sigma = np.array([average_deviation(1.0, epsilon, delta)]) / np.maximum(guess, 1e-9)
+    sigma = np.array([average_sigma(1.0, epsilon, delta)]) / np.maximum(guess, 1e-9)
     if twin == "noise divided by 30":
         sigma = sigma / 30
     answers = rows.sum(axis=0) / max(n, 1) + sigma[:, None] * rng.standard_normal((runs, size))
@@ -114,7 +114,8 @@ def test_audit(twin: str, count: int) -> None:
 
 
 def test_the_audited_law_is_that_of_the_code() -> None:
-    """The quick law above against calls: the same share of answers and the same spread, to five deviations (6e-7)."""
+    """The quick distribution above against calls: the same share of answers and the same spread, to five standard
+    deviations (6e-7)."""
     rows, calls = np.ones((14, 1)), 4000
     source = SeededSource(3)
     called = [average(rows, source) for _ in range(calls)]
@@ -201,7 +202,7 @@ def test_run_asks_for_the_planned_noise() -> None:
     request = Request(50.0, 1e-4)
     plan = schedule(3, 0.1, request, SMALL.constants)
     draws = asked(SMALL, planted_system(3, 0.1, 2000, "margin", 0), request)
-    laplaces = [scale for law, scale, _ in draws if law == "laplace"]
+    laplaces = [scale for distribution, scale, _ in draws if distribution == "laplace"]
     assert set(laplaces) <= {1 / plan.epsilon, 2 / plan.epsilon} and len(laplaces) <= 2 * plan.rounds
     # Random starts draw, too.
     assert len(draws) - len(laplaces) <= plan.rounds + plan.tries * plan.rescalings

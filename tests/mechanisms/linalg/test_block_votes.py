@@ -53,22 +53,22 @@ def test_one_record_changes_one_vote(field, replace_one) -> None:
             other, other_labels = rows.copy(), labels
             other[gone] = rng.integers(0, 2, d)
         one, two = (count_votes(field, r, w, blocks) for r, w in ((rows, labels), (other, other_labels)))
-        change = [one.get(key, 0) - two.get(key, 0) for key in {*one, *two}]
-        largest = max(largest, sum(map(abs, change)))
-        assert sum(map(abs, change)) <= 2 and max(map(abs, change), default=0) <= 1
+        sensitivity = [one.get(key, 0) - two.get(key, 0) for key in {*one, *two}]
+        largest = max(largest, sum(map(abs, sensitivity)))
+        assert sum(map(abs, sensitivity)) <= 2 and max(map(abs, sensitivity), default=0) <= 1
     assert largest == 2
 
 
-def outcome_law(counts: tuple[int, ...], scale: float, threshold: int) -> np.ndarray:
+def outcome_distribution(counts: tuple[int, ...], scale: float, threshold: int) -> np.ndarray:
     """(bins + 1,) exact probabilities of the winner (bins without votes never win) and of none, by summation."""
     k = np.arange(-80, 81)
-    law = math.tanh(1 / (2 * scale)) * np.exp(-np.abs(k) / scale)
-    below = np.append(np.cumsum(law), 0.0)
+    distribution = math.tanh(1 / (2 * scale)) * np.exp(-np.abs(k) / scale)
+    below = np.append(np.cumsum(distribution), 0.0)
     voted = [i for i, count in enumerate(counts) if count > 0]
     out = np.zeros(len(counts) + 1)
     for i in voted:
         value = counts[i] + k
-        win = law.copy()
+        win = distribution.copy()
         for j in voted:
             if j != i:
                 win = win * below[np.clip(value - (j < i) - counts[j] + 80, -1, 160)]
@@ -79,14 +79,14 @@ def outcome_law(counts: tuple[int, ...], scale: float, threshold: int) -> np.nda
 
 def divergence(scale: float, threshold: int, epsilon: float) -> float:
     """Largest hockey-stick divergence over all pairs of histograms of up to 3 subspaces and 3 votes each."""
-    laws = {c: outcome_law(c, scale, threshold) for c in itertools.product(range(4), repeat=3)}
+    distributions = {c: outcome_distribution(c, scale, threshold) for c in itertools.product(range(4), repeat=3)}
     worst = 0.0
-    for counts, p in laws.items():
+    for counts, p in distributions.items():
         for a, b in itertools.permutations(range(4), 2):  # a vote moves from a to b; 3 stands for no vote
             other = [*counts, 0]
             other[a] -= 1
             other[b] += 1
-            q = laws.get(tuple(other[:3]))
+            q = distributions.get(tuple(other[:3]))
             if q is not None:
                 worst = max(worst, float(np.maximum(p - math.exp(epsilon) * q, 0).sum()))
     return worst
@@ -106,11 +106,11 @@ def test_the_winner_is_private_exactly(epsilon, delta) -> None:
 def test_threshold_tail_is_exact() -> None:
     for epsilon, delta in [(1.0, 1e-6), (0.1, 1e-3), (4.0, 1e-9)]:
         t, scale = threshold_of(epsilon, delta), 2 / epsilon
-        law = lambda k, s=scale: math.tanh(1 / (2 * s)) * math.exp(-abs(k) / s)  # noqa: E731
+        distribution = lambda k, s=scale: math.tanh(1 / (2 * s)) * math.exp(-abs(k) / s)  # noqa: E731
         factor = max(2, math.exp(epsilon / 2))
-        tail = sum(law(k) for k in range(t - 1, t + 2000))
+        tail = sum(distribution(k) for k in range(t - 1, t + 2000))
         assert factor * tail <= delta * (1 + 1e-9)
-        assert t == 2 or factor * (tail + law(t - 2)) > delta * (1 - 1e-9)
+        assert t == 2 or factor * (tail + distribution(t - 2)) > delta * (1 - 1e-9)
 
 
 class Loud(SeededSource):

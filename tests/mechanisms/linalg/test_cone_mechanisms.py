@@ -43,13 +43,16 @@ def names(mechanisms: Any) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------------- budget
-def within_budget(draws: list[tuple[str, float, int]], request: Request, change: float, size: int) -> bool:
-    """Composition by hand: sums change by ``change`` in the 2-norm, the last release of three counts by sqrt(3)."""
+def within_budget(draws: list[tuple[str, float, int]], request: Request, sensitivity: float, size: int) -> bool:
+    """Composition by hand: sums change by ``sensitivity`` in the 2-norm, the last release of three counts by
+    sqrt(3)."""
     if request.delta == 0:
-        spent = sum(change * math.sqrt(size) / scale for _, scale, _ in draws[:-1]) + 3 / draws[-1][1]
-        return {law for law, *_ in draws} == {"laplace"} and spent <= request.epsilon * (1 + 1e-12)
-    mu = math.sqrt(sum((change / scale) ** 2 for _, scale, _ in draws[:-1]) + 3 / draws[-1][1] ** 2)
-    return {law for law, *_ in draws} == {"gaussian"} and gaussian_delta(mu, request.epsilon) <= request.delta
+        spent = sum(sensitivity * math.sqrt(size) / scale for _, scale, _ in draws[:-1]) + 3 / draws[-1][1]
+        return {distribution for distribution, *_ in draws} == {"laplace"} and spent <= request.epsilon * (1 + 1e-12)
+    mu = math.sqrt(sum((sensitivity / scale) ** 2 for _, scale, _ in draws[:-1]) + 3 / draws[-1][1] ** 2)
+    return {distribution for distribution, *_ in draws} == {"gaussian"} and gaussian_delta(
+        mu, request.epsilon
+    ) <= request.delta
 
 
 @pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
@@ -60,13 +63,15 @@ def test_scales_compose_to_the_budget(quick: None, mechanism: Any, delta: float,
     model = planted_system(size, 0.3, 50, "uniform", 1, neighbors=neighbors)
     draws = asked(mechanism, model, request)
     steps = hinge_bounds.plan_hinge(model, request).steps if mechanism is HINGE else 40
-    change = (1.0 + twice) if mechanism is HINGE else 2 / DENSITY
+    sensitivity = (1.0 + twice) if mechanism is HINGE else 2 / DENSITY
     assert [k for *_, k in draws] == [size] * steps + [3]
-    assert within_budget(draws, request, change, size)
-    assert not within_budget([(law, scale * 0.99, k) for law, scale, k in draws], request, change, size)
+    assert within_budget(draws, request, sensitivity, size)
+    assert not within_budget(
+        [(distribution, scale * 0.99, k) for distribution, scale, k in draws], request, sensitivity, size
+    )
     if mechanism is HINGE and twice:
         forgotten = replace(model, neighbors="add-remove", records=None)
-        assert not within_budget(asked(HINGE, forgotten, request), request, change, size)
+        assert not within_budget(asked(HINGE, forgotten, request), request, sensitivity, size)
 
 
 @pytest.mark.parametrize("mechanism", **names([HINGE, DENSE]))

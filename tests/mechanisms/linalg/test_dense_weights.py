@@ -15,7 +15,7 @@ from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.linalg.dense_weights import mechanism as dense_weights
 from dpmodel.mechanisms.linalg.dense_weights import plan as dense_weights_plan
 from dpmodel.mechanisms.linalg.dense_weights.mechanism import DENSE_WEIGHTS
-from dpmodel.mechanisms.linalg.dense_weights.plan import candidates, dense_plan, proved_missed, sum_change
+from dpmodel.mechanisms.linalg.dense_weights.plan import candidates, dense_plan, proved_missed, sum_sensitivity
 from dpmodel.mechanisms.lp.dense_weights.measure import project_dense
 from dpmodel.privacy import SeededSource, gaussian_epsilon, gaussian_mu
 
@@ -37,12 +37,12 @@ def test_sensitivity_of_the_weighted_sum(neighbors: str, size: int, density: int
         start = rows[1:] if neighbors == "add-remove" else rows
         before = log[2:] if neighbors == "add-remove" else np.r_[log[1], log[2:]]
         after_rows, after = np.vstack([new, rows[1:]]), np.r_[log[0], log[2:]]
-        change = after_rows.T @ project_dense(after, density, density)
-        change = change - start.T @ project_dense(before, density, density)
+        sensitivity = after_rows.T @ project_dense(after, density, density)
+        sensitivity = sensitivity - start.T @ project_dense(before, density, density)
         for order in most:
-            most[order] = max(most[order], float(np.linalg.norm(change, order)))
+            most[order] = max(most[order], float(np.linalg.norm(sensitivity, order)))
     for order, found in most.items():
-        bound = sum_change(model, density, order)
+        bound = sum_sensitivity(model, density, order)
         assert 0.8 * bound <= found <= bound
 
 
@@ -73,10 +73,10 @@ def audited(monkeypatch: pytest.MonkeyPatch, neighbors: str, runs: int = 100_000
 @pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
 def test_audit_and_broken_twin(monkeypatch: pytest.MonkeyPatch, neighbors: str) -> None:
     """One of two steps may use 0.9 / 2 of rho."""
-    honest = dense_weights_plan.sum_change
+    honest = dense_weights_plan.sum_sensitivity
     claimed = gaussian_epsilon(gaussian_mu(1.0, 1e-3) * math.sqrt(0.9 / 2), 1e-3)
     assert 0.3 * claimed <= audited(monkeypatch, neighbors) <= claimed
-    monkeypatch.setattr(dense_weights_plan, "sum_change", lambda *arguments: honest(*arguments) / 2)
+    monkeypatch.setattr(dense_weights_plan, "sum_sensitivity", lambda *arguments: honest(*arguments) / 2)
     assert audited(monkeypatch, neighbors) > claimed
 
 

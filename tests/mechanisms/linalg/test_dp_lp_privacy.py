@@ -51,14 +51,14 @@ def replayed(rows: Any, other: Any, seed: int, neighbors: str = "add-remove") ->
     again = searched(other, second, neighbors)
     assert all(len(draw.values) == 2 for draw in first.draws)
     for draw in first.draws:
-        moved = draw.change
+        moved = draw.sensitivity
         size = {
             "gaussian": np.linalg.norm(moved) / reach,
             "discrete_laplace": np.abs(moved).sum() / reach,
             "noisy_max": np.ptp(moved) / reach - 1e-9,
             "discrete_gaussian": np.abs(moved).max(),
-        }[draw.law]
-        assert size <= 1, draw.law
+        }[draw.distribution]
+        assert size <= 1, draw.distribution
     assert again.best.x == result.best.x and again.missed == result.missed
     assert (again.best.region.flat.equations == result.best.region.flat.equations).all()
 
@@ -109,8 +109,8 @@ def test_what_is_drawn_is_what_is_paid_for(neighbors: str) -> None:
     source, reach = Transcript(2), 1.0 if neighbors == "add-remove" else 2.0
     searched(rows, source, neighbors)
 
-    def scales(law: str) -> list[float]:
-        return [draw.arguments[0] for draw in source.draws if draw.law == law]
+    def scales(distribution: str) -> list[float]:
+        return [draw.arguments[0] for draw in source.draws if draw.distribution == distribution]
 
     gaussians = np.reshape(scales("gaussian"), (3, SCHEDULE.steps))
     assert (reach**2 / (2 * gaussians**2)).sum(axis=1) == pytest.approx(SPLIT.solve)

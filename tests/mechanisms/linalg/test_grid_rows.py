@@ -38,9 +38,9 @@ def test_nothing_depends_on_order_or_on_how_long_sums_are_put_together(
     form: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draw = np.random.default_rng(2)
-    rows, shuffle, change = some_rows(3001, 7), draw.permutation(3001), draw.standard_normal((7, 7))
+    rows, shuffle, sensitivity = some_rows(3001, 7), draw.permutation(3001), draw.standard_normal((7, 7))
     one, two = GridRows.of(form(rows)), GridRows.of(form(rows[shuffle]))
-    for a, b in ((one, two), (one.rescaled(change), two.rescaled(change))):
+    for a, b in ((one, two), (one.rescaled(sensitivity), two.rescaled(sensitivity))):
         for y in map(grid_direction, draw.standard_normal((20, 7))):
             mask = a.below(y, 0.1)
             assert (mask[shuffle] == b.below(y, 0.1)).all()

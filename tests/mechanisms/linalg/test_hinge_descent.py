@@ -16,7 +16,7 @@ from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.linalg.grid_rows import GridRows, grid_point
 from dpmodel.mechanisms.linalg.hinge_descent import bounds as hinge_bounds
 from dpmodel.mechanisms.linalg.hinge_descent import mechanism as hinge_descent
-from dpmodel.mechanisms.linalg.hinge_descent.bounds import HingePlan, plan_hinge, proved_missed, sum_change
+from dpmodel.mechanisms.linalg.hinge_descent.bounds import HingePlan, plan_hinge, proved_missed, sum_sensitivity
 from dpmodel.mechanisms.linalg.hinge_descent.mechanism import HINGE_DESCENT
 from dpmodel.mechanisms.linalg.synthetic import KINDS, planted
 from dpmodel.privacy import SeededSource
@@ -41,12 +41,12 @@ def test_sensitivity_of_sums_and_counts(neighbors: str, size: int) -> None:
         other = np.insert(rows, place, new, axis=0) if neighbors == "add-remove" else np.vstack([new, rows[1:]])
         y = grid_point(unit(generator.standard_normal((1, size)))[0] * generator.random())
         one, two = GridRows.of(rows), GridRows.of(other)
-        change = one.sum(one.below(y, level)) - two.sum(two.below(y, level))
+        sensitivity = one.sum(one.below(y, level)) - two.sum(two.below(y, level))
         for order in most:
-            most[order] = max(most[order], float(np.linalg.norm(change, order)))
+            most[order] = max(most[order], float(np.linalg.norm(sensitivity, order)))
         assert abs(one.number(one.below(y, level)) - two.number(two.below(y, level))) <= 1
     for order, found in most.items():
-        bound = sum_change(model, order)
+        bound = sum_sensitivity(model, order)
         assert 0.99 * bound <= found <= bound
 
 
@@ -77,10 +77,10 @@ def audited(monkeypatch: pytest.MonkeyPatch, neighbors: str, runs: int = 100_000
 
 @pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
 def test_audit_and_broken_twins(monkeypatch: pytest.MonkeyPatch, neighbors: str) -> None:
-    honest = hinge_bounds.sum_change
+    honest = hinge_bounds.sum_sensitivity
     assert 0.3 <= audited(monkeypatch, neighbors) <= 1.0
     # Noise halved; under replace-one that is the factor forgotten that two rows take part.
-    monkeypatch.setattr(hinge_bounds, "sum_change", lambda model, order: honest(model, order) / 2)
+    monkeypatch.setattr(hinge_bounds, "sum_sensitivity", lambda model, order: honest(model, order) / 2)
     assert audited(monkeypatch, neighbors) > 1.0
 
 
@@ -100,10 +100,10 @@ def test_the_regret_bound_holds_step_by_step() -> None:
             direction += float(extra @ (y - z))
             size_of_noise += float(extra @ extra)
             squares += float(draw.answer @ draw.answer)
-            y = y + draw.answer / max(math.sqrt(squares), plan.floor)
+            y = y + draw.answer / max(math.sqrt(squares), plan.lower_bound)
             y = grid_point(y / max(1.0, float(np.linalg.norm(y))))
         signal = 3 * math.sqrt(n * active) - (margin - plan.level) * active
-        noise = 3 * max(math.sqrt(size_of_noise), plan.floor)
+        noise = 3 * max(math.sqrt(size_of_noise), plan.lower_bound)
         assert total <= (signal + noise + direction) * (1 + 1e-4)
         q = 2 * plan.scale * math.sqrt(plan.steps)
         assert total <= plan.steps * plan.level * proved_missed(model, REQUEST, plan)

@@ -151,15 +151,15 @@ def test_arguments_are_not_changed():
 def stable(field, rows, dropped, partition=stable_partition):
     """Proposition 2 for one record more or less."""
     more, less = partition(field, rows), partition(field, np.delete(rows, dropped, axis=0))
-    change = more.counts - less.counts
+    sensitivity = more.counts - less.counts
     at_least = np.cumsum(more.counts[::-1]) - np.cumsum(less.counts[::-1])
     size = int((rows[dropped] != 0).any())
-    moved = np.flatnonzero(change[1:])
+    moved = np.flatnonzero(sensitivity[1:])
     return (
         int(np.abs(at_least[:-1]).sum()) == size
         and (at_least >= 0).all()
-        and np.abs(change).max(initial=0) <= 1
-        and np.abs(change).sum() <= 2
+        and np.abs(sensitivity).max(initial=0) <= 1
+        and np.abs(sensitivity).sum() <= 2
         and (len(moved) < 2 or moved[1] == moved[0] + 1)
         and all(more.basis(k) == less.basis(k) for k in np.flatnonzero((more.counts > 0) & (less.counts > 0)).tolist())
     )

@@ -37,9 +37,9 @@ def test_scores_move_by_at_most_one_and_alike(q: int) -> None:
     """Brute force: numbers of points beyond each direction, and who is deleted, with one point more or replaced."""
     rng = np.random.default_rng(q)
     levels = (9, 7, 5)[:q]
-    body = around_box(levels)
+    polytope = around_box(levels)
     for _ in range(12):
-        cuts = Cuts.of(directions(q)[:: max(1, len(directions(q)) // 64)], body, levels)
+        cuts = Cuts.of(directions(q)[:: max(1, len(directions(q)) // 64)], polytope, levels)
         rows = np.column_stack([rng.integers(0, k, size=8) for k in levels])
         extra = np.array([[rng.integers(0, k) for k in levels]])
         one, two = Left.of(rows), Left.of(np.vstack([rows, extra]))
@@ -52,20 +52,20 @@ def test_scores_move_by_at_most_one_and_alike(q: int) -> None:
         each = [bool(cuts.within(Left.of(row[None, :]), chosen)[0]) for row in one.points]
         assert cuts.within(one, chosen).tolist() == each
         assert cuts.beyond(one)[chosen] == one.counts[~np.array(each)].sum()
-        body = body.cut(cuts.normals[chosen].astype(float), pin_hull.MOST_BITS, 2.0**-9)
+        polytope = polytope.cut(cuts.normals[chosen].astype(float), pin_hull.MOST_BITS, 2.0**-9)
 
 
 def test_cuts_are_exact() -> None:
-    body = around_box((1001, 1001))
+    polytope = around_box((1001, 1001))
     for u in ([1.0, 1.0], [1.0, 1.01]):
         for _ in range(8):
-            body = body.cut(np.array(u), pin_hull.MOST_BITS, 2.0**-9)
-    cuts = Cuts.of(directions(2)[::64], body, (1001, 1001))
+            polytope = polytope.cut(np.array(u), pin_hull.MOST_BITS, 2.0**-9)
+    cuts = Cuts.of(directions(2)[::64], polytope, (1001, 1001))
     rng = np.random.default_rng(0)
     left = Left.of(rng.integers(0, 1001, size=(50, 2)))
     for i, u in enumerate(cuts.normals):
         exact = [
-            sum(int(a) * (int(x) - c) for a, x, c in zip(u, z, body.centre, strict=True)) >= 0 for z in left.points
+            sum(int(a) * (int(x) - c) for a, x, c in zip(u, z, polytope.centre, strict=True)) >= 0 for z in left.points
         ]
         assert cuts.within(left, i).tolist() == exact
         assert cuts.beyond(left)[i] == len(exact) - sum(exact)
@@ -93,7 +93,7 @@ def test_what_is_drawn_is_what_is_planned(neighbors: str) -> None:
     PIN_HULL.run(model, REQUEST, source)
     scales: dict[str, list[float]] = {"laplace": [], "discrete_laplace": [], "noisy_max": []}
     for draw in source.draws:
-        scales[draw.law].append(draw.arguments[0])
+        scales[draw.distribution].append(draw.arguments[0])
     (threshold, *queries), searches, spans = scales["laplace"], scales["noisy_max"], scales["discrete_laplace"]
     assert 3 < len(queries) == len(searches) <= plan.rounds and 1 < len(spans) <= plan.spans
     assert searches == pytest.approx([reach / plan.search] * len(searches))

@@ -1,4 +1,4 @@
-"""Made-up systems keep what they promise."""
+"""Synthetic systems keep what they promise."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_rows_at_the_margin_are_hard() -> None:
 
 @pytest.mark.parametrize("size", [2, 3, 20])
 def test_heights_have_the_conditional_law(size: int) -> None:
-    """P(t <= x) for a uniform unit vector given t >= margin, by the Beta law of t^2."""
+    """P(t <= x) for a uniform unit vector given t >= margin, by the Beta distribution of t^2."""
     margin, count = 0.2, 20_000
     rows, z = planted(system(np.zeros((0, size)), margin), 7, count, "uniform")
 

@@ -17,7 +17,12 @@ from dpmodel._types import Floats
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.linalg.grid_rows import GridRows, grid_direction
 from dpmodel.mechanisms.linalg.rescaling_perceptron.mechanism import RESCALING_PERCEPTRON, search
-from dpmodel.mechanisms.linalg.rescaling_perceptron.plan import SearchPlan, moments_change, plan_search, release_change
+from dpmodel.mechanisms.linalg.rescaling_perceptron.plan import (
+    SearchPlan,
+    moments_sensitivity,
+    plan_search,
+    release_sensitivity,
+)
 from dpmodel.privacy import Cost, SeededSource, compose
 
 ONE = Request(1.0, 1e-6)
@@ -47,16 +52,16 @@ def test_one_record_moves_releases_by_no_more_than_planned(neighbors: str) -> No
         # Half of the trials look for the worst: opposite rows, or rows at right angles.
         new = -rows[-1] if trial % 2 else unit_rows(rng, 1, size)[0]
         other = np.vstack([rows[:-1], new]) if swap else rows[:-1]
-        change, y = rng.standard_normal((size, size)), rng.standard_normal(size) * (trial % 3 > 0)
+        sensitivity, y = rng.standard_normal((size, size)), rng.standard_normal(size) * (trial % 3 > 0)
         moved = []
         for data in (rows, other):
-            work = GridRows.of(data).rescaled(change)
+            work = GridRows.of(data).rescaled(sensitivity)
             mask = work.below(grid_direction(y), 0.3)
             moved.append(np.append(work.sum(mask), plan.count_weight * work.number(mask)))
-        bound = release_change(swap, plan.count_weight)
+        bound = release_sensitivity(swap, plan.count_weight)
         largest = max(largest, float(np.linalg.norm(moved[0] - moved[1])) / bound)
         tops = np.linalg.norm(GridRows.of(rows).second_moments() - GridRows.of(other).second_moments())
-        largest_moments = max(largest_moments, float(tops) / moments_change(swap))
+        largest_moments = max(largest_moments, float(tops) / moments_sensitivity(swap))
     assert 0.99 < largest <= 1  # and no bound is idle
     assert 0.9 < largest_moments <= 1
 
@@ -72,8 +77,8 @@ def test_noise_adds_up_to_the_budget(neighbors: str, epsilon: float, delta: floa
     search(grid(model), replace(plan, enough=-math.inf), model.cone, True, source.gaussian)
     swap, size = neighbors == "replace-one", 6
     by_length = {
-        size * (size + 1) // 2: moments_change(swap),
-        size + 1: release_change(swap, plan.count_weight),
+        size * (size + 1) // 2: moments_sensitivity(swap),
+        size + 1: release_sensitivity(swap, plan.count_weight),
         1: 1.0,
     }
     costs = [Cost.gaussian(by_length[draw.values[0].size] / draw.arguments[0]) for draw in source.draws]
@@ -85,16 +90,16 @@ def test_noise_adds_up_to_the_budget(neighbors: str, epsilon: float, delta: floa
 def test_run_spends_what_the_plan_says() -> None:
     model = planted_system(4, 0.1, 300, "margin", 0)
     draws, plan = asked(RESCALING_PERCEPTRON, model, ONE), plan_search(model, ONE)
-    assert {law for law, *_ in draws} == {"gaussian"}
+    assert {distribution for distribution, *_ in draws} == {"gaussian"}
     scales = [scale for _, scale, size in draws if size == 5]
-    assert np.allclose(scales, plan.deviations[: len(scales)], rtol=1e-12)
-    assert {scale for _, scale, size in draws if size == 1} == {plan.mark_deviation}
+    assert np.allclose(scales, plan.sigmas[: len(scales)], rtol=1e-12)
+    assert {scale for _, scale, size in draws if size == 1} == {plan.mark_sigma}
     assert draws[0][1] == plan.rescaling
 
 
 # ---------------------------------------------------------------------- audits
 def transcript(rows: Floats, plan: SearchPlan) -> tuple[Floats, Floats]:
-    """Exact values and deviations of all releases of one run in which every row is violated in every round."""
+    """Exact values and standard deviations of all releases of one run in which every row is violated in every round."""
     source = Transcript(5)
     always = replace(plan, asked=2.0, slack=2.0, enough=-math.inf)
     search(GridRows.of(rows), always, np.zeros((0, rows.shape[1])), True, source.gaussian)
@@ -103,8 +108,8 @@ def transcript(rows: Floats, plan: SearchPlan) -> tuple[Floats, Floats]:
 
 
 def audited(one: Floats, two: Floats, plan: SearchPlan, delta: float, twin: str = "", runs: int = 40_000) -> float:
-    """The epsilon that the log likelihood ratio of whole transcripts proves: a normal of mean +-S^2 / 2 and deviation
-    S, S^2 the sum of squares of the differences over the noise."""
+    """The epsilon that the log likelihood ratio of whole transcripts proves: a normal of mean +-S^2 / 2 and standard
+    deviation S, S^2 the sum of squares of the differences over the noise."""
     (a, scale), (b, again) = transcript(one, plan), transcript(two, plan)
     assert (scale == again).all()
     noise = scale * (0.5 if twin == "noise halved" else 1.0)
@@ -145,13 +150,13 @@ def test_audit_replace_one_and_the_twin_with_the_scale_of_add_remove() -> None:
 def test_audit_of_the_number_of_rounds(broken: bool) -> None:
     """Ending on the exact count tells whether a single row is violated."""
     plan = replace(plan_search(system(E1, 0.3), ONE, "never"), slack=2.0, enough=0.5, rounds=4, marks=(1, 4))
-    plan = replace(plan, deviations=plan.deviations[:4])
+    plan = replace(plan, sigmas=plan.sigmas[:4])
     rounds = []
     for rows, seed in ((E1, 8), (np.zeros((0, 2)), 9)):
         source = SeededSource(seed)
 
-        def draw(values: Floats, deviation: float, source: SeededSource = source) -> Floats:
-            return values if broken and values.size == 1 else source.gaussian(values, deviation)
+        def draw(values: Floats, sigma: float, source: SeededSource = source) -> Floats:
+            return values if broken and values.size == 1 else source.gaussian(values, sigma)
 
         data = GridRows.of(rows)
         rounds.append([search(data, plan, np.zeros((0, 2)), True, draw).rounds for _ in range(600)])

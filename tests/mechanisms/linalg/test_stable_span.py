@@ -107,7 +107,7 @@ def test_what_gets_noise_and_how_much(task):
             source = Transcript(0)
             STABLE_SPAN.run(model_of(rows, task=task, neighbors=neighbors, rank=rank), Request(0.5, 1e-3), source)
             (draw,) = source.draws
-            assert draw.law == "discrete_laplace" and draw.values[0].tolist() == counted
+            assert draw.distribution == "discrete_laplace" and draw.values[0].tolist() == counted
             assert scale <= draw.arguments[0] <= scale * (1 + 1e-12)
 
 

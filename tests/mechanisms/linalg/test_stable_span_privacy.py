@@ -138,7 +138,7 @@ PAIRS = {
     "one direction appears": ([[1, 0, 0]], [[1, 0, 0], [0, 1, 0]]),
     "a first vector": (np.zeros((1, 3), dtype=int), [[1, 2, 0]]),
     "the last dimension": ([[1, 0, 0], [0, 1, 0]], [[1, 0, 0], [0, 1, 0], [0, 0, 1]]),
-    "in a crowd": ([[1, 0, 0], [0, 1, 0]] * 3, [[1, 0, 0], [0, 1, 0]] * 3 + [[1, 1, 1]]),
+    "in a populations": ([[1, 0, 0], [0, 1, 0]] * 3, [[1, 0, 0], [0, 1, 0]] * 3 + [[1, 1, 1]]),
 }
 
 
@@ -227,12 +227,12 @@ def test_audit_of_the_level():
 @pytest.mark.parametrize("twin", [False, True])
 def test_audit_of_whole_runs_on_a_lonely_direction(monkeypatch, twin):
     """A vector outside everybody's plane: its span must not be told. The twin forgets the threshold."""
-    crowd = np.array([[1, 0, 0], [0, 1, 0]] * 12)
+    populations = np.array([[1, 0, 0], [0, 1, 0]] * 12)
     request = Request(1.0, 1e-3)
     if twin:
         monkeypatch.setattr(module, "thresholds", lambda *a: replace(thresholds(*a), gap=1, top=1))
     samples = []
-    for seed, rows in enumerate((crowd, np.vstack([crowd, [[0, 0, 1]]]))):
+    for seed, rows in enumerate((populations, np.vstack([populations, [[0, 0, 1]]]))):
         model, source = model_of(rows, GF(7)), SeededSource(seed)
         samples.append(np.array([STABLE_SPAN.run(model, request, source).answer.dimension for _ in range(250)]))
     shown = epsilon_lower_bound(*samples, delta=1e-3)

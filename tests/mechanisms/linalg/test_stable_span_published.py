@@ -27,14 +27,14 @@ from dpmodel.numerics.fields.field import GF
 from dpmodel.privacy import SeededSource
 
 
-def law(scale, reach):
+def distribution(scale, reach):
     return discrete_laplace(scale, reach)[1]
 
 
 @pytest.mark.parametrize(("first", "second"), [(4.0, 2.0), (2.0, 4.0), (0.7, 0.2)])
 def test_tail_of_two_scales(first, second):
     reach = 300
-    both = np.convolve(law(first, reach), law(second, reach))
+    both = np.convolve(distribution(first, reach), distribution(second, reach))
     for k in (0, 1, 3, 20):
         assert math.exp(log_tail_unequal(first, second, k)) == pytest.approx(both[2 * reach + k :].sum(), rel=1e-9)
 
@@ -61,19 +61,19 @@ def test_the_threshold_keeps_delta(epsilon, delta):
     assert not STABLE_SPAN_PUBLISHED.eligible(model, Request(epsilon, 0.0)).eligible
 
 
-def index_law(counts, rule, reach=40):
-    """(r + 1,) law of the index, exactly but for the tails cut off."""
+def index_distribution(counts, rule, reach=40):
+    """(r + 1,) distribution of the index, exactly but for the tails cut off."""
     counts = np.asarray(counts)
     thresholds = rule.threshold + np.arange(-reach, reach + 1)
     passes = []
     for count in counts:
-        above = np.cumsum(law(rule.count_scale, reach)[::-1])[::-1]  # P[Z >= -reach + i]
+        above = np.cumsum(distribution(rule.count_scale, reach)[::-1])[::-1]  # P[Z >= -reach + i]
         need = thresholds + 1 - count + reach
         passes.append(
             np.where(need < 0, 1.0, np.where(need < above.size, above[np.clip(need, 0, above.size - 1)], 0.0))
         )
     out = np.zeros(len(counts) + 1)
-    left = law(rule.threshold_scale, reach)
+    left = distribution(rule.threshold_scale, reach)
     for k in range(len(counts), 0, -1):
         out[k] = (left * passes[k - 1]).sum()
         left = left * (1 - passes[k - 1])
@@ -86,10 +86,10 @@ def test_the_index_is_private_exactly(shift):
     """Discrete noise of the printed scales: every count may move by one, either way."""
     rule = PublishedRule(1.5, 0.1, 6, 2 / 1.5, 4 / 1.5)
     base = np.array([4, 5]) + np.array(shift)
-    one = index_law(base, rule)
+    one = index_distribution(base, rule)
     worst = 0.0
-    for change in itertools.product((-1, 0, 1), repeat=2):
-        other = index_law(base + np.array(change), rule)
+    for sensitivity in itertools.product((-1, 0, 1), repeat=2):
+        other = index_distribution(base + np.array(sensitivity), rule)
         worst = max(worst, float(np.abs(np.log(one / other)).max()))
     assert worst <= 1.5 + 1e-9
 
@@ -115,7 +115,7 @@ def test_the_vectorised_index_is_that_of_the_mechanism():
     rule = PublishedRule(1.0, 1e-3, 6, 2.0, 4.0)
     source, counts = SeededSource(1), np.array([4, 5])
     drawn = np.bincount([STABLE_SPAN_PUBLISHED.index(counts, rule, source) for _ in range(4_000)], minlength=3)
-    expected = index_law(counts, rule, 80)
+    expected = index_distribution(counts, rule, 80)
     for hits, probability in zip(drawn, expected, strict=True):
         assert stats.binomtest(int(hits), 4_000, min(probability, 1.0)).pvalue > 1e-7
 

@@ -1,4 +1,4 @@
-"""tukey-depth: the law of the choice, what it promises, and audits with broken twins."""
+"""tukey-depth: the distribution of the choice, what it promises, and audits with broken twins."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_audit_finds_candidates_taken_from_the_data(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0])
 @pytest.mark.parametrize("rate", [1.0, 0.3, 1e-3])
 def test_sampling_is_paid_for(epsilon: float, rate: float) -> None:
-    """The worst ratios of the class docstring, from its two-valued extreme laws."""
+    """The worst ratios of the class docstring, from its two-valued extreme distributions."""
     t = row_epsilon(epsilon, rate, replace=False)
     assert math.log(1 - rate + rate * math.exp(t)) == pytest.approx(epsilon, rel=1e-9)
     assert -math.log(1 - rate + rate * math.exp(-t)) <= epsilon * (1 + 1e-9)

@@ -51,20 +51,22 @@ class Cover:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PossibleLeakWarning)
             self.model = problem._model(None)
-        self.problem, self.rows, self.body = problem, private_rows(self.model), public_polyhedron(self.model)
+        self.problem, self.rows, self.polytope = problem, private_rows(self.model), public_polyhedron(self.model)
 
     def theta(self, values):
         self.A.value = np.asarray(values, float)
         return self.model.read_private()
 
-    def task(self, epsilon=1.0, delta=1e-6, **changes):
-        task = Task(self.model, self.body, np.zeros(self.body.size), Spend.of(epsilon, delta), epsilon, delta, 0.05)
-        return replace(task, **changes)
+    def task(self, epsilon=1.0, delta=1e-6, **sensitivities):
+        task = Task(
+            self.model, self.polytope, np.zeros(self.polytope.size), Spend.of(epsilon, delta), epsilon, delta, 0.05
+        )
+        return replace(task, **sensitivities)
 
 
-def vertices(body):
+def vertices(polytope):
     """(k, n) vertices of a product of simplices and boxes."""
-    shape = body.product
+    shape = polytope.product
     choices = [list(np.flatnonzero(shape.block == b)) + [None] * bool(o) for b, o in enumerate(shape.optional)]
     out = []
     for chosen in itertools.product(*[c for c in choices if c]):
@@ -125,8 +127,8 @@ def worst_moves(name, measure=DenseMeasure, trials=120):
     rng = np.random.default_rng(1)
     m, n = 6, 4
     cover = Cover(np.zeros((m, n)), name.split(",")[0], **SHAPES[name])
-    rows, points = cover.rows, vertices(cover.body)
-    selection = ProductSelection.of(rows, cover.body)
+    rows, points = cover.rows, vertices(cover.polytope)
+    selection = ProductSelection.of(rows, cover.polytope)
     worst = np.zeros(3)
     for _ in range(trials):
         values = np.array([draw_row(rng, name, n) for _ in range(m)])
@@ -163,9 +165,9 @@ def test_row_range() -> None:
     rng = np.random.default_rng(3)
     for name in SHAPES:
         cover = Cover(np.zeros((3, 4)), name.split(",")[0], **SHAPES[name])
-        points = vertices(cover.body)
-        product = ProductSelection.of(cover.rows, cover.body)
-        listed = ListedSelection.of(cover.rows, cover.body, points)
+        points = vertices(cover.polytope)
+        product = ProductSelection.of(cover.rows, cover.polytope)
+        listed = ListedSelection.of(cover.rows, cover.polytope, points)
         assert product.log_count == pytest.approx(math.log(len(points)))
         assert len(listed.points) == len(points)
         seen = 0.0
@@ -174,15 +176,15 @@ def test_row_range() -> None:
             seen = max(seen, *(np.ptp(points @ (a - b)) for a, b in itertools.combinations([*G, np.zeros(4)], 2)))
         assert 0.3 * min(product.row_range, listed.row_range) < seen <= min(product.row_range, listed.row_range) + 1e-9
     cover = Cover(np.zeros((3, 4)), "simplex", bounds=[0, 1])
-    assert ProductSelection.of(cover.rows, cover.body).row_range == pytest.approx(4)  # (a - b)'(2 e_j - 2 e_k)
-    assert ListedSelection.of(cover.rows, cover.body, np.full((1, 4), 9.0)) is None
+    assert ProductSelection.of(cover.rows, cover.polytope).row_range == pytest.approx(4)  # (a - b)'(2 e_j - 2 e_k)
+    assert ListedSelection.of(cover.rows, cover.polytope, np.full((1, 4), 9.0)) is None
 
 
 # ---------------------------------------------------------------------- exact audit
-def law(cover, engine, values, promise, task, twin=""):
+def distribution(cover, engine, values, promise, task, twin=""):
     """(k^T,) log probabilities of all sequences of T vertices, from the engine's own run."""
     theta, out = cover.theta(values), []
-    for script in itertools.product(range(cover.body.size), repeat=promise.plan.steps):
+    for script in itertools.product(range(cover.polytope.size), repeat=promise.plan.steps):
         source = Scripted(script, 0.5 if twin == "range halved" else 1.0)
         engine.point(task, promise, theta, source, no_progress)
         out.append(source.log_probability)
@@ -191,7 +193,7 @@ def law(cover, engine, values, promise, task, twin=""):
 
 
 def loss(p, q, delta=0.0):
-    """Least epsilon of two laws given in logs, for a delta, both ways round: exact."""
+    """Least epsilon of two distributions given in logs, for a delta, both ways round: exact."""
 
     def missing(epsilon):
         pairs = ((p, q), (q, p))
@@ -224,7 +226,7 @@ def worst_pair(density, steps, rate, epsilon, delta, engine=ENGINE, m=24, twin="
     if twin == "composition forgotten":
         task = replace(task, spend=Spend(epsilon * steps, None if delta == 0 else task.spend.rho * steps))
     promise = replace(promise, plan=plan)
-    return loss(*(law(cover, engine, v, promise, task, twin) for v in (values, other)), delta)
+    return loss(*(distribution(cover, engine, v, promise, task, twin) for v in (values, other)), delta)
 
 
 def test_audit_pure() -> None:
@@ -264,7 +266,7 @@ def test_runs_follow_the_enumerated_law() -> None:
     task = cover.task(4.0, 0.0)
     promise = ENGINE.promise(task)
     promise = replace(promise, plan=replace(promise.plan, density=2, steps=3, rate=1.0))
-    exact = np.exp(law(cover, ENGINE, values, promise, task))
+    exact = np.exp(distribution(cover, ENGINE, values, promise, task))
     # The average of three vertices tells how often each was chosen.
     ones = np.array([sum(script) for script in itertools.product(range(2), repeat=3)])
     theta, source = cover.theta(values), SeededSource(5)
@@ -281,17 +283,17 @@ def test_oracle_error(shape: str, delta: float) -> None:
     cover = Cover(np.zeros((6, 6)), shape, bounds=[-1, 1])
     spend, beta, trials = Spend.of(1.0, delta), 0.1, 60
     limit = binom.isf(1e-7, trials, beta)
-    points = None if shape == "general" else vertices(cover.body)
-    found = [*oracles(cover.rows, cover.body, None)]
+    points = None if shape == "general" else vertices(cover.polytope)
+    found = [*oracles(cover.rows, cover.polytope, None)]
     if points is not None:
-        found.append(ListedSelection.of(cover.rows, cover.body, points))
+        found.append(ListedSelection.of(cover.rows, cover.polytope, points))
     for oracle in found:
         for steps in (1, 6):
             bound = float(oracle.error(spend, np.array([float(steps)]), beta)[0]) * 0.01
             source, ratios = SeededSource(7), []
             for _ in range(trials):
                 u, tilt = rng.uniform(-1, 1, 6) * bound, rng.uniform(-0.1, 0.1, 6) * bound
-                best = (tilt + u) @ cover.body.minimise(tilt + u)
+                best = (tilt + u) @ cover.polytope.minimise(tilt + u)
                 lost = [(tilt + u) @ oracle.minimise(u, tilt, 0.01, spend, steps, source) - best for _ in range(steps)]
                 assert min(lost) > -1e-9
                 ratios.append(np.mean(lost) / bound)
@@ -302,7 +304,7 @@ def test_oracle_error(shape: str, delta: float) -> None:
 def test_noise_of_the_general_oracle() -> None:
     """Gaussian and Laplace noise of the calibrated size reaches the cost; zero columns get none."""
     cover = Cover(np.zeros((6, 3)), "general", bounds=[0, 1])
-    oracle = NoisyMinimisation.of(cover.rows, cover.body)
+    oracle = NoisyMinimisation.of(cover.rows, cover.polytope)
     source = Transcript(0)
     for delta in (1e-6, 0.0):
         oracle.minimise(np.zeros(3), np.zeros(3), 0.25, Spend.of(1.0, delta), 4, source)
@@ -317,9 +319,9 @@ def test_width_of_the_noise_bounds_the_truth() -> None:
     rng = np.random.default_rng(2)
     for shape in ("simplex", "box", "general"):
         cover = Cover(np.zeros((6, 8)), shape, bounds=[0, 1])
-        oracle = NoisyMinimisation.of(cover.rows, cover.body)
+        oracle = NoisyMinimisation.of(cover.rows, cover.polytope)
         z = rng.normal(size=(300, 8))
-        mean = np.mean([d @ cover.body.minimise(-d) for d in z])
+        mean = np.mean([d @ cover.polytope.minimise(-d) for d in z])
         assert 0.3 * oracle.width < mean < oracle.width + 0.2
 
 
@@ -348,7 +350,7 @@ def test_utility(shape: str, delta: float) -> None:
     for seed in range(trials):
         x = ENGINE.point(task, promise, theta, SeededSource(seed), no_progress).x
         v, residual = worst_mean(cover, theta, x, promise.plan.density)
-        assert cover.body.violation(x) <= 1e-9
+        assert cover.polytope.violation(x) <= 1e-9
         found.append(v)
         if v <= promise.error:
             assert (residual > promise.alpha).sum() <= promise.slack_rows
@@ -390,10 +392,10 @@ def test_plan_follows_what_was_asked() -> None:
     # More budget: fewer rows left out; the best number of steps: neither more nor fewer are better.
     assert ENGINE.promise(cover.task(4.0, violation=0.3)).slack_rows < wanted.slack_rows
     spend, density = cover.task().spend, asked.plan.density
-    oracle = next(o for o in oracles(cover.rows, cover.body, None) if o.name == asked.plan.oracle)
+    oracle = next(o for o in oracles(cover.rows, cover.polytope, None) if o.name == asked.plan.oracle)
 
     def error(steps):
-        low, high = cover.rows.residual_range(cover.body)
+        low, high = cover.rows.residual_range(cover.polytope)
         share = cover.rows.per_record / density
         regret = (high - low) * math.sqrt(math.log(20_000 / density) / (2 * steps))
         return share * float(oracle.error(spend, np.array([float(steps)]), 0.05)[0]) + regret
@@ -408,7 +410,7 @@ def test_nobody_left_out() -> None:
     task = cover.task(slack_rows=0)
     promise = ENGINE.promise(task)
     assert promise.plan.density == 1 and promise.slack_rows == 0
-    assert ENGINE.excess_change(task) == 1
+    assert ENGINE.excess_sensitivity(task) == 1
     theta = cover.model.read_private()
     x = ENGINE.point(task, promise, theta, SeededSource(0), no_progress).x
     worst = worst_mean(cover, theta, x, 1)[1].max()
@@ -425,7 +427,7 @@ def test_excess_counts_rows() -> None:
     promise = replace(ENGINE.promise(task), error=0.5)
     theta, x = cover.theta(values), np.full(3, 2 / 3)
     assert ENGINE.excess(task, promise, x, theta) == 30
-    assert ENGINE.excess_change(task) == 2
+    assert ENGINE.excess_sensitivity(task) == 2
     other = values.copy()
     other[0] = 0
     assert abs(ENGINE.excess(task, promise, x, cover.theta(other)) - 30) <= 2
@@ -450,7 +452,7 @@ def test_published_constants() -> None:
     assert plan.steps == math.ceil(36 * log_m / 0.7**2)  # rho = 1
     assert plan.rate == pytest.approx(math.sqrt(log_m / plan.steps) / 2, rel=1e-5)
     assert plan.rate * 2 <= 0.5
-    low, high = cover.rows.residual_range(cover.body)
+    low, high = cover.rows.residual_range(cover.polytope)
     assert plan.range_bound == pytest.approx(2 * (high - low) / plan.density, rel=5e-3)
     oracle_error = plan.range_bound / plan.step_epsilon * math.log(4 * plan.steps / 0.05)
     assert oracle_error <= 0.7 / 3 * (1 + 1e-9)
@@ -474,7 +476,7 @@ def test_published_refusals_and_vacuity() -> None:
     promise = ALGORITHM_2.promise(cover.task(0.1))
     assert promise.slack_rows == promise.rows and promise.error == promise.width  # says nothing, and says so
     x = ALGORITHM_2.point(cover.task(0.1), promise, cover.model.read_private(), SeededSource(0), no_progress).x
-    assert cover.body.violation(x) <= 1e-9
+    assert cover.polytope.violation(x) <= 1e-9
 
 
 def test_plans_are_public() -> None:

@@ -54,10 +54,10 @@ class Recorder(Engine):
     def point(self, task: Task, promise: Promise, theta: Floats, source: Any, progress: Any) -> Point:
         self.tasks.append(task)
         G, h = private_rows(task.model).values(theta)
-        x, t = cp.Variable(task.body.size), cp.Variable(nonneg=True)
-        rows = [task.body.A_ub @ x <= task.body.b_ub] if task.body.A_ub.shape[0] else []
+        x, t = cp.Variable(task.polytope.size), cp.Variable(nonneg=True)
+        rows = [task.polytope.A_ub @ x <= task.polytope.b_ub] if task.polytope.A_ub.shape[0] else []
         cp.Problem(
-            cp.Minimize(task.tilt @ x + t), [G @ x - h <= t, x >= task.body.lower, x <= task.body.upper, *rows]
+            cp.Minimize(task.tilt @ x + t), [G @ x - h <= t, x >= task.polytope.lower, x <= task.polytope.upper, *rows]
         ).solve(solver=cp.HIGHS)
         return Point(np.asarray(x.value))
 
@@ -65,7 +65,7 @@ class Recorder(Engine):
         G, h = private_rows(task.model).values(theta)
         return float(max(0.0, (G @ x - h).max()))
 
-    def excess_change(self, task: Task) -> float:
+    def excess_sensitivity(self, task: Task) -> float:
         return 0.5
 
     def excess_limit(self, promise: Promise) -> float:
@@ -157,20 +157,20 @@ def test_a_search_spends_the_budget_and_no_more(delta: float, gaussian_only: boo
     mechanism.run(model, request, source)
     whole = Spend.of(1.0, delta, gaussian_only=bool(gaussian_only))
     tests = len(engine.tasks) - 1
-    laws, scales = {draw.law for draw in source.draws}, [draw.arguments[0] for draw in source.draws]
+    distributions, scales = {draw.distribution for draw in source.draws}, [draw.arguments[0] for draw in source.draws]
     assert len(scales) == tests >= 1
     if gaussian_only is None:
-        assert laws == {"laplace"}
+        assert distributions == {"laplace"}
         spent = sum(t.epsilon for t in engine.tasks) + sum(0.5 / scale for scale in scales)
         assert spent == pytest.approx(1.0)
         assert sum(t.delta for t in engine.tasks) <= delta
     elif delta == 0:
-        assert laws == {"laplace"}
+        assert distributions == {"laplace"}
         spent = sum(t.spend.epsilon for t in engine.tasks) + sum(0.5 / scale for scale in scales)
         assert spent == pytest.approx(whole.epsilon)
     else:
         # Gaussian tests compose with Gaussian engines exactly, and with others in zCDP.
-        assert laws == {"gaussian"}
+        assert distributions == {"gaussian"}
         spent = sum(t.spend.rho or 0 for t in engine.tasks) + sum(0.25 / (2 * s**2) for s in scales)
         assert spent == pytest.approx(whole.rho)
 
@@ -194,11 +194,11 @@ def test_answers_alone_decide_which_targets_pass(values: Any, answer: float, all
     assert any(f"search: {tests * all_pass} of {tests} targets passed" in note for note in notes)
 
 
-@pytest.mark.parametrize(("law", "honest"), [("laplace", True), ("laplace", False), ("gaussian", True)])
-def test_audit_of_the_tests_of_a_search(law: str, honest: bool) -> None:
+@pytest.mark.parametrize(("distribution", "honest"), [("laplace", True), ("laplace", False), ("gaussian", True)])
+def test_audit_of_the_tests_of_a_search(distribution: str, honest: bool) -> None:
     """All answers of the tests together, at excesses one change apart; the broken twin forgets how many there are."""
 
-    runs, tests, delta = 300_000, 4, 0.0 if law == "laplace" else 1e-3
+    runs, tests, delta = 300_000, 4, 0.0 if distribution == "laplace" else 1e-3
     spend = Spend(1 / TEST_SHARE, None) if delta == 0 else Spend(1.0, zcdp_rho(1.0, delta) / TEST_SHARE)
     model = cover()._model(None)
     whole = Task(model, public_polyhedron(model), np.zeros(3), spend, 1.0, delta, 0.1)
@@ -238,7 +238,7 @@ def test_a_private_objective_is_measured_once_with_its_own_half() -> None:
     assert len(engine.tasks) == 1 and engine.tasks[0].epsilon == 0.5
     (draw,) = source.draws
     assert draw.arguments[0] == pytest.approx(3e-6 / 0.5, rel=2e-3)  # l1 change of three entries
-    assert forecast.noise["objective"]["law"]["law"] == "laplace"
+    assert forecast.noise["objective"]["distribution"]["distribution"] == "laplace"
 
 
 @pytest.mark.parametrize("goal", ["target", "search", "penalty"])

@@ -108,7 +108,7 @@ def test_the_settings_that_do_best_without_data_are_run(steps: int, monkeypatch:
     def good_at(self: Any, task: Any, promise: Any, *rest: Any) -> Any:
         from dpmodel.mechanisms.lp.engines.contract import Point
 
-        return Point(np.full(task.body.size, float(promise.plan.steps == steps)))
+        return Point(np.full(task.polytope.size, float(promise.plan.steps == steps)))
 
     def refused(self: PrivateLP) -> Any:
         raise AssertionError("settings read no private value")

@@ -127,7 +127,7 @@ MODELS: dict[str, Any] = {
 
 def points(made: Game, rng: np.random.Generator) -> list[np.ndarray]:
     n = made.model.affine.variables
-    corners = [made.task.body.minimise(rng.normal(size=n)) for _ in range(4)]
+    corners = [made.task.polytope.minimise(rng.normal(size=n)) for _ in range(4)]
     return [c for c in corners if c is not None] + [np.mean(corners, axis=0)]
 
 
@@ -138,15 +138,15 @@ def test_no_record_moves_scores_or_rows_further_than_stated(name: str) -> None:
     assert not rows.rows.relative
     xs = points(made, rng)
     exact, closed = [rows.reach(x) for x in xs], [rows.reach(x, exact=False) for x in xs]
-    over, single_over = rows.reach_over(made.task.body), rows.single_over(made.task.body)
+    over, single_over = rows.reach_over(made.task.polytope), rows.single_over(made.task.polytope)
     assert max(exact) <= max(closed) * (1 + 1e-9) <= over * (1 + 1e-6)
     found, single, l1, l2, linf = np.zeros(len(xs)), 0.0, 0.0, 0.0, 0.0
     for theta, moved in neighbours(made, declared, rng, 12):
         now, then = rows.now(theta), rows.now(moved)
         for k, x in enumerate(xs):
-            change = then.scores(x) - now.scores(x)
-            found[k] = max(found[k], change.max() - change.min())
-            single = max(single, np.abs(change).max())
+            sensitivity = then.scores(x) - now.scores(x)
+            found[k] = max(found[k], sensitivity.max() - sensitivity.min())
+            single = max(single, np.abs(sensitivity).max())
         difference = (then.parts[0] - now.parts[0]).toarray()
         l1 = max(l1, np.abs(difference).sum(axis=1).max())
         l2 = max(l2, np.linalg.norm(difference, axis=1).max())
@@ -173,13 +173,15 @@ def test_rows_that_appear_and_vanish() -> None:
         moved[voter] = 0.0 if voter < 50 else fresh
         other = theta.copy()
         other[block.columns] = moved.ravel(order="F")
-        x = made.task.body.minimise(rng.normal(size=8))
+        x = made.task.polytope.minimise(rng.normal(size=8))
         now, then = rows.now(theta), rows.now(other)
-        change = then.scores(x) - now.scores(x)
+        sensitivity = then.scores(x) - now.scores(x)
         row = (then.parts[0] - now.parts[0]).toarray()
-        assert change.max() - change.min() <= rows.reach(x)
+        assert sensitivity.max() - sensitivity.min() <= rows.reach(x)
         assert np.linalg.norm(row, axis=1).max() <= rows.row_l2 and np.abs(row).sum(axis=1).max() <= rows.row_l1
-        worst = np.maximum(worst, [(change.max() - change.min()) / rows.reach(x), np.linalg.norm(row) / rows.row_l2])
+        worst = np.maximum(
+            worst, [(sensitivity.max() - sensitivity.min()) / rows.reach(x), np.linalg.norm(row) / rows.row_l2]
+        )
     assert worst.min() > 0.4
     assert made.violation(ENGINE, np.zeros(8)) == 1.0, "present voters are not served"
     assert rows.now(np.zeros_like(theta)).worst(np.zeros(8)) == 0.0, "absent voters want nothing"
@@ -203,7 +205,7 @@ def test_noise_falls_on_public_places() -> None:
         made.seal(A=np.full((6, 4), fill), b=np.full(6, 0.1))
         source = Transcript(1)
         made.play(ENGINE, source)
-        sizes.append({values.size for law, values, _ in asked(source) if law != "noisy_max"})
+        sizes.append({values.size for distribution, values, _ in asked(source) if distribution != "noisy_max"})
     assert sizes == [{4}, {4}]
 
 
@@ -244,12 +246,12 @@ def worst_pair(unit: str, delta: float) -> tuple[Game, Any, Any]:
     x = cp.Variable(6, nonneg=True)
     made = game(cp.Minimize(0), [cp.sum(x) == 1, A @ x <= -0.2], A, epsilon=1.0, delta=delta)
     one = np.tile([0.1, -0.1, 0.1, -0.1, 0.1, -0.1], (2, 1))
-    change = np.zeros((2, 6))
+    sensitivity = np.zeros((2, 6))
     if unit == "row":
-        change[0] = 1e-3
+        sensitivity[0] = 1e-3
     else:
-        change[:, 2] = 1e-3, -1e-3
-    return made, made.seal(A=one), made.seal(A=one + change)
+        sensitivity[:, 2] = 1e-3, -1e-3
+    return made, made.seal(A=one), made.seal(A=one + sensitivity)
 
 
 def forgotten_steps(made: Game, plan: Any) -> Any:
@@ -267,7 +269,7 @@ def unpaid_selection(made: Game, plan: Any) -> Any:
     rows, spend = matrix_rows(made.model), made.task.spend
     if made.delta == 0:
         return replace(plan, noise=spend.laplace_scale(rows.row_l1, plan.count))
-    return replace(plan, noise=spend.gaussian_deviation(rows.row_l2, plan.count))
+    return replace(plan, noise=spend.gaussian_sigma(rows.row_l2, plan.count))
 
 
 TWINS: dict[str, Any] = {
@@ -341,7 +343,7 @@ def test_the_promise_by_hand() -> None:
     assert plan.noise == pytest.approx(sigma, rel=2e-3)
     V = plan.form.row_range(-np.ones(4), np.ones(4)) ** 2 / 8 + plan.form.diameter**2 * sigma**2 / 2
     late = math.log(k) + gamma.ppf(1 - beta / 2, T) / T
-    expected = 2 * math.sqrt(V * math.log(2 * d / beta) / T) + rows.reach_over(made.task.body) / plan.epsilon * late
+    expected = 2 * math.sqrt(V * math.log(2 * d / beta) / T) + rows.reach_over(made.task.polytope) / plan.epsilon * late
     assert promise.error == pytest.approx(expected, rel=5e-3)
 
 
@@ -387,7 +389,7 @@ def test_the_promise_is_kept(engine: Any, write: Any) -> None:
     found = [made.play(engine, seed) for seed in range(runs)]
     missed = sum(made.violation(engine, point.x) > promise.error + point.extra_violation for point in found)
     assert missed < runs
-    assert max(made.task.body.violation(point.x) for point in found) <= 1e-9
+    assert max(made.task.polytope.violation(point.x) for point in found) <= 1e-9
 
 
 def test_it_learns_something() -> None:
@@ -410,14 +412,14 @@ def test_a_tilt_is_paid_for_by_the_same_error() -> None:
 
 def test_the_excess_of_a_search_moves_by_at_most_its_change() -> None:
     made, declared = MODELS["coefficients and sides"]()
-    rng, limit = np.random.default_rng(9), ENGINE.excess_change(made.task)
+    rng, limit = np.random.default_rng(9), ENGINE.excess_sensitivity(made.task)
     pairs = list(neighbours(made, declared, rng, 10))
     assert 0.1 * limit <= excess_moves(made, ENGINE, pairs, points(made, rng)) <= limit
 
 
 def test_scales_follow_the_point_but_never_exceed_the_plan() -> None:
     made = noisy_rows()
-    rows, most = matrix_rows(made.model), matrix_rows(made.model).reach_over(made.task.body)
+    rows, most = matrix_rows(made.model), matrix_rows(made.model).reach_over(made.task.polytope)
     assert rows.reach(np.full(10, 0.1)) < 0.5 * most
     assert rows.reach(np.eye(10)[0]) <= most * (1 + 1e-6)
 

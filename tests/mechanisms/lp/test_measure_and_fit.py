@@ -57,10 +57,10 @@ def test_sensitivity_is_that_of_the_worst_neighbour(neighbors):
     """Every pair of records: the calibrated 2-norm and 1-norm are the largest of all, up to the rounding allowance."""
     m = opened(HISTOGRAM, neighbors=neighbors).model
     own = in_row_units(m, best_measurement(m, "scalar", 2))
-    changes = list(np.eye(CELLS))
+    sensitivities = list(np.eye(CELLS))
     if neighbors == "replace-one":
-        changes = [a - b for a in np.eye(CELLS) for b in np.eye(CELLS)]
-    moved = [np.concatenate([w * (W @ d) for W, w in zip(MARGINS, WEIGHTS, strict=True)]) for d in changes]
+        sensitivities = [a - b for a in np.eye(CELLS) for b in np.eye(CELLS)]
+    moved = [np.concatenate([w * (W @ d) for W, w in zip(MARGINS, WEIGHTS, strict=True)]) for d in sensitivities]
     l2, l1 = max(np.linalg.norm(v) for v in moved), max(np.abs(v).sum() for v in moved)
     assert l2 <= own.l2 <= l2 * (1 + 2 * ROUNDING)
     assert l1 <= own.l1 <= l1 * (1 + 2 * ROUNDING)
@@ -79,7 +79,7 @@ def test_weights_lower_the_noise_of_heavier_rows():
     case = opened(HISTOGRAM)
     noised = measured(case.model, REQUEST)
     size = np.array([w for W, w in zip(MARGINS, WEIGHTS, strict=True) for _ in W])
-    in_counts = noised.deviation / size
+    in_counts = noised.sigma / size
     sigma = np.sqrt(sum(w * w for w in WEIGHTS)) / gaussian_mu(1.0, 0.05)
     np.testing.assert_allclose(in_counts * size, sigma, rtol=2 * ROUNDING)
 
@@ -90,13 +90,13 @@ def test_audit(broken):
     """Log likelihood ratios of the released numbers on the worst pair; the halved noise must be found out."""
     neighbour = HISTOGRAM + np.eye(CELLS)[5]
     case, other = opened(HISTOGRAM), opened(neighbour)
-    law = measured(case.model, REQUEST).law
-    assert isinstance(law, Gaussian)
-    law = replace(law, scale=law.scale / 2) if broken else law
+    distribution = measured(case.model, REQUEST).distribution
+    assert isinstance(distribution, Gaussian)
+    distribution = replace(distribution, scale=distribution.scale / 2) if broken else distribution
     m = measured(case.model, REQUEST).measurement
     a, b = (m.values(c.model.read_private()) for c in (case, other))
     runs = 200_000
-    outputs = [law.add_to(np.tile(v, (runs, 1)), SeededSource(s)) for s, v in ((1, a), (2, b))]
+    outputs = [distribution.add_to(np.tile(v, (runs, 1)), SeededSource(s)) for s, v in ((1, a), (2, b))]
     scores = [(out - (a + b) / 2) @ (a - b) for out in outputs]
     found = epsilon_lower_bound(*scores, delta=REQUEST.delta, confidence=1 - 1e-7)
     assert found > REQUEST.epsilon if broken else found <= REQUEST.epsilon
@@ -109,7 +109,7 @@ def test_run_draws_once_and_spends_what_the_forecast_says():
     noised = measured(case.model, REQUEST)
     (draw,) = source.draws
     assert draw.answer.size == noised.measurement.count == sum(len(W) for W in MARGINS)
-    assert draw.arguments == (noised.law.scale,)
+    assert draw.arguments == (noised.distribution.scale,)
     forecast = MEASURE_AND_FIT.forecast(case.model, REQUEST)
     assert (forecast.epsilon, forecast.delta) == (1.0, 0.05)
     assert MEASURE_AND_FIT.forecast(case.model, replace(REQUEST, delta=0.0)).delta == 0.0
@@ -147,13 +147,13 @@ def test_fit_is_the_weighted_least_squares_point():
     noised = measured(case.model, replace(REQUEST, epsilon=0.2))
     rows = noised.measurement.positions
     W = case.model.form.A0.toarray()[rows]
-    released = W @ out.x + out.dual[rows] * (noised.deviation / noised.deviation.min()) ** 2
+    released = W @ out.x + out.dual[rows] * (noised.sigma / noised.sigma.min()) ** 2
     z = cp.Variable(CELLS, nonneg=True)
-    fit = cp.Problem(cp.Minimize(cp.sum_squares((W @ z - released) / noised.deviation)), [cp.sum(z) == 97])
+    fit = cp.Problem(cp.Minimize(cp.sum_squares((W @ z - released) / noised.sigma)), [cp.sum(z) == 97])
     fit.solve(solver=cp.CLARABEL)
     assert out.status == "optimal"
     assert out.x.sum() == pytest.approx(97, abs=1e-3)
-    np.testing.assert_allclose(out.x, z.value, atol=0.02 * noised.deviation.min())
+    np.testing.assert_allclose(out.x, z.value, atol=0.02 * noised.sigma.min())
 
 
 def test_band_is_kept_where_it_can_be():
@@ -174,7 +174,7 @@ def test_band_is_kept_where_it_can_be():
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("sensitivity", "reason"),
     [
         ("objective", "objective"),
         ("inequality", "equalities"),
@@ -183,15 +183,15 @@ def test_band_is_kept_where_it_can_be():
         ("matrix", "right-hand sides"),
     ],
 )
-def test_refusals(change, reason):
+def test_refusals(sensitivity, reason):
     y = Private([3.0, 4.0], name="y", l1=1.0)
-    x = cp.Variable(2, nonneg=True, integer=change == "integer")
-    rows = [x >= y] if change == "inequality" else [x == y]
-    if change == "matrix":
+    x = cp.Variable(2, nonneg=True, integer=sensitivity == "integer")
+    rows = [x >= y] if sensitivity == "inequality" else [x == y]
+    if sensitivity == "matrix":
         A = Private(np.eye(2), name="A", unit="entry", linf=0.1)
         rows.append(A @ x <= 9)
-    problem = dpm.Problem(cp.Minimize(x[0] if change == "objective" else 0), rows)
-    request = replace(REQUEST, feasibility="strict") if change == "strict" else REQUEST
+    problem = dpm.Problem(cp.Minimize(x[0] if sensitivity == "objective" else 0), rows)
+    request = replace(REQUEST, feasibility="strict") if sensitivity == "strict" else REQUEST
     verdict = MEASURE_AND_FIT.eligible(problem._model(None), request)
     assert not verdict.eligible
     assert reason in verdict.reason

@@ -19,7 +19,7 @@ from dpmodel._types import Floats
 from dpmodel.annotate import DEFAULT_RECORDS, Private, Records
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap
-from dpmodel.compile.standard_form.footprint import Change
+from dpmodel.compile.standard_form.footprint import Sensitivity
 from dpmodel.compile.standard_form.form import standard_form
 from dpmodel.compile.standard_form.public_set import PublicSet
 from dpmodel.errors import SpecificationError
@@ -146,7 +146,10 @@ def brute_force(lp: PrivateLP, private: list[Private], declared: Declared, ms: l
                 continue  # the change contradicts an attribute: not a neighbour
             for m, one, two in zip(ms, *seen, strict=True):
                 moved = np.abs(one - two)
-                for size, limit in ((moved.sum(), m.change[records].l1), (np.linalg.norm(moved), m.change[records].l2)):
+                for size, limit in (
+                    (moved.sum(), m.sensitivity[records].l1),
+                    (np.linalg.norm(moved), m.sensitivity[records].l2),
+                ):
                     if size > limit * (1 + 1e-9):
                         raise ExceededError(f"{m.part}, {m.strategy}: {size} above {limit}")
                     closest = max(closest, size / limit if limit else 0.0)
@@ -161,8 +164,8 @@ def test_no_neighbour_moves_a_measurement_further(model: Model) -> None:
 
 def without_reuse(m: Measurement) -> Measurement:
     """Forgets that one private entry can stand in several rows: the largest row's change is taken for all."""
-    change = {r: Change(c.linf, c.linf, c.linf) for r, c in m.change.items()}
-    return replace(m, change=change)
+    sensitivity = {r: Sensitivity(c.linf, c.linf, c.linf) for r, c in m.sensitivity.items()}
+    return replace(m, sensitivity=sensitivity)
 
 
 @pytest.mark.parametrize("name", ["scalar_rhs_aggregate_l1", "columns_of_a", "sparse_a", "objective_maximised"])
@@ -170,7 +173,9 @@ def test_the_brute_force_catches_a_measurement_that_forgets_reuse(name: str) -> 
     lp, private, declared = opened(BY_NAME[name])
     broken = [without_reuse(m) for m in every_measurement(lp)]
     if name == "scalar_rhs_aggregate_l1":  # one 1-norm ball: a single row can take it all, so shrink it instead
-        broken = [replace(m, change={r: c.scaled_for_rounding(-0.5) for r, c in m.change.items()}) for m in broken]
+        broken = [
+            replace(m, sensitivity={r: c.scaled_for_rounding(-0.5) for r, c in m.sensitivity.items()}) for m in broken
+        ]
     with pytest.raises(ExceededError):
         brute_force(lp, private, declared, broken, draws=40)
 
@@ -222,7 +227,7 @@ def test_huge_data_does_not_stop_a_solve(values: list[float]) -> None:
 def test_rounding_stays_inside_the_allowance_at_the_clamp() -> None:
     """Values far above their change, a factor that is no power of two, and changes of one unit in the last place.
 
-    Every entry's change rounds up from 1.5 to 2 units; without a clamp that counts the entries, the 1-norm change
+    Every entry's change rounds up from 1.5 to 2 units; without a clamp that counts the entries, the 1-norm sensitivity
     would be 4/3 of what the footprint says.
     """
     k = 16384
@@ -298,7 +303,7 @@ def test_records_are_told_apart() -> None:
     x = cp.Variable(2)
     lp = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= a + b])._model(None)
     entries, inputs = measurements(lp, "scalar")
-    assert entries.change[two].l1 == pytest.approx(5 * entries.change[one].l1)
-    assert entries.l1 == entries.change[two].l1
+    assert entries.sensitivity[two].l1 == pytest.approx(5 * entries.sensitivity[one].l1)
+    assert entries.l1 == entries.sensitivity[two].l1
     # Inputs are scaled to equal change, so that each of the two gets all of the budget.
-    assert inputs.change[two].l1 == pytest.approx(inputs.change[one].l1)
+    assert inputs.sensitivity[two].l1 == pytest.approx(inputs.sensitivity[one].l1)

@@ -27,7 +27,7 @@ QUICK = settings(deadline=None, max_examples=25, derandomize=True, suppress_heal
 INF = np.inf
 
 
-def body(lower: Any, upper: Any, A: Any = None, b: Any = (), A_eq: Any = None, b_eq: Any = ()) -> Polyhedron:
+def polytope(lower: Any, upper: Any, A: Any = None, b: Any = (), A_eq: Any = None, b_eq: Any = ()) -> Polyhedron:
     lower, upper = np.asarray(lower, dtype=float), np.asarray(upper, dtype=float)
     A, A_eq = (np.zeros((0, lower.size)) if M is None else np.asarray(M, dtype=float) for M in (A, A_eq))
     sides = (np.asarray(v, dtype=float) for v in (b, b_eq))
@@ -80,23 +80,23 @@ def bounds_for(n: int, kind: str, rng: np.random.Generator) -> RowBounds:
 
 
 PRODUCTS = {
-    "interval": body([-1], [3]),
-    "box": body([0, -1, 2], [1, 1, 12]),
-    "simplex": body([0] * 4, [INF] * 4, None, (), [[1, 2, 1, 0.5]], [2]),
-    "below": body([0] * 3, [INF] * 3, [[1, 1, 1]], [2]),
-    "two columns": body([1, 1], [INF, INF], None, (), [[1, 1]], [3]),
-    "product": body([0, 0, 0, 0, 5], [INF, INF, 1, 2, 5], [[1, 1, 0, 0, 0]], [3]),
-    "nothing free": body([2, 3], [2, 3]),
+    "interval": polytope([-1], [3]),
+    "box": polytope([0, -1, 2], [1, 1, 12]),
+    "simplex": polytope([0] * 4, [INF] * 4, None, (), [[1, 2, 1, 0.5]], [2]),
+    "below": polytope([0] * 3, [INF] * 3, [[1, 1, 1]], [2]),
+    "two columns": polytope([1, 1], [INF, INF], None, (), [[1, 1]], [3]),
+    "product": polytope([0, 0, 0, 0, 5], [INF, INF, 1, 2, 5], [[1, 1, 0, 0, 0]], [3]),
+    "nothing free": polytope([2, 3], [2, 3]),
 }
 OTHERS = {
-    "cut simplex": body([0] * 4, [0.6, INF, INF, INF], None, (), [[1, 1, 1, 1]], [1]),
-    "cut box": body([0, 0, 0], [1, 1, 1], [[3, 2, 1], [-1, 1, 0]], [2.5, 0.5]),
-    "triangle": body([-INF, -INF], [INF, INF], [[-1, 0.2], [0.3, -1], [1, 1]], [0, 0, 1]),
-    "sliver": body([0, 0], [1, 1], [[1, -1.02], [-1, 1]], [0, 0.01]),
-    "a line": body([0, 0, 0], [1, 1, 1], None, (), [[1, -1, 0], [0, 1, -2]], [0, 0]),
-    "fixed columns": body([0, 0, 2], [1, 1, 2], [[1, 1, 1]], [3.2]),
-    "octahedron": body([-1] * 3, [1] * 3, list(itertools.product([-1, 1], repeat=3)), [1] * 8),
-    "a point": body([0, 0], [1, 1], None, (), [[1, 1], [1, -1]], [1, 0]),
+    "cut simplex": polytope([0] * 4, [0.6, INF, INF, INF], None, (), [[1, 1, 1, 1]], [1]),
+    "cut box": polytope([0, 0, 0], [1, 1, 1], [[3, 2, 1], [-1, 1, 0]], [2.5, 0.5]),
+    "triangle": polytope([-INF, -INF], [INF, INF], [[-1, 0.2], [0.3, -1], [1, 1]], [0, 0, 1]),
+    "sliver": polytope([0, 0], [1, 1], [[1, -1.02], [-1, 1]], [0, 0.01]),
+    "a line": polytope([0, 0, 0], [1, 1, 1], None, (), [[1, -1, 0], [0, 1, -2]], [0, 0]),
+    "fixed columns": polytope([0, 0, 2], [1, 1, 2], [[1, 1, 1]], [3.2]),
+    "octahedron": polytope([-1] * 3, [1] * 3, list(itertools.product([-1, 1], repeat=3)), [1] * 8),
+    "a point": polytope([0, 0], [1, 1], None, (), [[1, 1], [1, -1]], [1, 0]),
 }
 
 
@@ -124,7 +124,7 @@ def test_random_polyhedra(seed: int) -> None:
         q = n - 4
     point = rng.random(n)
     A, A_eq = rng.normal(size=(p, n)), rng.normal(size=(q, n))
-    polyhedron = body(np.zeros(n), np.ones(n) * 2, A, A @ point + 0.2 * rng.random(p), A_eq, A_eq @ point)
+    polyhedron = polytope(np.zeros(n), np.ones(n) * 2, A, A @ point + 0.2 * rng.random(p), A_eq, A_eq @ point)
     bounds = bounds_for(n, "signs", rng)
     net = net_of(polyhedron, bounds, 1500)
     if net is not None:
@@ -144,7 +144,7 @@ def test_a_drift_that_is_too_small_is_caught() -> None:
 
 
 def test_the_lattice_of_a_simplex() -> None:
-    polyhedron = body([0] * 3, [INF] * 3, None, (), [[1, 1, 1]], [1])
+    polyhedron = polytope([0] * 3, [INF] * 3, None, (), [[1, 1, 1]], [1])
     net = net_of(polyhedron, RowBounds(np.zeros(3), np.ones(3), 3.0, 2.0), 10)
     assert net is not None
     assert [size for size, _ in net.levels] == [3, 6, 10]
@@ -158,7 +158,7 @@ def test_the_lattice_of_a_simplex() -> None:
 @pytest.mark.parametrize(("choices", "cells"), [(4, 2), (4, 4), (5, 3), (6, 3), (6, 1), (3, 5)])
 def test_the_worst_point_of_a_lattice(choices: int, cells: int) -> None:
     """Remainders that are all alike are rounded worst; for approvals the promised drift is attained there."""
-    polyhedron = body([0] * choices, [INF] * choices, None, (), [[1] * choices], [1])
+    polyhedron = polytope([0] * choices, [INF] * choices, None, (), [[1] * choices], [1])
     bounds = RowBounds(np.zeros(choices), np.ones(choices), float(choices), float(choices))
     net = net_of(polyhedron, bounds, 1000)
     assert net is not None
@@ -193,7 +193,7 @@ def test_all_near_centres_are_kept_and_projected() -> None:
 
 def test_finer_nets_for_more_points() -> None:
     """Five columns of a simplex, 2e5 points: drift about 1/40 for approvals."""
-    polyhedron = body([0] * 5, [INF] * 5, None, (), [[1] * 5], [1])
+    polyhedron = polytope([0] * 5, [INF] * 5, None, (), [[1] * 5], [1])
     net = net_of(polyhedron, RowBounds(-np.ones(5), np.zeros(5), 5.0, 5**0.5))
     assert net is not None
     size, drift = net.levels[-1]
@@ -205,10 +205,10 @@ def test_finer_nets_for_more_points() -> None:
 @pytest.mark.parametrize(
     "polyhedron",
     [
-        body([0] * 6, [1] * 6, [[1, 1, 1, 1, 1, 1], [1, 0, 0, 0, 0, -1]], [2, 0]),  # six dimensions
-        body([0, 0], [1, 1], [[1, 1], [-1, -1]], [1, -1]),  # flat, but not by equalities
-        body([0, 0], [INF, INF], [[1, -1], [-1, 1]], [1, 1]),  # unbounded
-        body([0, 0], [1, 1], [[-1, -1]], [-3]),  # empty
+        polytope([0] * 6, [1] * 6, [[1, 1, 1, 1, 1, 1], [1, 0, 0, 0, 0, -1]], [2, 0]),  # six dimensions
+        polytope([0, 0], [1, 1], [[1, 1], [-1, -1]], [1, -1]),  # flat, but not by equalities
+        polytope([0, 0], [INF, INF], [[1, -1], [-1, 1]], [1, 1]),  # unbounded
+        polytope([0, 0], [1, 1], [[-1, -1]], [-3]),  # empty
     ],
 )
 def test_sets_without_a_net(polyhedron: Polyhedron) -> None:

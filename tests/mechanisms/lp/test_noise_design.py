@@ -38,14 +38,16 @@ def cost(noise: NoiseDesign, record: Records) -> tuple[float, float, float]:
     """(sum of epsilons, sum of deltas, root of the sum of squared mus) that one record of ``record`` pays."""
     epsilon = delta = squares = 0.0
     for part in noise.parts.values():
-        change, law = part.measurement.change[record], part.law
-        if isinstance(law, Gaussian):
-            squares += (change.l2 / law.scale) ** 2
-        elif isinstance(law, (Laplace, TruncatedLaplace)):
-            epsilon += change.l1 / law.scale
-            if isinstance(law, TruncatedLaplace):
+        sensitivity, distribution = part.measurement.sensitivity[record], part.distribution
+        if isinstance(distribution, Gaussian):
+            squares += (sensitivity.l2 / distribution.scale) ** 2
+        elif isinstance(distribution, (Laplace, TruncatedLaplace)):
+            epsilon += sensitivity.l1 / distribution.scale
+            if isinstance(distribution, TruncatedLaplace):
                 # Mass outside the other's window, from the docstring's sum at its largest: one entry moves all.
-                delta += math.expm1(change.l1 / law.scale) / (2 * math.expm1(law.half_width / law.scale))
+                delta += math.expm1(sensitivity.l1 / distribution.scale) / (
+                    2 * math.expm1(distribution.half_width / distribution.scale)
+                )
     return epsilon, delta, math.sqrt(squares)
 
 
@@ -56,7 +58,7 @@ def cost(noise: NoiseDesign, record: Records) -> tuple[float, float, float]:
 def test_no_record_costs_more_and_the_worst_uses_it_all(case: Case, kind: str, epsilon: float, delta: float) -> None:
     opened = case.open(epsilon=epsilon, delta=delta)
     noise = designed(opened, kind)
-    records = {r for part in noise.parts.values() for r in part.measurement.change}
+    records = {r for part in noise.parts.values() for r in part.measurement.sensitivity}
     spent = [cost(noise, record) for record in records]
     if kind == "gaussian":
         mu = gaussian_mu(epsilon, delta)
@@ -76,15 +78,20 @@ def test_truncated_laplace_is_what_it_claims_by_integration(epsilon: float, rati
     """The exact hockey-stick divergence of two entries that share the change, on a fine grid."""
     delta = 1e-2
     opened = CASES["packing"].open(epsilon=epsilon, delta=delta)
-    law = designed(opened, "truncated").parts["scalar"].law
-    assert isinstance(law, TruncatedLaplace)
+    distribution = designed(opened, "truncated").parts["scalar"].distribution
+    assert isinstance(distribution, TruncatedLaplace)
     total = designed(opened, "truncated").parts["scalar"].measurement.l1
     cells = 1500
     divergence = 0.0
     pieces = []
     for moved in (ratio * total, (1 - ratio) * total):
-        edges = np.unique(np.r_[np.linspace(-law.half_width, law.half_width + moved, cells), moved - law.half_width])
-        pieces.append((_mass(edges, law), _mass(edges - moved, law)))
+        edges = np.unique(
+            np.r_[
+                np.linspace(-distribution.half_width, distribution.half_width + moved, cells),
+                moved - distribution.half_width,
+            ]
+        )
+        pieces.append((_mass(edges, distribution), _mass(edges - moved, distribution)))
     (p1, q1), (p2, q2) = pieces
     divergence = float(np.maximum(np.outer(p1, p2) - math.exp(epsilon) * np.outer(q1, q2), 0.0).sum())
     assert p1.sum() == pytest.approx(1) and q2.sum() == pytest.approx(1)
@@ -92,11 +99,16 @@ def test_truncated_laplace_is_what_it_claims_by_integration(epsilon: float, rati
     assert divergence >= 0.2 * delta if ratio == 1.0 else True
 
 
-def _mass(edges: np.ndarray, law: TruncatedLaplace) -> np.ndarray:
-    """Probability of each cell under the law."""
-    z = np.clip(edges, -law.half_width, law.half_width)
-    below = np.where(z < 0, np.exp(-np.abs(z) / law.scale) / 2, 1 - np.exp(-np.abs(z) / law.scale) / 2)
-    low, high = math.exp(-law.half_width / law.scale) / 2, 1 - math.exp(-law.half_width / law.scale) / 2
+def _mass(edges: np.ndarray, distribution: TruncatedLaplace) -> np.ndarray:
+    """Probability of each cell under the distribution."""
+    z = np.clip(edges, -distribution.half_width, distribution.half_width)
+    below = np.where(
+        z < 0, np.exp(-np.abs(z) / distribution.scale) / 2, 1 - np.exp(-np.abs(z) / distribution.scale) / 2
+    )
+    low, high = (
+        math.exp(-distribution.half_width / distribution.scale) / 2,
+        1 - math.exp(-distribution.half_width / distribution.scale) / 2,
+    )
     return np.diff((below - low) / (high - low))
 
 
@@ -147,12 +159,12 @@ def test_reach_holds_with_its_probability(name: str, kind: str) -> None:
     for part in noise.parts.values():
         exact = part.measurement.values(theta)
         true = part.measurement.rebuild(exact, clip=False)
-        draws = part.law.add_to(np.tile(exact, (runs, 1)), source)
+        draws = part.distribution.add_to(np.tile(exact, (runs, 1)), source)
         missed = sum(
             bool((np.abs(part.measurement.rebuild(d, clip=part.clip) - true) > part.reach * (1 + 1e-9)).any())
             for d in draws
         )
-        assert misses_at_most(missed, runs, 0.0 if isinstance(part.law, TruncatedLaplace) else part.beta)
+        assert misses_at_most(missed, runs, 0.0 if isinstance(part.distribution, TruncatedLaplace) else part.beta)
 
 
 def mixing() -> Opened:
@@ -171,7 +183,7 @@ def test_reach_of_sums_at_the_end_of_the_range() -> None:
     assert not part.clip
     exact = part.measurement.values(opened.model.read_private())
     true = part.measurement.rebuild(exact)
-    draws = part.law.add_to(np.tile(exact, (600, 1)), SeededSource(3))  # type: ignore[union-attr]
+    draws = part.distribution.add_to(np.tile(exact, (600, 1)), SeededSource(3))  # type: ignore[union-attr]
     missed = sum(bool((np.abs(part.measurement.rebuild(d, clip=part.clip) - true) > part.reach).any()) for d in draws)
     assert misses_at_most(missed, 600, part.beta)
 
@@ -277,7 +289,7 @@ def test_theorem_34_uses_the_papers_scale() -> None:
     mechanism: Any = by_name("theorem-34")
     (part,) = mechanism._design(opened.model, opened.request).parts.values()
     measured = measurements(opened.model, "objective")[0]
-    assert part.law.scale == pytest.approx(measured.l1 * math.sqrt(8 * 4 * math.log(1e6)))
+    assert part.distribution.scale == pytest.approx(measured.l1 * math.sqrt(8 * 4 * math.log(1e6)))
     printed = mechanism.forecast(opened.model, opened.request).noise["printed_alpha_for_unit_norm"]
     assert printed == pytest.approx(4 * measured.l1 * math.sqrt(8 * 4 * math.log(4e6)))
-    assert part.reach.max() == pytest.approx(part.law.scale * math.log(4 / opened.request.beta))
+    assert part.reach.max() == pytest.approx(part.distribution.scale * math.log(4 / opened.request.beta))

@@ -27,10 +27,10 @@ from dpmodel.privacy import SeededSource, gaussian_mu
 FALSE_ALARM = 1e-7
 
 
-def task_of(model: Any, epsilon: float = 1.0, delta: float = 1e-6, **changes: Any) -> Task:
+def task_of(model: Any, epsilon: float = 1.0, delta: float = 1e-6, **sensitivities: Any) -> Task:
     spend = Spend.of(epsilon, delta, gaussian_only=True)
     tilt = np.zeros(model.affine.variables)
-    return replace(Task(model, public_polyhedron(model), tilt, spend, epsilon, delta, 0.05), **changes)
+    return replace(Task(model, public_polyhedron(model), tilt, spend, epsilon, delta, 0.05), **sensitivities)
 
 
 def accelerated(promise: Promise) -> Promise:
@@ -209,7 +209,7 @@ def test_quantiles_of_the_noise(kind: str, order: int) -> None:
 @pytest.mark.parametrize("name", ["rows", "covering", "several parameters", "no bounds, simplex", "equalities"])
 def test_centre_is_within_the_radius(name: str) -> None:
     opened = Opened(name)
-    point, radius = centre(opened.body)
+    point, radius = centre(opened.polytope)
     far = max(float(np.linalg.norm(opened.point() - point)) for _ in range(50))
     assert far <= radius + 1e-7 and far >= radius / 3
 
@@ -229,18 +229,18 @@ def check_statement(task: Task, broken: float = 1.0, runs: int = 12) -> int:
     plan = promise.plan
     theta = task.model.read_private()
     G, h = private_rows(task.model).values(theta)
-    x = cp.Variable(task.body.size)
-    body = [task.body.A_ub @ x <= task.body.b_ub, x >= task.body.lower, x <= task.body.upper]
-    best = cp.Problem(cp.Minimize(task.tilt @ x), [*body, G @ x <= h]).solve(solver=cp.HIGHS)
+    x = cp.Variable(task.polytope.size)
+    polytope = [task.polytope.A_ub @ x <= task.polytope.b_ub, x >= task.polytope.lower, x <= task.polytope.upper]
+    best = cp.Problem(cp.Minimize(task.tilt @ x), [*polytope, G @ x <= h]).solve(solver=cp.HIGHS)
     failed = 0
     for seed in range(runs):
         planned = replace(promise, plan=replace(plan, scale=plan.scale * broken))
         found = ENGINE.point(task, planned, theta, SeededSource(seed), no_progress).x
-        assert task.body.violation(found) <= 1e-7
+        assert task.polytope.violation(found) <= 1e-7
         residual = G @ found - h
         total = float(task.tilt @ found) + float(np.maximum(residual, 0).mean())
-        crowd = ENGINE.excess(task, promise, found, theta) > ENGINE.excess_limit(promise)
-        failed += total > best + promise.error or (not task.tilted and crowd)
+        populations = ENGINE.excess(task, promise, found, theta) > ENGINE.excess_limit(promise)
+        failed += total > best + promise.error or (not task.tilted and populations)
     return failed
 
 
@@ -278,7 +278,7 @@ def test_asked_for_rows_and_violations() -> None:
         return 30_000 * free.error / (slack + 1) + free.width * slack / 30_000
 
     assert cost(free.slack_rows) <= min(cost(s) for s in range(30_000)) + 1e-6
-    assert ENGINE.excess_change(task_of(model)) == 1.0
+    assert ENGINE.excess_sensitivity(task_of(model)) == 1.0
 
 
 def test_more_budget_or_rows_promise_less_error() -> None:

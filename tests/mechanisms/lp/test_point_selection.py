@@ -1,4 +1,4 @@
-"""The choice among public points: how far scores move, its exact law, what it promises, and broken twins."""
+"""The choice among public points: how far scores move, its exact distribution, what it promises, and broken twins."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def paired() -> tuple[dpm.Problem, list[Private]]:
 
 def task_of(problem: dpm.Problem, epsilon: float = 1.0, delta: float = 0.0, **asked: Any) -> Task:
     model = problem._model(None)
-    body = asked.pop("body", public_polyhedron(model))
+    polytope = asked.pop("polytope", public_polyhedron(model))
     whole = "spend" not in asked
     spend = asked.pop("spend", Spend.of(epsilon, delta))
     beta = asked.pop("beta", 0.05)
-    return Task(model, body, np.zeros(body.size), spend, epsilon, delta, beta, **asked, whole=whole)
+    return Task(model, polytope, np.zeros(polytope.size), spend, epsilon, delta, beta, **asked, whole=whole)
 
 
 def theta_of(problem: dpm.Problem, *values: tuple[Private, Any]) -> np.ndarray:
@@ -114,29 +114,29 @@ def moves(case: str, draws: int, seed: int) -> tuple[int, list[np.ndarray]]:
 @pytest.mark.parametrize("case", ["replace-one", "add-remove", "paired", "relative"])
 def test_the_range_of_score_changes(case: str) -> None:
     """Never above the declared range, and attained for single rows."""
-    declared, changes = moves(case, 80, 3)
-    found = max(float(change.max() - change.min()) for change in changes)
+    declared, sensitivities = moves(case, 80, 3)
+    found = max(float(sensitivity.max() - sensitivity.min()) for sensitivity in sensitivities)
     assert found <= declared
     assert declared == {"replace-one": 2, "add-remove": 1, "paired": 6, "relative": 2}[case]
     assert found >= (declared if case != "paired" else 3)
     if case == "add-remove":
-        assert all((change <= 0).all() for change in changes)
+        assert all((sensitivity <= 0).all() for sensitivity in sensitivities)
 
 
-# ----------------------------------------------------------------------------------------- exact law
-def permute_and_flip_law(scores: np.ndarray, scale: float) -> np.ndarray:
+# ----------------------------------------------------------------------------------------- exact distribution
+def permute_and_flip_distribution(scores: np.ndarray, scale: float) -> np.ndarray:
     accept = np.exp((scores - scores.max()) / scale)
-    law = np.zeros(scores.size)
+    distribution = np.zeros(scores.size)
     orders = list(itertools.permutations(range(scores.size)))
     for order in orders:
         left = 1.0
         for i in order:
-            law[i] += left * accept[i] / len(orders)
+            distribution[i] += left * accept[i] / len(orders)
             left *= 1 - accept[i]
-    return law
+    return distribution
 
 
-def exponential_law(scores: np.ndarray, scale: float) -> np.ndarray:
+def exponential_distribution(scores: np.ndarray, scale: float) -> np.ndarray:
     weight = np.exp((scores - scores.max()) / scale)
     return np.asarray(weight / weight.sum())
 
@@ -157,13 +157,13 @@ def asked_of(A: np.ndarray, epsilon: float, delta: float, **asked: Any) -> tuple
 
 
 def privacy_loss(epsilon: float, delta: float, twin: float = 1.0, **asked: Any) -> tuple[float, float, str]:
-    """Largest and smallest log ratio of the exact laws on the worst-case pair; ``twin`` scales the noise."""
-    laws = []
+    """Largest and smallest log ratio of the exact distributions on the worst-case pair; ``twin`` scales the noise."""
+    distributions = []
     for A in (ONE, TWO):
         scores, scale, kind = asked_of(A, epsilon, delta, **asked)
-        law = permute_and_flip_law if kind == "permute_and_flip" else exponential_law
-        laws.append(law(scores, scale * twin))
-    ratio = np.log(laws[0] / laws[1])
+        distribution = permute_and_flip_distribution if kind == "permute_and_flip" else exponential_distribution
+        distributions.append(distribution(scores, scale * twin))
+    ratio = np.log(distributions[0] / distributions[1])
     return float(ratio.max()), float(ratio.min()), kind
 
 
@@ -227,8 +227,8 @@ def test_the_engine_draws_that_law() -> None:
     counts = np.array([(np.array(points) == v).all(axis=1).sum() for v in CANDIDATES])
     scores, scale, _ = asked_of(ONE, 2.0, 0.0)
     assert scores.tolist() == [-2, -3, -3]
-    assert fits_frequencies(counts, permute_and_flip_law(scores, scale), FALSE_ALARM)
-    assert not fits_frequencies(counts, permute_and_flip_law(scores, scale * 0.67), FALSE_ALARM)
+    assert fits_frequencies(counts, permute_and_flip_distribution(scores, scale), FALSE_ALARM)
+    assert not fits_frequencies(counts, permute_and_flip_distribution(scores, scale * 0.67), FALSE_ALARM)
 
 
 # ------------------------------------------------------------------------------------------- promises
@@ -261,19 +261,19 @@ def test_every_point_stays_in_a_body_cut_by_a_target() -> None:
     problem, A = ballots(20)
     theta = theta_of(problem, (A, np.ones((20, 3))))
     model = problem._model(None)
-    body = public_polyhedron(model).with_row(np.array([1.0, 2.0, 3.0]), 1.3)
-    task = task_of(problem, body=body)
+    polytope = public_polyhedron(model).with_row(np.array([1.0, 2.0, 3.0]), 1.3)
+    task = task_of(problem, polytope=polytope)
     promise = ENGINE.promise(task)
     assert promise.proved
     for seed in range(5):
         x = ENGINE.point(task, promise, theta, SeededSource(seed), no_progress).x
-        assert body.violation(x) <= 1e-9
-    nothing = task_of(problem, body=public_polyhedron(model).with_row(np.array([1.0, 2.0, 3.0]), 0.0))
+        assert polytope.violation(x) <= 1e-9
+    nothing = task_of(problem, polytope=public_polyhedron(model).with_row(np.array([1.0, 2.0, 3.0]), 0.0))
     assert ENGINE.promise(nothing).plan.listed()[0].tolist() == [[0, 0, 0]]
-    given = task_of(problem, body=body, vertices=CANDIDATES)
+    given = task_of(problem, polytope=polytope, vertices=CANDIDATES)
     assert ENGINE.promise(given).plan.listed()[0].tolist() == [[1, 0, 0]]
-    none = task_of(problem, body=body, vertices=CANDIDATES[2:])
-    assert body.violation(ENGINE.promise(none).plan.listed()[0][0]) <= 1e-9
+    none = task_of(problem, polytope=polytope, vertices=CANDIDATES[2:])
+    assert polytope.violation(ENGINE.promise(none).plan.listed()[0][0]) <= 1e-9
 
 
 def test_a_smaller_body_never_promises_less() -> None:
@@ -283,8 +283,8 @@ def test_a_smaller_body_never_promises_less() -> None:
     whole = public_polyhedron(model)
     alphas = []
     for target in np.linspace(3.0, 0.4, 14):
-        body = whole.with_row(np.array([1.0, 2.0, 3.0]), target)
-        alphas.append(ENGINE.promise(task_of(problem, body=body, slack_rows=20)).alpha)
+        polytope = whole.with_row(np.array([1.0, 2.0, 3.0]), target)
+        alphas.append(ENGINE.promise(task_of(problem, polytope=polytope, slack_rows=20)).alpha)
     assert (np.diff(alphas) <= 1e-12).all() and alphas[-1] < alphas[0]
 
 
@@ -315,12 +315,12 @@ def test_the_promise_holds(case: str) -> None:
     source = SeededSource(11)
     for _ in range(runs):
         x = ENGINE.point(task, promise, theta, source, no_progress).x
-        assert task.body.violation(x) <= 1e-9
+        assert task.polytope.violation(x) <= 1e-9
         out = int((G @ x - h > promise.alpha + 1e-9).sum())
         failures += out > promise.slack_rows
         assert ENGINE.excess(task, promise, x, theta) == out
     assert binom.sf(failures - 1, runs, 0.3) > FALSE_ALARM
-    assert ENGINE.excess_limit(promise) == promise.slack_rows and ENGINE.excess_change(task) == 1
+    assert ENGINE.excess_limit(promise) == promise.slack_rows and ENGINE.excess_sensitivity(task) == 1
     # The test can fail: a point taken at random misses the promise.
     blind = rng.choice(promise.plan.listed()[0], runs)
     missed = int(((blind @ G.T - h > promise.alpha).sum(axis=1) > promise.slack_rows).sum())

@@ -63,9 +63,9 @@ def test_the_growing_program_against_scipy() -> None:
         n, p = int(rng.integers(2, 6)), int(rng.integers(0, 3))
         A, b = rng.normal(size=(p, n)), rng.random(p) + 0.1
         none = sp.csr_array((0, n))
-        body = Polyhedron(sp.csr_array(A), b, none, np.zeros(0), -np.ones(n), np.ones(n))
+        polytope = Polyhedron(sp.csr_array(A), b, none, np.zeros(0), -np.ones(n), np.ones(n))
         cost = rng.normal(size=n) * 10.0 ** rng.integers(-4, 5)
-        program = CutProgram(body, cost)
+        program = CutProgram(polytope, cost)
         cuts, sides = np.zeros((0, n)), np.zeros(0)
         give = 0.0
         for _ in range(5):
@@ -79,7 +79,7 @@ def test_the_growing_program_against_scipy() -> None:
                 give = program.give
                 expected = linprog(cost, rows, np.r_[b, sides + give], bounds=[(-1, 1)] * n)
             assert cost @ x == pytest.approx(expected.fun, rel=1e-5, abs=1e-6 * np.abs(cost).sum())
-            assert body.violation(x) <= 1e-7
+            assert polytope.violation(x) <= 1e-7
             index = np.flatnonzero(rng.random(n) < 0.8)
             row = np.zeros(n)
             row[index] = rng.normal(size=index.size)
@@ -176,7 +176,12 @@ class Bench:
         self.request, self.cuts = request, cuts_of(self.model)
         plan = best_split(self.cuts, request, rounds, math.inf)
         if twin == "rounds forgotten":
-            plan = replace(plan, law=type(plan.law)(plan.law.scale / (rounds if plan.pure else math.sqrt(rounds))))
+            plan = replace(
+                plan,
+                distribution=type(plan.distribution)(
+                    plan.distribution.scale / (rounds if plan.pure else math.sqrt(rounds))
+                ),
+            )
         if twin == "selections not paid":
             plan = replace(plan, selection_epsilon=plan.selection_epsilon * 30)
         self.plan = plan
@@ -229,12 +234,12 @@ def test_what_whole_transcripts_cost(name: str, which: str) -> None:
         for seed in range(12):
             owned = units[int(rng.integers(len(units)))]
             d = np.zeros(4)
-            change = (
+            sensitivity = (
                 owned.inside(rng)
                 if seed % 2
                 else owned.largest(rng.choice([-1.0, 1.0], size=len(owned.units[0].cells)))
             )
-            d[[cell[0] for cell in owned.units[0].cells]] = change
+            d[[cell[0] for cell in owned.units[0].cells]] = sensitivity
             one = np.clip(BASE + rng.normal(size=4) * 0.3, -0.5, 1.5)
             if name == "magnitude":
                 d = np.clip(one + d, -1, 2) - one
@@ -287,7 +292,7 @@ def chosen_from(bench: Bench, b: np.ndarray, seed: int) -> list[np.ndarray]:
     """The scores of every selection of a run."""
     source = Transcript(seed)
     bench.run(b, source)
-    return [values for law, values, _ in asked(source) if law == "noisy_max"]
+    return [values for distribution, values, _ in asked(source) if distribution == "noisy_max"]
 
 
 def test_no_number_is_measured_twice() -> None:

@@ -201,7 +201,7 @@ class Opened:
         self.problem, self.parameters = self.case.write()
         self.model = self.problem._model(None)
         self.info: PrivateRows = private_rows(self.model)
-        self.body = public_polyhedron(self.model)
+        self.polytope = public_polyhedron(self.model)
         self.rng = np.random.default_rng(seed)
 
     def draw(self) -> Values:
@@ -260,7 +260,7 @@ class Opened:
         return kept
 
     def point(self) -> np.ndarray:
-        found = self.body.minimise(self.rng.normal(size=self.body.size))
+        found = self.polytope.minimise(self.rng.normal(size=self.polytope.size))
         assert found is not None
         return found * 1.0
 
@@ -273,14 +273,14 @@ def test_rows_and_their_public_bounds(name: str) -> None:
     assert plain_linear(opened.model) is None
     assert (info.absent, info.relative) == (case.absent, case.relative)
     assert info.per_record == case.reach
-    low, high = info.residual_range(opened.body)
+    low, high = info.residual_range(opened.polytope)
     tiny = 1e-9
     points = [opened.point() for _ in range(8)]
-    if opened.body.size == 3 and not case.relative:
+    if opened.polytope.size == 3 and not case.relative:
         points += [p / 2 + q / 2 for p, q in itertools.pairwise(points)]
     for _ in range(12):
         values, G, h = opened.sealed(opened.draw())
-        assert np.isfinite(G).all() and np.isfinite(h).all() and G.shape == (info.count, opened.body.size)
+        assert np.isfinite(G).all() and np.isfinite(h).all() and G.shape == (info.count, opened.polytope.size)
         assert (info.lower - tiny <= G).all() and (info.upper + tiny >= G).all()
         assert (h >= info.h_lower - tiny).all() and (h <= info.h_upper + tiny).all()
         for order, bound in ((1, info.norm1), (2, info.norm2), (np.inf, info.norminf)):
@@ -320,7 +320,7 @@ def test_one_record_changes_few_rows_by_little(name: str) -> None:
                     assert np.linalg.norm(row - other_G[i], order) <= info.swing(order) + tiny
             for chosen in itertools.product(*choices):
                 total = np.sum(chosen, axis=0) if chosen else np.zeros(1)
-                assert np.linalg.norm(total, order) <= info.sum_change(order) + tiny
+                assert np.linalg.norm(total, order) <= info.sum_sensitivity(order) + tiny
     if opened.case.scale > 1e-300:  # rows of nearly subnormal numbers read 0 <= 0
         assert most == opened.case.reach  # the count by hand is attained: the neighbours are strong enough
 
@@ -332,16 +332,16 @@ def test_swings_are_attained(name: str) -> None:
     low, high = opened.info.lower, opened.info.upper
     span = high - low
     assert opened.info.swing(1) == pytest.approx(min(span.sum(), 2 * opened.info.norm1))
-    assert opened.info.sum_change(2) <= opened.info.per_record * np.linalg.norm(span) + 1e-12
+    assert opened.info.sum_sensitivity(2) <= opened.info.per_record * np.linalg.norm(span) + 1e-12
     expected = {"rows": [[-1] * 3, [1] * 3], "covering": [[-1] * 3, [0] * 3], "columns": [[0] * 3, [1] * 3]}
     assert np.allclose([low, high], expected.get(name, expected["covering"]))
 
 
 def test_residual_ranges_are_attained_by_boxes() -> None:
     opened = Opened("rows")
-    assert opened.info.residual_range(opened.body) == pytest.approx((-6, 0), abs=1e-4)
+    assert opened.info.residual_range(opened.polytope) == pytest.approx((-6, 0), abs=1e-4)
     opened = Opened("covering, absent")  # an absent row reads 0 <= 0, not 0 <= -1
-    assert opened.info.residual_range(opened.body) == pytest.approx((-1, 1), abs=1e-4)
+    assert opened.info.residual_range(opened.polytope) == pytest.approx((-1, 1), abs=1e-4)
 
 
 @pytest.mark.parametrize("declared", [{"bounds": [1, 2]}, {"linf": 1.0, "bounds": [0, 9]}, {"bounds": [-1, 1]}])
@@ -352,7 +352,7 @@ def test_a_row_is_absent_only_where_records_come_and_go_whole(declared: dict[str
     x = cp.Variable(2, bounds=[0, 1])
     rows = private_rows(dpm.Problem(cp.Minimize(0), [q @ x <= 1])._model(None))
     assert rows.absent == q.vanishes == (declared == {"bounds": [-1, 1]})
-    assert rows.sum_change(2) == (rows.norm2 if rows.absent else rows.swing(2))
+    assert rows.sum_sensitivity(2) == (rows.norm2 if rows.absent else rows.swing(2))
 
 
 def test_refusals() -> None:

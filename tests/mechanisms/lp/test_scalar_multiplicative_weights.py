@@ -59,9 +59,9 @@ def sampled(made: Game, declared: dict[str, dict[str, Any]], draws: int = 60) ->
     x = rng.normal(size=made.model.affine.variables)
     reach = single = 0.0
     for theta, moved in neighbours(made, declared, rng, draws):
-        change = rows.now(moved).scores(x) - rows.now(theta).scores(x)
-        reach = max(reach, float(change.max() - change.min()))
-        single = max(single, float(np.abs(change).max()))
+        sensitivity = rows.now(moved).scores(x) - rows.now(theta).scores(x)
+        reach = max(reach, float(sensitivity.max() - sensitivity.min()))
+        single = max(single, float(np.abs(sensitivity).max()))
     return reach, single
 
 
@@ -70,7 +70,7 @@ def test_scores_move_apart_by_at_most_the_range(name: str) -> None:
     made, declared = several(**DECLARED[name]) if name in DECLARED else (private_case(name), REGISTRY[name])
     rows = scalar_rows(made.model)
     reach, single = sampled(made, declared)
-    assert reach <= rows.reach * (1 + 1e-9) and single <= rows.change * (1 + 1e-9)
+    assert reach <= rows.reach * (1 + 1e-9) and single <= rows.sensitivity * (1 + 1e-9)
     assert reach >= 0.6 * rows.reach, "the bound is of the right size"
 
 
@@ -193,7 +193,7 @@ def tiny(epsilon: float, delta: float, level: float) -> tuple[Game, Any, Any]:
     return made, made.seal(b=[level]), made.seal(b=[level + 0.005])
 
 
-def laws(made: Game, engine: Any, promise: Any, one: Any, two: Any) -> tuple[np.ndarray, np.ndarray]:
+def distributions(made: Game, engine: Any, promise: Any, one: Any, two: Any) -> tuple[np.ndarray, np.ndarray]:
     """Probabilities of all sequences of selections under two data sets."""
     found = []
     for sequence in itertools.product(range(3), repeat=promise.plan.count):
@@ -236,7 +236,7 @@ def spent(engine: Any, twin: str, delta: float, monkeypatch: pytest.MonkeyPatch)
         promise = made.promise(engine)
         assert promise.plan.count == 4, "the shortest games would be worthless"
         promise = replace(promise, plan=TWINS[twin](promise.plan, delta))
-        p, q = laws(made, engine, promise, one, two)
+        p, q = distributions(made, engine, promise, one, two)
         assert p.sum() == pytest.approx(1) and q.sum() == pytest.approx(1)
         worst = max(worst, exact_epsilon(p, q, delta))
     return worst
@@ -262,7 +262,7 @@ def test_exact_privacy_of_the_published_game(monkeypatch: pytest.MonkeyPatch) ->
     promise = made.promise(ALGORITHM_4)
     each = 1.0 / math.sqrt(8 * 4 * math.log(1e3))
     promise = replace(promise, plan=replace(promise.plan, count=4, epsilon=each))
-    assert exact_epsilon(*laws(made, ALGORITHM_4, promise, one, two), 1e-3) <= 1.0
+    assert exact_epsilon(*distributions(made, ALGORITHM_4, promise, one, two), 1e-3) <= 1.0
 
 
 # ------------------------------------------------------------------ utility
@@ -274,7 +274,7 @@ def test_the_promise_is_kept(engine: Any, write: Any) -> None:
     found = [made.play(engine, seed) for seed in range(runs)]
     missed = sum(made.violation(engine, point.x) > promise.error + point.extra_violation for point in found)
     assert missed < runs
-    assert max(made.task.body.violation(point.x) for point in found) <= 1e-9
+    assert max(made.task.polytope.violation(point.x) for point in found) <= 1e-9
     assert all(not point.notes for point in found)
 
 
@@ -316,10 +316,10 @@ def test_a_target_cuts_the_public_set() -> None:
     """The promise is made before the target is known; the point respects it exactly."""
     made = packing(people=0.1)
     cost = np.ones(12)
-    body = made.task.body.with_row(cost, 4.1)
-    point = made.play(MULTIPLICATIVE_WEIGHTS, 2, body=body)
-    assert cost @ point.x <= 4.1 + 1e-9 and body.violation(point.x) <= 1e-9
-    own = MULTIPLICATIVE_WEIGHTS.promise(replace(made.task, body=body))
+    polytope = made.task.polytope.with_row(cost, 4.1)
+    point = made.play(MULTIPLICATIVE_WEIGHTS, 2, polytope=polytope)
+    assert cost @ point.x <= 4.1 + 1e-9 and polytope.violation(point.x) <= 1e-9
+    own = MULTIPLICATIVE_WEIGHTS.promise(replace(made.task, polytope=polytope))
     assert own.error <= made.promise(MULTIPLICATIVE_WEIGHTS).error * 1.01
 
 
@@ -343,7 +343,7 @@ def test_a_signed_solution_in_a_one_norm_ball() -> None:
 
 def test_the_excess_of_a_search_moves_by_at_most_its_change() -> None:
     made, declared = several(**DECLARED["l1"])
-    rng, limit = np.random.default_rng(9), MULTIPLICATIVE_WEIGHTS.excess_change(made.task)
+    rng, limit = np.random.default_rng(9), MULTIPLICATIVE_WEIGHTS.excess_sensitivity(made.task)
     pairs = list(neighbours(made, declared, rng, 20))
     assert 0.3 * limit <= excess_moves(made, MULTIPLICATIVE_WEIGHTS, pairs, rng.uniform(-1, 2, (20, 3))) <= limit
 

@@ -1,4 +1,4 @@
-"""Made-up databases stay inside what was declared; plans that no statement settles are settled by them and say so."""
+"""Synthetic databases stay inside what was declared; plans that no statement settles are settled by them and say so."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_mechanism_that_does_nothing_useful_is_not_chosen(monkeypatch: pytest.
     def stuck(self: Any, task: Any, *rest: Any) -> Any:
         from dpmodel.mechanisms.lp.engines.contract import Point
 
-        return Point(task.body.nearest(np.zeros(task.body.size)))
+        return Point(task.polytope.nearest(np.zeros(task.polytope.size)))
 
     monkeypatch.setattr(NoisyHingeDescent, "point", stuck)
     assert covering().plan(0.5, 1e-6).chosen.mechanism != "noisy-hinge-descent"

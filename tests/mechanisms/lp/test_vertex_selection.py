@@ -1,4 +1,5 @@
-"""The choice among vertices: what is recognised, how far scores move, the exact law, and the published yardstick."""
+"""The choice among vertices: what is recognised, how far scores move, the exact distribution, and the published
+yardstick."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from auditing import fits_frequencies
-from test_point_selection import permute_and_flip_law
+from test_point_selection import permute_and_flip_distribution
 
 import dpmodel as dpm
 from dpmodel.annotate import Private, Records
@@ -36,7 +37,7 @@ SETS: dict[str, tuple[Write, Any]] = {
     "an extra row": (lambda x: [cp.sum(x) == 1, x[0] + x[1] >= 0.5], None),
     "a cutting bound": (lambda x: [cp.sum(x) == 1, x[2] <= 0.9], None),
     "a fixed entry": (lambda x: [cp.sum(x) == 1, x[1] == 0.25], None),
-    "a raised floor": (lambda x: [cp.sum(x) == 1, x >= 0.1], None),
+    "a raised lower bound": (lambda x: [cp.sum(x) == 1, x >= 0.1], None),
     "a missing column": (lambda x: [x[0] + x[1] == 1, x <= 1], None),
     "a sign": (lambda x: [x[0] + x[1] - x[2] == 1], None),
     "from above": (lambda x: [cp.sum(x) >= 1, x <= 5], None),
@@ -77,7 +78,7 @@ def test_which_sets_are_recognised(name: str, maximise: bool) -> None:
     assert np.array([3.0, 1.0, 2.0]) @ x.value == pytest.approx(scores.max() if maximise else scores.min())
 
 
-CHANGES: dict[str, tuple[dict[str, Any], list[Any]]] = {
+SENSITIVITIES: dict[str, tuple[dict[str, Any], list[Any]]] = {
     "l1": ({"l1": 1.0}, [s * np.eye(3)[i] for i in range(3) for s in (-1, 1)]),
     "linf": ({"linf": 0.5}, [np.array(s) / 2 for s in itertools.product([-1, 1], repeat=3)]),
     "l1 and linf": (
@@ -92,11 +93,11 @@ CHANGES: dict[str, tuple[dict[str, Any], list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("how", CHANGES)
+@pytest.mark.parametrize("how", SENSITIVITIES)
 @pytest.mark.parametrize("name", [n for n in SETS if SETS[n][1] is not None])
 def test_the_range_of_score_changes(name: str, how: str) -> None:
     """R against the extreme points of the change sets (the range is convex, so they suffice)."""
-    declared, extremes = CHANGES[how]
+    declared, extremes = SENSITIVITIES[how]
     problem, _, _ = build(name, **declared)
     found = candidates(problem._model(None), None)
     assert found is not None
@@ -120,8 +121,8 @@ def test_the_law_on_three_vertices(maximise: bool) -> None:
     counts = np.bincount(chosen, minlength=3)
     scores = values * 4 / A * (1 if maximise else -1)
     scale = _range(model, None) / REQUEST.epsilon
-    assert fits_frequencies(counts, permute_and_flip_law(scores, scale), 1e-7)
-    assert not fits_frequencies(counts, permute_and_flip_law(scores, scale * 0.5), 1e-7)
+    assert fits_frequencies(counts, permute_and_flip_distribution(scores, scale), 1e-7)
+    assert not fits_frequencies(counts, permute_and_flip_distribution(scores, scale * 0.5), 1e-7)
 
 
 def test_given_points() -> None:

@@ -15,7 +15,7 @@ from dpmodel.compile.likelihood.tree_of import tree_problem
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.mechanisms.postprocess.exact_tree import plan as exact_tree_plan
-from dpmodel.mechanisms.postprocess.exact_tree.integers import whole_problem
+from dpmodel.mechanisms.postprocess.exact_tree.integers import integer_problem
 from dpmodel.mechanisms.postprocess.exact_tree.mechanism import EXACT_TREE, ExactTree, solve_exact_tree
 from dpmodel.mechanisms.postprocess.exact_tree.plan import tree_plan, whole_weights
 from dpmodel.numerics.trees.tree import Tree, TreeProblem
@@ -69,7 +69,7 @@ def random_problem(g: np.random.Generator) -> TreeProblem:
 
 
 def highs(problem: TreeProblem, whole: bool = False) -> tuple[int, float]:
-    """(status, optimum) of the linear program with split deviations."""
+    """(status, optimum) of the linear program with split standard deviations."""
     size, k = problem.tree.size, problem.node.size
     S = sp.csr_array((np.ones(k), (np.arange(k), problem.node)), shape=(k, size))
     A = sp.vstack([sp.hstack([S, -sp.eye_array(k)]), sp.hstack([-S, -sp.eye_array(k)])]).tocsr() if k else None
@@ -111,12 +111,12 @@ def histogram(leaves: int, branching: int = 2, seed: int = 0, total: float = 1e6
     )
 
 
-def simple(parent: list[int], bounds: list[int], value: list[float], **changes: object) -> TreeProblem:
+def simple(parent: list[int], bounds: list[int], value: list[float], **sensitivities: object) -> TreeProblem:
     size = len(parent)
     nodes, zeros = np.arange(size), np.zeros(size)
     tree = Tree(np.array(parent), tuple(bounds))
     free = TreeProblem(tree, nodes, np.array(value), np.ones(size), zeros, zeros - np.inf, zeros + np.inf, nodes)
-    return replace(free, **changes)  # type: ignore[arg-type]
+    return replace(free, **sensitivities)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["tables", "lists"])
@@ -189,7 +189,7 @@ def test_by_hand() -> None:
     for ties in TIES:
         x = solve_exact_tree(problem, ties)
         assert problem.objective(x) == pytest.approx(5.0)
-    # Children cost 1 per unit beyond 5 and the root gains 1 per unit up to 10, so slopes are 0 between.
+    # Children cost 1 per unit beyond 5 and the root gains 1 per unit up to 10, so derivatives are 0 between.
     assert solve_exact_tree(problem, "lower").tolist() == [5.0, 2.0, 3.0]
     assert solve_exact_tree(problem, "upper").tolist() == [10.0, 7.0, 3.0]  # the first child takes all it can
     assert solve_exact_tree(problem, "middle").tolist() == [7.5, 3.25, 4.25]  # equal shares of endless stretches
@@ -278,7 +278,7 @@ def test_whole_numbers_stay_whole() -> None:
 
 
 def test_whole_optimum_of_values_that_are_not_whole() -> None:
-    """The exact optimum over whole numbers, against branch and bound."""
+    """The exact optimum over integers, against branch and bound."""
     tried = 0
     for seed in range(25):
         problem = random_problem(np.random.default_rng(seed))
@@ -298,7 +298,7 @@ def test_whole_optimum_of_values_that_are_not_whole() -> None:
 
 def test_whole_problem_agrees_at_whole_points() -> None:
     problem = histogram(20)
-    other = whole_problem(problem)
+    other = integer_problem(problem)
     g = np.random.default_rng(0)
     points = [problem.tree.sums(g.integers(0, 50, 20).astype(float)) for _ in range(5)]
     np.testing.assert_allclose([problem.objective(x) for x in points], [other.objective(x) for x in points])
@@ -374,7 +374,7 @@ def test_wrong_arguments() -> None:
         solve_exact_tree(replace(problem, value=problem.value * np.nan))
 
 
-def form_of(problem: TreeProblem, **changes: object) -> LikelihoodForm:
+def form_of(problem: TreeProblem, **sensitivities: object) -> LikelihoodForm:
     """In the leaves alone."""
     leaf = np.flatnonzero(problem.tree.is_leaf)
     columns = [problem.tree.sums(row) for row in np.eye(leaf.size)]
@@ -384,12 +384,12 @@ def form_of(problem: TreeProblem, **changes: object) -> LikelihoodForm:
         absolute=problem.absolute,
         lower=problem.lower[leaf],
         upper=problem.upper[leaf],
-        **changes,
+        **sensitivities,
     )
 
 
-def model_of(problem: TreeProblem, **changes: object) -> Postprocessing:
-    return Postprocessing(form_of(problem, **changes), ())
+def model_of(problem: TreeProblem, **sensitivities: object) -> Postprocessing:
+    return Postprocessing(form_of(problem, **sensitivities), ())
 
 
 def run(model: Postprocessing, mechanism: ExactTree = EXACT_TREE):

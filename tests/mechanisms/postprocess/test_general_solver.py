@@ -29,7 +29,7 @@ def run(model, request=REQUEST, solver=GENERAL_SOLVER):
     return solver.run(model, request, None)
 
 
-def law_of(generator, size):
+def distribution_of(generator, size):
     kind = generator.integers(4)
     scale = np.exp(generator.uniform(-1, 1, size)) if kind % 2 else float(np.exp(generator.uniform(-1, 1)))
     return (Laplace if kind < 2 else Gaussian)(scale)
@@ -37,7 +37,7 @@ def law_of(generator, size):
 
 def tree_problem(generator):
     tree = Tree.complete(int(generator.integers(1, 9)), int(generator.integers(2, 4)))
-    noise = law_of(generator, tree.size)
+    noise = distribution_of(generator, tree.size)
     x = cp.Variable(tree.size, nonneg=bool(generator.integers(2)))
     noisy = Noisy(
         tree.sums(generator.poisson(3.0, int(tree.is_leaf.sum())) + 0.0) + generator.normal(size=tree.size), noise=noise
@@ -50,7 +50,7 @@ def table_problem(generator):
     shape = tuple(int(k) for k in generator.integers(1, 4, int(generator.integers(2, 4))))
     truth = generator.poisson(3.0, shape).astype(float)
     x = cp.Variable(shape, nonneg=True)
-    noisy = Noisy(truth + generator.laplace(size=shape), noise=law_of(generator, shape))
+    noisy = Noisy(truth + generator.laplace(size=shape), noise=distribution_of(generator, shape))
     margin = Noisy(truth.sum(axis=0) + generator.normal(size=shape[1:]), noise=Gaussian(0.5))
     objective = neg_log_likelihood(x, noisy)
     if generator.integers(2):
@@ -67,7 +67,7 @@ def general_problem(generator):
         generator.integers(-2, 3, (k, n)).astype(float),
         sp.csr_array(generator.integers(-1, 2, (p, n)).astype(float)),
     )
-    answers = Noisy(A @ inside + generator.normal(size=k), noise=law_of(generator, k))
+    answers = Noisy(A @ inside + generator.normal(size=k), noise=distribution_of(generator, k))
     terms = [neg_log_likelihood(A @ x, answers), cp.sum_squares(y - 1) / 3, cp.norm1(cp.diff(x)) if n > 1 else 0.0]
     terms.append(cp.sum(cp.maximum(x - 1, -2 * x)) + y[0, 1] * 0.25)
     constraints = [E @ x == E @ inside, x <= 5, cp.sum(x) + y[1, 0] >= float(inside.sum()) - 2]
@@ -76,7 +76,7 @@ def general_problem(generator):
     return cp.Problem(cp.Minimize(sum(terms)), constraints)
 
 
-def whole_problem(generator):
+def integer_problem(generator):
     n = int(generator.integers(2, 5))
     x = cp.Variable(n, integer=True)
     noisy = Noisy(generator.normal(size=n) * 3, noise=Laplace(np.exp(generator.uniform(-1, 1, n))))
@@ -87,7 +87,7 @@ FAMILIES = {
     "trees": (tree_problem, 10),
     "tables": (table_problem, 10),
     "general": (general_problem, 8),
-    "whole": (whole_problem, 5),
+    "whole": (integer_problem, 5),
 }
 
 
@@ -115,16 +115,16 @@ def test_agrees_with_cvxpy_on_random_problems(family):
         )
 
 
-def lasso(law, **attributes):
+def lasso(distribution, **attributes):
     x = cp.Variable(3, name="x", **attributes)
-    noisy = Noisy([3.0, 1.0, -2.0], noise=law)
+    noisy = Noisy([3.0, 1.0, -2.0], noise=distribution)
     return cp.Problem(cp.Minimize(neg_log_likelihood(x, noisy)), [cp.sum(x) == 3, x >= 0])
 
 
 @pytest.mark.parametrize("solver", ["HIGHS", "CLARABEL", "OSQP", "SCS", "osqp"])
-@pytest.mark.parametrize("law", [Laplace(1.0), Gaussian(1.0)])
-def test_every_solver_by_request_and_by_setting(solver, law):
-    model = recognise_postprocessing(lasso(law))
+@pytest.mark.parametrize("distribution", [Laplace(1.0), Gaussian(1.0)])
+def test_every_solver_by_request_and_by_setting(solver, distribution):
+    model = recognise_postprocessing(lasso(distribution))
     wanted = run(model)
     for outcome in (
         run(model, Request(0.0, 0.0, solver=solver)),
@@ -184,8 +184,8 @@ def test_a_form_without_a_problem():
 def test_infeasible_problems_name_the_constraints():
     x = cp.Variable(4, nonneg=True)
     noisy = Noisy([1.5, 2.0, 3.0, 4.0], noise=Laplace(1.0))
-    for law in (Laplace(1.0), Gaussian(1.0)):
-        noisy = Noisy(noisy.value, noise=law)
+    for distribution in (Laplace(1.0), Gaussian(1.0)):
+        noisy = Noisy(noisy.value, noise=distribution)
         sums = [cp.sum(x) == 10, cp.sum(x[:2]) == 8, cp.sum(x[2:]) == 7]
         for constraint, label in zip(sums, ("total", "east", "west"), strict=True):
             constraint.set_label(label)
@@ -203,7 +203,7 @@ def test_no_whole_numbers():
     noisy = Noisy([1.5, 2.0], noise=Laplace(1.0))
     problem = cp.Problem(cp.Minimize(neg_log_likelihood(x, noisy)), [2 * cp.sum(x) == 3, x >= 0, x <= 5])
     outcome = run(recognise_postprocessing(problem))
-    assert outcome.status == "infeasible" and "whole numbers" in outcome.notes[0]
+    assert outcome.status == "infeasible" and "integers" in outcome.notes[0]
 
 
 def test_infeasible_and_unbounded_outside_the_form():
@@ -216,11 +216,11 @@ def test_infeasible_and_unbounded_outside_the_form():
     assert run(model).status == "unbounded"
 
 
-@pytest.mark.parametrize("law", [Laplace(1.0), Gaussian(1.0)])
-def test_unbounded(law):
+@pytest.mark.parametrize("distribution", [Laplace(1.0), Gaussian(1.0)])
+def test_unbounded(distribution):
     x = cp.Variable(2)
     direction = np.array([[1.0, 1.0]])
-    noisy = Noisy([1.5], noise=law)
+    noisy = Noisy([1.5], noise=distribution)
     model = recognise_postprocessing(cp.Problem(cp.Minimize(neg_log_likelihood(direction @ x, noisy) + x[0] - x[1])))
     assert run(model).status == "unbounded"
 
@@ -229,7 +229,7 @@ def test_squares_with_whole_numbers_want_a_solver_for_both(monkeypatch):
     model = recognise_postprocessing(lasso(Gaussian(1.0), integer=True))
     monkeypatch.setattr(general_solver, "_installed", lambda: {"HIGHS", "CLARABEL"})
     verdict = GENERAL_SOLVER.eligible(model, REQUEST)
-    assert not verdict.eligible and "whole numbers" in verdict.reason
+    assert not verdict.eligible and "integers" in verdict.reason
     monkeypatch.setattr(general_solver, "_installed", lambda: {"HIGHS", "SCIP"})
     assert GENERAL_SOLVER.eligible(model, REQUEST).eligible
 
@@ -238,7 +238,7 @@ def test_highs_is_not_given_squares_with_whole_numbers() -> None:
     x = cp.Variable(3, integer=True)
     y = dpm.Noisy([1.5, 2.0, 3.0], noise=dpm.Gaussian(1.0))
     problem = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, y)), [cp.sum(x) == 6, x[0] - x[1] <= 1])
-    with pytest.raises(dpm.UnsupportedModelError, match="HiGHS does not take squared errors with whole numbers"):
+    with pytest.raises(dpm.UnsupportedModelError, match="HiGHS does not take squared errors with integers"):
         problem.solve(solver="HIGHS")
 
 
@@ -259,15 +259,15 @@ def test_forecasts_are_free_and_grow():
     assert GENERAL_SOLVER.forecast(written, Request(0.0, 0.0, solver="SCS")).error.objective == 1e-4
 
 
-@pytest.mark.parametrize("law", [Laplace, Gaussian])
+@pytest.mark.parametrize("distribution", [Laplace, Gaussian])
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
 @pytest.mark.parametrize("spread", [1e-3, 1e3])
-def test_large_and_small_numbers(law, scale, spread):
+def test_large_and_small_numbers(distribution, scale, spread):
     x = cp.Variable(3, nonneg=True)
-    noisy = Noisy(scale * np.array([3.0, 1.0, -2.0]), noise=law(scale * spread))
+    noisy = Noisy(scale * np.array([3.0, 1.0, -2.0]), noise=distribution(scale * spread))
     model = recognise_postprocessing(cp.Problem(cp.Minimize(neg_log_likelihood(x, noisy)), [cp.sum(x) == 3 * scale]))
     outcome = run(model)
-    wanted = 3.0 / spread if law is Laplace else 4.5 / 2 / spread**2
+    wanted = 3.0 / spread if distribution is Laplace else 4.5 / 2 / spread**2
     assert outcome.value == pytest.approx(wanted, rel=1e-6)
     assert model.form.violation(outcome.x) < 1e-7 * scale
 

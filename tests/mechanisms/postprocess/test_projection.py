@@ -98,7 +98,7 @@ def test_known_values():
     median = LikelihoodForm.of(np.ones((3, 1)), [1.0, 5.0, 9.0], absolute=[1, 1, 3])
     assert _run(median).x.tolist() == [9]
     mixed = LikelihoodForm.of(np.ones((2, 1)), [0.0, 4.0], absolute=[1, 0], square=[0, 1])
-    assert _run(mixed).x.tolist() == [3.5]  # slope 2 (x - 4) + 1 = 0
+    assert _run(mixed).x.tolist() == [3.5]  # derivative 2 (x - 4) + 1 = 0
 
 
 def test_ties_take_the_middle_and_the_unmeasured_zero():
@@ -268,11 +268,11 @@ def test_weights_far_apart_and_many_measurements_of_one_entry():
     weight, v = 10.0 ** rng.uniform(-4, 4, n), rng.normal(size=n) * 10
     form = LikelihoodForm.of(sp.eye_array(n), v, square=weight, equality=np.ones((1, n)), equality_value=100.0, lower=0)
     x = _run(form).x
-    slope = 2 * weight * (x - v)  # optimal: the same for all positive entries, and no smaller at zero
+    derivative = 2 * weight * (x - v)  # optimal: the same for all positive entries, and no smaller at zero
     inside = x > 1e-6
-    multiplier = np.median(slope[inside])
-    np.testing.assert_allclose(slope[inside], multiplier, rtol=1e-6, atol=1e-8)
-    assert (slope[x == 0] >= multiplier - 1e-6 * abs(multiplier)).all() and form.violation(x) < 1e-10
+    multiplier = np.median(derivative[inside])
+    np.testing.assert_allclose(derivative[inside], multiplier, rtol=1e-6, atol=1e-8)
+    assert (derivative[x == 0] >= multiplier - 1e-6 * abs(multiplier)).all() and form.violation(x) < 1e-10
     k = 20_001
     value = rng.normal(size=k)
     one = LikelihoodForm.of(sp.csr_array(np.ones((k, 1))), value, absolute=0.1)

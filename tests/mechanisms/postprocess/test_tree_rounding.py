@@ -18,7 +18,7 @@ HOWS = ("unbiased", "nearest", "controlled")
 
 @st.composite
 def consistent(draw):
-    """A tree and consistent values: thirds, halves, whole numbers, tiny and large ones."""
+    """A tree and consistent values: thirds, halves, integers, tiny and large ones."""
     size = draw(st.integers(1, 25))
     parents = [-1] + [draw(st.integers(-1, i - 1)) for i in range(1, size)]
     tree = Tree.of_parents(parents).tree
@@ -73,7 +73,7 @@ def test_the_mean_is_the_value():
     mean = np.mean([round_tree(tree, x, "unbiased", seed) for seed in range(runs)], axis=0)
     t = np.sqrt(np.log(2 * tree.size / 1e-7) / (2 * runs))
     assert np.abs(mean - x).max() < t < 0.12
-    # And the test can fail: the nearest whole numbers are further off.
+    # And the test can fail: the nearest integers are further off.
     assert np.abs(round_tree(tree, x, "nearest") - x).max() > 0.3
 
 

@@ -212,7 +212,7 @@ def random_pair(generator: np.random.Generator, domain: str) -> tuple[PrivateReg
 def moves(first: Replay, second: Replay, order: float) -> np.ndarray:
     """How far each release moved, in scales (order 0: the range of the moves). Scales must not depend on the rows."""
     assert first.scales == second.scales
-    changes = [a - b for a, b in zip(first.values, second.values, strict=True)]
+    sensitivities = [a - b for a, b in zip(first.values, second.values, strict=True)]
     if order == 0:
-        return np.array([np.ptp(d) / s for d, s in zip(changes, first.scales, strict=True)])
-    return np.array([np.linalg.norm(d, ord=order) / s for d, s in zip(changes, first.scales, strict=True)])
+        return np.array([np.ptp(d) / s for d, s in zip(sensitivities, first.scales, strict=True)])
+    return np.array([np.linalg.norm(d, ord=order) / s for d, s in zip(sensitivities, first.scales, strict=True)])

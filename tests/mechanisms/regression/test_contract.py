@@ -86,7 +86,7 @@ REFUSED: list[tuple[str, dict[str, Any], Request, str]] = [
     ("gaussian-frank-wolfe", WIDE, REQUEST, "norm of a row"),
     ("gaussian-frank-wolfe", ENDLESS, REQUEST, "labels"),
     *((name, WIDE, REQUEST, "2-norm") for name in ("noisy-descent", "mirror-descent", "subsampled-descent")),
-    *((name, ENDLESS, REQUEST, "slopes") for name in ("noisy-descent", "mirror-descent", "subsampled-descent")),
+    *((name, ENDLESS, REQUEST, "derivatives") for name in ("noisy-descent", "mirror-descent", "subsampled-descent")),
     ("mirror-descent", {"domain": FreeSpace(6)}, REQUEST, "l1 balls"),
     ("subsampled-descent", {}, PURE, "delta"),
     *((name, {"loss": "absolute"}, REQUEST, "loss") for name in ("sufficient-statistics", "adassp-published")),
@@ -98,7 +98,7 @@ REFUSED: list[tuple[str, dict[str, Any], Request, str]] = [
     ("adassp-published", {}, PURE, "delta"),
     ("objective-perturbation", {"loss": "logistic"}, PURE, "delta > 0"),
     *(("objective-perturbation", {"loss": loss}, REQUEST, "kinks") for loss in ("hinge", "absolute")),
-    ("objective-perturbation", {"domain": None}, REQUEST, "slopes"),
+    ("objective-perturbation", {"domain": None}, REQUEST, "derivatives"),
     ("objective-perturbation", {"loss": "logistic"} | WIDE, REQUEST, "2-norm of a row"),
     ("stochastic-mirror-descent", {}, PURE, "delta > 0"),
     ("stochastic-mirror-descent", {"domain": None, "loss": "hinge"}, SMALL, "not bounded"),
@@ -121,7 +121,7 @@ def test_a_clip_serves_where_slopes_have_no_bound() -> None:
     for mechanism in (QUICK["noisy-descent"], FrankWolfe()):
         assert mechanism.eligible(clipped, REQUEST).eligible
     assert NoisyDescent().eligible(made(loss="absolute", **ENDLESS), REQUEST).eligible
-    for model in (clipped, made(loss="absolute")):  # slopes that are cut further, or jump: no theorem
+    for model in (clipped, made(loss="absolute")):  # derivatives that are cut further, or jump: no theorem
         assert not QUICK["frank-wolfe"].forecast(model, Request(1e4, 1e-6)).proved
 
 

@@ -99,10 +99,12 @@ def test_laplace_noise_is_taken_where_it_is_predicted_to_do_better() -> None:
     share, found = mechanism._shared(MODEL, Request(1.0, 1e-12))
     gaussian = _gaussian(MODEL, Request(1.0, 1e-12))
     assert gaussian is not None
-    law = sum(SUFFICIENT_STATISTICS.forecast_as_asked(part, gaussian).error.predicted for part in MODEL.parts)
+    distribution = sum(
+        SUFFICIENT_STATISTICS.forecast_as_requested(part, gaussian).error.predicted for part in MODEL.parts
+    )
     assert (
         few.error.predicted == pytest.approx(sum(forecast.error.predicted for forecast in found))
-        and few.error.predicted <= law
+        and few.error.predicted <= distribution
     )
     assert few.delta == (0.0 if share != gaussian else 1e-12)
 
@@ -215,7 +217,9 @@ def test_a_forecast_of_more_than_the_budget_is_refused(monkeypatch: pytest.Monke
 
 def test_rows_read_for_each_output_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        each_output, "replace", lambda part, **change: replace(part) if "read" in change else replace(part, **change)
+        each_output,
+        "replace",
+        lambda part, **sensitivity: replace(part) if "read" in sensitivity else replace(part, **sensitivity),
     )
     with pytest.raises(AssertionError, match="one read of each"):
         same_answers(FACE, 0)

@@ -1,4 +1,5 @@
-"""Private Frank-Wolfe: ranges by brute force, scales asked, exact laws of all paths with broken twins, what it says."""
+"""Private Frank-Wolfe: ranges by brute force, scales asked, exact distributions of all paths with broken twins, what it
+says."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.published.frank_wolfe import FRANK_WOLFE_PUBLISHED
 from dpmodel.mechanisms.regression.frank_wolfe import vertices as frank_wolfe
 from dpmodel.mechanisms.regression.frank_wolfe.steps import Steps, excess_bound
-from dpmodel.mechanisms.regression.frank_wolfe.synthetic_walks import Crowd
+from dpmodel.mechanisms.regression.frank_wolfe.synthetic_walks import Populations
 from dpmodel.mechanisms.regression.frank_wolfe.vertices import FRANK_WOLFE, FrankWolfe, private_walk, selection_epsilon
 from dpmodel.mechanisms.regression.synthetic import simulated_risks
 from dpmodel.privacy import SeededSource, pure_composition_delta, zcdp_rho
@@ -68,7 +69,7 @@ def test_the_scales_asked_of_the_source() -> None:
         source = Scripted(0, [0] * count)
         FrankWolfe(steps=count, rate=0.0, clip=math.inf).run(model, Request(0.9, delta), source)
         assert len(source.asked) == count
-        first = 4 * C * 2 / n  # w = 0: slopes of at most 2
+        first = 4 * C * 2 / n  # w = 0: derivatives of at most 2
         later = 4 * C * 2 * (1 + C) / n  # at a vertex
         for step, (kind, _, scale) in enumerate(source.asked):
             each = (first if step == 0 else later) / scale
@@ -98,22 +99,23 @@ def test_the_published_scales() -> None:
     assert source.scales[-1] == pytest.approx(4 * printed, rel=CLOSE)
 
 
-# ------------------------------------------------------------------------------- exact laws of all paths, and twins
+# ------------------------------------------------------------------------------- exact distributions of all paths, and
+# twins
 Run = Callable[[PrivateRegression, Request, Any], None]
 
 
-def law_of(kind: str, scores: np.ndarray, scale: float) -> np.ndarray:
+def distribution_of(kind: str, scores: np.ndarray, scale: float) -> np.ndarray:
     accept = np.exp((scores - scores.max()) / scale)
     if kind == "exponential":
         return np.asarray(accept / accept.sum())
-    law = np.zeros(scores.size)
+    distribution = np.zeros(scores.size)
     orders = list(itertools.permutations(range(scores.size)))
     for order in orders:
         left = 1.0
         for i in order:
-            law[i] += left * accept[i] / len(orders)
+            distribution[i] += left * accept[i] / len(orders)
             left *= 1 - accept[i]
-    return law
+    return distribution
 
 
 def paths(run: Run, model: PrivateRegression, request: Request, count: int) -> dict[tuple[int, ...], float]:
@@ -123,8 +125,8 @@ def paths(run: Run, model: PrivateRegression, request: Request, count: int) -> d
         source = Scripted(0, script)
         run(model, request, source)
         answers = script[: len(source.asked)]
-        laws = [law_of(*asked) for asked in source.asked]
-        out[answers] = math.prod(float(law[i]) for law, i in zip(laws, answers, strict=True))
+        distributions = [distribution_of(*asked) for asked in source.asked]
+        out[answers] = math.prod(float(distribution[i]) for distribution, i in zip(distributions, answers, strict=True))
     assert sum(out.values()) == pytest.approx(1.0)
     return out
 
@@ -206,15 +208,15 @@ def test_slopes_are_cut_whatever_the_rows_are() -> None:
 
 
 def test_signs_drawn_apart_have_the_law_of_one_choice() -> None:
-    slopes, apart, epsilon = np.array([0.3, -2.0, 0.0, 700.0, -701.0]), 4.0, 0.9
+    derivatives, apart, epsilon = np.array([0.3, -2.0, 0.0, 700.0, -701.0]), 4.0, 0.9
     found = np.zeros(10)
     for j, sign in itertools.product(range(5), range(2)):
         source = Scripted(0, [j, sign])
-        assert frank_wolfe.select_signed(slopes, apart, epsilon, source) == j + 5 * sign
-        first, second = (law_of(*asked) for asked in source.asked)
+        assert frank_wolfe.select_signed(derivatives, apart, epsilon, source) == j + 5 * sign
+        first, second = (distribution_of(*asked) for asked in source.asked)
         found[j + 5 * sign] = first[j] * second[sign]
     np.testing.assert_allclose(
-        found, law_of("exponential", np.concatenate([-slopes, slopes]), apart / epsilon), rtol=1e-9
+        found, distribution_of("exponential", np.concatenate([-derivatives, derivatives]), apart / epsilon), rtol=1e-9
     )
 
 
@@ -240,7 +242,7 @@ def test_the_yardstick() -> None:
 
 
 def test_labels_of_two_values_with_an_intercept() -> None:
-    """Clipped slopes would find their median; the clip is chosen so that the mean is found."""
+    """Clipped derivatives would find their median; the clip is chosen so that the mean is found."""
     rng, n, p = np.random.default_rng(0), 20_000, 20
     X, truth = rng.uniform(-1, 1, size=(n, p)), np.zeros(p)
     truth[:5] = 0.1, -0.1, 0.1, 0.05, -0.05
@@ -261,12 +263,12 @@ def test_the_proved_statement_holds() -> None:
     forecast = mechanism.forecast(model, request)
     assert forecast.proved and "at most" in forecast.statement
     best = np.linalg.lstsq(X, y, rcond=None)[0]
-    floor = objective(model, model.domain.project(best))
+    lower_bound = objective(model, model.domain.project(best))
     excess = []
     for seed in range(40):
         x = mechanism.run(model, request, SeededSource(seed)).x
         assert x is not None
-        excess.append(objective(model, x) - floor)
+        excess.append(objective(model, x) - lower_bound)
     above = int((np.array(excess) > forecast.alpha).sum())
     assert binom.sf(above - 1, 40, 0.2) > FALSE_ALARM
     twin = float(np.median(excess)) / 2  # a statement that does not hold is found out
@@ -291,15 +293,18 @@ def test_the_bound_is_the_theorem() -> None:
 
 
 def test_predictions_are_what_happens() -> None:
-    """Rows drawn from a made-up population: the excess predicted for it is the one that comes."""
+    """Rows drawn from a synthetic population: the excess predicted for it is the one that comes."""
     n, p = 4000, 30
     blank = regression(np.zeros((n, p)), np.zeros(n), domain=L1Ball(p, 1.0), lower=-1, upper=1, label=(-2.0, 2.0))
     risk, request = simulated_risks(blank)[0], Request(1.0, 1e-6)
     mechanism = FrankWolfe(steps=32, rate=0.0, clip=0.5)
     steps = mechanism._steps(blank, request)
-    crowd, epsilon = Crowd.of([risk]), selection_epsilon(request, 32)
+    populations, epsilon = Populations.of([risk]), selection_epsilon(request, 32)
     foreseen = np.mean(
-        [risk.excess(crowd.walk(steps, [frank_wolfe.simulated_pick(blank, epsilon, run)])[0]) for run in range(12)]
+        [
+            risk.excess(populations.walk(steps, [frank_wolfe.simulated_pick(blank, epsilon, run)])[0])
+            for run in range(12)
+        ]
     )
     found, rng = [], np.random.default_rng(0)
     for seed in range(12):
@@ -316,11 +321,11 @@ def test_predictions_are_what_happens() -> None:
 def test_gradients_of_the_crowd_are_those_of_its_members() -> None:
     model = regression(np.zeros((9, 12)), np.zeros(9), "absolute", domain=L1Ball(12, 3.0), lower=0, upper=1)
     risks = simulated_risks(model)
-    rng, crowd = np.random.default_rng(0), Crowd.of(risks)
+    rng, populations = np.random.default_rng(0), Populations.of(risks)
     w = rng.normal(size=(len(risks), 12)) * 0.3
-    np.testing.assert_allclose(crowd.values(w), [r.value(x) for r, x in zip(risks, w, strict=True)], rtol=1e-9)
-    assert (crowd.excess(crowd.truth) >= 0).all()
-    for one, risk, x in zip(crowd.gradients(w, math.inf), risks, w, strict=True):
+    np.testing.assert_allclose(populations.values(w), [r.value(x) for r, x in zip(risks, w, strict=True)], rtol=1e-9)
+    assert (populations.excess(populations.truth) >= 0).all()
+    for one, risk, x in zip(populations.gradients(w, math.inf), risks, w, strict=True):
         assert np.linalg.norm(one - risk.gradient(x)) <= 0.1 * np.linalg.norm(risk.gradient(x))
 
 

@@ -35,7 +35,7 @@ def test_a_run_spends_the_budget_and_no_more(delta: float, middle: bool) -> None
     for number in range(80):
         model, *rows = random_pair(generator, str(generator.choice(["l1", "solid", "product"])))
         pair = [replace(model, read=lambda each=each: each) for each in rows]
-        run = lambda m, s: mechanism.run_as_asked(m, request, s, no_progress).x  # noqa: E731
+        run = lambda m, s: mechanism.run_as_requested(m, request, s, no_progress).x  # noqa: E731
         first, second = replayed(run, *pair, number)
         assert {kind for kind, *_ in first.asked} == {"gaussian" if delta else "laplace"}
         worst = max(worst, spent(first, second) / budget)
@@ -43,7 +43,7 @@ def test_a_run_spends_the_budget_and_no_more(delta: float, middle: bool) -> None
 
 
 def test_sums_without_a_scale_are_not_released() -> None:
-    """Where no slope reaches anything, the sums are zero; they are not passed on as they are."""
+    """Where no derivative reaches anything, the sums are zero; they are not passed on as they are."""
     assert not _noisy(SeededSource(0).gaussian, np.ones(3), 0.0).any()
 
 
@@ -75,11 +75,11 @@ def test_published_noise_is_the_printed_one_where_that_is_enough() -> None:
     printed = lipschitz * math.sqrt(32 * 4) * math.log(400 / 1e-6) / 0.7
     assert source.scales == pytest.approx([printed] * 4, rel=CLOSE)
     assert "delta" in mechanism.eligible(model, Request(1.0, 0.0)).reason
-    # A large delta: the printed deviation would be too little.
+    # A large delta: the printed standard deviation would be too little.
     source = Replay()
     mechanism.run(model, Request(30.0, 0.5), source)
-    change = [2 * lipschitz / scale for scale in source.scales]
-    assert math.sqrt(sum(c * c for c in change)) <= gaussian_mu(30.0, 0.5) * (1 + 1e-9)
+    sensitivity = [2 * lipschitz / scale for scale in source.scales]
+    assert math.sqrt(sum(c * c for c in sensitivity)) <= gaussian_mu(30.0, 0.5) * (1 + 1e-9)
 
 
 def audit(model_pair: tuple[PrivateRegression, PrivateRegression], epsilon: float, factor: float) -> float:
@@ -145,13 +145,13 @@ def test_the_proved_statement_holds(middle: bool) -> None:
     mechanism = GaussianFrankWolfe(steps=64, rate=0.0, clip=math.inf, memory=1.0, middle=middle)
     least = cp.Variable(4)
     cp.Problem(cp.Minimize(cp.sum_squares(X @ least - y)), [cp.norm(least) <= 1]).solve()
-    floor = objective(model, model.domain.project(np.asarray(least.value)))
+    lower_bound = objective(model, model.domain.project(np.asarray(least.value)))
     for epsilon, delta in ((10.0, 1e-6), (100.0, 0.0)):  # so much that the bound is below the public point's
         request = Request(epsilon, delta, beta=0.2)
         forecast = mechanism.forecast(model, request)
         assert forecast.proved and "at most" in forecast.statement and mechanism.spent(model, request).delta == delta
         points = [mechanism.run(model, request, SeededSource(seed)).x for seed in range(40)]
-        excess = np.array([objective(model, x) - floor for x in points if x is not None])
+        excess = np.array([objective(model, x) - lower_bound for x in points if x is not None])
         assert binom.sf(int((excess > forecast.alpha).sum()) - 1, 40, 0.2) > FALSE_ALARM
         assert binom.sf(int((excess > np.median(excess) / 2).sum()) - 1, 40, 0.2) < FALSE_ALARM
 

@@ -120,8 +120,10 @@ def test_audit_of_the_composition_and_of_broken_twins(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Spend, "part", lambda self, share: self)  # the middles forgotten in the budget
     assert bound() > epsilon
     monkeypatch.undo()
-    change = StepNoise.change
-    monkeypatch.setattr(StepNoise, "change", lambda self, reach: change(self, reach) / 2)  # one record's norm only
+    sensitivity = StepNoise.sensitivity
+    monkeypatch.setattr(
+        StepNoise, "sensitivity", lambda self, reach: sensitivity(self, reach) / 2
+    )  # one record's norm only
     assert bound() > epsilon
 
 
@@ -206,7 +208,7 @@ def test_first_step_of_the_middles_is_free_at_zero() -> None:
     assert noise.reach(np.zeros(model.size)) == 0.0 and noise.scale(0.0) == 0.0
     seen = Replay()
     private_gradient(noise, model.read_rows(), seen)(np.zeros(model.size))
-    assert len(seen.values) == 1  # the middles alone: the rest of every slope is 0 at w = 0
+    assert len(seen.values) == 1  # the middles alone: the rest of every derivative is 0 at w = 0
     assert descent_steps.curvature(model, noise.metric) == pytest.approx(0.25)
 
 
@@ -227,7 +229,7 @@ def test_a_descent_that_diverges_tells_nothing_of_zeros(steps: int) -> None:
     zero = X.copy()
     zero[3] = 0.0
     none = np.zeros(1)
-    steep = Penalty(none, none, none, other=lambda w: 1e6 * float((w**4).sum()), other_slope=lambda w: 4e6 * w**3)
+    steep = Penalty(none, none, none, other=lambda w: 1e6 * float((w**4).sum()), other_derivative=lambda w: 4e6 * w**3)
     model = replace(regression(X, y, "logistic", lower=-1, upper=1), penalty=steep)
     spend = Spend.of(1.0, 1e-6, gaussian_only=True)
     noise = StepNoise(model, descent_metric(model), spend, steps, 0.0)

@@ -87,7 +87,7 @@ def test_gradients_and_determinants_of_neighbours(loss: Loss, intercept: bool, a
         w = rng.normal(size=pair[0].size) * rng.choice([0.1, 1.0, 30.0])
         objectives = [perturbed(model, plan, np.zeros(model.size)) for model in pair]
         moved = np.linalg.norm(objectives[0].gradient(w) - objectives[1].gradient(w))
-        limit = pair[0].gradient_change(2.0)
+        limit = pair[0].gradient_sensitivity(2.0)
         assert moved <= limit
         closest = max(closest, float(moved) / limit)
         logs = [np.linalg.slogdet(hessian(each, w))[1] for each in objectives]
@@ -128,16 +128,16 @@ def density(model: PrivateRegression, plan: Design, w: np.ndarray) -> tuple[np.n
     each = perturbed(model, plan, np.zeros(1))
     z = w[:, None] * np.asarray(each.rows.blocks[0][0])[:, 0]
     y = np.broadcast_to(each.rows.labels, z.shape)
-    slopes = np.clip(each.loss.slope(z, y), -plan.facts.reach, plan.facts.reach)
+    derivatives = np.clip(each.loss.derivative(z, y), -plan.facts.reach, plan.facts.reach)
     bends = perturbed_objective.curvature(each.loss, z.ravel(), y.ravel(), plan.facts.reach).reshape(z.shape)
     x = np.asarray(each.rows.blocks[0][0])[:, 0]
-    b = -(slopes @ x + each.h[0] * w)
-    return b, norm.logpdf(b, scale=plan.deviation) + np.log(bends @ x**2 + each.h[0])
+    b = -(derivatives @ x + each.h[0] * w)
+    return b, norm.logpdf(b, scale=plan.sigma) + np.log(bends @ x**2 + each.h[0])
 
 
 def hockey_stick(pair: list[PrivateRegression], plan: Design, epsilon: float = EPSILON) -> float:
     """The larger delta of the two directions at this epsilon, by quadrature."""
-    span = (plan.deviation * 9 + 10) / plan.facts.strong
+    span = (plan.sigma * 9 + 10) / plan.facts.strong
     w = GRID * span
     logs = [density(model, plan, w)[1] for model in pair]
     p, q = (np.exp(each) for each in logs)
@@ -163,7 +163,7 @@ def test_exact_density_keeps_delta(loss: Loss, share: float, held: float) -> Non
 
 def plane_delta(ridge: float, noise: float = 1.0) -> float:
     """Delta of the exact minimiser in two dimensions, by quadrature. A public linear term drives w to where both of two
-    nearly opposite rows are misclassified, so that both slopes are whole and the gradient moves by nearly 2 L."""
+    nearly opposite rows are misclassified, so that both derivatives are whole and the gradient moves by nearly 2 L."""
     lean = 0.15
     pair = []
     for side in (1.0, -1.0):
@@ -171,7 +171,7 @@ def plane_delta(ridge: float, noise: float = 1.0) -> float:
         pair.append(replace(model, penalty=Penalty(np.zeros(2), np.zeros(2), np.array([0.0, 60.0 * ridge])), _memo={}))
     plan = design(pair[0], EPSILON, DELTA, ridge)
     assert plan is not None
-    sigma = plan.deviation * noise
+    sigma = plan.sigma * noise
     span = 7 * sigma / ridge
     steps = np.linspace(-span, span, 501)
     first, second = np.meshgrid(steps, steps - 60.0, indexing="ij")
@@ -180,9 +180,9 @@ def plane_delta(ridge: float, noise: float = 1.0) -> float:
         each = perturbed(model, plan, np.zeros(2))
         x = np.asarray(each.rows.blocks[0][0])[0]
         z = (first * x[0] + second * x[1]).ravel()
-        slope = each.loss.slope(z, np.ones_like(z)).reshape(first.shape)
+        derivative = each.loss.derivative(z, np.ones_like(z)).reshape(first.shape)
         bend = perturbed_objective.curvature(each.loss, z, np.ones_like(z), math.inf).reshape(first.shape)
-        b = [slope * x[0] + ridge * first, slope * x[1] + ridge * second + each.linear[1]]
+        b = [derivative * x[0] + ridge * first, derivative * x[1] + ridge * second + each.linear[1]]
         log = norm.logpdf(b[0], scale=sigma) + norm.logpdf(b[1], scale=sigma)
         densities.append(np.exp(log) * (ridge**2 + ridge * bend))
     cell = (steps[1] - steps[0]) ** 2
@@ -203,13 +203,13 @@ def curvature_forgotten(model: PrivateRegression) -> Design:
     assert honest is not None
     mu = noise_level(EPSILON, DELTA, 0.01)
     facts = replace(honest.facts, strong=0.02, ridge=0.02)
-    return replace(honest, ridge=0.02, mu=mu, deviation=model.gradient_change(2.0) / mu, facts=facts)
+    return replace(honest, ridge=0.02, mu=mu, sigma=model.gradient_sensitivity(2.0) / mu, facts=facts)
 
 
 def noise_halved(model: PrivateRegression) -> Design:
     honest = design(model, EPSILON, DELTA, 0.0)
     assert honest is not None
-    return replace(honest, deviation=honest.deviation / 2)
+    return replace(honest, sigma=honest.sigma / 2)
 
 
 def test_exact_density_catches_broken_twins() -> None:
@@ -225,17 +225,17 @@ def release(pair: list[PrivateRegression], plan: Design, runs: int, seed: int, n
     out = []
     for k, model in enumerate(pair):
         source = SeededSource(seed + k)
-        b = source.gaussian(np.zeros(runs), plan.deviation)
+        b = source.gaussian(np.zeros(runs), plan.sigma)
         if newton is None:
-            w = GRID[::5] * (plan.deviation * 9 + 10) / plan.facts.strong
+            w = GRID[::5] * (plan.sigma * 9 + 10) / plan.facts.strong
             found = np.interp(b, density(model, plan, w)[0][::-1], w[::-1])
         else:
             found = np.zeros(runs)
             for _ in range(newton):
                 step = 1e-6
-                slope = b - density(model, plan, found)[0]
+                derivative = b - density(model, plan, found)[0]
                 bend = (density(model, plan, found - step)[0] - density(model, plan, found + step)[0]) / (2 * step)
-                found = found - slope / bend
+                found = found - derivative / bend
         out.append(source.gaussian(found, plan.output))
     return out
 
@@ -249,7 +249,7 @@ def test_run_releases_that_point() -> None:
         source = Replay(which)
         outcome = mechanism.run(model, request, source)
         ((_, zero, scale), (_, point, output)), (b, released) = source.asked, source.given
-        assert not zero.any() and scale == plan.deviation and output == plan.output
+        assert not zero.any() and scale == plan.sigma and output == plan.output
         # run adds <b, w>: the minimiser is where the gradient without b is -b, which is b_D(w) = b.
         w = np.linspace(point[0] - 1e-3, point[0] + 1e-3, 20_001)
         exact = np.interp(b[0], density(model, plan, w)[0][::-1], w[::-1])
@@ -297,8 +297,8 @@ def test_noise_costs_the_budget(epsilon: float, delta: float, absent: bool) -> N
     assert plan.curvature == pytest.approx(math.log1p(0.25 * leverage(model, plan.ridge)))
     left = epsilon - plan.curvature
     out = 2 * plan.radius / plan.output
-    first = model.gradient_change(2.0) / plan.deviation
-    second = model.row.moving(2.0) / plan.deviation if absent else 0.0
+    first = model.gradient_sensitivity(2.0) / plan.sigma
+    second = model.row.moving(2.0) / plan.sigma if absent else 0.0
     spent = sum(2 * gaussian_tail(math.hypot(each, out), left) for each in (first, second))
     assert spent <= delta * (1 - module._FAILURE) * (1 + 1e-6)
     assert spent >= 0.45 * delta

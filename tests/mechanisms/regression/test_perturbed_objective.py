@@ -46,7 +46,7 @@ def test_certificate(loss: Loss, kind: str, penalty: str) -> None:
         model = replace(model, penalty=Penalty(model.penalty.ridge, np.full(5, 2.0), np.full(5, 0.1)), _memo={})
     plan = design(model, EPSILON, DELTA, 1.0)
     assert plan is not None
-    each = perturbed(model, plan, rng.normal(size=5) * plan.deviation)
+    each = perturbed(model, plan, rng.normal(size=5) * plan.sigma)
     limit = plan.linear + module._penalty_size(model)
     best, found = each.minimise(np.zeros(5), plan.radius, limit)
     assert found
@@ -62,13 +62,13 @@ def test_certificate(loss: Loss, kind: str, penalty: str) -> None:
 
 
 def total_value(each: Any, model: PrivateRegression) -> Any:
-    """The perturbed objective's value: slopes integrated from 0, which serves clipped losses too."""
+    """The perturbed objective's value: derivatives integrated from 0, which serves clipped losses too."""
 
     def value(w: np.ndarray) -> float:
         z = each.rows.predict(w)
         t = np.linspace(0, 1, 201)[:, None]
-        slopes = each.slopes((t * z).ravel(), replace(each.rows, labels=np.tile(each.rows.labels, 201)))
-        losses = np.trapezoid(slopes.reshape(201, -1) * z, t[:, 0], axis=0).sum()
+        derivatives = each.derivatives((t * z).ravel(), replace(each.rows, labels=np.tile(each.rows.labels, 201)))
+        losses = np.trapezoid(derivatives.reshape(201, -1) * z, t[:, 0], axis=0).sum()
         smooth = float(losses + (each.h * w) @ w / 2 + each.linear @ w)
         return smooth + float(model.penalty.l1 @ np.abs(w)) / model.scale
 
@@ -84,7 +84,7 @@ def test_accelerated_steps_are_enough(kind: str, monkeypatch: pytest.MonkeyPatch
     plan = design(model, EPSILON, DELTA, 2.0)
     assert plan is not None
     assert plan.facts.steps(plan.radius * plan.facts.strong / 2, plan.linear) < 3000
-    _, found = perturbed(model, plan, np.full(5, plan.deviation)).minimise(np.ones(5), plan.radius, plan.linear)
+    _, found = perturbed(model, plan, np.full(5, plan.sigma)).minimise(np.ones(5), plan.radius, plan.linear)
     assert found
 
 
@@ -129,7 +129,7 @@ def test_work_on_few_rows() -> None:
         model = problem(Loss("logistic"), X, np.sign(X[:, 0]) if seed % 2 else y)
         plan = design(model, 1.0, 1e-6, 2.0)
         assert plan is not None
-        found, passes = counted(model, plan, rng.normal(size=4) * plan.deviation)
+        found, passes = counted(model, plan, rng.normal(size=4) * plan.sigma)
         assert found
         counts.append(passes)
     assert set(counts) == {plan.facts.passes(1e-3, plan.linear)[0]} == {23}
@@ -164,7 +164,7 @@ def test_work_on_many_rows(kind: str, l1: float, rows: str, monkeypatch: pytest.
     assert plan is not None
     usual, most = plan.facts.passes(1.0, plan.linear)
     assert most < 300
-    found, passes = counted(model, plan, rng.normal(size=p) * plan.deviation)
+    found, passes = counted(model, plan, rng.normal(size=p) * plan.sigma)
     assert found and passes <= usual + 15  # the sample's steps, and a pair of further ones
 
 
@@ -179,7 +179,7 @@ def test_many_columns(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     plan = design(model, 3.0, 1e-6, ridge_for(model, 0.05))
     assert plan is not None
-    found, passes = counted(model, plan, rng.normal(size=8) * plan.deviation)
+    found, passes = counted(model, plan, rng.normal(size=8) * plan.sigma)
     assert found and passes <= plan.facts.passes(1.0, plan.linear)[1]
 
 
@@ -197,7 +197,7 @@ def test_curvature_is_the_derivative_of_the_slope(loss: Loss) -> None:
     rng = np.random.default_rng(0)
     z, y, step = rng.normal(size=200) * 2, labels(loss, 200, rng), 1e-6
     found = perturbed_objective.curvature(loss, z, y, math.inf)
-    numeric = (loss.slope(z + step, y) - loss.slope(z - step, y)) / (2 * step)
+    numeric = (loss.derivative(z + step, y) - loss.derivative(z - step, y)) / (2 * step)
     assert np.quantile(np.abs(found - numeric), 0.98) < 1e-4  # all but points within a step of a kink
     assert (found <= loss.smoothness).all()
 

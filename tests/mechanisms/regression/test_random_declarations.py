@@ -152,28 +152,28 @@ def largest_ratio(situation, absent):
     for _ in range(2):
         w = first.domain.project(rng.normal(size=first.size) * 10.0 ** rng.integers(-2, 3))
         z = first.row.reach(w) + first.offset_bound
-        bound, rest, middle = first.loss.slope_bound(z, y), first.loss.rest_bound(z, y), first.loss.middle_bound(y)
-        slopes = [first.loss.slope(rows.predict(w), rows.labels) for rows in (A, B)]
-        for slope, rows in zip(slopes, (A, B), strict=True):
+        bound, rest, middle = first.loss.derivative_bound(z, y), first.loss.rest_bound(z, y), first.loss.middle_bound(y)
+        derivatives = [first.loss.derivative(rows.predict(w), rows.labels) for rows in (A, B)]
+        for derivative, rows in zip(derivatives, (A, B), strict=True):
             m = first.loss.middle(rows.labels)
-            moved(np.abs(slope).max(), bound * (1 + 1e-9))
+            moved(np.abs(derivative).max(), bound * (1 + 1e-9))
             moved(np.abs(m).max(), middle)
-            moved(np.abs(slope - m).max(), rest * (1 + 1e-9) + 1e-12)
-        moved(bound, first.slope_bound * (1 + 1e-12))
-        ends = [slopes[0].copy(), slopes[0].copy()]
+            moved(np.abs(derivative - m).max(), rest * (1 + 1e-9) + 1e-12)
+        moved(bound, first.derivative_bound * (1 + 1e-12))
+        ends = [derivatives[0].copy(), derivatives[0].copy()]
         ends[0][i], ends[1][i] = rng.choice([-bound, bound], 2)
-        for s, t in (slopes, ends):
+        for s, t in (derivatives, ends):
             a, b = A.combine(s), B.combine(t)
             for order in (1.0, 2.0, math.inf):
-                moved(np.linalg.norm(a - b, ord=order), first.gradient_change(order, bound))
+                moved(np.linalg.norm(a - b, ord=order), first.gradient_sensitivity(order, bound))
                 for metric in (descent_metric(first), plain_metric(first)):
                     size = np.linalg.norm(metric.sums(a) - metric.sums(b), ord=order)
-                    moved(size, metric.change(first, bound, order))
+                    moved(size, metric.sensitivity(first, bound, order))
     if first.loss.name == "squared":
         for pure in (True, False):
             layout = layout_of(first, pure)
             difference = to_vector(layout, summed(layout, A)) - to_vector(layout, summed(layout, B))
-            moved(np.linalg.norm(difference, ord=1 if pure else 2), layout.change)
+            moved(np.linalg.norm(difference, ord=1 if pure else 2), layout.sensitivity)
         scales = ADASSP_PUBLISHED.scales(first, Request(1.0, 1e-6, 0.05))
         (gram, cross), (other, crossed) = (sums(rows, y + first.offset_bound) for rows in (A, B))
         upper = np.triu_indices(first.size)

@@ -1,4 +1,4 @@
-"""The made-up populations: their gradients against large samples, and what they are allowed to know."""
+"""The synthetic populations: their gradients against large samples, and what they are allowed to know."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def model_of(loss: Loss, n: int = 50, p: int = 6, **options):
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name}-{loss.clip}")
 def test_gradients_are_those_of_a_sample(loss):
-    """100,000 rows: entries are within 6 standard errors, and the grid adds at most 3 % of the largest slope."""
+    """100,000 rows: entries are within 6 standard errors, and the grid adds at most 3 % of the largest derivative."""
     rng, count = np.random.default_rng(0), 100_000
     for risk in simulated_risks(model_of(loss)):
         a = risk.mean + np.sqrt(risk.variance) * rng.standard_normal((count, risk.mean.size))
@@ -35,7 +35,7 @@ def test_gradients_are_those_of_a_sample(loss):
             y = np.where(hit, 1.0, -1.0 if loss.labels == "sign" else 0.0)
         w = 0.5 * risk.truth + 0.1 * rng.normal(size=risk.mean.size)
         z = a @ w
-        terms = loss.slope(z, y)[:, None] * a
+        terms = loss.derivative(z, y)[:, None] * a
         expected, error = terms.mean(axis=0), 6 * terms.std(axis=0) / np.sqrt(count)
         slack = 0.03 * np.abs(terms).mean(axis=0).max()
         assert (np.abs(risk.gradient(w) - expected) <= error + slack).all()

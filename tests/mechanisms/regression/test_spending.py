@@ -209,7 +209,8 @@ def ascents(order: np.ndarray) -> int:
 
 
 def test_records_are_read_in_a_random_order() -> None:
-    """Amplification rests on it. Half of all steps up, as in a random order: 6 deviations (false alarm 2e-9 each)."""
+    """Amplification rests on it. Half of all steps up, as in a random order: 6 standard deviations (false alarm 2e-9
+    each)."""
     orders = [places(seed) for seed in range(3)]
     for order in orders:
         assert order.size == np.unique(order).size == -(-N // 2)  # half of the records, each once

@@ -85,10 +85,10 @@ def test_one_record_moves_one_step(loss: str, intercept: bool, absent: bool) -> 
         how = {"l2": 1.0, "intercept": intercept, "absent": absent, "domain": L2Ball(p, 2.0)}
         model = regression(X, y, Loss(loss, 0.3), **how)  # type: ignore[arg-type]
         rows, w = model.read_rows(), model.domain.project(rng.normal(size=p) * 3)
-        change = np.linalg.norm(record_gradient(model, rows, 0, w) - record_gradient(model, rows, 1, w))
-        limit = model.row.change(model.slope_bound, 2.0) * (1 + 1e-9)
-        assert change <= limit
-        moved = max(moved, float(change) / limit)
+        sensitivity = np.linalg.norm(record_gradient(model, rows, 0, w) - record_gradient(model, rows, 1, w))
+        limit = model.row.sensitivity(model.derivative_bound, 2.0) * (1 + 1e-9)
+        assert sensitivity <= limit
+        moved = max(moved, float(sensitivity) / limit)
     assert moved > 0.45
 
 
@@ -104,14 +104,16 @@ def test_transcripts_of_neighbours() -> None:
         X[record] = -X[record]
         other = replace(model, read=lambda X=X, rows=rows: replace(rows, blocks=((X, 0),)))
         first, second = replayed(lambda m, s: STOCHASTIC_MIRROR_DESCENT.run(m, request, s).x, model, other, 7)
-        assert set(first.scales[2:]) == {plan.deviation}
+        assert set(first.scales[2:]) == {plan.sigma}
         differ = [
             k for k, (a, b) in enumerate(zip(first.values, second.values, strict=True)) if not np.array_equal(a, b)
         ]
         assert len(differ) <= 1
         for k in differ:
             seen += 1
-            assert np.linalg.norm(first.values[k] - second.values[k]) <= model.row.change(model.slope_bound, 2.0)
+            assert np.linalg.norm(first.values[k] - second.values[k]) <= model.row.sensitivity(
+                model.derivative_bound, 2.0
+            )
     assert seen >= 1
 
 
@@ -122,13 +124,13 @@ def test_noise_keeps_both_theorems(n: int, epsilon: float, delta: float) -> None
     e0, d0 = plan.step_epsilon, plan.step_delta
     assert e0 <= 0.5
     assert max(shuffled_epsilon(e0, n, delta / 2), printed_epsilon(e0, n, delta / 2)) <= epsilon * (1 + 1e-9)
-    assert plan.deviation >= 8 * math.sqrt(math.log(1 / d0)) / e0  # as printed, L = 1
-    assert gaussian_delta(2.0 / plan.deviation, e0) <= d0
+    assert plan.sigma >= 8 * math.sqrt(math.log(1 / d0)) / e0  # as printed, L = 1
+    assert gaussian_delta(2.0 / plan.sigma, e0) <= d0
     assert delta / 2 + (math.exp(epsilon) + 1) * (1 + math.exp(-e0) / 2) * n * d0 <= delta * (1 + 1e-9)
     # A twin with a quarter of the noise would not: the printed constant has that much room and no more.
-    assert gaussian_delta(8.0 / plan.deviation, e0) > d0
+    assert gaussian_delta(8.0 / plan.sigma, e0) > d0
     diameter = 4.0
-    assert plan.rate == pytest.approx(diameter / (math.sqrt(n) * (1 + plan.deviation * math.sqrt(3))))
+    assert plan.rate == pytest.approx(diameter / (math.sqrt(n) * (1 + plan.sigma * math.sqrt(3))))
 
 
 def test_shuffled_epsilon_is_the_published_formula() -> None:
@@ -150,7 +152,7 @@ def test_pattern_of_fresh_steps() -> None:
         pattern = fresh_pattern(n, plan, SeededSource(seed))
         assert pattern.sum() == n // 2 and pattern[0] and pattern.size <= 2 * n
         lengths.append(pattern.size)
-    # Variance of the number of draws: sum (k/n) / (1 - k/n)^2 = about 0.307 n; 20 runs, six deviations.
+    # Variance of the number of draws: sum (k/n) / (1 - k/n)^2 = about 0.307 n; 20 runs, six standard deviations.
     assert abs(np.mean(lengths) - n * math.log(2)) < 6 * math.sqrt(0.307 * n / 20)
 
 
@@ -173,7 +175,7 @@ def releases(value: float, plan: Descent, runs: int, seed: int) -> np.ndarray:
         total += fresh * w
         g = np.where(fresh & (seen == where) & (value * w < 1), -value, 0.0)
         seen += fresh
-        w = np.where(live, np.clip(w - plan.rate * source.gaussian(g, plan.deviation), -1, 1), w)
+        w = np.where(live, np.clip(w - plan.rate * source.gaussian(g, plan.sigma), -1, 1), w)
         live = live & (seen < plan.fresh)
         if not live.any():
             break
@@ -189,7 +191,7 @@ def audited() -> Descent:
 def test_audit(twin: str) -> None:
     plan = audited()
     if twin:
-        plan = replace(plan, deviation=plan.deviation * 1e-3, rate=2.0 / math.sqrt(N))
+        plan = replace(plan, sigma=plan.sigma * 1e-3, rate=2.0 / math.sqrt(N))
     one, two = releases(1.0, plan, 20_000, 1), releases(-1.0, plan, 20_000, 2)
     found = epsilon_lower_bound(one, two, delta=DELTA, confidence=1 - FALSE_ALARM)
     assert found > REQUEST.epsilon if twin else found <= REQUEST.epsilon
@@ -205,7 +207,7 @@ def test_audit_of_one_step(divided: float) -> None:
         X[0] = sign
         model = regression(X, np.ones(N), "hinge", l2=1.0, domain=L2Ball(1, 1.0))
         g = record_gradient(model, model.read_rows(), 0, np.zeros(1))
-        values.append(SeededSource(k).gaussian(np.full(200_000, g[0]), plan.deviation / divided))
+        values.append(SeededSource(k).gaussian(np.full(200_000, g[0]), plan.sigma / divided))
     found = epsilon_lower_bound(*values, delta=plan.step_delta, confidence=1 - FALSE_ALARM)
     assert found > plan.step_epsilon if divided > 1 else found <= plan.step_epsilon
 
@@ -250,5 +252,5 @@ def test_sparse_rows_and_offsets() -> None:
     for i in (0, 7, 59):
         each = record_gradient(dense, sparse, i, w)
         a = rows.blocks[0][0][i]
-        expected = dense.loss.slope(np.array([a @ w + offset[i]]), rows.labels[i : i + 1])[0] * a
+        expected = dense.loss.derivative(np.array([a @ w + offset[i]]), rows.labels[i : i + 1])[0] * a
         assert np.allclose(each, expected)

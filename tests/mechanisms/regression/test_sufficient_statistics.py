@@ -21,7 +21,7 @@ from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.mechanisms.published.adassp import ADASSP_PUBLISHED
 from dpmodel.mechanisms.regression.sufficient_statistics import forecast as statistics_forecast
 from dpmodel.mechanisms.regression.sufficient_statistics.forecast import noise_bounds, reach_of
-from dpmodel.mechanisms.regression.sufficient_statistics.layout import Layout, change_l1, change_l2, layout_of
+from dpmodel.mechanisms.regression.sufficient_statistics.layout import Layout, layout_of, sensitivity_l1, sensitivity_l2
 from dpmodel.mechanisms.regression.sufficient_statistics.measure import (
     Spread,
     Statistics,
@@ -47,7 +47,7 @@ def test_centred_columns_need_far_less_noise() -> None:
     one = layout_of(regression(np.zeros((9, 5)), np.zeros(9), lower=0.0, upper=100.0, intercept=True), False)
     two = layout_of(regression(np.zeros((9, 5)), np.zeros(9), lower=-50.0, upper=50.0, intercept=True), False)
     assert one is not None and two is not None
-    assert one.change == pytest.approx(two.change)
+    assert one.sensitivity == pytest.approx(two.sensitivity)
     np.testing.assert_allclose(one.width, two.width)
 
 
@@ -62,7 +62,7 @@ def test_the_stated_largest_change_is_the_largest(acute: bool) -> None:
         k = one * two * np.cos(angle)
         moved = one**4 + two**4 - 2 * k**2 + alpha**2 * (one**2 + two**2 - 2 * k)
         moved += beta**2 * (one**2 + two**2 - 2 * r * q * k) + gamma**2 * (r - q) ** 2
-        stated = change_l2(acute=acute)(alpha, beta, gamma)
+        stated = sensitivity_l2(acute=acute)(alpha, beta, gamma)
         assert 0.999 * stated <= math.sqrt(moved.max()) <= stated * (1 + 1e-12)
 
 
@@ -76,7 +76,7 @@ def test_boxed_one_norm_change_bounds_a_search_over_corners() -> None:
     for alpha, beta, gamma in [(0, 1.1, 0), (1, 1, 0.5), (0.3, 2.5, 1)]:
         moved = np.abs(squares[:, upper[0], upper[1]]).sum(1) + alpha * np.abs(U - V).sum(1)
         moved = moved + beta * np.abs(r[:, None] * U - q[:, None] * V).sum(1) + gamma * np.abs(r - q)
-        stated = change_l1(k, 2.0, True)(alpha, beta, gamma)
+        stated = sensitivity_l1(k, 2.0, True)(alpha, beta, gamma)
         assert 0.85 * stated <= moved.max() <= stated * (1 + 1e-12)
 
 
@@ -98,8 +98,10 @@ def test_one_release_at_the_stated_scale() -> None:
         source = Replay()
         SUFFICIENT_STATISTICS.run(model, Request(0.7, delta), source)
         budget = gaussian_mu(0.7, delta) if delta else 0.7
-        ((law, values, scale),) = source.asked
-        assert (law, values.size) == (kind, layout.entries) and scale == pytest.approx(layout.change / budget)
+        ((distribution, values, scale),) = source.asked
+        assert (distribution, values.size) == (kind, layout.entries) and scale == pytest.approx(
+            layout.sensitivity / budget
+        )
         assert layout.entries == 4 * 5 // 2 + 4 + 4 + 1
 
 
@@ -112,7 +114,7 @@ def worst_pair() -> tuple[np.ndarray, np.ndarray, Layout]:
     u, v = np.array([1.0, 0.0]), np.array([k, math.sqrt(1 - k * k)])
     models = [regression(w[None, :], np.array([y]), **bounds) for w, y in ((u, 1.0), (v, -1.0))]
     one, two = (measured(m, layout) for m in models)
-    assert np.linalg.norm(one - two) == pytest.approx(layout.change, rel=1e-6)
+    assert np.linalg.norm(one - two) == pytest.approx(layout.sensitivity, rel=1e-6)
     return one, two, layout
 
 
@@ -120,11 +122,11 @@ def worst_pair() -> tuple[np.ndarray, np.ndarray, Layout]:
 def test_audit(twin: str, honest: bool) -> None:
     epsilon, delta, runs = 1.0, 1e-3, 200_000
     one, two, layout = worst_pair()
-    scale = layout.change / gaussian_mu(epsilon, delta)
+    scale = layout.sensitivity / gaussian_mu(epsilon, delta)
     if twin == "noise halved":
         scale /= 2
     if twin == "cross term forgotten":
-        scale *= math.sqrt(2) / layout.change  # what the Gram matrix alone would need
+        scale *= math.sqrt(2) / layout.sensitivity  # what the Gram matrix alone would need
     away = (one - two) / np.linalg.norm(one - two)
     samples = [
         SeededSource(seed).gaussian(np.tile(vector, (runs, 1)), scale) @ away for seed, vector in enumerate((one, two))
@@ -280,7 +282,7 @@ def test_constrained_solutions_stay_in_the_set() -> None:
 
 
 def drawn(risk: Any, n: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and labels of a made-up population."""
+    """Rows and labels of a synthetic population."""
     model = risk.model
     moving = ~model.row.constant
     X = risk.mean[moving] + np.sqrt(12 * risk.variance[moving]) * (generator.random((n, int(moving.sum()))) - 0.5)

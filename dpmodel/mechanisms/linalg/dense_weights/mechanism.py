@@ -13,7 +13,13 @@ from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serve
 from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.linalg import cones
 from dpmodel.mechanisms.linalg.cones import Chosen, Draw
-from dpmodel.mechanisms.linalg.dense_weights.plan import MOST_ROWS, DensePlan, candidates, proved_missed, sum_change
+from dpmodel.mechanisms.linalg.dense_weights.plan import (
+    MOST_ROWS,
+    DensePlan,
+    candidates,
+    proved_missed,
+    sum_sensitivity,
+)
 from dpmodel.mechanisms.linalg.found import Found
 from dpmodel.mechanisms.linalg.grid_rows import GridRows, grid_direction
 from dpmodel.mechanisms.linalg.synthetic import forecast_missed, public_noise
@@ -42,7 +48,7 @@ class DenseWeights(Mechanism[PrivateInequalities]):
         other weights fall, together by ``w' <= 1/s``. So ``u' - u = w' (a' - a_bar)``, a_bar an average of other rows
         and of zeros: at most ``2 r / s`` in the 2-norm, r = ``row_norm``.
         *One row replaced*: at most ``2 r / s`` too (``mechanisms/lp/dense_multiplicative_weights.py``, "One row").
-        So both relations need the same noise (``sum_change``). At most ``2^39 / s`` rows are read, the first ones;
+        So both relations need the same noise (``sum_sensitivity``). At most ``2^39 / s`` rows are read, the first ones;
         where this cuts, one row more also drops the last one, which is a row replaced.
         *Rounding.* Sums of n terms are off by (n + 8) 2^-53 of the sum of their sizes, at most 1, in weights and in u;
         weights as computed by 2^-40 more. Twice, for two data sets, with ``n s <= 2^39`` and ``s <= 2^24``: less than
@@ -76,7 +82,7 @@ class DenseWeights(Mechanism[PrivateInequalities]):
             "kind": plan.kind, "scale of each sum": plan.scale, "sums": model.cone_dimension, "steps": plan.steps,
             "density": plan.density, "rate": plan.rate, "scale of each count": plan.counts.scale,
             "counts": len(cones.NAMES),
-            "change by one record": sum_change(model, plan.density, 1 if plan.kind == "laplace" else 2),
+            "change by one record": sum_sensitivity(model, plan.density, 1 if plan.kind == "laplace" else 2),
         }  # fmt: skip
         work = f"{plan.steps} steps: two products with the private rows, one projection of weights and noise"
         return cones.cone_forecast(
@@ -97,18 +103,18 @@ def weigh(
 ) -> tuple[Floats, ...]:
     """The candidates of T steps; of the rows only what ``draw`` returns is used, but for their own weights."""
     measure = DenseMeasure(rows.count, plan.density, plan.density)
-    onto, asked = projector(model.cone), np.empty((plan.steps, rows.size))
+    onto, requested = projector(model.cone), np.empty((plan.steps, rows.size))
     level = plan.level * rows.live
     for step in range(plan.steps):
         if step % 64 == 0:
             progress(f"dense weights, {plan.steps} steps", step / plan.steps)
-        asked[step] = grid_direction(onto(draw(np.asarray(rows.rows.T @ measure.projected()), plan.scale)))
-        measure.add(plan.rate * (level - rows.values(asked[step])))
-    return cones.candidates(asked)
+        requested[step] = grid_direction(onto(draw(np.asarray(rows.rows.T @ measure.projected()), plan.scale)))
+        measure.add(plan.rate * (level - rows.values(requested[step])))
+    return cones.candidates(requested)
 
 
 def _search(rows: GridRows, model: PrivateInequalities, plan: DensePlan, draw: Draw, progress: Progress) -> Chosen:
-    """Steps and choice, on real rows and made-up ones alike."""
+    """Steps and choice, on real rows and synthetic ones alike."""
     points = list(map(cones.finisher(model), weigh(rows, model, plan, draw, progress)))
     return plan.counts.choose(points, draw(cones.missed_counts(rows, points), plan.counts.scale))
 
@@ -133,7 +139,7 @@ def best_plan(model: PrivateInequalities, request: Request) -> DensePlan:
 
 
 def _simulate(model: PrivateInequalities, plan: DensePlan, rows: Floats, weight: float, seed: int) -> Floats:
-    """(D,) the answer on made-up rows, each of which stands for ``weight``, with made-up noise."""
+    """(D,) the answer on synthetic rows, each of which stands for ``weight``, with synthetic noise."""
     thinner = replace(plan, density=max(math.ceil(plan.density / weight), 1))
     draw = public_noise(plan.kind, 2_000_003 + seed)
     return _search(GridRows.of(rows, weight), model, thinner, draw, no_progress).y

@@ -65,8 +65,8 @@ def dense_plan(model: PrivateInequalities, request: Request, density: int, steps
     spend = Spend.of(request.epsilon, request.delta, gaussian_only=True)
     part, counts = spend.part(1 - COUNT_SHARE), CountNoise.of(spend.part(COUNT_SHARE))
     size, pure = model.cone_dimension, spend.rho is None
-    change = sum_change(model, density, 1 if pure else 2)
-    scale = part.laplace_scale(change, steps) if pure else part.gaussian_deviation(change, steps)
+    sensitivity = sum_sensitivity(model, density, 1 if pure else 2)
+    scale = part.laplace_scale(sensitivity, steps) if pure else part.gaussian_sigma(sensitivity, steps)
     eta = rate * math.sqrt(8 * _entropy(model, density) / steps)
     margin = (model.margin or 0.0) - math.sqrt(size) * 2.0**-25
     return DensePlan(
@@ -75,8 +75,8 @@ def dense_plan(model: PrivateInequalities, request: Request, density: int, steps
     )  # fmt: skip
 
 
-def sum_change(model: PrivateInequalities, density: int, order: int) -> float:
-    """Largest 1- or 2-norm change, by one record, of the weighted sum of rows: see ``dense_weights``."""
+def sum_sensitivity(model: PrivateInequalities, density: int, order: int) -> float:
+    """Largest 1- or 2-norm sensitivity, by one record, of the weighted sum of rows: see ``dense_weights``."""
     two = 2 * row_norm(model.cone_dimension) / density * (1 + ROUNDING)
     return two * math.sqrt(model.cone_dimension) if order == 1 else two
 

@@ -135,7 +135,8 @@ def descend(
     Parameters
     ----------
     public : (k, q + 1) rows with unit normals, ``public (1, w) >= 0``. ``start`` : (q,). ``radius`` : of the region.
-    noisy_pull : mask of rows to the released sum of their directions, with Gaussian noise of deviation ``sigma``.
+    noisy_pull : mask of rows to the released sum of their directions, with Gaussian noise of standard deviation
+    ``sigma``.
 
     Notes
     -----
@@ -147,10 +148,10 @@ def descend(
     w = on_grid(start, radius)
     ratio = (schedule.last / schedule.first) ** (1 / max(schedule.steps - 1, 1))
     length = schedule.first * radius
-    floor = schedule.damping * sigma * math.sqrt(q)
+    lower_bound = schedule.damping * sigma * math.sqrt(q)
     for _ in range(schedule.steps):
         noisy = noisy_pull(np.asarray(rows.slack(w) < schedule.depth * length))
-        w = w + length * noisy / max(float(np.linalg.norm(noisy)), floor)
+        w = w + length * noisy / max(float(np.linalg.norm(noisy)), lower_bound)
         w = on_grid(nearest(public, w), radius)
         length *= ratio
     return w

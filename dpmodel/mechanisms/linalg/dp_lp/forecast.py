@@ -1,4 +1,4 @@
-"""What dp-lp is expected to miss: the rounds themselves on made-up integer programs of the same public size."""
+"""What dp-lp is expected to miss: the rounds themselves on synthetic integer programs of the same public size."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpmodel.annotate.records import Neighbors
-from dpmodel.mechanisms.linalg.dp_lp.synthetic import planted_program
-from dpmodel.mechanisms.linalg.systems import PUBLIC_WHOLE_NUMBERS
+from dpmodel.mechanisms.linalg.dp_lp.synthetic import synthetic_program
+from dpmodel.mechanisms.linalg.systems import PUBLIC_INTEGERS
 from dpmodel.numerics.fields.integer_flat import FractionRows, fractions, region_of
 from dpmodel.numerics.fields.integer_rows import satisfied, slack_rows
 from dpmodel.privacy import NotPrivateWarning, SeededSource, public_generator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SEEDS, MOST = 3, 5_000
 # Numbers of records tried for the least that helps.
 SIZES = tuple(125 * 2**k for k in range(6))
-# Made-up points lie in [0, 10]^d.
+# Synthetic points lie in [0, 10]^d.
 _BOX = 10
 
 
@@ -56,7 +56,7 @@ class Setting:
 
 @lru_cache(maxsize=64)
 def simulated_misses(mechanism: DPLinearProgram, setting: Setting, records: int) -> Misses:
-    """Worst count of rows missed over SEEDS made-up programs each with 0, 1 and d // 2 hidden equalities.
+    """Worst count of rows missed over SEEDS synthetic programs each with 0, 1 and d // 2 hidden equalities.
 
     A tenth of the rows is owned by equalities. Beyond MOST rows, programs have MOST and the share missed is kept, which
     errs on the safe side: the noise does not grow with the rows. Thinner margins of real rows are not foreseen.
@@ -71,7 +71,7 @@ def simulated_misses(mechanism: DPLinearProgram, setting: Setting, records: int)
 def simulated_need(mechanism: DPLinearProgram, setting: Setting) -> float:
     """The least number of records in SIZES with which simulations say something, or inf."""
     for n in SIZES:
-        if max(_worst(mechanism, setting, n, h, 2) for h in (0, setting.variables // 2)) < PUBLIC_WHOLE_NUMBERS * n:
+        if max(_worst(mechanism, setting, n, h, 2) for h in (0, setting.variables // 2)) < PUBLIC_INTEGERS * n:
             return float(n)
     return math.inf
 
@@ -85,7 +85,7 @@ def _worst(mechanism: DPLinearProgram, setting: Setting, n: int, hidden: int, se
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotPrivateWarning)
         for seed in range(seeds):
-            A, b, _ = planted_program(public_generator(seed), n, d, U, hidden, n // 10 // max(hidden, 1))
+            A, b, _ = synthetic_program(public_generator(seed), n, d, U, hidden, n // 10 // max(hidden, 1))
             rows, source = slack_rows(A, b, U), SeededSource(seed)
             found = mechanism.search(rows, first, public, setting, source)
             worst = max(worst, int(np.count_nonzero(~satisfied(rows, found.best.x, U))))

@@ -27,7 +27,7 @@ from dpmodel.numerics.fields.integer_rows import Fractions, IntegerRows, primiti
 from dpmodel.privacy import NoiseSource, exponential_mechanism, zcdp_rho
 from dpmodel.text import number
 
-# Rows expected at most; variables (there forecasts take 3 s); size of whole numbers that machine integers hold.
+# Rows expected at most; variables (there forecasts take 3 s); size of integers that machine integers hold.
 _MOST_RECORDS, _MOST_VARIABLES, _LARGEST = 2**25, 20, 2**53
 # Share of epsilon for the spans (of delta: half), and of the rest (in rho) for each selection and for the count.
 SPANS, SELECTION, COUNT = 0.25, 0.02, 0.04
@@ -83,16 +83,16 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
 
         Each row is reduced, scaled and tested for tightness by itself, given released points (a filter of rows: the
         filtered data of neighbours are neighbours), on integers or elementwise, never by a tolerance rank. Per step of
-        the descent: a sum of vectors of norm at most 1, multiples of 2^-26, added up exactly,
-        so D2 = 1 under add-remove and 2 under replace-one: Gaussian noise of deviation ``D2 sqrt(T / (2 rho))`` in each
-        of T steps costs rho. Levels: (epsilon_r, delta_r), see ``supported_levels``; replace-one may change two tight
-        rows into each other, one into none, or one more, all covered there. Selection: scores are counts, which move by
-        0 or 1 all the same way (range 1; replace-one: 2), rho each. Count: D = 1, discrete Gaussian.
-        Total: the (epsilon_r, delta_r) add up to a quarter of epsilon and half of delta; the zCDP parts to the rho
-        that (3/4 epsilon, delta / 2) allows; the two groups add up, interleaved as they are (Vadhan and Zhang 2023).
-        Rows are checked to be integers of size at most U when they are read.
+        the descent: a sum of vectors of norm at most 1, multiples of 2^-26, added up exactly, so D2 = 1 under
+        add-remove and 2 under replace-one: Gaussian noise of standard deviation ``D2 sqrt(T / (2 rho))`` in each of T
+        steps costs rho. Levels: (epsilon_r, delta_r), see ``supported_levels``; replace-one may change two tight rows
+        into each other, one into none, or one more, all covered there. Selection: scores are counts, which move by 0 or
+        1 all the same way (range 1; replace-one: 2), rho each. Count: D = 1, discrete Gaussian. Total: the (epsilon_r,
+        delta_r) add up to a quarter of epsilon and half of delta; the zCDP parts to the rho that (3/4 epsilon, delta /
+        2) allows; the two groups add up, interleaved as they are (Vadhan and Zhang 2023). Rows are checked to be
+        integers of size at most U when they are read.
     Utility
-        Predicted by simulation on made-up programs, not proved. Lemma 36, by which tight rows may be made equations,
+        Predicted by simulation on synthetic programs, not proved. Lemma 36, by which tight rows may be made equations,
         needs the published eta. With a larger one a released equation may be wrong: a row that is repeated often and is
         tight at x* without being an equality. Then the answer is the best point of that flat, or the selection keeps
         the point before. Equations of few records are not found: each direction needs about ``threshold_sets`` tight
@@ -145,7 +145,7 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
         spans = spending(request.epsilon, request.delta, rounds).spans
         rule = thresholds(*spans[0], model.neighbors) if spans else None
         words = (
-            f"all but {number(found.missed)} of about {n} rows hold exactly, at worst over made-up programs of this "
+            f"all but {number(found.missed)} of about {n} rows hold exactly, at worst over synthetic programs of this "
             f"size with {', '.join(str(h) for h, _ in found.by_hidden)} hidden equalities"
         )
         forecast = Forecast(
@@ -162,7 +162,7 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
                 "missed_by_hidden": [list(pair) for pair in found.by_hidden],
             },
             caveats=(
-                "a prediction on made-up rows in a box: rows with thinner margins are missed more often",
+                "a prediction on synthetic rows in a box: rows with thinner margins are missed more often",
                 "equations owned by fewer records than the threshold are not found",
             ),
             error=RowsMissed(missed=found.missed, needed=simulated_need(self, setting)),

@@ -1,4 +1,4 @@
-"""Made-up integer programs with equalities hidden in inequalities: for forecasts, tests and benchmarks."""
+"""Synthetic integer programs with equalities hidden in inequalities: for forecasts, tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dpmodel._types import Integers
 from dpmodel.privacy import PublicGenerator
 
 
-def planted_program(
+def synthetic_program(
     draw: PublicGenerator, records: int, variables: int, largest: int, hidden: int, owners: int, combined: bool = False
 ) -> tuple[Integers, Integers, Integers]:
     """(n, d) A, (n,) b and a point x0 (d,) with ``A x0 <= b``: integers of size at most U.

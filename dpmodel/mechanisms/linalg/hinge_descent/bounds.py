@@ -3,8 +3,9 @@
 Setting. Rows a (on the grid, not zero), norm at most r = ``row_norm``; z a unit vector of the cone with ``<a, z> >=
 rho`` for all n rows, ``rho = rho0 - sqrt(D) 2^-25``. ``f(y) = sum (tau - <a, y>)_+``, tau <= rho. Step t asks at y_t
 (y_1 = 0): m_t rows are active (``<a, y_t> < tau``), g_t is their sum, ``u_t = g_t + n_t`` is released, n_t Gaussian of
-deviation s in each of D entries, and y_{t+1} is the projection of ``y_t + c u_t / N_t`` onto the cone's part K in the
-unit ball, rounded to the grid, with ``N_t = max(sqrt(Q_t), F)``, ``Q_t = ||u_1||^2 + .. + ||u_t||^2``, F = s sqrt(T D).
+standard deviation s in each of D entries, and y_{t+1} is the projection of ``y_t + c u_t / N_t`` onto the cone's part K
+in the unit ball, rounded to the grid, with ``N_t = max(sqrt(Q_t), F)``, ``Q_t = ||u_1||^2 + .. + ||u_t||^2``, F = s
+sqrt(T D).
 
 1. *Margin.* Active rows have ``<a, z - y_t> >= rho - <a, y_t> = gamma + (tau - <a, y_t>)``, gamma = rho - tau. So
    ``<g_t, z - y_t> >= gamma m_t + f(y_t)``.
@@ -15,7 +16,8 @@ unit ball, rounded to the grid, with ``N_t = max(sqrt(Q_t), F)``, ``Q_t = ||u_1|
 3. *Size.* ``sqrt(Q_T) <= sqrt(sum ||g_t||^2) + sqrt(sum ||n_t||^2)`` and ``||g_t|| <= r m_t <= r n``. So ``N_T <= r
    sqrt(n S) + max(sqrt(sum ||n_t||^2), F)`` with ``S = sum m_t``, where ``sum ||n_t||^2 / s^2`` is chi-square with T D
    degrees of freedom.
-4. *Direction.* ``sum <n_t, y_t - z>``: given the past, each term is Gaussian with deviation 2 s at most. Its moment
+4. *Direction.* ``sum <n_t, y_t - z>``: given the past, each term is Gaussian with standard deviation 2 s at most. Its
+moment
    generating function gives ``P(sum > q 2 s sqrt(T)) <= exp(-q^2 / 2)``; filling every step up to variance (2 s)^2 with
    independent symmetric noise gives ``<= 2 (1 - Phi(q))``. The smaller q is taken.
 5. Together ``sum f(y_t) <= C r sqrt(n S) - gamma S + C max(..) + q 2 s sqrt(T)``, and ``C r sqrt(n S) - gamma S`` is at
@@ -55,16 +57,16 @@ RATE = 1.0
 
 @dataclass(frozen=True)
 class HingePlan:
-    """``steps`` T; ``level`` tau; ``kind`` and ``scale`` of the noise on each of D sums; ``floor`` F; ``counts`` :
-    noise of the choice; ``change`` : what one record does to the sums, in the norm that fits the noise."""
+    """``steps`` T; ``level`` tau; ``kind`` and ``scale`` of the noise on each of D sums; ``lower_bound`` F; ``counts``
+    : noise of the choice; ``sensitivity`` : what one record does to the sums, in the norm that fits the noise."""
 
     steps: int
     level: float
     kind: str
     scale: float
-    floor: float
+    lower_bound: float
     counts: CountNoise
-    change: float
+    sensitivity: float
 
 
 def plan_hinge(model: PrivateInequalities, request: Request) -> HingePlan:
@@ -73,25 +75,31 @@ def plan_hinge(model: PrivateInequalities, request: Request) -> HingePlan:
     spend = Spend.of(request.epsilon, request.delta, gaussian_only=True)
     descent, counts = spend.part(1 - COUNT_SHARE), CountNoise.of(spend.part(COUNT_SHARE))
     pure = spend.rho is None
-    change = sum_change(model, 1 if pure else 2)
+    sensitivity = sum_sensitivity(model, 1 if pure else 2)
     affordable = min(_MOST_NOISE / size, _MOST_READS / (size * max(model.expected, 1)))
     if descent.rho is None:
         steps = int(min(max(_PURE_STEPS / margin, _FEWEST_STEPS), _MOST_PURE, max(affordable, _FEWEST_STEPS)))
     else:
         C = 2 / RATE + RATE
-        noise_part = C * descent.gaussian_deviation(change) * math.sqrt(size)
+        noise_part = C * descent.gaussian_sigma(sensitivity) * math.sqrt(size)
         balanced = min(C**2 * model.expected / (2 * margin) / noise_part, _CHEAP * affordable)
         wanted = max(min(_STEPS / margin**2, affordable), balanced, _FEWEST_STEPS)
         steps = int(min(wanted, _MOST_STEPS))
-    scale = descent.laplace_scale(change, steps) if pure else descent.gaussian_deviation(change, steps)
-    deviation = scale * math.sqrt(2) if pure else scale
+    scale = descent.laplace_scale(sensitivity, steps) if pure else descent.gaussian_sigma(sensitivity, steps)
+    sigma = scale * math.sqrt(2) if pure else scale
     return HingePlan(
-        steps, margin / 2, "laplace" if pure else "gaussian", scale, deviation * math.sqrt(steps * size), counts, change
+        steps,
+        margin / 2,
+        "laplace" if pure else "gaussian",
+        scale,
+        sigma * math.sqrt(steps * size),
+        counts,
+        sensitivity,
     )
 
 
-def sum_change(model: PrivateInequalities, order: int) -> float:
-    """Largest 1- or 2-norm change, by one record, of a sum of the rows that a rule selects row by row.
+def sum_sensitivity(model: PrivateInequalities, order: int) -> float:
+    """Largest 1- or 2-norm sensitivity, by one record, of a sum of the rows that a rule selects row by row.
 
     One row more or less: the norm of one row on the grid, or zero. One replaced: each of the two rows may be selected
     or not, so the change is a row, minus a row, a difference of two rows, or nothing: twice that norm, reached by
@@ -111,7 +119,7 @@ def proved_missed(model: PrivateInequalities, request: Request, plan: HingePlan)
     gamma = (model.margin or 0.0) - math.sqrt(size) * 2.0**-25 - plan.level
     C = (2 / RATE) * (1 + steps * math.sqrt(size) / POINT_GRID) + RATE
     signal = min(C * r * n * math.sqrt(steps), C**2 * r**2 * n / (4 * gamma) if gamma > 0 else math.inf)
-    size_part = C * max(plan.scale * math.sqrt(chi2.isf(share, steps * size)), plan.floor)
+    size_part = C * max(plan.scale * math.sqrt(chi2.isf(share, steps * size)), plan.lower_bound)
     q = min(math.sqrt(2 * math.log(1 / share)), float(norm.isf(share / 2)))
     mean = (signal + size_part + q * 2 * plan.scale * math.sqrt(steps)) / steps
     found = lift(model)

@@ -35,16 +35,16 @@ class HingeDescent(Mechanism[PrivateInequalities]):
     Privacy
         Private values enter through the D sums ``sum of a_i over <a_i, y_t> < tau`` of each step and k = 3 counts at
         the end. Given the released numbers, which fix y_t, whether row i takes part depends on row i alone, and exactly
-        so: rows and points are on grids (``grid_rows``). So the sums move by one row, of 2-norm at most
-        ``1 + 1e-11 + sqrt(D) 2^-25``, under add-remove, and by twice that under replace-one (``sum_change``); the
-        counts by sqrt(3) (``CountNoise``). All noise is Gaussian: T steps with 0.9 of rho and the counts with 0.1,
-        adaptively composed to mu-GDP exactly (``Spend``). For delta = 0: Laplace noise by 1-norms, epsilon split evenly
-        in the same shares. T, tau, the floor of the rates and the shares are public facts; rates, projections, averages
+        so: rows and points are on grids (``grid_rows``). So the sums move by one row, of 2-norm at most ``1 + 1e-11 +
+        sqrt(D) 2^-25``, under add-remove, and by twice that under replace-one (``sum_sensitivity``); the counts by
+        sqrt(3) (``CountNoise``). All noise is Gaussian: T steps with 0.9 of rho and the counts with 0.1, adaptively
+        composed to mu-GDP exactly (``Spend``). For delta = 0: Laplace noise by 1-norms, epsilon split evenly in the
+        same shares. T, tau, the lower bound of the rates and the shares are public facts; rates, projections, averages
         and the choice are functions of released numbers. The number of rows enters nothing else.
     Utility
         If the promised margin holds, the missed rows are at most ``proved_missed`` with probability 1 - beta: a noise
         part ``(3 sqrt(D) + 2 q) D2 / (tau sqrt(2 rho))`` whatever n, plus ``9 n / (4 gamma tau T)``. Simulations on
-        planted systems (``planted``) are mostly far below; the forecast is the smaller of the two.
+        planted systems (``synthetic``) are mostly far below; the forecast is the smaller of the two.
     Cost
         T <= 3200 products with the rows and their transpose, T D noisy numbers (at most 100,000).
     """
@@ -68,7 +68,7 @@ class HingeDescent(Mechanism[PrivateInequalities]):
             model, request, proved, median, high,
             noise={
                 "kind": plan.kind, "scale of each sum": plan.scale, "sums": model.cone_dimension, "steps": plan.steps,
-                "change by one record": plan.change, "scale of each count": plan.counts.scale,
+                "change by one record": plan.sensitivity, "scale of each count": plan.counts.scale,
                 "counts": len(cones.NAMES), "tau": plan.level,
             },
             work=f"{plan.steps} steps: two products with the private rows and noise on {model.cone_dimension} sums",
@@ -88,29 +88,32 @@ def descend(
 ) -> tuple[Floats, ...]:
     """The candidates of T steps, each in the cone; of the rows only what ``draw`` returns is used."""
     onto, y, squares = projector(model.cone), np.zeros(rows.size), 0.0
-    asked = np.empty((plan.steps, rows.size))
+    requested = np.empty((plan.steps, rows.size))
     for step in range(plan.steps):
         if step % 64 == 0:
             progress(f"hinge descent, {plan.steps} steps", step / plan.steps)
-        asked[step] = y
+        requested[step] = y
         released = draw(rows.sum(rows.below(y, plan.level)), plan.scale)
         squares += float(released @ released)
-        y = grid_point(into_ball(onto(y + RATE / max(math.sqrt(squares), plan.floor) * released)))
-    return cones.candidates(asked)
+        y = grid_point(into_ball(onto(y + RATE / max(math.sqrt(squares), plan.lower_bound) * released)))
+    return cones.candidates(requested)
 
 
 def _search(rows: GridRows, model: PrivateInequalities, plan: HingePlan, draw: Draw, progress: Progress) -> Chosen:
-    """Steps and choice, on real rows and made-up ones alike."""
+    """Steps and choice, on real rows and synthetic ones alike."""
     points = list(map(cones.finisher(model), descend(rows, model, plan, draw, progress)))
     return plan.counts.choose(points, draw(cones.missed_counts(rows, points), plan.counts.scale))
 
 
 def _simulate(model: PrivateInequalities, plan: HingePlan, rows: Floats, weight: float, seed: int) -> Floats:
-    """(D,) the answer on made-up rows, with made-up noise: the same budget over fewer steps."""
+    """(D,) the answer on synthetic rows, with synthetic noise: the same budget over fewer steps."""
     steps = min(plan.steps, _SIMULATED_STEPS)
     shrink = steps / plan.steps if plan.kind == "laplace" else math.sqrt(steps / plan.steps)
     shorter = replace(
-        plan, steps=steps, scale=plan.scale * shrink, floor=plan.floor * shrink * math.sqrt(steps / plan.steps)
+        plan,
+        steps=steps,
+        scale=plan.scale * shrink,
+        lower_bound=plan.lower_bound * shrink * math.sqrt(steps / plan.steps),
     )
     draw = public_noise(plan.kind, 1_000_003 + seed)
     return _search(GridRows.of(rows, weight), model, shorter, draw, no_progress).y

@@ -50,7 +50,7 @@ class PinHull(Mechanism[PrivatePoints]):
         points against a power of d over the margin); one sparse-vector test for all rounds; the span also first.
     Privacy
         Private rows are read by three kinds of steps; all else (ellipsoid, centres, maps) is a function of released
-        things. Points are deleted by rules that look at one point and released things, exactly (whole numbers), so
+        things. Points are deleted by rules that look at one point and released things, exactly (integers), so
         neighbours stay neighbours: one point more, one less, or none at all.
         *Searches*: the score of a direction is the number of points not beyond it, up to the number of all points,
         which is the same for every direction; one point more changes the scores by numbers in [-1, 0], so R = 1
@@ -195,23 +195,23 @@ def _search(
 ) -> tuple[tuple[Fraction, ...] | None, Left]:
     """The rounds of one dimension: a centre that passed the test, or None; and the points that are left."""
     q = len(levels)
-    net, body = plans.directions(q), around_box(levels)
+    net, polytope = plans.directions(q), around_box(levels)
     for _ in range(rounds_needed(levels, INFLATION)):
-        if body.log_volume < log_least_simplex(q):
+        if polytope.log_volume < log_least_simplex(q):
             break
-        cuts = Cuts.of(net, body, levels)
+        cuts = Cuts.of(net, polytope, levels)
         beyond = cuts.beyond(left)
         chosen = exponential_mechanism(-beyond, plan.range_bound, epsilon=plan.search, source=noise)
         if test.test(float(beyond[chosen])):
-            return body.centre, left
+            return polytope.centre, left
         left = left.kept(cuts.within(left, chosen))
-        body = body.cut(cuts.normals[chosen].astype(np.float64), MOST_BITS, INFLATION)
+        polytope = polytope.cut(cuts.normals[chosen].astype(np.float64), MOST_BITS, INFLATION)
     return None, left
 
 
 @dataclass(frozen=True, eq=False)
 class Cuts:
-    """Half-spaces ``<u, z - c> >= 0`` in whole numbers, so that each point is judged exactly and by itself.
+    """Half-spaces ``<u, z - c> >= 0`` in integers, so that each point is judged exactly and by itself.
 
     ``normals`` (m, q) : u, as fine as the flatness of the ellipsoid asks for. ``whole``, ``bits`` : c = whole / 2^bits.
     ``kind`` : float64 where all sums are below 2^53 and therefore exact, else int64.
@@ -223,20 +223,20 @@ class Cuts:
     kind: Any
 
     @classmethod
-    def of(cls, net: Floats, body: Ellipsoid, levels: tuple[int, ...]) -> Cuts:
+    def of(cls, net: Floats, polytope: Ellipsoid, levels: tuple[int, ...]) -> Cuts:
         """The directions ``net`` in coordinates in which the ellipsoid is a ball."""
-        slopes = np.linalg.solve(body.shape.T, net.T).T
-        slopes /= np.abs(slopes).max(axis=1, keepdims=True)
-        radii = np.linalg.svd(body.shape, compute_uv=False)
-        ends = [max(abs(w), abs((k - 1) * 2**body.bits - w)) for w, k in zip(body.whole, levels, strict=True)]
+        derivatives = np.linalg.solve(polytope.shape.T, net.T).T
+        derivatives /= np.abs(derivatives).max(axis=1, keepdims=True)
+        radii = np.linalg.svd(polytope.shape, compute_uv=False)
+        ends = [max(abs(w), abs((k - 1) * 2**polytope.bits - w)) for w, k in zip(polytope.whole, levels, strict=True)]
         length = sum(ends).bit_length()
         kind: Any = np.float64 if length + _LEAST_BITS <= 52 else np.int64
         bits = min(_FINE + math.ceil(math.log2(radii[0] / radii[-1])), (52 if kind is np.float64 else 62) - length)
-        normals = np.rint(slopes * 2.0**bits).astype(np.int64)
-        return cls(normals, np.array(body.whole, dtype=np.int64), body.bits, kind)
+        normals = np.rint(derivatives * 2.0**bits).astype(np.int64)
+        return cls(normals, np.array(polytope.whole, dtype=np.int64), polytope.bits, kind)
 
     def beyond(self, left: Left) -> PrivateArray:
-        """(m,) how many points have ``<u, z - c> < 0``, whole numbers."""
+        """(m,) how many points have ``<u, z - c> < 0``, integers."""
         total = np.zeros(len(self.normals))
         chunk = max(1, _CHUNK // len(self.normals))
         right, counts = self.normals.T.astype(self.kind), left.counts.astype(np.float64)

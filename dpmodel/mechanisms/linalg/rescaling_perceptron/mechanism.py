@@ -12,7 +12,7 @@ from dpmodel._types import Floats
 from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Forecast, RowsMissed
 from dpmodel.mechanisms.known import capped
-from dpmodel.mechanisms.linalg.cones import Draw, cone_eligible, noise_floor
+from dpmodel.mechanisms.linalg.cones import Draw, cone_eligible, noise_lower_bound
 from dpmodel.mechanisms.linalg.found import Found
 from dpmodel.mechanisms.linalg.grid_rows import GridRows, grid_direction
 from dpmodel.mechanisms.linalg.rescaling_perceptron.plan import SearchPlan, plan_search
@@ -22,13 +22,13 @@ from dpmodel.numerics.polytopes.cone_projection import projector
 from dpmodel.privacy import NoiseSource
 
 _SEEDS = 15  # the quantile 1 - beta of so many is their largest for beta below 1/14
-# Runs on real one-hot rows (UCI Mushroom, the only such set looked at) missed up to four times what made-up rows say.
+# Runs on real one-hot rows (UCI Mushroom, the only such set looked at) missed up to four times what synthetic rows say.
 _CAUTION = 4.0
 # Steps are the mean of the violated rows, shrunk where these are few: by this many norms of the noise on their sum.
 _DAMPING = 3.0
 # The part of the noise's size that is added to the eigenvalues of noisy second moments.
 _RIDGE = 0.2
-# A candidate other than the last one must have a smaller count by so many deviations of a difference.
+# A candidate other than the last one must have a smaller count by so many standard deviations of a difference.
 _SURELY = 2.0
 # Least x0 of a unit cone point (x0, x) that stands for the point x / x0.
 _LEAST_FIRST = 1e-9
@@ -48,18 +48,18 @@ class RescalingPerceptron(Mechanism[PrivateInequalities]):
         candidates are averages of iterates, which in simulations miss far fewer rows than iterates.
     Privacy
         Private rows enter through three kinds of release, all Gaussian. (1) The second moments, if the plan rescales:
-        one record moves them by at most ``moments_change`` in Frobenius norm. (2) Each round, (sum, k count) of the
-        rows, rescaled and of unit norm, with ``<a, u> < asked``. Given the released numbers, which fix W and u, this is
-        a map and a filter row by row, so one record moves it by at most ``release_change``. (3) At the marks, a count:
-        one record moves it by at most 1. The schedule follows from public facts; costs ``change^2 / (2 deviation^2)``
-        add up to ``mu^2 / 2`` with the exact Gaussian mu of (epsilon, delta) (``Spend``), whatever is asked in between
-        (adaptive composition). The number of rounds used and the choice among candidates follow from released counts;
-        ending early saves no budget. No sum is rounded (``grid_rows``), and the grid makes rows longer by 2^-17 at
-        most, which ``ROUNDING`` in these changes covers.
+        one record moves them by at most ``moments_sensitivity`` in Frobenius norm. (2) Each round, (sum, k count) of
+        the rows, rescaled and of unit norm, with ``<a, u> < requested``. Given the released numbers, which fix W and u,
+        this is a map and a filter row by row, so one record moves it by at most ``release_sensitivity``. (3) At the
+        marks, a count: one record moves it by at most 1. The schedule follows from public facts; costs ``change^2 / (2
+        deviation^2)`` add up to ``mu^2 / 2`` with the exact Gaussian mu of (epsilon, delta) (``Spend``), whatever is
+        asked in between (adaptive composition). The number of rounds used and the choice among candidates follow from
+        released counts; ending early saves no budget. No sum is rounded (``grid_rows``), and the grid makes rows longer
+        by 2^-17 at most, which ``ROUNDING`` in these changes covers.
     Utility
-        Nothing is proved. ``missed`` is four times a quantile of simulated runs on made-up systems that keep the
-        promised margin (``planted``), for the worst kind of them: those rows are dense, and on real one-hot rows up to
-        half of the runs missed more than the quantile itself (docs/measurements.md, Half-spaces). Rows count as
+        Nothing is proved. ``missed`` is four times a quantile of simulated runs on synthetic systems that keep the
+        promised margin (``synthetic``), for the worst kind of them: those rows are dense, and on real one-hot rows up
+        to half of the runs missed more than the quantile itself (docs/measurements.md, Half-spaces). Rows count as
         violated below a positive threshold, so answers satisfy the others strictly. From margins of ``1 / sqrt(D)`` on
         the plan does not rescale. Public constraints hold up to ``1e-12 ||y||``; where no candidate has ``x0 > 0`` the
         status is "nothing".
@@ -97,7 +97,7 @@ class RescalingPerceptron(Mechanism[PrivateInequalities]):
         missed = _CAUTION * (high + (model.expected > most))  # where rows stand for several, less is not seen
         statement = (
             f"predicted to miss at most about {missed:,.0f} rows: {_CAUTION:g} times quantile {1 - request.beta:g} of "
-            f"simulations on made-up rows (median {median:,.0f})"
+            f"simulations on synthetic rows (median {median:,.0f})"
         )
         forecast = Forecast(
             statement=statement,
@@ -108,21 +108,21 @@ class RescalingPerceptron(Mechanism[PrivateInequalities]):
             work=f"{plan.rounds} rounds of two products with the rows and a projection",
             noise={
                 "rounds": plan.rounds,
-                "deviation of the sums in the first and last round": (
-                    float(plan.deviations[0]),
-                    float(plan.deviations[-1]),
+                "standard deviation of the sums in the first and last round": (
+                    float(plan.sigmas[0]),
+                    float(plan.sigmas[-1]),
                 ),
                 "count weight": plan.count_weight,
-                "violated below": plan.asked,
-                "deviation of the second moments": plan.rescaling,
+                "violated below": plan.requested,
+                "standard deviation of the second moments": plan.rescaling,
                 "counted after rounds": plan.marks,
-                "deviation of those counts": plan.mark_deviation,
+                "standard deviation of those counts": plan.mark_sigma,
             },
             caveats=(
-                "simulated on made-up dense rows that keep the promised margin, not proved; the factor "
+                "simulated on synthetic dense rows that keep the promised margin, not proved; the factor "
                 f"{_CAUTION:g} comes from one set of real one-hot rows",
             ),
-            error=RowsMissed(missed=missed, needed=noise_floor(model, request)),
+            error=RowsMissed(missed=missed, needed=noise_lower_bound(model, request)),
         )
         return capped(forecast, known_of(model))
 
@@ -160,9 +160,9 @@ def search(
     surely smaller count.
     """
     size = rows.size
-    change = _rescaling(rows, plan.rescaling, draw) if plan.rescaling is not None else None
-    work = rows if change is None else rows.rescaled(change)
-    onto = projector(cone if change is None else cone @ change)
+    sensitivity = _rescaling(rows, plan.rescaling, draw) if plan.rescaling is not None else None
+    work = rows if sensitivity is None else rows.rescaled(sensitivity)
+    onto = projector(cone if sensitivity is None else cone @ sensitivity)
     home = projector(cone)
     y, kept = np.zeros(size), np.zeros((plan.rounds + 1, size))
     found: list[tuple[float, Floats]] = []
@@ -170,33 +170,33 @@ def search(
     for t in range(plan.rounds):
         if t % max(plan.rounds // 20, 1) == 0:
             progress(f"rescaling perceptron, {plan.rounds} rounds", t / plan.rounds)
-        violated, deviation = work.below(grid_direction(y), plan.asked), float(plan.deviations[t])
-        noisy = draw(np.append(work.sum(violated), plan.count_weight * work.number(violated)), deviation)
-        length = max(noisy[-1] / plan.count_weight, _DAMPING * deviation * math.sqrt(size))
+        violated, sigma = work.below(grid_direction(y), plan.requested), float(plan.sigmas[t])
+        noisy = draw(np.append(work.sum(violated), plan.count_weight * work.number(violated)), sigma)
+        length = max(noisy[-1] / plan.count_weight, _DAMPING * sigma * math.sqrt(size))
         y = onto(y + noisy[:-1] / length)
         kept[t + 1] = kept[t] + y
         done = t + 1
         if done in plan.marks:
             mean = (kept[done] - kept[done // 2]) / (done - done // 2)
-            point = home(mean if change is None else change @ mean)
+            point = home(mean if sensitivity is None else sensitivity @ mean)
             norm = float(np.linalg.norm(point))
             if not norm > 0 or not (homogeneous or point[0] > _LEAST_FIRST * norm):
                 continue
             point = point / norm
             missed = rows.number(rows.below(grid_direction(point), plan.slack))
-            count = float(draw(np.array([missed]), plan.mark_deviation)[0])
+            count = float(draw(np.array([missed]), plan.mark_sigma)[0])
             found.append((count, point))
             if count <= plan.enough:
                 break
     if not found:
         return Searched(None, math.nan, done)
     best, last = min(found, key=lambda pair: pair[0]), found[-1]
-    surely = best[0] < last[0] - _SURELY * math.sqrt(2.0) * plan.mark_deviation
+    surely = best[0] < last[0] - _SURELY * math.sqrt(2.0) * plan.mark_sigma
     count, answer = best if surely else last
     return Searched(answer, count, done)
 
 
-def _rescaling(rows: GridRows, deviation: float, draw: Draw) -> Floats:
+def _rescaling(rows: GridRows, sigma: float, draw: Draw) -> Floats:
     """(D, D) W, about the inverse square root of the second moments of the rows, of norm 1.
 
     ``W a`` is large where few rows point, above all along directions that are nearly orthogonal to all rows, as the
@@ -207,17 +207,17 @@ def _rescaling(rows: GridRows, deviation: float, draw: Draw) -> Floats:
     upper = np.triu_indices(size)
     factor = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
     noisy = np.zeros((size, size))
-    noisy[upper] = draw(rows.second_moments()[upper] * factor, deviation) / factor
+    noisy[upper] = draw(rows.second_moments()[upper] * factor, sigma) / factor
     noisy = noisy + np.triu(noisy, 1).T
     values, vectors = np.linalg.eigh(noisy)
-    # The noise has norm about deviation sqrt(2 D).
-    scales = 1 / np.sqrt(np.maximum(values, 0.0) + _RIDGE * deviation * math.sqrt(2.0 * size))
+    # The noise has norm about standard deviation sqrt(2 D).
+    scales = 1 / np.sqrt(np.maximum(values, 0.0) + _RIDGE * sigma * math.sqrt(2.0 * size))
     W: Floats = (vectors * (scales / scales.max())) @ vectors.T
     return (W + W.T) / 2
 
 
 def _simulate(model: PrivateInequalities, plan: SearchPlan, rows: Floats, weight: float, seed: int) -> Floats:
-    """(D,) the answer on made-up rows, with made-up noise; zero for none."""
+    """(D,) the answer on synthetic rows, with synthetic noise; zero for none."""
     made_up = GridRows.of(rows, weight, public=True)
     point = search(made_up, plan, model.cone, model.homogeneous, public_noise("gaussian", 1_000_003 + seed)).point
     return np.zeros(made_up.size) if point is None else point

@@ -24,25 +24,25 @@ MOST_RESCALED = 300
 class SearchPlan:
     """A public schedule.
 
-    ``rounds`` : T. ``asked`` : rows with ``<a, y> < asked`` (unit y, in rescaled coordinates) count as violated.
-    ``slack`` : the same where finished candidates are counted. ``count_weight`` : k of the release (sum, k count).
-    ``deviations`` (T,) : of its noise, round by round. ``rescaling`` : deviation of the noise on the second moments, or
-    None without a rescaling. ``marks`` : rounds after which a candidate is counted, with noise of ``mark_deviation``.
-    ``enough`` : the search ends at a noisy count of at most this.
+    ``rounds`` : T. ``requested`` : rows with ``<a, y> < requested`` (unit y, in rescaled coordinates) count as
+    violated. ``slack`` : the same where finished candidates are counted. ``count_weight`` : k of the release (sum, k
+    count). ``sigmas`` (T,) : of its noise, round by round. ``rescaling`` : standard deviation of the noise on the
+    second moments, or None without a rescaling. ``marks`` : rounds after which a candidate is counted, with noise of
+    ``mark_sigma``. ``enough`` : the search ends at a noisy count of at most this.
     """
 
     rounds: int
-    asked: float
+    requested: float
     slack: float
     count_weight: float
-    deviations: Floats
+    sigmas: Floats
     rescaling: float | None
     marks: tuple[int, ...]
-    mark_deviation: float
+    mark_sigma: float
     enough: float
 
 
-def release_change(replace_one: bool, count_weight: float) -> float:
+def release_sensitivity(replace_one: bool, count_weight: float) -> float:
     """Largest 2-norm by which one record moves (sum of the violated rows, k times their number).
 
     Which rows are violated is decided row by row, given released numbers. A row that comes or goes moves the release by
@@ -53,7 +53,7 @@ def release_change(replace_one: bool, count_weight: float) -> float:
     return (max(2.0, one) if replace_one else one) * (1 + ROUNDING)
 
 
-def moments_change(replace_one: bool) -> float:
+def moments_sensitivity(replace_one: bool) -> float:
     """Largest Frobenius norm by which one record moves ``sum a a'``: 1, or sqrt 2 as <aa', bb'> = <a, b>^2 >= 0."""
     return (math.sqrt(2.0) if replace_one else 1.0) * (1 + ROUNDING)
 
@@ -79,16 +79,16 @@ def plan_search(model: PrivateInequalities, request: Request, rescaling: str = "
     each = np.arange(1, rounds + 1, dtype=np.float64)
     each *= share / each.sum()
     marks = tuple(int(m) for m in np.unique(np.geomspace(rounds / 4, rounds, _MARKS).astype(int)))
-    mark_deviation = spend.part(_COUNTS).gaussian_deviation(1.0, len(marks))
+    mark_sigma = spend.part(_COUNTS).gaussian_sigma(1.0, len(marks))
     return SearchPlan(
         rounds=rounds,
-        asked=max(0.5 * margin, min(2 * margin, 0.25 / math.sqrt(size))),
+        requested=max(0.5 * margin, min(2 * margin, 0.25 / math.sqrt(size))),
         slack=0.01 * margin,
         count_weight=weight,
-        deviations=spend.gaussian_deviation(release_change(replace_one, weight)) / np.sqrt(each),
-        rescaling=spend.part(_RESCALING).gaussian_deviation(moments_change(replace_one)) if rescales else None,
+        sigmas=spend.gaussian_sigma(release_sensitivity(replace_one, weight)) / np.sqrt(each),
+        rescaling=spend.part(_RESCALING).gaussian_sigma(moments_sensitivity(replace_one)) if rescales else None,
         marks=marks,
-        mark_deviation=mark_deviation,
+        mark_sigma=mark_sigma,
         # Ending saves time alone, so only counts that hardly any violated row is left under do it.
-        enough=-mark_deviation,
+        enough=-mark_sigma,
     )

@@ -61,7 +61,7 @@ class StableSpan(Mechanism[PrivateVectors]):
         exchanged. On either side one level of B has one set and the other none, and level j passes with probability
         ``T(gap - m(j))``, T the tail of the difference of two noises (``top`` and the tail of one for j = d). So
         ``delta = T(gap - 1) + T(gap)``, with the larger of the two tails at each place; ``thresholds`` takes the least
-        whole numbers for which this is at most delta. T has a closed form (``log_tail_two``); the bound is attained
+        integers for which this is at most delta. T has a closed form (``log_tail_two``); the bound is attained
         up to the probability that both pass, by files of one vector and of two that are independent.
 
         Replace-one: D and D' are D0 with one vector more each (none, if it is zero: then the case above applies). M
@@ -166,7 +166,7 @@ def eligible(model: PrivateVectors, request: Request) -> Verdict:
             False, "an exact subspace cannot be hidden at delta = 0: without the record that it needs it never appears"
         )
     if 8 / request.epsilon > LARGEST_SCALE:
-        return Verdict(False, "epsilon is too small: the noise would leave the whole numbers of 64 bits")
+        return Verdict(False, "epsilon is too small: the noise would leave the integers of 64 bits")
     if model.rank > MOST_DIMENSIONS:
         return Verdict(
             False, f"serves spans of up to {MOST_DIMENSIONS:,} dimensions; a smaller public rank= counts instead"
@@ -175,10 +175,10 @@ def eligible(model: PrivateVectors, request: Request) -> Verdict:
 
 
 def discrete(noise: NoiseSource) -> DiscreteNoiseSource:
-    """The source, if it has whole-number noise."""
+    """The source, if it has integer noise."""
     if not isinstance(noise, DiscreteNoiseSource):
         raise SpecificationError(
-            "this source has no whole-number noise",
+            "this source has no integer noise",
             why="counts of sets are whole, and so must be their noise",
             remedy="rng=None, a seed, or a source with discrete_laplace",
         )

@@ -1,4 +1,4 @@
-"""Tails of whole-number noise behind the stable span: exact thresholds and bounds on weighted sums.
+"""Tails of integer noise behind the stable span: exact thresholds and bounds on weighted sums.
 
 A count Z has P(Z = k) ~ exp(-|k| / scale), q = exp(-1 / scale). Everything is computed in logarithms, where tails of
 any size are safe.

@@ -59,15 +59,14 @@ class TukeyDepth(Mechanism[PrivatePoints]):
         The score of a candidate c is ``min(depth(c), K)``, depth(c) being the least number of points in a closed
         half-space that contains c. One point more raises each of these numbers by 0 or 1, hence their minimum, cut or
         not, by 0 or 1: all scores move the same way and by at most 1, so R = 1 between data sets that differ by one
-        point more or less, and permute-and-flip of scale 1/t is t-DP between them. Scores are whole numbers computed
-        exactly; candidates and K are public.
-        Where points are sampled (three dimensions or more, many expected points), each is taken with probability q,
-        independently. Let P be the law of the answer without the point in question and P_a that with point a taken;
-        ``e^-t P <= P_a <= e^t P``. Add-remove compares P with ``(1 - q) P + q P_a``, whose ratios lie within
-        ``1 - q + q e^t`` and ``1 - q + q e^-t``; the product of the two is at least 1, so the first decides.
-        Replace-one compares ``(1 - q) P + q P_a`` with ``(1 - q) P + q P_b``: at most ``(1 - q + q e^t) / (1 - q + q
-        e^-t)``. t is the largest for which this is at most e^epsilon; with q = 1 it is epsilon, or epsilon / 2 for
-        replace-one (where a score may rise while another falls). delta is not used.
+        point more or less, and permute-and-flip of scale 1/t is t-DP between them. Scores are integers computed
+        exactly; candidates and K are public. Where points are sampled (three dimensions or more, many expected points),
+        each is taken with probability q, independently. Let P be the distribution of the answer without the point in
+        question and P_a that with point a taken; ``e^-t P <= P_a <= e^t P``. Add-remove compares P with ``(1 - q) P + q
+        P_a``, whose ratios lie within ``1 - q + q e^t`` and ``1 - q + q e^-t``; the product of the two is at least 1,
+        so the first decides. Replace-one compares ``(1 - q) P + q P_a`` with ``(1 - q) P + q P_b``: at most ``(1 - q +
+        q e^t) / (1 - q + q e^-t)``. t is the largest for which this is at most e^epsilon; with q = 1 it is epsilon, or
+        epsilon / 2 for replace-one (where a score may rise while another falls). delta is not used.
     Utility
         Let n points be taken. *Some grid point has depth at least k = ceil(n / 2^d)*, d counting the axes with more
         than one level. Proof. Consider the hulls of all sets of n - k + 1 or more of the points. Any 2^d of these sets
@@ -75,11 +74,10 @@ class TukeyDepth(Mechanism[PrivatePoints]):
         Doignon's theorem (finitely many convex sets of which any 2^d share a point of Z^d have a point of Z^d in
         common) all hulls share a grid point c; it lies in the hull of the data, hence in the grid's box. A closed
         half-space with c in it and at most k - 1 points would leave n - k + 1 points in an open half-space without c,
-        and c outside their hull. (The centre point theorem gives n / (d + 1), but off the grid.)
-        Permute-and-flip loses at most ``ln(candidates / beta) / t`` except with probability beta; with
-        K = 1 + floor of that and k >= K the chosen depth is at least 1, which is to say the point is in the hull. So
-        2^d (K - 1) + 1 points taken are enough. With sampling, half of beta is for a sample too small, by the exact
-        binomial tail.
+        and c outside their hull. (The centre point theorem gives n / (d + 1), but off the grid.) Permute-and-flip loses
+        at most ``ln(candidates / beta) / t`` except with probability beta; with K = 1 + lower bound of that and k >= K
+        the chosen depth is at least 1, which is to say the point is in the hull. So 2^d (K - 1) + 1 points taken are
+        enough. With sampling, half of beta is for a sample too small, by the exact binomial tail.
     Cost
         ``tukey_scores.cut_depths``: a sort for d = 1; pairs of outer points for d = 2, sets of d points for d > 2; then
         a number for each candidate. Time depends on the data, and grows fast where ``expected`` is far too low.

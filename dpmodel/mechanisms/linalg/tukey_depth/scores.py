@@ -2,7 +2,7 @@
 
 The depth of c is the least number of points in a closed half-space that contains c:
 ``depth(c) = min over u != 0 of #{z : <u, z> >= <u, c>}``. It is at least 1 exactly where c lies in the convex hull.
-Everything here is whole numbers (products stay below 2^53), so the scores are exactly those of the definition.
+Everything here is integers (products stay below 2^53), so the scores are exactly those of the definition.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _half_spaces(distinct: Integers, weights: Integers, cap: int) -> Integers:
     points, mass = distinct.T.astype(np.float64), weights.astype(np.float64)
     kept, pending, merged = [np.zeros((0, d + 2), dtype=np.int64)], 0, 0
     for normals, bases in _normals(corners, max(1, _CHUNK // len(distinct))):
-        at = normals.astype(np.float64) @ points  # whole numbers below 2^53: exact in any order of summation
+        at = normals.astype(np.float64) @ points  # integers below 2^53: exact in any order of summation
         offsets = (normals * bases).sum(axis=1)
         for sign in (1, -1):
             above = (sign * at > (sign * offsets)[:, None]) @ mass
@@ -185,7 +185,7 @@ def _subsets(n: int, size: int) -> Integers:
 
 
 def _across(vectors: Integers) -> Integers:
-    """(k, r) cross products of r - 1 vectors each, (k, r - 1, r): signed minors, in whole numbers."""
+    """(k, r) cross products of r - 1 vectors each, (k, r - 1, r): signed minors, in integers."""
     r = vectors.shape[2]
     minors = [_minor(vectors, 0, [c for c in range(r) if c != left]) * (-1) ** left for left in range(r)]
     return np.stack(minors, axis=1)
@@ -232,7 +232,7 @@ def _scores(spaces: Integers, levels: tuple[int, ...], cap: int) -> Integers:
 def _cut(group: Integers, lines: Integers, low: Integers, high: Integers) -> tuple[Integers, Integers]:
     """Where each line of the grid (all coordinates but the last given) stays outside all the half-spaces.
 
-    In floats, exactly: whole numbers a, b below 2^53 with a / b not whole keep 1 / b away from whole numbers, which is
+    In floats, exactly: integers a, b below 2^53 with a / b not whole keep 1 / b away from integers, which is
     more than the rounding of the quotient.
     """
     rest, last = group[:, :-3].astype(np.float64), group[:, -3].astype(np.float64)

@@ -54,17 +54,17 @@ class PrivateCuttingPlanes(Mechanism[PrivateLP]):
         the (Renyi) divergence of the rest is bounded by what is left, by induction from the last step.
         The number of rounds T and the split are public. Everything else reads released numbers.
     Utility
-        Let q bound all noise (in units of b) and e all misses of selections, together with probability 1 - beta.
-        Cuts give way by q, so every truly feasible point stays, and x_t is at least as good as the true optimum
-        (proved). At x_t measured rows are violated by at most 2 q, the others by at most e + q + (how far x_t misses
-        the number released in round t). Each x_t so has a released bound on its violation, proved in every run; the
-        x_t with the least bound is returned, and the bound is told in the notes. Before the run, the violation that T
-        rounds leave is predicted by running them without noise on made-up right-hand sides inside the public ranges
-        (fixed ones, not random): the forecast 2 q + e + that is a prediction.
-        Against noise once the deviation has ||d||_inf sqrt(T) in the place of ||d||_2: it wins where one record moves
-        many rows and few of them bind. With unit="entry" the two norms agree and it cannot win: it is not eligible.
+        Let q bound all noise (in units of b) and e all misses of selections, together with probability 1 - beta. Cuts
+        give way by q, so every truly feasible point stays, and x_t is at least as good as the true optimum (proved). At
+        x_t measured rows are violated by at most 2 q, the others by at most e + q + (how far x_t misses the number
+        released in round t). Each x_t so has a released bound on its violation, proved in every run; the x_t with the
+        least bound is returned, and the bound is told in the notes. Before the run, the violation that T rounds leave
+        is predicted by running them without noise on synthetic right-hand sides inside the public ranges (fixed ones,
+        not random): the forecast 2 q + e + that is a prediction. Against noise once the standard deviation has
+        ||d||_inf sqrt(T) in the place of ||d||_2: it wins where one record moves many rows and few of them bind. With
+        unit="entry" the two norms agree and it cannot win: it is not eligible.
     Cost
-        T linear programs, warm-started; as many per made-up right-hand side in the forecast.
+        T linear programs, warm-started; as many per synthetic right-hand side in the forecast.
     Errors
         SolverFailure when HiGHS stops early (on released data).
     """
@@ -81,8 +81,8 @@ class PrivateCuttingPlanes(Mechanism[PrivateLP]):
             return refused
         if not model.form.c0.any():
             return Verdict(False, "there is no objective whose optimum would leave most constraints slack")
-        body = public_polyhedron(model)
-        if not body.empty and body.minimise(model.form.c0) is None:
+        polytope = public_polyhedron(model)
+        if not polytope.empty and polytope.minimise(model.form.c0) is None:
             return Verdict(
                 False,
                 "the public constraints do not bound the objective; give bounds=[lo, hi] or a constraint that does",
@@ -108,7 +108,7 @@ class PrivateCuttingPlanes(Mechanism[PrivateLP]):
             work=work,
             noise={
                 "rounds": plan.count,
-                "law": plan.law.to_dict(),
+                "distribution": plan.distribution.to_dict(),
                 "selection_epsilon": plan.selection_epsilon,
                 "score_range": cuts.reach,
                 "largest_noise": plan.quantile * cuts.largest_gain,
@@ -156,7 +156,7 @@ def _run(
         row = int(open_rows[chosen])
         j = int(cuts.number[row])
         measured[j] = True
-        told = float(plan.law.add_to(exact[[j]], noise)[0])
+        told = float(plan.distribution.add_to(exact[[j]], noise)[0])
         told = min(max(told, float(m.lower[j])), float(m.upper[j]))
         known = 2 * margin * cuts.largest_gain + program.give if t else 0.0
         others = max(float(public[row] - cuts.gain[row] * told + abs(cuts.gain[row]) * margin), 0.0) + plan.miss
@@ -181,7 +181,7 @@ def _run(
 
 def _caveats(cuts: Cuts, plan: Rounds) -> tuple[str, ...]:
     out = [
-        f"the violation that {plan.count} rounds leave is predicted from made-up right-hand sides inside the "
+        f"the violation that {plan.count} rounds leave is predicted from synthetic right-hand sides inside the "
         "public ranges; the release comes with a bound of its own that is proved"
     ]
     m = cuts.measurement

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Integers
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap
-from dpmodel.compile.standard_form.footprint import change_of, entry_changes
+from dpmodel.compile.standard_form.footprint import entry_sensitivities, sensitivity_of
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, Measurement, measurements
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
@@ -22,7 +22,7 @@ from dpmodel.privacy import Gaussian, Laplace, gaussian_mu, zcdp_rho
 
 # More rounds are not planned: each solves a linear program.
 _MOST_ROUNDS = 150
-# Made-up right-hand sides: slack as a share of what the public set allows.
+# Synthetic right-hand sides: slack as a share of what the public set allows.
 _REHEARSALS = (1.0, 0.25, 0.05, 0.01, 0.001)
 _SHARES = np.linspace(0.05, 0.95, 19)
 
@@ -54,14 +54,15 @@ class Cuts:
 class Rounds:
     """The public plan.
 
-    ``count`` : rounds, each with a selection of ``selection_epsilon``; 0: measuring all once is better. ``law`` :
-    noise of a number. ``quantile`` : what no noise of the run exceeds, and ``miss`` : by how much no selection misses
-    the most violated row, with probability 1 - beta together. ``left`` : violation left by as many exact rounds on
-    made-up right-hand sides. ``pure`` : epsilon counts, not rho. ``once`` : alpha of measuring everything.
+    ``count`` : rounds, each with a selection of ``selection_epsilon``; 0: measuring all once is better.
+    ``distribution`` : noise of a number. ``quantile`` : what no noise of the run exceeds, and ``miss`` : by how much no
+    selection misses the most violated row, with probability 1 - beta together. ``left`` : violation left by as many
+    exact rounds on synthetic right-hand sides. ``pure`` : epsilon counts, not rho. ``once`` : alpha of measuring
+    everything.
     """
 
     count: int
-    law: Laplace | Gaussian
+    distribution: Laplace | Gaussian
     quantile: float
     selection_epsilon: float
     miss: float
@@ -85,7 +86,7 @@ def cuts_of(model: PrivateLP) -> Cuts:
     sign = np.concatenate([np.ones(rows.size), -np.ones(twice.size)])
     A = sp.csr_array(sp.diags_array(sign) @ sp.csr_array(form.A0)[rows[index]])
     gain, which = sign * gain[index], which[index].astype(np.int64)
-    step = max((change.linf for change in m.change.values()), default=0.0)
+    step = max((sensitivity.linf for sensitivity in m.sensitivity.values()), default=0.0)
     return Cuts(A, sign * form.b0[rows[index]], gain, which, rows[index], m, step, _reach(model, m, gain, which))
 
 
@@ -95,9 +96,9 @@ def _reach(model: PrivateLP, m: Measurement, gain: Floats, which: Integers) -> f
     queries = m.queries.tocsr(affine.theta_size)
     moved = sp.coo_array(sp.diags_array(gain) @ queries[which])
     sides = LinearMap.of(moved.coords[0], moved.coords[1], moved.data, gain.size)
-    changes = change_of(affine, sides).values()
-    largest = np.sort(entry_changes(affine, sides))[::-1]
-    apart = min(float(largest[:2].sum()), max((change.l1 for change in changes), default=0.0))
+    sensitivities = sensitivity_of(affine, sides).values()
+    largest = np.sort(entry_sensitivities(affine, sides))[::-1]
+    apart = min(float(largest[:2].sum()), max((sensitivity.l1 for sensitivity in sensitivities), default=0.0))
     if _one_sign(model, sides):
         apart = min(apart, float(largest[0]))
     return apart * (1 + 4 * ROUNDING)
@@ -132,14 +133,14 @@ def plan_of(model: PrivateLP, request: Request) -> Rounds:
     cuts = cuts_of(model)
     m, beta, pure = cuts.measurement, request.beta, request.delta == 0
     gain = cuts.largest_gain
-    law: Laplace | Gaussian
+    distribution: Laplace | Gaussian
     if pure:
-        law = Laplace(m.l1 / request.epsilon)
+        distribution = Laplace(m.l1 / request.epsilon)
     else:
-        law = Gaussian(m.l2 / gaussian_mu(request.epsilon, request.delta))
-    quantile = law.max_abs_quantile(m.count, beta)
+        distribution = Gaussian(m.l2 / gaussian_mu(request.epsilon, request.delta))
+    quantile = distribution.max_abs_quantile(m.count, beta)
     once = 2 * quantile * gain
-    at_once = Rounds(0, law, quantile, 0.0, 0.0, 0.0, pure, once)
+    at_once = Rounds(0, distribution, quantile, 0.0, 0.0, 0.0, pure, once)
     most = min(m.count, _MOST_ROUNDS)
     plans = [best_split(cuts, request, t, once) for t in range(1, most + 1)]
     hopeful = [plan.count for plan in plans if plan.alpha(cuts) < once]
@@ -170,21 +171,22 @@ def best_split(cuts: Cuts, request: Request, rounds: int, once: float) -> Rounds
     misses = cuts.reach / selection * math.log(cuts.gain.size * T / beta)
     best = int(np.argmin(2 * scales * unit * cuts.largest_gain + misses))
     scale = float(scales[best])
-    law: Laplace | Gaussian = Laplace(scale) if pure else Gaussian(scale)
+    distribution: Laplace | Gaussian = Laplace(scale) if pure else Gaussian(scale)
     # A share never spends more by rounding.
     each = float(selection[best]) * (1 - 1e-12)
-    return Rounds(T, law, scale * unit, each, float(misses[best]) * (1 + 1e-9), 0.0, pure, once)
+    return Rounds(T, distribution, scale * unit, each, float(misses[best]) * (1 + 1e-9), 0.0, pure, once)
 
 
 def rehearse(model: PrivateLP, cuts: Cuts, rounds: int) -> Floats:
-    """(rounds,) the least violation left within 1, 2, ... rounds without noise on made-up right-hand sides: the worst.
+    """(rounds,) the least violation left within 1, 2, ... rounds without noise on synthetic right-hand sides: the
+    worst.
 
     They are feasible at a public point of the public set; the slack of row i is a share of what the box allows there,
     a fixed sequence spread evenly over (0, 1] times each of ``_REHEARSALS``.
     """
-    body = public_polyhedron(model)
-    centre = _centre(body, model.form.c0)
-    low, high = body.box
+    polytope = public_polyhedron(model)
+    centre = _centre(polytope, model.form.c0)
+    low, high = polytope.box
     A = sp.csr_array(cuts.A)
     up, down = A.maximum(0), (-A).maximum(0)
     # Columns without bounds say nothing about how large slack could be; there the scale of the noise is taken.
@@ -210,10 +212,10 @@ def rehearse(model: PrivateLP, cuts: Cuts, rounds: int) -> Floats:
     return worst
 
 
-def _centre(body: Polyhedron, cost: Floats) -> Floats:
+def _centre(polytope: Polyhedron, cost: Floats) -> Floats:
     """(n,) a point of the public set: the mean of vertices in a few fixed directions."""
-    pattern = np.modf((1 + np.arange(body.size)) * 0.7548776662466927)[0] - 0.5
-    points = [body.minimise(direction) for direction in (cost, -cost, pattern, -pattern, np.zeros(body.size))]
+    pattern = np.modf((1 + np.arange(polytope.size)) * 0.7548776662466927)[0] - 0.5
+    points = [polytope.minimise(direction) for direction in (cost, -cost, pattern, -pattern, np.zeros(polytope.size))]
     return np.asarray(np.mean([x for x in points if x is not None], axis=0))
 
 

@@ -24,13 +24,13 @@ def project_dense(log_weights: Floats, density: int, idle: int = 0, out: Floats 
     That is ``y_i = min(1, c A_i) / s`` with c such that all ``y`` add up to one: the Karush-Kuhn-Tucker conditions of
     ``min sum y ln(y / A)`` over ``sum y = 1, 0 <= y <= 1/s`` say so.
 
-    With t = 1/c, ``sum min(A, t) = s t``: when k weights are capped (A >= t), t is the sum of the others divided by
-    ``s - k``. Starting with k = 0 and capping what reaches t is Newton's method on the concave, piecewise linear
-    function ``sum min(1, c A)`` of c: t falls, the capped set grows, and t is exact as soon as the set stays the same.
-    In every step the product of what is missing from s and of the slope falls to a quarter or less. A handful of O(m)
-    steps is usual. After 20, t starts anew at m times the s-th largest weight (found by selection; if t were more, the
-    weights from there on would be too small to fill the sum), below which the slope is at most m^2: some 60 steps then
-    reach rounding in the worst case. Weights are taken relative to the largest uncapped one before sums underflow.
+    With t = 1/c, ``sum min(A, t) = s t``: when k weights are capped (A >= t), t is the sum of the others divided by ``s
+    - k``. Starting with k = 0 and capping what reaches t is Newton's method on the concave, piecewise linear function
+    ``sum min(1, c A)`` of c: t falls, the capped set grows, and t is exact as soon as the set stays the same. In every
+    step the product of what is missing from s and of the derivative falls to a quarter or less. A handful of O(m) steps
+    is usual. After 20, t starts anew at m times the s-th largest weight (found by selection; if t were more, the
+    weights from there on would be too small to fill the sum), below which the derivative is at most m^2: some 60 steps
+    then reach rounding in the worst case. Weights are taken relative to the largest uncapped one before sums underflow.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ class Plan:
 
 def descend(
     rows: PrivateRows,
-    body: Polyhedron,
+    polytope: Polyhedron,
     plan: Plan,
     minimise: Callable[[PrivateArray], Floats],
     theta: PrivateArray,
@@ -60,7 +60,7 @@ def descend(
     G, h = rows.values(theta)
     h *= plan.rate  # a fresh array
     measure = DenseMeasure(rows.count, plan.density, plan.idle)
-    total = np.zeros(body.size)
+    total = np.zeros(polytope.size)
     for step in range(1, plan.steps + 1):
         x = minimise(PrivateArray(G.T @ measure.projected()))
         total += x
@@ -71,7 +71,7 @@ def descend(
             del gain
         if step % 64 == 0:
             progress(f"dense multiplicative weights, step {step} of {plan.steps}", step / plan.steps)
-    return Point(body.nearest(total / plan.steps))
+    return Point(polytope.nearest(total / plan.steps))
 
 
 @dataclass(frozen=True)
@@ -129,10 +129,10 @@ class DenseMultiplicativeWeights(CountingEngine):
 
     def promise(self, task: Task) -> Promise:
         rows = private_rows(task.model)
-        low, high = rows.residual_range(task.body)
-        candidates = oracles(rows, task.body, task.vertices)
+        low, high = rows.residual_range(task.polytope)
+        candidates = oracles(rows, task.polytope, task.vertices)
         if task.cut:  # only noise serves every part of the set, no worse than all of it
-            candidates = (NoisyMinimisation.of(rows, task.body),)
+            candidates = (NoisyMinimisation.of(rows, task.polytope),)
         steps = _grid(MOST_STEPS)
 
         def best(density: int) -> tuple[float, int, Oracle]:
@@ -175,13 +175,13 @@ class DenseMultiplicativeWeights(CountingEngine):
         self, task: Task, promise: Promise, theta: PrivateArray, source: NoiseSource, progress: Progress
     ) -> Point:
         rows, plan = private_rows(task.model), promise.plan
-        candidates = oracles(rows, task.body, task.vertices)
+        candidates = oracles(rows, task.polytope, task.vertices)
         oracle = next((o for o in candidates if o.name == plan.oracle), candidates[-1])
         share = min(rows.per_record / plan.density, 1.0)
         minimise = partial(
             oracle.minimise, tilt=task.tilt, share=share, spend=task.spend, steps=plan.steps, source=source
         )
-        return descend(rows, task.body, plan, minimise, theta, progress)
+        return descend(rows, task.polytope, plan, minimise, theta, progress)
 
 
 # ---------------------------------------------------------------------- public facts
@@ -194,7 +194,7 @@ def covered(model: PrivateLP) -> Verdict:
 
 def most_density(rows: PrivateRows, task: Task) -> int:
     """s at most m, and so small that rounding is covered."""
-    return max(1, min(rows.count, int(MOST_TERMS // (rows.count + 2 * task.body.size))))
+    return max(1, min(rows.count, int(MOST_TERMS // (rows.count + 2 * task.polytope.size))))
 
 
 def _fewest(rows: PrivateRows) -> int:

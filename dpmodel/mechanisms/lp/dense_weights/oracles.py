@@ -121,9 +121,9 @@ class ProductSelection(Selection):
     private: tuple[bool, ...]
 
     @staticmethod
-    def of(rows: PrivateRows, body: Polyhedron) -> ProductSelection | None:
+    def of(rows: PrivateRows, polytope: Polyhedron) -> ProductSelection | None:
         """None when the public set is no such product, or one of too many blocks."""
-        shape = body.product
+        shape = polytope.product
         if shape is None:
             return None
         reach = (rows.upper - rows.lower) * np.abs(shape.step)
@@ -138,7 +138,7 @@ class ProductSelection(Selection):
         apart = math.sqrt(sum(_two_largest(shape.step[g] ** 2) for g in noisy))
         size = min(sum(_two_largest(reach[g]) for g in noisy), rows.swing(2) * apart, _most(step, caps, rows.swing(1)))
         count = float(sum(math.log(shape.choices(g)) for g in noisy))
-        return ProductSelection(_both(size, rows, body), size, count, shape, tuple(groups), tuple(drawn))
+        return ProductSelection(_both(size, rows, polytope), size, count, shape, tuple(groups), tuple(drawn))
 
     def select(
         self, average: PrivateArray, tilt: Floats, range_bound: float, epsilon: float, source: NoiseSource
@@ -166,12 +166,12 @@ class ListedSelection(Selection):
     centred: Floats
 
     @staticmethod
-    def of(rows: PrivateRows, body: Polyhedron, points: Floats) -> ListedSelection | None:
+    def of(rows: PrivateRows, polytope: Polyhedron, points: Floats) -> ListedSelection | None:
         """The points that lie in the public set; None when none does."""
         tolerance = 1e-9 * (1 + float(np.abs(points).max(initial=0.0)))
-        inside = ((points >= body.lower - tolerance) & (points <= body.upper + tolerance)).all(axis=1)
-        inside &= (body.A_ub @ points.T <= body.b_ub[:, None] + tolerance).all(axis=0)
-        inside &= (np.abs(body.A_eq @ points.T - body.b_eq[:, None]) <= tolerance).all(axis=0)
+        inside = ((points >= polytope.lower - tolerance) & (points <= polytope.upper + tolerance)).all(axis=1)
+        inside &= (polytope.A_ub @ points.T <= polytope.b_ub[:, None] + tolerance).all(axis=0)
+        inside &= (np.abs(polytope.A_eq @ points.T - polytope.b_eq[:, None]) <= tolerance).all(axis=0)
         if not inside.any():
             return None
         points = points[inside]
@@ -179,7 +179,7 @@ class ListedSelection(Selection):
         centred = points - (points.max(axis=0) + points.min(axis=0)) / 2
         apart = min(float(np.linalg.norm(spread)), 2 * float(np.linalg.norm(centred, axis=1).max()))
         size = min(rows.swing(2) * apart, _most(spread, rows.upper - rows.lower, rows.swing(1)))
-        return ListedSelection(_both(size, rows, body), size, math.log(len(points)), points, centred)
+        return ListedSelection(_both(size, rows, polytope), size, math.log(len(points)), points, centred)
 
     def select(
         self, average: PrivateArray, tilt: Floats, range_bound: float, epsilon: float, source: NoiseSource
@@ -202,19 +202,18 @@ class NoisyMinimisation:
         pure budget), plus the rounding allowance. Columns that are zero in all rows get no noise.
     Utility
         x_t minimises ``(tilt + u + z)'x``, so it loses at most ``F(z) = max_x z'(x* - x)``. With ``u = x - corner``,
-        ``0 <= u <= spans``, ``sum u <= L`` and M the largest span:
-        Gaussian: F has Lipschitz constant D, the diameter, and mean sigma w(K), w(K) the Gaussian width (the term with
-        x* has mean zero). The z_t are independent, so the mean over T steps is at most
-        ``sigma (w(K) + D sqrt(2 ln(1/beta) / T))`` (Gaussian concentration). ``w(K)`` is at most ``sum(spans) /
-        sqrt(2 pi)`` and at most M times the expected sum of the k = ceil(L / M) largest positive entries of z, a
-        maximum over N <= (e n / k)^k (and <= 2^n, n + 1 for k = 1) Gaussians of deviation sqrt k: ``sqrt(2 k ln N)``.
-        Laplace: F is at most ``min(2 L, sum spans) max |z|``, and ``max |z| / b`` is dominated by ``ln n + Exp(1)``, so
-        the sum over T steps by ``T ln n`` plus a Gamma(T) variable. Or entry by entry: the moment generating
-        function of ``max_x z_j (x*_j - x_j)`` is at most ``(1 + 1 / (1 - theta b span_j)) / 2`` (convex in x*_j, so
-        largest at an end), and Chernoff's bound holds for every theta.
+        ``0 <= u <= spans``, ``sum u <= L`` and M the largest span: Gaussian: F has Lipschitz constant D, the diameter,
+        and mean sigma w(K), w(K) the Gaussian width (the term with x* has mean zero). The z_t are independent, so the
+        mean over T steps is at most ``sigma (w(K) + D sqrt(2 ln(1/beta) / T))`` (Gaussian concentration). ``w(K)`` is
+        at most ``sum(spans) / sqrt(2 pi)`` and at most M times the expected sum of the k = ceil(L / M) largest positive
+        entries of z, a maximum over N <= (e n / k)^k (and <= 2^n, n + 1 for k = 1) Gaussians of standard deviation sqrt
+        k: ``sqrt(2 k ln N)``. Laplace: F is at most ``min(2 L, sum spans) max |z|``, and ``max |z| / b`` is dominated
+        by ``ln n + Exp(1)``, so the sum over T steps by ``T ln n`` plus a Gamma(T) variable. Or entry by entry: the
+        moment generating function of ``max_x z_j (x*_j - x_j)`` is at most ``(1 + 1 / (1 - theta b span_j)) / 2``
+        (convex in x*_j, so largest at an end), and Chernoff's bound holds for every theta.
     """
 
-    body: Polyhedron
+    polytope: Polyhedron
     columns: Integers
     swings: tuple[float, float]
     width: float
@@ -224,30 +223,30 @@ class NoisyMinimisation:
     name: str = "noise on the weighted row, exact linear program"
 
     @staticmethod
-    def of(rows: PrivateRows, body: Polyhedron) -> NoisyMinimisation:
+    def of(rows: PrivateRows, polytope: Polyhedron) -> NoisyMinimisation:
         columns = np.flatnonzero((rows.upper > rows.lower) & (rows.swing(1) > 0))
         swings = rows.swing(1) * (1 + ROUNDING), rows.swing(2) * (1 + ROUNDING)
         n = columns.size
         if n == 0:
-            return NoisyMinimisation(body, columns, swings, 0.0, 0.0, np.zeros(0), 0.0)
-        low, high = body.box[0][columns], body.box[1][columns]
-        direction = np.zeros(body.size)
+            return NoisyMinimisation(polytope, columns, swings, 0.0, 0.0, np.zeros(0), 0.0)
+        low, high = polytope.box[0][columns], polytope.box[1][columns]
+        direction = np.zeros(polytope.size)
         direction[columns] = 1.0
-        top, bottom = body.support(direction), -body.support(-direction)
+        top, bottom = polytope.support(direction), -polytope.support(-direction)
         length = min(float((high - low).sum()), top - float(low.sum()), float(high.sum()) - bottom)
         spans = np.clip(high - low, 0.0, length)
         largest = float(spans.max())
         if largest <= 0:
-            return NoisyMinimisation(body, columns, swings, 0.0, 0.0, spans, 0.0)
+            return NoisyMinimisation(polytope, columns, swings, 0.0, 0.0, spans, 0.0)
         k = min(max(math.ceil(length / largest), 1), n)
         log_sets = min(n * math.log(2), math.log(n + 1) if k == 1 else k * (1 + math.log(n / k)))
         width = min(float(spans.sum()) / math.sqrt(2 * math.pi), largest * math.sqrt(2 * k * log_sets))
         diameter = min(float(np.linalg.norm(spans)), math.sqrt(2 * length * largest))
         one = min(2 * length, float(spans.sum()))
-        return NoisyMinimisation(body, columns, swings, width, diameter, spans, one)
+        return NoisyMinimisation(polytope, columns, swings, width, diameter, spans, one)
 
     def _scale(self, spend: Spend, steps: Floats) -> Floats:
-        """Deviation (Gaussian) or scale (Laplace) of the noise at share 1."""
+        """Standard deviation (Gaussian) or scale (Laplace) of the noise at share 1."""
         if spend.rho is None:
             return self.swings[0] * steps / spend.epsilon
         return np.asarray(self.swings[1] * np.sqrt(steps / (2 * spend.rho)), dtype=np.float64)
@@ -274,31 +273,38 @@ class NoisyMinimisation:
             scale = share * float(self._scale(spend, np.array([float(steps)]))[0])
             draw = source.laplace if spend.rho is None else source.gaussian
             cost[self.columns] += draw(average[self.columns], scale)
-        x = self.body.minimise(cost)
+        x = self.polytope.minimise(cost)
         assert x is not None  # engines ask for a bounded public set
         return x
 
     def noise(self, share: float, spend: Spend, steps: int) -> Mapping[str, Any]:
         scale = share * float(self._scale(spend, np.array([float(steps)]))[0])
-        law = "Laplace" if spend.rho is None else "Gaussian"
-        return {"oracle": self.name, "law": law, "scale": scale, "numbers noised in a step": int(self.columns.size)}
+        distribution = "Laplace" if spend.rho is None else "Gaussian"
+        return {
+            "oracle": self.name,
+            "distribution": distribution,
+            "scale": scale,
+            "numbers noised in a step": int(self.columns.size),
+        }
 
 
-def selections(rows: PrivateRows, body: Polyhedron, points: Floats | None) -> ListedSelection | ProductSelection | None:
+def selections(
+    rows: PrivateRows, polytope: Polyhedron, points: Floats | None
+) -> ListedSelection | ProductSelection | None:
     """Selection among the user's points where there are any, else among the vertices of a recognised product."""
     if points is not None:
-        listed = ListedSelection.of(rows, body, points)
+        listed = ListedSelection.of(rows, polytope, points)
         if listed is not None:
             return listed
-    return ProductSelection.of(rows, body)
+    return ProductSelection.of(rows, polytope)
 
 
-def oracles(rows: PrivateRows, body: Polyhedron, points: Floats | None) -> tuple[Oracle, ...]:
+def oracles(rows: PrivateRows, polytope: Polyhedron, points: Floats | None) -> tuple[Oracle, ...]:
     """The oracles that can serve: listed points alone where given; else product selection and noise."""
-    found = selections(rows, body, points)
+    found = selections(rows, polytope, points)
     if isinstance(found, ListedSelection):
         return (found,)
-    noisy = NoisyMinimisation.of(rows, body)
+    noisy = NoisyMinimisation.of(rows, polytope)
     return (noisy,) if found is None else (found, noisy)
 
 
@@ -314,7 +320,7 @@ def _most(sizes: Floats, caps: Floats, total: float) -> float:
     return float(sizes[order] @ np.clip(total - taken, 0.0, caps[order]))
 
 
-def _both(size: float, rows: PrivateRows, body: Polyhedron) -> float:
+def _both(size: float, rows: PrivateRows, polytope: Polyhedron) -> float:
     """``size``, or twice the range of a residual: ``(a - b)'(v - w)`` is a difference of changes of two residuals."""
-    low, high = rows.residual_range(body)
+    low, high = rows.residual_range(polytope)
     return min(size, 2 * (high - low))

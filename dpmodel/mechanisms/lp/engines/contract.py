@@ -35,16 +35,16 @@ ONE_CANDIDATE = Verdict(
 class Task:
     """One feasibility problem for an engine; public or released facts only.
 
-    ``body`` : the public set K, cut at the target if there is one. ``tilt`` (n,) : cost added to the violation
+    ``polytope`` : the public set K, cut at the target if there is one. ``tilt`` (n,) : cost added to the violation
     (all zero: none). ``spend`` : the budget; ``epsilon, delta`` : the same for engines with composition rules of their
     own (published variants). ``beta`` : allowed failure probability. ``slack_rows``, ``violation`` : what the
     user asked for, or None. ``vertices`` (k, n) : public candidate points, or None. ``whole`` : the budget
     is not a part of one that others share, so a pure release may take all of ``epsilon``. ``cut`` : the runs happen on
-    parts of ``body`` that are known later, cut off by one more row: a promise for it has to hold for all of them.
+    parts of ``polytope`` that are known later, cut off by one more row: a promise for it has to hold for all of them.
     """
 
     model: PrivateLP
-    body: Polyhedron
+    polytope: Polyhedron
     tilt: Floats
     spend: Spend
     epsilon: float
@@ -139,7 +139,7 @@ class Engine:
         more than alpha, or the largest violation."""
         raise NotImplementedError
 
-    def excess_change(self, task: Task) -> float:
+    def excess_sensitivity(self, task: Task) -> float:
         """How far one record moves ``excess`` (the larger direction)."""
         raise NotImplementedError
 
@@ -157,7 +157,7 @@ class CountingEngine(Engine):
         G, h = private_rows(task.model).values(theta)
         return float(np.count_nonzero(G @ x - h > promise.alpha))
 
-    def excess_change(self, task: Task) -> float:
+    def excess_sensitivity(self, task: Task) -> float:
         return float(private_rows(task.model).per_record)
 
     def excess_limit(self, promise: Promise) -> float:

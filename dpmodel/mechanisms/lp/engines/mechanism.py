@@ -62,8 +62,8 @@ class EngineMechanism(Mechanism[PrivateLP]):
            released vector;
         2. the engine (its docstring), once, or k times with 1/k of its part each in a search;
         3. each of the k - 1 tests of a search adds noise (Gaussian, Laplace for a pure budget) to the engine's
-           ``excess``, calibrated to ``change``, the most by which one record moves it; the bisection reads only the
-           noisy answers.
+           ``excess``, calibrated to ``sensitivity``, the most by which one record moves it; the bisection reads only
+           the noisy answers.
         Which way is taken, k, weights and limits follow from public facts.
     Utility (with probability 1 - beta, if some public point satisfies all private constraints)
         target: the engine's promise, with ``c'x <= target``, if a feasible point reaches the target. A private c
@@ -195,15 +195,15 @@ class EngineMechanism(Mechanism[PrivateLP]):
         """Bisection on the objective's value; see the class."""
         # A fresh copy of the public set: what it keeps of released numbers ends with this solve.
         whole, engine = self._kept(route, route.task), self.engine
-        low, high = -whole.body.support(-cost), whole.body.support(cost)
+        low, high = -whole.polytope.support(-cost), whole.polytope.support(cost)
         (_, best), accepted = self._reach(whole, route, cost, high, theta, source), 0
-        law = noise_of_tests(engine, route.whole, route.steps)
+        distribution = noise_of_tests(engine, route.whole, route.steps)
         for step in range(1, route.steps):
             progress(f"search for the objective, run {step + 1} of {route.steps}", step / route.steps)
             middle = (low + high) / 2
             promise, point = self._reach(whole, route, cost, middle, theta, source)
             excess = engine.excess(whole, promise, point.x, theta)
-            noisy = float(law.add_to(np.array([excess]), source)[0])
+            noisy = float(distribution.add_to(np.array([excess]), source)[0])
             if noisy <= engine.excess_limit(promise) + route.margin:
                 best, high, accepted = point, middle, accepted + 1
             else:
@@ -220,7 +220,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
         """``task`` on the whole public set, a fresh copy: what it keeps of released numbers ends with this solve.
         Runs on parts of it keep to the rows that were planned."""
         slack = route.promise.slack_rows if self.engine.counts_rows else task.slack_rows
-        return replace(task, body=replace(public_polyhedron(task.model)), slack_rows=slack)
+        return replace(task, polytope=replace(public_polyhedron(task.model)), slack_rows=slack)
 
     def _reach(
         self,
@@ -232,8 +232,8 @@ class EngineMechanism(Mechanism[PrivateLP]):
         source: NoiseSource,
         progress: Progress = no_progress,
     ) -> tuple[Promise, Point]:
-        """One run with the objective at most ``target``, planned for the body it runs on."""
-        task = replace(task, body=task.body.with_row(cost, target))
+        """One run with the objective at most ``target``, planned for the polytope it runs on."""
+        task = replace(task, polytope=task.polytope.with_row(cost, target))
         promise = self.engine.promise(task)
         point = self.engine.point(task, promise, theta, source, progress)
         over = max(promise.alpha - route.promise.alpha, 0.0)

@@ -65,7 +65,9 @@ def _routes(engine: Engine, model: PrivateLP, request: Request) -> Iterator[Rout
         if private_objective(model):
             task_of_target = _for_parts(task)
         else:
-            task_of_target = replace(task, body=task.body.with_row(model.form.c0, request.target - model.form.d0))
+            task_of_target = replace(
+                task, polytope=task.polytope.with_row(model.form.c0, request.target - model.form.d0)
+            )
         yield _single(engine, "target", task_of_target)
     stray, extra = _strays(model, request)
     span = objective_span(model) + extra
@@ -115,8 +117,8 @@ def _penalty(engine: Engine, task: Task, span: float, weight: float | None, stra
 
 def _searching(engine: Engine, task: Task, span: float, steps: int) -> Iterator[Route]:
     """``steps`` runs; nothing when what was asked for leaves no room for the margin of the tests."""
-    law = noise_of_tests(engine, task, steps)
-    margin = law.max_abs_quantile(steps - 1, task.beta / 2)
+    distribution = noise_of_tests(engine, task, steps)
+    margin = distribution.max_abs_quantile(steps - 1, task.beta / 2)
     room = math.ceil(2 * margin) if engine.counts_rows else 0
     each = run_of(task, steps)
     if task.slack_rows is not None and room:
@@ -137,9 +139,9 @@ def _for_parts(task: Task) -> Task:
     def build() -> Polyhedron:
         high = cost_range(task.model)[1]
         row = high if np.isfinite(high).all() else np.ones(high.size)
-        return task.body.with_row(row, task.body.support(row))
+        return task.polytope.with_row(row, task.polytope.support(row))
 
-    return replace(task, body=task.model.cached("body of runs", build), cut=True)
+    return replace(task, polytope=task.model.cached("polytope of runs", build), cut=True)
 
 
 def _strays(model: PrivateLP, request: Request) -> tuple[Floats, float]:
@@ -212,10 +214,10 @@ def objective_span(model: PrivateLP) -> float:
     low, high = cost_range(model)
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         return math.inf
-    body = public_polyhedron(model) if plain_linear(model) is None else model.public
-    bottom, top = body.box
+    polytope = public_polyhedron(model) if plain_linear(model) is None else model.public
+    bottom, top = polytope.box
     if np.array_equal(low, high) or (bottom >= 0).all():
-        return max(body.support(high) + body.support(-low), 0.0)
+        return max(polytope.support(high) + polytope.support(-low), 0.0)
     size = np.maximum(np.abs(low), np.abs(high))
     moving = size > 0
     return min(float(size[moving] @ (top - bottom)[moving]), 2 * model.public.weighted_norm(size))
@@ -235,10 +237,10 @@ def noise_of_tests(engine: Engine, whole: Task, steps: int) -> Gaussian | Laplac
     Gaussian, whose zCDP cost adds to that of the runs. Engines that compose on their own are (epsilon, delta)-DP run by
     run: their runs and tests add up by basic composition, so the tests are pure.
     """
-    change = engine.excess_change(whole)
+    sensitivity = engine.excess_sensitivity(whole)
     spend = Spend(whole.epsilon, None) if engine.own_composition else whole.spend
     part = spend.part(TEST_SHARE / max(steps - 1, 1))
-    return Laplace(part.laplace_scale(change)) if part.rho is None else Gaussian(part.gaussian_deviation(change))
+    return Laplace(part.laplace_scale(sensitivity)) if part.rho is None else Gaussian(part.gaussian_sigma(sensitivity))
 
 
 def _worst(model: PrivateLP) -> Callable[[Route], float]:

@@ -34,9 +34,9 @@ def settle(model: PrivateLP, engine: Engine, request: Request) -> Route:
     """The best route with the settings of least simulated error; as it is where a statement was asked for."""
     route = best_route(model, engine, request)
     assert route is not None  # eligible() came first
-    asked = request.by_proof or (request.violation, request.slack_rows) != (None, None)
+    requested = request.by_proof or (request.violation, request.slack_rows) != (None, None)
     replanned = route.goal == "target" and private_objective(model)
-    if asked or replanned or route.goal == "search" or not route.promise.others or not route.promise.width > 0:
+    if requested or replanned or route.goal == "search" or not route.promise.others or not route.promise.width > 0:
         return route
     work = {id(each): _work(route, each) for each in (route.promise, *route.promise.others)}
     tried = [each for each in route.promise.others if work[id(each)] <= _MOST]
@@ -53,8 +53,8 @@ def settle(model: PrivateLP, engine: Engine, request: Request) -> Route:
 
 
 def _work(route: Route, promise: Promise) -> float:
-    form, body = route.task.model.form, route.task.body
-    projection = _PROJECTION if body.A_ub.shape[0] + body.A_eq.shape[0] > 1 else 0.0
+    form, polytope = route.task.model.form, route.task.polytope
+    projection = _PROJECTION if polytope.A_ub.shape[0] + polytope.A_eq.shape[0] > 1 else 0.0
     return float(promise.plan.steps * (form.matrix.nnz + form.A0.nnz + projection))
 
 

@@ -1,4 +1,4 @@
-"""How well a mechanism does on made-up databases, where its statement says nothing and so decides nothing.
+"""How well a mechanism does on synthetic databases, where its statement says nothing and so decides nothing.
 
 Public facts only: private numbers are drawn inside their declared ranges and magnitudes, as many units as there are,
 and mechanisms run on them in place of the private ones. A prediction by which plans choose, no statement.
@@ -31,7 +31,7 @@ DATABASES, _SPREAD = 3, 2.0
 
 @dataclass(frozen=True)
 class SyntheticLP(PrivateLP):
-    """The same problem with made-up private values ``theta`` (P,); public facts are shared."""
+    """The same problem with synthetic private values ``theta`` (P,); public facts are shared."""
 
     theta: Floats = field(default_factory=lambda: np.zeros(0))
 
@@ -57,8 +57,8 @@ def against_public(mechanism: Any, model: PrivateLP, request: Request, count: in
         return math.inf if own > 0 else 1.0
 
     vertices = None if request.vertices is None else request.vertices.tobytes()
-    asked = repr(replace(request, vertices=None))
-    return model.cached(("against public", repr(mechanism), asked, vertices, count), build)
+    requested = repr(replace(request, vertices=None))
+    return model.cached(("against public", repr(mechanism), requested, vertices, count), build)
 
 
 @cached
@@ -77,14 +77,14 @@ def error(model: PrivateLP, theta: PrivateArray, x: Floats | None) -> float:
     """Mean violation as a share of the width, plus the loss (against the cheapest public point) as one of its span."""
     if x is None:
         return 1.0
-    rows, body = private_rows(model), public_polyhedron(model)
+    rows, polytope = private_rows(model), public_polyhedron(model)
     G, h = rows.values(theta)
-    width, span = rows.residual_range(body)[1], objective_span(model)
+    width, span = rows.residual_range(polytope)[1], objective_span(model)
     missed = float(np.maximum(G @ x - h, 0.0).mean()) / width if width > 0 else 0.0
     if not 0 < span < math.inf:
         return missed
     c = model.form.c0 + model.form.objective.apply(theta)
-    return missed + max(float(c @ x) + body.support(-c), 0.0) / span
+    return missed + max(float(c @ x) + polytope.support(-c), 0.0) / span
 
 
 def _draw(block: ThetaBlock, rng: PublicGenerator) -> Floats:

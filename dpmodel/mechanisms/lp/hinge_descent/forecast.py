@@ -12,11 +12,11 @@ Step t asks at x_t in K for ``g_t = w + (1/k) sum_i p(u_i(x_t)) G_i`` and gets `
    With ``||x* - x_0|| <= R`` and ``||g_t|| <= L``, ``sum_t [w'(x_t - x*) + V(x_t) - c] <= B``, where
    ``B = R^2 / (2 rate) + (rate / 2) (T L^2 + sum ||n_t||^2) + sum <n_t, x* - x_t + rate g_t>``.
 3. The last sum has independent zero-mean noise against vectors known before it, of 2-norm at most ``S = D + rate L``.
-   *Gaussian*, deviation s per entry: fill every step up to variance ``(s S)^2`` with independent noise, symmetric given
-   all n_t. The filled sum is N(0, T s^2 S^2), and where the sum exceeds q, the filled one does so with conditional
-   probability 1/2 at least; so ``P(sum > z s S sqrt(T)) <= 2 (1 - Phi(z))``. *Laplace*, scale b:
-   ``E exp(r b y Lap(1)) = 1/(1 - (r b y)^2) <= exp((4/3) (r b y)^2)`` while ``|r b y| <= 1/2``; then Chernoff's bound
-   with the best such r.
+   *Gaussian*, standard deviation s per entry: fill every step up to variance ``(s S)^2`` with independent noise,
+   symmetric given all n_t. The filled sum is N(0, T s^2 S^2), and where the sum exceeds q, the filled one does so with
+   conditional probability 1/2 at least; so ``P(sum > z s S sqrt(T)) <= 2 (1 - Phi(z))``. *Laplace*, scale b: ``E exp(r
+   b y Lap(1)) = 1/(1 - (r b y)^2) <= exp((4/3) (r b y)^2)`` while ``|r b y| <= 1/2``; then Chernoff's bound with the
+   best such r.
 4. ``sum ||n_t||^2`` over d entries per step: s^2 times a chi-square of T d degrees (Laurent and Massart 2000, Lemma 1);
    for Laplace noise it has mean 2 b^2 T d and variance 20 b^4 T d, and Cantelli's inequality bounds it.
 5. Dividing by T gives the error of the average of all iterates (V is convex): ``B / T + c``. Without a tilt every
@@ -112,16 +112,16 @@ class _Facts:
 def plan_descent(task: Task) -> tuple[tuple[float, DescentPlan], ...]:
     """The proved error, in units of V plus tilt, and the plan, of the settings with the best statement; then of those
     among which simulations may choose (none of them says much)."""
-    rows, body = private_rows(task.model), task.body
+    rows, polytope = private_rows(task.model), task.polytope
     kind = "laplace" if task.spend.rho is None else "gaussian"
-    start, radius = centre(body)
-    live = live_columns(rows, body)
-    width, most = max(rows.residual_range(body)[1], 0.0), _step_cap(task, live.size)
+    start, radius = centre(polytope)
+    live = live_columns(rows, polytope)
+    width, most = max(rows.residual_range(polytope)[1], 0.0), _step_cap(task, live.size)
 
     def facts(steps: Integers) -> _Facts:
         scale = np.array([noise_scale(task, kind, int(t)) for t in steps]) / max(rows.count, 1)
         return _Facts(
-            kind, steps, scale, live.size, radius, min(body.diameter, 2 * radius), rows.norm2,
+            kind, steps, scale, live.size, radius, min(polytope.diameter, 2 * radius), rows.norm2,
             float(np.linalg.norm(task.tilt)), task.beta, width,
         )  # fmt: skip
 
@@ -150,12 +150,12 @@ def noise_scale(task: Task, kind: str, steps: int) -> float:
     """Scale of the noise on the sums of one of ``steps`` steps."""
     if kind == "laplace":
         return task.spend.laplace_scale(sum_sensitivity(task, 1), steps)
-    return task.spend.gaussian_deviation(sum_sensitivity(task, 2), steps)
+    return task.spend.gaussian_sigma(sum_sensitivity(task, 2), steps)
 
 
 def sum_sensitivity(task: Task, order: int) -> float:
-    """Largest 1- or 2-norm change of ``sum_i p_i G_i`` as computed, by one record, when p_i in [0, 1] is a function of
-    row i (and of released numbers) alone.
+    """Largest 1- or 2-norm sensitivity of ``sum_i p_i G_i`` as computed, by one record, when p_i in [0, 1] is a
+    function of row i (and of released numbers) alone.
 
     Exactly: at most ``per_record`` rows change, each from ``p a`` to ``p' a'`` with a and a' allowed rows (or absent,
     zero); the norm of ``p a - p' a'`` is convex in p and in p', so it is largest at p, p' in {0, 1}, which is what
@@ -163,28 +163,28 @@ def sum_sensitivity(task: Task, order: int) -> float:
     k 2^-53 (1 + o(1)) of the sum of their absolute values, at most k times a row's norm, in either database.
     """
     rows = private_rows(task.model)
-    exact, one = rows.sum_change(order), rows.norm1 if order == 1 else rows.norm2
+    exact, one = rows.sum_sensitivity(order), rows.norm1 if order == 1 else rows.norm2
     return exact * (1 + ROUNDING) + 2.0 * rows.count * (rows.count + 2) * 2.0**-53 * one
 
 
-def live_columns(rows: PrivateRows, body: Polyhedron) -> Integers:
+def live_columns(rows: PrivateRows, polytope: Polyhedron) -> Integers:
     """(d,) columns that can have an entry in some private row and are not fixed in the public set."""
-    lower, upper = body.box
+    lower, upper = polytope.box
     return np.flatnonzero(((rows.lower < 0) | (rows.upper > 0)) & (upper > lower))
 
 
-def centre(body: Polyhedron) -> tuple[Floats, float]:
-    """A public point (n,) and a bound on its 2-norm distance to every point of the body.
+def centre(polytope: Polyhedron) -> tuple[Floats, float]:
+    """A public point (n,) and a bound on its 2-norm distance to every point of the polytope.
 
     On the line from the lower to the upper end of the box: ``(x_j - o_j)^2`` is at most its chord over
     ``[lower_j, upper_j]``, so ``max ||x - o||^2`` is at most a linear program; the best of a grid is taken.
     """
-    lower, upper = np.maximum(body.box[0], -body.l1), np.minimum(body.box[1], body.l1)
+    lower, upper = np.maximum(polytope.box[0], -polytope.l1), np.minimum(polytope.box[1], polytope.l1)
     best, radius = (lower + upper) / 2, float(np.linalg.norm(upper - lower)) / 2
     for share in np.linspace(0, 1, _CENTRES):
         point = lower + share * (upper - lower)
         chord = lower + upper - 2 * point
-        square = body.support(chord) + float(point @ point - lower @ upper)
+        square = polytope.support(chord) + float(point @ point - lower @ upper)
         if 0 <= square < radius**2 * (1 - 1e-9):
             best, radius = point, math.sqrt(square)
     return best, radius
@@ -198,16 +198,16 @@ def _step_cap(task: Task, live: int) -> int:
 def _averaged(facts: _Facts, *, halved: bool, share: float | None = None) -> tuple[Floats, Floats, Floats]:
     """(s,) x 3: error, rate and c of dual averaging for every number of steps; ``halved``: average the last half;
     ``share`` : c as a share of the width (None: from the error that noise alone would prove)."""
-    t, slope, none = facts.steps, facts.norm + facts.tilt, np.zeros_like(facts.steps)
+    t, derivative, none = facts.steps, facts.norm + facts.tilt, np.zeros_like(facts.steps)
     size = _size(facts, none)
     alone = (facts.radius * np.sqrt(size) + _turn(facts, none, np.full(t.size, facts.reach))) / t
     wanted = _SAY * alone if share is None else np.full(t.size, share * facts.width)
     say = np.clip(wanted, 1e-300, max(facts.width, 1e-300))
     rate = facts.radius * np.minimum(
-        _RATE / np.sqrt(np.maximum(size, 1e-300)), _MOST_RATE / (np.sqrt(t) * max(slope, 1e-300))
+        _RATE / np.sqrt(np.maximum(size, 1e-300)), _MOST_RATE / (np.sqrt(t) * max(derivative, 1e-300))
     )
-    main = facts.radius**2 / (2 * np.maximum(rate, 1e-300)) + rate / 2 * (t * slope**2 + size)
-    bound = main + _turn(facts, none, facts.reach + rate * slope)
+    main = facts.radius**2 / (2 * np.maximum(rate, 1e-300)) + rate / 2 * (t * derivative**2 + size)
+    bound = main + _turn(facts, none, facts.reach + rate * derivative)
     # Without a tilt the last half is released: far better in practice, and the error is at most doubled.
     kept = -(-t // 2) if halved else t
     return (bound + say * t) / kept, rate, say

@@ -61,7 +61,7 @@ class NoisyHingeDescent(CountingEngine):
 
     def _promise(self, task: Task, error: float, plan: DescentPlan) -> Promise:
         rows = private_rows(task.model)
-        width = max(rows.residual_range(task.body)[1], 0.0)
+        width = max(rows.residual_range(task.polytope)[1], 0.0)
         slack = _slack(task, rows.count, error, width)
         words = f"{plan.steps} steps: a product with the private rows, a projection and noise on {plan.live.size} sums"
         noise = {
@@ -82,23 +82,23 @@ class NoisyHingeDescent(CountingEngine):
         plan: DescentPlan = promise.plan
         G, h = private_rows(task.model).values(theta)
         live = sp.csr_array(sp.csc_array(G)[:, plan.live].T)
-        k, total = max(h.size, 1), np.zeros(task.body.size)
-        z = task.body.project(plan.start)
-        x, weight = np.zeros(task.body.size), 0.0
+        k, total = max(h.size, 1), np.zeros(task.polytope.size)
+        z = task.polytope.project(plan.start)
+        x, weight = np.zeros(task.polytope.size), 0.0
         for step in range(plan.steps):
             if step % max(plan.steps // 20, 1) == 0:
                 progress(f"descent on the violations, {plan.steps} steps", step / plan.steps)
             a = step + 1.0 if plan.accelerated else 1.0
-            asked = (weight * x + a * z) / (weight + a) if plan.accelerated else z
-            sums = PrivateArray(live @ say(PrivateArray(G @ asked - h), plan))
+            requested = (weight * x + a * z) / (weight + a) if plan.accelerated else z
+            sums = PrivateArray(live @ say(PrivateArray(G @ requested - h), plan))
             noisy = source.laplace(sums, plan.scale) if plan.kind == "laplace" else source.gaussian(sums, plan.scale)
             total += a * task.tilt
             total[plan.live] += a * noisy / k
-            after = task.body.project(plan.start - plan.rate * total)
+            after = task.polytope.project(plan.start - plan.rate * total)
             if step >= plan.steps - plan.kept:
                 x, weight = (weight * x + a * (after if plan.accelerated else z)) / (weight + a), weight + a
             z = after
-        return Point(task.body.nearest(x))
+        return Point(task.polytope.nearest(x))
 
 
 def say(residual: PrivateArray, plan: DescentPlan) -> PrivateArray:

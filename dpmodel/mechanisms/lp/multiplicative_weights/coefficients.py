@@ -25,7 +25,7 @@ from dpmodel.mechanisms.lp.multiplicative_weights.game import (
 )
 from dpmodel.mechanisms.lp.multiplicative_weights.matrix_rows import MatrixRows, matrix_rows
 from dpmodel.mechanisms.lp.private_rows import private_rows
-from dpmodel.numerics.polytopes.entropic_projection import EntropicBody
+from dpmodel.numerics.polytopes.entropic_projection import EntropicPolytope
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.numerics.polytopes.simplex_form import SimplexForm
 from dpmodel.privacy import NoiseSource
@@ -54,8 +54,8 @@ class NoisyMultiplicativeWeights(GameEngine):
            Exponential mechanism of scale R(x_t) / epsilon_t.
         2. The named row's private entries, whose change by one record has 2-norm at most
            ``D = min(l2, sqrt(row_l1 linf))`` (and 1-norm ``row_l1``); if rows may be absent, at most the norm of a row.
-           Gaussian noise of deviation sigma costs ``D^2 / (2 sigma^2)``; in a pure budget Laplace noise of scale
-           row_l1 / epsilon'. Nothing is released when "no row" is named: that is known from 1.
+           Gaussian noise of standard deviation sigma costs ``D^2 / (2 sigma^2)``; in a pure budget Laplace noise of
+           scale row_l1 / epsilon'. Nothing is released when "no row" is named: that is known from 1.
         The costs of T steps add up to the budget; T, the split and the rate come from public facts. Rounding of sums
         enlarges all.
     Utility
@@ -96,7 +96,7 @@ class NoisyMultiplicativeWeights(GameEngine):
 
     def told(self, rows: MatrixRows, plan: Steps, task: Task) -> dict[str, Any]:
         return {
-            "row noise": {"law": "laplace" if self.pure(task) else "gaussian", "scale": plan.noise},
+            "row noise": {"distribution": "laplace" if self.pure(task) else "gaussian", "scale": plan.noise},
             "change of a row": {"l1": rows.row_l1, "l2": rows.row_l2, "linf": rows.linf},
         }
 
@@ -114,23 +114,23 @@ class NoisyMultiplicativeWeights(GameEngine):
         def row(i: int) -> tuple[Integers, Floats]:
             return _noisy_row(rows, now, i, plan.noise, draw)
 
-        x = play(plan, task.body, now, row, scale, task.tilt, source, progress)
-        return finish(task.body, x, rows.rows.norminf)
+        x = play(plan, task.polytope, now, row, scale, task.tilt, source, progress)
+        return finish(task.polytope, x, rows.rows.norminf)
 
-    def excess_change(self, task: Task) -> float:
-        return matrix_rows(task.model).single_over(task.body)
+    def excess_sensitivity(self, task: Task) -> float:
+        return matrix_rows(task.model).single_over(task.polytope)
 
     def pure(self, task: Task) -> bool:
         """Whether rows get Laplace noise."""
         return task.spend.rho is None
 
-    def range_of(self, rows: MatrixRows, body: Polyhedron) -> float:
-        return rows.reach_over(body)
+    def range_of(self, rows: MatrixRows, polytope: Polyhedron) -> float:
+        return rows.reach_over(polytope)
 
     def range_at(self, rows: MatrixRows, task: Task, plan: Steps, x: Floats) -> float:
-        """R at a released point, which may lie outside the public set by a solver's tolerance; a relative floor keeps
-        scores divided by it finite."""
-        return max(rows.reach(x, exact=plan.count <= _EXACT_STEPS), 1e-9 * rows.reach_over(task.body))
+        """R at a released point, which may lie outside the public set by a solver's tolerance; a relative lower bound
+        keeps scores divided by it finite."""
+        return max(rows.reach(x, exact=plan.count <= _EXACT_STEPS), 1e-9 * rows.reach_over(task.polytope))
 
     def plan(self, rows: MatrixRows, form: SimplexForm, task: Task) -> tuple[Steps, float]:
         """Steps and the share of the selections on a grid."""
@@ -138,7 +138,7 @@ class NoisyMultiplicativeWeights(GameEngine):
         reading = rows.pattern.nnz + rows.rest.nnz + 10 * (rows.candidates + form.columns)
         drawing = _SELECTION_WORK * min(rows.candidates, 2 * math.isqrt(rows.candidates) + 1)
         drawing += _NOISE_WORK * rows.row_entries
-        grid = step_grid(reading + drawing + EntropicBody.of(task.body, form).work)
+        grid = step_grid(reading + drawing + EntropicPolytope.of(task.polytope, form).work)
         width = self.width(form, rows)
         if spend.rho is None:
             each = spend.epsilon * _SHARES / grid
@@ -151,7 +151,7 @@ class NoisyMultiplicativeWeights(GameEngine):
             variance = width**2 / 8 + (form.diameter * scale) ** 2 / 2
             most = np.full_like(scale, np.inf)
         regret, rate = noisy_regret(variance, form.columns, grid, task.beta / 2, most)
-        error = regret + rows.reach_over(task.body) / each * shortfall(rows.candidates, grid, task.beta / 2)
+        error = regret + rows.reach_over(task.polytope) / each * shortfall(rows.candidates, grid, task.beta / 2)
         share, best = np.unravel_index(int(np.argmin(error)), error.shape)
         found = share, best
         plan = Steps(form, int(grid[best]), float(rate[found]), float(each[found]), float(scale[found]))

@@ -14,12 +14,12 @@ Regret (proved here, for any convex part P of the simplex, so the public constra
     3. ``Phi(psi_{T+1}) >= <psi_{T+1}, p*> + entropy(p*)`` and ``Phi(psi_1) <= ln d``. Summed over t, for p* in P:
        ``eta sum <w + l_t, p_t - p*> <= ln d + sum_t Z_t``,
        ``Z_t = ln sum_k p_tk e^{-eta (l_t(k) - l) + eta <n_t, p* - e_k>}``.
-    Without noise ``Z_t <= eta^2 W^2 / 8`` by Hoeffding's lemma: average regret ``W sqrt(ln d / (2 T))``.
-    With noise ``E[e^{Z_t} | past] <= e^{eta^2 V}``, since the noise is independent of p_t and l_t, so
-    ``P[sum Z_t >= ln(1/beta) + eta^2 V T] <= beta`` (Markov): average regret ``ln(d / beta) / (eta T) + eta V``. For
-    Gaussian noise of deviation sigma on entries of a, ``V = W^2 / 8 + D^2 sigma^2 / 2``, where D is the diameter of the
-    x of the vertices; for Laplace noise of scale b, ``V = W^2 / 8 + 1.151 D^2 b^2`` as long as ``eta b |x_j - x'_j|``
-    is at most 1/2 for vertices x, x', because ``-ln(1 - u) <= 1.151 u`` for u <= 1/4. The tilt costs nothing.
+    Without noise ``Z_t <= eta^2 W^2 / 8`` by Hoeffding's lemma: average regret ``W sqrt(ln d / (2 T))``. With noise
+    ``E[e^{Z_t} | past] <= e^{eta^2 V}``, since the noise is independent of p_t and l_t, so ``P[sum Z_t >= ln(1/beta) +
+    eta^2 V T] <= beta`` (Markov): average regret ``ln(d / beta) / (eta T) + eta V``. For Gaussian noise of standard
+    deviation sigma on entries of a, ``V = W^2 / 8 + D^2 sigma^2 / 2``, where D is the diameter of the x of the
+    vertices; for Laplace noise of scale b, ``V = W^2 / 8 + 1.151 D^2 b^2`` as long as ``eta b |x_j - x'_j|`` is at most
+    1/2 for vertices x, x', because ``-ln(1 - u) <= 1.151 u`` for u <= 1/4. The tilt costs nothing.
 
 Selections (proved here)
     Each falls short of the best score by more than ``scale (ln k + t)`` with probability at most e^{-t}, whatever came
@@ -45,11 +45,11 @@ from scipy.special import gammainccinv
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap
-from dpmodel.compile.standard_form.footprint import change_of
+from dpmodel.compile.standard_form.footprint import sensitivity_of
 from dpmodel.mechanisms.contract import YES, Progress, Verdict
 from dpmodel.mechanisms.lp.engines.contract import Engine, Point, Promise, Task
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
-from dpmodel.numerics.polytopes.entropic_projection import MOST_ROWS, EntropicBody
+from dpmodel.numerics.polytopes.entropic_projection import MOST_ROWS, EntropicPolytope
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.numerics.polytopes.simplex_form import SimplexForm, simplex_form
 from dpmodel.privacy import NoiseSource
@@ -107,7 +107,8 @@ class PrivateRowsNow:
 @dataclass(frozen=True)
 class Steps:
     """A game's plan. ``form`` : of the public set; ``count`` : T; ``rate`` : eta; ``epsilon`` : of one selection;
-    ``noise`` : deviation (Gaussian) or scale (Laplace) of the noise on the entries of a named row, 0 for none."""
+    ``noise`` : standard deviation (Gaussian) or scale (Laplace) of the noise on the entries of a named row, 0 for
+    none."""
 
     form: SimplexForm
     count: int
@@ -121,7 +122,7 @@ Row = Callable[[int], tuple[Integers, Floats]]
 
 def play(
     plan: Steps,
-    body: Polyhedron,
+    polytope: Polyhedron,
     rows: PrivateRowsNow,
     row: Row,
     scale: Callable[[Floats], float],
@@ -135,7 +136,7 @@ def play(
     released point x. Memory: log weights, weights and the sum of the points, beside the rows.
     """
     form, steps = plan.form, plan.count
-    public = EntropicBody.of(body, form)
+    public = EntropicPolytope.of(polytope, form)
     g, z = np.zeros(form.columns), np.empty(form.columns)
     total = np.zeros(form.shift.size)
     gain = plan.rate * form.total
@@ -162,7 +163,7 @@ def select(scores: PrivateArray, scale: float, source: NoiseSource) -> int:
     """A candidate i with probability proportional to ``exp(scores[i] / scale)``: the exponential mechanism.
 
     Many candidates are drawn in two stages, a group by the sum of its weights and then one of the group, which is the
-    same law: the work is one pass over the scores, and noise is drawn for two short lists. The sums are
+    same distribution: the work is one pass over the scores, and noise is drawn for two short lists. The sums are
     rounded to about 1e-13 of themselves, far inside the rounding allowance of the range. ``scores`` is overwritten.
     """
     scores /= scale
@@ -183,17 +184,17 @@ def select(scores: PrivateArray, scale: float, source: NoiseSource) -> int:
     return group * width + source.noisy_max(members, 1.0, kind="exponential")
 
 
-def finish(body: Polyhedron, x: Floats, row_bound: float) -> Point:
+def finish(polytope: Polyhedron, x: Floats, row_bound: float) -> Point:
     """x moved into the public set exactly; ``row_bound`` bounds the entries of a private row."""
-    inside = body.nearest(x)
+    inside = polytope.nearest(x)
     moved = row_bound * float(np.abs(inside - x).sum())
     return Point(inside, extra_violation=moved if moved > 1e-9 * (1 + row_bound) else 0.0)
 
 
 # ------------------------------------------------------------------ planning
-def simplex_of(model: PrivateLP, body: Polyhedron, lower: Floats, upper: Floats) -> SimplexForm | Verdict:
+def simplex_of(model: PrivateLP, polytope: Polyhedron, lower: Floats, upper: Floats) -> SimplexForm | Verdict:
     """The simplex form of a public set for rows between ``lower`` and ``upper``, or why there is none."""
-    form = simplex_form(body, lower, upper)
+    form = simplex_form(polytope, lower, upper)
     if not isinstance(form, SimplexForm):
         names = list(dict.fromkeys(model.affine.column_names[j] for j in form))
         which = ", ".join(names[:3]) + (" and others" if len(names) > 3 else "")
@@ -202,9 +203,9 @@ def simplex_of(model: PrivateLP, body: Polyhedron, lower: Floats, upper: Floats)
             f"the public constraints leave {which} unbounded, so they give no L with ||x||_1 <= L; "
             "give bounds=[lo, hi] or a public constraint that bounds the sum",
         )
-    rows = EntropicBody.of(body, form).rows.shape[0]
+    rows = EntropicPolytope.of(polytope, form).rows.shape[0]
     # The objective may become one more row later: a target, or the runs of a search.
-    most = MOST_ROWS - 1 if body is public_polyhedron(model) else MOST_ROWS
+    most = MOST_ROWS - 1 if polytope is public_polyhedron(model) else MOST_ROWS
     if rows > most:
         return Verdict(False, f"{rows} public rows couple the variables; it projects onto at most {most}")
     return form
@@ -270,11 +271,11 @@ def apart(affine: AffineMap, scores: LinearMap) -> float:
     np.minimum.at(low, scores.column, scores.coefficient)
     columns = np.flatnonzero(high > low)
     spread = LinearMap.of(np.zeros(columns.size), columns, (high - low)[columns], 1)
-    by_entries = change_of(affine, spread)
+    by_entries = sensitivity_of(affine, spread)
     return max(
         (
-            min(2 * change.linf, change.l1, math.sqrt(2) * change.l2, by_entries[records].linf)
-            for records, change in change_of(affine, scores).items()
+            min(2 * sensitivity.linf, sensitivity.l1, math.sqrt(2) * sensitivity.l2, by_entries[records].linf)
+            for records, sensitivity in sensitivity_of(affine, scores).items()
         ),
         default=0.0,
     )
@@ -305,7 +306,7 @@ class GameEngine(Engine):
         """W: some point satisfies every row, and no row differs by more between two points."""
         raise NotImplementedError
 
-    def range_of(self, rows: Any, body: Polyhedron) -> float:
+    def range_of(self, rows: Any, polytope: Polyhedron) -> float:
         """R of the selections over the public set."""
         raise NotImplementedError
 
@@ -317,23 +318,23 @@ class GameEngine(Engine):
         """More public numbers for the forecast."""
         return {}
 
-    def form(self, model: PrivateLP, body: Polyhedron) -> SimplexForm | Verdict:
+    def form(self, model: PrivateLP, polytope: Polyhedron) -> SimplexForm | Verdict:
         """The simplex form of the public set for these rows, or why there is none."""
 
         def build() -> SimplexForm | Verdict:
-            return simplex_of(model, body, *self.entry_bounds(model))
+            return simplex_of(model, polytope, *self.entry_bounds(model))
 
         key = ("simplex form", self.rows.__qualname__)
-        return model.cached(key, build) if body is public_polyhedron(model) else build()
+        return model.cached(key, build) if polytope is public_polyhedron(model) else build()
 
     def formed(self, model: PrivateLP) -> Verdict:
         form = self.form(model, public_polyhedron(model))
         return form if isinstance(form, Verdict) else YES
 
     def promise(self, task: Task) -> Promise:
-        rows, form = self.rows(task.model), self.form(task.model, task.body)
+        rows, form = self.rows(task.model), self.form(task.model, task.polytope)
         assert isinstance(form, SimplexForm)  # eligible() came first
-        (plan, error), reach, count = self.plan(rows, form, task), self.range_of(rows, task.body), rows.index.size
+        (plan, error), reach, count = self.plan(rows, form, task), self.range_of(rows, task.polytope), rows.index.size
         return Promise(
             error=error,
             gain=1.0,

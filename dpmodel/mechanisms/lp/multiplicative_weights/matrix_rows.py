@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap, sum_by
-from dpmodel.compile.standard_form.footprint import Change, change_of, change_under, record_blocks
+from dpmodel.compile.standard_form.footprint import Sensitivity, record_blocks, sensitivity_of, sensitivity_under
 from dpmodel.mechanisms.lp.multiplicative_weights.game import PrivateRowsNow, apart, both_signs, listed_rows
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, exact_rows
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, present, private_rows
@@ -29,7 +29,7 @@ class MatrixRows:
     ``rows`` : their bounds. ``index`` (k,) rows of the standard form, ``twins`` the equalities among them.
     ``pattern`` (k x n) CSR: where entries are private, with the public numbers that are added there; ``rest`` (k x n) :
     the public entries elsewhere. If rows may be absent all their entries count as private. ``row_l1, row_l2, linf`` :
-    norms of the change of one row by one record; ``changes`` : per Records, of A and of the list of h;
+    norms of the change of one row by one record; ``sensitivities`` : per Records, of A and of the list of h;
     ``h_apart`` : how far one record moves the right-hand sides apart.
     """
 
@@ -42,7 +42,7 @@ class MatrixRows:
     row_l1: float
     row_l2: float
     linf: float
-    changes: tuple[tuple[Change, Change], ...]
+    sensitivities: tuple[tuple[Sensitivity, Sensitivity], ...]
     h_apart: float
 
     @property
@@ -75,26 +75,26 @@ class MatrixRows:
         size = np.abs(x)
         return float(size.sum()), float(np.linalg.norm(x)), float(size.max(initial=0.0))
 
-    def reach_over(self, body: Polyhedron) -> float:
+    def reach_over(self, polytope: Polyhedron) -> float:
         """An upper bound of ``reach`` over a public set."""
-        moved = self._moved(body.l1, math.sqrt(body.l1 * body.linf), body.linf)
+        moved = self._moved(polytope.l1, math.sqrt(polytope.l1 * polytope.linf), polytope.linf)
         if self.rows.absent:
-            moved = self._toggled(*self.rows.residual_range(body), moved)
-        return moved * (1 + ROUNDING) + self.rounding(body.l1, body.linf)
+            moved = self._toggled(*self.rows.residual_range(polytope), moved)
+        return moved * (1 + ROUNDING) + self.rounding(polytope.l1, polytope.linf)
 
-    def single_over(self, body: Polyhedron) -> float:
+    def single_over(self, polytope: Polyhedron) -> float:
         """How far one record moves one score, over a public set."""
-        l1, l2, linf = body.l1, math.sqrt(body.l1 * body.linf), body.linf
-        moved = max((_score_change(A, l1, l2, linf) + h.linf for A, h in self.changes), default=0.0)
+        l1, l2, linf = polytope.l1, math.sqrt(polytope.l1 * polytope.linf), polytope.linf
+        moved = max((_score_sensitivity(A, l1, l2, linf) + h.linf for A, h in self.sensitivities), default=0.0)
         if self.rows.absent:
-            low, high = self.rows.residual_range(body)
+            low, high = self.rows.residual_range(polytope)
             moved = max(moved, -low, high)
         return moved * (1 + ROUNDING) + self.rounding(l1, linf)
 
     def _moved(self, l1: float, l2: float, linf: float) -> float:
         # One row alone moves against nothing but "no row" and rows that stay.
         times = 1.0 if self.rows.per_record <= 1 else 2.0
-        of_A = max((_score_change(A, l1, l2, linf) for A, _ in self.changes), default=0.0)
+        of_A = max((_score_sensitivity(A, l1, l2, linf) for A, _ in self.sensitivities), default=0.0)
         return times * of_A + self.h_apart
 
     def _moved_exactly(self, x: Floats) -> float:
@@ -179,14 +179,14 @@ def matrix_rows(model: PrivateLP) -> MatrixRows:
         (public.data[outside], (public.coords[0][outside], public.coords[1][outside])), shape=(index.size, n)
     )
     h = LinearMap.of(place[form.scalar.row], form.scalar.column, form.scalar.coefficient, index.size)
-    of_h = change_of(affine, h)
-    changes = tuple(
-        (change_under(group, form.matrix, affine.theta_size, matrix_rows=affine.rows), of_h[group.records])
+    of_h = sensitivity_of(affine, h)
+    sensitivities = tuple(
+        (sensitivity_under(group, form.matrix, affine.theta_size, matrix_rows=affine.rows), of_h[group.records])
         for group in record_blocks(affine)
     )
-    row_l1 = max((min(_known(A.row_l1), A.l1) for A, _ in changes), default=0.0)
-    row_l2 = max((_row_two_norm(A) for A, _ in changes), default=0.0)
-    linf = max((A.linf for A, _ in changes), default=0.0)
+    row_l1 = max((min(_known(A.row_l1), A.l1) for A, _ in sensitivities), default=0.0)
+    row_l2 = max((_row_two_norm(A) for A, _ in sensitivities), default=0.0)
+    linf = max((A.linf for A, _ in sensitivities), default=0.0)
     if rows.absent:
         row_l1, row_l2, linf = max(row_l1, rows.norm1), max(row_l2, rows.norm2), max(linf, rows.norminf)
     # A private entry is a sum of rounded products.
@@ -195,17 +195,17 @@ def matrix_rows(model: PrivateLP) -> MatrixRows:
     grow = 1 + ROUNDING
     return MatrixRows(
         rows, index, twins, pattern, rest, h, row_l1 * grow + slack * entries,
-        row_l2 * grow + slack * math.sqrt(entries), linf * grow + slack, changes,
+        row_l2 * grow + slack * math.sqrt(entries), linf * grow + slack, sensitivities,
         apart(affine, both_signs(h, twins)),
     )  # fmt: skip
 
 
-def _row_two_norm(A: Change) -> float:
+def _row_two_norm(A: Sensitivity) -> float:
     """Largest 2-norm of the change of one row: at most that of all of A, and sqrt of 1-norm times largest entry."""
     return min(A.l2, math.sqrt(_known(A.row_l1) * A.linf))
 
 
-def _score_change(A: Change, l1: float, l2: float, linf: float) -> float:
+def _score_sensitivity(A: Sensitivity, l1: float, l2: float, linf: float) -> float:
     """Largest change of a row's product with an x of these norms."""
     return min(_known(A.row_l1) * linf, A.linf * l1, _row_two_norm(A) * l2)
 

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap
-from dpmodel.compile.standard_form.footprint import change_of
+from dpmodel.compile.standard_form.footprint import sensitivity_of
 from dpmodel.mechanisms.contract import Progress, Request, Verdict, refuse_high
 from dpmodel.mechanisms.lp.engines.contract import Point, Promise, Task
 from dpmodel.mechanisms.lp.multiplicative_weights.game import (
@@ -29,7 +29,7 @@ from dpmodel.mechanisms.lp.multiplicative_weights.game import (
     step_grid,
 )
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, exact_rows
-from dpmodel.numerics.polytopes.entropic_projection import EntropicBody
+from dpmodel.numerics.polytopes.entropic_projection import EntropicPolytope
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.numerics.polytopes.simplex_form import SimplexForm
 from dpmodel.numerics.public_facts import cached
@@ -46,7 +46,7 @@ class ScalarRows:
 
     ``index`` (k,) rows of the standard form; ``twins`` : the equalities among them; ``matrix`` (k x n) and ``fixed``
     (k,) : public; ``h`` : (k,) private parts of the right-hand sides as functions of theta; ``reach`` : R, how far one
-    record moves the scores apart, no row (0) included; ``change`` : how far it moves one of them.
+    record moves the scores apart, no row (0) included; ``sensitivity`` : how far it moves one of them.
     """
 
     index: Integers
@@ -55,7 +55,7 @@ class ScalarRows:
     fixed: Floats
     h: LinearMap
     reach: float
-    change: float
+    sensitivity: float
 
     @property
     def candidates(self) -> int:
@@ -121,11 +121,11 @@ class ScalarMultiplicativeWeights(GameEngine):
     def told(self, rows: ScalarRows, plan: Steps, task: Task) -> dict[str, Any]:
         return {"width of the losses": self.width(plan.form, rows)}
 
-    def range_of(self, rows: ScalarRows, body: Polyhedron) -> float:
+    def range_of(self, rows: ScalarRows, polytope: Polyhedron) -> float:
         return rows.reach
 
     def plan(self, rows: ScalarRows, form: SimplexForm, task: Task) -> tuple[Steps, float]:
-        public = EntropicBody.of(task.body, form)
+        public = EntropicPolytope.of(task.polytope, form)
         grid = step_grid(rows.matrix.nnz + 10 * (rows.candidates + form.columns) + public.work)
         regret, rate = plain_regret(self.width(form, rows), form.columns, grid)
         each = task.spend.epsilon / grid if task.spend.rho is None else np.sqrt(8 * task.spend.rho / grid)
@@ -138,12 +138,12 @@ class ScalarMultiplicativeWeights(GameEngine):
     ) -> Point:
         rows, plan = scalar_rows(task.model), promise.plan
         # Scores that no record can move are the same for all data: any scale will do.
-        scale = self.range_of(rows, task.body) / plan.epsilon or 1e-9
-        x = play(plan, task.body, rows.now(theta), rows.row, lambda x: scale, task.tilt, source, progress)
-        return finish(task.body, x, float(abs(rows.matrix).max()) if rows.matrix.nnz else 0.0)
+        scale = self.range_of(rows, task.polytope) / plan.epsilon or 1e-9
+        x = play(plan, task.polytope, rows.now(theta), rows.row, lambda x: scale, task.tilt, source, progress)
+        return finish(task.polytope, x, float(abs(rows.matrix).max()) if rows.matrix.nnz else 0.0)
 
-    def excess_change(self, task: Task) -> float:
-        return scalar_rows(task.model).change
+    def excess_sensitivity(self, task: Task) -> float:
+        return scalar_rows(task.model).sensitivity
 
 
 @cached
@@ -156,7 +156,7 @@ def scalar_rows(model: PrivateLP) -> ScalarRows:
     part = form.scalar
     h = LinearMap.of(place[part.row], part.column, part.coefficient, index.size)
     reach = apart(affine, both_signs(h, twins)) * (1 + ROUNDING)
-    single = max((change.linf for change in change_of(affine, h).values()), default=0.0) * (1 + ROUNDING)
+    single = max((sensitivity.linf for sensitivity in sensitivity_of(affine, h).values()), default=0.0) * (1 + ROUNDING)
     return ScalarRows(index, twins, sp.csr_array(form.A0[index]), form.b0[index], h, reach, single)
 
 

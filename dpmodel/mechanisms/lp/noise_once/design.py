@@ -2,7 +2,7 @@
 
 One record belongs to one ``Records`` and moves part p by at most ``D_p`` (in the norm of the noise). With share
 w_p, part p gets Laplace noise of scale ``D_p / (w_p epsilon)`` (costing a record ``w_p epsilon D_pg / D_p`` when its
-Records g moves p by D_pg) or Gaussian noise of deviation ``D_p / (w_p mu)`` with the squares adding up. Basic
+Records g moves p by D_pg) or Gaussian noise of standard deviation ``D_p / (w_p mu)`` with the squares adding up. Basic
 composition (pure epsilon) and exact Gaussian composition (mu adds in squares) bound the total per Records;
 the shares are then scaled up until the largest total is the whole budget. So parts computed from
 different people each get all of it.
@@ -34,12 +34,12 @@ from dpmodel.privacy import (
 )
 
 Kind = Literal["laplace", "gaussian", "truncated"]
-Law = Laplace | Gaussian | TruncatedLaplace
+Distribution = Laplace | Gaussian | TruncatedLaplace
 
 
 @dataclass(frozen=True)
 class NoisyPart:
-    """One part's measurement, its noise law (None if no record can move it) and its share of the budget.
+    """One part's measurement, its noise distribution (None if no record can move it) and its share of the budget.
 
     ``beta`` : probability with which some entry may miss ``reach`` (h,), the public bound on its noise.
     ``clip`` : whether released numbers are moved into their public range. That never enlarges the error of one
@@ -48,20 +48,20 @@ class NoisyPart:
     """
 
     measurement: Measurement
-    law: Law | None
+    distribution: Distribution | None
     share: float
     beta: float
     reach: Floats
     clip: bool = True
 
     @property
-    def deviation(self) -> Floats:
+    def sigma(self) -> Floats:
         """(h,) standard deviation of the noise in every entry."""
-        return self.measurement.gain(2) * (0.0 if self.law is None else self.law.standard_deviation)
+        return self.measurement.gain(2) * (0.0 if self.distribution is None else self.distribution.standard_deviation)
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "law": self.law.to_dict() if self.law is not None else None,
+            "distribution": self.distribution.to_dict() if self.distribution is not None else None,
             "share": self.share,
             "measured": self.measurement.count,
             "measured_as": self.measurement.strategy,
@@ -110,15 +110,15 @@ def design(model: PrivateLP, request: Request, kinds: Mapping[str, Kind]) -> Noi
     beta = request.beta / max(1, len(kinds))
     parts = {}
     for part, kind in kinds.items():
-        law = law_of(chosen[part], kind, shares[part], request)
-        noisy = NoisyPart(chosen[part], law, shares[part], beta, _reach(chosen[part], law, beta))
+        distribution = distribution_of(chosen[part], kind, shares[part], request)
+        noisy = NoisyPart(chosen[part], distribution, shares[part], beta, _reach(chosen[part], distribution, beta))
         sums = _mixes(chosen[part]) or (part == "matrix" and _row_reach(model, noisy) is not None)
-        parts[part] = replace(noisy, clip=not (isinstance(law, Gaussian) and sums))
+        parts[part] = replace(noisy, clip=not (isinstance(distribution, Gaussian) and sums))
     uses_delta = any(kind != "laplace" for kind in kinds.values())
     return NoiseDesign(parts, request.epsilon, request.delta if uses_delta else 0.0)
 
 
-def law_of(m: Measurement, kind: Kind, share: float, request: Request) -> Law | None:
+def distribution_of(m: Measurement, kind: Kind, share: float, request: Request) -> Distribution | None:
     """The noise that spends ``share`` of the budget on these numbers; None if no record can move them."""
     if m.l1 == 0:
         return None
@@ -144,13 +144,13 @@ def _shares(model: PrivateLP, chosen: Mapping[str, Measurement], gaussian: bool)
         total = sum(value**power for value in effect.values())
         for p in family:
             weight[p] = effect[p] / (total * len(families)) ** (1 / power) if total > 0 else 1.0
-    records = {r for m in chosen.values() for r in m.change}
+    records = {r for m in chosen.values() for r in m.sensitivity}
     worst = 0.0
     for r in records:
         cost = 0.0
         for p, m in chosen.items():
             norm = m.l2 if gaussian else m.l1
-            moved = m.change[r].l2 if gaussian else m.change[r].l1
+            moved = m.sensitivity[r].l2 if gaussian else m.sensitivity[r].l1
             if norm > 0:
                 cost += (weight[p] * moved / norm) ** power
         worst = max(worst, cost)
@@ -168,19 +168,23 @@ def _effect(model: PrivateLP, m: Measurement, gaussian: bool) -> float:
     return size * reach if math.isfinite(reach) and reach > 0 else size
 
 
-def _reach(m: Measurement, law: Law | None, beta: float) -> Floats:
+def _reach(m: Measurement, distribution: Distribution | None, beta: float) -> Floats:
     """(h,) bounds on every entry's noise that hold together with probability 1 - beta.
 
     Each entry is a combination of independent draws. With one draw per entry, the k distinct draws count;
     with several, Gaussian entries are jointly Gaussian and Sidak's inequality lets their count h stand for
-    independent ones, and other laws are bounded draw by draw.
+    independent ones, and other distributions are bounded draw by draw.
     """
-    if law is None:
+    if distribution is None:
         return np.zeros(m.recover.shape[0])
-    if isinstance(law, Gaussian):
+    if isinstance(distribution, Gaussian):
         count = m.recover.shape[0] if _mixes(m) else min(m.recover.shape[0], m.count)
-        return m.gain(2) * law.max_abs_quantile(count, beta)
-    bound = law.half_width if isinstance(law, TruncatedLaplace) else law.max_abs_quantile(m.count, beta)
+        return m.gain(2) * distribution.max_abs_quantile(count, beta)
+    bound = (
+        distribution.half_width
+        if isinstance(distribution, TruncatedLaplace)
+        else distribution.max_abs_quantile(m.count, beta)
+    )
     return m.gain(1) * bound
 
 
@@ -238,16 +242,16 @@ def _row_reach(model: PrivateLP, part: NoisyPart) -> tuple[Floats, Floats] | Non
     Each half with beta / 2: for all x the 2-norm of a row's noise (chi) times that of x, and for one x a single
     Gaussian per row. The noise must not be clipped: clipped draws have a mean.
     """
-    law, measured = part.law, part.measurement
+    distribution, measured = part.distribution, part.measurement
     one_draw_each = measured.recover.nnz == measured.recover.shape[0] == measured.count
-    if not isinstance(law, Gaussian) or not one_draw_each:
+    if not isinstance(distribution, Gaussian) or not one_draw_each:
         return None
     m = model.affine.rows
     rows, columns = model.form.matrix_positions()
     norm = x_bound(model)
     size = np.minimum(model.public.magnitudes()[columns], norm)
     box = _box_reach(model, part)
-    deviation = _largest_per_row(measured.gain(2) * law.scale, rows, m)
+    sigma = _largest_per_row(measured.gain(2) * distribution.scale, rows, m)
     noised = np.bincount(rows, minlength=m)
     live = noised > 0
     largest = np.zeros(model.affine.variables)
@@ -255,8 +259,8 @@ def _row_reach(model: PrivateLP, part: NoisyPart) -> tuple[Floats, Floats] | Non
     two_norm = min(float(np.linalg.norm(largest)), norm)  # of x over the columns with private entries
     tail = part.beta / (2 * int(live.sum()))
     for_all, for_one = np.zeros(m), np.zeros(m)
-    for_all[live] = deviation[live] * two_norm * np.sqrt(chdtri(noised[live], tail))
-    for_one[live] = deviation[live] * two_norm * -float(ndtri(tail / 2))
+    for_all[live] = sigma[live] * two_norm * np.sqrt(chdtri(noised[live], tail))
+    for_one[live] = sigma[live] * two_norm * -float(ndtri(tail / 2))
     for_one = np.minimum(for_one, for_all)
     if (for_one + for_all).max(initial=0.0) < 2 * box.max(initial=0.0):
         return for_one, for_all

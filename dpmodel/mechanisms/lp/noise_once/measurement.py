@@ -13,7 +13,7 @@ spread in proportion to how far each number can move.
 
 Rounding. The values are exact dot products rounded once (2^-53 of the value at most) and clamped at ``limit``:
 2^40 times the least of their largest change, ``D_1 / t`` and ``D_2 / sqrt(t)``, where t numbers at most depend on the
-data of one record. So rounding adds at most 2^-12 of D_1 to the 1-norm and of D_2 to the 2-norm change between two
+data of one record. So rounding adds at most 2^-12 of D_1 to the 1-norm and of D_2 to the 2-norm sensitivity between two
 neighbours, which ``ROUNDING`` (for up to three parts, and the sums behind the bounds) adds to every sensitivity.
 Numbers that are one private entry times a power of two are not rounded at all; there the clamp is 2^40 times
 their change. The clamp is public policy.
@@ -32,7 +32,7 @@ from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.annotate.records import Records
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, sum_by
-from dpmodel.compile.standard_form.footprint import Change, change_of, entry_changes, most_touched
+from dpmodel.compile.standard_form.footprint import Sensitivity, entry_sensitivities, most_touched, sensitivity_of
 from dpmodel.compile.standard_form.form import value_range
 from dpmodel.numerics.public_facts import cached
 
@@ -47,7 +47,7 @@ class Measurement:
     """``part = recover @ (queries theta)`` with public ``recover``.
 
     ``queries`` : (k, P) scaled functions S of theta; ``recover`` : (h, k) sparse, h = entries of the part, in
-    increasing order of ``positions``. ``change`` : what one record does to the k numbers, per Records,
+    increasing order of ``positions``. ``sensitivity`` : what one record does to the k numbers, per Records,
     rounding included. ``lower, upper`` : (k,) public range of the numbers; ``limit`` : where their absolute values
     are clamped. ``shared_limit`` : the same limit for numbers that are rounded.
     """
@@ -57,7 +57,7 @@ class Measurement:
     queries: LinearMap
     recover: sp.csr_array
     positions: Integers
-    change: Mapping[Records, Change]
+    sensitivity: Mapping[Records, Sensitivity]
     lower: Floats
     upper: Floats
     limit: float
@@ -74,11 +74,11 @@ class Measurement:
 
     @property
     def l1(self) -> float:
-        return max((change.l1 for change in self.change.values()), default=0.0)
+        return max((sensitivity.l1 for sensitivity in self.sensitivity.values()), default=0.0)
 
     @property
     def l2(self) -> float:
-        return max((change.l2 for change in self.change.values()), default=0.0)
+        return max((sensitivity.l2 for sensitivity in self.sensitivity.values()), default=0.0)
 
     def gain(self, order: int) -> Floats:
         """(h,) 1-norm or 2-norm of the rows of ``recover``: how noise on the k numbers reaches each entry."""
@@ -112,7 +112,7 @@ def measurements(model: PrivateLP, part: str) -> tuple[Measurement, ...]:
 
 
 def best_measurement(model: PrivateLP, part: str, order: int) -> Measurement:
-    """The choice with the least worst noise when the noise is scaled to the 1-norm or 2-norm change."""
+    """The choice with the least worst noise when the noise is scaled to the 1-norm or 2-norm sensitivity."""
 
     def worst(m: Measurement) -> float:
         return (m.l1 if order == 1 else m.l2) * float(m.gain(order).max(initial=0.0))
@@ -130,7 +130,7 @@ def scaled(
     factor: Floats | None = None,
 ) -> Measurement:
     """The measurement with its rows scaled by ``factor``, or to equal change; change and range attached."""
-    moves = entry_changes(model.affine, queries)
+    moves = entry_sensitivities(model.affine, queries)
     if factor is None:
         with np.errstate(divide="ignore", invalid="ignore"):
             factor = np.where((moves > 0) & np.isfinite(moves), moves.max(initial=0.0) / moves, 1.0)
@@ -140,13 +140,13 @@ def scaled(
     if (factor != 1.0).any():
         queries = LinearMap(queries.row, queries.column, queries.coefficient * factor[queries.row], queries.height)
         recover = sp.csr_array(recover @ sp.diags_array(1.0 / factor))
-    change = {
-        records: value.scaled_for_rounding(ROUNDING) for records, value in change_of(model.affine, queries).items()
+    sensitivity = {
+        records: value.scaled_for_rounding(ROUNDING) for records, value in sensitivity_of(model.affine, queries).items()
     }
     lower, upper = value_range(model.affine, queries)
-    shared = _shared_limit(model.affine, queries, step, change)
+    shared = _shared_limit(model.affine, queries, step, sensitivity)
     limit = CLAMP * step if step > 0 and never_rounded(queries) else shared
-    return Measurement(part, strategy, queries, recover, positions, change, lower, upper, limit, shared)
+    return Measurement(part, strategy, queries, recover, positions, sensitivity, lower, upper, limit, shared)
 
 
 def never_rounded(queries: LinearMap) -> bool:
@@ -155,13 +155,15 @@ def never_rounded(queries: LinearMap) -> bool:
     return single and bool((np.abs(np.frexp(queries.coefficient)[0]) == 0.5).all())
 
 
-def _shared_limit(affine: AffineMap, queries: LinearMap, step: float, change: Mapping[Records, Change]) -> float:
+def _shared_limit(
+    affine: AffineMap, queries: LinearMap, step: float, sensitivity: Mapping[Records, Sensitivity]
+) -> float:
     """Where rounded numbers are clamped, so that rounding stays inside the allowance (the module's docstring)."""
     if step == 0:
         return math.inf  # bounds that fix every number
     touched = max(most_touched(affine, queries.row, queries.column), 1)
-    l1 = max(c.l1 for c in change.values())
-    l2 = max(c.l2 for c in change.values())
+    l1 = max(c.l1 for c in sensitivity.values())
+    l2 = max(c.l2 for c in sensitivity.values())
     return CLAMP * min(step, l1 / touched, l2 / math.sqrt(touched))
 
 

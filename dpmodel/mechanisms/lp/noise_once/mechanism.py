@@ -39,8 +39,8 @@ class NoiseOnce(Mechanism[PrivateLP]):
         objective, with plain Laplace noise in place of its over-large scale).
     Privacy
         The only reading of private values is ``S_p theta`` for each private part p (``measurement.py``),
-        released with Laplace noise of scale ``D_1 / (w_p epsilon)`` or Gaussian noise of deviation
-        ``D_2 / (w_p mu)``. ``D_1`` and ``D_2`` are the largest 1-norm and 2-norm change of ``S_p theta`` by one
+        released with Laplace noise of scale ``D_1 / (w_p epsilon)`` or Gaussian noise of standard deviation
+        ``D_2 / (w_p mu)``. ``D_1`` and ``D_2`` are the largest 1-norm and 2-norm sensitivity of ``S_p theta`` by one
         record, computed by ``footprint.change_of`` from the affine map and the declared bounds, plus the
         rounding allowance. The Laplace mechanism with scale D_1 / e is e-DP and these add up over parts;
         Gaussian releases compose to ``mu`` (the squares of D_2 / sigma add up), and ``mu`` is the largest
@@ -132,7 +132,7 @@ class NoiseOnce(Mechanism[PrivateLP]):
 def release(part: NoisyPart, theta: PrivateArray, source: NoiseSource) -> Floats:
     """(h,) the part as it may be released: the numbers behind it with noise, rebuilt."""
     exact = part.measurement.values(theta)
-    noisy = part.law.add_to(exact, source) if part.law is not None else exact
+    noisy = part.distribution.add_to(exact, source) if part.distribution is not None else exact
     return part.measurement.rebuild(noisy, clip=part.clip)
 
 
@@ -182,7 +182,7 @@ def objective_noise(model: PrivateLP, noise: NoiseDesign) -> float:
         return 0.0
     weights: Floats = np.zeros(model.affine.variables)
     weights[part.measurement.positions] = part.reach / largest
-    # The same for every law whose draws reach the entries by the same gains, so usually solved once.
+    # The same for every distribution whose draws reach the entries by the same gains, so usually solved once.
     key = ("norm of x", weights.tobytes())
     return 2 * largest * model.cached(key, lambda: model.public.weighted_norm(weights))
 
@@ -191,8 +191,8 @@ def noise_against_ignorance(model: PrivateLP, noise: NoiseDesign) -> float:
     """Root mean square of the noise over that of what is unknown about the private numbers without it.
 
     The prediction behind it: private numbers are spread evenly over their declared ranges, so the middle of a range
-    misses one by ``range / sqrt(12)`` on average; noise misses it by its deviation. Noise that is larger tells less
-    than the middle of the ranges does, which costs nothing. 0 where some range is not declared.
+    misses one by ``range / sqrt(12)`` on average; noise misses it by its standard deviation. Noise that is larger tells
+    less than the middle of the ranges does, which costs nothing. 0 where some range is not declared.
     """
     shares = []
     lower, upper = model.public.box
@@ -203,18 +203,18 @@ def noise_against_ignorance(model: PrivateLP, noise: NoiseDesign) -> float:
             size = (upper - lower)[part.measurement.positions]
         elif name == "matrix":
             size = model.public.magnitudes()[model.form.matrix_positions()[1]]
-        shares.append(against_ignorance(part.deviation, high - low, size))
+        shares.append(against_ignorance(part.sigma, high - low, size))
     return math.sqrt(sum(share**2 for share in shares) / max(len(shares), 1))
 
 
-def against_ignorance(deviation: Floats, span: Floats, size: Floats | float = 1.0) -> float:
-    """Noise of these deviations (k,) over what is unknown of numbers whose ranges are ``span`` (k,) wide; see
+def against_ignorance(sigma: Floats, span: Floats, size: Floats | float = 1.0) -> float:
+    """Noise of these standard deviations (k,) over what is unknown of numbers whose ranges are ``span`` (k,) wide; see
     ``noise_against_ignorance``. ``size`` : how much each number counts."""
     with np.errstate(invalid="ignore"):
         unknown = span * size / math.sqrt(12)
     if not np.isfinite(unknown).all() or not unknown.any():
         return 0.0
-    return float(np.linalg.norm(deviation * size) / np.linalg.norm(unknown))
+    return float(np.linalg.norm(sigma * size) / np.linalg.norm(unknown))
 
 
 def bounded_variables(model: PrivateLP) -> Verdict:

@@ -85,12 +85,12 @@ class PointExponential(CountingEngine):
 
     def promise(self, task: Task) -> Promise:
         rows = private_rows(task.model)
-        width = rows.residual_range(task.body)[1]
+        width = rows.residual_range(task.polytope)[1]
         epsilon, pure = _epsilon(task)
         scale = _range(rows) / epsilon
         caveats: tuple[str, ...] = ()
         if task.vertices is not None:
-            points = points_inside(task.body, task.vertices)
+            points = points_inside(task.polytope, task.vertices)
             count = points.shape[0]
             plan = Choice(threshold=task.violation or 0.0, epsilon=epsilon, pure=pure, points=points)
             slack = _slack(count, scale, task.beta)
@@ -100,10 +100,10 @@ class PointExponential(CountingEngine):
             )
             words, proved = f"{count} given points", False
         else:
-            net = net_for(task.model, task.body, cubes=task.cut)
+            net = net_for(task.model, task.polytope, cubes=task.cut)
             if net is None:  # cut by a target, until it is flat or no product any more
-                count, drift = 1, min(_apart(rows, task.body), width)
-                points = task.body.nearest(np.zeros(task.body.size))[None, :]
+                count, drift = 1, min(_apart(rows, task.polytope), width)
+                points = task.polytope.nearest(np.zeros(task.polytope.size))[None, :]
                 plan = Choice(threshold=0.0, epsilon=epsilon, pure=pure, points=points)
             else:
                 slacks = np.array([_slack(size, scale, task.beta) for size, _ in net.levels])
@@ -180,31 +180,32 @@ def _epsilon(task: Task) -> tuple[float, bool]:
     return task.spend.selection_epsilon(), False
 
 
-def net_for(model: PrivateLP, body: Polyhedron, *, cubes: bool = False) -> Net | None:
-    """``cubes`` : of the kind that promises no less for any part of the body."""
+def net_for(model: PrivateLP, polytope: Polyhedron, *, cubes: bool = False) -> Net | None:
+    """``cubes`` : of the kind that promises no less for any part of the polytope."""
     rows = private_rows(model)
     bounds = RowBounds(rows.lower, rows.upper, rows.norm1, rows.norm2)
-    return net_of(body, bounds, int(min(MOST_POINTS, max(_MOST_PRODUCTS / max(rows.count, 1), 1))), cubes=cubes)
+    return net_of(polytope, bounds, int(min(MOST_POINTS, max(_MOST_PRODUCTS / max(rows.count, 1), 1))), cubes=cubes)
 
 
-def _apart(rows: PrivateRows, body: Polyhedron) -> float:
+def _apart(rows: PrivateRows, polytope: Polyhedron) -> float:
     """Drift of a single point."""
-    low, high = body.box
+    low, high = polytope.box
     size = np.maximum(np.abs(rows.lower), np.abs(rows.upper))
     return min(float(size @ (high - low)), rows.norm2 * float(np.linalg.norm(high - low)))
 
 
-def points_inside(body: Polyhedron, vertices: Floats) -> Floats:
-    """(k, n) the given points that satisfy the public constraints, each once; some point of the body if none does."""
+def points_inside(polytope: Polyhedron, vertices: Floats) -> Floats:
+    """(k, n) the given points that satisfy the public constraints, each once; some point of the polytope if none
+    does."""
     vertices = vertices[np.sort(np.unique(vertices, axis=0, return_index=True)[1])]
     size = 1e-9 * (1 + np.abs(vertices).max(axis=1))
-    miss = np.maximum((body.lower - vertices).max(axis=1), (vertices - body.upper).max(axis=1))
-    for left, right, equality in ((body.A_ub, body.b_ub, False), (body.A_eq, body.b_eq, True)):
+    miss = np.maximum((polytope.lower - vertices).max(axis=1), (vertices - polytope.upper).max(axis=1))
+    for left, right, equality in ((polytope.A_ub, polytope.b_ub, False), (polytope.A_eq, polytope.b_eq, True)):
         if right.size:
             gap = np.asarray(left @ vertices.T).T - right
             miss = np.maximum(miss, (np.abs(gap) if equality else gap).max(axis=1))
     kept: Integers = np.flatnonzero(miss <= size)
-    return vertices[kept] if kept.size else body.nearest(vertices[0])[None, :]
+    return vertices[kept] if kept.size else polytope.nearest(vertices[0])[None, :]
 
 
 POINT_EXPONENTIAL = PointExponential()

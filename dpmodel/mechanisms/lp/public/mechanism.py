@@ -141,14 +141,14 @@ def _choose(model: PrivateLP, mode: Feasibility) -> PublicPoint | None:
 
 def _centre(model: PrivateLP) -> PublicPoint | None:
     """The public point nearest to the middle of the box around the public set."""
-    body = public_polyhedron(model) if plain_linear(model) is None else None
-    if body is None or body.empty:
+    polytope = public_polyhedron(model) if plain_linear(model) is None else None
+    if polytope is None or polytope.empty:
         return None
-    lower, upper = body.box
+    lower, upper = polytope.box
     if not (np.isfinite(lower).all() and np.isfinite(upper).all()):
         return None
-    x = body.project((lower + upper) / 2)
-    if body.violation(x) > 1e-6 * (1 + float(np.abs(x).max(initial=0.0))):
+    x = polytope.project((lower + upper) / 2)
+    if polytope.violation(x) > 1e-6 * (1 + float(np.abs(x).max(initial=0.0))):
         return None
     loss = 0.0 if not private_objective(model) else objective_span(model)
     return PublicPoint(x, loss, worst_violation(model, x), "the centre of the public set")

@@ -236,12 +236,12 @@ def regret(model: PrivateLP, x: Floats) -> float:
     loose = low < high
     if not (np.isfinite(lower[loose]).all() and np.isfinite(upper[loose]).all()):
         return objective_span(model)
-    slope, constant = -low.copy(), float((low * x)[~loose].sum())
+    derivative, constant = -low.copy(), float((low * x)[~loose].sum())
     a, z = lower[loose], upper[loose]
     at_a, at_z = (np.maximum(low[loose] * d, high[loose] * d) for d in (x[loose] - a, x[loose] - z))
-    slope[loose] = np.divide(at_z - at_a, z - a, out=np.zeros_like(a), where=z > a)
-    constant += float((at_a - slope[loose] * a).sum())
-    return max(model.public.support(slope) + constant, 0.0)
+    derivative[loose] = np.divide(at_z - at_a, z - a, out=np.zeros_like(a), where=z > a)
+    constant += float((at_a - derivative[loose] * a).sum())
+    return max(model.public.support(derivative) + constant, 0.0)
 
 
 def worst_violation(model: PrivateLP, x: Floats) -> float:

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap
-from dpmodel.compile.standard_form.footprint import change_of, entry_changes
+from dpmodel.compile.standard_form.footprint import entry_sensitivities, sensitivity_of
 from dpmodel.compile.standard_form.form import value_range
 from dpmodel.mechanisms.contract import (
     YES,
@@ -151,15 +151,15 @@ def _public_scores(model: PrivateLP, found: Candidates) -> Floats:
 def _single(model: PrivateLP, vertices: Floats | None) -> float:
     """How far one record can move any one score."""
     scores = _score_map(model, _found(model, vertices))
-    return float(entry_changes(model.affine, scores).max(initial=0.0))
+    return float(entry_sensitivities(model.affine, scores).max(initial=0.0))
 
 
 @cached
 def _range(model: PrivateLP, vertices: Floats | None) -> float:
     """R: how far one record can move the scores apart."""
     points, single = _found(model, vertices).points, _single(model, vertices)
-    changes = change_of(model.affine, model.form.objective)
-    l1 = max((change.l1 for change in changes.values()), default=0.0)
+    sensitivities = sensitivity_of(model.affine, model.form.objective)
+    l1 = max((sensitivity.l1 for sensitivity in sensitivities.values()), default=0.0)
     # The products behind the scores are rounded, which shows when points almost coincide.
     apart = _spread(points) + 2.0**-40 * float(abs(points).max())
     # Clamping may stop some scores while others move, so R is at least one score's own change.

@@ -21,7 +21,7 @@ EVERY = 5  # steps between residuals
 POLISH = 100  # steps between attempts to solve for the active set
 LOOSE = 10.0  # residuals are looked through below so many times the tolerance of the gap
 BALANCE = 4.0  # ratio of the residuals beyond which the penalty is changed
-FLOOR = 1e-9  # of the size of the data: residuals below it count as nothing
+LOWER_BOUND = 1e-9  # of the size of the data: residuals below it count as nothing
 NAT = 1e-3  # of log-likelihood per measurement: gaps of smaller objectives are taken relative to this
 PENALTY = 4.0  # first rho; residuals move it
 
@@ -73,13 +73,15 @@ def minimise(
     theta = splits.proximal(rho)
     w = theta(t)
     u = t - w
-    size = max(FLOOR * float(np.linalg.norm(measured * splits.centre)), NAT * math.sqrt(np.count_nonzero(measured)))
+    size = max(
+        LOWER_BOUND * float(np.linalg.norm(measured * splits.centre)), NAT * math.sqrt(np.count_nonzero(measured))
+    )
     judge = _Judge(splits, repair, tolerance)
     status: Status = "optimal_inaccurate"
-    next_look = last_change = changes = 0
+    next_look = last_sensitivity = sensitivities = 0
     next_polish = POLISH
     before: Floats | None = None
-    asked = False
+    requested = False
     for step in range(1, steps + 1):
         x = update.solve(splits.adjoint(p * (w - u)))
         image = splits.apply(x)
@@ -94,9 +96,9 @@ def minimise(
         primal = float(np.linalg.norm(root * (image - w)))
         dual = float(np.linalg.norm(y / root - rho * (root * u)))
         reach = max(float(np.linalg.norm(measured * (image - splits.centre))), size)
-        slope = rho * float(np.linalg.norm(root * u)) + FLOOR * math.sqrt(p.size)
+        derivative = rho * float(np.linalg.norm(root * u)) + LOWER_BOUND * math.sqrt(p.size)
         near = LOOSE * tolerance
-        close = primal <= near * reach and dual <= near * slope
+        close = primal <= near * reach and dual <= near * derivative
         if close and step >= next_look:
             next_look = step + max(EVERY, step // 20)
             judge.look(x, image, y)
@@ -107,24 +109,30 @@ def minimise(
         if judge.gap <= tolerance:
             status = "optimal"
             break
-        if before is not None and not asked and not close and step % 100 == 0 and splits.separates(y - before, image):
-            asked = True
+        if (
+            before is not None
+            and not requested
+            and not close
+            and step % 100 == 0
+            and splits.separates(y - before, image)
+        ):
+            requested = True
             verdict = doubt()
             if verdict is not None:
                 status = verdict
                 break
         if step % 100 == 95:
             before = y
-        if step >= last_change + max(20, last_change // 2) and changes < 30:
-            ratio = 2 * (primal / reach) / max(dual / slope, 1e-300)
+        if step >= last_sensitivity + max(20, last_sensitivity // 2) and sensitivities < 30:
+            ratio = 2 * (primal / reach) / max(dual / derivative, 1e-300)
             if not 1 / BALANCE <= ratio <= BALANCE:
                 factor = min(max(math.sqrt(ratio), 0.1), 10.0)
                 rho, u = rho * factor, u / factor
                 theta = splits.proximal(rho)
-                changes, last_change = changes + 1, step
+                sensitivities, last_sensitivity = sensitivities + 1, step
         if step % 500 == 0:
             progress(step / steps)
-    if status == "optimal_inaccurate" and not asked:
+    if status == "optimal_inaccurate" and not requested:
         status = doubt() or status
     if judge.best is None and status == "optimal_inaccurate":
         judge.look(x, image, y, last=True)

@@ -29,15 +29,15 @@ def polish(
     curve = 2 * splits.square
     flat = ~held & (curve == 0)
     p = np.where(held, HELD * rho * splits.weight, np.where(flat, FREE * rho * splits.weight, curve))
-    slope = np.sign(w - splits.centre) * splits.absolute + splits.linear
-    multiplier = np.where(held, y, slope)
+    derivative = np.sign(w - splits.centre) * splits.absolute + splits.linear
+    multiplier = np.where(held, y, derivative)
     centre = np.where(held, w, splits.centre)
     update = refactor(p)
     for _ in range(ROUNDS):
         centre = np.where(flat, splits.apply(x), centre)
         x = update.solve(splits.adjoint(p * centre - multiplier))
         now = multiplier + p * (splits.apply(x) - centre)
-        multiplier = np.where(held, now, slope)
+        multiplier = np.where(held, now, derivative)
     # Rounding has left a little of A'y outside of the range of E', which the dual bound would multiply by x.
     zero = update.solve(np.zeros(splits.size))
     for _ in range(2):

@@ -108,22 +108,22 @@ class Splits:
         entry, from ``image`` = A x with E x = e and any y with A'y in the range of E'.
 
         ``y'A x' = y'A x``, as x' - x is in the kernel of E, so ``h(A x') >= y'A x - sup_w (y'w - h(w))``, the supremum
-        over the w in that box and within the bounds. Over all w it would be infinite as soon as one slope in y exceeds
-        those of h by a rounding error. If a feasible x' outside of the box has a loss lower than f(x) by d, then by
-        convexity the point where the way from x to x' leaves the box is lower than f(x) by d times the part of the way
-        that lies in the box: the bound speaks of such points too, only more weakly. NEAR noise scales beyond the
-        measured value are further than an optimum is from its data.
+        over the w in that box and within the bounds. Over all w it would be infinite as soon as one derivative in y
+        exceeds those of h by a rounding error. If a feasible x' outside of the box has a loss lower than f(x) by d,
+        then by convexity the point where the way from x to x' leaves the box is lower than f(x) by d times the part of
+        the way that lies in the box: the bound speaks of such points too, only more weakly. NEAR noise scales beyond
+        the measured value are further than an optimum is from its data.
         """
         reach = NEAR * self.scale + np.abs(image - self.centre)
         lower = np.clip(image - reach, self.lower, self.upper)
         upper = np.clip(image + reach, self.lower, self.upper)
-        slope = y - self.linear
-        excess = slope - np.clip(slope, -self.absolute, self.absolute)
+        derivative = y - self.linear
+        excess = derivative - np.clip(derivative, -self.absolute, self.absolute)
         with np.errstate(divide="ignore", invalid="ignore"):
             step = np.where(excess == 0, 0.0, excess / (2 * self.square))
         w = np.clip(self.centre + step, lower, upper)
         r = w - self.centre
-        supremum = slope @ w - self.absolute @ np.abs(r) - self.square @ (r * r)
+        supremum = derivative @ w - self.absolute @ np.abs(r) - self.square @ (r * r)
         return float(y @ image - supremum)
 
 

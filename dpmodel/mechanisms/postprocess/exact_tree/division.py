@@ -15,7 +15,7 @@ _NARROW = 64
 
 
 def in_order(family: Generation, x: Floats, left: Floats, right: Floats) -> Floats:
-    """The first child is filled first. Whole numbers stay whole."""
+    """The first child is filled first. Integers stay whole."""
     base, room, up = _base(family, x, left, right)
     rest = np.abs(x - family.sum(base))
     given = np.zeros_like(room)
@@ -84,7 +84,7 @@ def _knapsack(family: Generation, x: Floats, left: Floats, right: Floats, target
 
 
 def whole(family: Generation, x: Floats, left: Floats, right: Floats, division: Floats) -> Floats:
-    """A division into whole numbers, each the given one rounded up or down, for whole x, left and right: differences of
+    """A division into integers, each the given one rounded up or down, for whole x, left and right: differences of
     the rounded running sums of the fractions."""
     near = np.rint(division)
     settled = np.abs(division - near) <= 1e-9 + 1e-14 * np.abs(division)

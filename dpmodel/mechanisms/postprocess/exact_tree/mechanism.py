@@ -15,7 +15,7 @@ from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.postprocess.exact_tree import division
-from dpmodel.mechanisms.postprocess.exact_tree.integers import is_whole, whole_problem
+from dpmodel.mechanisms.postprocess.exact_tree.integers import integer_problem, is_integer
 from dpmodel.mechanisms.postprocess.exact_tree.plan import TreePlan, tree_plan
 from dpmodel.mechanisms.postprocess.exact_tree.sparse import exact_messages
 from dpmodel.mechanisms.postprocess.free_of_charge import free_of_charge
@@ -40,8 +40,8 @@ def solve_exact_tree(
         (lower = upper), measured several times or not at all; any number of roots, children, depths.
     ties : which optimum, see ``ExactTree``.
     plan : ``tree_plan`` of a problem that differs in values only, to save its making.
-    whole : minimise over whole numbers (values and bounds need not be whole). Without it, "lower" and "upper" give
-        whole numbers for whole values and bounds; the other rules may not.
+    whole : minimise over integers (values and bounds need not be whole). Without it, "lower" and "upper" give
+        integers for whole values and bounds; the other rules may not.
 
     Bounds of leaves hold exactly; inner nodes are the sums of leaves, so their bounds hold to rounding.
 
@@ -54,7 +54,7 @@ def solve_exact_tree(
     """
     _check(problem, ties)
     if whole:
-        problem = whole_problem(problem)
+        problem = integer_problem(problem)
     if plan is None or not plan.fits(problem):
         plan = tree_plan(problem)
     tree = problem.tree
@@ -135,7 +135,7 @@ class ExactTree(Mechanism[Postprocessing]):
 
     Source
         The problem: Lee, Wang and Kifer 2015 (Laplace noise). The method: conjugates of convex piecewise-linear
-        messages add over children (infimal convolution), as in slope-trick dynamic programs; derived in
+        messages add over children (infimal convolution), as in derivative-trick dynamic programs; derived in
         ``messages.py``.
     Privacy
         Reads published numbers only: post-processing, costs nothing.
@@ -157,13 +157,13 @@ class ExactTree(Mechanism[Postprocessing]):
         In simulations (tests/benchmarks/postprocessing/tree_ties.py) "nearest" had the least mean squared error over
         shapes, sizes and branchings; "middle" has less at the leaves where counts are below the noise everywhere and
         few are zero.
-        Whole numbers: with whole values and bounds "lower" and "upper" give whole numbers. ``whole=True``, or variables
-        declared whole, minimise over whole numbers exactly, whatever the values (``integers.py``; the ends of
+        Integers: with whole values and bounds "lower" and "upper" give integers. ``whole=True``, or variables
+        declared whole, minimise over integers exactly, whatever the values (``integers.py``; the ends of
         all stretches are then whole, since segment ends are sums of values and bounds).
     Cost
-        Time and memory in proportion to nodes times slopes: with equal weights a node of height h has h + 2 segments,
-        so a complete binary tree has 4 numbers per node. Weights whose sums along paths take very many values need
-        lists of segments instead (``sparse.py``): some N log N per level.
+        Time and memory in proportion to nodes times derivatives: with equal weights a node of height h has h + 2
+        segments, so a complete binary tree has 4 numbers per node. Weights whose sums along paths take very many values
+        need lists of segments instead (``sparse.py``): some N log N per level.
     """
 
     serves: ClassVar[Serves] = Serves(Postprocessing)
@@ -180,11 +180,13 @@ class ExactTree(Mechanism[Postprocessing]):
         if problem is None or model.form is None:
             return Verdict(False, "the constraints are not those of a tree of sums")
         if problem.square.any():
-            return Verdict(False, "squared deviations (Gaussian noise): the exact tree solver is for absolute ones")
+            return Verdict(
+                False, "squared standard deviations (Gaussian noise): the exact tree solver is for absolute ones"
+            )
         if model.form.linear.any():
-            return Verdict(False, "a linear term in the objective: the exact tree solver has deviations only")
-        if model.form.integer.any() and not (_all_whole(model.form, problem) or is_whole(problem)):
-            return Verdict(False, "some variables are whole numbers, others not, and so are values or bounds")
+            return Verdict(False, "a linear term in the objective: the exact tree solver has standard deviations only")
+        if model.form.integer.any() and not (_all_integer(model.form, problem) or is_integer(problem)):
+            return Verdict(False, "some variables are integers, others not, and so are values or bounds")
         return YES
 
     def forecast(self, model: Postprocessing, request: Request) -> Forecast:
@@ -212,30 +214,30 @@ class ExactTree(Mechanism[Postprocessing]):
         progress("passing messages up the tree", 0.1)
         try:
             problem, plan = self._problem(model), self._plan(model)
-            nodes = solve_exact_tree(problem, self.ties, plan=plan, whole=self._in_whole_numbers(model))
+            nodes = solve_exact_tree(problem, self.ties, plan=plan, whole=self._in_integers(model))
         except InfeasibleError as error:
             seconds = time.perf_counter() - start
             return Outcome("infeasible", None, None, None, seconds, notes=(error.what,))
         x = nodes[problem.select]
         return Outcome("optimal", x, None, model.form.objective(x), time.perf_counter() - start)
 
-    def _in_whole_numbers(self, model: Postprocessing) -> bool:
+    def _in_integers(self, model: Postprocessing) -> bool:
         return self.whole or (model.form is not None and bool(model.form.integer.any()))
 
     def _problem(self, model: Postprocessing) -> TreeProblem:
         problem = tree_problem(model)
         assert problem is not None
-        if not self._in_whole_numbers(model):
+        if not self._in_integers(model):
             return problem
-        return model.cached("whole tree problem", lambda: whole_problem(problem))
+        return model.cached("whole tree problem", lambda: integer_problem(problem))
 
     def _plan(self, model: Postprocessing) -> TreePlan:
-        key = ("exact tree plan", self._in_whole_numbers(model))
+        key = ("exact tree plan", self._in_integers(model))
         return model.cached(key, lambda: tree_plan(self._problem(model)))
 
 
-def _all_whole(form: LikelihoodForm, problem: TreeProblem) -> bool:
-    """Whether every leaf, and so every node, is a whole-number variable."""
+def _all_integer(form: LikelihoodForm, problem: TreeProblem) -> bool:
+    """Whether every leaf, and so every node, is an integer variable."""
     whole = np.zeros(problem.tree.size, dtype=bool)
     whole[problem.select[form.integer]] = True
     return bool(whole[problem.tree.is_leaf].all())

@@ -13,13 +13,13 @@ from dpmodel.numerics.trees.tree import Generation
 
 @dataclass(frozen=True, eq=False)
 class Messages:
-    """Convex piecewise-linear functions, one per node, of which row i of a table holds where the slope passes from the
-    i-th smallest slope of the level to the next (row 0: left end of the domain, last row: right end; -inf and inf
-    where there is none, and then smaller or larger slopes never occur).
+    """Convex piecewise-linear functions, one per node, of which row i of a table holds where the derivative passes from
+    the i-th smallest derivative of the level to the next (row 0: left end of the domain, last row: right end; -inf and
+    inf where there is none, and then smaller or larger derivatives never occur).
 
-    ``before`` : for each level (k + 1, nodes with children), the sum of the children on the children's slopes (None for
-    levels of leaves only).
-    ``after`` : for each level (k' + 1, nodes), with the nodes' own bounds and terms, on the slopes kept.
+    ``before`` : for each level (k + 1, nodes with children), the sum of the children on the children's derivatives
+    (None for levels of leaves only). ``after`` : for each level (k' + 1, nodes), with the nodes' own bounds and terms,
+    on the derivatives kept.
     """
 
     before: tuple[Floats | None, ...]
@@ -41,8 +41,8 @@ def messages(plan: TreePlan, value: Floats) -> Messages:
     """From the leaves up.
 
     The least cost of dividing x among children has conjugate the sum of theirs, so its segment ends are sums of theirs
-    slope by slope. Adding ``w |x - v|`` to g moves slopes left of v down and right of v up by w, so the new place where
-    slope t is passed is v clipped between the old places of t - w and t + w.
+    derivative by derivative. Adding ``w |x - v|`` to g moves derivatives left of v down and right of v up by w, so the
+    new place where derivative t is passed is v clipped between the old places of t - w and t + w.
     """
     before: list[Floats | None] = []
     after: list[Floats] = []
@@ -130,7 +130,7 @@ def marginal_rows(total: Floats, x: Floats) -> Integers:
 
 
 def segments(family: Generation, below: Floats, row: Integers) -> tuple[Floats, Floats]:
-    """(children,) left and right ends of each child's segment of the slope that begins at its parent's ``row``."""
+    """(children,) left and right ends of each child's segment of the derivative that begins at its parent's ``row``."""
     k, n = below.shape[0] - 1, below.shape[1]
     flat = below if below.flags.c_contiguous else np.ascontiguousarray(below)
     at = family.spread(row) * n + np.arange(n)

@@ -1,4 +1,4 @@
-"""What the exact tree solver knows before it sees values: domains, whole-number weights, slope tables, families."""
+"""What the exact tree solver knows before it sees values: domains, integer weights, derivative tables, families."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 TABLE_LIMIT = (20_000, 64)  # numbers in all tables: so many, and so many per node
 _GROUPS = 64  # different weights within one level
-_BITS = 44  # whole-number weights where no common unit is found
+_BITS = 44  # integer weights where no common unit is found
 _DENOMINATORS = 60
 _FEASIBLE = 1e-9  # relative: fixed values that add up to this are taken to agree
 
@@ -26,7 +26,7 @@ _FEASIBLE = 1e-9  # relative: fixed values that add up to this are taken to agre
 class Group:
     """Nodes of a level whose next measurement has one weight w. ``columns`` : within the level, None for all.
     ``measurement`` : (columns,) which of ``TreeProblem.value``. ``below, above`` : for each row of the new table the
-    row of the old one at slope - w and + w."""
+    row of the old one at derivative - w and + w."""
 
     columns: Integers | None
     measurement: Integers
@@ -47,11 +47,11 @@ class Round:
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """The shared slopes of a level's messages: with k slopes there are k + 1 rows of segment ends.
+    """The shared derivatives of a level's messages: with k derivatives there are k + 1 rows of segment ends.
 
     ``entry`` : rows of the children's table for each row before own terms, None for the same. ``zero`` : rows before it
-    are left of slope 0. ``rows`` : before own terms. ``after`` : (k,) slopes after them, of which rows ``kept``, since
-    prices cannot be larger. ``entries`` : numbers held.
+    are left of derivative 0. ``rows`` : before own terms. ``after`` : (k,) derivatives after them, of which rows
+    ``kept``, since prices cannot be larger. ``entries`` : numbers held.
     """
 
     entry: Integers | None
@@ -66,8 +66,8 @@ class Tables:
 @dataclass(frozen=True, eq=False)
 class LevelPlan:
     """One level. ``inner`` : columns of nodes with children (None: all), ``family`` : these children (None: none).
-    ``cut`` : columns whose own bounds say more than their children's, or None. ``tables`` : None where slopes are too
-    many different ones to share."""
+    ``cut`` : columns whose own bounds say more than their children's, or None. ``tables`` : None where derivatives are
+    too many different ones to share."""
 
     nodes: slice
     inner: Integers | None
@@ -85,7 +85,7 @@ class TreePlan(PublicFacts):
     """Everything about a ``TreeProblem`` but its values; cheap to use again with others.
 
     ``lower, upper`` : (N,) domains after adding up children's. ``levels`` : from the roots down. ``entries`` : how many
-    numbers their tables hold, 0 without. Weights are ``units`` (k,), whole numbers, times ``unit``.
+    numbers their tables hold, 0 without. Weights are ``units`` (k,), integers, times ``unit``.
     """
 
     tree: Tree
@@ -117,9 +117,9 @@ class TreePlan(PublicFacts):
 
 
 def whole_weights(weights: Floats) -> tuple[Integers, float]:
-    """Whole numbers u and a unit with ``u unit`` equal to the weights to a relative 1e-12 where they are small
+    """Integers u and a unit with ``u unit`` equal to the weights to a relative 1e-12 where they are small
     multiples of a common unit (so the objective changes by no more than that share), else to 2^-44 of the largest
-    weight (2^-35 with 2^24 measurements). Sums of whole numbers are exact, so slopes that should be equal are.
+    weight (2^-35 with 2^24 measurements). Sums of integers are exact, so derivatives that should be equal are.
     """
     if weights.size and weights.min() == weights.max() > 0:
         return np.ones(weights.shape, dtype=np.int64), float(weights[0])
@@ -173,7 +173,7 @@ def domains(problem: TreeProblem) -> tuple[Floats, Floats, npt.NDArray[np.bool_]
 
 
 def tree_plan(problem: TreeProblem) -> TreePlan:
-    """Domains, slope tables and index arrays.
+    """Domains, derivative tables and index arrays.
 
     Raises
     ------
@@ -271,7 +271,7 @@ def _tables(
     reach: int | None,
     limit: int,
 ) -> Tables | None:
-    """The tables of a level whose children have slopes ``below``; None where they would be too large."""
+    """The tables of a level whose children have derivatives ``below``; None where they would be too large."""
     before, entry = below, None
     if leaf.any():
         before = np.union1d(below, np.zeros(1, dtype=np.int64))
@@ -280,18 +280,18 @@ def _tables(
     found = _rounds(*mine, units, before, leaf.size, limit)
     if found is None:
         return None
-    rounds, slopes, entries = found
-    first, last = 0, int(slopes.size)
+    rounds, derivatives, entries = found
+    first, last = 0, int(derivatives.size)
     if reach is not None:
-        first, last = (int(i) for i in np.searchsorted(slopes, [-reach, reach + 1]))
+        first, last = (int(i) for i in np.searchsorted(derivatives, [-reach, reach + 1]))
     zero = int(np.searchsorted(before, 0)) + 1
-    return Tables(entry, zero, before.size + 1, rounds, slopes[first:last], slice(first, last + 1), entries)
+    return Tables(entry, zero, before.size + 1, rounds, derivatives[first:last], slice(first, last + 1), entries)
 
 
 def _rounds(
-    used: Integers, column: Integers, turn: Integers, units: Integers, slopes: Integers, size: int, limit: int
+    used: Integers, column: Integers, turn: Integers, units: Integers, derivatives: Integers, size: int, limit: int
 ) -> tuple[tuple[Round, ...], Integers, int] | None:
-    """The rounds of one level (measurements ``used`` of nodes ``column``, the ``turn``-th of its node), the slopes
+    """The rounds of one level (measurements ``used`` of nodes ``column``, the ``turn``-th of its node), the derivatives
     afterwards, and how many numbers they hold; None where these are more than ``limit``."""
     rounds = []
     entries = 0
@@ -302,27 +302,27 @@ def _rounds(
         weights = mixed[:1] if mixed.min() == mixed.max() else np.unique(mixed)
         if weights.size > _GROUPS:
             return None
-        parts = [slopes + w for w in weights] + [slopes - w for w in weights]
+        parts = [derivatives + w for w in weights] + [derivatives - w for w in weights]
         rest = None
         if at.size < size:
             missing = np.ones(size, dtype=bool)
             missing[at] = False
             rest = np.flatnonzero(missing)
-            parts.append(slopes)
+            parts.append(derivatives)
         new = np.unique(np.concatenate(parts))
         groups = []
         for w in weights:
             mine = mixed == w
-            below = np.concatenate([[0], np.searchsorted(slopes + w, new, side="right")])
-            above = np.concatenate([[0], np.searchsorted(slopes - w, new, side="right")])
+            below = np.concatenate([[0], np.searchsorted(derivatives + w, new, side="right")])
+            above = np.concatenate([[0], np.searchsorted(derivatives - w, new, side="right")])
             columns = None if weights.size == 1 and rest is None else at[mine]
             groups.append(Group(columns, which[mine], below, above))
-        keep = np.concatenate([[0], np.searchsorted(slopes, new, side="right")])
+        keep = np.concatenate([[0], np.searchsorted(derivatives, new, side="right")])
         rounds.append(Round(new.size + 1, tuple(groups), rest, keep))
-        slopes = new
+        derivatives = new
         entries += (new.size + 1) * size
         if entries > limit:
             return None
     if not rounds:
-        entries += (slopes.size + 1) * size
-    return tuple(rounds), slopes, entries
+        entries += (derivatives.size + 1) * size
+    return tuple(rounds), derivatives, entries

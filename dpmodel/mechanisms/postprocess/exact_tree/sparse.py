@@ -1,4 +1,4 @@
-"""Messages of the exact tree solver where slopes are too many to share: each node has its own list of segments."""
+"""Messages of the exact tree solver where derivatives are too many to share: each node has its own list of segments."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dpmodel.numerics.trees.tree import Generation
 
 @dataclass(frozen=True, eq=False)
 class Lists:
-    """Convex piecewise-linear functions of n nodes: segments in the order of nodes, then slopes. ``first`` : (n + 1,)
-    node j has ``first[j]:first[j + 1]``; ``slope, start, end`` : (m,). ``left, right`` : (n,) domains."""
+    """Convex piecewise-linear functions of n nodes: segments in the order of nodes, then derivatives. ``first`` : (n +
+    1,) node j has ``first[j]:first[j + 1]``; ``derivative, start, end`` : (m,). ``left, right`` : (n,) domains."""
 
     first: Integers
-    slope: Integers
+    derivative: Integers
     start: Floats
     end: Floats
     left: Floats
@@ -29,12 +29,12 @@ class Lists:
         """(m,) node of each segment."""
         return np.repeat(np.arange(self.left.size), np.diff(self.first))
 
-    def passing(self, slope: Integers, owner: Integers) -> tuple[Floats, Floats]:
-        """(n,) ends of the stretch on which each node's function has ``slope`` (n,) among its subgradients."""
+    def passing(self, derivative: Integers, owner: Integers) -> tuple[Floats, Floats]:
+        """(n,) ends of the stretch on which each node's function has ``derivative`` (n,) among its subgradients."""
         n = self.left.size
-        wanted = slope[owner]
-        less = np.bincount(owner[self.slope < wanted], minlength=n)
-        upto = np.bincount(owner[self.slope <= wanted], minlength=n)
+        wanted = derivative[owner]
+        less = np.bincount(owner[self.derivative < wanted], minlength=n)
+        upto = np.bincount(owner[self.derivative <= wanted], minlength=n)
         left, right = self.right.copy(), self.left.copy()
         has = self.first[:-1] + less < self.first[1:]
         left[has] = self.start[(self.first[:-1] + less)[has]]
@@ -65,7 +65,7 @@ class SparseMessages:
         at = total.first[:-1] + np.maximum(passed - 1, 0)
         some = np.diff(total.first) > 0
         price = np.zeros(x.size, dtype=np.int64)
-        price[some] = total.slope[at[some]]
+        price[some] = total.derivative[at[some]]
         return below.passing(family.spread(price), below.owner)
 
 
@@ -94,10 +94,10 @@ def sparse_messages(plan: TreePlan, value: Floats) -> SparseMessages:
 
 
 def _sum(family: Generation, below: Lists) -> Lists:
-    """Infimal convolution over siblings: all their segments in the order of slopes.
+    """Infimal convolution over siblings: all their segments in the order of derivatives.
 
-    Where children are unbounded to the left, slopes smaller than the largest of their first ones never occur; the sum
-    begins with an endless segment of that slope, and children stand at the ends of theirs.
+    Where children are unbounded to the left, derivatives smaller than the largest of their first ones never occur; the
+    sum begins with an endless segment of that derivative, and children stand at the ends of theirs.
     """
     n, parents = below.left.size, family.counts.size
     owner = below.owner
@@ -109,8 +109,8 @@ def _sum(family: Generation, below: Lists) -> Lists:
     if np.isinf(base).any():
         endless = np.isinf(below.left)
         least = np.full(parents, np.iinfo(np.int64).min)
-        np.maximum.at(least, of[endless], below.slope[below.first[:-1][endless]])
-        early = below.slope <= least[parent]
+        np.maximum.at(least, of[endless], below.derivative[below.first[:-1][endless]])
+        early = below.derivative <= least[parent]
         count = np.bincount(owner[early], minlength=n)
         place = below.left.copy()
         place[count > 0] = below.end[(below.first[:-1] + count - 1)[count > 0]]
@@ -118,20 +118,20 @@ def _sum(family: Generation, below: Lists) -> Lists:
         keep = ~early
         head = np.flatnonzero(family.sum(endless.astype(np.float64)) > 0)
     length = (below.end - below.start)[keep]
-    slope, parent = below.slope[keep], parent[keep]
-    order = np.lexsort((slope, parent))
-    slope, parent, length = slope[order], parent[order], length[order]
+    derivative, parent = below.derivative[keep], parent[keep]
+    order = np.lexsort((derivative, parent))
+    derivative, parent, length = derivative[order], parent[order], length[order]
     start, end = _running(base, parent, length)
     used = np.isfinite(start)
-    slope, parent, start, end = slope[used], parent[used], start[used], end[used]
+    derivative, parent, start, end = derivative[used], parent[used], start[used], end[used]
     if head is not None:
         parent = np.concatenate([head, parent])
-        slope = np.concatenate([least[head], slope])
+        derivative = np.concatenate([least[head], derivative])
         start = np.concatenate([np.full(head.size, -np.inf), start])
         end = np.concatenate([base[head], end])
         order = np.argsort(parent, kind="stable")
-        slope, parent, start, end = slope[order], parent[order], start[order], end[order]
-    return Lists(_first(parent, parents), slope, start, end, family.sum(below.left), family.sum(below.right))
+        derivative, parent, start, end = derivative[order], parent[order], start[order], end[order]
+    return Lists(_first(parent, parents), derivative, start, end, family.sum(below.left), family.sum(below.right))
 
 
 def _running(base: Floats, parent: Integers, length: Floats) -> tuple[Floats, Floats]:
@@ -159,22 +159,22 @@ def _with_leaves(level: LevelPlan, plan: TreePlan, total: Lists | None) -> Lists
         assert total is not None
         if level.cut is None:
             return total
-        owner, slope, start, end = total.owner, total.slope, total.start, total.end
+        owner, derivative, start, end = total.owner, total.derivative, total.start, total.end
     else:
         leaf = np.ones(level.size, dtype=bool)
         leaf[level.inner] = False
         owner = np.flatnonzero(leaf)
-        slope, start, end = np.zeros(owner.size, dtype=np.int64), low[owner], high[owner]
+        derivative, start, end = np.zeros(owner.size, dtype=np.int64), low[owner], high[owner]
         if total is not None:
             owner = np.concatenate([owner, level.inner[total.owner]])
             order = np.argsort(owner, kind="stable")
             owner = owner[order]
-            slope = np.concatenate([slope, total.slope])[order]
+            derivative = np.concatenate([derivative, total.derivative])[order]
             start = np.concatenate([start, total.start])[order]
             end = np.concatenate([end, total.end])[order]
     start, end = np.maximum(start, low[owner]), np.minimum(end, high[owner])
     some = start < end
-    return Lists(_first(owner[some], level.size), slope[some], start[some], end[some], low, high)
+    return Lists(_first(owner[some], level.size), derivative[some], start[some], end[some], low, high)
 
 
 def _measured(old: Lists, units: Integers, value: Floats, columns: Integers) -> Lists:
@@ -187,10 +187,10 @@ def _measured(old: Lists, units: Integers, value: Floats, columns: Integers) -> 
     weight, at = weight[owner], at[owner]
     start = np.column_stack([old.start, np.maximum(old.start, at)]).ravel()
     end = np.column_stack([np.minimum(old.end, at), old.end]).ravel()
-    slope = np.column_stack([old.slope - weight, old.slope + weight]).ravel()
+    derivative = np.column_stack([old.derivative - weight, old.derivative + weight]).ravel()
     some = start < end
     owner = np.repeat(owner, 2)[some]
-    return Lists(_first(owner, n), slope[some], start[some], end[some], old.left, old.right)
+    return Lists(_first(owner, n), derivative[some], start[some], end[some], old.left, old.right)
 
 
 def _first(owner: Integers, n: int) -> Integers:

@@ -184,7 +184,7 @@ def multipliers(tree: Tree, weight: Floats, v: Floats, x: Floats, sums: Floats, 
     """(N,) multiplier of each node's bound at x: zero where none is held, not negative where a lower bound belongs.
 
     Let ``g = 2 weight (x - v)`` and P_i the sum of ``g - multiplier`` on the path from the root to i; optimality is
-    P = 0 at leaves. Below inner node i the cost of total t is ``(t - sums_i)^2 / below_i``, whose slope at x_i is
+    P = 0 at leaves. Below inner node i the cost of total t is ``(t - sums_i)^2 / below_i``, whose derivative at x_i is
     -P_i. So the multiplier of i is ``P_parent + g_i - P_i``. Where all children are settled (below 0) P_i is free, and
     the choice is multiplier 0.
     """

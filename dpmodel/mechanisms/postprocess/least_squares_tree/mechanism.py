@@ -39,9 +39,9 @@ class LeastSquaresTree(Mechanism[Postprocessing]):
     Utility
         The optimum, to rounding, without bounds and with bounds on one side of the leaves (x >= 0), beside known values
         of any nodes: proved. With bounds of both sides or of inner nodes that bind, the answer is certified by the
-        conditions of Karush, Kuhn and Tucker to 1e-10 of the values, or called "optimal_inaccurate".
-        Without bounds it is the best linear unbiased estimate, whatever the law of the noise, if the weights are
-        one over the variances. Where measurements leave leaves undetermined, these have the least sum of squares.
+        conditions of Karush, Kuhn and Tucker to 1e-10 of the values, or called "optimal_inaccurate". Without bounds it
+        is the best linear unbiased estimate, whatever the distribution of the noise, if the weights are one over the
+        variances. Where measurements leave leaves undetermined, these have the least sum of squares.
     Cost
         Linear in the nodes: one projection without bounds, about ten with x >= 0.
     """

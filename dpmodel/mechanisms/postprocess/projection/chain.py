@@ -11,7 +11,7 @@ from dpmodel._types import Floats
 from dpmodel.compile.likelihood.structure import Separable
 from dpmodel.compile.likelihood.structure_chains import Chains
 
-_TIE = 1e-12  # slopes this small against the weights they are sums of are rounding
+_TIE = 1e-12  # derivatives this small against the weights they are sums of are rounding
 
 
 def project_chains(single: Separable, chains: Chains, x: Floats) -> Floats:
@@ -21,8 +21,8 @@ def project_chains(single: Separable, chains: Chains, x: Floats) -> Floats:
     problem without bounds, y = z cut to [L, U], and w any monotone point within [L, U]. Put h = w - y. Where z < L
     (a start of the chain) z + h = z + (w - L) <= w; where z > U (an end of it) z + h = z + (w - U) >= w; between, z + h
     = w. So z + h is monotone, and the directional derivative of the loss F at z along h is not negative. Where z < L,
-    h >= 0 and the slope of a convex loss to the right is no less at y = L than at z; where z > U likewise to the left;
-    elsewhere y = z. So F'(y; h) >= F'(z; h) >= 0 for all w: y is optimal.
+    h >= 0 and the derivative of a convex loss to the right is no less at y = L than at z; where z > U likewise to the
+    left; elsewhere y = z. So F'(y; h) >= F'(z; h) >= 0 for all w: y is optimal.
 
     Variables that nobody measured take the value of the one before (of the one after, at the start of a chain; the
     number in the bounds nearest to zero where a whole chain has none).
@@ -96,11 +96,11 @@ def _mixed(q: Floats, centre: Floats, node: np.ndarray, point: Floats, weight: F
 def _smallest(q: Floats, centre: Floats, node: np.ndarray, point: Floats, weight: Floats) -> Floats:
     """The smallest solution, by dynamic programming along the chain.
 
-    F_i(y) = least loss of z_1 <= ... <= z_i = y, and G_i(y) = min over z <= y of F_i(z), whose slope is that of F_i
-    where that is negative and 0 beyond its minimiser m_i. So F_{i+1} = G_i + f_{i+1} needs the slope of G_i only: it
-    is kept as breakpoints (place, jump, change of steepness) in a heap, greatest first, and is 0 to the right of all.
-    Adding a loss and cutting at the new minimiser removes each breakpoint at most once: O(r log r). Back along the
-    chain z_n = m_n and z_i = min(m_i, z_{i+1}), by convexity.
+    F_i(y) = least loss of z_1 <= ... <= z_i = y, and G_i(y) = min over z <= y of F_i(z), whose derivative is that of
+    F_i where that is negative and 0 beyond its minimiser m_i. So F_{i+1} = G_i + f_{i+1} needs the derivative of G_i
+    only: it is kept as breakpoints (place, jump, change of steepness) in a heap, greatest first, and is 0 to the right
+    of all. Adding a loss and cutting at the new minimiser removes each breakpoint at most once: O(r log r). Back along
+    the chain z_n = m_n and z_i = min(m_i, z_{i+1}), by convexity.
     """
     heap: list[tuple[float, float, float]] = []
     minimisers: list[float] = []
@@ -110,7 +110,7 @@ def _smallest(q: Floats, centre: Floats, node: np.ndarray, point: Floats, weight
     rounding = 0.0 if (q > 0).all() else _TIE * float(weight.max(initial=0.0))
     begin = 0
     for own_q, own_c, end in zip(q.tolist(), centre.tolist(), stop, strict=True):
-        # The slope right of all breakpoints is steep * y + level.
+        # The derivative right of all breakpoints is steep * y + level.
         steep, level = own_q, -own_q * own_c
         for i in range(begin, end):
             level += weights[i]
@@ -118,14 +118,14 @@ def _smallest(q: Floats, centre: Floats, node: np.ndarray, point: Floats, weight
         begin = end
         least, p, left = None, 0.0, 0.0
         while heap:
-            minus, jump, change = heap[0]
+            minus, jump, sensitivity = heap[0]
             p = -minus
             right = steep * p + level
             if right < -rounding:
                 break
             heappop(heap)
             left = right - jump
-            steep -= change
+            steep -= sensitivity
             level = left - steep * p
             if left < -rounding:
                 least = p
@@ -134,7 +134,7 @@ def _smallest(q: Floats, centre: Floats, node: np.ndarray, point: Floats, weight
         if least is None and steep > 0:
             least = -level / steep
             heappush(heap, (-least, 0.0, -steep))
-        elif least is None:  # without curvature the slope left of all points is negative: only rounding hid it
+        elif least is None:  # without curvature the derivative left of all points is negative: only rounding hid it
             least = p
             heappush(heap, (-p, abs(left), 0.0))
         minimisers.append(least)

@@ -105,7 +105,7 @@ class Projection(Mechanism[Postprocessing]):
 
 
 def solve(found: Structure, whole: Integers | None = None) -> Floats:
-    """The solution of a recognised form. ``whole`` : variables that must be whole numbers (boxes only)."""
+    """The solution of a recognised form. ``whole`` : variables that must be integers (boxes only)."""
     single, lower, upper = found.separable, found.lower, found.upper
     assert found.kind is not None and single is not None and lower is not None and upper is not None, found.reason
     rest = found.coupling
@@ -133,7 +133,7 @@ def _onto_margins(found: Structure, projector: MarginProjector) -> Floats:
 
 
 def _whole(single: Separable, x: Floats, lower: Floats, upper: Floats, whole: Integers) -> Floats:
-    """Some variables to whole numbers: next to a minimiser of a convex function of one variable lies its best whole
+    """Some variables to integers: next to a minimiser of a convex function of one variable lies its best whole
     number. Ties go down."""
     down, up = x.copy(), x.copy()
     least, most = np.ceil(lower[whole] - 1e-9), np.floor(upper[whole] + 1e-9)

@@ -9,7 +9,7 @@ import numpy as np
 from dpmodel._types import Floats, Integers
 from dpmodel.compile.likelihood.structure import Separable, Sums
 
-_TIE = 1e-12  # slopes this small against the weights they are sums of are rounding
+_TIE = 1e-12  # derivatives this small against the weights they are sums of are rounding
 
 
 class Least(NamedTuple):
@@ -48,7 +48,7 @@ def loss(single: Separable, x: Floats) -> Floats:
     """(n,) each variable's loss at x, up to a constant of its own."""
     away = single.weight * np.abs(x[single.owner] - single.point)
     kinks = np.bincount(single.owner, weights=away, minlength=x.size)
-    out: Floats = single.curvature / 2 * np.square(x - single.centre) + single.slope * x + kinks
+    out: Floats = single.curvature / 2 * np.square(x - single.centre) + single.derivative * x + kinks
     return out
 
 
@@ -70,7 +70,7 @@ def _mirrored(single: Separable) -> Separable:
     return Separable(
         single.curvature[::-1],
         -single.centre[::-1],
-        -single.slope[::-1],
+        -single.derivative[::-1],
         n - 1 - single.owner[::-1],
         -single.point[::-1],
         single.weight[::-1],
@@ -78,30 +78,30 @@ def _mirrored(single: Separable) -> Separable:
 
 
 def _lowest(single: Separable) -> Floats:
-    """Smallest minimisers. The slope right of a point is negative at the points before the minimiser only, so counting
-    those finds the point or the stretch where it changes sign."""
+    """Smallest minimisers. The derivative right of a point is negative at the points before the minimiser only, so
+    counting those finds the point or the stretch where it changes sign."""
     n, q = single.curvature.size, single.curvature
     owner, count = single.owner, np.bincount(single.owner, minlength=n)
     total = np.bincount(owner, weights=single.weight, minlength=n)
     sums = running_sum(single.weight, owner)
     with np.errstate(over="ignore"):
-        after = q[owner] * (single.point - single.centre[owner]) + single.slope[owner] + 2 * sums - total[owner]
-    rounding = np.where(q > 0, 0.0, _TIE * (total + np.abs(single.slope)))
+        after = q[owner] * (single.point - single.centre[owner]) + single.derivative[owner] + 2 * sums - total[owner]
+    rounding = np.where(q > 0, 0.0, _TIE * (total + np.abs(single.derivative)))
     passed = np.bincount(owner, weights=after < -rounding[owner], minlength=n).astype(np.int64)
     first = np.cumsum(count) - count
     here = passed < count
     next_point = np.full(n, np.inf)
-    before = np.full(n, np.inf)  # slope left of the next point
+    before = np.full(n, np.inf)  # derivative left of the next point
     place = (first + passed)[here]
     next_point[here], before[here] = single.point[place], after[place] - 2 * single.weight[place]
     done = np.zeros(n)
     done[passed > 0] = sums[(first + passed - 1)[passed > 0]]
     at_point = here & (before <= rounding)
     with np.errstate(divide="ignore", invalid="ignore"):
-        inside = single.centre - (single.slope + 2 * done - total) / q
+        inside = single.centre - (single.derivative + 2 * done - total) / q
     curved = np.where(at_point, next_point, inside)
-    # Without curvature slopes change at points only: before the first one the loss may be flat or rise for ever.
-    straight = np.where((passed == 0) & (single.slope - total >= -rounding), -np.inf, next_point)
+    # Without curvature derivatives change at points only: before the first one the loss may be flat or rise for ever.
+    straight = np.where((passed == 0) & (single.derivative - total >= -rounding), -np.inf, next_point)
     return np.where(q > 0, curved, straight)
 
 
@@ -173,7 +173,7 @@ def _turned(single: Separable, active: Integers, direction: Floats) -> Separable
     return Separable(
         single.curvature[active],
         direction * single.centre[active],
-        direction * single.slope[active],
+        direction * single.derivative[active],
         owner[order],
         point[order],
         single.weight[keep][order],
@@ -191,16 +191,18 @@ def _edges(single: Separable, z: Floats, room: Floats, size: Floats, group: Inte
     gain = np.concatenate([tilt, 2 * single.weight[ahead]])
     order = np.lexsort((point, owner))
     owner, point, gain = owner[order], point[order], gain[order]
-    slope = single.curvature[owner] * (point - single.centre[owner]) + single.slope[owner] + running_sum(gain, owner)
+    derivative = (
+        single.curvature[owner] * (point - single.centre[owner]) + single.derivative[owner] + running_sum(gain, owner)
+    )
     end = room[owner].copy()
     follows = owner[1:] == owner[:-1]
     end[:-1][follows] = point[1:][follows]
     with np.errstate(divide="ignore"):
         rate = np.square(size[owner]) / single.curvature[owner]
-    # At the start the slope upwards is not negative, by optimality; what rounding leaves of a zero is a zero.
-    pull = np.bincount(single.owner, weights=single.weight, minlength=n) + np.abs(single.slope)
-    slope[(single.curvature[owner] == 0) & (np.abs(slope) <= _TIE * pull[owner])] = 0.0
-    price = np.maximum(slope, 0.0) / size[owner]
+    # At the start the derivative upwards is not negative, by optimality; what rounding leaves of a zero is a zero.
+    pull = np.bincount(single.owner, weights=single.weight, minlength=n) + np.abs(single.derivative)
+    derivative[(single.curvature[owner] == 0) & (np.abs(derivative) <= _TIE * pull[owner])] = 0.0
+    price = np.maximum(derivative, 0.0) / size[owner]
     return _Edges(owner, group[owner], price, rate, size[owner] * np.maximum(end - point, 0.0))
 
 

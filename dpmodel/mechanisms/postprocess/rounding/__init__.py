@@ -1,1 +1,1 @@
-"""Whole numbers out of fitted ones, with the constraints kept."""
+"""Integers out of fitted ones, with the constraints kept."""

@@ -1,4 +1,4 @@
-"""Whole numbers out of fitted ones, with the total or all constraints kept."""
+"""Integers out of fitted ones, with the total or all constraints kept."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from scipy.sparse.csgraph import connected_components
 from dpmodel._types import Floats, Integers
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.postprocess.rounding.nearest import largest_remainders, nearest_whole
-from dpmodel.mechanisms.postprocess.rounding.unbiased import common, near_whole, one_partition, two_partitions
+from dpmodel.mechanisms.postprocess.rounding.nearest import largest_remainders, nearest_integer
+from dpmodel.mechanisms.postprocess.rounding.unbiased import common, near_integer, one_partition, two_partitions
 from dpmodel.privacy import public_generator
 
 How = Literal["unbiased", "controlled"]
 
 
 def round_total(x: Floats, *, how: How = "unbiased", seed: int = 0) -> Floats:
-    """Whole numbers whose total is the floor or ceiling of that of ``x``, (n,), and each the floor or ceiling of its
-    own: at random, with the mean of each kept over ``seed``, or the nearest ("controlled"), earlier entries first.
+    """Integers whose total is the floor or ceiling of that of ``x``, (n,), and each the floor or ceiling of
+    its own: at random, with the mean of each kept over ``seed``, or the nearest ("controlled"), earlier entries first.
     Post-processing: costs no privacy."""
     if how == "controlled":
         return largest_remainders(x)
@@ -28,15 +28,14 @@ def round_total(x: Floats, *, how: How = "unbiased", seed: int = 0) -> Floats:
 
 
 def round_form(form: LikelihoodForm, x: Any, *, how: How = "unbiased", seed: int = 0) -> Floats:
-    """Whole numbers near x that meet all constraints of ``form``, which x meets. Post-processing: costs no privacy.
+    """Integers near x that meet all constraints of ``form``, which x meets. Post-processing: costs no privacy.
 
     Entries marked ``integer`` are rounded, or all where none is. ``x`` : (n,).
 
-    ``how="unbiased"`` : every entry goes to its floor or ceiling and keeps its mean over ``seed``. For forms with whole
-    bounds and either differences between entries only (chains), or sums with equal coefficients, at most two per
+    ``how="unbiased"`` : every entry goes to its floor or ceiling and keeps its mean over ``seed``. For forms with
+    whole bounds and either differences between entries only (chains), or sums with equal coefficients, at most two per
     entry, whose rows fall into two classes that do not overlap within (a two-way table, say) and the total besides; all
-    entries whole.
-    ``how="controlled"`` : the nearest whole point in sum |y - x|, for any linear constraints.
+    entries whole. ``how="controlled"`` : the nearest whole point in sum |y - x|, for any linear constraints.
 
     Errors: SpecificationError where there is no unbiased way known, InfeasibleError where no whole point exists.
     """
@@ -44,7 +43,7 @@ def round_form(form: LikelihoodForm, x: Any, *, how: How = "unbiased", seed: int
     if how not in ("unbiased", "controlled"):
         raise SpecificationError(f"how={how!r}", why='it is "unbiased" or "controlled"')
     if not np.isfinite(v).all():
-        raise SpecificationError("entries that are not finite", why="they have no nearest whole number")
+        raise SpecificationError("entries that are not finite", why="they have no nearest integer")
     if v.size != form.size:
         raise SpecificationError(f"a point of {v.size} entries", why=f"the form has {form.size}")
     whole = form.integer if form.integer.any() else np.ones(v.size, dtype=bool)
@@ -52,7 +51,7 @@ def round_form(form: LikelihoodForm, x: Any, *, how: How = "unbiased", seed: int
         rows = sp.vstack([form.equality, form.inequality], format="csr")
         least = np.concatenate([form.equality_value, np.full(form.inequality_value.size, -np.inf)])
         most = np.concatenate([form.equality_value, form.inequality_value])
-        return nearest_whole(v, rows, least, most, form.lower, form.upper, whole)
+        return nearest_integer(v, rows, least, most, form.lower, form.upper, whole)
     if not whole.all():
         raise SpecificationError(
             "no unbiased rounding of some entries beside others that stay",
@@ -102,11 +101,11 @@ def _unbiased(form: LikelihoodForm, x: Floats, seed: int) -> Floats:
 
 
 def _keeps(form: LikelihoodForm, x: Floats, sums: Floats, scale: Floats) -> None:
-    """Refuse where the floor or the ceiling of an entry or sum is outside its bounds."""
+    """Refuse where the lower bound or the ceiling of an entry or sum is outside its bounds."""
     slack = 1e-6
-    entry = near_whole(x)
+    entry = near_integer(x)
     down, up = np.where(entry, np.rint(x), np.floor(x)), np.where(entry, np.rint(x), np.ceil(x))
-    whole = near_whole(sums)
+    whole = near_integer(sums)
     low, high = np.where(whole, np.rint(sums), np.floor(sums)), np.where(whole, np.rint(sums), np.ceil(sums))
     p = form.equality_value.size
     most = np.concatenate([form.equality_value, form.inequality_value]) / scale
@@ -114,8 +113,8 @@ def _keeps(form: LikelihoodForm, x: Floats, sums: Floats, scale: Floats) -> None
     wrong = (high > most + reach) | ((np.arange(most.size) < p) & (low < most - reach))
     if wrong.any() or (down < form.lower - slack).any() or (up > form.upper + slack).any():
         raise SpecificationError(
-            "floors and ceilings do not keep the bounds or constraints",
-            why="a bound, total or limit is not a whole number",
+            "lower bounds and ceilings do not keep the bounds or constraints",
+            why="a bound, total or limit is not an integer",
             remedy=_instead(form),
         )
 
@@ -154,10 +153,10 @@ def _instead(form: LikelihoodForm) -> str:
     rows = form.equality.copy()
     rows.sum_duplicates()
     whole = rows.data == np.rint(rows.data)
-    outside = near_whole(form.equality_value)
+    outside = near_integer(form.equality_value)
     count = np.diff(rows.indptr)
-    all_whole = np.bincount(np.repeat(np.arange(count.size), count), weights=~whole, minlength=count.size) == 0
-    fixed = (form.lower == form.upper) & ~near_whole(np.where(form.lower == form.upper, form.lower, 0.0))
-    if (all_whole & ~outside).any() or fixed.any():
-        return "whole known numbers (no whole numbers sum to others), or no rounding"
+    all_integer = np.bincount(np.repeat(np.arange(count.size), count), weights=~whole, minlength=count.size) == 0
+    fixed = (form.lower == form.upper) & ~near_integer(np.where(form.lower == form.upper, form.lower, 0.0))
+    if (all_integer & ~outside).any() or fixed.any():
+        return "whole known numbers (no integers sum to others), or no rounding"
     return "how='controlled'"

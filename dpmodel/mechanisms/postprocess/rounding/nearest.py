@@ -18,34 +18,34 @@ _MANY = 3_000
 _NODES = 20_000
 
 
-def nearest_whole(
+def nearest_integer(
     x: Floats, rows: sp.csr_array, least: Floats, most: Floats, lower: Floats, upper: Floats, whole: Mask
 ) -> Floats:
     """The y with ``least <= rows y <= most``, ``lower <= y <= upper`` and y_j whole where ``whole_j`` that has the
     least sum |y - x|.
 
-    First only floors and ceilings of x are tried when all entries must be whole: as a linear program, whose vertex is
-    the answer where it is whole (as for two-way tables and trees, always), then with n binary variables (of more than
-    ``_MANY`` entries those that the vertex leaves fractional alone, which is near the nearest); then all whole numbers
-    (of so many, the vertex alone). A search of k whole entries ends after 1 + ``_NODES / k`` nodes with the best point
-    found, which keeps all rows and is near the nearest. Rows whose bounds are whole up to rounding are held at whole
-    numbers. Errors: InfeasibleError where there is no such point; DPModelError where none was found.
+    First only lower bounds and ceilings of x are tried when all entries must be whole: as a linear program, whose
+    vertex is the answer where it is whole (as for two-way tables and trees, always), then with n binary variables (of
+    more than ``_MANY`` entries those that the vertex leaves fractional alone, which is near the nearest); then all
+    integers (of so many, the vertex alone). A search of k whole entries ends after 1 + ``_NODES / k`` nodes with the
+    best point found, which keeps all rows and is near the nearest. Rows whose bounds are whole up to rounding are held
+    at whole numbers. Errors: InfeasibleError where there is no such point; DPModelError where none was found.
     """
     least, most = _snapped(least), _snapped(most)
     lower = np.where(whole, np.ceil(lower - _WHOLE), lower)
     upper = np.where(whole, np.floor(upper + _WHOLE), upper)
     if (lower > upper).any():
         j = int(np.flatnonzero(lower > upper)[0])
-        raise InfeasibleError(f"entry {j} must be whole", why="no whole number lies within its bounds")
+        raise InfeasibleError(f"entry {j} must be whole", why="no integer lies within its bounds")
     if whole.all():
         found = _floor_or_ceiling(x, rows, least, most, lower, upper)
         if found is not None:
             return found
-    return _any_whole(x, rows, least, most, lower, upper, whole)
+    return _any_integer(x, rows, least, most, lower, upper, whole)
 
 
 def largest_remainders(x: Floats) -> Floats:
-    """Nearest whole numbers with the (rounded) total of x: everything down, then the largest fractions up. Exact for
+    """Nearest integers with the (rounded) total of x: everything down, then the largest fractions up. Exact for
     sum |y - x| and sum (y - x)^2. Ties go to the first."""
     snapped = np.where(np.abs(x - np.rint(x)) <= 1e-9, np.rint(x), x)
     out = np.floor(snapped)
@@ -90,7 +90,7 @@ def _floor_or_ceiling(
     return None if z is None else base + np.rint(z)
 
 
-def _any_whole(
+def _any_integer(
     x: Floats, rows: sp.csr_array, least: Floats, most: Floats, lower: Floats, upper: Floats, whole: Mask
 ) -> Floats:
     """y = base + z with t >= |y - x|."""
@@ -115,9 +115,9 @@ def _any_whole(
     z = _milp(*program, np.concatenate([whole & (not many), np.zeros(n)]))
     if z is None:
         raise InfeasibleError(
-            "no whole numbers meet the constraints",
+            "no integers meet the constraints",
             why="the constraints hold for fractions only (or for nothing)",
-            remedy="drop integrality, or the constraints that cannot be met in whole numbers",
+            remedy="drop integrality, or the constraints that cannot be met in integers",
         )
     if many and (np.abs(z[:n] - np.rint(z[:n]))[whole] > _WHOLE).any():
         raise _none_found(f"the vertex is fractional, and {int(whole.sum())} entries are too many to search")
@@ -166,7 +166,7 @@ def _lp(cost: Floats, rows: sp.csr_array, least: Floats, most: Floats, low: Floa
 
 def _none_found(why: str) -> DPModelError:
     return DPModelError(
-        "no whole numbers that keep the constraints were found",
+        "no integers that keep the constraints were found",
         why=f"{why}; more than two crossing margins make it a hard search",
         remedy="no rounding, or at most two crossing margins that have to be kept",
     )

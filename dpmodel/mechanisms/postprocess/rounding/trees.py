@@ -13,13 +13,13 @@ from dpmodel.privacy import public_generator
 
 How = Literal["unbiased", "nearest", "controlled"]
 
-_WHOLE = 1e-9  # Values this near to a whole number (relative from 1 on, at most _COARSE) are that number.
+_WHOLE = 1e-9  # Values this near to an integer (relative from 1 on, at most _COARSE) are that number.
 _COARSE = 1e-3
 _CONSISTENT = 1e-6
 
 
 def round_tree(tree: Tree, x: Floats, how: How = "unbiased", seed: int | None = None) -> Floats:
-    """(N,) whole numbers, consistent, each the floor or the ceiling of ``x``; whole entries of x stay.
+    """(N,) integers, consistent, each the lower bound or the ceiling of ``x``; whole entries of x stay.
 
     So whole bounds (x >= 0 above all) and whole known totals are kept.
 
@@ -29,7 +29,7 @@ def round_tree(tree: Tree, x: Floats, how: How = "unbiased", seed: int | None = 
     how : "unbiased": random, and the mean of every node's result is its x. "nearest": roots to the nearest, then the
         largest fractions among siblings go up (earlier ones first), which for the given parent is the nearest in
         every norm. "controlled": without chance, and the sum of the first j siblings, for any j, is
-        also the floor or the ceiling of its true value, so that sums over runs of siblings stay within one.
+        also the lower bound or the ceiling of its true value, so that sums over runs of siblings stay within one.
     seed : of the random choices ("unbiased" only); None is 0.
 
     Proof that "unbiased" is, by induction from the roots, which go up with probability equal to their fraction. Let a
@@ -39,7 +39,7 @@ def round_tree(tree: Tree, x: Floats, how: How = "unbiased", seed: int | None = 
     lies in (C_{c-1}, C_c], C the running sums of f. This interval has length f_c < 1, so it catches at most one
     point, and one with probability f_c. The points up to F number floor(F - U) + 1, which is ceil(F) if U <= phi and
     floor(F) otherwise: K. (Systematic sampling, Madow 1949; controlled rounding, Cox 1987.)
-    Values within 1e-9 (relative) of a whole number count as whole, which moves means by no more than that.
+    Values within 1e-9 (relative) of an integer count as whole, which moves means by no more than that.
 
     Raises
     ------
@@ -66,15 +66,15 @@ def round_tree(tree: Tree, x: Floats, how: How = "unbiased", seed: int | None = 
     found[roots] += up
     for generation in tree.generations:
         f = fraction[generation.below]
-        floors = down[generation.below]
-        quota = found[generation.nodes] - generation.sum(floors)
+        lower_bounds = down[generation.below]
+        quota = found[generation.nodes] - generation.sum(lower_bounds)
         if how == "nearest":
             up = _largest(generation, f, quota)
         else:
             chance = draw(size=quota.size) if how == "unbiased" else np.full(quota.size, 0.5)
             up = _systematic(generation, f, quota, chance)
-            up = _repaired(generation, f, given[generation.below] - floors, quota, up)
-        found[generation.below] = floors + up
+            up = _repaired(generation, f, given[generation.below] - lower_bounds, quota, up)
+        found[generation.below] = lower_bounds + up
     return found
 
 

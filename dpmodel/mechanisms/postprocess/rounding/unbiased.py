@@ -1,4 +1,4 @@
-"""Unbiased rounding to whole numbers that keeps sums: over one partition of the entries, or over two."""
+"""Unbiased rounding to integers that keeps sums: over one partition of the entries, or over two."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dpmodel.errors import SpecificationError
 from dpmodel.privacy import PublicGenerator
 
 _BITS = 40  # fractions are taken to the nearest multiple of 2^-40
-_WHOLE = 1e-9  # entries this close to a whole number are it
+_WHOLE = 1e-9  # entries this close to an integer are it
 
 
-def near_whole(sums: Floats) -> Mask:
+def near_integer(sums: Floats) -> Mask:
     """Which sums are whole but for the rounding of what they were computed from."""
     out: Mask = np.abs(sums - np.rint(sums)) <= 1e-7 + _WHOLE * np.abs(sums)
     return out
@@ -31,7 +31,8 @@ def common(x: Floats, generator: PublicGenerator) -> Floats:
 
 
 def one_partition(x: Floats, group: Integers, groups: int, generator: PublicGenerator) -> Floats:
-    """Systematic sampling: every entry goes to its floor or ceiling, every group's sum likewise (whole sums are kept).
+    """Systematic sampling: every entry goes to its floor or ceiling, every group's sum likewise (whole sums are
+    kept).
 
     With c_k the sum of the fractions of a group's entries up to the k-th and u uniform on [0, 1), one per group,
     entry k gains floor(c_k + u) - floor(c_{k-1} + u). It is 0 or 1 as its fraction is below 1; its mean is
@@ -52,7 +53,7 @@ def one_partition(x: Floats, group: Integers, groups: int, generator: PublicGene
     total = np.add.reduceat(f, begin)
     off = _off_whole(total)
     sums = np.add.reduceat(x[order], begin)
-    fix = near_whole(sums) & (off != 0)
+    fix = near_integer(sums) & (off != 0)
     if fix.any():
         # The entry of the group whose fraction is furthest from whole takes the rounding.
         depth = np.minimum(f, (1 << _BITS) - f)
@@ -71,16 +72,16 @@ def one_partition(x: Floats, group: Integers, groups: int, generator: PublicGene
 def two_partitions(
     x: Floats, row: Integers, column: Integers, rows: int, columns: int, generator: PublicGenerator
 ) -> Floats:
-    """Every entry, every row's sum, every column's sum and (if all entries are in both) the total go to their floor
-    or ceiling; whole ones stay. Each entry keeps its mean. Rows and columns: any two partitions, -1 for none.
+    """Every entry, every row's sum, every column's sum and (if all entries are in both) the total go to their lower
+    bound or ceiling; whole ones stay. Each entry keeps its mean. Rows and columns: any two partitions, -1 for none.
 
-    Method: Cox (1987) for the frame, Doerr (2006) for rounding bit by bit. The table gets a further row and column
-    with the negative sums and the total in the corner, so that all rows and columns sum to zero. Fractions are integer
-    multiples of 2^-40. From the last bit on: the entries with the bit set are an even number in every row
-    and column (sums are whole, lower bits are zero); paired off within rows and within columns they form cycles,
-    alternately in rows and columns, so of even length. On each cycle, with one fair coin, every other entry
-    gains the bit and the rest lose it. Each pair cancels: sums stay. Each entry's mean stays: a martingale. An
-    entry with the bit set and no lower ones stays between its floor and ceiling. After the first bit all are whole.
+    Method: Cox (1987) for the frame, Doerr (2006) for rounding bit by bit. The table gets a further row and column with
+    the negative sums and the total in the corner, so that all rows and columns sum to zero. Fractions are integer
+    multiples of 2^-40. From the last bit on: the entries with the bit set are an even number in every row and column
+    (sums are whole, lower bits are zero); paired off within rows and within columns they form cycles, alternately in
+    rows and columns, so of even length. On each cycle, with one fair coin, every other entry gains the bit and the rest
+    lose it. Each pair cancels: sums stay. Each entry's mean stays: a martingale. An entry with the bit set and no lower
+    ones stays between its floor and ceiling. After the first bit all are whole.
 
     Entries that are not exactly consistent (sums whole to 1e-7 only) are first moved by as much, along a spanning
     forest. Cost: 40 passes over the fractional entries. Error: SpecificationError if that is not enough.
@@ -93,7 +94,7 @@ def two_partitions(
     edge_row = np.concatenate([r, np.arange(rows), np.full(columns + 1, rows)])
     edge_column = np.concatenate([c, np.full(rows, columns), np.arange(columns + 1)])
     frame = np.append(np.concatenate([frame_row, frame_column]), corner)
-    frame = np.where(near_whole(frame), np.rint(frame), frame)
+    frame = np.where(near_integer(frame), np.rint(frame), frame)
     whole, fraction = _split(np.concatenate([x, frame]))
     fraction = _consistent(fraction, edge_row, edge_column, rows + 1, columns + 1)
     return (whole + (_bit_by_bit(fraction, edge_row, edge_column, generator) >> _BITS))[: x.size]
@@ -108,7 +109,7 @@ def _split(x: Floats) -> tuple[Floats, Integers]:
 
 
 def _off_whole(total: Integers) -> Integers:
-    """How far sums of fractions are above the nearest whole number."""
+    """How far sums of fractions are above the nearest integer."""
     half = np.int64(1) << (_BITS - 1)
     out: Integers = ((total + half) & ((1 << _BITS) - 1)) - half
     return out
@@ -121,7 +122,7 @@ def _sums(fraction: Integers, node: Integers, nodes: int) -> Integers:
 
 
 def _consistent(fraction: Integers, row: Integers, column: Integers, rows: int, columns: int) -> Integers:
-    """Fractions moved along a spanning forest of the fractional entries so that rows and columns sum to whole numbers.
+    """Fractions moved along a spanning forest of the fractional entries so that rows and columns sum to integers.
 
     In each tree what the rows are off and what the columns are off add up to the same, so going from the leaves
     to the root, each entry of the tree takes what its lower end is off, and the root is right in the end.
@@ -155,10 +156,10 @@ def _consistent(fraction: Integers, row: Integers, column: Integers, rows: int, 
             if off[node] and entry >= 0:
                 moved[entry] -= off[node]
                 off[parent] -= off[node]
-        fraction = np.clip(moved, 0, one)  # entries next to a whole number become it, and the rest is spread again
+        fraction = np.clip(moved, 0, one)  # entries next to an integer become it, and the rest is spread again
     raise SpecificationError(
-        "the sums to keep are not whole numbers, nor are the entries consistent with them",
-        why="sums may be off a whole number by rounding only",
+        "the sums to keep are not integers, nor are the entries consistent with them",
+        why="sums may be off an integer by rounding only",
         remedy="project the table onto the constraints first, or use how='controlled'",
     )
 

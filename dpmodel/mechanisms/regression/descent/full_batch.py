@@ -23,7 +23,7 @@ from dpmodel.privacy import NoiseSource
 
 @dataclass(frozen=True)
 class NoisyDescent(PureToo):
-    """Minimise the empirical risk by gradient steps on noisy sums of slopes.
+    """Minimise the empirical risk by gradient steps on noisy sums of derivatives.
 
     Source
         Bassily, Smith and Thakurta 2014, section 2 (full-batch steps: Song, Chaudhuri and Sarwate 2013); AMU20 for
@@ -32,7 +32,7 @@ class NoisyDescent(PureToo):
         Private rows enter only through ``M sum_i omega_i s_i a_i`` (M public: ``Metric``). Each step noises these p
         sums, scaled to how far one record moves them at the released point, so that every step costs the same mu
         (``StepNoise``): T steps and the one measurement of the middles compose to the mu of (epsilon, delta) (Balle
-        and Wang 2018). delta = 0: Laplace noise scaled to the 1-norm, epsilon / T a step. With middles, slope =
+        and Wang 2018). delta = 0: Laplace noise scaled to the 1-norm, epsilon / T a step. With middles, derivative =
         m(y) + rest (``Loss.middle``): ``M sum_i omega_i m(y_i) a_i`` is released once with a share of the budget, and
         steps release sums of the rest, which reaches half as far. T, step, momentum, share, averaging and clip are
         functions of public facts (``Search``); penalty, projection and averaging act on released numbers.
@@ -62,7 +62,7 @@ class NoisyDescent(PureToo):
         """Settings and their prediction, from public facts."""
         return _plan(model, self, request.epsilon, request.delta)
 
-    def forecast_as_asked(self, model: PrivateRegression, request: Request) -> Forecast:
+    def forecast_as_requested(self, model: PrivateRegression, request: Request) -> Forecast:
         plan = self.plan(model, request)
         settings, noise = plan.settings, step_noise(model, _spend(request.epsilon, request.delta), plan.settings)
         return excess_forecast(
@@ -80,7 +80,7 @@ class NoisyDescent(PureToo):
             caveats=clip_note(model, settings.clip),
         )
 
-    def run_as_asked(
+    def run_as_requested(
         self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress
     ) -> Outcome:
         settings = self.plan(model, request).settings
@@ -110,16 +110,16 @@ def _spend(epsilon: float, delta: float) -> Spend:
 
 
 @cached
-def _plan(model: PrivateRegression, asked: NoisyDescent, epsilon: float, delta: float) -> DescentPlan:
+def _plan(model: PrivateRegression, requested: NoisyDescent, epsilon: float, delta: float) -> DescentPlan:
     spend = _spend(epsilon, delta)
     return Search(
         model,
         lambda settings: step_noise(model, spend, settings),
         pure=delta == 0,
-        steps=asked.steps,
-        momentum=asked.momentum,
-        averaging=asked.averaging,
-        middle=asked.middle,
+        steps=requested.steps,
+        momentum=requested.momentum,
+        averaging=requested.averaging,
+        middle=requested.middle,
     ).best()
 
 

@@ -58,7 +58,7 @@ class Metric:
     def diagonal(self) -> bool:
         return self.exchange is None
 
-    def change(self, model: PrivateRegression, reach: float, order: float) -> float:
+    def sensitivity(self, model: PrivateRegression, reach: float, order: float) -> float:
         """How far one record moves ``M sum_i omega_i s_i a_i``, |s_i| <= reach, rounding included.
 
         ``row`` bounds every row M a, so that ``RowBounds.change`` applies to it as it does to plain rows: two vectors
@@ -68,7 +68,7 @@ class Metric:
         """
         if reach == 0:
             return 0.0
-        exact = model.largest_weight * self.row.change(reach, order)
+        exact = model.largest_weight * self.row.sensitivity(reach, order)
         rounding = 8 * (model.count + 8) * 2.0**-53 * model.total * reach * self.uncentred[order]
         return exact * (1 + 1e-12) + rounding
 

@@ -39,7 +39,7 @@ _SOLVED_STEPS = 16  # where a projection is a solve of its own
 _TIE = 0.02
 _LONG = 128  # steps of descent without noise
 _DRAWS = 2  # of the noise, for each population and trial
-_FLOOR = 0.003  # of the excess of knowing nothing: less is as good as none
+_LOWER_BOUND = 0.003  # of the excess of knowing nothing: less is as good as none
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,12 @@ class DescentPlan:
 
 
 def judge_descent(model: PrivateRegression, order: float) -> Verdict:
-    """Whether noise can hide a record: rows bounded in the norm of this order, slopes where descent starts."""
+    """Whether noise can hide a record: rows bounded in the norm of this order, derivatives where descent starts."""
     if not math.isfinite(model.row.norm(order)):
         return Verdict(False, f"rows have no bound on their {order:g}-norm, so no noise hides one of them")
     start = model.row.reach(public_point(model)) + model.offset_bound
-    if not math.isfinite(model.loss.slope_bound(start, model.row.label_bound)):
-        return Verdict(False, "slopes have no bound: labels need one, or slopes a clip")
+    if not math.isfinite(model.loss.derivative_bound(start, model.row.label_bound)):
+        return Verdict(False, "derivatives have no bound: labels need one, or derivatives a clip")
     return YES
 
 
@@ -118,12 +118,12 @@ class Search:
         if key not in self._seen:
             settings = replace(self.settings(steps, tau, share), clip=clip)
             logs: dict[Averaging, list[float]] = {kind: [] for kind in self.averagings}
-            for risk, floor in zip(choosing_risks(self.model), _floors(self.model), strict=True):
-                nothing = max(risk.nothing - floor, 1e-300)
+            for risk, lower_bound in zip(choosing_risks(self.model), _lower_bounds(self.model), strict=True):
+                nothing = max(risk.nothing - lower_bound, 1e-300)
                 for seed in range(_DRAWS if steps <= _FIRST_STEPS and projects_exactly(self.model.domain) else 1):
                     found = self._excess(settings, risk, seed)
                     for kind in logs:
-                        logs[kind].append(math.log(_FLOOR + max(found[kind] - floor, 0.0) / nothing))
+                        logs[kind].append(math.log(_LOWER_BOUND + max(found[kind] - lower_bound, 0.0) / nothing))
             means = {kind: float(np.mean(values)) for kind, values in logs.items()}
             kind = min(means, key=lambda k: means[k])
             self._seen[key] = means[kind], replace(settings, averaging=kind)
@@ -178,7 +178,7 @@ def _longest(model: PrivateRegression) -> float:
 
 
 @cached
-def _floors(model: PrivateRegression) -> tuple[float, ...]:
+def _lower_bounds(model: PrivateRegression) -> tuple[float, ...]:
     """Least excess on each choosing population: that of descent without noise, where it is below the coefficients that
     labels were made from (which quantile and hinge losses do not ask for)."""
     risks, metric = choosing_risks(model), descent_metric(model)

@@ -21,7 +21,7 @@ Descend = Callable[[Settings, Gradient], Mapping[Averaging, Floats]]
 
 # Settings are compared on a coarser grid of predictions than forecasts are made on.
 _COARSE = 512
-# Slopes without a bound of their own are tried clipped at these shares of their bound at the labels' size.
+# Derivatives without a bound of their own are tried clipped at these shares of their bound at the labels' size.
 _CLIPPED_LOSSES = ("squared", "huber", "squared_hinge")
 _CLIPS = (1 / 2, 1 / 4, 1 / 8)
 # Populations in which there is less than this share of the others' to be gained do not choose.
@@ -52,9 +52,9 @@ def line_search(risk: Callable[[float], float], start: float, moves: int = 8) ->
 @cached
 def choosing_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
     """The populations that choose, on a coarse grid. For numeric labels the first (flat spectrum, few true
-    coefficients) and the last (falling, all) that matter, each also with skewed noise, which tells what clipped slopes
-    cost, and off the middle of the labels' range; where losses have kinks, also with most labels at the end of their
-    range, as counts with many zeros are; and the one of columns that move together."""
+    coefficients) and the last (falling, all) that matter, each also with skewed noise, which tells what clipped
+    derivatives cost, and off the middle of the labels' range; where losses have kinks, also with most labels at the end
+    of their range, as counts with many zeros are; and the one of columns that move together."""
     risks = simulated_risks(model)
     most = max(risk.nothing for risk in risks)
     useful = [risk for risk in risks if risk.nothing >= _MATTERS * most] if most > 0 else list(risks)
@@ -66,7 +66,7 @@ def choosing_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
         coarse = coarsened(risk)
         out.append(coarse)
         if numeric and not risk.tied:
-            # The same quantiles of an exponential law, less its mean; labels in the lower half of their range.
+            # The same quantiles of an exponential distribution, less its mean; labels in the lower half of their range.
             skewed = -log_ndtr(-coarse.coins)
             low, high = model.row.label
             truth = moved(model, coarse.truth, (3 * low + high) / 4)  # a quarter of the way up their range
@@ -112,16 +112,16 @@ def moved(model: PrivateRegression, truth: Floats, by: float) -> Floats:
 
 
 def clips(model: PrivateRegression) -> list[float]:
-    """Sizes to try cutting slopes to."""
+    """Sizes to try cutting derivatives to."""
     label = model.row.label_bound
     if model.loss.name not in _CLIPPED_LOSSES or not 0 < label < math.inf:
         return []
-    bound = model.loss.slope_bound(min(model.prediction_bound, label), label)
+    bound = model.loss.derivative_bound(min(model.prediction_bound, label), label)
     return [share * bound for share in _CLIPS]
 
 
 def clipped(model: PrivateRegression, clip: float) -> PrivateRegression:
-    """The same model under the loss with slopes cut to ``clip``."""
+    """The same model under the loss with derivatives cut to ``clip``."""
     if clip >= model.loss.clip:
         return model
     return replace(model, loss=replace(model.loss, clip=clip), _memo={})

@@ -17,9 +17,9 @@ from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NoiseSource, PublicGenerator
 
-_FARTHEST = 1e3  # times the slope's bound at predictions of the labels' size
-# Coordinates end here. Public terms whose slopes grow fast can throw points to infinity, where 0 times infinity tells
-# a row with a zero from others (by an error or a warning); within this every prediction is a finite number.
+_FARTHEST = 1e3  # times the derivative's bound at predictions of the labels' size
+# Coordinates end here. Public terms whose derivatives grow fast can throw points to infinity, where 0 times infinity
+# tells a row with a zero from others (by an error or a warning); within this every prediction is a finite number.
 _EDGE = 1e100
 
 
@@ -30,9 +30,9 @@ AVERAGINGS: tuple[Averaging, ...] = ("last", "half", "all")
 @dataclass(frozen=True)
 class Settings:
     """Public numbers of one descent: ``steps`` T, ``step`` (in the coordinates of the metric, for the gradient of the
-    objective), ``momentum`` in [0, 1), ``share`` of the budget that measures the middles (0: slopes are noised whole),
-    what is released: the last point, the mean of the last half, or of all points where gradients were asked; and
-    ``clip``, to which slopes are cut (inf: as the loss has them)."""
+    objective), ``momentum`` in [0, 1), ``share`` of the budget that measures the middles (0: derivatives are noised
+    whole), what is released: the last point, the mean of the last half, or of all points where gradients were asked;
+    and ``clip``, to which derivatives are cut (inf: as the loss has them)."""
 
     steps: int
     step: float
@@ -47,11 +47,12 @@ class StepNoise:
     """Noise on ``M sum_i omega_i s_i a_i``: what each step needs, and the middles once.
 
     Privacy
-        A step asks at a released point w. The part of the slope it noises, clipped to ``reach(w)``, is a function of
-        record i and of w; one record moves the sums by at most ``change(reach(w))`` (``Metric.change``), and the noise
-        is scaled to exactly that. So whatever was released before, every step is a Gaussian mechanism of the same mu
-        (a Laplace mechanism of the same epsilon), which is what adaptive composition asks for: mu^2 (epsilon) add up.
-        The scale itself is a function of the released w. ``reach(w) = 0`` means that the part is 0 for all rows.
+        A step asks at a released point w. The part of the derivative it noises, clipped to ``reach(w)``, is a function
+        of record i and of w; one record moves the sums by at most ``sensitivity(reach(w))`` (``Metric.change``), and
+        the noise is scaled to exactly that. So whatever was released before, every step is a Gaussian mechanism of the
+        same mu (a Laplace mechanism of the same epsilon), which is what adaptive composition asks for: mu^2 (epsilon)
+        add up. The scale itself is a function of the released w. ``reach(w) = 0`` means that the part is 0 for all
+        rows.
     """
 
     model: PrivateRegression
@@ -65,9 +66,9 @@ class StepNoise:
         return 1.0 if self.spend.rho is None else 2.0
 
     def reach(self, w: Floats) -> float:
-        """Bound on the part of the slopes that a step at w noises."""
+        """Bound on the part of the derivatives that a step at w noises."""
         model, y = self.model, self.model.row.label_bound
-        bound = model.loss.rest_bound if self.share > 0 else model.loss.slope_bound
+        bound = model.loss.rest_bound if self.share > 0 else model.loss.derivative_bound
         if bound(0.0, y) == bound(math.inf, y):
             return bound(0.0, y)
         if self.metric.exchange is None:
@@ -76,26 +77,27 @@ class StepNoise:
             z = self.metric.row.reach(self.metric.coordinates(w)) + model.offset_bound
         # Predictions are computed with rounding: a little room, so that clipping cuts nothing.
         reach = bound(z * (1 + 1e-9), y)
-        # Slopes may be cut anywhere public: coefficients that noise drove far away must not drive noise to infinity.
+        # Derivatives may be cut anywhere public: coefficients that noise drove far away must not drive noise to
+        # infinity.
         return min(reach, _FARTHEST * bound(max(y, 1.0), y)) if math.isfinite(y) else reach
 
-    def change(self, reach: float) -> float:
-        return self.metric.change(self.model, reach, self.order)
+    def sensitivity(self, reach: float) -> float:
+        return self.metric.sensitivity(self.model, reach, self.order)
 
     def scale(self, reach: float) -> float:
-        """Deviation (Laplace scale for pure budgets) of the noise on each sum of one step."""
-        return self._scale(self.change(reach), self.spend.part(1 - self.share), self.steps)
+        """Standard deviation (Laplace scale for pure budgets) of the noise on each sum of one step."""
+        return self._scale(self.sensitivity(reach), self.spend.part(1 - self.share), self.steps)
 
     @property
     def middle_scale(self) -> float:
         """The same for the one measurement of the middles."""
         reach = self.model.loss.middle_bound(self.model.row.label_bound)
-        return self._scale(self.change(reach), self.spend.part(self.share), 1) if self.share > 0 else 0.0
+        return self._scale(self.sensitivity(reach), self.spend.part(self.share), 1) if self.share > 0 else 0.0
 
-    def _scale(self, change: float, spend: Spend, steps: int) -> float:
+    def _scale(self, sensitivity: float, spend: Spend, steps: int) -> float:
         if spend.rho is None:
-            return spend.laplace_scale(change, steps)
-        return spend.gaussian_deviation(change, steps)
+            return spend.laplace_scale(sensitivity, steps)
+        return spend.gaussian_sigma(sensitivity, steps)
 
     def told(self, settings: Settings) -> dict[str, Any]:
         """What a forecast says of the noise."""
@@ -105,7 +107,7 @@ class StepNoise:
             "step": settings.step,
             "momentum": settings.momentum,
             "released": settings.averaging,
-            "slopes clipped to": settings.clip,
+            "derivatives clipped to": settings.clip,
             "scale of each sum in the first step": self.scale(self.reach(public_point(self.model))),
         }
 
@@ -136,8 +138,8 @@ def private_gradient(noise: StepNoise, rows: Rows, source: NoiseSource) -> Gradi
 
     def gradient(w: Floats) -> Floats:
         reach = noise.reach(w)
-        slopes = np.clip(loss.slope(rows.predict(w), rows.labels) - middles, -reach, reach)
-        sums = PrivateArray(metric.sums(rows.combine(slopes)))
+        derivatives = np.clip(loss.derivative(rows.predict(w), rows.labels) - middles, -reach, reach)
+        sums = PrivateArray(metric.sums(rows.combine(derivatives)))
         return model.scale * (fixed + noise.draw(source, sums, noise.scale(reach)))
 
     return gradient
@@ -169,13 +171,13 @@ def descend(
     projects = domain.kind != "free"
     v = metric.coordinates(public_point(model))
     threshold = settings.step * penalty.l1 * metric.scale
-    velocity, asked, reached = np.zeros_like(v), list[Floats](), list[Floats]()
+    velocity, requested, reached = np.zeros_like(v), list[Floats](), list[Floats]()
     for _ in range(settings.steps):
         u = v + settings.momentum * velocity
         w = metric.coefficients(u)
-        public = penalty.slope(w) if shrinks else penalty.subgradient(w)
-        if shrinks and penalty.other_slope is not None:
-            public = public + penalty.other_slope(w)
+        public = penalty.derivative(w) if shrinks else penalty.subgradient(w)
+        if shrinks and penalty.other_derivative is not None:
+            public = public + penalty.other_derivative(w)
         new = u - settings.step * (gradient(w) + metric.sums(public))
         if shrinks:
             new = np.sign(new) * np.maximum(np.abs(new) - threshold, 0.0)
@@ -183,21 +185,25 @@ def descend(
         if projects:
             new = metric.coordinates(domain.project(metric.coefficients(new)))
         velocity, v = new - v, new
-        asked.append(u)
+        requested.append(u)
         reached.append(v)
-    return {name: domain.project(metric.coefficients(end)) for name, end in averages(asked, reached).items()}
+    return {name: domain.project(metric.coefficients(end)) for name, end in averages(requested, reached).items()}
 
 
-def averages(asked: list[Floats], reached: list[Floats]) -> dict[Averaging, Floats]:
-    """What may be released of the points where gradients were ``asked`` and those that followed."""
+def averages(requested: list[Floats], reached: list[Floats]) -> dict[Averaging, Floats]:
+    """What may be released of the points where gradients were ``requested`` and those that followed."""
     later = reached[len(reached) // 2 :]
-    return {"last": reached[-1], "half": np.sum(later, axis=0) / len(later), "all": np.sum(asked, axis=0) / len(asked)}
+    return {
+        "last": reached[-1],
+        "half": np.sum(later, axis=0) / len(later),
+        "all": np.sum(requested, axis=0) / len(requested),
+    }
 
 
 def curvature(model: PrivateRegression, metric: Metric) -> float:
     """Bound on the second derivative of the objective in the metric's coordinates.
 
-    Where slopes jump, the second derivative of a mean over many records stands in: jumps of size one spread over
+    Where derivatives jump, the second derivative of a mean over many records stands in: jumps of size one spread over
     predictions of the size of the labels (a margin for signs). A choice of step size, no privacy rests on it.
     """
     smoothness = model.loss.smoothness

@@ -47,11 +47,11 @@ class SampledNoise(StepNoise):
         return model.largest_weight * reach * norm * (1 + 1e-12) + rounding
 
     def scale(self, reach: float) -> float:
-        """Deviation of the noise on each sum over the sample."""
+        """Standard deviation of the noise on each sum over the sample."""
         return self.multiplier * self.size(reach)
 
     def imagine(self, generator: PublicGenerator, scale: float) -> Floats:
-        """(p,) what privacy and sampling add to the sums over all rows, for slopes of half their reach."""
+        """(p,) what privacy and sampling add to the sums over all rows, for derivatives of half their reach."""
         model, reach = self.model, scale / (self.multiplier * self.size(1.0))
         sampled = model.total * model.largest_weight * (1 - self.rate) / self.rate
         drawn = sampled * (reach / 2 * self.metric.row.norm(2.0)) ** 2 / model.size
@@ -73,15 +73,15 @@ class SubsampledDescent(Mechanism[PrivateRegression]):
 
     Source
         Song, Chaudhuri and Sarwate 2013; Bassily, Smith and Thakurta 2014; Abadi et al. 2016 (without clipping of
-        whole gradients: slopes are bounded); accounting by privacy-loss distributions: Koskela et al. 2020.
+        whole gradients: derivatives are bounded); accounting by privacy-loss distributions: Koskela et al. 2020.
     Privacy
         Every step draws every record with probability q, by coins that stay secret, and releases ``M sum omega_i s_i
-        a_i`` over the drawn records with Gaussian noise of deviation ``multiplier`` times the largest norm of one
-        record's vector at the released point, so each step is dominated by one and the same pair of mixtures, and T
+        a_i`` over the drawn records with Gaussian noise of standard deviation ``multiplier`` times the largest norm of
+        one record's vector at the released point, so each step is dominated by one and the same pair of mixtures, and T
         steps cost what ``subsampled_multiplier`` was solved for (replace-one: the pair of opposite records; absent
         records without constant columns: one record against none). q, T and all settings are public facts.
     Utility
-        Forecast by simulation, with the variance that sampling adds for slopes of half their reach. Sampling saves
+        Forecast by simulation, with the variance that sampling adds for derivatives of half their reach. Sampling saves
         work, not noise: for the same time of descent full-batch steps have no more noise.
     Cost
         q T passes over the features (2 or 8), T p noisy numbers and T n coins.
@@ -146,8 +146,8 @@ def sampled_gradient(noise: SampledNoise, rows: Rows, source: NoiseSource) -> Gr
     def gradient(w: Floats) -> Floats:
         reach = noise.reach(w)
         drawn = rows.part(np.flatnonzero(poisson_sample(source, rows.count, noise.rate)))
-        slopes = np.clip(loss.slope(drawn.predict(w), drawn.labels), -reach, reach)
-        sums = PrivateArray(metric.sums(drawn.combine(slopes)))
+        derivatives = np.clip(loss.derivative(drawn.predict(w), drawn.labels), -reach, reach)
+        sums = PrivateArray(metric.sums(drawn.combine(derivatives)))
         return model.scale / noise.rate * noise.draw(source, sums, noise.scale(reach))
 
     return gradient
@@ -160,11 +160,11 @@ def step_noise(model: PrivateRegression, settings: Settings, rate: float, multip
 
 
 @cached
-def _plan(model: PrivateRegression, asked: SubsampledDescent, epsilon: float, delta: float) -> SampledPlan:
-    steps = asked.steps or _STEPS
+def _plan(model: PrivateRegression, requested: SubsampledDescent, epsilon: float, delta: float) -> SampledPlan:
+    steps = requested.steps or _STEPS
     # Neighbours differ in two vectors; an absent record without constant columns has none.
     replaced, best = not model.row.absent or model.row.fixed(2.0) > 0, None
-    for rate in [min(passes / steps, 1.0) for passes in _PASSES] if asked.rate is None else [asked.rate]:
+    for rate in [min(passes / steps, 1.0) for passes in _PASSES] if requested.rate is None else [requested.rate]:
         multiplier = subsampled_multiplier(epsilon, delta, rate, steps, replace=replaced)
         noise = partial(step_noise, model, rate=rate, multiplier=multiplier)
         plan = SampledPlan(Search(model, noise, pure=False, steps=steps).best(), rate, multiplier)

@@ -43,13 +43,13 @@ def averaged_excess(noise: StepNoise, settings: Settings, beta: float) -> float 
     center = float(np.linalg.norm(metric.coordinates(public_point(model))))
     radius = min(diameter, far + center)
     z, y = model.prediction_bound, model.row.label_bound
-    reach = model.loss.rest_bound(z, y) if settings.share > 0 else model.loss.slope_bound(z, y)
+    reach = model.loss.rest_bound(z, y) if settings.share > 0 else model.loss.derivative_bound(z, y)
     p, steps, log = model.size, settings.steps, math.log(3 / beta)
     wide, once = model.scale * noise.scale(reach), model.scale * noise.middle_scale
     linear = float(np.linalg.norm(metric.sums(penalty.linear)))
     public = float((2 * metric.scale * penalty.ridge).max(initial=0.0)) * model.domain.norm(2.0) + linear
-    slope = model.weight * model.slope_bound * metric.row.norm(2) + public
+    derivative = model.weight * model.derivative_bound * metric.row.norm(2) + public
     fixed = once * (math.sqrt(p) + math.sqrt(2 * log))
-    square = slope + wide * (math.sqrt(p) + math.sqrt(2 * log / steps)) + fixed
+    square = derivative + wide * (math.sqrt(p) + math.sqrt(2 * log / steps)) + fixed
     bound = radius**2 / (2 * settings.step * steps) + settings.step / 2 * square * square
     return bound + diameter * (wide * math.sqrt(2 * log / steps) + fixed)

@@ -59,24 +59,24 @@ class GaussianFrankWolfe(PureToo):
     Source
         TTZ15, Theorem 2.6 (stated there; the algorithm is in its full version). ``published=True``: ``T = (Gamma
         epsilon / (scale L_2 G_C))^(2/3)`` with the Gaussian width G_C bounded by the set's norms, sizes 2 / (t + 2),
-        the last iterate, and noise of deviation ``scale L_2 sqrt(32 T) ln(n / delta) / epsilon``, as the full version
-        is recalled to have it; should that be too little for (epsilon, delta), the exact deviation is taken. Default:
-        exact Gaussian accounting, settings by simulation.
+        the last iterate, and noise of standard deviation ``scale L_2 sqrt(32 T) ln(n / delta) / epsilon``, as the full
+        version is recalled to have it; should that be too little for (epsilon, delta), the exact standard deviation is
+        taken. Default: exact Gaussian accounting, settings by simulation.
     Privacy
-        Step t releases ``sum_i omega_i s_i a_i`` at the released point w with noise; slopes ``|s_i| <= r_t`` depend on
-        record i and on released numbers. One record moves the sum by at most ``RowBounds.change(r_t, 2)`` in the
-        2-norm, with an allowance for rounding. Gaussian noise of deviation change sqrt(T) / mu costs mu / sqrt(T) of
-        Gaussian privacy whatever was released before, T of them mu, which is (epsilon, delta)-DP by the exact law
-        (Balle and Wang 2018). With ``middle`` (no clip): slope = m(y_i) + rest, ``|rest| <= rest_bound``
-        (``Loss.middle``); ``sum_i omega_i m(y_i) a_i`` is measured once with mu^2 / 2 and the T sums of
-        the rest with mu^2 / 2 together. With delta = 0: Laplace noise and the 1-norm, epsilon split evenly.
-        The rest is a function of released numbers; the penalty is public.
+        Step t releases ``sum_i omega_i s_i a_i`` at the released point w with noise; derivatives ``|s_i| <= r_t``
+        depend on record i and on released numbers. One record moves the sum by at most ``RowBounds.change(r_t, 2)`` in
+        the 2-norm, with an allowance for rounding. Gaussian noise of standard deviation change sqrt(T) / mu costs mu /
+        sqrt(T) of Gaussian privacy whatever was released before, T of them mu, which is (epsilon, delta)-DP by the
+        exact distribution (Balle and Wang 2018). With ``middle`` (no clip): derivative = m(y_i) + rest, ``|rest| <=
+        rest_bound`` (``Loss.middle``); ``sum_i omega_i m(y_i) a_i`` is measured once with mu^2 / 2 and the T sums of
+        the rest with mu^2 / 2 together. With delta = 0: Laplace noise and the 1-norm, epsilon split evenly. The rest is
+        a function of released numbers; the penalty is public.
     Utility
-        ``predicted``: mean excess on the made-up data. For ``memory`` 1 and slopes not clipped below their bound, with
-        probability 1 - beta (proved): with noise vectors b_t, v_t misses the least <v, gradient> by at most <b_t, v_t -
-        v*>, at most ``min(diameter_1 ||b_t||_inf, diameter_2 ||b_t||_2)``; for deviation s, ||b||_inf <= s sqrt(2 ln(2
-        p / g)) and ||b||_2 <= s (sqrt(p) + sqrt(2 ln(1 / g))) but for probability g each, g = beta / (2 (T + 1));
-        these misses enter the recursion of ``excess_bound`` with the weights ``pulls``.
+        ``predicted``: mean excess on the synthetic data. For ``memory`` 1 and derivatives not clipped below their
+        bound, with probability 1 - beta (proved): with noise vectors b_t, v_t misses the least <v, gradient> by at most
+        <b_t, v_t - v*>, at most ``min(diameter_1 ||b_t||_inf, diameter_2 ||b_t||_2)``; for standard deviation s,
+        ||b||_inf <= s sqrt(2 ln(2 p / g)) and ||b||_2 <= s (sqrt(p) + sqrt(2 ln(1 / g))) but for probability g each, g
+        = beta / (2 (T + 1)); these misses enter the recursion of ``excess_bound`` with the weights ``pulls``.
     Cost
         Per step two products with X, p draws of noise, one linear problem over the set. For sets without a closed form
         the settings are those of the published theorem and the prediction is the proved bound.
@@ -101,18 +101,18 @@ class GaussianFrankWolfe(PureToo):
             return Verdict(False, "the penalty is not quadratic: its gradient does not exist everywhere")
         if not math.isfinite(model.row.norm(2.0)):
             return Verdict(False, "nothing bounds the norm of a row: declare bounds on the features")
-        if not math.isfinite(min(model.slope_bound, math.inf if self.clip is None else self.clip)):
-            return Verdict(False, "nothing bounds the slopes of the loss: declare bounds on the labels, or a clip")
+        if not math.isfinite(min(model.derivative_bound, math.inf if self.clip is None else self.clip)):
+            return Verdict(False, "nothing bounds the derivatives of the loss: declare bounds on the labels, or a clip")
         if self.published and request.delta == 0:
             return Verdict(False, "its Gaussian noise needs delta > 0")
         if (self.published or model.domain.kind not in _CHEAP) and not math.isfinite(model.loss.smoothness):
-            return Verdict(False, "the slope of the loss jumps: its curvature constant is infinite")
+            return Verdict(False, "the derivative of the loss jumps: its curvature constant is infinite")
         return YES
 
-    def forecast_as_asked(self, model: PrivateRegression, request: Request) -> Forecast:
+    def forecast_as_requested(self, model: PrivateRegression, request: Request) -> Forecast:
         plan = self._plan(model, request)
         steps = plan.steps
-        proved = plan.memory == 1 and steps.clip >= model.slope_bound and math.isfinite(model.loss.smoothness)
+        proved = plan.memory == 1 and steps.clip >= model.derivative_bound and math.isfinite(model.loss.smoothness)
         alpha = _bound(model, request, plan) if proved else math.nan
         if model.domain.kind in _CHEAP:
             mean = _predicted(model, plan, request.epsilon, request.delta)
@@ -128,12 +128,12 @@ class GaussianFrankWolfe(PureToo):
                 **steps.to_dict(),
                 "memory": plan.memory,
                 "middle": plan.middle,
-                "scale": _scale(model, request, plan, min(model.slope_bound, steps.clip)),
+                "scale": _scale(model, request, plan, min(model.derivative_bound, steps.clip)),
             },
             caveats=clip_note(model, steps.clip),
         )
 
-    def run_as_asked(
+    def run_as_requested(
         self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress
     ) -> Outcome:
         plan = self._plan(model, request)
@@ -150,7 +150,7 @@ class GaussianFrankWolfe(PureToo):
         def toward(w: Floats) -> Floats:
             reach = _reach(model, plan, w)
             fresh = _noisy(add, path.sums(model.loss, reach, middles), _scale(model, request, plan, reach)) + once
-            return follow(model.scale * fresh + model.penalty.slope(w))
+            return follow(model.scale * fresh + model.penalty.derivative(w))
 
         released = walk(steps, start, toward, path.move, progress)
         return Outcome("optimal", released, None, None, notes=clip_note(model, steps.clip))
@@ -160,27 +160,27 @@ class GaussianFrankWolfe(PureToo):
 
 
 @cached
-def _chosen(model: PrivateRegression, asked: GaussianFrankWolfe, epsilon: float, delta: float) -> GaussianSteps:
+def _chosen(model: PrivateRegression, requested: GaussianFrankWolfe, epsilon: float, delta: float) -> GaussianSteps:
     request = Request(epsilon, delta)
-    if asked.published or model.domain.kind not in _CHEAP:
-        count = asked.steps or _published_count(model, request)
-        average = 0.0 if asked.published else asked.average
-        clip = math.inf if asked.published or asked.clip is None else asked.clip
-        return GaussianSteps(Steps(count, asked.rate or 0.0, average, clip), published=asked.published)
-    memory = _MEMORIES[-1] if asked.memory is None else asked.memory
-    given = {"steps": asked.steps, "rate": asked.rate, "average": asked.average, "clip": asked.clip}
+    if requested.published or model.domain.kind not in _CHEAP:
+        count = requested.steps or _published_count(model, request)
+        average = 0.0 if requested.published else requested.average
+        clip = math.inf if requested.published or requested.clip is None else requested.clip
+        return GaussianSteps(Steps(count, requested.rate or 0.0, average, clip), published=requested.published)
+    memory = _MEMORIES[-1] if requested.memory is None else requested.memory
+    given = {"steps": requested.steps, "rate": requested.rate, "average": requested.average, "clip": requested.clip}
     fixed = {key: float(value) for key, value in given.items() if value is not None}
-    if asked.middle:
+    if requested.middle:
         fixed["clip"] = math.inf
 
     def maker(steps: Steps, run: int) -> Pick:
-        return _simulated_pick(model, request, GaussianSteps(steps, memory, bool(asked.middle)), run)
+        return _simulated_pick(model, request, GaussianSteps(steps, memory, bool(requested.middle)), run)
 
     steps = chosen_steps(model, maker, fixed)
-    plans = [GaussianSteps(steps, memory, bool(asked.middle))]
-    if asked.memory is None:
-        plans += [GaussianSteps(steps, other, bool(asked.middle)) for other in _MEMORIES[:-1]]
-    if asked.middle is None and asked.clip is None and model.loss.middle_bound(model.row.label_bound) > 0:
+    plans = [GaussianSteps(steps, memory, bool(requested.middle))]
+    if requested.memory is None:
+        plans += [GaussianSteps(steps, other, bool(requested.middle)) for other in _MEMORIES[:-1]]
+    if requested.middle is None and requested.clip is None and model.loss.middle_bound(model.row.label_bound) > 0:
         whole = Steps(steps.count, steps.rate, steps.average)
         plans += [GaussianSteps(whole, plan.memory, True) for plan in tuple(plans)]
     if len(plans) == 1:
@@ -224,23 +224,24 @@ def _spend(request: Request) -> Spend:
 
 
 def _scale(model: PrivateRegression, request: Request, plan: GaussianSteps, reach: float) -> float:
-    """Deviation (delta = 0: scale) of the noise of one step on the sum over records; 0 where it cannot change."""
+    """Standard deviation (delta = 0: scale) of the noise of one step on the sum over records; 0 where it cannot
+    change."""
     spend = _spend(request).part(1 - _MIDDLE_SHARE if plan.middle else 1.0)
     count = plan.steps.count
     if spend.rho is None:
-        return spend.laplace_scale(model.gradient_change(1.0, reach), count)
-    exact = spend.gaussian_deviation(model.gradient_change(2.0, reach), count)
+        return spend.laplace_scale(model.gradient_sensitivity(1.0, reach), count)
+    exact = spend.gaussian_sigma(model.gradient_sensitivity(2.0, reach), count)
     if not plan.published:
         return exact
-    size = model.largest_weight * model.slope_bound * model.row.norm(2.0)
+    size = model.largest_weight * model.derivative_bound * model.row.norm(2.0)
     return max(exact, size * math.sqrt(32 * count) * math.log(model.count / request.delta) / request.epsilon)
 
 
 def _middle_scale(model: PrivateRegression, request: Request) -> float:
     spend, bound = _spend(request).part(_MIDDLE_SHARE), model.loss.middle_bound(model.row.label_bound)
     if spend.rho is None:
-        return spend.laplace_scale(model.gradient_change(1.0, bound))
-    return spend.gaussian_deviation(model.gradient_change(2.0, bound))
+        return spend.laplace_scale(model.gradient_sensitivity(1.0, bound))
+    return spend.gaussian_sigma(model.gradient_sensitivity(2.0, bound))
 
 
 def _noisy(add: Callable[[PrivateArray, float], Floats], values: PrivateArray, scale: float) -> Floats:
@@ -252,26 +253,26 @@ def _published_count(model: PrivateRegression, request: Request) -> int:
     width = min(
         model.domain.norm(2.0) * math.sqrt(model.size), model.domain.norm(1.0) * math.sqrt(2 * math.log(2 * model.size))
     )
-    move = model.scale * model.largest_weight * model.slope_bound * model.row.norm(2.0) * width
+    move = model.scale * model.largest_weight * model.derivative_bound * model.row.norm(2.0) * width
     best = (curvature(model) * request.epsilon / move) ** (2 / 3) if move > 0 else 1.0
     return min(max(round(best), 1), 4 * MOST_STEPS)
 
 
 # ----------------------------------------------------------------------------------------------------- forecasts
 def _simulated_pick(model: PrivateRegression, request: Request, plan: GaussianSteps, run: int) -> Pick:
-    """A step of ``run`` on made-up gradients."""
+    """A step of ``run`` on synthetic gradients."""
     generator, follow = public_generator(run), _follow(model, plan.memory)
     draw = generator.laplace if request.delta == 0 else generator.normal
     fixed = np.zeros(model.size)
     if plan.middle:
         fixed = draw(scale=_middle_scale(model, request), size=model.size)
     # Scales are linear in the reach, but for the published noise, which does not depend on it.
-    unit = _scale(model, request, plan, model.slope_bound) if plan.published else _scale(model, request, plan, 1.0)
+    unit = _scale(model, request, plan, model.derivative_bound) if plan.published else _scale(model, request, plan, 1.0)
 
     def pick(gradient: Floats, w: Floats, reach: float) -> Floats:
         scale = unit if plan.published else unit * _reach(model, plan, w)
         noise = fixed + draw(scale=scale, size=model.size)
-        return follow(gradient + model.scale * noise + model.penalty.slope(w))
+        return follow(gradient + model.scale * noise + model.penalty.derivative(w))
 
     return pick
 
@@ -281,7 +282,7 @@ def _bound(model: PrivateRegression, request: Request, plan: GaussianSteps) -> f
     steps = plan.steps
     failure = request.beta / (2 * (steps.count + 1))
     prediction = model.prediction_bound
-    reach = model.loss.rest_bound(prediction, model.row.label_bound) if plan.middle else model.slope_bound
+    reach = model.loss.rest_bound(prediction, model.row.label_bound) if plan.middle else model.derivative_bound
     total = _scale(model, request, plan, reach) + (_middle_scale(model, request) if plan.middle else 0.0)
     p, log = model.size, math.log(1 / failure)
     if request.delta == 0:

@@ -25,8 +25,8 @@ class Steps:
     """The path ``w_{t+1} = w_t + size_t (v_t - w_t)`` and what is released of it: the mean of its last iterates.
 
     ``count`` : T >= 1. ``rate`` : 0 for sizes 2 / (t + 2), t = 0 .. T - 1, otherwise ``min(1, rate / T)`` in every
-    step. ``average`` : share in [0, 1] of the iterates that are averaged (0: the last one alone). ``clip`` : slopes
-    of the loss are cut to this size (inf: not at all). All public.
+    step. ``average`` : share in [0, 1] of the iterates that are averaged (0: the last one alone). ``clip`` :
+    derivatives of the loss are cut to this size (inf: not at all). All public.
     """
 
     count: int
@@ -38,7 +38,7 @@ class Steps:
         if not (self.count >= 1 and self.rate >= 0 and 0 <= self.average <= 1 and self.clip > 0):
             raise SpecificationError(
                 f"Frank-Wolfe with steps={self.count}, rate={self.rate}, average={self.average}, clip={self.clip}",
-                why="it takes at least one step, of a size that is not negative, and slopes of some size",
+                why="it takes at least one step, of a size that is not negative, and derivatives of some size",
                 remedy="steps >= 1, rate >= 0, average in [0, 1], clip > 0, or None for those that are to be chosen",
             )
 
@@ -106,9 +106,9 @@ class Path:
         self.predictions += size * self._predict(v)
 
     def sums(self, loss: Loss, reach: float, middles: PrivateArray | float = 0.0) -> PrivateArray:
-        """(p,) ``sum_i omega_i s_i a_i``, the slopes less ``middles`` cut to +-reach."""
-        slopes = np.clip(loss.slope(self.predictions, self.rows.labels) - middles, -reach, reach)
-        return PrivateArray(self.rows.combine(slopes))
+        """(p,) ``sum_i omega_i s_i a_i``, the derivatives less ``middles`` cut to +-reach."""
+        derivatives = np.clip(loss.derivative(self.predictions, self.rows.labels) - middles, -reach, reach)
+        return PrivateArray(self.rows.combine(derivatives))
 
     def _predict(self, v: Floats) -> Floats:
         rows, support = self.rows, np.flatnonzero(v)
@@ -125,12 +125,14 @@ class Path:
 
 
 def reach_of(model: PrivateRegression, w: Floats, clip: float = math.inf) -> float:
-    """Largest size of a slope at the released point w; slopes are cut to it, so that it holds as computed."""
+    """Largest size of a derivative at the released point w; derivatives are cut to it, so that it holds as computed."""
     label = model.row.label_bound
-    if clip <= model.loss.slope_bound(0.0, label):  # slopes reach further for larger predictions: no need to look at w
-        return min(model.slope_bound, clip)
+    if clip <= model.loss.derivative_bound(
+        0.0, label
+    ):  # derivatives reach further for larger predictions: no need to look at w
+        return min(model.derivative_bound, clip)
     prediction = min(model.row.reach(w) + model.offset_bound, model.prediction_bound)
-    return min(model.loss.slope_bound(prediction, label), model.slope_bound, clip)
+    return min(model.loss.derivative_bound(prediction, label), model.derivative_bound, clip)
 
 
 # -------------------------------------------------------------------------------------------------- proved bounds
@@ -190,6 +192,6 @@ def plain_bound(model: PrivateRegression, steps: Steps) -> float:
 def start_gap(model: PrivateRegression) -> float:
     """Upper bound on what the starting point lacks: ``<grad f(w_0), w_0 - w>`` over the set."""
     start = public_point(model)
-    slope = model.penalty.slope(start)
-    public = float(np.abs(slope).max(initial=0.0)) * model.domain.diameter(1.0) if slope.any() else 0.0
+    derivative = model.penalty.derivative(start)
+    public = float(np.abs(derivative).max(initial=0.0)) * model.domain.diameter(1.0) if derivative.any() else 0.0
     return model.weight * reach_of(model, start) * row_diameter(model) + public

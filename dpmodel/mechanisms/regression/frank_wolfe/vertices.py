@@ -38,23 +38,23 @@ class FrankWolfe(Mechanism[PrivateRegression]):
         Talwar, Thakurta and Zhang 2015 (TTZ15), Algorithm 2 and Theorem 2.5; exact ranges and zCDP (Cesar and Rogers
         2021) in place of their composition; numbers of steps, sizes, averaging and clipping from simulation.
     Privacy
-        Step t at the released point w scores vertex v by ``-<v, scale sum_i omega_i s_i a_i + grad penalty(w)>``
-        with slopes ``|s_i| <= r_t``; s_i depends on record i and on released points only and r_t = min(clip, the
-        loss's slope bound over |prediction| <= row.reach(w)) on released points and bounds only. One record moves the
-        sum by d with ``||d||_inf <= change(r_t)`` (``RowBounds.change``: replace-one, twice r_t times the largest
+        Step t at the released point w scores vertex v by ``-<v, scale sum_i omega_i s_i a_i + grad penalty(w)>`` with
+        derivatives ``|s_i| <= r_t``; s_i depends on record i and on released points only and r_t = min(clip, the loss's
+        derivative bound over |prediction| <= row.reach(w)) on released points and bounds only. One record moves the sum
+        by d with ``||d||_inf <= sensitivity(r_t)`` (``RowBounds.change``: replace-one, twice r_t times the largest
         entry), so scores move apart by at most ``R_t = scale * max_d (max_v <v, d> - min_v <v, d>)``
         (``Domain.score_range``: 2 C scale change for the l1 ball of radius C), enlarged for rounding. The penalty is
         public. The vertex is drawn by the exponential mechanism of scale R_t / epsilon_t: a bounded range of epsilon_t,
-        which costs ``epsilon_t^2 / 8`` in zCDP whatever was released before; T of them cost the budget (or epsilon_t
-        is the largest that the exact composition of T pure steps allows, if that is more). With delta = 0:
-        permute-and-flip with epsilon / T each. The released point is a function of the chosen vertices.
-        T, sizes, averaging and clip are public facts: they come from data made up from the public bounds.
+        which costs ``epsilon_t^2 / 8`` in zCDP whatever was released before; T of them cost the budget (or epsilon_t is
+        the largest that the exact composition of T pure steps allows, if that is more). With delta = 0:
+        permute-and-flip with epsilon / T each. The released point is a function of the chosen vertices. T, sizes,
+        averaging and clip are public facts: they come from data made up from the public bounds.
     Utility
-        ``predicted``: mean excess on the made-up data. Unless slopes are clipped below their bound, a theorem
-        (``excess_bound``): 2 Gamma / (T + 2)-like convergence plus R (ln k + small) / epsilon_t, with probability
-        1 - beta. Where slopes are clipped the point is drawn to the minimum of the loss with these slopes (for the
-        squared loss, Huber's), which is the same point if what features do not explain is symmetric, and less noise is
-        needed in proportion.
+        ``predicted``: mean excess on the synthetic data. Unless derivatives are clipped below their bound, a theorem
+        (``excess_bound``): 2 Gamma / (T + 2)-like convergence plus R (ln k + small) / epsilon_t, with probability 1 -
+        beta. Where derivatives are clipped the point is drawn to the minimum of the loss with these derivatives (for
+        the squared loss, Huber's), which is the same point if what features do not explain is symmetric, and less noise
+        is needed in proportion.
     Cost
         Per step one product X'g, one column (dense) or one product X v (CSR), and one selection among k vertices.
 
@@ -88,8 +88,8 @@ class FrankWolfe(Mechanism[PrivateRegression]):
 
 
 @cached
-def _chosen(model: PrivateRegression, asked: FrankWolfe, epsilon: float, delta: float) -> Steps:
-    given = {"steps": asked.steps, "rate": asked.rate, "average": asked.average, "clip": asked.clip}
+def _chosen(model: PrivateRegression, requested: FrankWolfe, epsilon: float, delta: float) -> Steps:
+    given = {"steps": requested.steps, "rate": requested.rate, "average": requested.average, "clip": requested.clip}
     request, fixed = Request(epsilon, delta), {key: float(each) for key, each in given.items() if each is not None}
 
     def maker(steps: Steps, run: int) -> Pick:
@@ -110,8 +110,8 @@ def serves(model: PrivateRegression, clip: float | None = None) -> Verdict:
         return Verdict(False, "the penalty is not quadratic: its gradient does not exist everywhere")
     if not math.isfinite(model.row.norm(math.inf)):
         return Verdict(False, "nothing bounds the entries of a row: declare bounds on the features")
-    if not math.isfinite(min(model.slope_bound, math.inf if clip is None else clip)):
-        return Verdict(False, "nothing bounds the slopes of the loss: declare bounds on the labels, or a clip")
+    if not math.isfinite(min(model.derivative_bound, math.inf if clip is None else clip)):
+        return Verdict(False, "nothing bounds the derivatives of the loss: declare bounds on the labels, or a clip")
     return YES
 
 
@@ -121,13 +121,13 @@ def selection_epsilon(request: Request, steps: int) -> float:
 
 
 def score_range(model: PrivateRegression, w: Floats, reach: float) -> float:
-    """R: how far one record can move the scores at w apart, slopes being at most ``reach``.
+    """R: how far one record can move the scores at w apart, derivatives being at most ``reach``.
 
-    Rounding. The sums over rows are covered by ``gradient_change``; a score is the sum of at most p products of a
+    Rounding. The sums over rows are covered by ``gradient_sensitivity``; a score is the sum of at most p products of a
     vertex with the gradient, p + 6 roundings of its size.
     """
-    exact = model.scale * model.domain.score_range(model.gradient_change(math.inf, reach))
-    size = model.weight * reach * model.row.norm(math.inf) + float(np.abs(model.penalty.slope(w)).max(initial=0.0))
+    exact = model.scale * model.domain.score_range(model.gradient_sensitivity(math.inf, reach))
+    size = model.weight * reach * model.row.norm(math.inf) + float(np.abs(model.penalty.derivative(w)).max(initial=0.0))
     return exact * (1 + 1e-12) + 4 * (model.size + 6) * 2.0**-53 * model.domain.norm(1.0) * size
 
 
@@ -145,11 +145,11 @@ def private_walk(
 
     def toward(w: Floats) -> Floats:
         reach = reach_of(model, w, steps.clip)
-        slope = PrivateArray(model.scale * path.sums(model.loss, reach) + model.penalty.slope(w))
+        derivative = PrivateArray(model.scale * path.sums(model.loss, reach) + model.penalty.derivative(w))
         apart = score_range(model, w, reach)
         if isinstance(domain, L1Ball) and model.size >= _MANY and not pure and apart > 0:
-            return domain.vertex(select_signed(PrivateArray(domain.radius * slope), apart, epsilon, source))
-        return domain.vertex(_select(PrivateArray(-domain.scores(slope)), apart, epsilon, pure, source))
+            return domain.vertex(select_signed(PrivateArray(domain.radius * derivative), apart, epsilon, source))
+        return domain.vertex(_select(PrivateArray(-domain.scores(derivative)), apart, epsilon, pure, source))
 
     return walk(steps, start, toward, path.move, progress)
 
@@ -161,31 +161,31 @@ def _select(scores: PrivateArray, apart: float, epsilon: float, pure: bool, sour
     return select(scores, apart, epsilon=epsilon, source=source)
 
 
-def select_signed(slopes: PrivateArray, apart: float, epsilon: float, source: NoiseSource) -> int:
+def select_signed(derivatives: PrivateArray, apart: float, epsilon: float, source: NoiseSource) -> int:
     """The exponential mechanism over the scores -g_j (index j) and g_j (index p + j), in half the time.
 
     Privacy. First j is drawn with weights ``e^(-g_j / s) + e^(g_j / s)``, s = apart / epsilon, then one of its two
-    signs with these weights: the pair has the law of one exponential mechanism over all 2 p scores, and costs as
-    much. ``s ln(2 cosh(g / s)) = |g| + s ln(1 + e^(-2 |g| / s))`` is computed with a few roundings of its size, which
-    the allowance in ``score_range`` (p + 6 of them) covers.
+    signs with these weights: the pair has the distribution of one exponential mechanism over all 2 p scores, and costs
+    as much. ``s ln(2 cosh(g / s)) = |g| + s ln(1 + e^(-2 |g| / s))`` is computed with a few roundings of its size,
+    which the allowance in ``score_range`` (p + 6 of them) covers.
     """
-    scale, sizes = apart / epsilon, np.abs(slopes)
+    scale, sizes = apart / epsilon, np.abs(derivatives)
     j = exponential_mechanism(
         sizes + scale * np.log1p(np.exp(-2 / scale * sizes)), apart, epsilon=epsilon, source=source
     )
-    pair = np.array([-slopes[j], slopes[j]])
-    return j + slopes.size * exponential_mechanism(pair, apart, epsilon=epsilon, source=source)
+    pair = np.array([-derivatives[j], derivatives[j]])
+    return j + derivatives.size * exponential_mechanism(pair, apart, epsilon=epsilon, source=source)
 
 
 def simulated_pick(model: PrivateRegression, epsilon: float, run: int) -> Pick:
-    """The choice of a vertex on made-up gradients, by the law that ``walk`` uses (the exponential mechanism's, which
-    permute-and-flip never loses to)."""
+    """The choice of a vertex on synthetic gradients, by the distribution that ``walk`` uses (the exponential
+    mechanism's, which permute-and-flip never loses to)."""
     generator = public_generator(run)
     domain = model.domain
-    unit = model.scale * domain.score_range(model.gradient_change(math.inf, 1.0))
+    unit = model.scale * domain.score_range(model.gradient_sensitivity(math.inf, 1.0))
 
     def pick(gradient: Floats, w: Floats, reach: float) -> Floats:
-        scores = -domain.scores(gradient + model.penalty.slope(w))
+        scores = -domain.scores(gradient + model.penalty.derivative(w))
         scores -= scores.max()
         if unit * reach == 0:
             return domain.vertex(int(np.argmax(scores)))
@@ -199,9 +199,9 @@ def simulated_pick(model: PrivateRegression, epsilon: float, run: int) -> Pick:
 def forecast_of(model: PrivateRegression, request: Request, steps: Steps, epsilon: float) -> Forecast:
     """What a walk with these settings, ``epsilon`` for each choice, promises and predicts."""
     start = public_point(model)
-    reach = min(model.slope_bound, steps.clip)
+    reach = min(model.derivative_bound, steps.clip)
     apart = score_range(model, start, reach)
-    proved = steps.clip >= model.slope_bound and math.isfinite(model.loss.smoothness)
+    proved = steps.clip >= model.derivative_bound and math.isfinite(model.loss.smoothness)
     vertices = model.domain.vertices or 0
     at_most = excess_bound(model, steps, apart / epsilon, vertices, request.beta) if proved else None
     return excess_forecast(

@@ -120,7 +120,7 @@ class PNorm(MirrorMap):
         # rounding does not undercut it.
         low = -self.radius * (1 + 1e-9)
         if self.shape != "simplex":
-            w = self._conjugate_slope(np.maximum(sizes, 0.0))
+            w = self._conjugate_derivative(np.maximum(sizes, 0.0))
             if float(w.sum()) <= self.radius:
                 return np.asarray(signs * w)
             low = max(low, -top)
@@ -134,9 +134,9 @@ class PNorm(MirrorMap):
         return np.asarray(signs * w * (self.radius / float(w.sum())))
 
     def _cut(self, sizes: Floats, t: float) -> Floats:
-        return self._conjugate_slope(np.maximum(sizes - t, 0.0))
+        return self._conjugate_derivative(np.maximum(sizes - t, 0.0))
 
-    def _conjugate_slope(self, s: Floats) -> Floats:
+    def _conjugate_derivative(self, s: Floats) -> Floats:
         """(p,) ``||s||_q^(2-q) s^(q-1)`` for s >= 0."""
         top = float(s.max(initial=0.0))
         if top == 0:

@@ -63,14 +63,14 @@ class MirrorDescent(PureToo):
         (``StepNoise``), T steps with a public T in exact Gaussian composition. Maps and averages act on released sums.
     Utility
         ``w_t = argmin <h sum_{s<t} e_s, w> + psi(w)``, e_s the noisy gradients. Theorem: with Gaussian noise of
-        deviation s a step on the objective's gradient (whose dual norm is at most G), the mean of T points has excess
-        at most ``spread / (h T) + h (G + s Q)^2 / (2 strength) + D s sqrt(2 ln(2/beta) / T)`` with probability
-        1 - beta, where D is the set's 2-diameter and Q = ``noise_norm(beta / (2 T))``. Proof:
-        ``F(g) = max_w -<g, w> - psi(w) / h`` is smooth with constant h / strength in the dual norm and has slope -w_t
-        at the sum of gradients so far, hence ``F_{t+1} <= F_t - <e_t, w_t> + h |e_t|^2 / (2 strength)``; sum, with
-        ``F_0 = -min psi / h`` and ``F_T >= -<sum e, u> - psi(u) / h``. Convexity, and the supermartingale of
-        ``averaged_excess`` for the noise along w_t - u. Where the last point, the last half or clipped slopes are
-        predicted to be better, they are used and only predicted.
+        standard deviation s a step on the objective's gradient (whose dual norm is at most G), the mean of T points has
+        excess at most ``spread / (h T) + h (G + s Q)^2 / (2 strength) + D s sqrt(2 ln(2/beta) / T)`` with probability 1
+        - beta, where D is the set's 2-diameter and Q = ``noise_norm(beta / (2 T))``. Proof: ``F(g) = max_w -<g, w> -
+        psi(w) / h`` is smooth with constant h / strength in the dual norm and has derivative -w_t at the sum of
+        gradients so far, hence ``F_{t+1} <= F_t - <e_t, w_t> + h |e_t|^2 / (2 strength)``; sum, with ``F_0 = -min psi /
+        h`` and ``F_T >= -<sum e, u> - psi(u) / h``. Convexity, and the supermartingale of ``averaged_excess`` for the
+        noise along w_t - u. Where the last point, the last half or clipped derivatives are predicted to be better, they
+        are used and only predicted.
     Cost
         T <= 64 passes over the features and T p noisy numbers; maps cost O(p) (p-norm: ten or so evaluations).
 
@@ -94,7 +94,7 @@ class MirrorDescent(PureToo):
         """Settings and their prediction, from public facts."""
         return _plan(model, self, request.epsilon, request.delta)
 
-    def forecast_as_asked(self, model: PrivateRegression, request: Request) -> Forecast:
+    def forecast_as_requested(self, model: PrivateRegression, request: Request) -> Forecast:
         plan = self.plan(model, request)
         noise = step_noise(model, _spend(request.epsilon, request.delta), plan.settings)
         proved = _proved(noise, mirror_maps(model.domain)[plan.map], plan.settings, request.beta)
@@ -111,7 +111,7 @@ class MirrorDescent(PureToo):
             caveats=clip_note(model, plan.settings.clip),
         )
 
-    def run_as_asked(
+    def run_as_requested(
         self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress
     ) -> Outcome:
         plan = self.plan(model, request)
@@ -133,12 +133,12 @@ def _spend(epsilon: float, delta: float) -> Spend:
 
 
 @cached
-def _plan(model: PrivateRegression, asked: MirrorDescent, epsilon: float, delta: float) -> MirrorPlan:
+def _plan(model: PrivateRegression, requested: MirrorDescent, epsilon: float, delta: float) -> MirrorPlan:
     """The map, step and clip of least mean excess on the choosing populations."""
     maps, spend = mirror_maps(model.domain), _spend(epsilon, delta)
     most = max(_NOISY_NUMBERS // max(model.size, 1), 16)
-    steps = asked.steps or min(most, _PURE_STEPS if delta == 0 else _STEPS)
-    kinds = AVERAGINGS if asked.averaging is None else (asked.averaging,)
+    steps = requested.steps or min(most, _PURE_STEPS if delta == 0 else _STEPS)
+    kinds = AVERAGINGS if requested.averaging is None else (requested.averaging,)
 
     def excess(name: str, settings: Settings, risk: SimulatedRisk, seed: int) -> dict[Averaging, float]:
         return simulated_excess(
@@ -160,8 +160,8 @@ def _plan(model: PrivateRegression, asked: MirrorDescent, epsilon: float, delta:
         return seen[line_search(risk, start.step, moves)]
 
     found = []
-    for name in [asked.map] if asked.map in maps else list(maps):
-        step = maps[name].strength / max(_slope(model, maps[name]), 1e-300) * maps[name].radius
+    for name in [requested.map] if requested.map in maps else list(maps):
+        step = maps[name].strength / max(_derivative(model, maps[name]), 1e-300) * maps[name].radius
         found.append(best(name, Settings(steps, step, 0.0, 0.0, "all")))
     chosen = min(found, key=lambda one: one[0])
     for cut in clips(model):
@@ -171,23 +171,23 @@ def _plan(model: PrivateRegression, asked: MirrorDescent, epsilon: float, delta:
     return MirrorPlan(settings, float(np.mean(predicted)), name)
 
 
-def _slope(model: PrivateRegression, chosen: MirrorMap) -> float:
+def _derivative(model: PrivateRegression, chosen: MirrorMap) -> float:
     """Bound on the dual norm of the objective's data gradient (the inf-norm's for q > 2, up to p^(1/q) <= e)."""
-    return model.weight * model.slope_bound * model.row.norm(math.inf if chosen.dual > 2 else 2.0)
+    return model.weight * model.derivative_bound * model.row.norm(math.inf if chosen.dual > 2 else 2.0)
 
 
 def mirror_descend(
     model: PrivateRegression, chosen: MirrorMap, settings: Settings, gradient: Gradient
 ) -> dict[Averaging, Floats]:
     """Lazy mirror descent: coefficients for every way of averaging. Penalties by subgradient."""
-    total, asked, reached = np.zeros(model.size), list[Floats](), list[Floats]()
+    total, requested, reached = np.zeros(model.size), list[Floats](), list[Floats]()
     w = chosen.point(total)
     for _ in range(settings.steps):
-        asked.append(w)
+        requested.append(w)
         total += gradient(w) + model.penalty.subgradient(w)
         w = chosen.point(settings.step * total)
         reached.append(w)
-    return averages(asked, reached)
+    return averages(requested, reached)
 
 
 def _proved(noise: StepNoise, chosen: MirrorMap, settings: Settings, beta: float) -> float | None:
@@ -195,14 +195,14 @@ def _proved(noise: StepNoise, chosen: MirrorMap, settings: Settings, beta: float
     model, penalty = noise.model, noise.model.penalty
     if settings.clip < math.inf or settings.averaging != "all" or noise.order != 2 or penalty.other is not None:
         return None
-    wide = model.scale * noise.scale(model.slope_bound)
+    wide = model.scale * noise.scale(model.derivative_bound)
     # Dual norms of order q >= 2 are at most the 2-norm; of rows the better of that and p^(1/q) times the inf-norm.
     stretch = 1.0 if math.isinf(chosen.dual) else model.size ** (1 / chosen.dual)
     row = min(model.row.norm(2.0), stretch * model.row.norm(math.inf))
     radius = chosen.radius
     public = stretch * float((2 * penalty.ridge * radius + penalty.l1 + np.abs(penalty.linear)).max(initial=0.0))
-    slope = model.weight * model.slope_bound * row + public
-    square = slope + wide * chosen.noise_norm(beta / (2 * settings.steps))
+    derivative = model.weight * model.derivative_bound * row + public
+    square = derivative + wide * chosen.noise_norm(beta / (2 * settings.steps))
     bound = chosen.spread / (settings.step * settings.steps) + settings.step * square**2 / (2 * chosen.strength)
     diameter = model.domain.diameter(2.0)
     return bound + diameter * wide * math.sqrt(2 * math.log(2 / beta) / settings.steps)

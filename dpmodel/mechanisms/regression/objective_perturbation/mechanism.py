@@ -35,15 +35,16 @@ class Design:
     """The noise for one budget. In the unit of the sum of losses.
 
     ``ridge`` : added ``ridge ||w - center||^2 / 2``; ``curvature`` : the part of epsilon for determinants; ``mu`` :
-    sensitivity over deviation of both noises together; ``deviation`` : of the random term's entries; ``linear`` : what
-    its 2-norm exceeds with probability ``_FAILURE delta / (1 + e^epsilon)`` at most; ``radius`` : the released point's
-    centre is certified to lie so near the minimiser; ``output`` : deviation of the noise on it; ``facts`` : see there.
+    sensitivity over standard deviation of both noises together; ``sigma`` : of the random term's entries; ``linear`` :
+    what its 2-norm exceeds with probability ``_FAILURE delta / (1 + e^epsilon)`` at most; ``radius`` : the released
+    point's centre is certified to lie so near the minimiser; ``output`` : standard deviation of the noise on it;
+    ``facts`` : see there.
     """
 
     ridge: float
     curvature: float
     mu: float
-    deviation: float
+    sigma: float
     linear: float
     radius: float
     output: float
@@ -59,9 +60,9 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
         2019 (approximate minima); Redberg, Koskela and Wang 2023 (hockey-stick analysis for generalised linear
         models). The statement used is proved here, for replace-one and absent records.
     Privacy
-        Unit: the sum, objective / scale. ``Phi_D(w) = sum_i omega_i f(a_i'w + o_i, y_i) + penalty(w)/scale +
-        Lambda ||w - c||^2 / 2``, f convex with ``|f'| <= r`` and ``0 <= f'' <= B`` for *every* prediction: r is the
-        slope bound over the set, and beyond it slopes are cut to [-r, r], which keeps f convex and the constrained
+        Unit: the sum, objective / scale. ``Phi_D(w) = sum_i omega_i f(a_i'w + o_i, y_i) + penalty(w)/scale + Lambda ||w
+        - c||^2 / 2``, f convex with ``|f'| <= r`` and ``0 <= f'' <= B`` for *every* prediction: r is the derivative
+        bound over the set, and beyond it derivatives are cut to [-r, r], which keeps f convex and the constrained
         minimiser what it was. D and D' differ in record i: (x, y) against (x', y').
 
         (1) *Exact minimiser, no set.* grad Phi_D is strongly monotone and Lipschitz, so ``w -> b_D(w) = -grad
@@ -84,7 +85,7 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
         e^2) - 1)``, e = epsilon - C (its derivative is ``phi(e/mu - mu/2) / (2 mu)``; mu is capped there), so the sum
         of the pairs is at most ``2 h(A^2 + a_o^2) + 2 h(a_o^2)``. An absent record is (0, constants): ``a_1^2 <= r^2
         omega^2 (R_moving^2 + 4 R_constant^2) / sigma^2`` and ``a_2^2 <= r^2 omega^2 R_moving^2 / sigma^2``; without
-        constants the four corners are two. ``gradient_change(2)`` is sigma a_1 in both cases.
+        constants the four corners are two. ``gradient_sensitivity(2)`` is sigma a_1 in both cases.
         (4) *Sets and l1 terms.* Replace the indicator of W by ``K dist(., W)^2`` (an l1 term by its Moreau envelope):
         convex with Lipschitz gradient, so (1) holds for its minimiser w_K. ``||v - w_K|| <= radius + ||w* - w_K||``,
         and w_K -> w* for every b, so outside an event whose probability vanishes as K grows (2) holds with any larger
@@ -101,7 +102,7 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
         ||. - c||^2/2 + <b, .>) gives ``F(w*) - F(w^) <= scale (Lambda rho^2/2 + min(||b||^2 / (2 Lambda), 2 rho
         ||b||))``: strong convexity takes ``Lambda d^2 / 2`` off ``<b, w^ - w*> <= ||b|| d``, d = ||w^ - w*||. Moving
         from w* to the release costs the Lipschitz constant times its length. Lambda is the one that does best on
-        made-up populations (``simulated_risks``); ``predicted`` is their mean.
+        synthetic populations (``simulated_risks``); ``predicted`` is their mean.
     Cost
         Newton's method on a sample of 5,000 rows (10 p above 500 columns), then on all rows four steps of two passes,
         two of them n p^2 / 2 more for the Hessian, and the certificate (two passes, four with a set): 11 or 13 passes.
@@ -109,7 +110,8 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
         Above 1,200 columns conjugate gradients (up to 200 passes a step), with a set accelerated steps instead.
         ``work`` tells the largest number of passes.
     Errors
-        Refuses by ``eligible``: delta = 0, losses that are not smooth, unbounded slopes, sets without exact projection.
+        Refuses by ``eligible``: delta = 0, losses that are not smooth, unbounded derivatives, sets without exact
+        projection.
 
     ``ridge`` : Lambda in the unit of the sum; None lets the simulation choose.
     """
@@ -124,8 +126,8 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
             return Verdict(False, "its Gaussian random term needs delta > 0")
         if not math.isfinite(model.loss.smoothness):
             return Verdict(False, f"the {model.loss.name} loss has kinks: its minimiser moves by jumps")
-        if not math.isfinite(model.slope_bound):
-            return Verdict(False, "slopes of the loss are not bounded: bound the coefficients, or clip residuals")
+        if not math.isfinite(model.derivative_bound):
+            return Verdict(False, "derivatives of the loss are not bounded: bound the coefficients, or clip residuals")
         if not math.isfinite(model.row.norm(2.0)):
             return Verdict(False, "the 2-norm of a row is not bounded")
         if model.weight <= 0:
@@ -159,7 +161,7 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
         return model.cached(key, lambda: design(model, request.epsilon, request.delta, ridge))
 
     def _choose(self, model: PrivateRegression, request: Request) -> tuple[Design, float]:
-        """The design, and its mean excess risk on the made-up populations."""
+        """The design, and its mean excess risk on the synthetic populations."""
 
         def best() -> tuple[Design, float]:
             ridges = self._ridges(model, request)
@@ -182,8 +184,8 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
             work=_work(model, plan),
             noise={
                 "kind": "gaussian",
-                "deviation of the random linear term": plan.deviation,
-                "deviation on the output": plan.output,
+                "standard deviation of the random linear term": plan.sigma,
+                "standard deviation on the output": plan.output,
                 "ridge added": plan.ridge * model.scale / 2,
                 "epsilon for curvature": plan.curvature,
                 "distance certified": plan.radius,
@@ -199,7 +201,7 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
         plan, _ = self._choose(model, request)
         progress("minimising the perturbed objective", 0.0)
         center = public_point(model)
-        b = noise.gaussian(np.zeros(model.size), plan.deviation)
+        b = noise.gaussian(np.zeros(model.size), plan.sigma)
         objective = perturbed(model, plan, b)
         point, certified = objective.minimise(center, plan.radius, plan.linear + _penalty_size(model))
         if not certified:  # see (5)
@@ -249,7 +251,7 @@ def design(model: PrivateRegression, epsilon: float, delta: float, ridge: float)
         found = _design(model, epsilon, delta, ridge)
         if found is None:
             return None
-        numbers = (found.mu, found.deviation, found.linear, found.radius, found.output, found.facts.smooth)
+        numbers = (found.mu, found.sigma, found.linear, found.radius, found.output, found.facts.smooth)
         holds = all(0 < number < math.inf for number in numbers) and found.radius**2 > 0
         steps = found.facts.steps(found.radius * found.facts.strong / 2, found.linear + _penalty_size(model))
     except (ArithmeticError, ValueError):
@@ -266,19 +268,19 @@ def _design(model: PrivateRegression, epsilon: float, delta: float, ridge: float
     left = epsilon - curvature
     if left <= 0:
         return None
-    moved = model.gradient_change(2.0)
-    other = model.largest_weight * model.slope_bound * model.row.moving(2.0)
+    moved = model.gradient_sensitivity(2.0)
+    other = model.largest_weight * model.derivative_bound * model.row.moving(2.0)
     second = (other / moved) ** 2 if model.row.absent and model.row.fixed(2.0) > 0 and moved > 0 else 0.0
     mu = noise_level(left, delta * (1 - _FAILURE), second * (1 - _OUTPUT) + _OUTPUT)
-    deviation = moved / (mu * math.sqrt(1 - _OUTPUT))
+    sigma = moved / (mu * math.sqrt(1 - _OUTPUT))
     rare = math.log(1 / _FAILURE) - math.log(delta) + float(np.logaddexp(0.0, epsilon))
-    length = deviation * (math.sqrt(model.size) + math.sqrt(2 * rare))
+    length = sigma * (math.sqrt(model.size) + math.sqrt(2 * rare))
     facts = facts_of(model, ridge, strong, length)
     tolerance = 2.5e-4 * moved * strong / facts.smooth
     tolerance = max(tolerance, 2 * facts.rounding(facts.size, length + _penalty_size(model)))
     radius = tolerance / strong
     output = 2 * radius / (mu * math.sqrt(_OUTPUT))
-    return Design(ridge, curvature, mu, deviation, length, radius, output, facts)
+    return Design(ridge, curvature, mu, sigma, length, radius, output, facts)
 
 
 def noise_level(epsilon: float, delta: float, second: float) -> float:
@@ -297,14 +299,14 @@ def facts_of(model: PrivateRegression, ridge: float, strong: float, length: floa
     middle = model.row.reach(center) + model.offset_bound
     # At the centre a loss is at most r |z| above its value at z = 0, which is at most r |y| (numbers) or 1 (ln 2; 1)
     # above its least one, and strong/2 d^2 <= A + B d implies d <= sqrt(2 A / strong) + 2 B / strong.
-    at_zero = model.slope_bound * model.row.label_bound if model.loss.labels == "number" else 1.0
-    above = model.total * (model.slope_bound * middle + at_zero)
+    at_zero = model.derivative_bound * model.row.label_bound if model.loss.labels == "number" else 1.0
+    above = model.total * (model.derivative_bound * middle + at_zero)
     above += float(own @ center**2) / 2 + float(model.penalty.l1 @ np.abs(center)) / model.scale
     size = float(np.linalg.norm(center)) + math.sqrt(2 * above / strong)
     size += 2 * (length + float(np.linalg.norm(model.penalty.linear)) / model.scale) / strong
     return Facts(
         curvature=smoothness(model),
-        reach=model.slope_bound,
+        reach=model.derivative_bound,
         row=model.row.norm(2.0),
         total=model.total,
         offset=model.offset_bound,
@@ -344,19 +346,19 @@ def proved_excess(model: PrivateRegression, plan: Design, beta: float) -> float:
     p = model.size
     rho = min(model.domain.diameter(2.0), model.domain.norm(2.0) + float(np.linalg.norm(public_point(model))))
     tail = math.sqrt(p) + math.sqrt(2 * math.log(2.01 / beta))  # and the rare event of (5)
-    b, out = plan.deviation * tail, plan.radius + plan.output * tail
+    b, out = plan.sigma * tail, plan.radius + plan.output * tail
     bias = plan.ridge * rho**2 / 2 + min(b * b / (2 * plan.facts.strong), 2 * rho * b)
-    steep = model.total * model.slope_bound * model.row.norm(2.0) + _penalty_size(model)
+    steep = model.total * model.derivative_bound * model.row.norm(2.0) + _penalty_size(model)
     steep += 2 * float(model.penalty.ridge.max()) / model.scale * model.domain.norm(2.0)
     return model.scale * (bias + steep * out)
 
 
 def predicted_excess(model: PrivateRegression, plan: Design, draws: int = 1) -> float:
-    """Mean excess risk of the released point over the made-up populations, so many draws of the noise each."""
+    """Mean excess risk of the released point over the synthetic populations, so many draws of the noise each."""
     generator = public_generator(1)
     found = []
     for risk in simulated_risks(model) * draws:
-        b = generator.standard_normal(model.size) * plan.deviation
+        b = generator.standard_normal(model.size) * plan.sigma
         e = generator.standard_normal(model.size) * plan.output
         w = _minimise_simulated(model, plan, risk, b)
         found.append(risk.excess(model.domain.project(w + e)))
@@ -364,7 +366,7 @@ def predicted_excess(model: PrivateRegression, plan: Design, draws: int = 1) -> 
 
 
 def _minimise_simulated(model: PrivateRegression, plan: Design, risk: SimulatedRisk, b: Floats) -> Floats:
-    """Near the minimiser on a made-up population: accelerated steps in the metric of its curvature, without the set;
+    """Near the minimiser on a synthetic population: accelerated steps in the metric of its curvature, without the set;
     then, where there is a set or l1 term, from its proximal point, steps that keep to it."""
     curved = smoothness(model) * model.weight
     h = 2 * model.penalty.ridge + model.scale * plan.ridge

@@ -1,7 +1,7 @@
 """A smooth strongly convex objective with a linear term added: its minimiser, and a proof of how near that was found.
 
 In the unit of a sum of losses: ``sum_i omega_i f(a_i' w + o_i, y_i) + sum_j h_j w_j^2 / 2 + <linear, w> + l1 terms``
-over a public set, f with slopes cut to [-reach, reach].
+over a public set, f with derivatives cut to [-reach, reach].
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ Curve = Callable[[Floats, Floats, float], Floats]
 
 @dataclass(frozen=True)
 class Facts:
-    """Public constants of the objective: ``curvature`` of f, ``reach`` of its slope, largest 2-norm ``row`` of a row,
-    sum ``total`` of weights, ``offset`` bound, ``count`` of rows, p ``columns``, least ``strong`` and largest
+    """Public constants of the objective: ``curvature`` of f, ``reach`` of its derivative, largest 2-norm ``row`` of a
+    row, sum ``total`` of weights, ``offset`` bound, ``count`` of rows, p ``columns``, least ``strong`` and largest
     ``ridge`` of the h_j, ``size`` : bound on the minimiser's 2-norm, ``exact`` : neither set nor l1 term."""
 
     curvature: float
@@ -91,7 +91,7 @@ class Facts:
     def rounding(self, size: float, linear: float) -> float:
         """Error (2-norm) of a certificate's gradients in double precision at ||w|| = size, ||linear|| = linear.
 
-        Predictions: (p + 3) ulp of ``row * size``, times the curvature. Slopes: 8 ulp. Sums in blocks: one
+        Predictions: (p + 3) ulp of ``row * size``, times the curvature. Derivatives: 8 ulp. Sums in blocks: one
         ulp for each addition on the way of a term (Higham 2002, section 4.2). Two gradients where there is a set.
         """
         prediction = self.curvature * ((self.columns + 3) * self.row * size + 4 * self.offset) * ULP
@@ -150,19 +150,19 @@ class PerturbedObjective:
     def _still(self) -> Rows:
         return replace(self.rows, offset=None)
 
-    def slopes(self, z: Floats, rows: Rows) -> Floats:
-        return np.clip(self.loss.slope(z, rows.labels), -self.facts.reach, self.facts.reach)
+    def derivatives(self, z: Floats, rows: Rows) -> Floats:
+        return np.clip(self.loss.derivative(z, rows.labels), -self.facts.reach, self.facts.reach)
 
     def gradient(self, w: Floats) -> Floats:
         """(p,) of all but the l1 term. Two passes over the rows."""
-        return self.rows.combine(self.slopes(self.rows.predict(w), self.rows)) + self.h * w + self.linear
+        return self.rows.combine(self.derivatives(self.rows.predict(w), self.rows)) + self.h * w + self.linear
 
     def careful_gradient(self, w: Floats) -> Floats:
         """The same, summed in blocks (see ``Facts.rounding``)."""
         sums = []
         for start in range(0, self.rows.count, self.facts.block):
             part = self.rows.part(slice(start, start + self.facts.block))
-            sums.append(part.combine(self.slopes(part.predict(w), part)))
+            sums.append(part.combine(self.derivatives(part.predict(w), part)))
         total: Floats = np.sum(sums, axis=0)
         return total + self.h * w + self.linear
 
@@ -256,7 +256,7 @@ class PerturbedObjective:
         last Hessian. Ends where a whole step is at most ``enough`` of w."""
         z: Floats = self.rows.predict(w)
         for own in fresh:
-            gradient = self.rows.combine(self.slopes(z, self.rows)) + self.h * w + self.linear
+            gradient = self.rows.combine(self.derivatives(z, self.rows)) + self.h * w + self.linear
             if curve is None or own:
                 curve = self._curve(z)
             move = curve(w, gradient, share)
@@ -293,7 +293,7 @@ class PerturbedObjective:
         weights = 1.0 if self.rows.weights is None else self.rows.weights
 
         def derivative(t: float) -> float:
-            s = self.slopes(z + t * along, self.rows)
+            s = self.derivatives(z + t * along, self.rows)
             smooth = float((weights * s) @ along) + float((self.h * (w + t * move) + self.linear) @ move)
             return smooth + float(self.penalty.l1 @ (np.sign(w + t * move) * move)) / self.scale
 
@@ -334,7 +334,7 @@ class PerturbedObjective:
 
 
 def curvature(loss: Loss, z: Floats, y: Floats, reach: float) -> Floats:
-    """(n,) second derivatives in z; 0 where the slope is cut (for the solver only: privacy rests on bounds)."""
+    """(n,) second derivatives in z; 0 where the derivative is cut (for the solver only: privacy rests on bounds)."""
     match loss.name:
         case "squared":
             out: Floats = np.full(z.size, 2.0)
@@ -346,7 +346,7 @@ def curvature(loss: Loss, z: Floats, y: Floats, reach: float) -> Floats:
             out = np.square(y) * _bell(y * z)
         case _:
             out = _bell(z)
-    return np.where(np.abs(loss.slope(z, y)) >= min(reach, loss.clip) * (1 - 1e-15), 0.0, out)
+    return np.where(np.abs(loss.derivative(z, y)) >= min(reach, loss.clip) * (1 - 1e-15), 0.0, out)
 
 
 def _bell(t: Floats) -> Floats:

@@ -108,12 +108,12 @@ def minimise_quadratic(hessian: Floats, gradient: Floats, start: Floats, part: S
         best = value(v)
         for _ in range(_NEWTON):
             x = v + u
-            slope = gradient + hessian @ (v - start) + rho * (x - part.prox(x, 1 / rho))
+            derivative = gradient + hessian @ (v - start) + rho * (x - part.prox(x, 1 / rho))
             d, columns = part.bend(x, 1 / rho)
             matrix = hessian + rho * (columns @ columns.T)
             matrix[np.diag_indices_from(matrix)] += rho * (1 - d)
-            move = solve_positive(matrix, -slope)
-            fall, length = float(slope @ move), 1.0
+            move = solve_positive(matrix, -derivative)
+            fall, length = float(derivative @ move), 1.0
             if not fall < 0:
                 break
             for _ in range(_HALVINGS):

@@ -1,4 +1,4 @@
-"""What statistics measured once predict: the error on made-up populations, and a bound that holds for all data."""
+"""What statistics measured once predict: the error on synthetic populations, and a bound that holds for all data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ Normals = Callable[..., Any]  # standard normal draws of a shape, for simulation
 
 @dataclass(frozen=True)
 class Population:
-    """Expected sums of one made-up population: ``gram`` (p, p), ``cross`` (p,) and ``labels`` of all rows together."""
+    """Expected sums of one synthetic population: ``gram`` (p, p), ``cross`` (p,) and ``labels`` of all rows
+    together."""
 
     model: PrivateRegression
     risk: SimulatedRisk
@@ -137,7 +138,7 @@ def in_units(layout: Layout, population: Population) -> Statistics:
 
 
 def noised(layout: Layout, s: Statistics, spread: Spread, factor: float, normal: Normals) -> Statistics:
-    """Sums with simulated noise; normal also where the release is Laplace, of the same deviations."""
+    """Sums with simulated noise; normal also where the release is Laplace, of the same standard deviations."""
     k = layout.count
     draw = normal((k, k))
     noise = np.tril(draw, -1) * spread.pair
@@ -186,12 +187,12 @@ def shrink_cap(model: PrivateRegression, layout: Layout, spread: Spread) -> floa
 def proved_loss(model: PrivateRegression, layout: Layout, spread: Spread, beta: float) -> float:
     """A bound on the loss in objective that fails with probability at most ``beta``, on any data; inf where unbounded.
 
-    Proof. The program solved differs from the true one at (v0, v) by ``scale label_width^2`` times
-    ``E(v) + v'Bv``, E(v) = v'Nv + 2 v0 n1'v - 2 nt'v - 2 n0 v0 with the noise of the four parts and 0 <= B. So the loss
-    is at most twice sup |E| plus sup v'Bv. B lifts an eigenvalue of the released matrix by at most the cap plus what
-    brings it to the floor, and no eigenvalue is further below zero than the 2-norm of the noise in that matrix (Weyl;
-    the true one is positive semidefinite): ||N|| + 2 |n1| max(1, |middle / width|) + |n1|^2 / total. For Gaussian noise
-    ||N|| <= pair (2 sqrt k + sqrt(2) t), and |n| <= deviation (sqrt k + t) for the vectors, each but with probability
+    Proof. The program solved differs from the true one at (v0, v) by ``scale label_width^2`` times ``E(v) + v'Bv``,
+    E(v) = v'Nv + 2 v0 n1'v - 2 nt'v - 2 n0 v0 with the noise of the four parts and 0 <= B. So the loss is at most twice
+    sup |E| plus sup v'Bv. B lifts an eigenvalue of the released matrix by at most the cap plus what brings it to the
+    lower bound, and no eigenvalue is further below zero than the 2-norm of the noise in that matrix (Weyl; the true one
+    is positive semidefinite): ||N|| + 2 |n1| max(1, |middle / width|) + |n1|^2 / total. For Gaussian noise ||N|| <=
+    pair (2 sqrt k + sqrt(2) t), and |n| <= standard deviation (sqrt k + t) for the vectors, each but with probability
     e^(-t^2/2) (Gordon; concentration of Lipschitz functions, the 2-norm being one in Frobenius units); the five events
     share beta. Laplace and entrywise bounds follow from the largest of all draws.
     """
@@ -209,7 +210,7 @@ def noise_bounds(model: PrivateRegression, layout: Layout, spread: Spread, beta:
     k = max(layout.count, 1)
     t = math.sqrt(2 * math.log(10 / beta))
     if layout.pure:
-        largest = math.log(2 * layout.entries / beta) / math.sqrt(2)  # in deviations
+        largest = math.log(2 * layout.entries / beta) / math.sqrt(2)  # in standard deviations
         entry, matrix = spread.own * largest, spread.own * largest * k
         vector = largest * math.sqrt(k)
         single = largest

@@ -31,7 +31,7 @@ MOST_AMPLIFICATION = 16.0
 # What the weights are tuned for: ||v||^2 of the coefficients in these units, and the squared mean residual.
 _COEFFICIENTS, _MEAN_RESIDUAL = 0.5, 0.1
 
-Change = Callable[[float, float, float], float]
+Sensitivity = Callable[[float, float, float], float]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Layout:
 
     ``moving``, ``fixed`` : column numbers (k,), (f,) of those that vary and of public constants ``constant`` (f,).
     ``middle``, ``width`` : (k,). ``alpha``, ``beta``, ``gamma`` : weights; alpha = gamma = 0 without g and h.
-    ``pure`` : for Laplace noise: 1-norm, and plain off-diagonal entries. ``change`` : largest move of the measured
+    ``pure`` : for Laplace noise: 1-norm, and plain off-diagonal entries. ``sensitivity`` : largest move of the measured
     vector by one record, weights of rows and rounding included. ``boxed`` : |u_j| <= k^-1/2 for each column.
     ``amplification`` : largest 2-norm of |x / width| + |middle / width|, by which late centring loses accuracy.
     """
@@ -59,7 +59,7 @@ class Layout:
     pure: bool
     boxed: bool
     amplification: float
-    change: float
+    sensitivity: float
 
     @property
     def count(self) -> int:
@@ -108,7 +108,7 @@ def _build(model: PrivateRegression, pure: bool) -> Layout | None:
     least = math.inf
     for option in _options(row, lower[moving], upper[moving]):
         made = _layout(model, option, moving, fixed, lower[fixed], pure)
-        score = made.change * float(np.mean(option.width**2)) if option.width.size else made.change
+        score = made.sensitivity * float(np.mean(option.width**2)) if option.width.size else made.sensitivity
         if score < least * (1 - 1e-3):
             best, least = made, score
     return best
@@ -143,10 +143,10 @@ def _layout(
     label_width = label_width if label_width > 0 else 1.0
     if pure:
         largest = min(math.sqrt(max(k, 1)), row.l1 / row.l2) if not option.boxed else math.sqrt(max(k, 1))
-        change = change_l1(k, largest, option.boxed, option.absent)
+        sensitivity = sensitivity_l1(k, largest, option.boxed, option.absent)
     else:
-        change = change_l2(option.absent, option.acute)
-    alpha, beta, gamma = _weights(change, k, shifted, pure)
+        sensitivity = sensitivity_l2(option.absent, option.acute)
+    alpha, beta, gamma = _weights(sensitivity, k, shifted, pure)
     sizes = np.maximum(np.abs(row.lower), np.abs(row.upper))[moving] + np.abs(option.middle)
     with np.errstate(invalid="ignore"):
         amplification = min(float(np.linalg.norm(sizes / option.width)), math.inf) if k else 1.0
@@ -171,11 +171,11 @@ def _layout(
         pure=pure,
         boxed=option.boxed,
         amplification=amplification,
-        change=model.largest_weight * change(alpha, beta, gamma) * (1 + 1e-9) + rounding,
+        sensitivity=model.largest_weight * sensitivity(alpha, beta, gamma) * (1 + 1e-9) + rounding,
     )
 
 
-def change_l2(absent: bool = False, acute: bool = False) -> Change:
+def sensitivity_l2(absent: bool = False, acute: bool = False) -> Sensitivity:
     """Largest 2-norm move of ``(u u', alpha u, beta r u, gamma r)``, Frobenius norm for the first part.
 
     Proof. For (u, r) against (v, q), convex in r and in q, so r, q = +-1 with s = r q. With k = <u, v> the square is
@@ -187,7 +187,7 @@ def change_l2(absent: bool = False, acute: bool = False) -> Change:
     (the label of an absent record is zero: beta r u is lost whole, and r moves by |y| / label_width <= 1).
     """
 
-    def change(alpha: float, beta: float, gamma: float) -> float:
+    def sensitivity(alpha: float, beta: float, gamma: float) -> float:
         if absent:
             return math.sqrt(1 + alpha**2 + beta**2 + gamma**2)
         worst = 0.0
@@ -197,10 +197,10 @@ def change_l2(absent: bool = False, acute: bool = False) -> Change:
             worst = max(worst, 2 - 2 * k * k - 2 * a * k + 2 * (alpha**2 + beta**2) + 2 * gamma**2 * (1 - s))
         return math.sqrt(worst)
 
-    return change
+    return sensitivity
 
 
-def change_l1(k: int, largest: float, boxed: bool, absent: bool = False) -> Change:
+def sensitivity_l1(k: int, largest: float, boxed: bool, absent: bool = False) -> Sensitivity:
     """Largest 1-norm move of the upper triangle of u u' and of alpha u, beta r u, gamma r; ``largest`` >= ||u||_1.
 
     Boxed, with U = sqrt(k) u in [-1, 1]^k, p = |U - V| and q = |U + V| entrywise, so p_j + q_j <= 2:
@@ -210,14 +210,14 @@ def change_l1(k: int, largest: float, boxed: bool, absent: bool = False) -> Chan
     Otherwise twice the largest 1-norm: the triangle's is (||u||_1^2 + ||u||_2^2) / 2.
     """
 
-    def boxed_change(alpha: float, beta: float, gamma: float) -> float:
+    def boxed_sensitivity(alpha: float, beta: float, gamma: float) -> float:
         root = math.sqrt(max(k, 1))
         a, b, c = alpha * root, beta * root, gamma * root * root  # in units of U, times k
         worst = 0.0
         for d in (0.0, 2.0):
-            curve, slope = (1 + 1 / max(k, 1)) / 2, a + b * (1 - d)
-            P = min(max(k + slope / (2 * curve), 0.0), 2.0 * k)
-            worst = max(worst, curve * P * (2 * k - P) + slope * P + b * k * d + c * d)
+            curve, derivative = (1 + 1 / max(k, 1)) / 2, a + b * (1 - d)
+            P = min(max(k + derivative / (2 * curve), 0.0), 2.0 * k)
+            worst = max(worst, curve * P * (2 * k - P) + derivative * P + b * k * d + c * d)
         return worst / max(k, 1)
 
     def plain(alpha: float, beta: float, gamma: float) -> float:
@@ -225,10 +225,10 @@ def change_l1(k: int, largest: float, boxed: bool, absent: bool = False) -> Chan
 
     if absent:
         return plain
-    return boxed_change if boxed else lambda *weights: 2 * plain(*weights)
+    return boxed_sensitivity if boxed else lambda *weights: 2 * plain(*weights)
 
 
-def _weights(change: Change, k: int, shifted: bool, pure: bool) -> tuple[float, float, float]:
+def _weights(sensitivity: Sensitivity, k: int, shifted: bool, pure: bool) -> tuple[float, float, float]:
     """The weights of least mean squared noise in a gradient at coefficients of ordinary size."""
     k = max(k, 1)
     pair = 1.0 if pure else 0.5
@@ -240,7 +240,7 @@ def _weights(change: Change, k: int, shifted: bool, pure: bool) -> tuple[float, 
         noise = pair * _COEFFICIENTS + 1 / beta**2
         if shifted:
             noise += (_MEAN_RESIDUAL + _COEFFICIENTS / k) / alpha**2 + 1 / (k * gamma**2)
-        return math.log(noise) + 2 * math.log(change(alpha, beta, gamma))
+        return math.log(noise) + 2 * math.log(sensitivity(alpha, beta, gamma))
 
     start = np.zeros(3 if shifted else 1)
     best = np.exp(minimize(cost, start, method="Nelder-Mead", options={"xatol": 1e-4, "fatol": 1e-8}).x)

@@ -37,14 +37,14 @@ class Spread:
     labels: float
 
     @staticmethod
-    def of(layout: Layout, deviation: float) -> Spread:
-        """For noise of this deviation on each measured number."""
+    def of(layout: Layout, sigma: float) -> Spread:
+        """For noise of this standard deviation on each measured number."""
         off = 1.0 if layout.pure else math.sqrt(0.5)
-        first, labels = (deviation / layout.alpha, deviation / layout.gamma) if layout.shifted else (0.0, 0.0)
-        return Spread(deviation * off, deviation, first, deviation / layout.beta, labels)
+        first, labels = (sigma / layout.alpha, sigma / layout.gamma) if layout.shifted else (0.0, 0.0)
+        return Spread(sigma * off, sigma, first, sigma / layout.beta, labels)
 
     def times(self, factor: float) -> Spread:
-        """The deviations of entries where fewer columns stand for all."""
+        """The standard deviations of entries where fewer columns stand for all."""
         return Spread(self.pair * factor, self.own * factor, self.first * factor, self.cross * factor, self.labels)
 
 

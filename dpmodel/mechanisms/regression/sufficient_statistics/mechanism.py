@@ -69,14 +69,14 @@ class SufficientStatistics(PureToo):
         Vu and Slavkovic 2009; Dwork, Talwar, Thakurta and Zhang 2014; Wang, Revisiting differentially private
         linear regression (UAI 2018), whose adaptive ridge is replaced by ``rule.py``.
     Privacy
-        One release of one vector, ``(G, alpha g, beta t, gamma h)`` of ``layout.py``, with Gaussian noise of
+        One release of one vector, ``(G, alpha g, beta t, gamma h)`` of ``layout.py``, with Gaussian noise of standard
         deviation ``D_2 / mu`` (mu-GDP with the largest mu that is (epsilon, delta)-DP, Balle and Wang 2018) or Laplace
         noise of scale ``D_1 / epsilon``. ``D`` is the exact largest move of the joint vector by one record over the
-        ball (proof in ``change_l2``; ``change_l1`` bounds it), with the largest weight and an allowance for rounding.
-        The number of rows and their weights are public. No budget is spent on the least eigenvalue.
+        ball (proof in ``sensitivity_l2``; ``sensitivity_l1`` bounds it), with the largest weight and an allowance for
+        rounding. The number of rows and their weights are public. No budget is spent on the least eigenvalue.
     Utility
         For bounded sets a bound on the loss in objective for any data (proof in ``proved_loss``); the prediction by
-        which plans choose is the mean excess risk over made-up populations.
+        which plans choose is the mean excess risk over synthetic populations.
     Cost
         One pass over X that forms its Gram matrix (sparse X stays sparse where its columns need little centring),
         p^2 / 2 draws, one eigendecomposition, one convex program of p variables.
@@ -88,13 +88,13 @@ class SufficientStatistics(PureToo):
     def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
         return judge_statistics(model, request)
 
-    def forecast_as_asked(self, model: PrivateRegression, request: Request) -> Forecast:
+    def forecast_as_requested(self, model: PrivateRegression, request: Request) -> Forecast:
         key = (self, request.epsilon, request.delta, request.beta)
         return model.cached(key, lambda: self._simulated(model, request))
 
     def _simulated(self, model: PrivateRegression, request: Request) -> Forecast:
-        layout, deviation = self.noise(model, request)
-        spread = spread_of(layout, deviation)
+        layout, sigma = self.noise(model, request)
+        spread = spread_of(layout, sigma)
         cap = shrink_cap(model, layout, spread)
 
         def simulate(population: Population, columns: Floats, factor: float, normal: Normals) -> Floats:
@@ -115,9 +115,9 @@ class SufficientStatistics(PureToo):
             at_most=bound,
             work=f"one pass over X, {layout.entries} numbers measured once, one program of {model.size} coefficients",
             noise={
-                "law": "laplace" if layout.pure else "gaussian",
-                "scale": deviation,
-                "change": layout.change,
+                "distribution": "laplace" if layout.pure else "gaussian",
+                "scale": sigma,
+                "sensitivity": layout.sensitivity,
                 "entries": layout.entries,
                 "weights": {"cross": layout.beta, "first": layout.alpha, "labels": layout.gamma},
             },
@@ -128,10 +128,10 @@ class SufficientStatistics(PureToo):
         layout = layout_of(model, request.delta == 0)
         assert layout is not None  # eligible() asks for bounds
         spend = Spend.of(request.epsilon, request.delta, gaussian_only=True)
-        scale = spend.laplace_scale(layout.change) if layout.pure else spend.gaussian_deviation(layout.change)
+        scale = spend.laplace_scale(layout.sensitivity) if layout.pure else spend.gaussian_sigma(layout.sensitivity)
         return layout, scale
 
-    def run_as_asked(
+    def run_as_requested(
         self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress
     ) -> Outcome:
         layout, scale = self.noise(model, request)

@@ -1,10 +1,10 @@
 """From noised sufficient statistics to a convex quadratic: how much to shrink each direction.
 
-The noise law is public, so no budget is spent on the least eigenvalue. In the eigenbasis of the released matrix S~
-(eigenvalues L_i) and with the released right-hand side z, ``z = S~ v + noise``: the noise of z itself and that of S~
-at v, of variance ``v(T)`` per direction if the coefficients v have variance T each. Under a normal prior N(0, T) the
-mean of v_i given z_i is ``L_i T z_i / (L_i^2 T + v(T))``, a Wiener filter. T is not known: it is averaged over a
-log-normal prior (one e-fold wide, centred where predictions deviate by a third of the label's bound) times the
+The noise distribution is public, so no budget is spent on the least eigenvalue. In the eigenbasis of the released
+matrix S~ (eigenvalues L_i) and with the released right-hand side z, ``z = S~ v + noise``: the noise of z itself and
+that of S~ at v, of variance ``v(T)`` per direction if the coefficients v have variance T each. Under a normal prior
+N(0, T) the mean of v_i given z_i is ``L_i T z_i / (L_i^2 T + v(T))``, a Wiener filter. T is not known: it is averaged
+over a log-normal prior (one e-fold wide, centred where predictions deviate by a third of the label's bound) times the
 likelihood of z. What comes out is ``v_i = z_i / (L_i + B_i)`` with B_i >= 0: a ridge of its own for every direction,
 which keeps the program a convex quadratic that any public constraint or penalty can be added to.
 """
@@ -20,7 +20,7 @@ from dpmodel._types import Floats
 from dpmodel.mechanisms.regression.sufficient_statistics.layout import Layout
 from dpmodel.mechanisms.regression.sufficient_statistics.measure import Spread, Statistics
 
-_SHARE = 1 / 3  # expected deviation of predictions, as a share of the label's width
+_SHARE = 1 / 3  # expected standard deviation of predictions, as a share of the label's width
 _LADDER = np.exp(np.linspace(-6.0, 6.0, 61))
 _LEAST_TRACE = 0.05
 _MOST_LIFT = 1e6  # in totals: coefficients are zero by then
@@ -38,7 +38,7 @@ def shrunk(layout: Layout, s: Statistics, spread: Spread, ridge: Floats, cap: fl
     """(k, k) the matrix B to add to the released gram.
 
     ``ridge`` : (k,) a public ridge that the program has anyway, in the same units. ``cap`` : no eigenvalue of B
-    exceeds this, besides what lifts those of S~ to the floor.
+    exceeds this, besides what lifts those of S~ to the lower bound.
     """
     k = layout.count
     if k == 0:
@@ -46,8 +46,8 @@ def shrunk(layout: Layout, s: Statistics, spread: Spread, ridge: Floats, cap: fl
     S, z, shift, middle = normal_equations(layout, s)
     values, V = np.linalg.eigh(S)
     known = (V**2).T @ ridge  # of the ridge along each eigenvector
-    floor = max(math.sqrt(2) * spread.pair, 1e-12 * s.total)
-    L = np.maximum(values, floor) + known
+    lower_bound = max(math.sqrt(2) * spread.pair, 1e-12 * s.total)
+    L = np.maximum(values, lower_bound) + known
     T = _SHARE**2 * s.total / max(float(values.sum()), _LEAST_TRACE * s.total) * _LADDER
     size = float(shift @ shift)
     noise = (
@@ -89,9 +89,9 @@ def quadratic(layout: Layout, s: Statistics, added: Floats) -> Quadratic:
     columns that vary and ``v0 = (middle'w + constant'w - label_middle) / label_width``.
     """
     p, unit = layout.size, layout.label_width
-    base, slope = np.zeros(p), np.zeros(p)
+    base, derivative = np.zeros(p), np.zeros(p)
     base[layout.moving], base[layout.fixed] = layout.middle, layout.constant
-    slope[layout.moving] = layout.width
+    derivative[layout.moving] = layout.width
     first, cross = np.zeros(p), np.zeros(p)
     first[layout.moving], cross[layout.moving] = layout.width * s.first, layout.width * s.cross
     P = s.total * np.outer(base, base) + np.outer(base, first) + np.outer(first, base)

@@ -67,8 +67,8 @@ def accelerated(
         if float((ahead - new) @ (new - w)) > 0:
             momentum = 1.0
         following = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
-        ahead, change = new + (momentum - 1) / following * (new - w), float(np.linalg.norm(new - w))
+        ahead, sensitivity = new + (momentum - 1) / following * (new - w), float(np.linalg.norm(new - w))
         w, momentum = new, following
-        if change <= tolerance * (float(np.linalg.norm(w)) + 1e-300) and momentum > 2:
+        if sensitivity <= tolerance * (float(np.linalg.norm(w)) + 1e-300) and momentum > 2:
             break
     return w
