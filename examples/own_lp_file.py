@@ -2,13 +2,13 @@
 
 Files: MPS (plain or .gz), or .npz as scipy's benchmarks keep netlib's programs (c, lb, ub, b_ub, b_eq and
 A_ub_*, A_eq_* as CSR arrays). With ``--private b`` the non-zero right-hand sides are private, with ``--private c`` the
-non-zero objective coefficients. One record moves one of them by at most ``--change``.
+non-zero objective coefficients. One record moves one of them by at most ``--sensitivity``.
 
 Without arguments it reads a small embedded MPS: the product mix of Wyndor Glass (Hillier and Lieberman,
 "Introduction to Operations Research"), three plants whose free hours are the right-hand sides.
 
     python examples/own_lp_file.py
-    python examples/own_lp_file.py my_model.mps --private c --change 0.5
+    python examples/own_lp_file.py my_model.mps --private c --sensitivity 0.5
     python examples/own_lp_file.py folder_with_models --private b
 """
 
@@ -142,7 +142,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", nargs="?", type=Path, help="a file, or a folder of files")
     parser.add_argument("--private", choices=("b", "c"), default="b")
-    parser.add_argument("--change", type=float, default=0.1, help="how far one record moves one entry")
+    parser.add_argument("--sensitivity", type=float, default=0.1, help="how far one record moves one entry")
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--delta", type=float, default=1e-6)
     given = parser.parse_args(arguments)

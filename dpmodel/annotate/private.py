@@ -172,7 +172,7 @@ class Private(cp.Parameter):  # type: ignore[misc]
         if math.isfinite(reach) and not (reach == 0 or _LEAST_SENSITIVITY <= reach <= _MOST_SENSITIVITY):
             raise SpecificationError(
                 f"{where}: one record moves an entry by at most {reach:g}",
-                why=f"any outside [{_LEAST_SENSITIVITY:g}, {_MOST_SENSITIVITY:g}] have no square in floating point",
+                why=f"outside [{_LEAST_SENSITIVITY:g}, {_MOST_SENSITIVITY:g}] it cannot be squared in floating point",
                 remedy="other units for this parameter",
             )
         if unit == "all" and not self._sensitivity.finite:

@@ -91,5 +91,5 @@ def test_the_planner_takes_the_least(name: str, epsilon: float, delta: float) ->
     telling = [c.forecast for c in plan.candidates if c.forecast is not None and not c.forecast.vacuous]
     assert chosen.vacuous == (not telling)
     proved = [forecast.error.rank for forecast in telling if forecast.proved]
-    assert not proved or (chosen.proved and chosen.rank <= min(proved) * (1 + 1e-5))
+    assert not proved or (chosen.proved and chosen.error.rank <= min(proved) * (1 + 1e-5))
     assert plan.chosen.forecast.epsilon <= epsilon and plan.chosen.forecast.delta <= delta

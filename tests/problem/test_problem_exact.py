@@ -66,7 +66,7 @@ def test_too_few_equations_are_refused_before_the_charge(neighbors, mechanism, e
     with pytest.raises(dpm.UnsupportedModelError, match="at least") as refusal:
         problem.solve(epsilon, delta, mechanism=mechanism, budget=budget, rng=1)
     assert budget.spent == (0.0, 0.0) and problem.release is None
-    needed = int(re.search(r"at least (\d+) are needed", str(refusal.value)).group(1))
+    needed = int(re.search(r"at least (\d+) records are needed", str(refusal.value)).group(1))
     with pytest.raises(dpm.UnsupportedModelError, match=f"at least {needed}"):
         equations(0.0, n=needed - 1, neighbors=neighbors)[0].plan(epsilon, delta, mechanism=mechanism)
     assert not equations(0.0, n=needed + 1, neighbors=neighbors)[0].plan(epsilon, delta).chosen.forecast.vacuous

@@ -102,7 +102,7 @@ def test_more_budget_is_never_forecast_to_be_worse(sizes, workload, loss):
     errors = np.array(
         [
             [
-                option.sigma.mean() if loss == "mean" else option.alpha
+                option.sigma.mean() if loss == "mean" else option.reach.max()
                 for delta in (0.0, 1e-12, 1e-6, 1e-2)
                 for option in [measured(model, Request(epsilon, delta), loss)]
             ]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-from dpmodel.mechanisms.contract import YES
+from dpmodel.mechanisms.contract import YES, Mechanism, Serves
 from dpmodel.mechanisms.forecast import Forecast, RowsMissed
 from dpmodel.mechanisms.linalg.dense_weights import mechanism as dense_weights
 from dpmodel.mechanisms.linalg.dense_weights import plan as dense_plans
@@ -19,7 +19,7 @@ from dpmodel.mechanisms.linalg.rescaling_perceptron import mechanism as perceptr
 
 
 @dataclass(frozen=True)
-class PlainSystem:
+class PlainSystem(Mechanism[Any]):
     """The widest point of inequalities by linear programming, the plain span of vectors, or a fixed ``answer``."""
 
     answer: Any = None
@@ -27,6 +27,7 @@ class PlainSystem:
     missed: float = 3.5
     name: str = "plain"
     source: str = "for tests"
+    serves: ClassVar[Serves] = Serves(object)
 
     def eligible(self, model: Any, request: Any) -> Any:
         return YES

@@ -115,8 +115,9 @@ def assert_no_trace(objects: Iterable[Any], private_arrays: Iterable[Any]) -> No
     secrets = np.unique(np.concatenate([_flat(array) for array in private_arrays]))
     secrets = np.setdiff1d(secrets, _TRIVIAL)
     assert secrets.size, "nothing to look for: use values that differ from 0, 1 and 2"
-    paths, arrays = zip(*numbers_in(objects), strict=True)
-    numbers = np.concatenate(arrays)
+    held = list(numbers_in(objects))
+    paths, arrays = [path for path, _ in held], [array for _, array in held]
+    numbers = np.concatenate([np.zeros(0), *arrays])
     signed = np.unique(np.concatenate([secrets, -secrets]))
     above = np.searchsorted(signed, numbers).clip(1, signed.size - 1)
     near = [np.isclose(numbers, signed[above - below], rtol=1e-12, atol=0) for below in (0, 1)]

@@ -62,7 +62,7 @@ def system_lower_bounds(model: PrivateSystem, epsilon: float, delta: float, beta
     if levels is not None:
         lines.append(
             "lower bound as a rate, constant unknown: log* of the number of values U, here "
-            f"{iterated_logarithm(levels)}; on a continuum no number of records suffices (interior points; Bun, Nissim, "
-            "Stemmer and Vadhan 2015)"
+            f"{iterated_logarithm(levels)}; on a continuum no number of records suffices (interior points; Bun, "
+            "Nissim, Stemmer and Vadhan 2015)"
         )
     return tuple(lines)

@@ -103,7 +103,7 @@ def by_diffprivlib(program: Program, D: float, epsilon: float) -> Callable[[np.n
 
 def main() -> int:
     cli = parser(__doc__, dimensions=[10, 100, 1000], epsilon=1.0, delta=1e-6, repetitions=40, seed=0)
-    cli.add_argument("--change", type=float, default=1e-2, help="D, the 1-norm sensitivity of c by one record")
+    cli.add_argument("--sensitivity", type=float, default=1e-2, help="D, the 1-norm sensitivity of c by one record")
     cli.add_argument("--ranges", type=float, nargs="+", default=[1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000],
                      help="ranges of c tried, in units of D")  # fmt: skip
     given = cli.parse_args()

@@ -2,10 +2,10 @@
 
 Parts (with a folder of data where one is named):
 
-``lasso``     least squares in the 1-norm ball of radius 1, rows of +-1, ten true coefficients of .1, Gaussian noise
-              of size .1, labels clipped to +-1.5 (see ``lasso.py``): mean squared error of new rows, .01
-              with the truth and .11 without data. ``--signal other``: 40 coefficients of random sizes and signs, 1-norm .5, noise of standard
-              deviation .3 (.09 with the truth), which no synthetic population of the plan resembles.
+``lasso``     least squares in the 1-norm ball of radius 1, rows of +-1, ten true coefficients of .1, noise of size .1,
+              labels clipped to +-1.5 (see ``lasso.py``): mean squared error of new rows, .01 with the truth and .11
+              without data. ``--signal other``: 40 coefficients of random sizes and signs, 1-norm .5, noise of size .3
+              (.09 with the truth), which no synthetic population of the plan resembles.
 ``uci``       FOLDER as in ``uci_regression.py``: cross-validated error, one plan per set and epsilon.
 ``classify``  FOLDER as in ``logistic.py``: accuracy and AUC of mean logistic (or hinge) loss on Adult and mushrooms, no
               penalty, no set; 80/20 split drawn anew in every repetition.

@@ -203,17 +203,17 @@ def test_forecast_words_and_vacuity(monkeypatch: pytest.MonkeyPatch) -> None:
     many, few = system(np.zeros((0, 3)), 0.3, expected=20_000), system(np.zeros((0, 20)), 0.05, expected=5)
     good = HINGE.forecast(many, ONE)
     assert not good.vacuous and "proved" in good.statement and "simulations" in good.statement
-    assert good.missed == min(good.noise["missed, proved"], good.noise["missed, simulated"])
-    assert good.needed > good.missed
+    assert good.error.missed == min(good.noise["missed, proved"], good.noise["missed, simulated"])
+    assert good.error.needed > good.error.missed
     bad = HINGE.forecast(few, Request(0.1, 1e-6))
     assert bad.vacuous and not bad.proved
     pure = HINGE.forecast(many, Request(1.0, 0.0))
     assert "nothing proved" in pure.statement and not pure.vacuous
     dense = DENSE.forecast(system(np.zeros((0, 2)), 0.5, expected=1000), Request(1.0, 0.0))
-    assert not dense.vacuous and "simulations" in dense.statement and dense.missed <= 100
+    assert not dense.vacuous and "simulations" in dense.statement and dense.error.missed <= 100
     assert DENSE.forecast(few, Request(0.1, 1e-6)).vacuous
     perceptron = RESCALING_PERCEPTRON.forecast(planted_system(10, 0.05, 60, "margin", 0), ONE)
-    assert perceptron.vacuous and perceptron.needed > 60
+    assert perceptron.vacuous and perceptron.error.needed > 60
 
 
 @pytest.mark.parametrize("mechanism", **names([HINGE, RESCALING_PERCEPTRON]))
@@ -225,7 +225,7 @@ def test_forecasts_read_no_rows_and_are_computed_once(mechanism: Any, monkeypatc
     model = replace(planted_system(3, 0.3, 500, "margin", 0), _rows=closed)
     one = mechanism.forecast(model, ONE)
     number = len(model._memo)
-    assert mechanism.forecast(model, ONE).error.missed == one.missed and len(model._memo) == number
+    assert mechanism.forecast(model, ONE).error.missed == one.error.missed and len(model._memo) == number
 
 
 EMPTY = {"public": np.array([[1.0, 0.0], [-1.0, 0.0]]), "sides": np.array([1.0, -2.0]), "homogeneous": False}

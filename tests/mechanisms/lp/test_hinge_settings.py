@@ -142,5 +142,5 @@ def test_other_settings_state_their_own_error(priced: bool) -> None:
         other = with_promise(route, promise)
         assert other.violation >= promise.alpha and other.slack_rows == promise.slack_rows
         if priced:
-            assert other.error.objective == pytest.approx(route.weight * promise.error)
+            assert other.objective_alpha == pytest.approx(route.weight * promise.error)
     assert private_rows(model).count == route.promise.rows
