@@ -247,7 +247,7 @@ def build(part: str, bits: Any, *, sensitivity: float | None = None, sharp: bool
     balanced = found != "scalar" and not sharp
     database = checked_bits(bits, balanced=balanced)
     if sensitivity is not None and (not is_real(sensitivity) or sensitivity <= 0):
-        raise SpecificationError(f"change={sensitivity!r}", remedy="a number > 0, or None for arbitrary changes")
+        raise SpecificationError(f"sensitivity={sensitivity!r}", remedy="a number > 0, or None for arbitrary changes")
     n, scale = database.size, 1.0 if sensitivity is None else float(sensitivity)
     declared: dict[str, Any] = {} if sensitivity is None else {"bounds": [0.0, scale]}
     private = Private(scale * database, name="bits", unit="entry", records=Records("the database"), **declared)

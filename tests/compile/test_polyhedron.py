@@ -9,7 +9,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -199,6 +199,7 @@ def test_onto_a_large_simplex_is_fast_and_exact() -> None:
 
 @QUICK
 @given(SEEDS)
+@example(259)  # two rows that fix one column, to the rounding of their quotients
 def test_general_projection_against_clarabel(seed: int) -> None:
     rng = np.random.default_rng(seed)
     polytope, point = random_polyhedron(rng, bounded=bool(rng.random() < 0.7))
@@ -225,6 +226,7 @@ def test_nearest_is_feasible_and_near(seed: int) -> None:
 # --------------------------------------------------------------------------------------------- bounds
 @QUICK
 @given(SEEDS)
+@example(616)  # HiGHS ends with "unknown" from an earlier basis
 def test_boxes_and_norms_hold_at_extreme_points(seed: int) -> None:
     """Vertices maximise convex functions, so random vertices (by linear programs) must respect every bound."""
     rng = np.random.default_rng(seed)

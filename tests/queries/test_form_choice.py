@@ -97,7 +97,7 @@ def test_large_models_are_least_squares_without_a_simulation():
     tree = dpm.tree_query(2**18)
     fit = tree.fit(Noisy(np.zeros(tree.size), noise=Laplace(1.0)))
     assert fit.setting == Setting(1.0, "least-squares")
-    assert "ratios" not in fit.model._memory
+    assert "ratios" not in fit.model._memo
 
 
 def test_the_choice_reads_published_numbers_only_and_repeats():

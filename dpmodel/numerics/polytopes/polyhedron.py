@@ -316,6 +316,9 @@ class LinearMinimiser:
         size = float(np.abs(cost).max(initial=0.0))
         self._highs.changeColsCost(self._columns.size, self._columns, cost / size if size > 0 else cost)
         self._highs.run()
+        if self._highs.getModelStatus() == highspy.HighsModelStatus.kUnknown:  # from a basis that lost its way
+            self._highs.clearSolver()
+            self._highs.run()
         status = self._highs.getModelStatus()
         if status == highspy.HighsModelStatus.kOptimal:
             return np.clip(np.asarray(self._highs.getSolution().col_value, dtype=np.float64), *self._bounds)
@@ -339,13 +342,16 @@ def _fold(polytope: Polyhedron) -> Polyhedron:
         # An empty row that cannot hold (0 <= -1) stays, so that the solver finds the set empty.
         held = (count == 0) & ((b == 0) if equality else (b >= 0))
         single = np.flatnonzero(count == 1)
-        column, derivative = A.indices[A.indptr[single]], A.data[A.indptr[single]]
-        value = b[single] / derivative
-        up, down = (derivative > 0) | equality, (derivative < 0) | equality
+        column, coefficient = A.indices[A.indptr[single]], A.data[A.indptr[single]]
+        value = b[single] / coefficient
+        up, down = (coefficient > 0) | equality, (coefficient < 0) | equality
         np.minimum.at(upper, column[up], value[up])
         np.maximum.at(lower, column[down], value[down])
         keep = (count != 1) & ~held
         parts += [A[keep], b[keep]]
+    # Two rows that say the same of a column may differ by the rounding of their quotients.
+    crossed = (lower > upper) & (lower - upper <= 1e-14 * np.abs(lower))
+    upper[crossed] = lower[crossed]
     return Polyhedron(parts[0], parts[1], parts[2], parts[3], lower, upper)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.linalg.dp_lp.mechanism import DP_LP
-from dpmodel.mechanisms.linalg.dp_lp.synthetic import planted_program
+from dpmodel.mechanisms.linalg.dp_lp.synthetic import synthetic_program
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.numerics.fields.integer_rows import satisfied, slack_rows
 from dpmodel.privacy import NotPrivateWarning, SeededSource
@@ -40,7 +40,7 @@ def measure(
     shares, whole, seconds = [], 0, []
     for seed in range(runs):
         draw = np.random.default_rng(1000 + seed)
-        A, b, x0 = planted_program(draw, n, d, largest, hidden, owners, combined)
+        A, b, x0 = synthetic_program(draw, n, d, largest, hidden, owners, combined)
         equal = A @ x0 == b
         wrong = draw.choice(n, int(corrupted * n), replace=False)
         A[wrong], b[wrong] = (

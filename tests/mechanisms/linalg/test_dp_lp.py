@@ -11,7 +11,7 @@ import pytest
 from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.linalg.dp_lp.mechanism import DP_LP, DPLinearProgram
-from dpmodel.mechanisms.linalg.dp_lp.synthetic import planted_program
+from dpmodel.mechanisms.linalg.dp_lp.synthetic import synthetic_program
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.mechanisms.published.dp_lp import DP_LP_PUBLISHED, published
 from dpmodel.numerics.fields.integer_rows import satisfied, slack_rows
@@ -41,7 +41,7 @@ def in_box(d: int) -> dict[str, Any]:
 
 
 def program(seed: int, *facts: Any) -> tuple[Any, Any, Any]:
-    return planted_program(np.random.default_rng(seed), *facts)
+    return synthetic_program(np.random.default_rng(seed), *facts)
 
 
 def check_public(model: PrivateInequalities, x: tuple[Fraction, ...]) -> None:

@@ -15,7 +15,7 @@ from dpmodel.mechanisms.linalg.dp_lp import mechanism as dp_lp
 from dpmodel.mechanisms.linalg.dp_lp.descent import ScaledRows, Schedule, descend, reduced_rows, scaled_rows
 from dpmodel.mechanisms.linalg.dp_lp.forecast import Setting, box
 from dpmodel.mechanisms.linalg.dp_lp.mechanism import DPLinearProgram, Searched, spending, supported_levels
-from dpmodel.mechanisms.linalg.dp_lp.synthetic import planted_program
+from dpmodel.mechanisms.linalg.dp_lp.synthetic import synthetic_program
 from dpmodel.mechanisms.linalg.stable_span.partition import stable_partition
 from dpmodel.mechanisms.linalg.stable_span.tails import Thresholds
 from dpmodel.numerics.fields.field import QQ
@@ -39,7 +39,7 @@ def searched(rows: Any, source: Any, neighbors: Any = "add-remove") -> Searched:
 
 
 def rows_of(seed: int, hidden: int = 1, records: int = 1500) -> tuple[Any, Any]:
-    A, b, x0 = planted_program(np.random.default_rng(seed), records, D, 10, hidden, 200)
+    A, b, x0 = synthetic_program(np.random.default_rng(seed), records, D, 10, hidden, 200)
     return slack_rows(A, b, 10), A @ x0 == b
 
 

@@ -18,7 +18,7 @@ from dpmodel.mechanisms.linalg.hinge_descent import bounds as hinge_bounds
 from dpmodel.mechanisms.linalg.hinge_descent import mechanism as hinge_descent
 from dpmodel.mechanisms.linalg.hinge_descent.bounds import HingePlan, plan_hinge, proved_missed, sum_sensitivity
 from dpmodel.mechanisms.linalg.hinge_descent.mechanism import HINGE_DESCENT
-from dpmodel.mechanisms.linalg.synthetic import KINDS, planted
+from dpmodel.mechanisms.linalg.synthetic import KINDS, synthetic
 from dpmodel.privacy import SeededSource
 
 REQUEST = Request(1.0, 1e-6)
@@ -88,7 +88,7 @@ def test_the_regret_bound_holds_step_by_step() -> None:
     """Steps 1 to 5 of ``bounds``, with the noise that was drawn: sum f <= C r sqrt(n S) - gamma S + C N + dir."""
     for seed, kind in enumerate(KINDS):
         size, margin, n = 4, 0.3, 800
-        rows, z = planted(system(np.zeros((0, size)), margin), seed, n, kind)
+        rows, z = synthetic(system(np.zeros((0, size)), margin), seed, n, kind)
         model = system(rows, margin)
         plan, source = plan_hinge(model, REQUEST), Transcript(seed)
         HINGE_DESCENT.run(model, REQUEST, source)

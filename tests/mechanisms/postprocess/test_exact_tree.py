@@ -413,7 +413,7 @@ def test_mechanism_with_whole_variables() -> None:
     assert (outcome.x == np.rint(outcome.x)).all()
     assert outcome.value == pytest.approx(highs(histogram(16), whole=True)[1], rel=1e-7)
     partly = model_of(histogram(16), integer=np.arange(16) < 3)
-    assert "whole" in EXACT_TREE.eligible(partly, REQUEST).reason
+    assert "integers" in EXACT_TREE.eligible(partly, REQUEST).reason
 
 
 def test_mechanism_refuses() -> None:

@@ -14,7 +14,7 @@ import pytest
 from faces import _model_face
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_what_leaves import test_the_same_answers_release_the_same_on_a_neighbour as same_answers
+from private_data.test_what_leaves import test_the_same_answers_release_the_same_on_a_neighbour as same_answers
 
 import dpmodel as dpm
 from dpmodel.classify.private_outputs import PrivateOutputs

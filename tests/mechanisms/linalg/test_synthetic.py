@@ -9,7 +9,7 @@ from inequalities import system
 from scipy.special import betainc
 
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.linalg.synthetic import KINDS, forecast_missed, instance, planted
+from dpmodel.mechanisms.linalg.synthetic import KINDS, forecast_missed, instance, synthetic
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -17,7 +17,7 @@ from dpmodel.mechanisms.linalg.synthetic import KINDS, forecast_missed, instance
 @pytest.mark.parametrize("margin", [0.01, 0.3, 1.0])
 def test_unit_rows_with_the_margin_in_the_cone(kind: str, size: int, margin: float) -> None:
     model = system(np.zeros((0, size)), margin, public=-np.eye(size))
-    rows, z = planted(model, 3, 400, kind)  # type: ignore[arg-type]
+    rows, z = synthetic(model, 3, 400, kind)  # type: ignore[arg-type]
     assert rows.shape == (400, size)
     assert np.abs(np.linalg.norm(rows, axis=1) - 1).max() < 1e-9
     assert (rows @ z).min() >= margin - 1e-9
@@ -29,7 +29,7 @@ def test_unit_rows_with_the_margin_in_the_cone(kind: str, size: int, margin: flo
 def test_rows_at_the_margin_are_hard() -> None:
     model = system(np.zeros((0, 10)), 0.05)
     for kind in ("margin", "skewed"):
-        rows, z = planted(model, 1, 500, kind)  # type: ignore[arg-type]
+        rows, z = synthetic(model, 1, 500, kind)  # type: ignore[arg-type]
         np.testing.assert_allclose(rows @ z, 0.05, atol=1e-9)
     missed = np.count_nonzero(rows @ rows.mean(axis=0) < 0)
     assert 20 <= missed <= 100  # a tenth of the skewed rows is on the far side of their mean
@@ -39,7 +39,7 @@ def test_rows_at_the_margin_are_hard() -> None:
 def test_heights_have_the_conditional_law(size: int) -> None:
     """P(t <= x) for a uniform unit vector given t >= margin, by the Beta distribution of t^2."""
     margin, count = 0.2, 20_000
-    rows, z = planted(system(np.zeros((0, size)), margin), 7, count, "uniform")
+    rows, z = synthetic(system(np.zeros((0, size)), margin), 7, count, "uniform")
 
     def cdf(t: np.ndarray) -> np.ndarray:
         tail = betainc((size - 1) / 2, 0.5, 1 - np.clip(t, margin, 1) ** 2)
@@ -50,7 +50,7 @@ def test_heights_have_the_conditional_law(size: int) -> None:
 
 
 def test_margins_beyond_the_sphere_are_met_where_the_law_vanishes() -> None:
-    rows, z = planted(system(np.zeros((0, 5000)), 0.9), 1, 5, "uniform")
+    rows, z = synthetic(system(np.zeros((0, 5000)), 0.9), 1, 5, "uniform")
     np.testing.assert_allclose(rows @ z, 0.9, atol=1e-9)
 
 
@@ -59,7 +59,7 @@ def test_forecasts_scale_the_rows_and_are_remembered() -> None:
 
     def run(rows: np.ndarray, weight: float, seed: int) -> np.ndarray:
         calls.append(len(rows) * weight)
-        return np.zeros(4) if seed % 2 else planted(model, seed, 1)[1]
+        return np.zeros(4) if seed % 2 else synthetic(model, seed, 1)[1]
 
     median, high = forecast_missed(model, Request(1.0, 1e-6), "x", run, steps=1000)
     assert (median, round(high / 1e6)) == (0.0, 10)
