@@ -266,10 +266,10 @@ def test_searches_are_bounded_and_what_they_find_keeps_everything(many, nodes, m
 
 def test_controlled_refuses_what_no_whole_point_meets():
     form = LikelihoodForm.of(sp.eye_array(2), 0, equality=[[2, 2]], equality_value=3)
-    with pytest.raises(InfeasibleError, match="integer|whole"):
+    with pytest.raises(InfeasibleError, match=r"integer|whole"):
         round_form(form, np.array([0.75, 0.75]), how="controlled")
     narrow = LikelihoodForm.of(sp.eye_array(1), 0, lower=0.2, upper=0.8)
-    with pytest.raises(InfeasibleError, match="integer|whole"):
+    with pytest.raises(InfeasibleError, match=r"integer|whole"):
         round_form(narrow, np.array([0.5]), how="controlled")
 
 
