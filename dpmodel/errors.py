@@ -64,7 +64,7 @@ class ImpossibilityError(DPModelError):
     citation : the paper.
     parameter : name of the offending private parameter.
     constraint : label of the constraint (or the objective) that it enters.
-    lower bound : least error that the theorem leaves to any mechanism with these epsilon, delta and beta.
+    lower_bound : least error that the theorem leaves to any mechanism with these epsilon, delta and beta.
     remedies : what would make the problem solvable.
     """
 

@@ -49,7 +49,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
 
     Parameters
     ----------
-    objective, constraints : as in CVXPY; private data enters as ``Private`` parameters only. clip : regressions: the
+    objective, constraints : as in CVXPY; private data enters as ``Private`` parameters only.
+    clip : regressions: the
     model's loss with the derivative of every record's loss cut to [-clip, clip] (residuals, for the
         squared loss: that makes it Huber's), which bounds what a record can do where the loss itself does not.
 

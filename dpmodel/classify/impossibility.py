@@ -40,7 +40,8 @@ class LowerBound:
     """The least error that a theorem leaves to any private mechanism.
 
     ``value`` : the largest lower bound proved in the docstring of `lower_bound`, in ``unit``; ``statement`` : the same
-    in words. ``vacuous`` : nothing is proved for this epsilon, delta and beta; then ``value`` is 0. ``published`` : the
+    in words.
+    ``vacuous`` : nothing is proved for this epsilon, delta and beta; then ``value`` is 0. ``published`` : the
     constant printed in the theorem, in the same unit; never above ``value``. ``sensitivity`` : how far one record moves
     a private entry of the gadget (1 in the paper).
     """
@@ -68,7 +69,7 @@ class LowerBound:
 
         Parameters
         ----------
-        B : change of one entry, >= 0, relative to ``self.change``; infinity is allowed.
+        B : change of one entry, >= 0, relative to ``self.sensitivity``; infinity is allowed.
 
         Raises
         ------

@@ -45,7 +45,7 @@ class DirectMeasurement:
         Wang 2018); discrete Laplace and discrete Gaussian (Canonne, Kamath and Steinke 2020).
     Privacy
         The only reading of private values is f = ``queries theta`` in ``run``; ``constant`` is public and is added to
-        what was released. One record changes theta inside the declared bounds. ``footprint.change_of`` bounds the
+        what was released. One record changes theta inside the declared bounds. ``footprint.sensitivity_of`` bounds the
         1-norm and the 2-norm of the change of ``queries theta`` by D1 and D2, the largest over Records (one record
         belongs to one). Clamping moves no two values apart, so clamped numbers keep these bounds.
 
@@ -59,7 +59,7 @@ class DirectMeasurement:
         *Whole.* Where parameters are declared whole and coefficients are whole, theta is rounded to integers
         (which moves a value that keeps the declaration by at most 1e-9), clamped at B = 2^62 / (largest row sum), and
         f is computed in 64-bit integers without rounding, then clamped at 2^52. Both databases are whole, so the
-        change of f is: a whole 1-norm of at most D1 (1 + 2e-9) is at most ``lower_bound(D1 (1 + 2^-26))``, and the same
+        change of f is: a whole 1-norm of at most D1 (1 + 2e-9) is at most ``floor(D1 (1 + 2^-26))``, and the same
         for the square of the 2-norm. Discrete Laplace noise of scale l1 / epsilon is epsilon-DP: the log ratio of
         masses is at most |change|_1 / scale. Discrete Gaussian noise costs rho = l2^2 / (2 scale^2) in zCDP for whole
         shifts, in any number of coordinates, and scale = l2 / sqrt(2 ``zcdp_rho(epsilon, delta)``).
@@ -73,7 +73,7 @@ class DirectMeasurement:
     Parameters
     ----------
     affine : of the problem ``expression == t`` with one scalar variable t. ``queries`` : (k, P). ``constant`` : (k,).
-    l1, l2 : change of the k numbers by one record, allowance included. ``limit`` : where they are clamped under
+    l1, l2 : sensitivity of the k numbers, allowance included. ``limit`` : where they are clamped under
     continuous noise. ``whole_l1, whole_l2`` : change of integers, or nan; ``not_integer`` says why.
     """
 

@@ -44,7 +44,7 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     equalities, no objective          measure-and-fit: the same noise, then least squares
     matrix (rows, columns, all)       laplace-once or gaussian-once, times the public bound on x;
                                       noisy-multiplicative-weights when A has very many private entries
-    equations, integers          exact-equations: all but s rows hold exactly (unless alpha or slack
+    equations, integers               exact-equations: all but s rows hold exactly (unless alpha or slack
                                       rows are asked for)
     one record, one constraint        few dimensions or listed points: point-exponential, with an
                                       objective cheapest-point; else noisy-hinge-descent (many rows) or
@@ -82,7 +82,7 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     ================================  ===================================================================
     tree, Laplace noise               exact-tree: linear in the nodes
     tree, Gaussian noise              least-squares-tree: two passes; active sets where bounds bind
-    tree, both (elastic, mixed distributions)  general-solver while small, else admm-tree
+    tree, both (elastic or mixed)     general-solver while small, else admm-tree
     one total, a chain, cells alone   projection: closed forms and isotonic regression
     table under public marginals      projection (squares, no bounds), else admm-tables
     answers of a strategy matrix      admm-strategy
@@ -99,7 +99,7 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     span, affine span, equations      stable-span; block-votes where a share of the vectors is corrupted
     inequalities, a public margin     hinge-descent or rescaling-perceptron, whichever misses less in public
                                       simulation; dense-weights where the number of rows is public
-    inequalities, integers       dp-lp, where equations may hide among them or no margin is known
+    inequalities, integers            dp-lp, where equations may hide among them or no margin is known
     point in a hull                   tukey-depth while its candidates can be listed, else pin-hull
     ================================  ===================================================================
 

@@ -148,9 +148,8 @@ def query_release(
         under "measure-and-fit" (so powers of two keep its numbers exact). "equal" is the workload with weight 1 and
         nothing else. "auto" takes weights whose forecast error is within 5 % of the least, "equal" among them:
         see ``automatic_weights``.
-    loss : the error that "auto" and the choice of the noise's distribution make small: "mean" over the cells of the
-    workload, or
-        "max", the largest.
+    loss : the error that "auto" and the choice of the noise's distribution make small: "mean" over the
+        cells of the workload, or "max", the largest.
     over : "domain" makes x one table over all cells; "marginals" one table per marginal, which agree pairwise on
         the columns they share. For workloads without a cycle (decomposable ones) that is the same; otherwise a
         single table with these marginals need not exist. "auto" takes the domain up to ``MOST_CELLS`` cells.

@@ -24,10 +24,10 @@ def round_solution(problem: Problem, how: Round = "unbiased", *, rng: int = 0) -
 
     Parameters
     ----------
-    problem : solved, a post-processing with linear constraints. how : "unbiased" : at random, every entry its lower
-    bound or ceiling and its mean over ``rng`` the solution; for trees,
-        chains, one total and two-way tables. "controlled" : every entry (and sum of a tree) at its lower bound or
-        ceiling where that can be, or the nearest whole point that keeps all constraints. "nearest" : the least moved.
+    problem : solved, a post-processing with linear constraints.
+    how : "unbiased" : at random, every entry its floor or ceiling and its mean over ``rng`` the solution; for trees,
+        chains, one total and two-way tables. "controlled" : every entry (and sum of a tree) at its floor or ceiling
+        where that can be, or the nearest whole point that keeps all constraints. "nearest" : the least moved.
     rng : a seed of random rounding.
 
     Raises

@@ -204,8 +204,8 @@ def objective(bits: Any, *, sensitivity: float | None = None, sharp: bool = Fals
     """The program of Theorem 37: maximise ``sum D_i x_i - n/2`` with ``sum x_i = n/2`` and x in [0,1]^n.
 
     A swap moves two coefficients by 1, and a single flip one. ``sharp=True`` is the program of the better bound
-    proved in `classify.impossibility.floor`: maximise ``sum (D_i - 1/2) x_i`` over [0,1]^n, for any bits; neighbors
-    are flips, and randomised response attains the lower bound.
+    proved in `classify.impossibility.lower_bound`: maximise ``sum (D_i - 1/2) x_i`` over [0,1]^n, for any bits;
+    neighbors are flips, and randomised response attains the lower bound.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ def neg_log_likelihood(x: Any, noisy: Noisy, *, alpha: float = 1.0, form: str = 
     Laplace(s), DiscreteLaplace(s)       ``sum |r| / s``
     Gaussian(s), DiscreteGaussian(s)     ``sum r^2 / (2 s^2)``
     the former two with alpha < 1        ``alpha sum |r| / s + (1 - alpha) sum (r / s)^2``
-    form="least-squares", any distribution        ``sum r^2 / (2 d^2)``, d the standard deviation of the noise
+    form="least-squares", any noise      ``sum r^2 / (2 d^2)``, d the standard deviation of the noise
     ===================================  ==========================================================
 
     What is dropped is the logarithm of the normalising constant, which does not depend on x. The discrete distributions

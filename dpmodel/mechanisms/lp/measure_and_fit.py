@@ -50,10 +50,10 @@ class MeasureAndFit(Mechanism[PrivateLP]):
         The only reading of private values is ``S b``, released once with Laplace noise of scale D_1 / epsilon or
         Gaussian noise of standard deviation D_2 / mu, mu the largest for which the Gaussian mechanism is (epsilon,
         delta)-DP (Balle and Wang 2018). D_1 and D_2 are the largest 1-norm and 2-norm sensitivity of S b by one record,
-        from the affine map and the declared bounds (``footprint.change_of``), rounding allowance included. S is public:
-        the distinct private numbers, scaled either to equal change or so that equal noise on them is equal noise on the
-        rows as they were written; the better by forecast is taken. So a row that the model multiplies by w gets noise
-        1/w times as large. The fit reads released and public numbers only.
+        from the affine map and the declared bounds (``footprint.sensitivity_of``), rounding allowance included. S is
+        public: the distinct private numbers, scaled either to equal change or so that equal noise on them is equal
+        noise on the rows as they were written; the better by forecast is taken. So a row that the model multiplies by w
+        gets noise 1/w times as large. The fit reads released and public numbers only.
     Utility (with probability at least 1 - beta)
         All noise lies within ``reach``, and then the truth lies in the band ``|A_i x - b~_i| <= reach_i``. The fit is
         the least-squares point (rows weighted by 1 / variance) of the public set; if it leaves the band, the

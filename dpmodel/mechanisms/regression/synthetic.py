@@ -50,7 +50,8 @@ class SimulatedRisk:
     """The mean loss of one synthetic population, times ``weight``: what the objective's data part would be.
 
     ``mean`` : (p,) of a row's columns; their covariance is ``diag(variance) + common common'``, (p,) both. ``truth`` :
-    (p,) the coefficients labels were made from. ``points`` : (k, 2) standard normal, the plane of the predictions of
+    (p,) the coefficients labels were made from.
+    ``points`` : (k, 2) standard normal, the plane of the predictions of
     the truth and of w; ``coins`` : (k,) standard normal, for labels; ``noise`` : standard deviation of a numeric
     label's noise; ``tied`` : whether columns have a common factor; ``room`` : how many times larger the variance of a
     column could be within its bounds.

@@ -19,10 +19,11 @@ import sys
 import numpy as np
 import numpy.typing as npt
 
+from dpmodel.compile.likelihood.tree_of import form_of_nodes
 from dpmodel.numerics.trees.tree import Tree, TreeProblem
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser, quartiles
 from tests.benchmarks.postprocessing.baselines import CompleteTree, Privlet
-from tests.benchmarks.postprocessing.solvers import TIES, admm_tree, clarabel, exact_tree, tree_form
+from tests.benchmarks.postprocessing.solvers import TIES, admm_tree, clarabel, exact_tree
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -71,7 +72,7 @@ def estimates(x: Floats, epsilon: float, rng: np.random.Generator, ties: bool) -
         found[f"L1 {k}"] = exact_tree(likelihood)[leaves]
         if ties:
             found |= {f"L1 {k} {rule}": exact_tree(likelihood, rule)[leaves] for rule in TIES}
-            found[f"L1 {k} centre"] = clarabel(tree_form(likelihood), 1e-9, 60.0)[0][leaves]
+            found[f"L1 {k} centre"] = clarabel(form_of_nodes(likelihood), 1e-9, 60.0)[0][leaves]
         found[f"elastic {k}"] = admm_tree(problem_of(tree, noisy, scale, 0.9))[leaves]
         found[f"L2 {k}"] = admm_tree(problem_of(tree, noisy, scale, 0.0))[leaves]
     return found

@@ -20,9 +20,10 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from dpmodel.compile.likelihood.tree_of import form_of_nodes
 from dpmodel.numerics.trees.tree import Tree, TreeProblem
 from tests.benchmarks.measuring import Expectations, Table, header, parser, quartiles, short, spread
-from tests.benchmarks.postprocessing.solvers import GENERAL, admm_tree, exact_tree, laddered, timed, tree_form
+from tests.benchmarks.postprocessing.solvers import GENERAL, admm_tree, exact_tree, laddered, timed
 
 Floats = npt.NDArray[np.float64]
 OURS: dict[str, Callable[[TreeProblem], Floats]] = {"exact tree": exact_tree, "ADMM tree": admm_tree}
@@ -63,7 +64,7 @@ def main() -> int:
     table = Table(("leaves", 8), ("solver", 15), *columns)
     for power in options.powers:
         problem = problem_of(1 << power, options.epsilon, power)
-        form, best, base, fastest = tree_form(problem), math.nan, math.nan, math.inf
+        form, best, base, fastest = form_of_nodes(problem), math.nan, math.nan, math.inf
         for name, solver in OURS.items():
             first, again = [], []
             for seed in range(options.repetitions):

@@ -34,10 +34,11 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
-from families import PORTFOLIO
 from scipy.optimize import linprog
 
 import dpmodel as dpm
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.plan.registry import KINDS
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser, quartiles, short, spread
 
 MECHANISMS = (
@@ -115,7 +116,7 @@ def main() -> int:
     given = options.parse_args()
     warnings.simplefilter("ignore")
     header()
-    known = {mechanism.name for mechanism in PORTFOLIO}
+    known = {mechanism.name for mechanism in KINDS[PrivateLP].mechanisms}
     names = [name for name in given.mechanisms if name in known]
     expectations = Expectations()
     for path in sorted(path for folder in given.folders for path in folder.glob("*.npz")):

@@ -25,10 +25,12 @@ class SearchPlan:
     """A public schedule.
 
     ``rounds`` : T. ``requested`` : rows with ``<a, y> < requested`` (unit y, in rescaled coordinates) count as
-    violated. ``slack`` : the same where finished candidates are counted. ``count_weight`` : k of the release (sum, k
+    violated.
+    ``slack`` : the same where finished candidates are counted. ``count_weight`` : k of the release (sum, k
     count). ``sigmas`` (T,) : of its noise, round by round. ``rescaling`` : standard deviation of the noise on the
     second moments, or None without a rescaling. ``marks`` : rounds after which a candidate is counted, with noise of
-    ``mark_sigma``. ``enough`` : the search ends at a noisy count of at most this.
+    ``mark_sigma``.
+    ``enough`` : the search ends at a noisy count of at most this.
     """
 
     rounds: int

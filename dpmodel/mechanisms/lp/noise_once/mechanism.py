@@ -41,7 +41,7 @@ class NoiseOnce(Mechanism[PrivateLP]):
         The only reading of private values is ``S_p theta`` for each private part p (``measurement.py``),
         released with Laplace noise of scale ``D_1 / (w_p epsilon)`` or Gaussian noise of standard deviation
         ``D_2 / (w_p mu)``. ``D_1`` and ``D_2`` are the largest 1-norm and 2-norm sensitivity of ``S_p theta`` by one
-        record, computed by ``footprint.change_of`` from the affine map and the declared bounds, plus the
+        record, computed by ``footprint.sensitivity_of`` from the affine map and the declared bounds, plus the
         rounding allowance. The Laplace mechanism with scale D_1 / e is e-DP and these add up over parts;
         Gaussian releases compose to ``mu`` (the squares of D_2 / sigma add up), and ``mu`` is the largest
         value for which the Gaussian mechanism is (epsilon, delta)-DP (exact, Balle and Wang 2018). The shares

@@ -18,7 +18,8 @@ class Messages:
     inf where there is none, and then smaller or larger derivatives never occur).
 
     ``before`` : for each level (k + 1, nodes with children), the sum of the children on the children's derivatives
-    (None for levels of leaves only). ``after`` : for each level (k' + 1, nodes), with the nodes' own bounds and terms,
+    (None for levels of leaves only).
+    ``after`` : for each level (k' + 1, nodes), with the nodes' own bounds and terms,
     on the derivatives kept.
     """
 

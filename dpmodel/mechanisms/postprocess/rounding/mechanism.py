@@ -101,7 +101,7 @@ def _unbiased(form: LikelihoodForm, x: Floats, seed: int) -> Floats:
 
 
 def _keeps(form: LikelihoodForm, x: Floats, sums: Floats, scale: Floats) -> None:
-    """Refuse where the lower bound or the ceiling of an entry or sum is outside its bounds."""
+    """Refuse where the floor or the ceiling of an entry or sum is outside its bounds."""
     slack = 1e-6
     entry = near_integer(x)
     down, up = np.where(entry, np.rint(x), np.floor(x)), np.where(entry, np.rint(x), np.ceil(x))

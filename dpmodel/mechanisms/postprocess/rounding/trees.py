@@ -19,7 +19,7 @@ _CONSISTENT = 1e-6
 
 
 def round_tree(tree: Tree, x: Floats, how: How = "unbiased", seed: int | None = None) -> Floats:
-    """(N,) integers, consistent, each the lower bound or the ceiling of ``x``; whole entries of x stay.
+    """(N,) integers, consistent, each the floor or the ceiling of ``x``; whole entries of x stay.
 
     So whole bounds (x >= 0 above all) and whole known totals are kept.
 
@@ -29,7 +29,7 @@ def round_tree(tree: Tree, x: Floats, how: How = "unbiased", seed: int | None = 
     how : "unbiased": random, and the mean of every node's result is its x. "nearest": roots to the nearest, then the
         largest fractions among siblings go up (earlier ones first), which for the given parent is the nearest in
         every norm. "controlled": without chance, and the sum of the first j siblings, for any j, is
-        also the lower bound or the ceiling of its true value, so that sums over runs of siblings stay within one.
+        also the floor or the ceiling of its true value, so that sums over runs of siblings stay within one.
     seed : of the random choices ("unbiased" only); None is 0.
 
     Proof that "unbiased" is, by induction from the roots, which go up with probability equal to their fraction. Let a

@@ -72,8 +72,8 @@ def one_partition(x: Floats, group: Integers, groups: int, generator: PublicGene
 def two_partitions(
     x: Floats, row: Integers, column: Integers, rows: int, columns: int, generator: PublicGenerator
 ) -> Floats:
-    """Every entry, every row's sum, every column's sum and (if all entries are in both) the total go to their lower
-    bound or ceiling; whole ones stay. Each entry keeps its mean. Rows and columns: any two partitions, -1 for none.
+    """Every entry, every row's sum, every column's sum and (if all entries are in both) the total go to their
+    floor or ceiling; whole ones stay. Each entry keeps its mean. Rows and columns: any two partitions, -1 for none.
 
     Method: Cox (1987) for the frame, Doerr (2006) for rounding bit by bit. The table gets a further row and column with
     the negative sums and the total in the corner, so that all rows and columns sum to zero. Fractions are integer
