@@ -17,9 +17,9 @@ from dpmodel.learn.classifier import classes_and_signs
 from dpmodel.learn.data import checked
 from dpmodel.learn.exact_release import keep_release, require_classes
 from dpmodel.learn.linear_model import _rng
-from dpmodel.linalg.conduct import conduct
 from dpmodel.linalg.public_facts import expected_of, field_of, is_integer
 from dpmodel.linalg.results import AffineSubspace
+from dpmodel.linalg.solve import solve_system
 from dpmodel.linalg.vectors import counts_of, sealed, vectors_model
 from dpmodel.models.request import basic_request
 from dpmodel.numerics.fields.echelon import ExactRows
@@ -130,7 +130,7 @@ class AffineSubspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         if self.expected is not None:  # positive examples, of which there are fewer than rows
             guess = expected_of(self.expected, None, where)
             model = replace(model, expected=guess if model.records is None else min(guess, model.records))
-        found, shared = conduct(
+        found, shared = solve_system(
             model, request, mechanism=self.mechanism, budget=self.budget, rng=_rng(self.random_state),
             label=f"learn.{where}", record="a record is one row of X with its label",
         )  # fmt: skip

@@ -10,9 +10,9 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.annotate.records import Neighbors
-from dpmodel.linalg.conduct import ProgressArgument, conduct
 from dpmodel.linalg.inequalities_input import inequalities_input
 from dpmodel.linalg.results import Result, shown
+from dpmodel.linalg.solve import ProgressArgument, solve_system
 from dpmodel.models.request import basic_request
 from dpmodel.numerics.fields.field import QQ
 from dpmodel.privacy import Budget
@@ -121,7 +121,7 @@ def feasible_point(
         A, b, margin=margin, public=public, nonneg=nonneg, bound=bound, neighbors=neighbors, expected=expected
     )
     sides = "" if given.model.homogeneous else " with its entry of b"
-    found, shared = conduct(
+    found, shared = solve_system(
         given.model, request, mechanism=mechanism, budget=budget, rng=rng, progress=progress,
         label="linalg.feasible_point", record=f"a record is one row of A{sides}",
     )  # fmt: skip

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import SpecificationError
-from dpmodel.linalg.conduct import ProgressArgument, conduct
 from dpmodel.linalg.public_facts import each_of, expected_of, not_finite, require_neighbors
 from dpmodel.linalg.results import Result
+from dpmodel.linalg.solve import ProgressArgument, solve_system
 from dpmodel.mechanisms.linalg.systems import PrivatePoints
 from dpmodel.models.request import basic_request
 from dpmodel.numerics.fields.entries import integers, matrix, rational
@@ -130,7 +130,7 @@ def point_in_hull(
     records = n if neighbors == "replace-one" else None
     guess = expected_of(expected, records, _WHERE)
     model = PrivatePoints(low, width, levels, neighbors, records, guess, lambda: positions)
-    found, shared = conduct(
+    found, shared = solve_system(
         model, request, mechanism=mechanism, budget=budget, rng=rng, progress=progress, label=f"linalg.{_WHERE}",
         record="a record is one point",
     )  # fmt: skip

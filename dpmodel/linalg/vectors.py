@@ -16,9 +16,9 @@ import scipy.sparse as sp
 from dpmodel.annotate.elements import array_of
 from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import SpecificationError
-from dpmodel.linalg.conduct import ProgressArgument, conduct
 from dpmodel.linalg.public_facts import EXPECTED, expected_of, field_of, rank_of, require_neighbors, share_of
 from dpmodel.linalg.results import AffineSubspace, Equations, Subspace, frozen
+from dpmodel.linalg.solve import ProgressArgument, solve_system
 from dpmodel.mechanisms.linalg.found import Found
 from dpmodel.mechanisms.linalg.stable_span.mechanism import CONSISTENT_PART
 from dpmodel.mechanisms.linalg.systems import PrivateVectors, VectorTask
@@ -208,7 +208,7 @@ def _solved(
     facts = {"neighbors": neighbors, "rank": rank, "corrupted": corrupted, "expected": expected}
     model = vectors_model(field, rows.shape, sealed(rows), task=task, where=where, **facts)
     request, how = basic_request(epsilon, delta, beta), {"budget": budget, "mechanism": mechanism, "rng": rng}
-    found, shared = conduct(
+    found, shared = solve_system(
         model, request, **how, progress=progress, label=f"linalg.{where}", record=f"a record is {record}"
     )
     return found, {**shared, **counts_of(found), "_grid": grid}

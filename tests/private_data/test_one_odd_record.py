@@ -141,12 +141,12 @@ def of_labels(records: Any, classes: Any, kind: Any = learn.PrivateLogisticRegre
 def of_conducted(module: str, call: Callable[[], Any], read: Callable[[Any], Any]) -> list[Any]:
     """The private rows that a function of exact linear algebra hands on."""
     where = importlib.import_module(module)
-    kept = where.conduct
-    where.conduct = raise_captured
+    kept = where.solve_system
+    where.solve_system = raise_captured
     try:
         return read(captured(call))
     finally:
-        where.conduct = kept
+        where.solve_system = kept
 
 
 def unscaled(model: Any) -> list[Any]:

@@ -19,7 +19,7 @@ from dpmodel.users_line import users_line
 ProgressArgument = Callable[[str, float], None] | bool | None
 
 
-def conduct(
+def solve_system(
     model: PrivateSystem,
     request: Request,
     *,
