@@ -131,11 +131,11 @@ class Noisy:
         """As ``numpy.ndarray.ravel``."""
         return self.reshape(-1, order=order)
 
-    def _shaped(self, sensitivity: Callable[[Floats], Floats], labels: Labels) -> Noisy:
+    def _shaped(self, shaped: Callable[[Floats], Floats], labels: Labels) -> Noisy:
         distribution = self.noise
         if isinstance(distribution.scale, np.ndarray):
-            distribution = type(distribution)(sensitivity(self.scale))
-        return replace(self, value=sensitivity(self.value), noise=distribution, labels=labels)
+            distribution = type(distribution)(shaped(self.scale))
+        return replace(self, value=shaped(self.value), noise=distribution, labels=labels)
 
     # ------------------------------------------------------------------ what is shown
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
 
 from dpmodel._types import PrivateArray
 from dpmodel.classify.classifier import Classification
@@ -11,8 +10,6 @@ from dpmodel.compile.standard_form.affine_map import AffineMap
 from dpmodel.compile.standard_form.form import StandardForm, private_theta
 from dpmodel.compile.standard_form.public_set import PublicSet
 from dpmodel.numerics.public_facts import PublicFacts
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING
 
 from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import Classification
@@ -17,9 +17,6 @@ from dpmodel.numerics.public_facts import PublicFacts
 
 if TYPE_CHECKING:
     from dpmodel.compile.regression.public_part import PublicPart
-
-T = TypeVar("T")
-P = ParamSpec("P")
 
 
 @dataclass(frozen=True)

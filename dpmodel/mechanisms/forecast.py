@@ -221,10 +221,6 @@ class RowsMissed(Error):
         return 0.0
 
     @property
-    def bounded(self) -> bool:
-        return math.isfinite(self.needed)
-
-    @property
     def slack_rows(self) -> int:
         return math.ceil(self.missed) if math.isfinite(self.missed) else 0
 

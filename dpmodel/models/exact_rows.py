@@ -15,7 +15,8 @@ from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModel
 from dpmodel.mechanisms.contract import NOTHING_FOUND, Outcome, Request
 from dpmodel.mechanisms.linalg.found import Found
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
-from dpmodel.mechanisms.lp.exact_rows import exact_inequalities, public_polytope, why_not_inequalities
+from dpmodel.mechanisms.lp.exact_rows import exact_inequalities, why_not_inequalities
+from dpmodel.mechanisms.lp.private_rows import public_polyhedron
 from dpmodel.models.contract import Candidate, Ran
 from dpmodel.models.options import Options
 from dpmodel.models.released import private_parameters
@@ -105,7 +106,7 @@ def _exact_system(model: PrivateLP, request: Request, options: Options) -> Priva
     margin = options.feasibility.margin
     if margin is not None:
         margin = checked_margin(margin)
-    polytope = public_polytope(model)
+    polytope = public_polyhedron(model)
     if request.target is not None:
         if model.form.offset.nnz:
             raise SpecificationError(

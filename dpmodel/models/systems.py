@@ -29,7 +29,9 @@ class ExactSystem(PrivateModel[S]):
         if self.data.records is None or not forecasts or not all(forecast.vacuous for forecast in forecasts):
             return
         errors = [forecast.error for forecast in forecasts]
-        needed = min((e.needed for e in errors if isinstance(e, RowsMissed) and e.bounded), default=math.inf)
+        needed = min(
+            (e.needed for e in errors if isinstance(e, RowsMissed) and not math.isnan(e.needed)), default=math.inf
+        )
         at_least = f"at least {math.ceil(needed)} are needed" if math.isfinite(needed) else "no number of them would do"
         raise UnsupportedModelError(
             f"too few records for any guarantee: {self.data.expected}, and {at_least}",

@@ -68,8 +68,8 @@ class ConeProgram:
     keep: Any
     ceiling: Floats | None = None
 
-    def with_(self, **sensitivities: Any) -> ConeProgram:
-        return replace(self, **sensitivities)
+    def with_(self, **fields: Any) -> ConeProgram:
+        return replace(self, **fields)
 
 
 @dataclass(frozen=True)

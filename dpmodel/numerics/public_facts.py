@@ -44,13 +44,13 @@ def _key(value: Any) -> Hashable:
         hash(value)
     except TypeError:
         if is_dataclass(value):
-            return _key(vars(value))
+            return type(value), _key(vars(value))
         if isinstance(value, Mapping):
             return tuple((name, _key(each)) for name, each in value.items())
         if isinstance(value, (list, tuple)):
             return tuple(map(_key, value))
         if isinstance(value, np.ndarray):
-            return value.shape, value.tobytes()
+            return value.shape, value.dtype.str, value.tobytes()
         return repr(value)  # what users hand to a solver may be anything
     key: Hashable = value
     return key

@@ -85,7 +85,11 @@ def refits(model: Postprocessing, x: Floats, count: int, seed: int, mechanism: s
 def with_values(model: Postprocessing, value: Floats) -> Postprocessing:
     """The model with other published numbers; what it keeps of constraints and weights alone is kept."""
     form = form_of(model)
-    kept: dict[Hashable, Any] = {key: found for key, found in model._memo.items() if key in _OF_THE_CONSTRAINTS}
+    kept: dict[Hashable, Any] = {
+        key: found
+        for key, found in model._memo.items()
+        if (key[0] if isinstance(key, tuple) else key) in _OF_THE_CONSTRAINTS
+    }
     return replace(model, form=replace(form, value=value), problem=None, _memo=kept)
 
 

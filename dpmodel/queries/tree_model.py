@@ -140,7 +140,7 @@ def rounded_tree(tree: Tree, x: Floats, lower: Floats, upper: Floats, round: Rou
     Raises
     ------
     SpecificationError
-        Where a bound or known number is not whole, so that lower bounds and ceilings do not keep it.
+        Where a bound or known number is not whole, so that floors and ceilings do not keep it.
     """
     whole = round_tree(tree, x, round, seed)
     wrong = np.maximum(lower - whole, whole - upper)
@@ -148,7 +148,7 @@ def rounded_tree(tree: Tree, x: Floats, lower: Floats, upper: Floats, round: Rou
     if wrong[at] > 1e-6 * max(1.0, abs(whole[at])):
         raise SpecificationError(
             f"rounded, node {at} would be {whole[at]:.12g}, not in {lower[at]:.12g} to {upper[at]:.12g}",
-            why="a bound or known total that is not whole: rounding keeps lower bounds and ceilings only",
+            why="a bound or known total that is not whole: rounding keeps floors and ceilings only",
             remedy="round=None, or whole bounds and totals",
         )
     return whole

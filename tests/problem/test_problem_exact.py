@@ -11,7 +11,8 @@ import pytest
 from walking import assert_no_trace
 
 import dpmodel as dpm
-from dpmodel.mechanisms.lp.exact_rows import LARGEST, exact_equations, exact_inequalities, public_polytope
+from dpmodel.mechanisms.lp.exact_rows import LARGEST, exact_equations, exact_inequalities
+from dpmodel.mechanisms.lp.private_rows import public_polyhedron
 
 TRUTH = np.array([3, -1, 2, 0])
 
@@ -124,7 +125,9 @@ def rows_with_two_owners(kind):
 def test_a_row_of_two_records_is_replaced_when_one_of_them_is_absent(kind) -> None:
     """Not taken away: the numbers of the other one stay."""
     model = dpm.Problem(cp.Minimize(0), [rows_with_two_owners(kind)])._model(None)
-    system = exact_inequalities(model, public_polytope(model), 0.1) if kind == "inequality" else exact_equations(model)
+    system = (
+        exact_inequalities(model, public_polyhedron(model), 0.1) if kind == "inequality" else exact_equations(model)
+    )
     assert system.neighbors == "replace-one"
     assert system.records == system.expected == (5 if kind == "difference" else 10)
 
@@ -219,7 +222,7 @@ def test_a_target_for_an_objective_with_a_private_constant_is_refused() -> None:
 def test_the_system_is_the_rows() -> None:
     problem, _, (G, h) = inequalities(50)
     model = problem._model(None)
-    system = exact_inequalities(model, public_polytope(model), 0.2)
+    system = exact_inequalities(model, public_polyhedron(model), 0.2)
     A, b = system.read_rows()
     np.testing.assert_allclose(A.toarray(), G)
     np.testing.assert_allclose(b, h)
@@ -234,7 +237,7 @@ def test_whole_inequalities_know_their_bound() -> None:
     b = dpm.Private(np.full(5, 4.0), name="b", unit="entry", records=people, integer=True, bounds=[0, 9])
     x = cp.Variable(2, nonneg=True)
     model = dpm.Problem(cp.Minimize(0), [A @ x <= b])._model(None)
-    system = exact_inequalities(model, public_polytope(model), None)
+    system = exact_inequalities(model, public_polyhedron(model), None)
     assert system.largest == 9
     rows, sides = system.read_rows()
     assert rows.dtype == np.int64 and (sides == 4).all()

@@ -17,7 +17,7 @@ from unittest import mock
 import numpy as np
 
 from dpmodel.annotate import vault
-from dpmodel.linalg import solve_system
+from dpmodel.linalg import solve as solving
 from dpmodel.mechanisms.linalg import systems
 from dpmodel.privacy import Budget, SeededSource
 from dpmodel.privacy.conversions import gaussian_mu, zcdp_epsilon
@@ -187,15 +187,15 @@ def watched(source: Transcript) -> Iterator[None]:
 
     def system(data: Any) -> Any:
         own.add(id(data._rows))
-        return conduct_system(data)
+        return solve_system(data)
 
-    conduct_system = solve_system.system
+    solve_system = solving.system
     Budget_charge, vault_unseal = Budget.charge, vault.unseal
     with mock.patch.object(Budget, "charge", charge), mock.patch.object(vault, "unseal", unseal):
         kinds = (systems.PrivateVectors, systems.PrivateInequalities, systems.PrivatePoints)
         patches = [mock.patch.object(kind, "read_rows", reading(kind.read_rows)) for kind in kinds]
         patches.append(mock.patch("time.perf_counter", now))
-        patches.append(mock.patch.object(solve_system, "system", system))
+        patches.append(mock.patch.object(solving, "system", system))
         for patch in patches:
             patch.start()
         try:

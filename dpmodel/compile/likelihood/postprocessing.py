@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,8 +11,6 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Mask
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.numerics.public_facts import PublicFacts
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from fractions import Fraction
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,7 +23,6 @@ from dpmodel.numerics.fields.echelon import ExactRows, Field
 from dpmodel.numerics.public_facts import PublicFacts
 
 VectorTask = Literal["span", "affine span", "equations"]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,6 @@ from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivateVector
 from dpmodel.mechanisms.lp.private_rows import (
     plain_rows,
     present,
-    public_polyhedron,
     rows_at,
     rows_per_record,
     rows_vanish,
@@ -36,7 +35,6 @@ _MOST_COEFFICIENTS = 2**20
 
 
 # The public constraints, which need not bound x.
-public_polytope = public_polyhedron
 
 
 def why_not_equations(model: PrivateLP) -> Verdict:

@@ -124,7 +124,7 @@ class ProductNet:
     """Lattices of simplices and midpoints of intervals.
 
     A block of c choices (the choice of none included) is ``base + step_j w_j`` with weights w in the unit simplex. With
-    lattice ``{k / N}``, w is rounded down to multiples of 1/N and the r = N - sum of lower bounds largest remainders f
+    lattice ``{k / N}``, w is rounded down to multiples of 1/N and the r = N - sum of floors largest remainders f
     are rounded up, r <= min(N, c - 1). The remainders add up to r, and the largest r of them to at least r^2 / c, so
     what moves down is ``D = r - sum_up f <= r (c - r) / c`` (times 1/N), and as much moves up. The row's dot product
     changes by the difference of two averages of ``G_j step_j`` of weight D/N: by at most D/N times their spread. A

@@ -106,7 +106,7 @@ def test_a_ring_of_entries_with_what_a_solver_leaves():
     wrong = x.copy()
     wrong[0, 0] += 0.1
     wrong[1, 1] -= 0.1
-    with pytest.raises(SpecificationError, match="lower bounds and ceilings"):
+    with pytest.raises(SpecificationError, match="floors and ceilings"):
         round_form(form, wrong)
 
 
@@ -186,7 +186,7 @@ def test_forms_without_an_unbiased_way_say_so():
         LikelihoodForm.of(eye, 0, equality=[[1, 1, 0], [0, 1, 1], [1, 0, 1]], equality_value=1),
         LikelihoodForm.of(eye, 0, integer=[True, False, False]),
     ):
-        with pytest.raises(SpecificationError, match=r"lower bounds and ceilings|unbiased"):
+        with pytest.raises(SpecificationError, match=r"floors and ceilings|unbiased"):
             round_form(form, x)
 
 
@@ -225,7 +225,7 @@ def test_forms_controlled_against_all_whole_points():
 
 @pytest.mark.parametrize(("many", "nodes"), [(10**6, 20_000), (10**6, 0), (0, 20_000), (0, 0)])
 def test_searches_are_bounded_and_what_they_find_keeps_everything(many, nodes, monkeypatch):
-    """Three crossing margins, known as integers (a whole table exists) or kept at lower bounds and ceilings."""
+    """Three crossing margins, known as integers (a whole table exists) or kept at floors and ceilings."""
     monkeypatch.setattr(rounding_nearest, "_MANY", many)
     monkeypatch.setattr(rounding_nearest, "_NODES", nodes)
     asked = []

@@ -17,9 +17,8 @@ sqrt(T D).
    sqrt(n S) + max(sqrt(sum ||n_t||^2), F)`` with ``S = sum m_t``, where ``sum ||n_t||^2 / s^2`` is chi-square with T D
    degrees of freedom.
 4. *Direction.* ``sum <n_t, y_t - z>``: given the past, each term is Gaussian with standard deviation 2 s at most. Its
-moment
-   generating function gives ``P(sum > q 2 s sqrt(T)) <= exp(-q^2 / 2)``; filling every step up to variance (2 s)^2 with
-   independent symmetric noise gives ``<= 2 (1 - Phi(q))``. The smaller q is taken.
+   moment generating function gives ``P(sum > q 2 s sqrt(T)) <= exp(-q^2 / 2)``; filling every step up to variance (2
+   s)^2 with independent symmetric noise gives ``<= 2 (1 - Phi(q))``. The smaller q is taken.
 5. Together ``sum f(y_t) <= C r sqrt(n S) - gamma S + C max(..) + q 2 s sqrt(T)``, and ``C r sqrt(n S) - gamma S`` is at
    most ``C^2 r^2 n / (4 gamma)`` and, as S <= n T, at most ``C r n sqrt(T)``.
 6. f is convex, so the average has f at most the mean, the T-th part of this. A row that the average misses has hinge

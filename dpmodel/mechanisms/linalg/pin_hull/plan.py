@@ -70,7 +70,7 @@ def pin_hull_plan(model: PrivatePoints, request: Request) -> PinHullPlan:
         for q in range(len(axes) + 1):
             error = STABLE_SPAN.forecast(span_model(model, np.zeros((0, q), dtype=np.int64)), span_request).error
             assert isinstance(error, RowsMissed)
-            lost += max(error.missed, error.needed) if error.bounded else math.inf
+            lost += max(error.missed, error.needed) if math.isfinite(error.needed) else math.inf
         needed = float(math.ceil(lost)) + 1 if math.isfinite(lost) else math.inf
         return PinHullPlan(axes, rounds, spans, search, behind, test, threshold, off, reach, span_request, needed)
 

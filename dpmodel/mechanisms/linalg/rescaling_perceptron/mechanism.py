@@ -160,9 +160,9 @@ def search(
     surely smaller count.
     """
     size = rows.size
-    sensitivity = _rescaling(rows, plan.rescaling, draw) if plan.rescaling is not None else None
-    work = rows if sensitivity is None else rows.rescaled(sensitivity)
-    onto = projector(cone if sensitivity is None else cone @ sensitivity)
+    W = _rescaling(rows, plan.rescaling, draw) if plan.rescaling is not None else None
+    work = rows if W is None else rows.rescaled(W)
+    onto = projector(cone if W is None else cone @ W)
     home = projector(cone)
     y, kept = np.zeros(size), np.zeros((plan.rounds + 1, size))
     found: list[tuple[float, Floats]] = []
@@ -178,7 +178,7 @@ def search(
         done = t + 1
         if done in plan.marks:
             mean = (kept[done] - kept[done // 2]) / (done - done // 2)
-            point = home(mean if sensitivity is None else sensitivity @ mean)
+            point = home(mean if W is None else W @ mean)
             norm = float(np.linalg.norm(point))
             if not norm > 0 or not (homogeneous or point[0] > _LEAST_FIRST * norm):
                 continue

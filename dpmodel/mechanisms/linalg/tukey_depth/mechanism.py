@@ -75,7 +75,7 @@ class TukeyDepth(Mechanism[PrivatePoints]):
         common) all hulls share a grid point c; it lies in the hull of the data, hence in the grid's box. A closed
         half-space with c in it and at most k - 1 points would leave n - k + 1 points in an open half-space without c,
         and c outside their hull. (The centre point theorem gives n / (d + 1), but off the grid.) Permute-and-flip loses
-        at most ``ln(candidates / beta) / t`` except with probability beta; with K = 1 + lower bound of that and k >= K
+        at most ``ln(candidates / beta) / t`` except with probability beta; with K = 1 + floor of that and k >= K
         the chosen depth is at least 1, which is to say the point is in the hull. So 2^d (K - 1) + 1 points taken are
         enough. With sampling, half of beta is for a sample too small, by the exact binomial tail.
     Cost

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +11,6 @@ from dpmodel._types import Floats, Integers
 from dpmodel.errors import InfeasibleError
 from dpmodel.numerics.public_facts import PublicFacts
 from dpmodel.numerics.trees.tree import Generation, Tree, TreeProblem
-
-T = TypeVar("T")
 
 TABLE_LIMIT = (20_000, 64)  # numbers in all tables: so many, and so many per node
 _GROUPS = 64  # different weights within one level

@@ -113,7 +113,7 @@ def _keeps(form: LikelihoodForm, x: Floats, sums: Floats, scale: Floats) -> None
     wrong = (high > most + reach) | ((np.arange(most.size) < p) & (low < most - reach))
     if wrong.any() or (down < form.lower - slack).any() or (up > form.upper + slack).any():
         raise SpecificationError(
-            "lower bounds and ceilings do not keep the bounds or constraints",
+            "floors and ceilings do not keep the bounds or constraints",
             why="a bound, total or limit is not an integer",
             remedy=_instead(form),
         )

@@ -24,7 +24,7 @@ def nearest_integer(
     """The y with ``least <= rows y <= most``, ``lower <= y <= upper`` and y_j whole where ``whole_j`` that has the
     least sum |y - x|.
 
-    First only lower bounds and ceilings of x are tried when all entries must be whole: as a linear program, whose
+    First only floors and ceilings of x are tried when all entries must be whole: as a linear program, whose
     vertex is the answer where it is whole (as for two-way tables and trees, always), then with n binary variables (of
     more than ``_MANY`` entries those that the vertex leaves fractional alone, which is near the nearest); then all
     integers (of so many, the vertex alone). A search of k whole entries ends after 1 + ``_NODES / k`` nodes with the
