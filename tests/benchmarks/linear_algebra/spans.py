@@ -1,7 +1,7 @@
 """The span of one-hot records over the rationals: what the tightened release finds and misses, and the published one.
 
 FOLDER holds ``adult_pgm.csv.gz`` and ``agaricus_train.npz``, ``agaricus_test.npz`` (anywhere below it); the encoding is
-in ``linear_algebra_data.py``. Delta 1e-6, add-remove. ``missed`` counts the records outside the released subspace,
+in ``data.py``. Delta 1e-6, add-remove. ``missed`` counts the records outside the released subspace,
 exactly. ``threshold``: sets of one dimension that a release needs. The stable partition of KMMST24 (Algorithm 1) takes
 the records in a fixed order; ``file`` is that of the file, ``shuffled`` a random one that has nothing to do with the
 data. The partition is made once per order, the noisy release ``--repeats`` times. ``best`` is the dimension that misses

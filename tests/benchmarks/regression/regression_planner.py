@@ -53,9 +53,9 @@ class Asked:
         within = options.get("within", lambda w: [])
         self.problem = dpm.Problem(cp.Minimize(cp.sum(loss(z, self.y)) / y.size), within(self.w))
 
-    def plan(self, epsilon: float) -> tuple[Any, float]:
+    def plan(self, epsilon: float, published: bool = False) -> tuple[Any, float]:
         start = time.perf_counter()
-        plan = self.problem.plan(epsilon, DELTA)
+        plan = self.problem.plan(epsilon, DELTA, published=published)
         return plan, time.perf_counter() - start
 
     def solve(self, epsilon: float, mechanism: str, seed: int) -> tuple[np.ndarray, float]:
@@ -119,7 +119,7 @@ def lasso(options: Any, expected: Expectations) -> None:
             bounds, lower_bound = {"bounds": [-1, 1]}, noise**2
             asked = Asked(squared, X, y, bounds, (-1.5, 1.5), within=lambda w: [cp.norm1(w) <= 1])
             del X
-            plan, seconds = asked.plan(1.0)
+            plan, seconds = asked.plan(1.0, published=True)
             print(
                 f"n={n} p={p}: plan {seconds:.1f} s, without data {lower_bound + float(truth @ truth):.4f}", flush=True
             )
