@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,18 @@ class LinearMap:
     @property
     def nnz(self) -> int:
         return int(self.row.size)
+
+    @cached_property
+    def positions(self) -> Integers:
+        """(r,) the rows with a coefficient, increasing; found once, because a map may have millions of coordinates."""
+        if (self.row[1:] < self.row[:-1]).any():
+            return np.unique(self.row)
+        return self.row[np.diff(self.row, prepend=-1) > 0]  # much faster than ``np.unique`` of what is in order
+
+    def compact(self) -> LinearMap:
+        """The map without its empty rows: row i is row ``positions[i]``."""
+        row = np.searchsorted(self.positions, self.row)
+        return LinearMap(row, self.column, self.coefficient, self.positions.size)
 
     def select(self, mask: npt.NDArray[np.bool_]) -> LinearMap:
         return LinearMap(self.row[mask], self.column[mask], self.coefficient[mask], self.height)

@@ -66,7 +66,7 @@ class StandardForm:
 
     def matrix_positions(self) -> tuple[np.ndarray, np.ndarray]:
         """Row and column of every private entry of A, in increasing order of ``row + m * column``."""
-        position = np.unique(self.matrix.row)
+        position = self.matrix.positions
         return position % max(self.affine.rows, 1), position // max(self.affine.rows, 1)
 
 

@@ -148,7 +148,7 @@ def _largest(model: PrivateLP, rows: Integers) -> int | None:
     low, high = value_range(model.affine, form.matrix)
     b_low, b_high = value_range(model.affine, form.scalar)
     if form.matrix.nnz:
-        position = np.unique(form.matrix.row)
+        position = form.matrix.positions
         constant = np.asarray(form.A0[position % m, position // m]).ravel()
         low, high = low[position] + constant, high[position] + constant
     ends = [low, high, (form.b0 + b_low)[rows], (form.b0 + b_high)[rows], sp.csr_array(form.A0[rows]).data]

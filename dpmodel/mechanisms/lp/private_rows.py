@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Array, Floats, Integers, Mask, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.affine_map import LinearMap, sum_by
+from dpmodel.compile.standard_form.affine_map import sum_by
 from dpmodel.compile.standard_form.extremes import most_items
 from dpmodel.compile.standard_form.footprint import most_touched, record_blocks
 from dpmodel.compile.standard_form.form import value_range
@@ -206,9 +206,8 @@ def _entry_bounds(model: PrivateLP, rows: Integers, both_signs: bool) -> tuple[F
     np.minimum.at(low, public.coords[1], public.data)
     np.maximum.at(high, public.coords[1], public.data)
     if form.matrix.nnz:
-        positions, compact = np.unique(form.matrix.row, return_inverse=True)
-        part = LinearMap(compact.astype(np.int64), form.matrix.column, form.matrix.coefficient, positions.size)
-        below, above = value_range(affine, part)
+        positions = form.matrix.positions
+        below, above = value_range(affine, form.matrix.compact())
         row, column = positions % affine.rows, positions // affine.rows
         constant = np.asarray(form.A0[row, column]).ravel()
         np.minimum.at(low, column, constant + below)
@@ -226,7 +225,7 @@ def _declared_norms(model: PrivateLP, rows: Integers) -> tuple[float, float]:
     m = max(affine.rows, 1)
     row, column = form.matrix.row % m, form.matrix.column
     norms = [np.zeros(affine.rows), np.zeros(affine.rows)]
-    once = np.unique(form.matrix.row).size == form.matrix.nnz  # every entry of A depends on one private number
+    once = form.matrix.positions.size == form.matrix.nnz  # every entry of A depends on one private number
     for block in affine.private_blocks:
         mask = (column >= block.offset) & (column < block.offset + block.size)
         if not mask.any():

@@ -103,8 +103,7 @@ class Measurement:
 def measurements(model: PrivateLP, part: str) -> tuple[Measurement, ...]:
     """The choices of S for one part, computed once per problem."""
     whole = model.form.private_part(part)
-    positions, rows = np.unique(whole.row, return_inverse=True)
-    dense = LinearMap(rows.astype(np.int64), whole.column, whole.coefficient, int(positions.size))
+    positions, dense = whole.positions, whole.compact()
     by_entries = scaled(model, part, "entries", *_by_entries(dense), positions)
     if dense.nnz == dense.height:
         return (by_entries,)

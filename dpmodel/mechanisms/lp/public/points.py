@@ -291,7 +291,4 @@ def _spread_of_sides(model: PrivateLP) -> float:
 def declared_range(model: PrivateLP, part: str) -> tuple[Floats, Floats]:
     """Least and largest private contribution to every entry of c, b or A that has one, in increasing order of position
     (for A, of ``row + m * column``, as ``matrix_positions``)."""
-    whole = model.form.private_part(part)
-    positions, compact = np.unique(whole.row, return_inverse=True)
-    dense = LinearMap(compact.astype(np.int64), whole.column, whole.coefficient, positions.size)
-    return value_range(model.affine, dense)
+    return value_range(model.affine, model.form.private_part(part).compact())
