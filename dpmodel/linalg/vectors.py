@@ -58,7 +58,7 @@ def span(
         "replace-one" (their number is public; costs double).
     budget : a ``Budget`` to charge.
     grid : exact step such as "0.01", to whose multiples floats are rounded; without it floats are refused.
-    rank : public bound on the dimension of the span (default d). If it does not hold, privacy does.
+    rank : public bound on the dimension of the span (default d). Privacy does not rest on it, accuracy does.
     corrupted : public guess of the share of vectors outside the subspace that is wanted. Without it the subspace is as
         large as privacy allows; with it, as small as leaves out about that share.
     expected : public guess of n for the forecast under "add-remove"; never taken from the data.
@@ -76,7 +76,8 @@ def span(
         Before anything is spent: floats without a grid, entries of another field, an empty or ragged matrix, no field,
         a bad epsilon, delta, beta, rank, corrupted, expected, budget or neighbor relation.
     UnsupportedModelError
-        Before anything is spent: too few records for any statement, where their number is public; it says how many.
+        Before anything is spent: delta = 0; too few records for any statement, where their number is public, with how
+        many are needed.
     BudgetExceededError
 
     Notes

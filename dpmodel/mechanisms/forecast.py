@@ -283,7 +283,7 @@ class Forecast:
     epsilon: float
     delta: float
     beta: float
-    error: Violation | ExcessRisk | RowsMissed | Seconds = Violation()
+    error: Violation | ExcessRisk | RowsMissed | Seconds
     proved: bool = True
     vacuous: bool = False
     work: str = "one solve"

@@ -13,7 +13,7 @@ import dpmodel as dpm
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.execute import charge_then_run
 from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Serves, no_progress
-from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.numerics.cone_program import SolverFailure
 
 FAILURES = [
@@ -44,7 +44,7 @@ class Failing(Mechanism[PrivateLP]):
         return YES
 
     def forecast(self, model: Any, request: Any) -> Forecast:
-        return Forecast("nothing", request.epsilon, request.delta, request.beta)
+        return Forecast("nothing", request.epsilon, request.delta, request.beta, Violation())
 
     def run(self, model: Any, request: Any, noise: Any, progress: Any = None) -> Outcome:
         self.runs += 1

@@ -25,7 +25,7 @@ from dpmodel.mechanisms.lp.public.mechanism import PUBLIC_ONLY
 from dpmodel.mechanisms.lp.public.points import known_without_data, public_points, worst_violation
 from dpmodel.privacy import SeededSource
 
-PLAIN = Forecast(statement="a bound", epsilon=1.0, delta=0.0, beta=0.05)
+PLAIN = Forecast(statement="a bound", epsilon=1.0, delta=0.0, beta=0.05, error=Violation())
 SIZES = st.floats(0, 100, allow_nan=False)
 
 
