@@ -34,7 +34,7 @@ from dpmodel.models.released import values_of
 from dpmodel.models.request import checked_options
 from dpmodel.numerics.cone_program import SOLVER_ERROR, SolverFailure, solve_cone_program
 from dpmodel.plan.comparison import Plan
-from dpmodel.plan.planner import make_plan
+from dpmodel.plan.planner import Compared, make_plan
 from dpmodel.plan.registry import AnyMechanism
 from dpmodel.privacy import Budget
 from dpmodel.release.explanation import Explanation, explain, explain_postprocessing, explain_regression
@@ -130,14 +130,15 @@ class Problem(cp.Problem):  # type: ignore[misc]
         feasibility: Feasible = "relaxed",
         goal: Goal = "auto",
         solver: str | None = None,
-        compare: bool = True,
+        compare: Compared = "needed",
         published: bool = False,
         **unknown: Any,
     ) -> Plan:
         """Compare the mechanisms by forecast error. Needs no private values, spends nothing.
 
-        Parameters and errors are those of ``solve``; without ``compare`` a forced mechanism is planned alone, with
-        ``published`` the papers' algorithms with their own constants are compared too.
+        Parameters and errors are those of ``solve``. ``compare`` : "needed" forecasts what can still win (a forced
+        mechanism alone), "all" every mechanism that applies; ``published`` : all, and the papers' algorithms with their
+        own constants too.
         """
         refuse_misplaced(self.plan, {"epsilon": epsilon, "delta": delta, "beta": beta}, unknown)
         model = self._door(solver)

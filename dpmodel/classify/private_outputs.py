@@ -11,10 +11,11 @@ from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.outputs import PublicColumns
 from dpmodel.compile.regression.rows import Rows
+from dpmodel.numerics.public_facts import PublicFacts
 
 
 @dataclass(frozen=True)
-class PrivateOutputs:
+class PrivateOutputs(PublicFacts):
     """minimise the sum of the objectives of ``parts``, which share records and have coefficients of their own.
 
     ``read`` : the private rows of all parts, each parameter read once; a mechanism's ``run`` alone may call it.

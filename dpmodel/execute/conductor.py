@@ -57,7 +57,6 @@ def execute(
     rng: Any = None,
     progress: Any = None,
     verbose: bool = False,
-    compare: bool = False,
     announce: Callable[[Plan], None] = lambda plan: None,
     charged: Callable[[], None] = lambda: None,
 ) -> Executed:
@@ -67,8 +66,7 @@ def execute(
     ----------
     label : of the charge, such as "solve". ``announce`` : called with the plan before the charge; it may raise.
     charged : called between the charge and the run.
-    mechanism, budget, rng, progress, verbose : as in ``Problem.solve``. ``compare`` : whether a named mechanism is
-        compared with the others in the plan.
+    mechanism, budget, rng, progress, verbose : as in ``Problem.solve``.
 
     Returns
     -------
@@ -86,7 +84,7 @@ def execute(
     source = noise_source(rng if model.reads else None)
     report = reporter(progress, verbose and model.reads)
     started = time.perf_counter()
-    plan = make_plan(model, request, mechanism, compare=compare)
+    plan = make_plan(model, request, mechanism)
     model.ready(plan.chosen)
     seconds = time.perf_counter() - started
     announce(plan)

@@ -17,7 +17,7 @@ from dpmodel.models.request import basic_request
 from dpmodel.models.systems import system as model_of
 from dpmodel.numerics.fields.field import QQ, Field
 from dpmodel.plan.comparison import Plan
-from dpmodel.plan.planner import make_plan
+from dpmodel.plan.planner import Compared, make_plan
 
 _WHERE = "plan"
 Task = Literal["span", "affine span", "equations", "inequalities", "hull"]
@@ -43,7 +43,7 @@ def plan(
     levels: int | Sequence[int] = 101,
     beta: float = 0.05,
     mechanism: Any = "auto",
-    compare: bool = True,
+    compare: Compared = "needed",
     published: bool = False,
 ) -> Plan:
     """Compare the mechanisms for a task before there are data: rows missed, records needed. Spends nothing.
@@ -59,7 +59,7 @@ def plan(
     field, rank, corrupted : of vectors, as in the function.
     margin, public, bound, nonneg : of inequalities, as in ``feasible_point``; ``homogeneous``: there is no b.
     levels : of points: values of the public grid, one number for all coordinates or one each.
-    mechanism : "auto", the name of one, or an object; without ``compare`` that one is planned alone.
+    mechanism : "auto", the name of one, or an object. ``compare`` : as in ``Problem.plan``.
     published : compare the papers' own constants too.
 
     Returns

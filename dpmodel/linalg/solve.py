@@ -40,10 +40,7 @@ def solve_system(
         Before anything is read or spent. UnsupportedModelError also where the number of records is public and too small
         for any statement, with the number needed (a forced ``mechanism`` runs all the same).
     """
-    automatic = isinstance(mechanism, str) and mechanism == "auto"
-    done = execute(
-        system(model), request, mechanism, label=label, budget=budget, rng=rng, progress=progress, compare=automatic
-    )
+    done = execute(system(model), request, mechanism, label=label, budget=budget, rng=rng, progress=progress)
     if done.failure is not None:
         raise done.failure
     try:

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkabl
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.mechanisms.forecast import Bound, Forecast
 from dpmodel.privacy import NoiseSource
 
 M = TypeVar("M", contravariant=True)
@@ -152,11 +152,16 @@ class Mechanism(Protocol[M]):
         return False
 
     def eligible(self, model: M, request: Request) -> Verdict:
-        """Yes, or the reason why not; public facts only."""
+        """Yes, or the reason why not; public facts only, and quickly."""
         ...
 
-    def forecast(self, model: M, request: Request) -> Forecast:
-        """Predicted error; public facts only."""
+    def at_least(self, model: M, request: Request) -> Bound | None:
+        """What the error of ``forecast`` cannot fall below, by public facts that take much less time; None: nothing is
+        known. A plan does not ask for a forecast that cannot win."""
+        return None
+
+    def forecast(self, model: M, request: Request) -> Forecast | Verdict:
+        """Predicted error; public facts only. A verdict, where it takes the work of a forecast to see why not."""
         ...
 
     def run(self, model: M, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Any:

@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from dpmodel.text import number
 
@@ -51,6 +51,10 @@ class Error(ABC):
     def best(cls, served: Sequence[Forecast], request: Request | None) -> Forecast:
         """The one that a plan chooses; the first among equals."""
         return min(served, key=lambda each: each.error.order(each, request))
+
+    def contested(self, forecast: Forecast, request: Request) -> bool:
+        """Whether the order does not settle the choice of ``forecast``, the first by it: all others are needed then."""
+        return False
 
     def records_needed(self) -> str:
         """How many records would help, in words, where that is known."""
@@ -124,7 +128,7 @@ class Violation(Error):
         predicted = any(not math.isnan(error.against_public) and not each.spends_nothing for each, error in told)
         unknown = _JUST_ABOVE if predicted else _JUST_BELOW
         best, error = min(told, key=lambda pair: pair[1]._order(pair[0], request, unknown))
-        if request is None or math.isnan(error.against_public) or not contested(best, request):
+        if request is None or math.isnan(error.against_public) or not error.contested(best, request):
             return best
         rivals = [(f, e) for f, e in told if e.slack_rows > 0 and not e.exact and not math.isnan(e.against_public)]
         return min(rivals, key=lambda pair: (_rounded(pair[1].against_public), pair[0] is not best))[0]
@@ -157,6 +161,12 @@ class Violation(Error):
             against = _rounded(unknown if math.isnan(self.against_public) else self.against_public)
         return forecast.vacuous, against, not kept, not forecast.proved, _rounded(error), then
 
+    def contested(self, forecast: Forecast, request: Request) -> bool:
+        """Whether rows are left out although no statement was asked for."""
+        if (request.violation, request.slack_rows) != (None, None):
+            return False
+        return not request.by_proof and self.slack_rows > 0 and not (forecast.vacuous or self.exact)
+
     def if_requested(self, request: Request) -> str:
         unasked = self.slack_rows > 0 and (request.violation, request.slack_rows) == (None, None)
         return "asked for AllBut(alpha=) or AllBut(rows=), " if unasked else ""
@@ -164,14 +174,6 @@ class Violation(Error):
 
 # Stand for ``against_public`` where nothing is predicted: behind the public point if others that read data do predict.
 _JUST_BELOW, _JUST_ABOVE = 0.999, 1.001
-
-
-def contested(best: Forecast, request: Request) -> bool:
-    """Whether ``best``, the choice by statements, leaves rows out although no statement was asked for."""
-    error = best.error
-    if not isinstance(error, Violation) or (request.violation, request.slack_rows) != (None, None):
-        return False
-    return not request.by_proof and error.slack_rows > 0 and not (best.vacuous or error.exact)
 
 
 @dataclass(frozen=True)
@@ -313,6 +315,18 @@ class Forecast:
             "noise": dict(self.noise),
             "caveats": list(self.caveats),
         }
+
+
+class Bound(NamedTuple):
+    """What a forecast can say at best. ``error`` : none of its numbers can be smaller. ``proved`` : whether it may be
+    a theorem."""
+
+    error: Violation | ExcessRisk | RowsMissed | Seconds
+    proved: bool = True
+
+    def hoped(self, request: Request) -> Forecast:
+        """The best forecast that there can be; ``Error.order`` puts the true one with it or behind."""
+        return Forecast("", request.epsilon, request.delta, request.beta, self.error, self.proved)
 
 
 def says_nothing(statement: str) -> str:

@@ -134,10 +134,6 @@ class PrivateModel(ABC, Generic[M]):
         """Whether ``mechanism`` can be asked at all, before it is."""
         return YES
 
-    def judged(self, request: Request, mechanisms: Sequence[Any], candidates: Sequence[Candidate]) -> list[Candidate]:
-        """``candidates`` with forecasts that can be compared with each other."""
-        return [self.capped(request, each) for each in candidates]
-
     def settled(
         self, request: Request, mechanisms: Sequence[Any], candidates: Sequence[Candidate], best: Candidate | None
     ) -> list[Candidate]:

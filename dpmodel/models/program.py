@@ -73,29 +73,19 @@ class Program(PrivateModel[PrivateLP]):
             return Verdict(False, why, "feasibility")
         return YES
 
-    def judged(self, request: Request, mechanisms: Sequence[Any], candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Where some mechanism leaves rows out, the others get the same width and span, so that all compare alike."""
-        errors = [each.forecast.error for each in candidates if each.forecast is not None]
-        widths = {e.width for e in errors if isinstance(e, Violation) and not math.isnan(e.width)}
-        alike = bool(widths) and not private_rows(self.data).relative
-
-        def told(candidate: Candidate) -> Candidate:
-            forecast = candidate.forecast
-            if forecast is None or not isinstance(forecast.error, Violation):
-                return candidate
-            if alike and math.isnan(forecast.error.width) and not math.isnan(forecast.error.violation):
-                # Both public: how far rows can be violated and the objective can vary, to weigh one against the other.
-                error = replace(forecast.error, width=min(widths), span=objective_span(self.data))
-                forecast = replace(forecast, error=error)
-            return self.capped(request, replace(candidate, forecast=forecast))
-
-        return [told(candidate) for candidate in candidates]
-
     def capped(self, request: Request, candidate: Candidate) -> Candidate:
-        if candidate.forecast is None:
+        """Held against what is known without data; with how far rows can be violated and the objective can vary, both
+        public, to weigh one against the other: all compare alike."""
+        forecast = candidate.forecast
+        if forecast is None:
             return candidate
-        known = known_without_data(self.data, request.feasibility)
-        return replace(candidate, forecast=capped(candidate.forecast, known))
+        known, error = known_without_data(self.data, request.feasibility), forecast.error
+        assert isinstance(error, Violation)
+        without = math.isnan(error.width) and not math.isnan(error.violation)
+        if without and math.isfinite(known.violation) and not private_rows(self.data).relative:
+            error = replace(error, width=known.violation, span=objective_span(self.data))
+            forecast = replace(forecast, error=error)
+        return replace(candidate, forecast=capped(forecast, known))
 
     def settled(
         self, request: Request, mechanisms: Sequence[Any], candidates: Sequence[Candidate], best: Candidate | None

@@ -9,7 +9,7 @@ from typing import Any
 
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.forecast import Forecast, Violation, contested
+from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.engines.synthetic_rows import DATABASES, against_public
 from dpmodel.models.contract import Candidate
 from dpmodel.text import number
@@ -37,7 +37,8 @@ def settled(
     silent = all(forecast.vacuous for forecast in readers)
     if silent and any(isinstance(f.error, Violation) and f.error.against_public < 1 for f in readers):
         return list(candidates)
-    if not silent and not (best is not None and best.forecast is not None and contested(best.forecast, request)):
+    first = None if best is None else best.forecast
+    if not silent and not (first is not None and first.error.contested(first, request)):
         return list(candidates)
     most = _MOST if silent else _FEW
     algorithms = {each.name: each for each in compared}

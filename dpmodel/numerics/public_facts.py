@@ -33,22 +33,23 @@ def cached(function: Callable[Concatenate[F, P], T]) -> Callable[Concatenate[F, 
 
     @wraps(function)
     def kept(model: F, /, *given: P.args, **named: P.kwargs) -> T:
-        key = (function.__module__, function.__qualname__, *map(_key, given), _key(named))
+        key = (function.__module__, function.__qualname__, *map(key_of, given), key_of(named))
         return model.cached(key, lambda: function(model, *given, **named))
 
     return kept
 
 
-def _key(value: Any) -> Hashable:
+def key_of(value: Any) -> Hashable:
+    """``value`` as part of a key; equal for equal settings."""
     try:
         hash(value)
     except TypeError:
         if is_dataclass(value):
-            return type(value), _key(vars(value))
+            return type(value), key_of(vars(value))
         if isinstance(value, Mapping):
-            return tuple((name, _key(each)) for name, each in value.items())
+            return tuple((name, key_of(each)) for name, each in value.items())
         if isinstance(value, (list, tuple)):
-            return tuple(map(_key, value))
+            return tuple(map(key_of, value))
         if isinstance(value, np.ndarray):
             return value.shape, value.dtype.str, value.tobytes()
         return repr(value)  # what users hand to a solver may be anything

@@ -5,18 +5,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Literal, cast, get_args
 
-from dpmodel.errors import DPModelError, InfeasibleError, UnsupportedModelError
+from dpmodel.errors import DPModelError, InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.mechanisms.contract import Request, Verdict
 from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.models.contract import ARITHMETIC, Candidate, PrivateModel
+from dpmodel.numerics.public_facts import key_of
 from dpmodel.plan.comparison import Plan
 from dpmodel.plan.no_guarantee import what_would_help
 from dpmodel.plan.registry import KINDS, AnyMechanism, load_entry_points, named
 from dpmodel.text import number
 
 _LOG = logging.getLogger("dpmodel")
+
+Compared = Literal["needed", "all"]
+BEHIND = "not forecast, because it cannot win"
 
 __all__ = ["Candidate", "Plan", "make_plan", "select_mechanism"]
 
@@ -118,11 +122,13 @@ def make_plan(
     request: Request,
     mechanism: str | AnyMechanism = "auto",
     *,
-    compare: bool = True,
+    compare: Compared = "needed",
     published: bool = False,
 ) -> Plan:
-    """Compare the mechanisms for ``model``; ``mechanism`` forces one (a name, or an object with settings of its own),
-    without ``compare`` alone. ``published`` : the papers' own constants too.
+    """Compare the mechanisms for ``model``; ``mechanism`` forces one (a name, or an object with settings of its own).
+
+    ``compare`` : "needed" forecasts what can win, and of forced ones nothing else; "all" every mechanism that applies.
+    ``published`` : all, and the papers' own constants too.
 
     Raises
     ------
@@ -131,8 +137,22 @@ def make_plan(
     SpecificationError, UnsupportedModelError
         For an unknown name; when the forced mechanism, or none at all, is eligible; when planning itself fails.
     """
+    if compare not in get_args(Compared):
+        raise SpecificationError(
+            f"compare={compare!r}", why="a plan forecasts what can win, or all", remedy='compare="needed" or "all"'
+        )
+    everything, kind = compare == "all" or published, KINDS[type(model.data)]
+
+    def build() -> Plan:
+        return _plan(model, request, mechanism, everything, published)
+
+    load_entry_points()
     try:
-        return _plan(model, request, mechanism, compare, published)
+        if not isinstance(mechanism, str):  # settings of its own need not be part of what makes it equal to another
+            return build()
+        offered = tuple(map(id, kind.mechanisms))  # more may be registered later
+        plan: Plan = model.data.cached(key_of(("plan", request, mechanism, everything, published, offered)), build)
+        return plan
     except DPModelError:
         raise
     except Exception as error:
@@ -149,19 +169,18 @@ def make_plan(
 
 
 def _plan(
-    model: PrivateModel[Any], request: Request, mechanism: str | AnyMechanism, compare: bool, published: bool
+    model: PrivateModel[Any], request: Request, mechanism: str | AnyMechanism, everything: bool, published: bool
 ) -> Plan:
-    load_entry_points()
     if isinstance(mechanism, str) and mechanism == "auto":
         mechanism = model.preferred(request)
     kind = type(model.data)
     forced = None if isinstance(mechanism, str) and mechanism == "auto" else named(mechanism, kind)
     offered = KINDS[kind].compared(published)
-    compared = offered if compare or forced is None else (forced,)
+    compared = offered if everything or forced is None else (forced,)
     if forced is not None and forced not in compared:  # of the other kind, or with settings of its own
         compared = (*(each for each in compared if each.name != forced.name), forced)
     model.check(request)
-    candidates = model.judged(request, compared, [_candidate(each, model, request) for each in compared])
+    candidates = _compared(model, request, compared, everything)
     if forced is not None:
         chosen = next(candidate for candidate in candidates if candidate.mechanism == forced.name)
         if not chosen.eligible:
@@ -239,12 +258,56 @@ def _verdict(mechanism: AnyMechanism, model: PrivateModel[Any], request: Request
     return verdict
 
 
+def _compared(
+    model: PrivateModel[Any], request: Request, mechanisms: Sequence[AnyMechanism], everything: bool
+) -> list[Candidate]:
+    """What the mechanisms say of themselves, in their order. Those that promise most at best are asked first, and those
+    that cannot come before the best so far are not asked; ``everything`` : all are."""
+    hopes = [None if everything else _hoped(each, model, request) for each in mechanisms]
+    orders = [() if hoped is None else hoped.error.order(hoped, request) for hoped in hopes]
+    found: list[Candidate | None] = [None] * len(mechanisms)
+    best, left = None, []
+    for place in sorted(range(len(mechanisms)), key=orders.__getitem__):
+        if best is not None and orders[place] > best.error.order(best, request):
+            left.append(place)
+            continue
+        found[place] = model.capped(request, _candidate(mechanisms[place], model, request))
+        first = select_mechanism([each for each in found if each is not None], request)
+        best = None if first is None else first.forecast
+    contested = best is not None and best.error.contested(best, request)
+    for place in left:
+        each, hoped = mechanisms[place], hopes[place]
+        assert hoped is not None
+        if contested:
+            found[place] = model.capped(request, _candidate(each, model, request))
+        else:
+            why = "it would say nothing" if hoped.vacuous else f"its error is at least {number(hoped.alpha)}"
+            why = f"{BEHIND}: {why if hoped.proved else 'it would prove nothing'}"
+            found[place] = Candidate(each.name, each.source, True, why, None, "behind", each.serves.cells)
+    return [each for each in found if each is not None]
+
+
+def _hoped(mechanism: AnyMechanism, model: PrivateModel[Any], request: Request) -> Forecast | None:
+    """The best that the mechanism could say; None where its forecast has to be asked for."""
+    method: Any = mechanism
+    try:
+        bound = method.at_least(model.data, request) if _verdict(mechanism, model, request).eligible else None
+    except Exception:  # the forecast will tell
+        return None
+    if bound is None:
+        return None
+    hoped = Candidate(mechanism.name, mechanism.source, True, "", bound.hoped(request))
+    return model.capped(request, hoped).forecast
+
+
 def _candidate(mechanism: AnyMechanism, model: PrivateModel[Any], request: Request) -> Candidate:
     """What a mechanism says of itself. One that fails is a line in the plan: others may serve."""
     name = mechanism.name
     try:
         verdict, method = _verdict(mechanism, model, request), cast(Any, mechanism)
         forecast = method.forecast(model.data, request) if verdict.eligible else None
+        if isinstance(forecast, Verdict):
+            verdict, forecast = forecast, None
         if verdict.eligible and not isinstance(forecast, Forecast):
             raise TypeError(f"a forecast of type {type(forecast).__name__}")
         if forecast is not None and not isinstance(forecast.error, model.error):

@@ -194,7 +194,7 @@ def register_mechanism(mechanism: AnyMechanism) -> None:
     _add(mechanism, model)
 
 
-_METHODS = ("name", "source", "serves", "published", "eligible", "forecast", "run")
+_METHODS = ("name", "source", "serves", "published", "eligible", "at_least", "forecast", "run")
 
 
 @dataclass(frozen=True)

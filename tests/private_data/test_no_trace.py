@@ -47,7 +47,7 @@ def solve(problem, mechanism, options, **more):
 def held(problem, mechanism, options) -> list[Any]:
     """What a problem says of itself. All mechanisms are planned, except where simulating them takes seconds."""
     regression = mechanism in {m.name for m in REGRESSIONS}
-    plan = problem.plan(**BUDGET | options, mechanism=mechanism, compare=not regression)
+    plan = problem.plan(**BUDGET | options, mechanism=mechanism, compare="needed" if regression else "all")
     return [problem, problem.release, problem.classify(), plan, problem.explain()]
 
 

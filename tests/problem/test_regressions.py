@@ -106,7 +106,7 @@ def test_a_mechanism_with_settings_of_its_own():
     problem.solve(epsilon=1, delta=1e-6, mechanism=mine, rng=0)
     chosen = next(c for c in problem.release.plan["candidates"] if c["mechanism"] == "frank-wolfe")
     assert chosen["forecast"]["noise"]["steps"] == 3
-    plan = problem.plan(epsilon=1, delta=1e-6, mechanism=mine, compare=False)
+    plan = problem.plan(epsilon=1, delta=1e-6, mechanism=mine)
     assert plan.chosen.mechanism == "frank-wolfe"
 
 

@@ -52,7 +52,7 @@ def test_what_a_problem_says_comes_back(build: Any) -> None:
     problem = build()
     forced = {"mechanism": "sufficient-statistics"} if build is regression else {}
     problem.solve(epsilon=1.0, delta=1e-6, rng=0, **forced)
-    plan = problem.plan(1.0, 1e-6, compare=build is not regression, **forced)
+    plan = problem.plan(1.0, 1e-6, **forced)
     for written in (problem.release, plan, problem.classify()):
         text = written.to_json()
         read = type(written).from_json(text)

@@ -20,7 +20,7 @@ b = dpm.Private([20.0, 30.0], name="\u03b4emand \u20ac \u4eba", unit="entry", li
 x = cp.Variable(2, bounds=[0, 60], name="\u03c8")
 problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b])
 problem.solve(epsilon=1.0, rng=0, mechanism="laplace-once", verbose=True)
-for shown in (problem.plan(0.01, compare=False, mechanism="laplace-once"), problem.explain(), problem.release):
+for shown in (problem.plan(0.01, mechanism="laplace-once"), problem.explain(), problem.release):
     print(shown)
 print(problem.classify(), dpm.taxonomy(), problem.release.guarantee, problem.classify().cells[0], sep="\\n")
 """

@@ -12,6 +12,7 @@ import numpy as np
 from dpmodel.classify.private_outputs import PrivateOutputs
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.rows import Reader, Rows
+from dpmodel.errors import UnsupportedModelError
 from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import ExcessRisk, Forecast
 from dpmodel.mechanisms.known import Known, capped
@@ -121,14 +122,20 @@ class EachOutput(Mechanism[PrivateOutputs]):
             notes=tuple(dict.fromkeys(note for outcome in outcomes for note in outcome.notes)),
         )
 
+    def _forecast(self, part: PrivateRegression, request: Request) -> Forecast:
+        forecast = self.engine.forecast(part, request)
+        if isinstance(forecast, Verdict):
+            raise UnsupportedModelError(forecast.reason)
+        return forecast
+
     def _shared(self, model: PrivateOutputs, request: Request) -> tuple[Request, list[Forecast]]:
         """What each output is asked with, and the forecasts at it."""
         basic, gaussian = _basic(model, request), _gaussian(model, request)
         if not isinstance(self.engine, PureToo) or gaussian is None:
-            return basic, [self.engine.forecast(part, basic) for part in model.parts]
+            return basic, [self._forecast(part, basic) for part in model.parts]
         found = [self.engine.forecast_as_requested(part, gaussian) for part in model.parts]
         if not all(self.engine.spent(part, basic).delta for part in model.parts):
-            pure = [self.engine.forecast(part, basic) for part in model.parts]
+            pure = [self._forecast(part, basic) for part in model.parts]
             if sum(map(predicted_by, pure)) < sum(map(predicted_by, found)):
                 return basic, pure
         return gaussian, found

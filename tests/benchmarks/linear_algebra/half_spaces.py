@@ -74,7 +74,7 @@ def measure(table: Table, data: HalfSpace, neighbors: str, epsilon: float, optio
     model, request = data.model(neighbors, options.share), Request(epsilon, options.delta, options.beta)
     chosen = "none"
     try:
-        chosen = make_plan(system(model), request, "auto", compare=True).chosen.mechanism
+        chosen = make_plan(system(model), request, "auto").chosen.mechanism
     except DPModelError as error:
         print(f"plan: {error.what}")
     medians: dict[str, Any] = {"chosen": chosen}

@@ -172,7 +172,7 @@ def dict_of(asked: dpm.Problem) -> dict[str, np.ndarray]:
 
 
 def test_settings_of_a_mechanism_reach_every_output() -> None:
-    plan = problem().plan(1.0, 1e-6, mechanism=NoisyDescent(steps=4), compare=False)
+    plan = problem().plan(1.0, 1e-6, mechanism=NoisyDescent(steps=4))
     assert plan.chosen.forecast is not None
     assert [noise["steps"] for noise in plan.chosen.forecast.noise["outputs"]] == [4, 4]
     with pytest.raises(dpm.UnsupportedModelError, match="cannot serve"):

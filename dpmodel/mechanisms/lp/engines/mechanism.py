@@ -29,7 +29,7 @@ from dpmodel.mechanisms.contract import (
     no_progress,
     refuse_feasibility,
 )
-from dpmodel.mechanisms.forecast import Forecast, Violation
+from dpmodel.mechanisms.forecast import Bound, Forecast, Violation
 from dpmodel.mechanisms.lp.engines.contract import ONE_CANDIDATE, Engine, Point, Promise, Task
 from dpmodel.mechanisms.lp.engines.routes import (
     Route,
@@ -38,6 +38,7 @@ from dpmodel.mechanisms.lp.engines.routes import (
     objective_design,
     objective_span,
     private_objective,
+    whole_task,
     why_none,
 )
 from dpmodel.mechanisms.lp.engines.simulated_settings import settle
@@ -125,13 +126,23 @@ class EngineMechanism(Mechanism[PrivateLP]):
             return verdict
         if model.form.offset.nnz and request.goal in ("target", "search"):
             return Verdict(False, "a target for an objective whose constant term is private says nothing")
+        return YES
+
+    def at_least(self, model: PrivateLP, request: Request) -> Bound:
+        """What one run with all of the budget promises on the whole public set without regard to the objective: every
+        way to treat an objective adds to that."""
+        promise = self.engine.promise(whole_task(model, self.engine, request))
+        error = Violation(
+            violation=promise.alpha, slack_rows=promise.slack_rows, private_rows=promise.rows, width=promise.width
+        )
+        return Bound(error, promise.proved)
+
+    def forecast(self, model: PrivateLP, request: Request) -> Forecast | Verdict:
         route = best_route(model, self.engine, request)
         if route is None:
             return Verdict(False, why_none(model, request))
-        foregone = route.steps == 1 and route.promise.noise.get("candidates") == 1
-        return ONE_CANDIDATE if foregone else YES
-
-    def forecast(self, model: PrivateLP, request: Request) -> Forecast:
+        if route.steps == 1 and route.promise.noise.get("candidates") == 1:
+            return ONE_CANDIDATE
         route = settle(model, self.engine, request)
         promise = route.promise
         measured = objective_design(model, request)

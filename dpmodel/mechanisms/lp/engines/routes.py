@@ -56,7 +56,7 @@ def best_route(model: PrivateLP, engine: Engine, request: Request) -> Route | No
 
 
 def _routes(engine: Engine, model: PrivateLP, request: Request) -> Iterator[Route]:
-    task = _task(engine, model, request)
+    task = whole_task(model, engine, request)
     if not model.form.c0.any() and not private_objective(model):
         yield _single(engine, None, task)
         return
@@ -76,11 +76,26 @@ def _routes(engine: Engine, model: PrivateLP, request: Request) -> Iterator[Rout
     if engine.takes_tilt and (not goals or "penalty" in goals):
         yield from _penalty(engine, task, span, request.penalty, stray)
     if not goals or "search" in goals:
-        for steps in range(2, engine.search_steps + 1):
+        yield from _best_search(engine, task, span, _worst(model))
+
+
+def _best_search(engine: Engine, task: Task, span: float, worst: Callable[[Route], float]) -> Iterator[Route]:
+    """The best number of steps: with each more the loss halves and the violation grows, so it lies where they cross."""
+    low, high = 2, engine.search_steps
+    while low < high:
+        middle = (low + high) // 2
+        route = next(_searching(engine, task, span, middle), None)
+        if route is not None and worst(route) <= route.objective_alpha / objective_span(task.model):
+            low = middle + 1
+        else:
+            high = middle
+    for steps in (low - 1, low):  # before and behind the crossing
+        if 2 <= steps <= engine.search_steps:
             yield from _searching(engine, task, span, steps)
 
 
-def _task(engine: Engine, model: PrivateLP, request: Request) -> Task:
+def whole_task(model: PrivateLP, engine: Engine, request: Request) -> Task:
+    """The constraints' part of the budget, and the whole public set."""
     epsilon, delta = request.epsilon, request.delta
     if private_objective(model):
         epsilon, delta = epsilon * (1 - OBJECTIVE_SHARE), delta * (1 - OBJECTIVE_SHARE)

@@ -114,12 +114,13 @@ def plan_descent(task: Task) -> tuple[tuple[float, DescentPlan], ...]:
     among which simulations may choose (none of them says much)."""
     rows, polytope = private_rows(task.model), task.polytope
     kind = "laplace" if task.spend.rho is None else "gaussian"
+    sensitivity = sum_sensitivity(task, 1 if kind == "laplace" else 2)
     start, radius = centre(polytope)
     live = live_columns(rows, polytope)
     width, most = max(rows.residual_range(polytope)[1], 0.0), _step_cap(task, live.size)
 
     def facts(steps: Integers) -> _Facts:
-        scale = np.array([noise_scale(task, kind, int(t)) for t in steps]) / max(rows.count, 1)
+        scale = np.array([noise_scale(task, kind, sensitivity, int(t)) for t in steps]) / max(rows.count, 1)
         return _Facts(
             kind, steps, scale, live.size, radius, min(polytope.diameter, 2 * radius), rows.norm2,
             float(np.linalg.norm(task.tilt)), task.beta, width,
@@ -129,7 +130,7 @@ def plan_descent(task: Task) -> tuple[tuple[float, DescentPlan], ...]:
         error, rate, say = (float(each[chosen]) for each in found)
         t = int(known.steps[chosen])
         kept = t if fast or task.tilted else -(-t // 2)
-        scale = noise_scale(task, kind, t)
+        scale = noise_scale(task, kind, sensitivity, t)
         # Without a tilt the mean violation cannot exceed the width anyway.
         return (error if task.tilted else min(error, width)), DescentPlan(
             fast, t, rate, say, kept, start, live, kind, scale
@@ -146,11 +147,10 @@ def plan_descent(task: Task) -> tuple[tuple[float, DescentPlan], ...]:
     return first, *(plain(*each) for each in _LADDER if each[0] <= most)
 
 
-def noise_scale(task: Task, kind: str, steps: int) -> float:
+def noise_scale(task: Task, kind: str, sensitivity: float, steps: int) -> float:
     """Scale of the noise on the sums of one of ``steps`` steps."""
-    if kind == "laplace":
-        return task.spend.laplace_scale(sum_sensitivity(task, 1), steps)
-    return task.spend.gaussian_sigma(sum_sensitivity(task, 2), steps)
+    scale = task.spend.laplace_scale if kind == "laplace" else task.spend.gaussian_sigma
+    return scale(sensitivity, steps)
 
 
 def sum_sensitivity(task: Task, order: int) -> float:
