@@ -27,6 +27,7 @@ M = TypeVar("M")
 class Candidate:
     """One mechanism in a plan: ``mechanism`` (its name), ``eligible``, ``reason`` (why not), ``forecast``.
 
+    An eligible one that cannot win has no forecast, and the bound on it is its reason (``plan(compare="all")``).
     ``code`` : the reason for programs, where one was given (``Verdict.code``). ``cells`` : of Table 1 that it serves.
     """
 

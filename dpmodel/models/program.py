@@ -18,10 +18,10 @@ from dpmodel.compile.standard_form.form import require_private_values
 from dpmodel.errors import DPModelError, InfeasibleError, UnsupportedModelError
 from dpmodel.mechanisms.contract import YES, Outcome, Request, Verdict
 from dpmodel.mechanisms.forecast import Forecast, Violation
-from dpmodel.mechanisms.known import capped
+from dpmodel.mechanisms.known import Known, capped
 from dpmodel.mechanisms.lp.engines.routes import objective_span
 from dpmodel.mechanisms.lp.private_rows import private_rows
-from dpmodel.mechanisms.lp.public.points import known_without_data
+from dpmodel.mechanisms.lp.public.points import known_without_data, sides_are_open
 from dpmodel.models.contract import Candidate, PrivateModel, Ran, reasons
 from dpmodel.models.exact_rows import ExactRows, exact_rows
 from dpmodel.models.foregone import refuse_foregone
@@ -79,11 +79,13 @@ class Program(PrivateModel[PrivateLP]):
         forecast = candidate.forecast
         if forecast is None:
             return candidate
-        known, error = known_without_data(self.data, request.feasibility), forecast.error
+        model, error = self.data, forecast.error
         assert isinstance(error, Violation)
+        plain = math.isnan(error.width) and math.isnan(error.objective) and not math.isinf(error.violation)
+        known = Known() if plain and sides_are_open(model) else known_without_data(model, request.feasibility)
         without = math.isnan(error.width) and not math.isnan(error.violation)
-        if without and math.isfinite(known.violation) and not private_rows(self.data).relative:
-            error = replace(error, width=known.violation, span=objective_span(self.data))
+        if without and math.isfinite(known.violation) and not private_rows(model).relative:
+            error = replace(error, width=known.violation, span=objective_span(model))
             forecast = replace(forecast, error=error)
         return replace(candidate, forecast=capped(forecast, known))
 

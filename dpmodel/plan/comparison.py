@@ -119,9 +119,11 @@ class Plan:
         others = [each for each in self.candidates if each not in (self.chosen, second)]
         silent = [each.mechanism for each in others if each.forecast is not None and each.forecast.vacuous]
         failed = [each for each in others if each.code == "failed"]
-        useless = [each.mechanism for each in others if each.forecast is None and each not in failed]
+        behind = [each.mechanism for each in others if each.forecast is None and each.eligible]
+        useless = [each.mechanism for each in others if not each.eligible and each not in failed]
         lines += [f"{each.mechanism} {each.reason}" for each in failed]
         lines += [f"say nothing here: {', '.join(silent)}"] if silent else []
+        lines += [f"cannot win here: {', '.join(behind)}"] if behind else []
         lines += [f"do not serve here: {', '.join(useless)}"] if useless else []
         return (*lines, "print(plan.details()) has all statements and reasons")
 

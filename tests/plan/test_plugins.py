@@ -157,16 +157,15 @@ def test_each_mechanism_may_fail_and_the_next_serves(broken: str, monkeypatch: p
     def fail(*_: Any, **__: Any) -> Any:
         raise IndexError("index 3 is out of bounds")
 
-    problem = demands()
     classes = {type(each) for each in registry.KINDS[PrivateLP].mechanisms}
     monkeypatch.setattr(type(LAPLACE_ONCE), broken, fail)
-    assert problem.plan(1.0).chosen.mechanism not in ("laplace-once", "gaussian-once")
+    assert demands().plan(1.0).chosen.mechanism not in ("laplace-once", "gaussian-once")
     for each in classes:
         monkeypatch.setattr(each, broken, fail)
     with pytest.raises(dpm.DPModelError, match="no mechanism serves"):
-        problem.plan(1.0)
+        demands().plan(1.0)
     with pytest.raises(dpm.DPModelError, match="no mechanism serves"):
-        problem.solve(epsilon=1.0, rng=0)
+        demands().solve(epsilon=1.0, rng=0)
 
 
 @pytest.mark.parametrize("error", (*NUMBERS, *DEFECTS), ids=lambda e: type(e).__name__)

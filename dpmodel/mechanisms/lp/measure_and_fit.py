@@ -29,7 +29,7 @@ from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.noise_once.design import Kind, NoisyPart, design, distribution_of
 from dpmodel.mechanisms.lp.noise_once.measurement import Measurement, best_measurement, scaled
 from dpmodel.mechanisms.lp.noise_once.mechanism import against_ignorance, release
-from dpmodel.mechanisms.lp.public.points import declared_range, known_without_data
+from dpmodel.mechanisms.lp.public.points import declared_range, largest_violation
 from dpmodel.numerics.polytopes.diagonal_qp import DiagonalQP, QPSolution, solve_diagonal_qp
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import Gaussian, NoiseSource
@@ -96,7 +96,7 @@ class MeasureAndFit(Mechanism[PrivateLP]):
         if noised.measurement.furthest > noised.measurement.limit:
             caveats.append(f"for private numbers up to {number(noised.measurement.limit)} in size; beyond, clamped")
         count = noised.measurement.count
-        alpha = min(2 * float(noised.reach.max(initial=0.0)), known_without_data(model).violation)
+        alpha = min(2 * float(noised.reach.max(initial=0.0)), largest_violation(model))
         return Forecast(
             statement=f"with probability {number(1 - request.beta)}, {what} is violated by more than "
             f"{number(alpha)}; least squares over the public constraints usually does far better",

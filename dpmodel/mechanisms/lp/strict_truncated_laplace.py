@@ -25,7 +25,7 @@ from dpmodel.mechanisms.lp.noise_once.design import Kind, design
 from dpmodel.mechanisms.lp.noise_once.margins import interior_direction, margin
 from dpmodel.mechanisms.lp.noise_once.mechanism import caveats, objective_loss, released_parts
 from dpmodel.mechanisms.lp.noise_once.solve_released import solve_released
-from dpmodel.mechanisms.lp.public.points import half_ranges, known_without_data, middle_program
+from dpmodel.mechanisms.lp.public.points import half_ranges, middle_program, spread_of_sides
 from dpmodel.mechanisms.lp.treatment import treat
 from dpmodel.numerics.cone_program import solve_cone_program
 from dpmodel.privacy import NoiseSource
@@ -121,7 +121,7 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
     def forecast(self, model: PrivateLP, request: Request) -> Forecast:
         noise = design(model, request, self._kinds(model))
         loss = objective_loss(model, noise)
-        done, most = treat(model, request, noise), known_without_data(model).tightening
+        done, most = treat(model, request, noise), spread_of_sides(model)
         # Right-hand sides end at their public lower bound: the robust optimum, which is free.
         useless = done.tightening >= most * (1 - 1e-9)
         finite = math.isfinite(done.tightening)

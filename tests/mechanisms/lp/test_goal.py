@@ -14,7 +14,7 @@ from replaying import Transcript
 
 import dpmodel as dpm
 from dpmodel._types import Floats
-from dpmodel.mechanisms.contract import YES, Outcome, Request
+from dpmodel.mechanisms.contract import YES, Outcome, Request, Verdict
 from dpmodel.mechanisms.known import capped
 from dpmodel.mechanisms.lp.engines.contract import Engine, Point, Promise, Task
 from dpmodel.mechanisms.lp.engines.mechanism import EngineMechanism
@@ -224,7 +224,7 @@ def test_a_search_leaves_room_for_its_tests_in_the_rows_asked_for() -> None:
     assert mechanism.eligible(model, ample).eligible
     assert mechanism.forecast(model, ample).error.slack_rows <= 2
     # Tests at this budget err by more than two rows: there is no room.
-    assert not mechanism.eligible(model, Request(1.0, 0.0, goal="search", slack_rows=2)).eligible
+    assert isinstance(mechanism.forecast(model, Request(1.0, 0.0, goal="search", slack_rows=2)), Verdict)
 
 
 def test_a_private_objective_is_measured_once_with_its_own_half() -> None:
@@ -268,8 +268,8 @@ def test_without_a_bounded_objective_the_reason_is_given() -> None:
     c = dpm.Private([1.0, 2.0], name="c", linf=0.1)  # no range: no public span
     x = cp.Variable(2, bounds=[0, 1], name="x")
     problem = dpm.Problem(cp.Minimize(c @ x), [A @ x >= 1])
-    verdict = EngineMechanism(Recorder()).eligible(problem._model(None), Request(1.0, 1e-6))
-    assert not verdict.eligible and "do not bound the objective" in verdict.reason
+    verdict = EngineMechanism(Recorder()).forecast(problem._model(None), Request(1.0, 1e-6))
+    assert isinstance(verdict, Verdict) and "do not bound the objective" in verdict.reason
 
 
 def test_promises_that_say_nothing_are_called_so() -> None:

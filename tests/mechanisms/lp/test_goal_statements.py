@@ -19,6 +19,7 @@ from scipy.stats import binom
 import dpmodel as dpm
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import Outcome, Request
+from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.lp.engines.contract import Point
 from dpmodel.mechanisms.lp.engines.mechanism import EngineMechanism
 from dpmodel.mechanisms.lp.noise_once.mechanism import objective_loss
@@ -88,7 +89,9 @@ def served(kind: str, private_cost: bool, goal: str, runs: int, settings: Any) -
     for ask, delta, epsilon in settings:
         request = request_for(goal, ask, delta, epsilon)
         for mechanism in ENGINES:
-            if mechanism.eligible(model, request).eligible:
+            if not mechanism.eligible(model, request).eligible:
+                continue
+            if isinstance(mechanism.forecast(model, request), Forecast):
                 out.append((mechanism.name, ask, delta, epsilon, failures(mechanism, model, request, runs)))
     return out
 

@@ -122,7 +122,7 @@ def test_who_proves_most_does_not_beat_who_is_predicted_to_do_best(
         monkeypatch.setattr(
             simulation, "against_public", lambda mechanism, *_, shares=shares: shares.get(mechanism.name, 0.9)
         )
-        plan = large.plan(20.0, 1e-6)
+        plan = covering(rows=2000).plan(20.0, 1e-6)
         assert plan.chosen.mechanism == winner and plan.chosen.forecast is not None
         assert any(f"the best statement is that of {best}" in line for line in plan.chosen.forecast.caveats)
         assert plan.chosen.forecast.statement == told[winner].statement

@@ -22,9 +22,10 @@ from dpmodel.mechanisms.contract import (
     refuse_high,
 )
 from dpmodel.mechanisms.forecast import Forecast, Violation
+from dpmodel.mechanisms.lp.engines.routes import objective_span
 from dpmodel.mechanisms.lp.noise_once.design import Kind, NoiseDesign, NoisyPart, design, x_bound
 from dpmodel.mechanisms.lp.noise_once.solve_released import solve_most_inside, solve_released
-from dpmodel.mechanisms.lp.public.points import declared_range, known_without_data
+from dpmodel.mechanisms.lp.public.points import declared_range, largest_violation
 from dpmodel.mechanisms.lp.treatment import cost_of, treat
 from dpmodel.privacy import NoiseSource
 from dpmodel.text import number
@@ -93,8 +94,7 @@ class NoiseOnce(Mechanism[PrivateLP]):
         noise = design(model, request, dict.fromkeys(model.private_parts(), self.kind))
         loss = objective_loss(model, noise)
         treatment = treat(model, request, noise)
-        known = known_without_data(model)
-        violation = min(treatment.violation, known.violation) if _touches_rows(model) else math.nan
+        violation = min(treatment.violation, largest_violation(model)) if _touches_rows(model) else math.nan
         safe = request.feasibility == "safe" and _touches_rows(model)
         split = model.splits_objective if safe else model.split_rows > 0
         tightening = treatment.tightening if safe else math.nan
@@ -168,7 +168,7 @@ def _touches_rows(model: PrivateLP) -> bool:
 def objective_loss(model: PrivateLP, noise: NoiseDesign) -> float:
     """Public bound on the loss in objective value from noise on c, at most what any public point loses; nan when c is
     not noised."""
-    return min(objective_noise(model, noise), known_without_data(model).objective)
+    return min(objective_noise(model, noise), objective_span(model))
 
 
 def objective_noise(model: PrivateLP, noise: NoiseDesign) -> float:

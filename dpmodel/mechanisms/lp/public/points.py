@@ -57,12 +57,11 @@ def known_without_data(model: PrivateLP, feasibility: str = "relaxed") -> Known:
 
     def build() -> Known:
         points = public_points(model)
-        rows = model.form.private_rows.any()
         return Known(
             objective=objective_span(model),
-            violation=_width(model) if rows else 0.0,
+            violation=largest_violation(model),
             points=tuple((point.loss, point.violation) for point in points),
-            tightening=_spread_of_sides(model) if rows else 0.0,
+            tightening=spread_of_sides(model),
         )
 
     known = model.cached("known without data", build)
@@ -267,16 +266,30 @@ def worst_violation(model: PrivateLP, x: Floats) -> float:
     return float(np.where(over <= _SOLVER + _ROUNDING * size, 0.0, over).max(initial=0.0))
 
 
-def _width(model: PrivateLP) -> float:
+@cached
+def sides_are_open(model: PrivateLP) -> bool:
+    """Whether declarations allow some private right-hand side to be so tight that every public point violates it, by
+    any amount: then no such point keeps a statement with a number in it."""
+    low, high = value_range(model.affine, model.form.scalar)
+    return bool((np.isneginf(low) | (np.isposinf(high) & model.affine.equalities())).any())
+
+
+@cached
+def largest_violation(model: PrivateLP) -> float:
     """How far a private constraint can be violated in the public set, by any allowed data."""
-    if plain_linear(model) is None and not public_polyhedron(model).empty:
-        rows = private_rows(model)
-        return math.inf if rows.relative else rows.residual_range(public_polyhedron(model))[1]
-    return math.inf
+    if not model.form.private_rows.any():
+        return 0.0
+    if sides_are_open(model) or plain_linear(model) is not None or public_polyhedron(model).empty:
+        return math.inf
+    rows = private_rows(model)
+    return math.inf if rows.relative else rows.residual_range(public_polyhedron(model))[1]
 
 
-def _spread_of_sides(model: PrivateLP) -> float:
+@cached
+def spread_of_sides(model: PrivateLP) -> float:
     """How far the right-hand sides of private rows lie apart between the best and the worst data."""
+    if not model.form.private_rows.any():
+        return 0.0
     half, weights = half_ranges(model)
     if weights is not None:
         size, moved = model.public.magnitudes(), weights.tocoo()

@@ -26,9 +26,9 @@ from dpmodel.mechanisms.contract import (
     refuse_high,
 )
 from dpmodel.mechanisms.forecast import Forecast, Violation
+from dpmodel.mechanisms.lp.engines.routes import objective_span
 from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP, ROUNDING, exact_rows
 from dpmodel.mechanisms.lp.noise_once.mechanism import against_ignorance
-from dpmodel.mechanisms.lp.public.points import known_without_data
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource, permute_and_flip, permute_and_flip_error
 from dpmodel.text import number
@@ -96,7 +96,7 @@ class VertexExponential(Mechanism[PrivateLP]):
                 found.points.shape[0], _range(model, request.vertices), request.epsilon, request.beta
             )
             drawn = loss / math.log(found.points.shape[0] / request.beta)  # scale of the noise on a score
-            loss = min(loss, known_without_data(model).objective)
+            loss = min(loss, objective_span(model))
         low, high = value_range(model.affine, _score_map(model, found))
         best = "the true optimum" if found.all_vertices else "the best of the given points"
         return Forecast(

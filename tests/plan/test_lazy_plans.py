@@ -1,0 +1,156 @@
+"""Plans forecast what can win: the choice is that of a full comparison, and bounds are bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import dpmodel as dpm
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.mechanisms.contract import Request, Serves, Verdict
+from dpmodel.mechanisms.forecast import Bound, Forecast, Violation
+from dpmodel.mechanisms.lp.vertex_exponential.mechanism import VertexExponential
+from dpmodel.models.contract import Candidate, PrivateModel
+from dpmodel.plan import by_name
+from dpmodel.plan.planner import BEHIND
+from tests.zoo import cones, finance, flows, health, places, production, systems, tables  # noqa: F401
+from tests.zoo.registry import MODELS, Case
+
+# By default one of a kind: right-hand sides, coefficients, objectives, cones; nothing chosen but the public point.
+USUAL = "transportation", "diet", "best_supplier", "ballots", "blending", "proportional_fairness", "chebyshev_centre"
+PROGRAMS = [
+    pytest.param(each, id=each.name, marks=[] if each.name in USUAL else pytest.mark.slow)
+    for each in MODELS
+    if each.quick and each.family != "pipelines"
+]
+
+
+def early(mechanism: Any, model: PrivateModel[Any], request: Request) -> bool:
+    """Whether the bound of ``mechanism`` comes before its forecast, or with it, once both are held against what is
+    known without data."""
+    bound = mechanism.at_least(model.data, request)
+    forecast = mechanism.forecast(model.data, request)
+    if bound is None or isinstance(forecast, Verdict):
+        return True
+    hoped, told = (
+        model.capped(request, Candidate(mechanism.name, "", True, "", each)).forecast
+        for each in (bound.hoped(request), forecast)
+    )
+    assert hoped is not None and told is not None
+    return bool(hoped.error.order(hoped, request) <= told.error.order(told, request))
+
+
+@pytest.mark.parametrize("model", PROGRAMS)
+def test_the_choice_is_that_of_a_full_comparison(model: Any) -> None:
+    problem = Case(model, "small").problem
+    for epsilon, delta in ((0.3, 0.0), (1.0, 1e-6), (30.0, 1e-6)):
+        try:
+            full = problem.plan(epsilon, delta, compare="all")
+        except dpm.DPModelError as refused:
+            with pytest.raises(type(refused)):
+                problem.plan(epsilon, delta)
+            continue
+        lazy = problem.plan(epsilon, delta)
+        assert lazy.chosen == full.chosen and lazy.answer == full.answer
+        assert [c.mechanism for c in lazy.candidates] == [c.mechanism for c in full.candidates]
+        for one, other in zip(lazy.candidates, full.candidates, strict=True):
+            if one != other:
+                assert one.eligible and one.forecast is None and one.reason.startswith(BEHIND)
+        door = problem._door(None)
+        for each in full.candidates:
+            if each.forecast is not None:
+                assert early(by_name(each.mechanism, type(door.data)), door, full.request), (each.mechanism, epsilon)
+
+
+def needs(**options: Any) -> dpm.Problem:
+    b = dpm.Private(np.full(6, 10.0), name="b", unit="entry", linf=1, bounds=[0, 100])
+    x = cp.Variable(6, bounds=[0, 50], name="x")
+    return dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b], **options)
+
+
+@dataclass(eq=False)
+class Plugin(dpm.mechanisms.Mechanism[Any]):
+    """Forecasts ``alpha`` and promises to forecast no less than ``least``."""
+
+    serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low",))
+    name: str = ""
+    alpha: float = 0.0
+    least: float = 0.0
+    proved: bool = True
+    source: str = "test"
+    asked: int = 0
+
+    def eligible(self, model: Any, request: Request) -> Verdict:
+        return Verdict(True, "")
+
+    def at_least(self, model: Any, request: Request) -> Bound:
+        return Bound(Violation(violation=self.least), self.proved)
+
+    def forecast(self, model: Any, request: Request) -> Forecast:
+        self.asked += 1
+        return Forecast("said", 1.0, 0.0, 0.05, Violation(violation=self.alpha), self.proved)
+
+    def run(self, model: Any, request: Request, noise: Any, progress: Any = None) -> Any:
+        raise AssertionError
+
+
+@pytest.fixture
+def register(monkeypatch: pytest.MonkeyPatch) -> Any:
+    from dpmodel.plan import registry
+
+    monkeypatch.setattr(registry, "KINDS", dict(registry.KINDS))
+    monkeypatch.setattr("dpmodel.plan.planner.KINDS", registry.KINDS)
+    return dpm.register_mechanism
+
+
+def test_what_cannot_win_is_not_asked(register: Any) -> None:
+    behind, better, unproved = Plugin("behind", 1e6, 1e5), Plugin("better", 1e-3, 1e-3), Plugin("luck", proved=False)
+    for each in (behind, better, unproved):
+        register(each)
+    plan = needs().plan(1.0)
+    assert plan.chosen.mechanism == "better"
+    assert (behind.asked, better.asked, unproved.asked) == (0, 1, 0)
+    reasons = {c.mechanism: c.reason for c in plan.candidates}
+    assert reasons["behind"].startswith(BEHIND) and "would prove nothing" in reasons["luck"]
+    assert "cannot win here: " in str(plan) and "behind" in str(plan)
+    assert needs().plan(1.0, compare="all").chosen.mechanism == "better"
+    assert behind.asked == unproved.asked == 1
+
+
+def test_a_bound_that_is_none_is_found_out(register: Any) -> None:
+    """Planted: a mechanism that promises to be worse than it is. The comparison above sees it."""
+    wrong = Plugin("wrong", 1e-3, 1e5)
+    register(wrong)
+    problem = needs()
+    assert problem.plan(1.0).chosen.mechanism != problem.plan(1.0, compare="all").chosen.mechanism == "wrong"
+    assert not early(wrong, problem._door(None), problem.plan(1.0).request)
+
+
+def test_a_plan_is_made_once(register: Any) -> None:
+    problem, plugin = needs(), Plugin("better", 1e-3, 1e-3)
+    register(plugin)
+    first = problem.plan(1.0)
+    assert problem.plan(1.0) is first and plugin.asked == 1
+    assert problem.plan(2.0) is not first and problem.plan(1.0, beta=0.1) is not first
+    register(Plugin("late", 1e-6, 1e-6))
+    assert problem.plan(1.0).chosen.mechanism == "late"
+
+
+def test_settings_of_a_mechanism_are_never_those_of_another() -> None:
+    """Points to look at are no part of what makes two mechanisms equal."""
+    c, x = dpm.Private([1.0, 2.0, 3.0], name="c", linf=0.1), cp.Variable(3, nonneg=True, name="x")
+    problem = dpm.Problem(cp.Minimize(c @ x), [cp.sum(x) == 1])
+    points = np.eye(3)
+    for listed in (points, points[:2]):
+        plan = problem.plan(1.0, mechanism=VertexExponential(vertices=listed))
+        assert plan.algorithm.vertices is listed
+        assert plan.chosen.forecast is not None and f"{len(listed)}" in plan.chosen.forecast.work
+
+
+def test_what_to_compare_is_one_of_two_words() -> None:
+    with pytest.raises(dpm.SpecificationError, match="compare=False"):
+        needs().plan(1.0, compare=False)  # type: ignore[arg-type]
