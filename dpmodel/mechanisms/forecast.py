@@ -319,14 +319,16 @@ class Forecast:
 
 class Bound(NamedTuple):
     """What a forecast can say at best. ``error`` : none of its numbers can be smaller. ``proved`` : whether it may be
-    a theorem."""
+    a theorem. ``reads`` : whether it reads private data."""
 
     error: Violation | ExcessRisk | RowsMissed | Seconds
     proved: bool = True
+    reads: bool = True
 
     def hoped(self, request: Request) -> Forecast:
         """The best forecast that there can be; ``Error.order`` puts the true one with it or behind."""
-        return Forecast("", request.epsilon, request.delta, request.beta, self.error, self.proved)
+        epsilon, delta = (request.epsilon, request.delta) if self.reads else (0.0, 0.0)
+        return Forecast("", epsilon, delta, request.beta, self.error, self.proved)
 
 
 def says_nothing(statement: str) -> str:

@@ -22,7 +22,7 @@ from dpmodel.mechanisms.contract import (
     refuse_feasibility,
     refuse_high,
 )
-from dpmodel.mechanisms.forecast import Forecast, Violation
+from dpmodel.mechanisms.forecast import Bound, Forecast, Violation
 from dpmodel.mechanisms.lp.cutting_planes.rounds import Cuts, Rounds, add_cuts, cuts_of, plan_of, width_of
 from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP
 from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION
@@ -81,20 +81,22 @@ class PrivateCuttingPlanes(Mechanism[PrivateLP]):
             return refused
         if not model.form.c0.any():
             return Verdict(False, "there is no objective whose optimum would leave most constraints slack")
-        polytope = public_polyhedron(model)
-        if not polytope.empty and polytope.minimise(model.form.c0) is None:
-            return Verdict(
-                False,
-                "the public constraints do not bound the objective; give bounds=[lo, hi] or a constraint that does",
-            )
-        if cuts_of(model).step == 0:
-            return Verdict(False, "no record can move the right-hand sides: nothing needs noise")
-        if plan_of(model, request).count == 0:
-            return Verdict(False, "choosing rows costs more here than measuring every right-hand side once")
         return YES
 
-    def forecast(self, model: PrivateLP, request: Request) -> Forecast:
-        cuts, plan = cuts_of(model), plan_of(model, request)
+    def at_least(self, model: PrivateLP, request: Request) -> Bound:
+        """A prediction comes after all that is proved."""
+        return Bound(Violation(violation=0.0), proved=False)
+
+    def forecast(self, model: PrivateLP, request: Request) -> Forecast | Verdict:
+        polytope, cuts = public_polyhedron(model), cuts_of(model)
+        if not polytope.empty and polytope.minimise(model.form.c0) is None:
+            why = "the public constraints do not bound the objective; give bounds=[lo, hi] or a constraint that does"
+            return Verdict(False, why)
+        if cuts.step == 0:
+            return Verdict(False, "no record can move the right-hand sides: nothing needs noise")
+        plan = plan_of(model, request)
+        if plan.count == 0:
+            return Verdict(False, "choosing rows costs more here than measuring every right-hand side once")
         alpha, width = plan.alpha(cuts), width_of(model, cuts)
         work = f"{plan.count} rounds of choosing, measuring and solving, among {cuts.measurement.count} numbers"
         return Forecast(

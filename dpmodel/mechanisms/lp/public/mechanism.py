@@ -20,14 +20,15 @@ from dpmodel.mechanisms.contract import (
     Verdict,
     no_progress,
 )
-from dpmodel.mechanisms.forecast import Forecast, Violation
-from dpmodel.mechanisms.lp.engines.routes import objective_span, private_objective
+from dpmodel.mechanisms.forecast import Bound, Forecast, Violation
+from dpmodel.mechanisms.lp.engines.routes import cost_range, objective_span, private_objective
 from dpmodel.mechanisms.lp.private_rows import plain_linear, public_polyhedron
 from dpmodel.mechanisms.lp.public.points import (
     PublicPoint,
     known_without_data,
     middle_of,
     public_points,
+    sides_are_open,
     worst_violation,
 )
 from dpmodel.privacy import NoiseSource
@@ -62,16 +63,22 @@ class PublicOnly(Mechanism[PrivateLP]):
             return Verdict(False, "no private parameter changes c, b or A")
         if request.goal != "auto" or request.target is not None:
             return Verdict(False, "it needs no target, search or penalty")
-        if _point(model, request) is not None:
-            return YES
-        if request.feasibility in ("safe", "strict"):
+        return YES
+
+    def at_least(self, model: PrivateLP, request: Request) -> Bound:
+        """No bound on what a point loses or violates where declarations leave none."""
+        low, high = cost_range(model)
+        loss = 0.0 if np.isfinite(low).all() and np.isfinite(high).all() else math.inf
+        return Bound(Violation(loss, math.inf if sides_are_open(model) else 0.0, against_public=1.0), reads=False)
+
+    def forecast(self, model: PrivateLP, request: Request) -> Forecast | Verdict:
+        point = _point(model, request)
+        if point is None and request.feasibility in ("safe", "strict"):
             why = "the public bounds do not leave a point that is feasible for every allowed database"
             return Verdict(False, why, "infeasible")
-        return Verdict(False, "no point is found from public facts: the public constraints do not bound the objective")
-
-    def forecast(self, model: PrivateLP, request: Request) -> Forecast:
-        point = _point(model, request)
-        assert point is not None  # eligible() came first
+        if point is None:
+            why = "no point is found from public facts: the public constraints do not bound the objective"
+            return Verdict(False, why)
         rows = bool(model.form.private_rows.any())
         parts = []
         if private_objective(model) or model.form.c0.any():
