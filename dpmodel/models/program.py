@@ -21,7 +21,12 @@ from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.mechanisms.known import Known, capped
 from dpmodel.mechanisms.lp.engines.routes import objective_span
 from dpmodel.mechanisms.lp.private_rows import private_rows
-from dpmodel.mechanisms.lp.public.points import known_without_data, sides_are_open
+from dpmodel.mechanisms.lp.public.points import (
+    costs_are_open,
+    known_without_data,
+    largest_violation,
+    sides_are_open,
+)
 from dpmodel.models.contract import Candidate, PrivateModel, Ran, reasons
 from dpmodel.models.exact_rows import ExactRows, exact_rows
 from dpmodel.models.foregone import refuse_foregone
@@ -81,13 +86,22 @@ class Program(PrivateModel[PrivateLP]):
             return candidate
         model, error = self.data, forecast.error
         assert isinstance(error, Violation)
-        plain = math.isnan(error.width) and math.isnan(error.objective) and not math.isinf(error.violation)
-        known = Known() if plain and sides_are_open(model) else known_without_data(model, request.feasibility)
+        known = self._known(request, error)
         without = math.isnan(error.width) and not math.isnan(error.violation)
         if without and math.isfinite(known.violation) and not private_rows(model).relative:
             error = replace(error, width=known.violation, span=objective_span(model))
             forecast = replace(forecast, error=error)
         return replace(candidate, forecast=capped(forecast, known))
+
+    def _known(self, request: Request, error: Violation) -> Known:
+        """What a statement of this error has to be held against: nothing is solved where declarations tell already that
+        no public point keeps it."""
+        model, loss, violation = self.data, error.objective, error.violation
+        if costs_are_open(model) and not math.isinf(loss):
+            return Known(violation=largest_violation(model))
+        if sides_are_open(model) and math.isnan(loss) and math.isnan(error.width) and not math.isinf(violation):
+            return Known()
+        return known_without_data(model, request.feasibility)
 
     def settled(
         self, request: Request, mechanisms: Sequence[Any], candidates: Sequence[Candidate], best: Candidate | None

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from auditing import epsilon_lower_bound
 from cases import CASES, Opened
+from families import verdict as verdict_of
 from replaying import Transcript
 
 from dpmodel._types import Floats
@@ -158,7 +159,7 @@ def lower_bound(audit: Audit, runs: int = RUNS, seed: int = 20_260_101) -> float
     feasibility = "strict" if audit.mechanism == "strict-truncated-laplace" else "relaxed"
     opened = case.open(epsilon=audit.epsilon, delta=audit.delta, feasibility=feasibility)
     mechanism = by_name(audit.mechanism)
-    verdict = mechanism.eligible(opened.model, opened.request)
+    verdict = verdict_of(mechanism, opened.model, opened.request)
     assert verdict.eligible, verdict.reason
     forecast = mechanism.forecast(opened.model, opened.request)
     assert (forecast.epsilon, forecast.delta) == (audit.epsilon, audit.delta)

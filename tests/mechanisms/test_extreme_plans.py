@@ -9,6 +9,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from families import PORTFOLIO
+from families import verdict as verdict_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,7 +48,7 @@ def plan_all(model: Any, request: Request) -> int:
     served = 0
     for mechanism in PORTFOLIO:
         try:
-            if mechanism.eligible(model, request).eligible:
+            if verdict_of(mechanism, model, request).eligible:
                 forecast = mechanism.forecast(model, request)
                 served += 1
                 assert not math.isnan(forecast.alpha) and forecast.epsilon <= request.epsilon

@@ -9,6 +9,7 @@ import cvxpy as cp
 import pytest
 from cases import CASES, WEIGHTS
 from families import PORTFOLIO
+from families import verdict as verdict_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +30,7 @@ SERVED = [
     for (name, how), opened in OPEN.items()
     for mechanism in PORTFOLIO
     if name in ("prices", "running_totals", "packing", "rows_and_sides", "objective_and_sides", "ball")
-    and mechanism.eligible(opened.model, opened.request).eligible
+    and verdict_of(mechanism, opened.model, opened.request).eligible
 ]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
+from families import verdict
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -187,8 +188,8 @@ def test_a_violation_counts_whatever_the_size_of_the_declared_bounds(kind: str, 
     point = min(public_points(capped), key=lambda each: each.violation)
     assert point.violation == pytest.approx(gap, rel=0.1)
     for feasibility in ("safe", "strict"):
-        assert not PUBLIC_ONLY.eligible(capped, Request(1.0, 0.0, feasibility=feasibility)).eligible
-        assert PUBLIC_ONLY.eligible(model, Request(1.0, 0.0, feasibility=feasibility)).eligible
+        assert not verdict(PUBLIC_ONLY, capped, Request(1.0, 0.0, feasibility=feasibility)).eligible
+        assert verdict(PUBLIC_ONLY, model, Request(1.0, 0.0, feasibility=feasibility)).eligible
 
 
 @pytest.mark.parametrize("build", MODELS)

@@ -15,6 +15,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from families import PORTFOLIO
+from families import verdict as verdict_of
 from lopsided import FAMILIES, Model, pairs
 from replaying import Replay, Transcript
 
@@ -76,7 +77,7 @@ def shares(
             polytope, rng = public_polyhedron(made.model), np.random.default_rng(seed)
             corners = [polytope.minimise(rng.normal(size=polytope.size)) for _ in range(8)]
             request = replace(request, vertices=np.unique(np.round(corners, 6), axis=0))
-        if not mechanism.eligible(made.model, request).eligible:
+        if not verdict_of(mechanism, made.model, request).eligible:
             continue
         for number, (one, two) in enumerate(pairs(made, declared, np.random.default_rng(seed), count)):
             yield share(mechanism, made.model, request, one, two, number)

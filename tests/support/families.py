@@ -1,8 +1,11 @@
 """The registered mechanisms by what they serve, for tables of tests."""
 
+from typing import Any
+
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
+from dpmodel.mechanisms.contract import YES, Request, Verdict
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivatePoints, PrivateVectors
 from dpmodel.plan.registry import KINDS, MECHANISMS
 
@@ -11,3 +14,10 @@ PORTFOLIO, REGRESSIONS, POSTPROCESSING, VECTORS, INEQUALITIES, POINTS = (
     for model in (PrivateLP, PrivateRegression, Postprocessing, PrivateVectors, PrivateInequalities, PrivatePoints)
 )
 PUBLISHED = {each.name for each in MECHANISMS if each.published}
+
+
+def verdict(mechanism: Any, model: Any, request: Request) -> Verdict:
+    """Whether ``mechanism`` serves: by what it says at once, or with its forecast."""
+    found: Verdict = mechanism.eligible(model, request)
+    told = mechanism.forecast(model, request) if found.eligible else found
+    return told if isinstance(told, Verdict) else YES

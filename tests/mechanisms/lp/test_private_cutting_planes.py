@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import cvxpy as cp
+import families
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -91,8 +92,7 @@ def test_the_growing_program_against_scipy() -> None:
 # ------------------------------------------------------------------------------------------ eligible
 def test_what_it_serves() -> None:
     def verdict(problem: dpm.Problem, **asked: Any) -> str:
-        found = MECHANISM.eligible(problem._model(None), Request(1.0, 1e-6, **asked))
-        return "" if found.eligible else found.reason
+        return families.verdict(MECHANISM, problem._model(None), Request(1.0, 1e-6, **asked)).reason
 
     b = Private(shape=2, name="b", linf=1)
     high = Private(shape=2, name="high", unit="entry")
@@ -340,7 +340,7 @@ def test_forecasts_against_noise_once() -> None:
     assert MECHANISM.forecast(model, pure).alpha < 0.1 * LAPLACE_ONCE.forecast(model, pure).alpha
     entries = packing(500, 8, unit="entry", linf=1.0)[0]._model(None)
     for budget in (request, pure):
-        refused = MECHANISM.eligible(entries, budget)
+        refused = families.verdict(MECHANISM, entries, budget)
         assert not refused.eligible and "measuring every right-hand side once" in refused.reason
 
 

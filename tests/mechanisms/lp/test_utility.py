@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from cases import CASES, Opened, Truth, violation
 from families import PORTFOLIO
+from families import verdict as verdict_of
 from scipy.stats import binom
 
 import dpmodel as dpm
@@ -62,7 +63,7 @@ def opened_for(mechanism: str, name: str, beta: float = 0.1) -> Opened:
 def served(mechanism: str, name: str) -> bool:
     """Whether the mechanism is eligible and has a proved statement that says something."""
     which, opened = by_name(mechanism), opened_for(mechanism, name)
-    if not which.eligible(opened.model, opened.request).eligible:
+    if not verdict_of(which, opened.model, opened.request).eligible:
         return False
     forecast = which.forecast(opened.model, opened.request)
     return not forecast.vacuous and (forecast.proved or isinstance(which, NoiseOnce))
@@ -220,7 +221,7 @@ STRICT = {
 def run_strict(name: str, runs: int, draws: type[SeededSource] = SeededSource) -> float:
     opened = strict(name)
     which = by_name("strict-truncated-laplace")
-    verdict = which.eligible(opened.model, opened.request)
+    verdict = verdict_of(which, opened.model, opened.request)
     assert verdict.eligible, verdict.reason
     forecast, truth = which.forecast(opened.model, opened.request), Truth(opened.model)
     assert forecast.error.violation == 0.0

@@ -21,10 +21,11 @@ from dpmodel.mechanisms.contract import (
     no_progress,
 )
 from dpmodel.mechanisms.forecast import Bound, Forecast, Violation
-from dpmodel.mechanisms.lp.engines.routes import cost_range, objective_span, private_objective
+from dpmodel.mechanisms.lp.engines.routes import objective_span, private_objective
 from dpmodel.mechanisms.lp.private_rows import plain_linear, public_polyhedron
 from dpmodel.mechanisms.lp.public.points import (
     PublicPoint,
+    costs_are_open,
     known_without_data,
     middle_of,
     public_points,
@@ -67,9 +68,8 @@ class PublicOnly(Mechanism[PrivateLP]):
 
     def at_least(self, model: PrivateLP, request: Request) -> Bound:
         """No bound on what a point loses or violates where declarations leave none."""
-        low, high = cost_range(model)
-        loss = 0.0 if np.isfinite(low).all() and np.isfinite(high).all() else math.inf
-        return Bound(Violation(loss, math.inf if sides_are_open(model) else 0.0, against_public=1.0), reads=False)
+        loss, violation = (math.inf if each(model) else 0.0 for each in (costs_are_open, sides_are_open))
+        return Bound(Violation(loss, violation, against_public=1.0), reads=False)
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast | Verdict:
         point = _point(model, request)

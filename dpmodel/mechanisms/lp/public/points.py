@@ -56,6 +56,7 @@ def known_without_data(model: PrivateLP, feasibility: str = "relaxed") -> Known:
     """
 
     def build() -> Known:
+        model.public.require_feasible()
         points = public_points(model)
         return Known(
             objective=objective_span(model),
@@ -272,6 +273,14 @@ def sides_are_open(model: PrivateLP) -> bool:
     any amount: then no such point keeps a statement with a number in it."""
     low, high = value_range(model.affine, model.form.scalar)
     return bool((np.isneginf(low) | (np.isposinf(high) & model.affine.equalities())).any())
+
+
+@cached
+def costs_are_open(model: PrivateLP) -> bool:
+    """Whether declarations leave some coefficient of the objective without a range: then nothing bounds what a point
+    loses that reads no data."""
+    low, high = cost_range(model)
+    return not (np.isfinite(low).all() and np.isfinite(high).all())
 
 
 @cached
