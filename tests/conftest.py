@@ -20,3 +20,11 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a private value was read")
 
     monkeypatch.setattr(vault, "unseal", refuse)
+
+
+@pytest.fixture(autouse=True)
+def no_plans_of_other_tests() -> None:
+    """Plans are kept for the process, and tests change what mechanisms do."""
+    from dpmodel.plan import kept
+
+    kept.forget()

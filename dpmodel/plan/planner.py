@@ -13,6 +13,7 @@ from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.models.contract import ARITHMETIC, Candidate, PrivateModel
 from dpmodel.numerics.public_facts import key_of
 from dpmodel.plan.comparison import Plan
+from dpmodel.plan.kept import kept
 from dpmodel.plan.no_guarantee import what_would_help
 from dpmodel.plan.registry import KINDS, AnyMechanism, load_entry_points, named
 from dpmodel.text import number
@@ -151,7 +152,8 @@ def make_plan(
         if not isinstance(mechanism, str):  # settings of its own need not be part of what makes it equal to another
             return build()
         offered = tuple(map(id, kind.mechanisms))  # more may be registered later
-        plan: Plan = model.data.cached(key_of(("plan", request, mechanism, everything, published, offered)), build)
+        key = key_of(("plan", type(model), request, mechanism, everything, published, offered))
+        plan: Plan = model.data.cached(key, lambda: kept(model.data, key, build) if model.reads else build())
         return plan
     except DPModelError:
         raise

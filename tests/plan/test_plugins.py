@@ -17,6 +17,7 @@ from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.noise_once.mechanism import LAPLACE_ONCE
 from dpmodel.models.program import Program
 from dpmodel.plan import by_name, registry
+from dpmodel.plan.kept import forget
 
 SECRET = 7321.4375
 
@@ -162,6 +163,7 @@ def test_each_mechanism_may_fail_and_the_next_serves(broken: str, monkeypatch: p
     assert demands().plan(1.0).chosen.mechanism not in ("laplace-once", "gaussian-once")
     for each in classes:
         monkeypatch.setattr(each, broken, fail)
+    forget()  # the plan of the same problem with some of them
     with pytest.raises(dpm.DPModelError, match="no mechanism serves"):
         demands().plan(1.0)
     with pytest.raises(dpm.DPModelError, match="no mechanism serves"):
@@ -227,6 +229,7 @@ def test_a_mechanism_that_fails_on_synthetic_rows_is_a_line(monkeypatch: pytest.
 
     assert not np.isnan(lines()[engine.name].forecast.error.against_public)
     monkeypatch.setattr(type(engine), "run", fail)  # of every mechanism that is made of an engine
+    forget()
     with caplog.at_level(logging.WARNING, logger="dpmodel"):
         broken = lines()[engine.name]
     assert not broken.eligible and f"a defect of {engine.name}" in broken.reason

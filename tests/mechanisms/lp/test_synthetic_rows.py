@@ -14,6 +14,7 @@ from dpmodel.mechanisms.lp.engines import synthetic_rows
 from dpmodel.mechanisms.lp.engines.synthetic_rows import DATABASES, databases
 from dpmodel.mechanisms.lp.hinge_descent.mechanism import NoisyHingeDescent
 from dpmodel.models import simulation
+from dpmodel.plan.kept import forget
 
 DECLARED: dict[str, dict[str, Any]] = {
     "ballots": {"unit": "row", "bounds": [0, 1], "max_l1": 3},
@@ -94,6 +95,7 @@ def test_a_mechanism_that_does_nothing_useful_is_not_chosen(monkeypatch: pytest.
         return Point(task.polytope.nearest(np.zeros(task.polytope.size)))
 
     monkeypatch.setattr(NoisyHingeDescent, "point", stuck)
+    forget()
     assert covering().plan(0.5, 1e-6).chosen.mechanism != "noisy-hinge-descent"
 
 
@@ -122,6 +124,7 @@ def test_who_proves_most_does_not_beat_who_is_predicted_to_do_best(
         monkeypatch.setattr(
             simulation, "against_public", lambda mechanism, *_, shares=shares: shares.get(mechanism.name, 0.9)
         )
+        forget()
         plan = covering(rows=2000).plan(20.0, 1e-6)
         assert plan.chosen.mechanism == winner and plan.chosen.forecast is not None
         assert any(f"the best statement is that of {best}" in line for line in plan.chosen.forecast.caveats)

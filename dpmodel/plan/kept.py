@@ -1,0 +1,135 @@
+"""Plans that other problems of this process may use: a plan is a function of public facts alone.
+
+A problem that is written anew with the same declarations, sizes, names and public numbers has the same plan, found by a
+digest of all of these. A model with something in it that the digest does not know is planned anew, so that nothing is
+left out silently.
+"""
+
+from __future__ import annotations
+
+import numbers
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import fields, is_dataclass
+from fractions import Fraction
+from hashlib import blake2b
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel.annotate.private import Private
+from dpmodel.annotate.records import Records
+from dpmodel.plan.comparison import Plan
+
+_MOST_PLANS = 128
+# Numbers beyond which a digest would take long beside the plan itself.
+_MOST_BYTES = 64 * 2**20
+# Where private values are read (never called here), what was computed, and CVXPY's numbers for objects.
+_LEFT_OUT = {"read", "_rows", "_memo", "variable_columns", "constraint_id"}
+# What a private parameter declares.
+_DECLARED = (
+    "shape", "unit", "records", "positions", "layout", "magnitude", "entry_range", "column_range", "entry_caps", "ball",
+    "sensitivity", "vanishes", "attributes",
+)  # fmt: skip
+
+_plans: OrderedDict[Hashable, Plan] = OrderedDict()
+_lock = threading.Lock()
+
+
+def kept(data: Any, key: Hashable, build: Callable[[], Plan]) -> Plan:
+    """``build()``, or the plan of the same ``key`` for a model whose public facts are those of ``data``."""
+    facts = digest(data)
+    if facts is None:
+        return build()
+    with _lock:
+        if (facts, key) in _plans:
+            _plans.move_to_end((facts, key))
+            return _plans[facts, key]
+    plan = build()
+    if not any(candidate.code == "failed" for candidate in plan.candidates):  # it may do better next time
+        with _lock:
+            _plans[facts, key] = plan
+            if len(_plans) > _MOST_PLANS:
+                _plans.popitem(last=False)
+    return plan
+
+
+def forget() -> None:
+    """Drop all plans."""
+    with _lock:
+        _plans.clear()
+
+
+def digest(data: Any) -> bytes | None:
+    """Of everything public in a model that mechanisms are given; None where it holds something unknown, or too much."""
+    facts = _Facts()
+    try:
+        facts.add(data)
+    except _Unknown:
+        return None
+    return facts.hash.digest()
+
+
+class _Unknown(Exception):
+    """Something that no rule below covers."""
+
+
+class _Facts:
+    """A hash, and the private parameters' records in the order in which they were met."""
+
+    def __init__(self) -> None:
+        self.hash = blake2b(digest_size=32)
+        self.bytes = 0
+        self.records: dict[int, int] = {}
+
+    def add(self, value: Any) -> None:
+        """Every value is written with its type and its length, so that two different ones differ in what is written."""
+        self._write(f"{type(value).__module__}.{type(value).__qualname__}".encode())
+        if value is None or isinstance(value, str | bytes | numbers.Number | Fraction):
+            self._write(repr(value).encode())
+        elif isinstance(value, type):
+            self._write(f"{value.__module__}.{value.__qualname__}".encode())
+        elif isinstance(value, np.ndarray):
+            if value.dtype.hasobject:
+                raise _Unknown
+            self._write(f"{value.dtype.str} {value.shape}".encode())
+            self._write(np.ascontiguousarray(value).data)
+        elif sp.issparse(value):
+            entries = value.tocoo()
+            self.each((value.shape, *entries.coords, entries.data))
+        elif isinstance(value, Mapping):
+            self.each(part for item in value.items() for part in item)
+        elif isinstance(value, list | tuple):
+            self.each(value)
+        elif isinstance(value, Records):
+            self.each((self.records.setdefault(id(value), len(self.records)), value.name, value.neighbors))
+        elif isinstance(value, Private):
+            self.each((value.name(), *(getattr(value, name) for name in _DECLARED)))
+        elif isinstance(value, cp.expressions.leaf.Leaf):
+            known = value.value if isinstance(value, cp.Constant | cp.Parameter) else None
+            self.each((value.name(), value.shape, value.attributes, known))
+        elif isinstance(value, cp.Expression):
+            self.each((value.args, value.get_data()))
+        elif isinstance(value, cp.Constraint):
+            self.each((value.args, getattr(value, "label", None)))
+        elif is_dataclass(value):
+            names = [each.name for each in fields(value) if each.name not in _LEFT_OUT]
+            self.each(part for name in names for part in (name, getattr(value, name)))
+        else:
+            raise _Unknown
+
+    def each(self, values: Any) -> None:
+        for value in values:
+            self.add(value)
+        self._write(b"end")
+
+    def _write(self, part: Any) -> None:
+        size = memoryview(part).nbytes
+        self.bytes += size
+        if self.bytes > _MOST_BYTES:
+            raise _Unknown
+        self.hash.update(size.to_bytes(8, "big"))
+        self.hash.update(part)

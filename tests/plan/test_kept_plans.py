@@ -1,0 +1,118 @@
+"""Plans kept for the process: the same public facts, the same plan; any other fact, another digest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import dpmodel as dpm
+from dpmodel.plan import kept
+from dpmodel.plan.kept import digest
+
+PEOPLE = dpm.Records("people")
+
+
+def program(
+    value: Any = None,
+    linf: float = 1.0,
+    bounds: Any = (0, 9),
+    name: str = "b",
+    cost: float = 1.0,
+    most: float = 50.0,
+    cap: float = 100.0,
+    records: Any = PEOPLE,
+    unit: Any = "entry",
+    label: str = "need",
+    whole: bool = False,
+) -> dpm.Problem:
+    b = dpm.Private(value, shape=3, name=name, unit=unit, linf=linf, bounds=list(bounds), records=records)
+    x = cp.Variable(3, name="x", bounds=[0, most], integer=whole)
+    limit = cp.Parameter(name="limit", value=cap)
+    return dpm.Problem(cp.Minimize(cost * cp.sum(x)), [(x >= b).set_label(label), cp.sum(x) <= limit])
+
+
+def regression(
+    value: Any = None, rows: int = 60, bounds: Any = (-1, 1), radius: float = 1.0, loss: Callable[..., Any] = cp.square
+) -> dpm.Problem:
+    people = dpm.Records("rows")
+    X = dpm.Private(value, shape=(rows, 2), name="X", unit="row", bounds=list(bounds), records=people)
+    w = cp.Variable(2, name="w")
+    residuals = X @ w - np.linspace(-1, 1, rows)
+    return dpm.Problem(cp.Minimize(cp.sum(loss(residuals)) / rows), [cp.norm1(w) <= radius])
+
+
+OTHERS = [
+    (program, {"linf": 2.0}),
+    (program, {"bounds": (0, 8)}),
+    (program, {"name": "needs"}),
+    (program, {"cost": 2.0}),
+    (program, {"most": 51.0}),
+    (program, {"cap": 99.0}),
+    (program, {"records": dpm.Records("people", neighbors="add-remove")}),
+    (program, {"unit": "all"}),
+    (program, {"label": "demand"}),
+    (program, {"whole": True}),
+    (regression, {"rows": 61}),
+    (regression, {"bounds": (-2, 1)}),
+    (regression, {"radius": 2.0}),
+    (regression, {"loss": cp.abs}),
+]
+
+
+def facts(problem: dpm.Problem) -> bytes:
+    found = digest(problem._door(None).data)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(("write", "other"), OTHERS, ids=lambda each: "-".join(each) if isinstance(each, dict) else "")
+def test_another_fact_is_another_digest(write: Any, other: dict[str, Any]) -> None:
+    assert facts(write()) == facts(write()) != facts(write(**other))
+
+
+def test_private_values_are_no_part_of_it() -> None:
+    assert facts(program([1.0, 2.0, 3.0])) == facts(program([3.0, 2.0, 1.0])) == facts(program())
+    one, other = np.zeros((60, 2)), np.ones((60, 2))
+    assert facts(regression(one)) == facts(regression(other))
+
+
+def test_shared_records_differ_from_separate_ones() -> None:
+    def two(*records: dpm.Records) -> dpm.Problem:
+        a, b = (dpm.Private(shape=2, name=n, linf=1, records=r) for n, r in zip("ab", records, strict=True))
+        x = cp.Variable(2, name="x", nonneg=True)
+        return dpm.Problem(cp.Minimize(cp.sum(x)), [x >= a, x >= b])
+
+    # One name for both, so that only their being one or two tells them apart.
+    assert facts(two(PEOPLE, PEOPLE)) != facts(two(dpm.Records("people"), dpm.Records("people")))
+
+
+def test_a_problem_written_anew_has_the_plan() -> None:
+    first = program().plan(1.0, 1e-6)
+    assert program([1.0, 2.0, 3.0]).plan(1.0, 1e-6) is first
+    assert program().plan(2.0, 1e-6) is not first
+    assert program().plan(1.0, 1e-6, beta=0.01) is not first
+    kept.forget()
+    assert program().plan(1.0, 1e-6) is not first
+
+
+def test_what_is_not_known_is_planned_anew() -> None:
+    assert digest(object()) is None
+    assert digest((1, np.array([object()]))) is None
+    assert digest(np.zeros(kept._MOST_BYTES)) is None
+
+
+def test_values_do_not_run_together() -> None:
+    pairs = [(("ab", "c"), ("a", "bc")), ((1, (2, 3)), (1, 2, 3)), (1, 1.0), (np.zeros(4), np.zeros((2, 2))), ("1", 1)]
+    for one, other in pairs:
+        assert digest(one) != digest(other)
+
+
+def test_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "_MOST_PLANS", 2)
+    plans = [program(cap=cap).plan(1.0) for cap in (90.0, 91.0, 92.0)]
+    assert program(cap=92.0).plan(1.0) is plans[2] and program(cap=91.0).plan(1.0) is plans[1]
+    assert program(cap=90.0).plan(1.0) is not plans[0]
