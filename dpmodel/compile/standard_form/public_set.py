@@ -16,8 +16,9 @@ import numpy as np
 from dpmodel._types import Floats
 from dpmodel.compile.standard_form.form import StandardForm, value_range
 from dpmodel.errors import InfeasibleError
-from dpmodel.numerics.cone_program import SOLVER_ERROR, ConeProgram, SolverFailure, solve_cone_program
+from dpmodel.numerics.cone_program import ConeProgram, SolverFailure, solve_cone_program
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.solvers import SOLVER_ERROR
 
 # Solvers stop near the optimum; bounds are widened by this to stay bounds.
 _SOLVER_SLACK = 1e-6

@@ -15,6 +15,7 @@ from scipy.sparse.linalg import norm as sparse_norm
 from dpmodel._types import Floats, Integers
 from dpmodel.numerics.cone_program import ConeProgram, SolverFailure
 from dpmodel.numerics.polytopes.nearest_point import Projector, onto_row
+from dpmodel.numerics.solvers import pass_to_highs, silent_highs
 
 # HiGHS stops within 1e-7 of feasibility and optimality; bounds on maxima are widened to stay bounds.
 _SOLVER_SLACK = 1e-6
@@ -287,18 +288,14 @@ def absolute_values(polytope: Polyhedron) -> tuple[Integers, Integers]:
 
 def highs(polytope: Polyhedron, cost: Floats, lower: Floats, upper: Floats) -> highspy.Highs:
     """HiGHS with the rows of ``polytope``; columns beyond those of the polytope stand in no row."""
-    A = sp.csc_array(sp.vstack([polytope.A_ub, polytope.A_eq]))
-    lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = cost.size, A.shape[0]
-    lp.col_cost_, lp.col_lower_, lp.col_upper_ = cost, lower, upper
-    lp.row_lower_ = np.concatenate([np.full(polytope.b_ub.size, -np.inf), polytope.b_eq])
-    lp.row_upper_ = np.concatenate([polytope.b_ub, polytope.b_eq])
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_ = np.append(A.indptr, np.full(cost.size - polytope.size, A.nnz))
-    lp.a_matrix_.index_, lp.a_matrix_.value_ = A.indices, A.data
-    solver = highspy.Highs()
-    solver.setOptionValue("output_flag", False)
-    solver.passModel(lp)
+    A = sp.csr_array(sp.vstack([polytope.A_ub, polytope.A_eq]))
+    rows = (
+        np.concatenate([np.full(polytope.b_ub.size, -np.inf), polytope.b_eq]),
+        np.concatenate([polytope.b_ub, polytope.b_eq]),
+    )
+    solver = silent_highs()
+    wide = sp.csr_array((A.data, A.indices, A.indptr), shape=(A.shape[0], cost.size))
+    pass_to_highs(solver, cost, wide, rows, (lower, upper))
     return solver
 
 
