@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import cvxpy as cp
+import numpy as np
 from cvxpy import constraints
 
 from dpmodel.annotate.private import Private
@@ -35,7 +36,9 @@ def constraint_label(constraint: Any, number: int) -> str:
 
 def short(expression: Any) -> str:
     """The expression's text (parameters by name, tables of numbers left out), cut to a line."""
-    text = re.sub(r"(?<![\w\])])\[[^\[\]]*\]( \[[^\[\]]*\]| \.\.\.)*", "[...]", " ".join(str(expression).split()))
+    with np.printoptions(threshold=3, edgeitems=1):  # writing out numbers that are left out takes milliseconds
+        text = " ".join(str(expression).split())
+    text = re.sub(r"(?<![\w\])])\[[^\[\]]*\]( \[[^\[\]]*\]| \.\.\.)*", "[...]", text)
     text = text.replace("[[...]]", "[...]")
     return text if len(text) <= _LONG else text[: _LONG - 3] + "..."
 

@@ -150,7 +150,7 @@ def _escapes(model: PrivateLP, cone: ConeProgram, objective: Floats) -> str:
     """Names of the variables that move along a direction of ``cone`` in which ``objective`` falls; "" for none."""
     live = np.where(cone.upper > cone.lower, objective, 0.0)
     size = float(np.abs(live).max(initial=0.0))
-    if size == 0:
+    if np.minimum(live * cone.lower, live * cone.upper).sum() >= -_GAIN * size:  # nothing falls, whatever the rows say
         return ""
     solution = solve_cone_program(cone.with_(c=live / size))
     linear = all(block.kind in ("zero", "nonneg") for block in cone.cones)
