@@ -131,16 +131,20 @@ _HOMES = {
     "dpmodel.release.release": ("Release",),
     "dpmodel.teach": ("gadgets",),
 }
+_MODULES = {
+    "learn": "dpmodel.learn",
+    **{name: f"{home}.{name}" for home in ("dpmodel", "dpmodel.teach") for name in _HOMES[home]},
+}
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     """A public name or a module, when it is first asked for (``dpmodel.learn`` needs scikit-learn, an extra)."""
     home = _HOME.get(name)
-    if home is not None and home != __name__:
+    if name in _MODULES:
+        value: Any = import_module(_MODULES[name])
+    elif home is not None:
         value = getattr(import_module(home), name)
-    elif name == "learn" or home is not None:
-        value = import_module(f"{__name__}.{name}")
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
