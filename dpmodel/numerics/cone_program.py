@@ -98,8 +98,8 @@ def solve_cone_program(
         is added as ``b + t e`` (bands grow by ``t e``).
     minimise_slack : minimise t instead of the objective; else t is at most ``slack_limit``.
     weights : (m x n) sparse W; adds ``W @ |x|`` to the left side of the rows (robust rows).
-    solver, options : as CVXPY's; by default HiGHS for linear programs, else Clarabel, and CVXPY's choice for integers
-        in cones.
+    solver, options : as CVXPY's; by default HiGHS for linear programs, else what CVXPY chooses: SCS where matrices are
+        semidefinite, Clarabel for other cones.
     """
     lower, upper = program.lower, program.upper
     if (lower > upper + 1e-9 * (1 + np.abs(lower))).any():
@@ -134,7 +134,9 @@ def _solvers(program: ConeProgram, solver: str | None) -> tuple[str | None, ...]
     if program.boolean.size or program.integer.size:
         others = (cp.HIGHS, cp.SCIPY) if linear else (None,)
     else:
-        others = (cp.HIGHS, cp.CLARABEL, cp.SCS) if linear else (cp.CLARABEL, cp.SCS)
+        # CVXPY's own choices beyond linear programs.
+        psd = any(block.kind == "psd" for block in program.cones)
+        others = (cp.HIGHS, cp.CLARABEL, cp.SCS) if linear else (cp.SCS, cp.CLARABEL) if psd else (cp.CLARABEL, cp.SCS)
     first = () if solver is None else (solver,)
     return (*first, *(each for each in others if each != solver))
 
