@@ -4,40 +4,42 @@ Write the model in CVXPY, mark what is private with ``Private``, and let ``Probl
 problem it is, whether it can be solved, by which mechanism and how well, and solve it.
 """
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from dpmodel import linalg, mechanisms
-from dpmodel.annotate import Private, PublicPatternWarning, Records
-from dpmodel.annotate.noisy import Noisy
-from dpmodel.classify.classifier import Classification
-from dpmodel.compile.leak_warning import PossibleLeakWarning
-from dpmodel.compile.likelihood.face import neg_log_likelihood, published
-from dpmodel.errors import (
-    BudgetExceededError,
-    DPModelError,
-    ImpossibilityError,
-    InfeasibleError,
-    MissingExtraError,
-    MissingValueError,
-    SpecificationError,
-    UnsupportedModelError,
-)
-from dpmodel.models.options import AllBut, Exact, Penalty, Search, Target
-from dpmodel.plan import Plan, register_mechanism, select_mechanism
-from dpmodel.plan.no_guarantee import NoGuaranteeWarning
-from dpmodel.plan.tables import taxonomy
-from dpmodel.privacy import Budget, NotPrivateWarning
-from dpmodel.privacy.distributions import DiscreteGaussian, DiscreteLaplace, Gaussian, Geometric, Laplace
-from dpmodel.problem import Problem
-from dpmodel.queries import QueryRelease, query_release
-from dpmodel.queries.hierarchy import hierarchy
-from dpmodel.queries.measure import measure
-from dpmodel.queries.tables_fit import consistent_table, marginal_query
-from dpmodel.queries.tree_query import tree_query
-from dpmodel.queries.uncertainty import intervals, standard_errors
-from dpmodel.queries.whole import round_solution
-from dpmodel.release.release import Release
-from dpmodel.teach import gadgets
+if TYPE_CHECKING:
+    from dpmodel import linalg, mechanisms
+    from dpmodel.annotate import Private, PublicPatternWarning, Records
+    from dpmodel.annotate.noisy import Noisy
+    from dpmodel.classify.classifier import Classification
+    from dpmodel.compile.leak_warning import PossibleLeakWarning
+    from dpmodel.compile.likelihood.face import neg_log_likelihood, published
+    from dpmodel.errors import (
+        BudgetExceededError,
+        DPModelError,
+        ImpossibilityError,
+        InfeasibleError,
+        MissingExtraError,
+        MissingValueError,
+        SpecificationError,
+        UnsupportedModelError,
+    )
+    from dpmodel.models.options import AllBut, Exact, Penalty, Search, Target
+    from dpmodel.plan import Plan, register_mechanism, select_mechanism
+    from dpmodel.plan.no_guarantee import NoGuaranteeWarning
+    from dpmodel.plan.tables import taxonomy
+    from dpmodel.privacy import Budget, NotPrivateWarning
+    from dpmodel.privacy.distributions import DiscreteGaussian, DiscreteLaplace, Gaussian, Geometric, Laplace
+    from dpmodel.problem import Problem
+    from dpmodel.queries import QueryRelease, query_release
+    from dpmodel.queries.hierarchy import hierarchy
+    from dpmodel.queries.measure import measure
+    from dpmodel.queries.tables_fit import consistent_table, marginal_query
+    from dpmodel.queries.tree_query import tree_query
+    from dpmodel.queries.uncertainty import intervals, standard_errors
+    from dpmodel.queries.whole import round_solution
+    from dpmodel.release.release import Release
+    from dpmodel.teach import gadgets
 
 __version__ = "0.1.0"
 
@@ -93,10 +95,61 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """``dpmodel.learn``, when it is first asked for: it needs scikit-learn, which is an extra."""
-    if name == "learn":
-        from importlib import import_module
+# Where the public names live. A module is imported when a name of it is first asked for: a program that uses CVXPY
+# and declares data does not load a hundred mechanisms.
+_HOMES = {
+    "dpmodel": ("linalg", "mechanisms"),
+    "dpmodel.annotate": ("Private", "PublicPatternWarning", "Records"),
+    "dpmodel.annotate.noisy": ("Noisy",),
+    "dpmodel.classify.classifier": ("Classification",),
+    "dpmodel.compile.leak_warning": ("PossibleLeakWarning",),
+    "dpmodel.compile.likelihood.face": ("neg_log_likelihood", "published"),
+    "dpmodel.errors": (
+        "BudgetExceededError",
+        "DPModelError",
+        "ImpossibilityError",
+        "InfeasibleError",
+        "MissingExtraError",
+        "MissingValueError",
+        "SpecificationError",
+        "UnsupportedModelError",
+    ),
+    "dpmodel.models.options": ("AllBut", "Exact", "Penalty", "Search", "Target"),
+    "dpmodel.plan": ("Plan", "register_mechanism", "select_mechanism"),
+    "dpmodel.plan.no_guarantee": ("NoGuaranteeWarning",),
+    "dpmodel.plan.tables": ("taxonomy",),
+    "dpmodel.privacy": ("Budget", "NotPrivateWarning"),
+    "dpmodel.privacy.distributions": ("DiscreteGaussian", "DiscreteLaplace", "Gaussian", "Geometric", "Laplace"),
+    "dpmodel.problem": ("Problem",),
+    "dpmodel.queries": ("QueryRelease", "query_release"),
+    "dpmodel.queries.hierarchy": ("hierarchy",),
+    "dpmodel.queries.measure": ("measure",),
+    "dpmodel.queries.tables_fit": ("consistent_table", "marginal_query"),
+    "dpmodel.queries.tree_query": ("tree_query",),
+    "dpmodel.queries.uncertainty": ("intervals", "standard_errors"),
+    "dpmodel.queries.whole": ("round_solution",),
+    "dpmodel.release.release": ("Release",),
+    "dpmodel.teach": ("gadgets",),
+}
+_MODULES = {
+    "learn": "dpmodel.learn",
+    **{name: f"{home}.{name}" for home in ("dpmodel", "dpmodel.teach") for name in _HOMES[home]},
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
 
-        return import_module("dpmodel.learn")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    """A public name or a module, when it is first asked for (``dpmodel.learn`` needs scikit-learn, an extra)."""
+    home = _HOME.get(name)
+    if name in _MODULES:
+        value: Any = import_module(_MODULES[name])
+    elif home is not None:
+        value = getattr(import_module(home), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -32,7 +32,8 @@ from dpmodel.models.program import Program
 from dpmodel.models.regression import Regression, checked_clip
 from dpmodel.models.released import values_of
 from dpmodel.models.request import checked_options
-from dpmodel.numerics.cone_program import SOLVER_ERROR, SolverFailure, solve_cone_program
+from dpmodel.numerics.cone_program import SolverFailure, solve_cone_program
+from dpmodel.numerics.solvers import SOLVER_ERROR
 from dpmodel.plan.comparison import Plan
 from dpmodel.plan.planner import Compared, make_plan
 from dpmodel.plan.registry import AnyMechanism

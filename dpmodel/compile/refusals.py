@@ -35,7 +35,16 @@ def constraint_label(constraint: Any, number: int) -> str:
 
 def short(expression: Any) -> str:
     """The expression's text (parameters by name, tables of numbers left out), cut to a line."""
-    text = re.sub(r"(?<![\w\])])\[[^\[\]]*\]( \[[^\[\]]*\]| \.\.\.)*", "[...]", " ".join(str(expression).split()))
+    # CVXPY writes tables out number by number, which takes milliseconds: while it does, they have a name.
+    tables = [leaf for leaf in expression.constants() if leaf.size > 1 and leaf._name is None]
+    try:
+        for table in tables:
+            table._name = "[...]"
+        text = " ".join(str(expression).split())
+    finally:
+        for table in tables:
+            table._name = None
+    text = re.sub(r"(?<![\w\])])\[[^\[\]]*\]( \[[^\[\]]*\]| \.\.\.)*", "[...]", text)
     text = text.replace("[[...]]", "[...]")
     return text if len(text) <= _LONG else text[: _LONG - 3] + "..."
 

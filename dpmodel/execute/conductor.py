@@ -12,7 +12,8 @@ from dpmodel.execute.wall import charge_then_run, check_budget
 from dpmodel.mechanisms.contract import STOPPED, Request
 from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.models.contract import PrivateModel, Ran
-from dpmodel.numerics.cone_program import SOLVER_ERROR, SolverFailure
+from dpmodel.numerics.cone_program import SolverFailure
+from dpmodel.numerics.solvers import SOLVER_ERROR
 from dpmodel.plan.comparison import Plan
 from dpmodel.plan.no_guarantee import warn_of_no_guarantee
 from dpmodel.plan.planner import make_plan

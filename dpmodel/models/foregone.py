@@ -6,8 +6,9 @@ Both are decided on public numbers alone (coefficients, declared bounds, sizes o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache, partial
 from typing import cast
 
 import numpy as np
@@ -20,6 +21,7 @@ from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.models.contract import Candidate
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 from dpmodel.numerics.cones import ConeBlock, ConeKind
+from dpmodel.numerics.implied_bounds import implied_bounds
 from dpmodel.text import number
 
 # Solvers take larger coefficients for errors and larger sides for infinite ones (HiGHS from 1e15 and 1e20).
@@ -84,7 +86,8 @@ def _unbounded(model: PrivateLP) -> UnsupportedModelError | None:
     private = np.zeros(form.affine.variables, dtype=bool)
     private[form.objective.row] = True
     fixed = cone.with_(lower=np.where(private, 0.0, cone.lower), upper=np.where(private, 0.0, cone.upper))
-    names = _escapes(model, fixed, form.c0)
+    tight = cache(partial(implied_bounds, cone))
+    names = _escapes(model, fixed, form.c0, tight)
     if names:
         return UnsupportedModelError(
             f"the objective has no bound: {names} can grow for ever in a direction that improves it",
@@ -95,7 +98,7 @@ def _unbounded(model: PrivateLP) -> UnsupportedModelError | None:
     if not (private & loose).any():
         return None
     for objective in _objectives(model, cone, private):
-        names = _escapes(model, cone, objective)
+        names = _escapes(model, cone, objective, tight)
         if names:
             whose = _in_objective(model)
             return UnsupportedModelError(
@@ -146,12 +149,22 @@ def _faces(block: ConeBlock) -> Iterator[ConeBlock]:
         yield replace(block, kind=kind, start=block.start + row, size=1, sizes=(), alphas=())
 
 
-def _escapes(model: PrivateLP, cone: ConeProgram, objective: Floats) -> str:
-    """Names of the variables that move along a direction of ``cone`` in which ``objective`` falls; "" for none."""
+def _falls_by(objective: Floats, box: tuple[Floats, Floats]) -> float:
+    """How far the objective can fall at most from zero over a box."""
+    return -float(np.minimum(objective * box[0], objective * box[1]).sum())
+
+
+def _escapes(model: PrivateLP, cone: ConeProgram, objective: Floats, tight: Callable[[], tuple[Floats, Floats]]) -> str:
+    """Names of the variables that move along a direction of ``cone`` in which ``objective`` falls; "" for none.
+
+    ``tight`` : bounds on those directions that rows imply; they take a while.
+    """
     live = np.where(cone.upper > cone.lower, objective, 0.0)
     size = float(np.abs(live).max(initial=0.0))
-    if size == 0 or np.minimum(live * cone.lower, live * cone.upper).sum() > -_GAIN * size:
-        return ""  # no direction improves it within the bounds alone
+    if size == 0 or _falls_by(live, (cone.lower, cone.upper)) <= _GAIN * size:  # whatever the rows say
+        return ""
+    if _falls_by(live, tight()) <= _GAIN * size:
+        return ""
     solution = solve_cone_program(cone.with_(c=live / size))
     linear = all(block.kind in ("zero", "nonneg") for block in cone.cones)
     if solution.x is None or solution.value is None or solution.value > -(_GAIN if linear else _CURVED_GAIN):

@@ -17,7 +17,7 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_outputs import AnyRegression
 from dpmodel.mechanisms.contract import NOTHING_FOUND, STOPPED, Outcome
 from dpmodel.models.contract import Ran, WrongOutcome
-from dpmodel.numerics.cone_program import ANSWERS, SOLVER_ERROR
+from dpmodel.numerics.solvers import ANSWERS, SOLVER_ERROR
 from dpmodel.release.explanation import accuracy_of, guarantee_of
 from dpmodel.release.release import Release
 

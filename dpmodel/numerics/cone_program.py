@@ -1,4 +1,4 @@
-"""A cone program with known numbers, and its solution by CVXPY's solvers.
+"""A cone program with known numbers, and its solution.
 
 Everything here is public or released: mechanisms build one from noised data (post-processing), the
 planner from the public constraints. Rows may be relaxed along their cone's interior direction,
@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -22,6 +22,7 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Integers
 from dpmodel.errors import DPModelError, SpecificationError
 from dpmodel.numerics.cones import ConeBlock, ConeKind
+from dpmodel.numerics.solvers import SOLVER_ERROR, Answer, ArrayProgram, ask
 
 
 @cache
@@ -32,18 +33,6 @@ def installed_solvers() -> tuple[str, ...]:
 
 class SolverFailure(DPModelError):
     """A solver stopped without an answer."""
-
-
-# CVXPY's word for it, in solutions and releases: no solver that was tried had an answer.
-SOLVER_ERROR = str(cp.SOLVER_ERROR)
-# What solvers may say. Anything else (HiGHS has an "unknown") is no answer, and another solver is asked.
-ANSWERS = frozenset(
-    (
-        *(cp.OPTIMAL, cp.INFEASIBLE, cp.UNBOUNDED),
-        *(cp.OPTIMAL_INACCURATE, cp.INFEASIBLE_INACCURATE, cp.UNBOUNDED_INACCURATE),
-        *("infeasible_or_unbounded", cp.USER_LIMIT),
-    )
-)
 
 
 @dataclass(frozen=True)
@@ -90,18 +79,6 @@ class ConeSolution:
         return self.x is not None
 
 
-@dataclass
-class _Rows:
-    """The CVXPY constraints, and for each how its multipliers map to rows."""
-
-    constraints: list[Any] = field(default_factory=list)
-    duals: list[tuple[Any, Any, str]] = field(default_factory=list)
-
-    def add(self, constraint: Any, index: Any, how: str) -> None:
-        self.constraints.append(constraint)
-        self.duals.append((constraint, index, how))
-
-
 def solve_cone_program(
     program: ConeProgram,
     *,
@@ -121,54 +98,33 @@ def solve_cone_program(
         is added as ``b + t e`` (bands grow by ``t e``).
     minimise_slack : minimise t instead of the objective; else t is at most ``slack_limit``.
     weights : (m x n) sparse W; adds ``W @ |x|`` to the left side of the rows (robust rows).
-    solver, options : passed to CVXPY; by default HiGHS for linear programs, else CVXPY's choice.
+    solver, options : as CVXPY's; by default HiGHS for linear programs, else what CVXPY chooses: SCS where matrices are
+        semidefinite, Clarabel for other cones.
     """
-    n = program.c.size
     lower, upper = program.lower, program.upper
     if (lower > upper + 1e-9 * (1 + np.abs(lower))).any():
-        return ConeSolution(str(cp.INFEASIBLE), None, None, None, 0.0)  # CVXPY takes no crossed bounds
-    lower = np.minimum(lower, upper)
-    integrality: dict[str, Any] = {}
-    if program.boolean.size:
-        integrality["boolean"] = (program.boolean,)
-    if program.integer.size:
-        integrality["integer"] = (program.integer,)
-    bounds = None
-    if np.isfinite(lower).any() or np.isfinite(upper).any():
-        bounds = [lower, upper]
-    x = cp.Variable(n, bounds=bounds, **integrality)
-    slack = cp.Variable(nonneg=True) if direction is not None else None
-    rows = _Rows()
-    if program.A.shape[0]:
-        left = _left_side(program, x, weights, rows)
-        _add_rows(program, left, slack, direction, rows)
-    if slack is not None and slack_limit is not None:
-        rows.constraints.append(slack <= slack_limit)
-    objective = slack if minimise_slack and slack is not None else program.c @ x + program.d
-    problem = cp.Problem(cp.Minimize(objective), rows.constraints)
+        return ConeSolution(str(cp.INFEASIBLE), None, None, None, 0.0)  # solvers take no crossed bounds
     started = time.perf_counter()
+    arrays = _in_arrays(program, direction, slack_limit, minimise_slack, weights)
     mute: list[str] = []
-    point = None
     for number, each in enumerate(_solvers(program, solver)):
         own = dict(options or {}) if number == 0 else {}
-        status = _answer(problem, each, own)
+        answer = ask(arrays.program, each, own)
         # A limit that the user set is kept; a solver's own is a reason to ask another.
-        if status == cp.USER_LIMIT and x.value is None and not own:
-            status = SOLVER_ERROR
-        point = None if status == SOLVER_ERROR or x.value is None else np.asarray(x.value, dtype=np.float64).ravel()
-        if status != SOLVER_ERROR and (point is None or np.isfinite(point).all()):
+        mine = answer.status == cp.USER_LIMIT and answer.x is None and not own
+        if answer.status != SOLVER_ERROR and not mine:
             break
         mute.append(each or "the solver that CVXPY chose")
     else:
-        status, point = SOLVER_ERROR, None
+        answer = Answer(SOLVER_ERROR)
     seconds = time.perf_counter() - started
     notes = (f"{', '.join(mute)} had no answer for the released program",) if mute else ()
-    if point is None:
-        return ConeSolution(status, None, None, None, seconds, notes=notes)
-    dual = _collect_duals(rows, program.b.size)
-    used = float(slack.value) if slack is not None and slack.value is not None else 0.0
+    if answer.x is None:
+        return ConeSolution(answer.status, None, None, None, seconds, notes=notes)
+    point = answer.x[: program.c.size]
+    used = float(answer.x[program.c.size]) if direction is not None else 0.0
     value = float(program.c @ point + program.d)
-    return ConeSolution(status, value, point, dual, seconds, used, notes)
+    return ConeSolution(answer.status, value, point, arrays.dual(answer), seconds, used, notes)
 
 
 def _solvers(program: ConeProgram, solver: str | None) -> tuple[str | None, ...]:
@@ -178,20 +134,11 @@ def _solvers(program: ConeProgram, solver: str | None) -> tuple[str | None, ...]
     if program.boolean.size or program.integer.size:
         others = (cp.HIGHS, cp.SCIPY) if linear else (None,)
     else:
-        others = (cp.HIGHS, cp.CLARABEL, cp.SCS) if linear else (None, cp.CLARABEL, cp.SCS)
+        # CVXPY's own choices beyond linear programs.
+        psd = any(block.kind == "psd" for block in program.cones)
+        others = (cp.HIGHS, cp.CLARABEL, cp.SCS) if linear else (cp.SCS, cp.CLARABEL) if psd else (cp.CLARABEL, cp.SCS)
     first = () if solver is None else (solver,)
     return (*first, *(each for each in others if each != solver))
-
-
-def _answer(problem: cp.Problem, solver: str | None, options: Mapping[str, Any]) -> str:
-    """The status of one attempt; ``SOLVER_ERROR`` for an exception or an answer that says nothing."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # inaccuracy is reported by the status
-            problem.solve(solver=solver, **options)
-    except Exception:  # the interfaces of solvers raise more than cp.SolverError
-        return SOLVER_ERROR
-    return str(problem.status) if problem.status in ANSWERS else SOLVER_ERROR
 
 
 # Kinds of programs that a solver with given options has handled in this process.
@@ -236,120 +183,124 @@ def probe_solver(kinds: frozenset[ConeKind], integer: bool, solver: str | None, 
     _probed.add(key)
 
 
-# Numbers of rows -> the expression of their left sides.
-Left = Callable[[Integers], Any]
+# Kinds of rows: not a constraint, equality, inequality, in a cone of another kind.
+_NONE, _ZERO, _NONNEG, _CONE = range(4)
 
 
-def _left_side(program: ConeProgram, x: Any, robust: Any, rows: _Rows) -> Left:
-    """Rows of ``A x`` (plus ``weights |x|``) as expressions. Rows are cut from the matrix, not from an expression:
-    CVXPY compiles that much faster.
+@dataclass(frozen=True)
+class _Arrays:
+    """A cone program in arrays: columns are x, then the slack if there is one, then sizes of entries of x.
 
-    ``|x|`` is linear where bounds fix the sign; elsewhere it is a variable above x and -x.
+    ``source`` : for each row of R the row of the cone program whose multiplier it has a share in, or -1; ``sign`` : 1,
+    or -1 for the lower side of a band that grows. ``in_cones`` : the same for the rows of G. ``rows`` : m.
     """
-    A = sp.csr_array(program.A)
-    if robust is None:
-        return lambda index: A[index] @ x
-    weights = sp.csc_array(robust)
-    columns = np.unique(sp.coo_array(weights).coords[1])
-    sign = np.where(program.lower >= 0, 1.0, np.where(program.upper <= 0, -1.0, 0.0))
-    total = sp.csr_array(A + weights @ sp.diags_array(sign))
-    free = columns[sign[columns] == 0]
-    if not free.size:
-        return lambda index: total[index] @ x
-    magnitude = cp.Variable(free.size)
-    rows.constraints += [magnitude >= x[free], magnitude >= -x[free]]
-    on_free = sp.csr_array(weights[:, free])
-    return lambda index: total[index] @ x + on_free[index] @ magnitude
 
+    program: ArrayProgram
+    rows: int
+    source: Integers
+    sign: Floats
+    in_cones: Integers
 
-def _add_rows(program: ConeProgram, left: Left, slack: Any, direction: Floats | None, rows: _Rows) -> None:
-    """One constraint for all linear inequalities (and one for their ceilings, where there is a slack), at most two for
-    equalities, one per block of other cones."""
-    index_of = {block: np.arange(block.start, block.start + block.size) for block in program.cones}
-    for kind in ("zero", "nonneg"):
-        parts = [index[program.keep[index]] for block, index in index_of.items() if block.kind == kind]
-        index = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
-        if index.size == 0:
-            continue
-        if kind == "zero":
-            _zero_rows(program, index, left, slack, direction, rows)
-        else:
-            right: Any = program.b[index]
-            if slack is not None and direction is not None:
-                right = right + slack * direction[index]
-                if program.ceiling is not None and (most := index[np.isfinite(program.ceiling[index])]).size:
-                    rows.constraints.append(left(most) <= program.ceiling[most])
-            rows.add(left(index) <= right, index, "plain")
-    for block, index in index_of.items():
-        if block.kind in ("zero", "nonneg") or not program.keep[index].all():
-            continue
-        gap = program.b[index] - left(index)
-        if slack is not None and direction is not None:
-            gap = gap + slack * direction[index]
-        if block.kind == "soc":
-            _second_order(block, gap, index, rows)
-        elif block.kind == "psd":
-            offset = 0
-            for size in block.sizes:
-                side = math.isqrt(size)
-                square = cp.reshape(gap[offset : offset + size], (side, side), order="F")
-                rows.add((square + square.T) / 2 >> 0, index[offset : offset + size], "psd")
-                offset += size
-        elif block.kind == "exp":
-            rows.add(cp.ExpCone(gap[0::3], gap[1::3], gap[2::3]), index, "triples")
-        else:
-            rows.add(cp.PowCone3D(gap[0::3], gap[1::3], gap[2::3], np.array(block.alphas)), index, "triples")
-
-
-def _zero_rows(
-    program: ConeProgram, index: Integers, left: Left, slack: Any, direction: Floats | None, rows: _Rows
-) -> None:
-    """Equalities; those with a band get a variable inside it, which solvers handle better than two inequalities."""
-    grows = direction[index] > 0 if direction is not None else np.zeros(index.size, dtype=bool)
-    hard = index[(program.band[index] == 0) & ~grows]
-    soft, growing = index[(program.band[index] > 0) & ~grows], index[grows]
-    if hard.size:
-        rows.add(left(hard) == program.b[hard], hard, "plain")
-    if soft.size:
-        miss = cp.Variable(soft.size, bounds=[-program.band[soft], program.band[soft]])
-        rows.add(left(soft) - miss == program.b[soft], soft, "plain")
-    if growing.size and slack is not None and direction is not None:
-        width = program.band[growing] + slack * direction[growing]
-        rows.add(left(growing) - program.b[growing] <= width, growing, "plain")
-        rows.add(program.b[growing] - left(growing) <= width, growing, "minus")
-
-
-def _second_order(block: ConeBlock, gap: Any, index: Integers, rows: _Rows) -> None:
-    """Cones of equal size side by side become one vectorised constraint."""
-    sizes = np.asarray(block.sizes)
-    starts = np.r_[0, np.cumsum(sizes)[:-1]]
-    for size in np.unique(sizes):
-        heads = starts[sizes == size]
-        if size == 1:
-            rows.add(gap[heads] >= 0, index[heads], "plain")
-            continue
-        polytope = heads[:, None] + np.arange(1, size)
-        tails = cp.reshape(gap[polytope.ravel()], (heads.size, int(size) - 1), order="C")
-        rows.add(cp.SOC(gap[heads], tails, axis=1), np.c_[index[heads], index[polytope]], "soc")
-
-
-def _collect_duals(rows: _Rows, m: int) -> Floats | None:
-    """(m,) multipliers in the order and sign of the rows; None when the solver gives none (integers)."""
-    dual = np.zeros(m)
-    for constraint, index, how in rows.duals:
-        value = constraint.dual_value
-        if value is None:
+    def dual(self, answer: Answer) -> Floats | None:
+        """(m,) multipliers in the order and sign of the cone program's rows; None when the solver gives none."""
+        if answer.rows is None or answer.cones is None:
             return None
-        if how == "plain":
-            dual[index] += np.ravel(value)
-        elif how == "minus":
-            dual[index] -= np.ravel(value)
-        elif how == "psd":
-            dual[index] = np.ravel(np.asarray(value), order="F")
-        elif how == "soc":
-            head, tail = value
-            dual[index[:, 0]] = np.ravel(head)
-            dual[index[:, 1:]] = np.reshape(tail, (index.shape[0], -1))
-        else:
-            dual[index] = np.stack([np.ravel(part) for part in value], axis=1).ravel()
-    return dual
+        told = np.flatnonzero(self.source >= 0)
+        dual = np.bincount(self.source[told], self.sign[told] * answer.rows[told], self.rows).astype(np.float64)
+        dual[self.in_cones] = answer.cones
+        return dual
+
+
+def _in_arrays(
+    program: ConeProgram, direction: Floats | None, slack_limit: float | None, minimise_slack: bool, weights: Any
+) -> _Arrays:
+    n, m = program.c.size, program.b.size
+    kinds, blocks = _row_kinds(program)
+    slack = direction is not None
+    moves = np.zeros(m) if direction is None else direction
+    left, free = _left_side(program, weights, n + slack)
+    # Equalities with a band have two sides; where it grows with the slack, they are two inequalities.
+    grows = (kinds == _ZERO) & (moves > 0)
+    plain, growing = np.flatnonzero(((kinds == _ZERO) & ~grows) | (kinds == _NONNEG)), np.flatnonzero(grows)
+    capped = np.zeros(0, dtype=np.int64)
+    if slack and program.ceiling is not None:
+        capped = np.flatnonzero((kinds == _NONNEG) & np.isfinite(program.ceiling))
+    equal = kinds[plain] == _ZERO
+    band = np.where(equal, program.band[plain], 0.0)
+    above = [program.b[plain] + band, program.b[growing] + program.band[growing]]
+    above += [program.band[growing] - program.b[growing]]
+    above += [program.ceiling[capped]] if program.ceiling is not None else []
+    index = np.concatenate([plain, growing, growing, capped])
+    sign = np.concatenate([np.ones(plain.size + growing.size), -np.ones(growing.size), np.ones(capped.size)])
+    gives = np.concatenate([np.where(equal, 0.0, moves[plain]), moves[growing], moves[growing], np.zeros(capped.size)])
+    R = left if np.array_equal(index, np.arange(m)) else left[index]
+    if growing.size:
+        R = sp.csr_array(sp.diags_array(sign) @ R)
+    low, high = np.full(index.size, -np.inf), np.concatenate(above)
+    low[: plain.size][equal] = (program.b[plain] - band)[equal]
+    in_cones = np.concatenate([np.arange(block.start, block.start + block.size) for block in blocks] or [_NO_ROWS])
+    G, c, lower, upper = left[in_cones], program.c, program.lower, np.maximum(program.lower, program.upper)
+    if slack:
+        R, G = R + _column(-gives, n, R.shape), G + _column(-moves[in_cones], n, G.shape)
+        c = np.append(np.zeros(n) if minimise_slack else c, float(minimise_slack))
+        lower, upper = np.append(lower, 0.0), np.append(upper, np.inf if slack_limit is None else slack_limit)
+    source = np.where(np.arange(index.size) < index.size - capped.size, index, -1)
+    if free.size:  # sizes are at least x and -x
+        size, place = np.arange(free.size), np.ones(free.size)
+        ends = sp.csr_array((place, (size, free)), shape=(free.size, left.shape[1]))
+        sizes = sp.csr_array((place, (size, n + slack + size)), shape=ends.shape)
+        R = sp.csr_array(sp.vstack([R, ends - sizes, -ends - sizes]))
+        low, high = np.append(low, np.full(2 * free.size, -np.inf)), np.append(high, np.zeros(2 * free.size))
+        source, sign = np.append(source, np.full(2 * free.size, -1)), np.append(sign, np.ones(2 * free.size))
+        c, lower, upper = (
+            np.append(part, np.full(free.size, value)) for part, value in ((c, 0.0), (lower, -np.inf), (upper, np.inf))
+        )
+    by_kind = {kind: [size for b in blocks if b.kind == kind for size in b.sizes] for kind in _ORDER}
+    arrays = ArrayProgram(
+        *(c, R, low, high, lower, upper, program.boolean, program.integer, G, program.b[in_cones]),
+        second_order=tuple(by_kind["soc"]),
+        semidefinite=tuple(math.isqrt(size) for size in by_kind["psd"]),
+        exponential=len(by_kind["exp"]),
+        power=tuple(alpha for b in blocks if b.kind == "pow3d" for alpha in b.alphas),
+    )
+    return _Arrays(arrays, m, source, sign, in_cones)
+
+
+_NO_ROWS = np.zeros(0, dtype=np.int64)
+_ORDER: tuple[ConeKind, ...] = ("soc", "psd", "exp", "pow3d")
+
+
+def _row_kinds(program: ConeProgram) -> tuple[Integers, list[ConeBlock]]:
+    """(m,) the kind of every row, and the blocks of cones that are kept, in the order of ``ArrayProgram``."""
+    kinds = np.full(program.b.size, _NONE)
+    for block in program.cones:
+        kinds[block.rows] = _KIND_OF.get(block.kind, _CONE)
+    kinds[~np.asarray(program.keep, dtype=bool)] = _NONE
+    blocks = []
+    for block in program.cones:
+        if block.kind not in _KIND_OF and (kinds[block.rows] == _CONE).all():
+            blocks.append(block)
+    return kinds, sorted(blocks, key=lambda block: _ORDER.index(block.kind))
+
+
+_KIND_OF = {"zero": _ZERO, "nonneg": _NONNEG}
+
+
+def _left_side(program: ConeProgram, robust: Any, first: int) -> tuple[sp.csr_array, Integers]:
+    """``A x`` (plus ``weights |x|``) as a matrix, and the columns whose size has a column of its own, from ``first``
+    on. ``|x|`` is linear where bounds fix the sign."""
+    A = sp.csr_array(program.A)
+    m, n = A.shape
+    if robust is None:
+        return (A if first == n else sp.csr_array((A.data, A.indices, A.indptr), shape=(m, first))), _NO_ROWS
+    weights = sp.csc_array(robust)
+    columns = np.flatnonzero(np.diff(weights.indptr))
+    sign = np.where(program.lower >= 0, 1.0, np.where(program.upper <= 0, -1.0, 0.0))
+    free = columns[sign[columns] == 0]
+    parts = [A + weights @ sp.diags_array(sign), sp.csr_array((m, first - n)), weights[:, free]]
+    return sp.csr_array(sp.hstack(parts)), free
+
+
+def _column(values: Floats, place: int, shape: tuple[int, int]) -> sp.csr_array:
+    rows = np.flatnonzero(values)
+    return sp.csr_array((values[rows], (rows, np.full(rows.size, place))), shape=shape)

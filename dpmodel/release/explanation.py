@@ -18,7 +18,7 @@ from dpmodel.compile.standard_form.affine_map import AffineMap
 from dpmodel.compile.standard_form.footprint import Footprint
 from dpmodel.mechanisms.contract import STOPPED, Outcome
 from dpmodel.mechanisms.forecast import Forecast
-from dpmodel.numerics.cone_program import SOLVER_ERROR
+from dpmodel.numerics.solvers import SOLVER_ERROR
 from dpmodel.release.plain import plain_fields
 from dpmodel.release.release import Accuracy, Guarantee, Release
 from dpmodel.text import escaped, html_table, number, table, wrapped

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.numerics import cone_program
-from dpmodel.numerics.cone_program import SOLVER_ERROR, SolverFailure
+from dpmodel.numerics import cone_program, solvers
+from dpmodel.numerics.cone_program import SolverFailure
+from dpmodel.numerics.solvers import SOLVER_ERROR, Answer
 
 SAYS = [
     *("optimal", "optimal_inaccurate", "infeasible", "infeasible_inaccurate", "unbounded", "unbounded_inaccurate"),
@@ -25,28 +26,26 @@ RAISES = [
     ),
     *(MemoryError(), AttributeError("x"), OverflowError(), AssertionError(), KeyError("k"), RecursionError()),
 ]
-real_solve = cp.Problem.solve
+real_way = solvers._straight
 
 
 def stubbed(monkeypatch: Any, answer: Any, *, mute: Any = lambda number: True) -> list[Any]:
-    """Replace ``cp.Problem.solve``: the calls whose number ``mute`` picks get ``answer``, others are solved.
+    """Replace the ways to solvers: the calls whose number ``mute`` picks get ``answer``, others are solved.
 
-    An exception is raised; a status is set, without a point. Returns the solvers that were asked.
+    An exception is raised; a status comes without a point. Returns the solvers that were asked.
     """
     asked: list[Any] = []
 
-    def solve(self: cp.Problem, *given: Any, solver: Any = None, **options: Any) -> Any:
-        asked.append(solver)
-        if not mute(len(asked) - 1):
-            return real_solve(self, *given, solver=solver, **options)
+    def stub(*given: Any) -> Answer:
         if isinstance(answer, BaseException):
             raise answer
-        for variable in self.variables():
-            variable.save_value(None)
-        self._status = answer
-        return None
+        return Answer(answer)
 
-    monkeypatch.setattr(cp.Problem, "solve", solve)
+    def way(program: Any, solver: Any, options: Any) -> Any:
+        asked.append(solver)
+        return stub if mute(len(asked) - 1) else real_way(program, solver, options)
+
+    monkeypatch.setattr(solvers, "_straight", way)
     return asked
 
 
@@ -96,7 +95,7 @@ def test_another_solver_answers_for_one_that_does_not(name: str, answer: Any, mo
     assert problem.release.variables and any("no answer" in note for note in problem.release.notes)
     if problem.value is not None:
         second = problem.value
-        monkeypatch.setattr(cp.Problem, "solve", real_solve)
+        monkeypatch.setattr(solvers, "_straight", real_way)
         problem.solve(epsilon=1, delta=1e-6, mechanism="laplace-once", rng=0)
         assert second == pytest.approx(problem.value, abs=1e-3)
 
@@ -112,14 +111,13 @@ def test_a_limit_that_the_user_set_is_kept(monkeypatch: Any) -> None:
 
 
 def test_points_with_nan_are_no_answer(monkeypatch: Any) -> None:
-    def solve(self: cp.Problem, *given: Any, **options: Any) -> None:
-        for variable in self.variables():
-            variable.save_value(np.full(variable.shape, np.nan))
-        self._status = "optimal"
-
     problem = model("b")
     problem.solve(epsilon=1, rng=0)
-    monkeypatch.setattr(cp.Problem, "solve", solve)
+
+    def nowhere(program: Any, solver: Any, options: Any) -> Answer:
+        return Answer("optimal", np.full(program.size, np.nan))
+
+    monkeypatch.setattr(solvers, "_straight", lambda *given: nowhere)
     problem.solve(epsilon=1, rng=0)
     assert problem.release.status == SOLVER_ERROR and not problem.release.variables
 

@@ -16,8 +16,10 @@ import numpy as np
 from dpmodel._types import Floats
 from dpmodel.compile.standard_form.form import StandardForm, value_range
 from dpmodel.errors import InfeasibleError
-from dpmodel.numerics.cone_program import SOLVER_ERROR, ConeProgram, SolverFailure, solve_cone_program
+from dpmodel.numerics.cone_program import ConeProgram, SolverFailure, solve_cone_program
+from dpmodel.numerics.implied_bounds import implied_bounds
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.solvers import SOLVER_ERROR
 
 # Solvers stop near the optimum; bounds are widened by this to stay bounds.
 _SOLVER_SLACK = 1e-6
@@ -42,6 +44,12 @@ class PublicSet:
         """(n,), (n,): bounds on x read off public rows with one non-zero, nothing solved."""
         lower, upper, _ = single_variable_rows(self.form, lowering_only=False)
         return lower, upper
+
+    @cached_property
+    def _implied(self) -> tuple[Floats, Floats]:
+        """(n,), (n,): the box, tightened by what rows and cones of ``program`` imply; nothing solved."""
+        lower, upper = self.box
+        return implied_bounds(self.program.with_(lower=lower, upper=upper))
 
     @cached_property
     def program(self) -> ConeProgram:
@@ -138,14 +146,18 @@ class PublicSet:
     def weighted_norm(self, weights: Floats) -> float:
         """Upper bound on ``max sum_j weights_j |x_j|`` over the public set (inf when there is none).
 
-        ``weights`` : (n,) non-negative. One linear program: |x_j| is replaced by x_j or -x_j where the
-        box fixes the sign, and by its chord over [lower_j, upper_j] elsewhere.
+        ``weights`` : (n,) non-negative. One program: |x_j| is replaced by x_j or -x_j where the box fixes the
+        sign, and by its chord over [lower_j, upper_j] elsewhere. Ends that neither the box nor interval arithmetic
+        tells are two programs each.
         """
         weights = np.asarray(weights, dtype=np.float64)
         used = weights > 0
         if not used.any():
             return 0.0
         lower, upper = (bound.copy() for bound in self.box)
+        crossing = used & (lower < 0) & (upper > 0)
+        if (crossing & ~(np.isfinite(lower) & np.isfinite(upper))).any():
+            lower, upper = (bound.copy() for bound in self._implied)
         crossing = used & (lower < 0) & (upper > 0)
         missing = np.flatnonzero(crossing & ~(np.isfinite(lower) & np.isfinite(upper)))
         if missing.size > _MOST_FREE:

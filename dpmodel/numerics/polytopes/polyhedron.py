@@ -14,7 +14,9 @@ from scipy.sparse.linalg import norm as sparse_norm
 
 from dpmodel._types import Floats, Integers
 from dpmodel.numerics.cone_program import ConeProgram, SolverFailure
+from dpmodel.numerics.implied_bounds import tighten
 from dpmodel.numerics.polytopes.nearest_point import Projector, onto_row
+from dpmodel.numerics.solvers import pass_to_highs, silent_highs
 
 # HiGHS stops within 1e-7 of feasibility and optimality; bounds on maxima are widened to stay bounds.
 _SOLVER_SLACK = 1e-6
@@ -157,7 +159,7 @@ class Polyhedron:
         lower[size] = np.maximum(lower[size], 0.0)
         for A, b in ((self.A_ub, self.b_ub), (self.A_eq, self.b_eq), (-self.A_eq, -self.b_eq)):
             if A.shape[0]:
-                _tighten(sp.csr_array(A), b, lower, upper)
+                tighten(sp.csr_array(A), b, lower, upper)
         lower[inner], upper[inner] = np.maximum(lower[inner], -upper[size]), np.minimum(upper[inner], upper[size])
         return lower, upper
 
@@ -287,18 +289,14 @@ def absolute_values(polytope: Polyhedron) -> tuple[Integers, Integers]:
 
 def highs(polytope: Polyhedron, cost: Floats, lower: Floats, upper: Floats) -> highspy.Highs:
     """HiGHS with the rows of ``polytope``; columns beyond those of the polytope stand in no row."""
-    A = sp.csc_array(sp.vstack([polytope.A_ub, polytope.A_eq]))
-    lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = cost.size, A.shape[0]
-    lp.col_cost_, lp.col_lower_, lp.col_upper_ = cost, lower, upper
-    lp.row_lower_ = np.concatenate([np.full(polytope.b_ub.size, -np.inf), polytope.b_eq])
-    lp.row_upper_ = np.concatenate([polytope.b_ub, polytope.b_eq])
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_ = np.append(A.indptr, np.full(cost.size - polytope.size, A.nnz))
-    lp.a_matrix_.index_, lp.a_matrix_.value_ = A.indices, A.data
-    solver = highspy.Highs()
-    solver.setOptionValue("output_flag", False)
-    solver.passModel(lp)
+    A = sp.csr_array(sp.vstack([polytope.A_ub, polytope.A_eq]))
+    rows = (
+        np.concatenate([np.full(polytope.b_ub.size, -np.inf), polytope.b_eq]),
+        np.concatenate([polytope.b_ub, polytope.b_eq]),
+    )
+    solver = silent_highs()
+    wide = sp.csr_array((A.data, A.indices, A.indptr), shape=(A.shape[0], cost.size))
+    pass_to_highs(solver, cost, wide, rows, (lower, upper))
     return solver
 
 
@@ -353,24 +351,3 @@ def _fold(polytope: Polyhedron) -> Polyhedron:
     crossed = (lower > upper) & (lower - upper <= 1e-14 * np.abs(lower))
     upper[crossed] = lower[crossed]
     return Polyhedron(parts[0], parts[1], parts[2], parts[3], lower, upper)
-
-
-def _tighten(A: sp.csr_array, b: Floats, lower: Floats, upper: Floats) -> None:
-    """Bounds that single rows ``a'x <= b`` imply when the other columns are at their least."""
-    rows = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
-    with np.errstate(invalid="ignore"):
-        least = np.where(A.data > 0, A.data * lower[A.indices], A.data * upper[A.indices])
-    total = np.bincount(rows, weights=np.where(np.isfinite(least), least, 0.0), minlength=A.shape[0])
-    open_ends = np.bincount(rows, weights=~np.isfinite(least), minlength=A.shape[0])
-    size = np.bincount(rows, weights=np.where(np.isfinite(least), np.abs(least), 0.0), minlength=A.shape[0]) + np.abs(b)
-    # Bounds on the rounding of these sums, so that no point of the set is cut off.
-    error = (np.diff(A.indptr) + 4) * 2.0**-52 * size
-    others_open = open_ends[rows] - ~np.isfinite(least)
-    rest = b[rows] - (total[rows] - np.where(np.isfinite(least), least, 0.0))
-    usable = (others_open == 0) & (A.data != 0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        value, slack = rest / A.data, error[rows] / np.abs(A.data)
-    slack += 1e-9 * np.abs(value)
-    up, down = usable & (A.data > 0), usable & (A.data < 0)
-    np.minimum.at(upper, A.indices[up], value[up] + slack[up])
-    np.maximum.at(lower, A.indices[down], value[down] - slack[down])

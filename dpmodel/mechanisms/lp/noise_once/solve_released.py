@@ -12,7 +12,8 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.public_set import base_program
 from dpmodel.mechanisms.contract import Outcome, Request
 from dpmodel.mechanisms.lp.noise_once.margins import giving_way, interior_direction
-from dpmodel.numerics.cone_program import SOLVER_ERROR, ConeProgram, ConeSolution, solve_cone_program
+from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, solve_cone_program
+from dpmodel.numerics.solvers import SOLVER_ERROR
 
 # A solver's own tolerance: the least violation is kept to this when the objective is minimised after it.
 _TOLERANCE = 1e-6

@@ -1,0 +1,430 @@
+"""A program in arrays, and the solvers that take it: straight (HiGHS, Clarabel, OSQP, SCS) or through CVXPY.
+
+What comes out is the same by either way: CVXPY's words for the status, and multipliers with its signs. The straight
+way leaves out CVXPY's compiling, which takes longer than HiGHS does on most linear programs. Options that are CVXPY's
+own (``verbose``, ``warm_start``) or that a table here does not know, and other solvers, go through CVXPY.
+
+Every number here is public or released, so all of it is post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import cvxpy as cp
+import highspy
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from dpmodel._types import Floats, Integers
+
+# CVXPY's word for it, in solutions and releases: no solver that was tried had an answer.
+SOLVER_ERROR = str(cp.SOLVER_ERROR)
+# What solvers may say. Anything else (HiGHS has an "unknown") is no answer, and another solver is asked.
+ANSWERS = frozenset(
+    (
+        *(cp.OPTIMAL, cp.INFEASIBLE, cp.UNBOUNDED),
+        *(cp.OPTIMAL_INACCURATE, cp.INFEASIBLE_INACCURATE, cp.UNBOUNDED_INACCURATE),
+        *("infeasible_or_unbounded", cp.USER_LIMIT),
+    )
+)
+_WITH_POINT = frozenset((cp.OPTIMAL, cp.OPTIMAL_INACCURATE, cp.USER_LIMIT))
+_ROOT = math.sqrt(2.0)
+
+
+@dataclass(frozen=True)
+class ArrayProgram:
+    """Minimise ``c'x`` subject to ``low <= R x <= high``, ``h - G x`` in cones, ``lower <= x <= upper``.
+
+    ``R`` (p x n), ``G`` (q x n) sparse. The rows of G: second-order cones of sizes ``second_order``, semidefinite ones
+    of sides ``semidefinite`` (whole matrices, column by column; their symmetric part counts), ``exponential`` triples,
+    and triples of 3-d power cones with exponents ``power``. ``boolean``, ``integer`` : numbers of columns.
+    """
+
+    c: Floats
+    R: sp.csr_array
+    low: Floats
+    high: Floats
+    lower: Floats
+    upper: Floats
+    boolean: Integers
+    integer: Integers
+    G: sp.csr_array
+    h: Floats
+    second_order: tuple[int, ...] = ()
+    semidefinite: tuple[int, ...] = ()
+    exponential: int = 0
+    power: tuple[float, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return int(self.c.size)
+
+    @property
+    def linear(self) -> bool:
+        return not self.h.size
+
+    @property
+    def continuous(self) -> bool:
+        return not (self.boolean.size or self.integer.size)
+
+    @cached_property
+    def equal(self) -> npt.NDArray[np.bool_]:
+        return np.asarray(self.low == self.high)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """``x`` (n,) or None. ``rows`` (p,), ``cones`` (q,) : multipliers, positive where an upper side binds; None where
+    the solver gives none."""
+
+    status: str
+    x: Floats | None = None
+    rows: Floats | None = None
+    cones: Floats | None = None
+
+
+def ask(program: ArrayProgram, solver: str | None, options: Mapping[str, Any]) -> Answer:
+    """One attempt. Exceptions, and statuses and points that say nothing, come out as ``SOLVER_ERROR``."""
+    try:
+        answer = (_straight(program, solver, options) or _by_cvxpy)(program, solver, options)
+    except Exception:  # the interfaces of solvers raise more than cp.SolverError
+        return Answer(SOLVER_ERROR)
+    if answer.status not in ANSWERS:
+        return Answer(SOLVER_ERROR)
+    if answer.status not in _WITH_POINT or answer.x is None:
+        return Answer(answer.status)
+    return answer if np.isfinite(answer.x).all() else Answer(SOLVER_ERROR)
+
+
+Way = Callable[[ArrayProgram, "str | None", Mapping[str, Any]], Answer]
+
+
+def _straight(program: ArrayProgram, solver: str | None, options: Mapping[str, Any]) -> Way | None:
+    """The direct interface of a solver that takes such programs and knows these options, else None."""
+    name = solver.upper() if isinstance(solver, str) else ""
+    if name == cp.HIGHS and program.linear and _highs_knows(options):
+        return _by_highs
+    if not program.continuous or not (program.R.shape[0] or program.h.size):
+        return None
+    if name == cp.CLARABEL and _clarabel_knows(options):
+        return _by_clarabel
+    if name == cp.SCS and options.keys() <= _SCS_OPTIONS:
+        return _by_scs
+    if name == cp.OSQP and program.linear and options.keys() <= _OSQP_OPTIONS:
+        return _by_osqp
+    return None
+
+
+# ---------------------------------------------------------------------- HiGHS
+_HIGHS_SAYS = {
+    "kOptimal": cp.OPTIMAL,
+    "kInfeasible": cp.INFEASIBLE,
+    "kUnboundedOrInfeasible": "infeasible_or_unbounded",
+    "kUnbounded": cp.UNBOUNDED,
+    **dict.fromkeys(
+        ("kObjectiveBound", "kObjectiveTarget", "kTimeLimit", "kIterationLimit", "kSolutionLimit"), cp.USER_LIMIT
+    ),
+}
+
+
+def silent_highs() -> highspy.Highs:
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    return solver
+
+
+def pass_to_highs(
+    solver: highspy.Highs,
+    c: Floats,
+    matrix: Any,
+    rows: tuple[Floats, Floats],
+    bounds: tuple[Floats, Floats],
+    whole: npt.NDArray[np.bool_] | None = None,
+) -> None:
+    """Give ``solver`` the program with cost c (n,), ``matrix`` (m x n) between ``rows`` (two of (m,)), columns between
+    ``bounds`` (two of (n,)) and, where ``whole`` (n,) says so, integers."""
+    A = sp.csc_array(matrix)
+    arrays = (c, *bounds, *rows)
+    # HiGHS takes arrays in its own types only; numpy hands over what is already of them without a copy.
+    solver.passModel(
+        *(A.shape[1], A.shape[0], A.nnz, int(highspy.MatrixFormat.kColwise), int(highspy.ObjSense.kMinimize), 0.0),
+        *(np.ascontiguousarray(each, dtype=np.float64) for each in arrays),
+        *(A.indptr.astype(np.int32), A.indices.astype(np.int32), A.data.astype(np.float64)),
+        np.zeros(c.size, dtype=np.int32) if whole is None else whole.astype(np.int32),
+    )
+
+
+def _highs_knows(options: Mapping[str, Any]) -> bool:
+    known = silent_highs()
+    return all(known.getOptionType(name)[0] == highspy.HighsStatus.kOk for name in options)
+
+
+def _by_highs(program: ArrayProgram, solver: str | None, options: Mapping[str, Any]) -> Answer:
+    highs = silent_highs()
+    for name, value in options.items():
+        if highs.setOptionValue(name, value) == highspy.HighsStatus.kError:
+            raise ValueError(name)
+    lower, upper = program.lower, program.upper
+    whole = None
+    if not program.continuous:
+        whole = np.zeros(program.size, dtype=bool)
+        whole[program.integer] = whole[program.boolean] = True
+        lower, upper = lower.copy(), upper.copy()
+        lower[program.boolean] = np.maximum(lower[program.boolean], 0.0)
+        upper[program.boolean] = np.minimum(upper[program.boolean], 1.0)
+    pass_to_highs(highs, program.c, program.R, (program.low, program.high), (lower, upper), whole)
+    highs.run()
+    status = _HIGHS_SAYS.get(highs.getModelStatus().name, SOLVER_ERROR)
+    if status not in _WITH_POINT:
+        return Answer(status)
+    found = highs.getSolution()
+    x = np.array(found.col_value, dtype=np.float64)
+    if x.size != program.size:
+        return Answer(SOLVER_ERROR)
+    rows = -np.array(found.row_dual, dtype=np.float64) if program.continuous and found.dual_valid else None
+    return Answer(status, x, rows, np.zeros(0))
+
+
+# ---------------------------------------------------------------------- Clarabel and SCS
+@dataclass(frozen=True)
+class _ConeRows:
+    """The same program as ``b - A x`` in cones: ``A = T [R; I; G]``. ``zero``, ``nonneg`` : rows of these kinds, which
+    come first."""
+
+    T: sp.csr_array
+    A: sp.csc_array
+    b: Floats
+    zero: int
+    nonneg: int
+
+    def answer(self, program: ArrayProgram, status: str, x: Any, multipliers: Any) -> Answer:
+        """The multipliers of the original rows: those of ``T (row)`` belong to the row by the transpose of T."""
+        of_rows = self.T.T @ np.asarray(multipliers, dtype=np.float64)
+        split = program.R.shape[0], program.R.shape[0] + program.size
+        return Answer(status, np.array(x, dtype=np.float64), of_rows[: split[0]], of_rows[split[1] :])
+
+
+def _cone_rows(program: ArrayProgram, *, upper_triangle: bool) -> _ConeRows:
+    """Equalities, then upper and lower sides of rows and columns, then cones; of a semidefinite one the upper or lower
+    triangle, column by column, with entries beside the diagonal times the root of 2."""
+    low = np.concatenate([program.low, program.lower])
+    high = np.concatenate([program.high, program.upper])
+    equal = np.concatenate([program.equal, np.zeros(program.size, dtype=bool)])
+    zero = np.flatnonzero(equal)
+    above, below = np.flatnonzero(~equal & np.isfinite(high)), np.flatnonzero(~equal & np.isfinite(low))
+    picked = np.concatenate([zero, above, below])
+    sign = np.concatenate([np.ones(zero.size + above.size), -np.ones(below.size)])
+    sides = sp.csr_array((sign, (np.arange(picked.size), picked)), shape=(picked.size, low.size))
+    T = sp.csr_array(sp.block_diag([sides, _triangles(program, upper_triangle)], format="csr"))
+    stacked = sp.vstack([program.R, sp.eye_array(program.size), program.G], format="csr")
+    b = np.concatenate([high[zero], high[above], -low[below], T[picked.size :, low.size :] @ program.h])
+    return _ConeRows(T, sp.csc_array(T @ stacked), b, zero.size, above.size + below.size)
+
+
+def _triangles(program: ArrayProgram, upper: bool) -> sp.csr_array:
+    """(rows that the solver wants x q) from the rows of G."""
+    before, after = sum(program.second_order), 3 * (program.exponential + len(program.power))
+    parts = [sp.eye_array(before), *(_triangle(side, upper) for side in program.semidefinite), sp.eye_array(after)]
+    return sp.csr_array(sp.block_diag(parts, format="csr"))
+
+
+def _triangle(side: int, upper: bool) -> sp.csr_array:
+    first, second = np.tril_indices(side)  # row by row: the upper triangle column by column, with the two swapped
+    i, j = (second, first) if upper else np.triu_indices(side)[::-1]
+    weight = np.where(i == j, 0.5, _ROOT / 2)
+    number = np.arange(i.size)
+    entries = np.r_[weight, weight], (np.r_[number, number], np.r_[i + side * j, j + side * i])
+    return sp.csr_array(entries, shape=(i.size, side * side))
+
+
+_CLARABEL_SAYS = {
+    "Solved": cp.OPTIMAL,
+    "PrimalInfeasible": cp.INFEASIBLE,
+    "DualInfeasible": cp.UNBOUNDED,
+    "AlmostSolved": cp.OPTIMAL_INACCURATE,
+    "AlmostPrimalInfeasible": cp.INFEASIBLE_INACCURATE,
+    "AlmostDualInfeasible": cp.UNBOUNDED_INACCURATE,
+    "MaxIterations": cp.USER_LIMIT,
+    "MaxTime": cp.USER_LIMIT,
+}
+
+
+def _clarabel_knows(options: Mapping[str, Any]) -> bool:
+    import clarabel
+
+    return "verbose" not in options and all(hasattr(clarabel.DefaultSettings, name) for name in options)
+
+
+def _by_clarabel(program: ArrayProgram, solver: str | None, options: Mapping[str, Any]) -> Answer:
+    import clarabel
+
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    for name, value in options.items():
+        setattr(settings, name, value)
+    rows = _cone_rows(program, upper_triangle=True)
+    cones = [kind(count) for kind, count in _counted(clarabel, rows) if count]
+    cones += [clarabel.SecondOrderConeT(size) for size in program.second_order]
+    cones += [clarabel.PSDTriangleConeT(side) for side in program.semidefinite]
+    cones += [clarabel.ExponentialConeT() for _ in range(program.exponential)]
+    cones += [clarabel.PowerConeT(alpha) for alpha in program.power]
+    nothing = sp.csc_array((program.size, program.size))
+    found = clarabel.DefaultSolver(nothing, program.c, rows.A, rows.b, cones, settings).solve()
+    return rows.answer(program, _CLARABEL_SAYS.get(str(found.status), SOLVER_ERROR), found.x, found.z)
+
+
+def _counted(clarabel: Any, rows: _ConeRows) -> tuple[tuple[Any, int], ...]:
+    return (clarabel.ZeroConeT, rows.zero), (clarabel.NonnegativeConeT, rows.nonneg)
+
+
+_SCS_SAYS = {
+    1: cp.OPTIMAL,
+    2: cp.OPTIMAL_INACCURATE,
+    -1: cp.UNBOUNDED,
+    -6: cp.UNBOUNDED_INACCURATE,
+    -2: cp.INFEASIBLE,
+    -7: cp.INFEASIBLE_INACCURATE,
+}
+_SCS_OPTIONS = {"eps", "eps_abs", "eps_rel", "eps_infeas", "max_iters", "time_limit_secs", "alpha", "scale"}
+_SCS_OPTIONS |= {"rho_x", "normalize", "adaptive_scale", "acceleration_lookback", "acceleration_interval"}
+
+
+def _by_scs(program: ArrayProgram, solver: str | None, options: Mapping[str, Any]) -> Answer:
+    import scs
+
+    # CVXPY's tolerances; SCS's own are looser.
+    settings: dict[str, Any] = {"eps_abs": 1e-5, "eps_rel": 1e-5, **options}
+    if "eps" in settings:
+        settings["eps_abs"] = settings["eps_rel"] = settings.pop("eps")
+    rows = _cone_rows(program, upper_triangle=False)
+    cones = {"z": rows.zero, "l": rows.nonneg, "q": list(program.second_order), "s": list(program.semidefinite)}
+    cones |= {"ep": program.exponential, "p": list(program.power)}
+    found = scs.solve({"A": rows.A, "b": rows.b, "c": program.c}, cones, verbose=False, **settings)
+    status = _SCS_SAYS.get(found["info"]["status_val"], SOLVER_ERROR)
+    return rows.answer(program, status, found["x"], found["y"])
+
+
+# ---------------------------------------------------------------------- OSQP
+_OSQP_SAYS = {
+    1: cp.OPTIMAL,
+    2: cp.OPTIMAL_INACCURATE,
+    3: cp.INFEASIBLE,
+    4: cp.INFEASIBLE_INACCURATE,
+    5: cp.UNBOUNDED,
+    6: cp.UNBOUNDED_INACCURATE,
+    7: cp.USER_LIMIT,
+    8: cp.USER_LIMIT,
+}
+_OSQP_OPTIONS = {"eps_abs", "eps_rel", "eps_prim_inf", "eps_dual_inf", "max_iter", "time_limit", "polishing"}
+_OSQP_OPTIONS |= {"rho", "sigma", "alpha", "adaptive_rho", "scaling", "check_termination", "delta"}
+
+
+def _by_osqp(program: ArrayProgram, solver: str | None, options: Mapping[str, Any]) -> Answer:
+    import osqp
+
+    # CVXPY's tolerances; OSQP's own are looser.
+    settings = {"eps_abs": 1e-5, "eps_rel": 1e-5, "max_iter": 10_000, "polishing": True, **options}
+    bounded = np.flatnonzero(np.isfinite(program.lower) | np.isfinite(program.upper))
+    A = sp.csc_matrix(sp.vstack([program.R, sp.eye_array(program.size, format="csr")[bounded]]))
+    low = np.concatenate([program.low, program.lower[bounded]])
+    high = np.concatenate([program.high, program.upper[bounded]])
+    work = osqp.OSQP()
+    work.setup(sp.csc_matrix((program.size, program.size)), program.c, A, low, high, verbose=False, **settings)
+    found = work.solve(raise_error=False)
+    status = _OSQP_SAYS.get(int(found.info.status_val), SOLVER_ERROR)
+    x, y = np.array(found.x, dtype=np.float64), np.array(found.y, dtype=np.float64)
+    return Answer(status, x, y[: program.low.size], np.zeros(0))
+
+
+# ---------------------------------------------------------------------- CVXPY
+def _by_cvxpy(program: ArrayProgram, solver: str | None, options: Mapping[str, Any]) -> Answer:
+    whole: dict[str, Any] = {}
+    if program.boolean.size:
+        whole["boolean"] = (program.boolean,)
+    if program.integer.size:
+        whole["integer"] = (program.integer,)
+    bounded = np.isfinite(program.lower).any() or np.isfinite(program.upper).any()
+    x = cp.Variable(program.size, bounds=[program.lower, program.upper] if bounded else None, **whole)
+    written = [*_written_rows(program, x), *_written_cones(program, x)]
+    problem = cp.Problem(cp.Minimize(program.c @ x), [constraint for constraint, _, _ in written])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # inaccuracy is reported by the status
+        problem.solve(solver=solver, **dict(options))
+    if x.value is None:
+        return Answer(str(problem.status))
+    point = np.asarray(x.value, dtype=np.float64).ravel()
+    multipliers = {"rows": np.zeros(program.low.size), "cones": np.zeros(program.h.size)}
+    for constraint, index, where in written:
+        value = constraint.dual_value
+        if value is None:  # integers
+            return Answer(str(problem.status), point)
+        multipliers[where][index] = _flat(constraint, value)
+    return Answer(str(problem.status), point, **multipliers)
+
+
+# A constraint, the numbers of its rows, and whether they are rows of R or of G.
+_Written = tuple[Any, Integers, str]
+
+
+def _written_rows(program: ArrayProgram, x: Any) -> list[_Written]:
+    """Equalities, inequalities, and rows with two sides, which get a variable between them: solvers handle that better
+    than two inequalities."""
+    bounded_below = np.isfinite(program.low) & ~program.equal
+    hard, two = np.flatnonzero(program.equal), np.flatnonzero(bounded_below)
+    one = np.flatnonzero(~program.equal & ~bounded_below & np.isfinite(program.high))
+    found: list[_Written] = []
+    if hard.size:
+        found.append((program.R[hard] @ x == program.high[hard], hard, "rows"))
+    if two.size:
+        between = cp.Variable(two.size, bounds=[program.low[two], program.high[two]])
+        found.append((program.R[two] @ x - between == 0, two, "rows"))
+    if one.size:
+        found.append((program.R[one] @ x <= program.high[one], one, "rows"))
+    return found
+
+
+def _written_cones(program: ArrayProgram, x: Any) -> list[_Written]:
+    found: list[_Written] = []
+    if program.linear:
+        return found
+    gap = program.h - program.G @ x
+    sizes = np.asarray(program.second_order, dtype=np.int64)
+    starts = np.cumsum(sizes) - sizes
+    for size in np.unique(sizes):  # cones of equal size become one constraint
+        index = starts[sizes == size][:, None] + np.arange(size)
+        if size == 1:
+            found.append((gap[index[:, 0]] >= 0, index[:, 0], "cones"))
+            continue
+        tails = cp.reshape(gap[index[:, 1:].ravel()], (index.shape[0], int(size) - 1), order="C")
+        found.append((cp.SOC(gap[index[:, 0]], tails, axis=1), index, "cones"))
+    place = int(sizes.sum())
+    for side in program.semidefinite:
+        index = np.arange(place, place + side * side)
+        square = cp.reshape(gap[index], (side, side), order="F")
+        found.append(((square + square.T) / 2 >> 0, index, "cones"))
+        place += side * side
+    for kind, count in (("exp", program.exponential), ("pow3d", len(program.power))):
+        index = np.arange(place, place + 3 * count).reshape(count, 3)
+        if count:
+            x1, x2, x3 = (gap[column] for column in index.T)
+            triple = cp.ExpCone(x1, x2, x3) if kind == "exp" else cp.PowCone3D(x1, x2, x3, np.array(program.power))
+            found.append((triple, index, "cones"))
+        place += 3 * count
+    return found
+
+
+def _flat(constraint: Any, value: Any) -> Floats:
+    """Multipliers in the shape of the constraint's rows."""
+    if isinstance(constraint, cp.SOC):
+        head = np.ravel(value[0])
+        return np.concatenate([head[:, None], np.reshape(value[1], (head.size, -1))], axis=1)
+    if isinstance(constraint, cp.ExpCone | cp.PowCone3D):
+        return np.stack([np.ravel(part) for part in value], axis=1)
+    return np.ravel(np.asarray(value), order="F")
