@@ -235,10 +235,10 @@ def test_shifted_distributions_keep_their_divergence():
 
 # ------------------------------------------------------------------ beside OpenDP; forks
 @pytest.mark.parametrize("kind", ["discrete_laplace", "discrete_gaussian"])
-@pytest.mark.parametrize("scale, count", [(2.7, 20_000), pytest.param(2.7, 2_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("scale, count", [(2.7, 20_000), pytest.param(2.7, 500_000, marks=pytest.mark.slow)])
 def test_the_same_integers_as_opendp(kind, scale, count):
-    """Two samples of one distribution: chi-square, false alarm 1e-7. A scale 15 % off is seen in 20,000 (1.5 % in
-    2,000,000)."""
+    """Two samples of one distribution: chi-square, false alarm 1e-7. A scale 15 % off is seen in 20,000 (3 % in
+    500,000)."""
     mine, theirs = (getattr(source, kind)(np.zeros(count), scale) for source in (ExactSource(), OpenDPSource()))
     other = getattr(ExactSource(), kind)(np.zeros(count), scale * (1 + 15 / math.sqrt(count) * math.sqrt(2)))
 
