@@ -35,7 +35,7 @@ _FARTHEST = -(2.0**40)
 def exact_choice(scores: FloatArray, scale: float, exponential: bool) -> int:
     """The index of the largest of scores / scale + noise. ``scores`` : (count,) finite, count >= 1."""
     first = random_words(scores.size) >> np.uint64(64 - FIRST_BITS)
-    with np.errstate(over="ignore", divide="ignore"):  # infinite ends are ends
+    with np.errstate(all="ignore"):  # infinite ends are ends
         gaps = (scores - scores.max()) / scale
         high = _end(np.maximum(gaps, _FARTHEST), first, exponential, 1)
         leader = int(np.argmax(high))

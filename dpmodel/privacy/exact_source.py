@@ -82,7 +82,8 @@ def add_on_grid(values: FloatArray, noise: IntArray, grid: int) -> FloatArray:
     """``values``, rounded to multiples of 2^grid, plus ``noise`` (2, size) in that unit: a function of the sums."""
     high, low = noise.reshape(2, *values.shape)
     unit = grid + _DIGIT_BITS
-    with np.errstate(over="ignore"):  # results beyond the floats become the largest ones
+    # Whatever numpy was told to warn of: values decide nothing but the result. What leaves the floats is cut.
+    with np.errstate(all="ignore"):
         limit = np.ldexp(_LARGEST, unit)
         values = np.clip(values, -limit, limit)
         top = np.trunc(np.ldexp(values, -unit))

@@ -262,4 +262,3 @@ problem.plan(epsilon=1)
 problem.solve(epsilon=1)
 """
     assert "opendp" not in _modules_after(code)
-    assert "opendp" in _modules_after(code + "problem.solve(epsilon=1, rng='opendp')")
