@@ -204,8 +204,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
             forecast.
         budget : a ``Budget`` to charge before any data is read.
         verbose : print classification, plan and release. ``progress`` : True, or a function (stage, share).
-        rng : None for OpenDP's secure noise; an int or numpy Generator for repeatable noise in tests,
-            which is not private and says so.
+        rng : None for secure noise; "opendp" for OpenDP's, which is as private; an int or numpy Generator for
+            repeatable noise in tests, which is not private and says so.
         solver, solver_options : for the solve on released data, as in CVXPY.
 
         Returns

@@ -1,11 +1,15 @@
 """Privacy: the only home of randomness and budget.
 
 `distributions` describe, `noise` draws, `selection` picks, `conversions` and `accounting` count, `ledger` and `budget`
-refuse. This room knows no other room of the package; OpenDP is imported when noise is first drawn.
+refuse. This room knows no other room of the package.
+
+What is private by default is drawn in five files, to be read in this order: `random_bits` (digits of uniform numbers),
+`exact_noise` (integers), `exact_source` (real numbers), `exact_choice` (selection), `checked_source` (what is refused).
 """
 
 from dpmodel.privacy.accounting import Composition, Cost, PerStep, StepKind, compose, per_step, pure_composition_delta
 from dpmodel.privacy.budget import Budget
+from dpmodel.privacy.checked_source import SelectionKind
 from dpmodel.privacy.conversions import (
     PrivacyLoss,
     gaussian_delta,
@@ -19,18 +23,18 @@ from dpmodel.privacy.conversions import (
     zcdp_rho,
 )
 from dpmodel.privacy.distributions import Distribution, Gaussian, Laplace, TruncatedLaplace
+from dpmodel.privacy.exact_source import ExactSource
 from dpmodel.privacy.ledger import Charge
 from dpmodel.privacy.noise import (
     DiscreteNoiseSource,
     NoiseSource,
     NotPrivateWarning,
-    OpenDPSource,
     PublicGenerator,
     SeededSource,
-    SelectionKind,
     noise_source,
     public_generator,
 )
+from dpmodel.privacy.opendp_source import OpenDPSource
 from dpmodel.privacy.selection import (
     AboveThreshold,
     above_threshold_error,
@@ -56,6 +60,7 @@ __all__ = [
     "Cost",
     "DiscreteNoiseSource",
     "Distribution",
+    "ExactSource",
     "Gaussian",
     "Laplace",
     "NoiseSource",

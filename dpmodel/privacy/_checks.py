@@ -84,8 +84,7 @@ def count_of(value: object, name: str, *, least: int = 1) -> int:
 def finite_array(values: object, name: str) -> FloatArray:
     """Return ``values`` as a finite float64 array of the same shape, or raise SpecificationError.
 
-    OpenDP reads NaN as 0 and clamps infinities, silently; here both are errors, and the message holds
-    neither the entries nor their positions.
+    NaN and infinities are errors, and the message holds neither the entries nor their positions.
     """
     try:
         array = np.asarray(values)

@@ -17,7 +17,8 @@ import numpy as np
 
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy._checks import count_of, finite_array, fraction, positive, score_vector
-from dpmodel.privacy.noise import NoiseSource, SelectionKind
+from dpmodel.privacy.checked_source import SelectionKind
+from dpmodel.privacy.noise import NoiseSource
 
 
 def _pure_epsilon(epsilon: float | None, rho: float | None, per_epsilon_squared: float) -> float:
@@ -147,7 +148,7 @@ class AboveThreshold:
     exp(eps1 + eps2). The negatives share one rho and cost nothing, which is why rho must be noisy and
     never drawn again. R must bound the range of changes over all queries ever asked, not vector by vector.
 
-    Rounding. The proof shifts noise by real numbers. OpenDP's grid makes that an excess below 2^-78, but
+    Rounding. The proof shifts noise by real numbers. The grid of the noise makes that an excess below 2^-78, but
     floats of size |q| round by |q| 2^-53 before they are compared: include that in ``sensitivity``.
 
     Utility: see `above_threshold_error`.

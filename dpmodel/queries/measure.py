@@ -56,8 +56,8 @@ def measure(
         "discrete-gaussian".
     budget : a ``Budget`` to charge before any data is read.
     name : of the result; the parameter's own where it is measured as it stands.
-    rng : None for OpenDP's secure noise; an int or numpy Generator for repeatable noise in tests, which is
-        not private and says so.
+    rng : None for secure noise; "opendp" for OpenDP's, which is as private; an int or numpy Generator for repeatable
+        noise in tests, which is not private and says so.
 
     Returns
     -------

@@ -249,7 +249,7 @@ def _modules_after(code: str) -> set[str]:
     return {line.split(".")[0] for line in done.stdout.splitlines()}
 
 
-def test_importing_classifying_and_planning_are_light():
+def test_importing_planning_and_solving_are_light():
     heavy = {"opendp", "dp_accounting", "sklearn", "pandas", "matplotlib", "rich"}
     loaded = _modules_after("import dpmodel")
     assert "cvxpy" in loaded and not loaded & heavy
@@ -257,6 +257,8 @@ def test_importing_classifying_and_planning_are_light():
 import cvxpy as cp, dpmodel as dpm
 b = dpm.Private([1.5, 2.5], name="b", unit="entry", linf=1)
 x = cp.Variable(2, nonneg=True)
-dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b]).plan(epsilon=1)
+problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b])
+problem.plan(epsilon=1)
+problem.solve(epsilon=1)
 """
     assert "opendp" not in _modules_after(code)

@@ -219,8 +219,8 @@ def test_select_mechanism_takes_the_least_forecast(problem):
     assert dpm.select_mechanism([c for c in plan.candidates if not c.eligible]) is None
 
 
-def test_default_noise_is_opendp():
-    assert isinstance(noise.noise_source(None), noise.OpenDPSource)
+def test_default_noise_is_exact():
+    assert isinstance(noise.noise_source(None), noise.ExactSource)
 
 
 def _entry_points():

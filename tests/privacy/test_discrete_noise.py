@@ -1,4 +1,4 @@
-"""Discrete noise: both sources draw the stated distribution (chi-square, false alarm 1e-7) and refuse what they cannot
+"""Discrete noise: the sources draw the stated distribution (chi-square, false alarm 1e-7) and refuse what they cannot
 serve."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from auditing import epsilon_lower_bound, fits_frequencies
 
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy.discrete import discrete_normal, two_sided_geometric
-from dpmodel.privacy.noise import DiscreteNoiseSource, NoiseSource, OpenDPSource, SeededSource
+from dpmodel.privacy.noise import DiscreteNoiseSource, NoiseSource, SeededSource, noise_source
 
 FALSE_ALARM = 1e-7
 DISTRIBUTIONS = ("discrete_laplace", "discrete_gaussian")
@@ -35,12 +35,12 @@ def fits(draws: np.ndarray, distribution: str, scale: float) -> bool:
 
 
 def source_of(kind: str) -> Any:
-    return OpenDPSource() if kind == "opendp" else SeededSource(7)
+    return noise_source({"exact": None, "opendp": "opendp", "seeded": 7}[kind])
 
 
 @pytest.mark.parametrize("scale", [0.4, 1.0, 3.3])
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-@pytest.mark.parametrize("kind", ["opendp", "seeded"])
+@pytest.mark.parametrize("kind", ["exact", "opendp", "seeded"])
 def test_draws_follow_the_law_around_the_value(kind: str, distribution: str, scale: float) -> None:
     runs = 8_000 if kind == "opendp" else 100_000
     value = -(10**6)
@@ -73,7 +73,7 @@ def test_simulation_takes_a_scale_per_entry() -> None:
         assert np.abs(draw(2.0**45, (5,), rng)).max() > 2.0**40
 
 
-@pytest.mark.parametrize("kind", ["opendp", "seeded"])
+@pytest.mark.parametrize("kind", ["exact", "opendp", "seeded"])
 def test_shapes_types_and_refusals(kind: str) -> None:
     source = source_of(kind)
     assert isinstance(source, DiscreteNoiseSource) and isinstance(source, NoiseSource)

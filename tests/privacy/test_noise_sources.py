@@ -1,4 +1,4 @@
-"""The sources: both draw the stated distributions, OpenDP keeps low bits, bad values are refused silently."""
+"""The sources: all draw the stated distributions, private ones keep low bits, bad values are refused silently."""
 
 import math
 
@@ -9,6 +9,7 @@ from scipy.stats import laplace, norm
 
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy import (
+    ExactSource,
     Gaussian,
     Laplace,
     NotPrivateWarning,
@@ -16,11 +17,12 @@ from dpmodel.privacy import (
     SeededSource,
     TruncatedLaplace,
     noise_source,
+    opendp_source,
 )
-from dpmodel.privacy import noise as noise_module
 
-SOURCES = [OpenDPSource(), SeededSource(11)]
-FALSE_ALARM = 1e-7  # per test of a true distribution; OpenDP cannot be seeded
+PRIVATE = [ExactSource(), OpenDPSource()]
+SOURCES = [*PRIVATE, SeededSource(11)]
+FALSE_ALARM = 1e-7  # per test of a true distribution; private sources cannot be seeded
 
 
 def cdf_of(distribution, scale):
@@ -74,11 +76,12 @@ def test_truncated_draws_follow_the_law_up_to_the_ends(source, distribution):
     assert not fits(clipped(distribution, np.zeros(25_000)), distribution)
 
 
-def test_entries_are_independent_across_chunks_and_threads():
-    z = OpenDPSource().laplace(np.zeros(40_000), 1.0)
+@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+def test_entries_are_independent_across_blocks(kind):
+    z = getattr(ExactSource(), kind)(np.zeros(200_000), 1.0)
     assert np.unique(z).size == z.size
     signs = np.sign(z)
-    for lag in (1, 2, 8192, 16384):
+    for lag in (1, 2, 65536, 131072):
         # Products of independent signs are independent signs: Hoeffding gives 2 exp(-18) = 3e-8 at 6 sigma.
         products = signs[lag:] * signs[:-lag]
         assert abs(products.mean()) < 6 / math.sqrt(products.size)
@@ -92,10 +95,9 @@ def low_bit_share(draw, centre):
     return np.mean(scaled == np.floor(scaled)), out.size
 
 
+@pytest.mark.parametrize("source", PRIVATE, ids=lambda s: type(s).__name__)
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
-def test_low_bits_do_not_tell_the_centre(kind):
-    source = OpenDPSource()
-
+def test_low_bits_do_not_tell_the_centre(kind, source):
     def draw(values):
         return getattr(source, kind)(values, 1.0)
 
@@ -126,9 +128,10 @@ def test_shapes_and_types(source):
     assert (values == kept).all()
 
 
+@pytest.mark.parametrize("source", PRIVATE, ids=lambda s: type(s).__name__)
 @pytest.mark.parametrize("scale", [1e-250, 1e-9, 1e9, 1e250])
-def test_extreme_scales(scale):
-    z = OpenDPSource().laplace(np.zeros(3000), scale) / scale
+def test_extreme_scales(source, scale):
+    z = source.laplace(np.zeros(3000), scale) / scale
     assert kolmogorov_distance(z, laplace.cdf) < kolmogorov_limit(z.size, FALSE_ALARM)
 
 
@@ -150,18 +153,15 @@ def test_bad_values_are_refused_without_printing_them(source, values):
         assert "7777" not in str(caught.value)
 
 
-def test_wrong_privacy_map_stops_the_release(monkeypatch):
+def test_wrong_privacy_map_stops_the_release():
     """If OpenDP promised less than we rely on, nothing would be drawn."""
     with pytest.raises(RuntimeError, match="privacy map"):
-        noise_module._draw(lambda k: _Twice(), np.zeros(2), 1.0, lambda t: t)
+        opendp_source._measurement(lambda k: _Twice(), 1.0, lambda t: t)
 
 
 class _Twice:
     def map(self, distance):
         return 2 * distance
-
-    def __call__(self, values):
-        raise AssertionError("drawn without a valid privacy map")
 
 
 def test_coarse_grid_that_inflates_the_map_is_not_used():
@@ -175,15 +175,13 @@ def test_coarse_grid_that_inflates_the_map_is_not_used():
         def map(self, distance):
             return distance + (0.0 if self.k is None else 1e-3)
 
-        def __call__(self, values):
-            return values if self.k is None else pytest.fail("inflated")
-
-    noise_module._draw(Grid, np.zeros(2), 1.0, lambda t: t)
-    assert built[0] is not None and built[-1] is None
+    assert opendp_source._measurement(Grid, 1.0, lambda t: t).k is None
+    assert len(built) == 2 and built[0] is not None
 
 
 def test_noise_source_dispatch():
-    assert isinstance(noise_source(), OpenDPSource) and noise_source().is_private
+    assert isinstance(noise_source(), ExactSource) and noise_source().is_private
+    assert isinstance(noise_source("opendp"), OpenDPSource) and noise_source("opendp").is_private
     with pytest.warns(NotPrivateWarning, match="NOT private"):
         seeded = noise_source(3)
     assert not seeded.is_private

@@ -10,6 +10,7 @@ from auditing import epsilon_lower_bound, fits_frequencies
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy import (
     AboveThreshold,
+    ExactSource,
     OpenDPSource,
     SeededSource,
     above_threshold_error,
@@ -40,7 +41,9 @@ def permute_and_flip_distribution(scores, scale):
     return distribution
 
 
-SELECTIONS = [  # OpenDP draws both kinds; the budgets are the same arithmetic for both sources
+SELECTIONS = [  # private sources draw both kinds; the budgets are the same arithmetic for all sources
+    (exponential_mechanism, {"epsilon": EPSILON}, exponential_distribution, ExactSource()),
+    (permute_and_flip, {"epsilon": EPSILON}, permute_and_flip_distribution, ExactSource()),
     (exponential_mechanism, {"epsilon": EPSILON}, exponential_distribution, OpenDPSource()),
     (permute_and_flip, {"epsilon": EPSILON}, permute_and_flip_distribution, OpenDPSource()),
     (exponential_mechanism, {"epsilon": EPSILON}, exponential_distribution, SeededSource(21)),
@@ -52,7 +55,8 @@ SELECTIONS = [  # OpenDP draws both kinds; the budgets are the same arithmetic f
 @pytest.mark.parametrize("select, budget, distribution, source", SELECTIONS)
 def test_law_on_three_scores(select, budget, distribution, source):
     """Chi-square, false alarm 1e-7; both neighbours of the distribution must be rejected."""
-    draws = [select(SCORES, RANGE, source=source, **budget) for _ in range(7000)]
+    runs = 3000 if isinstance(source, OpenDPSource) else 7000  # it builds a measurement each time
+    draws = [select(SCORES, RANGE, source=source, **budget) for _ in range(runs)]
     scale = RANGE / EPSILON
     counts = np.bincount(draws, minlength=3)
     assert fits_frequencies(counts, distribution(SCORES, scale))
@@ -173,7 +177,7 @@ def test_positives_are_paid_for_one_by_one():
 
 
 def test_sparse_vector_halts():
-    svt = AboveThreshold(0.0, sensitivity=1e-9, epsilon=1.0, count=2, source=OpenDPSource())
+    svt = AboveThreshold(0.0, sensitivity=1e-9, epsilon=1.0, count=2, source=ExactSource())
     assert svt.first_above([-1.0, -1.0, 1.0, 1.0]) == 2
     assert not svt.test(-1.0) and not svt.exhausted
     assert svt.test(1.0) and svt.exhausted

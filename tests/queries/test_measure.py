@@ -201,7 +201,7 @@ def test_records_that_move_two_parameters_together_and_people_apart() -> None:
 # ------------------------------------------------------------------ audits
 def score_of(distribution: Distribution, draws: np.ndarray, one: np.ndarray, two: np.ndarray) -> np.ndarray:
     """Log likelihood ratio of the published distribution, the best score there is; rounded, because simulated noise is
-    added in floating point, whose last bits tell the centre (which OpenDP's do not)."""
+    added in floating point, whose last bits tell the centre (which those of private noise do not)."""
 
     def negative_log(z: np.ndarray) -> np.ndarray:
         return np.asarray((distribution.absolute * np.abs(z) + distribution.square * z * z).sum(axis=1))
@@ -257,7 +257,7 @@ def test_an_audit_with_many_runs(distribution: str, epsilon: float) -> None:
     assert audited(distribution, "noise halved", epsilon, runs=400_000) > epsilon
 
 
-def test_the_stated_law_is_the_law_that_opendp_draws() -> None:
+def test_the_stated_law_is_the_law_that_is_drawn() -> None:
     """Duplicated and proportional rows included: every entry has a draw of its own."""
     size = 700
     p = Private(np.linspace(-1e6, 1e6, size), name="p", unit="entry", linf=1.0)

@@ -21,7 +21,7 @@ from dpmodel.mechanisms.postprocess.admm.setup import prepare_tables, prepare_tr
 from dpmodel.mechanisms.postprocess.exact_tree.mechanism import Ties, solve_exact_tree
 from dpmodel.models.postprocessing import FREE
 from dpmodel.numerics.trees.tree import TreeProblem
-from dpmodel.privacy import OpenDPSource
+from dpmodel.privacy import ExactSource
 
 Floats = npt.NDArray[np.float64]
 INFEASIBLE = 1e-2  # largest violation accepted, in units of the smallest noise scale
@@ -251,7 +251,7 @@ def laddered(name: str, form: LikelihoodForm, best: float, cap: float, relative:
 
 def solve(form: LikelihoodForm) -> Floats:
     """What the package's admm-strategy returns, its objective right to 1e-4 or better (its own tolerance is 1e-5)."""
-    outcome = ADMM_STRATEGY.run(Postprocessing(form, ()), FREE, OpenDPSource())
+    outcome = ADMM_STRATEGY.run(Postprocessing(form, ()), FREE, ExactSource())
     gap = float(outcome.notes[0].rsplit(" ", 1)[1])
     if outcome.x is None or not gap <= 1e-4:
         raise RuntimeError(f"ADMM ended {outcome.status}: {outcome.notes[0]}")

@@ -1,7 +1,7 @@
 """Speed and memory of one step of primal multiplicative weights, against its one product with the private rows.
 
 Two sizes: many rows (m = 1e6, d = 100) and query release (d = 1e6 cells, thousands of rows). Each step makes one
-product, one selection over all rows through OpenDP and one update by a sparse row. Memory is what the game allocates
+product, one selection over all rows and one update by a sparse row. Memory is what the game allocates
 beside the rows, in vectors of d (or m, whichever is longer) floats.
 
     python -m tests.benchmarks.programs.primal_weights_speed
@@ -20,7 +20,7 @@ from dpmodel.mechanisms.contract import no_progress
 from dpmodel.mechanisms.lp.multiplicative_weights.game import PrivateRowsNow, play
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.numerics.polytopes.simplex_form import SimplexForm
-from dpmodel.privacy import OpenDPSource
+from dpmodel.privacy import ExactSource
 from tests.benchmarks.measuring import Expectations, header, parser, short
 
 
@@ -74,7 +74,7 @@ def measure(name: str, m: int, d: int, per_row: int, steps: int) -> tuple[float,
     def run(count: int) -> None:
         play(
             form, polytope, now, row, scale,
-            tilt=tilt, steps=count, rate=0.1, source=OpenDPSource(), progress=no_progress,
+            tilt=tilt, steps=count, rate=0.1, source=ExactSource(), progress=no_progress,
         )  # fmt: skip
 
     run(2)
@@ -97,7 +97,7 @@ def measure(name: str, m: int, d: int, per_row: int, steps: int) -> tuple[float,
 def main() -> int:
     options = parser(__doc__)
     options.parse_args()
-    header(("dpmodel", "numpy", "scipy", "opendp"))
+    header(("dpmodel", "numpy", "scipy"))
     size, steps = 1_000_000, 15
     many, many_memory = measure("many rows", size, 100, 20, steps)
     query, query_memory = measure("query release", 4000, size, size // 200, steps)

@@ -4,7 +4,7 @@
 
 One pass is one evaluation of the gradient from scratch, ``X'(derivative(Xw, y))``: one product with X and one with its
 transpose, w dense. Shown beside it: a product ``X @ w`` alone. A step's time is the difference of two fits of different
-lengths over the difference of their lengths, noise and selection included; with OpenDP's noise, or a seeded source.
+lengths over the difference of their lengths, noise and selection included; with seeded noise, exact and OpenDP's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from dpmodel.compile.regression.domain import L1Ball
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.regression.frank_wolfe.vertices import FrankWolfe
-from dpmodel.privacy import OpenDPSource, SeededSource
+from dpmodel.privacy import ExactSource, OpenDPSource, SeededSource
 from tests.support.regressions import regression
 
 
@@ -43,7 +43,7 @@ def one(name: str, X: Any, repeats: int, steps: int) -> None:
     rows, w = model.read_rows(), rng.normal(size=p) / p
     single = timed(lambda: rows.predict(w), 5)
     print(f"{name}: X w {1e3 * single:.1f} ms", flush=True)
-    for source in (SeededSource(0), OpenDPSource()):
+    for source in (SeededSource(0), ExactSource(), OpenDPSource()):
         found = []
         for _ in range(repeats):  # passes and steps by turns: other work on the machine hits both
             spent, passes = [], []

@@ -23,7 +23,7 @@ from dpmodel.mechanisms.linalg.hinge_descent import mechanism as hinge_descent
 from dpmodel.mechanisms.linalg.rescaling_perceptron.mechanism import RESCALING_PERCEPTRON, RescalingPerceptron
 from dpmodel.mechanisms.linalg.rescaling_perceptron.plan import plan_search
 from dpmodel.mechanisms.linalg.synthetic import KINDS
-from dpmodel.privacy import OpenDPSource, SeededSource, gaussian_delta
+from dpmodel.privacy import ExactSource, SeededSource, gaussian_delta
 
 ONE, FOUR = Request(1.0, 1e-6), Request(4.0, 1e-6)
 HINGE, DENSE = hinge_descent.HINGE_DESCENT, dense_weights.DENSE_WEIGHTS
@@ -168,7 +168,7 @@ def test_zero_rows_and_no_rows_are_no_error(quick: None, mechanism: Any) -> None
 def test_the_private_noise_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hinge_bounds, "_MOST_STEPS", 25)
     model = planted_system(2, 0.5, 3000, "uniform", 1)
-    assert missed(model, HINGE.run(model, FOUR, OpenDPSource()).answer) <= 300
+    assert missed(model, HINGE.run(model, FOUR, ExactSource()).answer) <= 300
 
 
 def test_answers_with_the_leading_variable_at_zero_are_lifted() -> None:

@@ -209,7 +209,7 @@ def test_audit_of_the_tests_of_a_search(distribution: str, honest: bool) -> None
 
     def score(y: Floats) -> Floats:
         if isinstance(noise, Laplace):
-            # Rounded: numpy's value + noise shows the value in its last bits, OpenDP's mechanisms do not.
+            # Rounded: numpy's value + noise shows the value in its last bits, private noise does not.
             return np.round(((np.abs(y - 0.5) - np.abs(y)) / noise.scale).sum(axis=1), 9)
         return (((y - 0.5) ** 2 - y**2) / (2 * noise.scale**2)).sum(axis=1)
 
