@@ -18,8 +18,36 @@ from dpmodel._types import Floats
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.mechanisms.regression.public_point import public_point, shift_of
 
+_TABLE = np.concatenate([[0.0], np.geomspace(1e-3, 1e4, 99)])
 _TRIES = 80  # of the search for least values; half as many where a projection is a solve of its own
 _SETTLED = 1e-4  # share of what was gained on the public point that no try gained any more
+
+
+def simulated_reaches(
+    fixed: Sequence[float | None],
+    bounds: Sequence[Callable[[float], float]],
+    size: float,
+    predictions: Callable[[Floats], Floats],
+) -> Callable[[Floats], Floats]:
+    """w (rows, p) -> (rows, 1) how large derivatives may be there, rows being in equal parts of settings: ``fixed``, or
+    else the bounds at the largest ``predictions`` of w, from a table in units of ``size``: as precise as simulations
+    are, and fast."""
+    grid = _TABLE * (size if 0 < size < math.inf else 1.0)
+    tables = [
+        np.array([bound(z) for z in grid.tolist()]) if reach is None else None
+        for reach, bound in zip(fixed, bounds, strict=True)
+    ]
+
+    def reaches(w: Floats) -> Floats:
+        out = np.repeat([[reach or 0.0] for reach in fixed], w.shape[0] // len(fixed), axis=1)
+        if any(table is not None for table in tables):
+            z = predictions(w).reshape(out.shape)
+            for k, table in enumerate(tables):
+                if table is not None:
+                    out[k] = np.interp(z[k], grid, table)
+        return out.reshape(-1, 1)
+
+    return reaches
 
 
 @dataclass(frozen=True)

@@ -39,11 +39,11 @@ _SOLVED_STEPS = 16  # where a projection is a solve of its own
 _TIE = 0.02
 # Trials begin at these multiples of the time that steps without momentum take, and move by factors of 4.
 _TIMES = (4.0**-4, 4.0**-2, 1.0, 4.0**2)
-_LONGER = (0.5, 1.0, 2.0, 4.0, 8.0)  # where there are more steps
+_LONGER = (0.5, 1.0, 2.0, 4.0, 8.0)  # and then, with more steps, these of the best so far
 _NEAR = (0.25, 0.5, 1.0)
 _ROOM = 16.0
 _HOPELESS = -0.03  # the logarithm of an excess that is no less than that of knowing nothing: no details are searched
-_DRAWS = 64  # of the noise for each population, shared among the columns; four at most
+_DRAWS = 64  # of the noise for each population, shared among the columns; two at most
 _SIDE_BY_SIDE = 500_000  # numbers in the largest arrays of trials side by side
 _LOWER_BOUND = 0.003  # of the excess of knowing nothing: less is as good as none
 
@@ -101,15 +101,15 @@ class Search:
         self._seen: dict[Point, tuple[float, Settings]] = {}
 
     def best(self) -> DescentPlan:
-        """The time with few steps; with as many as it takes the time once more, then what is noised of derivatives."""
+        """With few steps the time, then what is noised of derivatives; with as many as that takes, both again."""
         # Pure budgets compose badly: noise grows with the square root of the number of steps.
         steps = self.steps or min(self._most_steps(), _LEAST_STEPS if self.pure else _FIRST_STEPS)
         best = self._moved(self._least([Point(steps, self.longest * steps * factor) for factor in _TIMES]), 4.0)
         cuts, share = clips(self.model), self._share()
-        if self.risk(best)[0] > _HOPELESS:  # one more try: with the least noise
-            best = self._least(
-                [best, *(replace(best, time=best.time * by, clip=cut) for cut in cuts[-1:] for by in (1, 4))]
-            )
+        hopeless = self.risk(best)[0] > _HOPELESS
+        # Less noise leaves room for more time.
+        cut = [replace(best, time=best.time * by, clip=c) for c in (cuts[-1:] if hopeless else cuts) for by in (1, 4)]
+        best = self._least([best, *cut, *([replace(best, share=share)] if share > 0 and not hopeless else [])])
         if self.risk(best)[0] > _HOPELESS:
             found = self.predicted(best)
             # What little it gains may be the luck of the noise that was drawn: no more is predicted than without data.
@@ -117,14 +117,15 @@ class Search:
         # Times that few steps hardly reach are not judged by these: there has to be room for much longer ones.
         while self.steps is None and best.time > self._reached(steps) / _ROOM and 2 * steps <= self._most_steps():
             steps *= 2
-        if steps > best.steps:
-            best = self._moved(self._least([replace(best, steps=steps, time=best.time * by) for by in _LONGER]), 2.0)
-        others = [replace(best, share=share, clip=math.inf)] if share > 0 else []
-        # Less noise leaves room for more time.
-        best = self._least(
-            [best, *others, *(replace(best, time=best.time * by, clip=cut) for cut in cuts for by in (1, 2))]
-        )
-        best = self._moved(best, 2.0, 1)
+        others = [(0.0, c) for c in (math.inf, *cuts)] + ([(share, math.inf)] if share > 0 else [])
+        points = [replace(best, steps=steps, time=best.time * by) for by in _LONGER]
+        points += [
+            replace(best, steps=steps, time=best.time * by, share=part, clip=c)
+            for part, c in others
+            if (part, c) != (best.share, best.clip)
+            for by in (1.0, 4.0)
+        ]
+        best = self._moved(self._least(points), 2.0, 2)
         return self.predicted(best if self.steps is not None else self._fewer(best))
 
     def _moved(self, best: Point, factor: float, moves: int = 8) -> Point:
@@ -181,7 +182,7 @@ class Search:
         return min(points, key=lambda point: self._seen[point][0])
 
     def _draws(self) -> int:
-        return min(max(_DRAWS // self.model.size, 1), 4) if projects_exactly(self.model.domain) else 1
+        return min(max(_DRAWS // self.model.size, 1), 2) if projects_exactly(self.model.domain) else 1
 
     def settings(self, point: Point) -> Settings:
         """Steps no longer than the curvature allows; what is missing to tau by momentum."""

@@ -12,7 +12,7 @@ from scipy.special import log_ndtr, ndtri
 from dpmodel._types import Floats
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.mechanisms.regression.descent.steps import Averaging, Gradient, Settings, StepNoise
-from dpmodel.mechanisms.regression.populations import Populations
+from dpmodel.mechanisms.regression.populations import Populations, simulated_reaches
 from dpmodel.mechanisms.regression.synthetic import (
     SimulatedRisk,
     populations_of,
@@ -158,17 +158,12 @@ def simulated(
     middle = model.scale * per_row([trial.noise.middle_scale for trial in trials])
     fixed: Floats | float = middle * draw() if middle.any() else 0.0
 
-    def reaches(w: Floats) -> Floats:
-        """(rows, 1)"""
-        known = [trial.noise.fixed_reach for trial in trials]
-        if all(reach is not None for reach in known):
-            return per_row([reach or 0.0 for reach in known])
-        z = trials[0].noise.predictions(w).reshape(len(trials), each)
-        found = [
-            [trial.noise.reach_at(value) for value in line] if reach is None else [reach] * each
-            for trial, reach, line in zip(trials, known, z.tolist(), strict=True)
-        ]
-        return np.reshape(found, (-1, 1))
+    reaches = simulated_reaches(
+        [trial.noise.fixed_reach for trial in trials],
+        [trial.noise.reach_at for trial in trials],
+        max(model.row.label_bound, 1.0),
+        trials[0].noise.predictions,
+    )
 
     def gradient(w: Floats) -> Floats:
         return metric.sums(rows.gradients(w, clip)) + (fixed + scale * reaches(w) * draw())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from dpmodel.mechanisms.regression.frank_wolfe.synthetic_walks import (
     predicted,
     settings_losses,
 )
+from dpmodel.mechanisms.regression.populations import simulated_reaches
 from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.mechanisms.regression.pure_too import PureToo
 from dpmodel.mechanisms.spend import Spend
@@ -40,6 +42,7 @@ from dpmodel.privacy import NoiseSource, public_generator
 # Sets over which a linear function is least in closed form: simulation costs next to nothing there.
 _CHEAP = ("l1", "l2", "linf", "box", "simplex", "product", "polyhedron")
 _MEMORIES = (1.0, 0.2)
+_NOISY_NUMBERS = 300_000  # drawn in one run, at most
 _MIDDLE_SHARE = 0.5
 
 
@@ -180,7 +183,7 @@ def _chosen(model: PrivateRegression, requested: GaussianFrankWolfe, epsilon: fl
         plans = [GaussianSteps(steps, memory, bool(requested.middle)) for steps in settings]
         return _simulated_pick(model, request, plans, shape, first)
 
-    steps = chosen_steps(model, maker, fixed)
+    steps = chosen_steps(model, maker, fixed, min(MOST_STEPS, max(_NOISY_NUMBERS // model.size, 16)))
     plans = [GaussianSteps(steps, memory, bool(requested.middle))]
     if requested.memory is None:
         plans += [GaussianSteps(steps, other, bool(requested.middle)) for other in _MEMORIES[:-1]]
@@ -292,15 +295,12 @@ def _simulated_pick(
     # Scales are linear in the reach, but for the published noise, which does not depend on it.
     bound = model.derivative_bound
     unit = shape.each([_scale(model, request, plan, bound if plan.published else 1.0) for plan in plans])
-    known = [1.0 if plan.published else _fixed_reach(model, plan) for plan in plans]
-
-    def reaches(w: Floats) -> Floats:
-        if all(reach is not None for reach in known):
-            return shape.each([reach or 0.0 for reach in known])
-        z = predictions(model, w).reshape(len(plans), -1).tolist()
-        lines = zip(plans, known, z, strict=True)
-        found = [[_reach_at(model, p, one) if reach is None else reach for one in line] for p, reach, line in lines]
-        return np.reshape(found, (-1, 1))
+    reaches = simulated_reaches(
+        [1.0 if plan.published else _fixed_reach(model, plan) for plan in plans],
+        [partial(_reach_at, model, plan) for plan in plans],
+        model.row.label_bound,
+        partial(predictions, model),
+    )
 
     def pick(gradients: Floats, w: Floats) -> Floats:
         nonlocal followed

@@ -12,7 +12,7 @@ from scipy.special import log_ndtr, ndtr
 from dpmodel._types import Floats
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.mechanisms.regression.descent.search import coarsened, moved
-from dpmodel.mechanisms.regression.frank_wolfe.steps import Steps, fixed_reach, predictions, reach_at
+from dpmodel.mechanisms.regression.frank_wolfe.steps import Steps
 from dpmodel.mechanisms.regression.populations import Populations
 from dpmodel.mechanisms.regression.synthetic import SimulatedRisk, populations_of, side_by_side, simulated_risks
 from dpmodel.numerics.public_facts import cached
@@ -24,8 +24,7 @@ Maker = Callable[[Sequence[Steps], "Shape", int], Pick]
 
 MOST_STEPS = 256
 _FIRST_STEPS = 16
-_SHORT = 64  # walks of fewer steps try all rates
-_SIMULATED = 128  # steps up to which short walks are simulated several times over
+_SHORT = 64  # walks of fewer steps are simulated several times over, up to so many steps, and try all rates
 _NUMBERS = 10_000  # runs times columns: with many columns the noise averages out
 _RATES = (0.0, 0.3, 1.0, 3.0)  # 0 stands for sizes 2 / (t + 2)
 _CLIPS = (1.0, 1 / 4, 1 / 16, 1 / 64)  # shares of the derivatives' bound
@@ -78,23 +77,6 @@ def walked(populations: Populations, settings: Sequence[Steps], maker: Maker, ru
     return rows.excess(out).reshape(shape.settings, runs, populations.count)
 
 
-def simulated_reaches(model: PrivateRegression, clips: Sequence[float], shape: Shape) -> Callable[[Floats], Floats]:
-    """w (rows, p) -> (rows, 1) ``reach_of`` at each, with the clip of its settings."""
-    fixed = [fixed_reach(model, clip) for clip in clips]
-    each = shape.runs * shape.populations
-    if all(reach is not None for reach in fixed):
-        same = shape.each([reach or 0.0 for reach in fixed])
-        return lambda w: same
-
-    def reaches(w: Floats) -> Floats:
-        z = predictions(model, w).reshape(len(clips), each).tolist()
-        return np.reshape(
-            [[reach_at(model, one, clip) for one in line] for clip, line in zip(clips, z, strict=True)], (-1, 1)
-        )
-
-    return reaches
-
-
 def predicted(model: PrivateRegression, steps: Steps, maker: Maker) -> float:
     """Mean excess risk over the populations of forecasts.
 
@@ -114,7 +96,7 @@ def settings_losses(
     ``together`` : all side by side, whatever memory that takes.
     """
     populations, unit = _choosers(model)
-    runs = max(1, min(max(_SIMULATED // settings[0].count, 2), 8, _NUMBERS // model.size))
+    runs = max(1, min(_SHORT // settings[0].count, 4, _NUMBERS // model.size))
     most = max(1, _SIDE_BY_SIDE // (runs * populations.count * max(model.size, populations.along.size)))
     most = len(settings) if together else most
     parts = [settings[at : at + most] for at in range(0, len(settings), most)]
@@ -122,7 +104,7 @@ def settings_losses(
     return np.asarray(np.log(np.maximum(shares, 0.0) + _LOWER_BOUND).mean(axis=1))
 
 
-def chosen_steps(model: PrivateRegression, maker: Maker, kept: dict[str, float]) -> Steps:
+def chosen_steps(model: PrivateRegression, maker: Maker, kept: dict[str, float], most: int = MOST_STEPS) -> Steps:
     """The settings with the least ``settings_losses``; ``kept`` ones are given.
 
     One setting moves at a time: T by factors 2, the clip, the rate, and T again. Where nothing is learnt in few steps,
@@ -147,23 +129,23 @@ def chosen_steps(model: PrivateRegression, maker: Maker, kept: dict[str, float])
     if seen[best] > _HOPELESS:
         return best
     best, moves = start, "steps" not in kept
-    best = _doubling(best, least) if moves else best
+    best = _doubling(best, least, most) if moves else best
     best = least([best, *(replace(best, clip=cut) for cut in clips)])
     rates = rates if best.count <= _SHORT else [rates[0], rates[-1]]
     best = least([best, *(replace(best, rate=rate) for rate in rates)])
-    return _doubling(best, least) if moves else best
+    return _doubling(best, least, most) if moves else best
 
 
-def _doubling(start: Steps, least: Callable[[Sequence[Steps]], Steps]) -> Steps:
-    """Double or halve T while it helps."""
+def _doubling(start: Steps, least: Callable[[Sequence[Steps]], Steps], most: int) -> Steps:
+    """Double or halve T while it helps; a walk four times as long may do better where one twice as long does not."""
     best = start
-    for factor in (2.0, 0.5):
-        while True:
-            other = replace(best, count=min(max(round(best.count * factor), 1), MOST_STEPS))
+    for factors in ((2.0, 4.0), (0.5,)):
+        tried = list(factors)
+        while tried:
+            other = replace(best, count=min(max(round(best.count * tried.pop(0)), 1), most))
             least([best]), least([other])
-            if least([best, other]) == best:
-                break
-            best = other
+            if other != best and least([best, other]) == other:
+                best, tried = other, list(factors)
         if best != start:
             break
     return best

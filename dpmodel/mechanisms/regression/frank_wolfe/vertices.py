@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -19,6 +20,9 @@ from dpmodel.mechanisms.regression.frank_wolfe.steps import (
     Path,
     Steps,
     excess_bound,
+    fixed_reach,
+    predictions,
+    reach_at,
     reach_of,
     walk,
 )
@@ -27,8 +31,8 @@ from dpmodel.mechanisms.regression.frank_wolfe.synthetic_walks import (
     Shape,
     chosen_steps,
     predicted,
-    simulated_reaches,
 )
+from dpmodel.mechanisms.regression.populations import simulated_reaches
 from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource, exponential_mechanism, per_step, permute_and_flip, public_generator
@@ -191,7 +195,12 @@ def simulated_pick(
     mechanism's, which permute-and-flip never loses to)."""
     generators, domain = [public_generator(first + run) for run in range(shape.runs)], model.domain
     unit = model.scale * domain.score_range(model.gradient_sensitivity(math.inf, 1.0))
-    reaches = simulated_reaches(model, [steps.clip for steps in settings], shape)
+    reaches = simulated_reaches(
+        [fixed_reach(model, steps.clip) for steps in settings],
+        [partial(reach_at, model, clip=steps.clip) for steps in settings],
+        model.row.label_bound,
+        partial(predictions, model),
+    )
 
     def pick(gradients: Floats, w: Floats) -> Floats:
         scores = -domain.score_rows(gradients + model.penalty.derivative(w))

@@ -28,9 +28,10 @@ from dpmodel.privacy import NoiseSource, gaussian_delta, gaussian_mu, public_gen
 _SHARES = (0.5, 0.3, 0.15, 0.08, 0.04, 0.02, 0.01, 0.003, 0.001, 0.0003)
 _OUTPUT = 0.01  # part of mu^2 that the noise on the output takes
 _FAILURE = 1e-3  # part of delta for a random term longer than the number of steps was computed for
-_SIMULATED_STEPS, _FIRST_STEPS = 30, 12  # of the design that was chosen, and of those compared
+_SIMULATED_STEPS, _FIRST_STEPS = 20, 12  # of the design that was chosen, and of those compared
 _MOST_STEPS = 10_000_000  # of the solver, on the worst data
 _DRAWS, _SHARED = 4, 500  # draws of the noise per population for the chosen design; times columns, so many
+_MANY = 1000  # columns up to which all populations choose
 _SIDE_BY_SIDE = 200_000  # numbers in the largest arrays of designs side by side
 
 
@@ -170,7 +171,9 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
         def best() -> tuple[Design, float]:
             ridges = self._ridges(model, request)
             found = [plan for plan in (self._design(model, request, ridge) for ridge in ridges) if plan is not None]
-            few = side_by_side([coarsened(risk) for risk in simulated_risks(model)])
+            risks = simulated_risks(model)
+            risks = risks if model.size <= _MANY else risks[::2]
+            few = side_by_side([coarsened(risk) for risk in risks])
             most = max(1, _SIDE_BY_SIDE // (few.count * max(model.size, few.along.size)))
             parts = [found[at : at + most] for at in range(0, len(found), most)]
             errors = np.concatenate([predicted_excesses(model, part, few, steps=_FIRST_STEPS) for part in parts])
