@@ -133,9 +133,10 @@ class Populations:
         """
         z, along, across, moved = self.predictions(w)
         derivatives = np.zeros_like(z)
+        cut = bool(np.isfinite(clip).any())
         for each in self.labels:
             own = self.model.loss.derivative(z, each.value)
-            derivatives += each.share * (np.clip(own, -clip, clip) if np.isfinite(clip).any() else own)
+            derivatives += each.share * (np.minimum(np.maximum(own, -clip), clip) if cut else own)
         size = z.shape[1]
         level = derivatives.mean(axis=1, keepdims=True)
         first = (derivatives @ self.along)[:, None] / size

@@ -150,11 +150,19 @@ def private_gradient(noise: StepNoise, rows: Rows, source: NoiseSource) -> Gradi
         middles = PrivateArray(np.clip(loss.middle(rows.labels), -bound, bound))
         fixed = noise.draw(source, PrivateArray(metric.sums(rows.combine(middles))), noise.middle_scale)
 
+    parts = rows.parts()
+    cuts = np.split(middles, np.cumsum([part.count for part in parts])[:-1])
+
     def gradient(w: Floats) -> Floats:
-        reach = noise.reach(w)
-        derivatives = np.clip(loss.derivative(rows.predict(w), rows.labels) - middles, -reach, reach)
-        sums = PrivateArray(metric.sums(rows.combine(derivatives)))
-        return model.scale * (fixed + noise.draw(source, sums, noise.scale(reach)))
+        reach, total = noise.reach(w), np.zeros(model.size)
+        for part, middle in zip(parts, cuts, strict=True):
+            derivatives = part_derivatives(part, middle, w)
+            total += part.combine(np.clip(derivatives, -reach, reach, out=derivatives))
+        return model.scale * (fixed + noise.draw(source, PrivateArray(metric.sums(total)), noise.scale(reach)))
+
+    def part_derivatives(part: Rows, middle: Floats, w: Floats) -> Floats:
+        derivatives = loss.derivative(part.predict(w), part.labels)
+        return derivatives - middle if noise.share > 0 else derivatives
 
     return gradient
 

@@ -83,7 +83,10 @@ def predicted(model: PrivateRegression, steps: Steps, maker: Maker) -> float:
     Walks of more than ``MOST_STEPS`` steps are cut there; ``maker`` is asked with the settings given, so that the noise
     is that of all of them.
     """
-    few, runs = replace(steps, count=min(steps.count, MOST_STEPS)), max(1, min(4, _NUMBERS // model.size))
+    few, runs = (
+        replace(steps, count=min(steps.count, MOST_STEPS)),
+        max(1, min(4, MOST_STEPS // steps.count, _NUMBERS // model.size)),
+    )
     return float(np.mean(walked(populations_of(model), [few], lambda _, *rest: maker([steps], *rest), runs, 1000)))
 
 
