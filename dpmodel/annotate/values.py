@@ -23,8 +23,13 @@ _BLOCK = 1 << 16
 _WHOLE = 1e-9
 
 
+class Handed(np.ndarray[Any, Any]):
+    """A float array in Fortran order that was made for one private value and is used for nothing else: no copy of it is
+    taken. ``array.view(Handed)`` says so."""
+
+
 def checked_entries(parameter: Any, value: Any, where: str) -> PrivateArray:
-    """(size,) the free entries of ``value``, in memory of their own.
+    """(size,) the free entries of ``value``, in memory of their own, or in that of a ``Handed`` one.
 
     Raises
     ------
@@ -36,7 +41,8 @@ def checked_entries(parameter: Any, value: Any, where: str) -> PrivateArray:
     attributes = parameter.attributes
     halves = attributes["diag"] or any(attributes[key] for key in ("symmetric", "PSD", "NSD"))
     if parameter.sparse_idx is None and not halves and not sp.issparse(array):
-        entries = _columns_copied(array)
+        handed = isinstance(value, Handed) and array.dtype == np.float64 and array.flags.f_contiguous
+        entries = np.asarray(array).reshape(-1, order="F") if handed else _columns_copied(array)
         _refuse_infinite(entries, where)
         _refuse_structure(parameter, array, entries, where)
         return PrivateArray(entries)

@@ -132,7 +132,12 @@ def classes_and_signs(estimator: Any, given: Any, y: Any) -> tuple[Any, Floats]:
     number = {key(classes[0]): -1.0, key(classes[1]): 1.0}
     labels = given if getattr(given, "ndim", 0) == 1 else np.ravel(array_of(given))
     refuse_united(labels, elements(classes), f"{type(estimator).__name__}: y")
-    signs = np.array([number.get(key(label), 0.0) for label in elements(labels)])
+    if isinstance(labels, np.ndarray) and labels.dtype.kind in "biuf":
+        # The same for equal numbers: each is looked up once.
+        found, which = np.unique(labels, return_inverse=True)
+        signs = np.array([number.get(key(label), 0.0) for label in found.tolist()])[which]
+    else:
+        signs = np.array([number.get(key(label), 0.0) for label in elements(labels)])
     if (signs == 0).any():
         raise SpecificationError(
             f"{type(estimator).__name__}: y holds labels that are not among the two classes",

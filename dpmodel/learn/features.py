@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from dpmodel._types import Floats
 from dpmodel.annotate import Private, Records
 from dpmodel.annotate.declared_bounds import read_bounds
+from dpmodel.annotate.values import Handed
 from dpmodel.errors import SpecificationError
 
 _BLOCK = 1 << 18  # entries that are mapped at once
@@ -48,6 +49,7 @@ class Features:
             given["max_l2"] = self.max_l2
         else:
             X = self._mapped(X)
+            X = X if sp.issparse(X) else X.view(Handed)
         return Private(X, positions="private" if sp.issparse(X) else "public", **given)
 
     def back(self, w: Floats) -> tuple[Floats, float]:

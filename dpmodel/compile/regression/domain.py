@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, Integers
 from dpmodel.errors import UnsupportedModelError
 
 # Vertices of boxes and products are listed up to this many.
@@ -43,6 +43,10 @@ class Domain(ABC):
     def project(self, w: Floats) -> Floats:
         """(p,) the nearest point in the 2-norm."""
 
+    def projected(self, w: Floats) -> Floats:
+        """(B, p) the nearest point to every row of w (B, p)."""
+        return np.stack([self.project(row) for row in w])
+
     @abstractmethod
     def minimise(self, g: Floats) -> Floats:
         """(p,) a point of the set where <g, w> is least (an extreme point where that is cheap).
@@ -70,6 +74,14 @@ class Domain(ABC):
     def vertex(self, number: int) -> Floats:
         """(p,) the vertex of this number."""
         raise _no_vertices()
+
+    def score_rows(self, g: Floats) -> Floats:
+        """(B, vertices) ``scores`` of every row of g (B, p)."""
+        return np.stack([self.scores(row) for row in g])
+
+    def vertex_rows(self, numbers: Integers) -> Floats:
+        """(B, p) the vertices of these numbers."""
+        return np.stack([self.vertex(int(number)) for number in numbers])
 
     def score_range(self, sensitivity_inf: float) -> float:
         """Upper bound on ``max_j <v_j, d> - min_j <v_j, d>`` over all d with ``||d||_inf <= sensitivity_inf``.
@@ -107,6 +119,9 @@ class FreeSpace(Domain):
     def project(self, w: Floats) -> Floats:
         return w
 
+    def projected(self, w: Floats) -> Floats:
+        return w
+
     def minimise(self, g: Floats) -> Floats:
         raise no_minimum()
 
@@ -131,6 +146,13 @@ class L1Ball(Domain):
             return w
         return np.sign(w) * onto_simplex(sizes, self.radius)
 
+    def projected(self, w: Floats) -> Floats:
+        sizes = np.abs(w)
+        out, beyond = w.copy(), sizes.sum(axis=1) > self.radius
+        if beyond.any():
+            out[beyond] = np.sign(w[beyond]) * onto_simplex(sizes[beyond], self.radius)
+        return out
+
     def minimise(self, g: Floats) -> Floats:
         j = int(np.argmax(np.abs(g)))
         return self.vertex(j if g[j] < 0 else j + self.size)
@@ -141,7 +163,10 @@ class L1Ball(Domain):
 
     def scores(self, g: Floats) -> Floats:
         up = self.radius * g
-        return np.concatenate([up, -up])
+        return np.concatenate([up, -up], axis=-1)
+
+    def score_rows(self, g: Floats) -> Floats:
+        return self.scores(g)
 
     def vertex(self, number: int) -> Floats:
         out = np.zeros(self.size)
@@ -166,6 +191,10 @@ class L2Ball(Domain):
     def project(self, w: Floats) -> Floats:
         length = float(np.linalg.norm(w))
         return w if length <= self.radius else w * (self.radius / length)
+
+    def projected(self, w: Floats) -> Floats:
+        length = np.linalg.norm(w, axis=1, keepdims=True)
+        return np.asarray(w * np.minimum(1.0, self.radius / np.maximum(length, self.radius)))
 
     def minimise(self, g: Floats) -> Floats:
         largest = float(np.abs(g).max(initial=0.0))
@@ -223,6 +252,9 @@ class Box(Domain):
     def project(self, w: Floats) -> Floats:
         return np.clip(w, self.lower, self.upper)
 
+    def projected(self, w: Floats) -> Floats:
+        return self.project(w)
+
     def minimise(self, g: Floats) -> Floats:
         w = np.where(g > 0, self.lower, np.where(g < 0, self.upper, self.center()))
         if not np.isfinite(w).all():
@@ -275,6 +307,11 @@ class Simplex(Domain):
                 return inside
         return onto_simplex(w, self.total)
 
+    def projected(self, w: Floats) -> Floats:
+        out = onto_simplex(w, self.total)
+        inside = np.maximum(w, 0.0)
+        return np.where(inside.sum(axis=1, keepdims=True) <= self.total, inside, out) if self.solid else out
+
     def minimise(self, g: Floats) -> Floats:
         j = int(np.argmin(g))
         return np.zeros(self.size) if self.solid and g[j] >= 0 else self.vertex(j)
@@ -326,6 +363,9 @@ class Product(Domain):
     def project(self, w: Floats) -> Floats:
         return np.concatenate([part.project(w[start : start + part.size]) for part, start in self.parts])
 
+    def projected(self, w: Floats) -> Floats:
+        return np.hstack([part.projected(w[:, start : start + part.size]) for part, start in self.parts])
+
     def minimise(self, g: Floats) -> Floats:
         return np.concatenate([part.minimise(g[start : start + part.size]) for part, start in self.parts])
 
@@ -358,16 +398,18 @@ class Product(Domain):
 
 def onto_simplex(w: Floats, total: float) -> Floats:
     """(p,) the nearest point of ``{v >= 0, sum v = total}``, exact up to rounding; the sum is never above ``total`` by
-    more than its rounding. O(p log p).
+    more than its rounding. O(p log p). Rows of (B, p) each by itself.
 
     It is ``max(w - t, 0)``: with k entries left, t is their sum less ``total`` over k; k is the largest number of top
     entries that all stay positive.
     """
     if total == 0:
-        return np.zeros(w.size)
-    top = np.sort(w)[::-1]
+        return np.zeros_like(w)
+    top = np.sort(w, axis=-1)[..., ::-1]
     # From the largest entry down, so that a common shift of any size costs no accuracy.
-    excess = np.cumsum(top - top[0]) - total
-    count = int(np.flatnonzero(top - top[0] > excess / np.arange(1, w.size + 1))[-1]) + 1
-    out: Floats = np.maximum((w - top[0]) - excess[count - 1] / count, 0.0)
-    return out * (total / float(out.sum()))
+    first, numbers = top[..., :1], np.arange(1, w.shape[-1] + 1)
+    excess = np.cumsum(top - first, axis=-1) - total
+    count = np.where(top - first > excess / numbers, numbers, 0).max(axis=-1, keepdims=True)
+    shift = np.take_along_axis(excess, count - 1, axis=-1) / count
+    out: Floats = np.maximum((w - first) - shift, 0.0)
+    return np.asarray(out * (total / out.sum(axis=-1, keepdims=True)))

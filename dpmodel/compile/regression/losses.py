@@ -99,7 +99,7 @@ class Loss:
                 out = np.where(y * z < 1, -y, 0.0)
             case "squared_hinge":
                 out = -2 * y * np.maximum(1 - y * z, 0.0)
-        return np.clip(out, -self.clip, self.clip)
+        return out if math.isinf(self.clip) else np.clip(out, -self.clip, self.clip)
 
     def derivative_bound(self, z: float, y: float) -> float:
         """Largest size of the derivative where |prediction| <= ``z`` and |label| <= ``y`` (either may be inf)."""

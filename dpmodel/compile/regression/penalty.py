@@ -39,17 +39,26 @@ class Penalty:
         return self.smooth and not (self.ridge.any() or self.linear.any())
 
     def value(self, w: Floats) -> float:
-        out = float(self.ridge @ (w * w) + self.l1 @ np.abs(w) + self.linear @ w) + self.constant
-        return out + (self.other(w) if self.other is not None else 0.0)
+        return float(self.values(w[None])[0])
+
+    def values(self, w: Floats) -> Floats:
+        """(B,) of every row of w (B, p)."""
+        out: Floats = (w * w) @ self.ridge + np.abs(w) @ self.l1 + w @ self.linear + self.constant
+        return out if self.other is None else out + np.array([self.other(row) for row in w])
 
     def derivative(self, w: Floats) -> Floats:
         """(p,) gradient of the quadratic part."""
         return 2 * self.ridge * w + self.linear
 
     def subgradient(self, w: Floats) -> Floats:
-        """(p,) a subgradient of all of it."""
-        out = self.derivative(w) + self.l1 * np.sign(w)
-        return out if self.other_derivative is None else out + self.other_derivative(w)
+        """(p,) a subgradient of all of it; (B, p) for every row of such a w."""
+        return self.derivative(w) + self.l1 * np.sign(w) + self.other_subgradient(w)
+
+    def other_subgradient(self, w: Floats) -> Floats | float:
+        """The same of ``other`` alone."""
+        if self.other_derivative is None:
+            return 0.0
+        return self.other_derivative(w) if w.ndim == 1 else np.stack([self.other_derivative(row) for row in w])
 
     def shrink(self, w: Floats, step: float | Floats) -> Floats:
         """(p,) proximal step of the l1 part: soft thresholding by ``step * l1``."""

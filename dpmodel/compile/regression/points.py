@@ -17,8 +17,9 @@ from dpmodel._types import Floats
 from dpmodel.annotate.private import Private
 from dpmodel.privacy import public_generator
 
-# Private parameters with more entries are stood for by sparse ones, of about this many entries.
-_DENSE = 1_000_000
+# Private parameters with more entries are stood for by sparse ones, of about so many entries, at least so many a row:
+# what mixes the entries of a row shows in two of them.
+_DENSE, _STORED, _EACH = 1_000_000, 200_000, 2
 
 
 class Point:
@@ -112,7 +113,7 @@ def _stand_in(parameter: Private, rng: Any, dense: bool) -> Any:
         return out
     if len(shape) == 2 and parameter.size > _DENSE and not dense:
         rows, columns = shape
-        each = max(1, _DENSE // rows)
+        each = max(_EACH, _STORED // rows)
         place = np.repeat(np.arange(rows), each), rng.integers(columns, size=rows * each)
         return sp.csc_array((draw(rows * each), place), shape=shape)
     value = draw(shape)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -103,18 +103,51 @@ class RowBounds:
 
     def reach(self, w: Floats) -> float:
         """Largest |<a, w>| over the rows allowed, for one released ``w`` (p,)."""
-        fixed = abs(float(self.lower[self.constant] @ w[self.constant]))
-        u, low, high = w[~self.constant], self.lower[~self.constant], self.upper[~self.constant]
-        with np.errstate(invalid="ignore"):
-            ends = np.stack([np.where(u == 0, 0.0, low * u), np.where(u == 0, 0.0, high * u)])
-        columns = max(float(ends.max(axis=0).sum()), float(-ends.min(axis=0).sum()))
+        return float(self.reaches(w[None])[0])
+
+    def reaches(self, w: Floats) -> Floats:
+        """(B,) the same for every row of w (B, p)."""
+        fixed, moving = self._fixed, self._moving
+        u = w if fixed.size == 0 else w[:, moving]
+        low, high = (end if fixed.size == 0 else end[moving] for end in (self.lower, self.upper))
         size = np.abs(u)
-        holder = min(
-            product(self.l1, float(size.max(initial=0.0))),
-            product(self.l2, float(np.linalg.norm(u))),
-            product(self.linf, float(size.sum())),
-        )
-        return min(columns, holder) + fixed
+        if self._centred:
+            columns = size @ high
+        else:
+            with np.errstate(invalid="ignore"):
+                ends = low * u, high * u
+            if not self._finite:  # 0 times infinity is 0 here
+                ends = np.where(u == 0, 0.0, ends[0]), np.where(u == 0, 0.0, ends[1])
+            columns = np.maximum(np.maximum(*ends).sum(axis=1), -np.minimum(*ends).sum(axis=1))
+        if not self._by_columns:
+            norms = size.max(axis=1, initial=0.0), np.linalg.norm(u, axis=1), size.sum(axis=1)
+            for bound, norm in zip((self.l1, self.l2, self.linf), norms, strict=True):
+                with np.errstate(invalid="ignore"):
+                    columns = np.minimum(columns, np.where((norm == 0) | (bound == 0), 0.0, bound * norm))
+        return np.asarray(columns + np.abs(w[:, fixed] @ self.lower[fixed]))
+
+    @cached_property
+    def _centred(self) -> bool:
+        """Whether columns have bounds around 0."""
+        return self._finite and bool((self.lower == -self.upper)[self._moving].all())
+
+    @cached_property
+    def _by_columns(self) -> bool:
+        """Whether no norm says more than the columns' bounds: then theirs is the least of the bounds of ``reaches``."""
+        size = self.magnitudes[self._moving]
+        return self.l1 >= float(size.sum()) and self.l2 >= length(size) and self.linf >= float(size.max(initial=0.0))
+
+    @cached_property
+    def _fixed(self) -> Integers:
+        return np.flatnonzero(self.constant)
+
+    @cached_property
+    def _moving(self) -> Integers:
+        return np.flatnonzero(~self.constant)
+
+    @cached_property
+    def _finite(self) -> bool:
+        return bool(np.isfinite(self.lower).all() and np.isfinite(self.upper).all())
 
     def prediction_bound(self, w1: float, w2: float, winf: float) -> float:
         """Largest |<a, w>| for w of these norms (each may be inf)."""

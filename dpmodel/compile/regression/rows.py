@@ -12,6 +12,9 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, PrivateArray
 
 
+_CACHED = 1 << 17  # entries of features in one part of the rows
+
+
 @dataclass(frozen=True)
 class Rows:
     """Features in blocks, so that neither an intercept nor a sparse block is copied into one dense matrix.
@@ -39,6 +42,14 @@ class Rows:
             None if self.offset is None else self.offset[which],
             None if self.weights is None else self.weights[which],
         )
+
+    def parts(self) -> tuple[Rows, ...]:
+        """The rows in parts that stay in a processor's cache, so that two products with them read memory once; views.
+        Sparse ones in one part."""
+        if any(sp.issparse(matrix) for matrix, _ in self.blocks):
+            return (self,)
+        step = max(256, _CACHED // max(sum(matrix.shape[1] for matrix, _ in self.blocks), 1))
+        return tuple(self.part(slice(start, start + step)) for start in range(0, self.count, step))
 
     def predict(self, w: Floats) -> PrivateArray:
         """(n,) predictions a_i' w (+ offset). One pass over the features."""

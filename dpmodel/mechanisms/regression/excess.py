@@ -13,7 +13,7 @@ from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.forecast import ExcessRisk, Forecast
 from dpmodel.mechanisms.known import Known, capped
 from dpmodel.mechanisms.regression.public_point import objective_range, public_excess
-from dpmodel.mechanisms.regression.synthetic import simulated_risks
+from dpmodel.mechanisms.regression.synthetic import populations_of
 from dpmodel.numerics.public_facts import cached
 from dpmodel.text import number
 
@@ -72,7 +72,7 @@ def excess_words(predicted: float, known: Known, at_most: float | None, beta: fl
 def known_of(model: PrivateRegression) -> Known:
     """What is known without data: the most that a point of the set can lose, and what the public point is predicted
     to."""
-    nothing = float(np.mean([risk.nothing for risk in simulated_risks(model)]))
+    nothing = float(np.mean(populations_of(model).nothing))
     return Known(objective=objective_range(model), predicted=math.inf if math.isnan(nothing) else nothing)
 
 

@@ -6,17 +6,15 @@ algorithm on it and keeping the settings that did best is lawful: n, p, bounds, 
 the choice is a public fact. What it says about other data is a prediction, not a theorem.
 
 Nothing of size n is made: rows are drawn from a distribution with mean ``m`` and covariance ``S``, diagonal or that
-plus one common factor; predictions at w and at the true coefficients v are then (nearly) jointly normal, and Stein's
-identity gives the gradient of the mean loss, ``E[phi'(z, y) a] = m E[phi'] + S (alpha w + beta v)``, from the moments
-of phi' over a fixed grid of a few thousand points of that plane. A step costs O(p).
+plus one common factor, and predictions are known by their distribution (``Populations``). A step costs O(p).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
@@ -24,11 +22,12 @@ from scipy.special import ndtr
 from dpmodel._types import Floats, Integers
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.row_bounds import length
-from dpmodel.mechanisms.regression.public_point import public_point, shift_of
+from dpmodel.mechanisms.regression.populations import Labels, Populations
+from dpmodel.mechanisms.regression.public_point import shift_of
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import public_generator
 
-_POINTS = 2048
+_POINTS, _DRAWN = 1024, 1024  # points of the grid; half of them are drawn, from so many
 # How many coefficients carry the signal: few or all.
 _SUPPORTS = (10, 10_000_000)
 _SIGNAL = 2.0  # standard deviation of the log-odds of binary labels under the true coefficients, and their mean
@@ -68,10 +67,6 @@ class SimulatedRisk:
     tied: bool = False
     room: float = 1.0
 
-    @property
-    def weight(self) -> float:
-        return self.model.weight
-
     def covariance(self, w: Floats) -> Floats:
         """(p,) covariance of the columns with the prediction of w."""
         out: Floats = self.variance * w + self.common * float(self.common @ w)
@@ -102,49 +97,26 @@ class SimulatedRisk:
     def _no(self) -> float:
         return -1.0 if self.model.loss.labels == "sign" else 0.0
 
-    @cached_property
-    def _mixture(self) -> tuple[Floats, tuple[tuple[Any, Any], ...]]:
-        """(k,) predictions of the true coefficients, and labels with their weights: both kinds, where there are two."""
+    @property
+    def mixture(self) -> tuple[Labels, ...]:
+        """Labels with their weights, (1, k) all: both kinds, where there are two."""
         star, drawn = self.labelled
         if self.model.loss.labels == "number":
-            return star, ((1.0, drawn),)
-        yes, ones = _sigmoid(star), np.ones_like(star)
-        return star, ((yes, ones), (1 - yes, self._no * ones))
+            return (Labels(np.ones((1, star.size)), drawn[None]),)
+        yes, ones = _sigmoid(star)[None], np.ones((1, star.size))
+        return Labels(yes, ones), Labels(1 - yes, self._no * ones)
 
-    def _plane(self, w: Floats) -> tuple[Floats, float, float, float]:
-        """(k,) predictions of w on the grid, its mean, and its covariances with the truth and with itself."""
-        _, spread = self._truth_distribution
-        middle = float(self.mean @ w)
-        moved = self.covariance(w)
-        both, own = float(moved @ self.truth), float(moved @ w)
-        along = both / spread
-        across = math.sqrt(max(own - along * along, 0.0))
-        return middle + along * self.points[:, 0] + across * self.points[:, 1], middle, both, own
+    @cached_property
+    def _alone(self) -> Populations:
+        return side_by_side([self])
 
     def value(self, w: Floats) -> float:
         """Data part plus penalty at w."""
-        z, *_ = self._plane(w)
-        mean = sum(float((share * self.model.loss.value(z, y)).mean()) for share, y in self._mixture[1])
-        return self.weight * mean + self.model.penalty.value(w)
+        return float(self._alone.values(w[None])[0])
 
     def gradient(self, w: Floats) -> Floats:
         """(p,) gradient of the data part at w."""
-        z, middle, both, own = self._plane(w)
-        star, labels = self._mixture
-        derivative: Floats = sum((share * self.model.loss.derivative(z, y) for share, y in labels), np.zeros_like(z))
-        center, spread = self._truth_distribution
-        # Least squares of phi' on (z, z*): Stein's identity in a form that needs no derivative of phi'.
-        size = derivative.size
-        with_z, with_star = float(derivative @ z) / size, float(derivative @ star) / size
-        level = float(derivative.sum()) / size
-        with_z, with_star = with_z - level * middle, with_star - level * center
-        whole = own * spread * spread - both * both
-        if whole > 1e-9 * own * spread * spread:
-            alpha = (with_z * spread * spread - with_star * both) / whole
-            beta = (own * with_star - both * with_z) / whole
-        else:  # w along the truth, or zero
-            alpha, beta = 0.0, with_star / (spread * spread)
-        out: Floats = self.weight * (self.mean * level + self.covariance(alpha * w + beta * self.truth))
+        out: Floats = self._alone.gradients(w[None])[0]
         return out
 
     def excess(self, w: Floats) -> float:
@@ -153,50 +125,38 @@ class SimulatedRisk:
 
     @cached_property
     def _best(self) -> float:
-        # The truth is not the minimiser of every loss (margins grow on, medians and clipped labels move), but nearly
-        # up to its length and a shift, unless the set or a penalty holds it back: descent begins there.
-        from scipy.optimize import minimize
-
-        shift, project = shift_of(self.model, self.mean), self.model.domain.project
-        points = [self.truth, public_point(self.model)]
-        values = [self.value(w) for w in points]
-
-        def at(x: Floats) -> float:
-            points.append(project(x[0] * self.truth + x[1] * shift))
-            values.append(self.value(points[-1]))
-            return values[-1]
-
-        scale = max(self.noise, self._truth_distribution[1])
-        start = np.array([[1.0, 0.0], [1.5, 0.0], [1.0, 0.5 * scale]])
-        most = 120 if self.model.domain.kind not in ("polyhedron", "general") else 20  # those project by a solver
-        minimize(at, start[0], method="Nelder-Mead", options={"maxfev": most, "initial_simplex": start})
-        return self._descend(points[int(np.argmin(values))], most)
-
-    def _descend(self, w: Floats, tries: int) -> float:
-        """The value that projected descent from w comes to, with steps that double while they help."""
-        penalty, project, value, step = self.model.penalty, self.model.domain.project, self.value(w), 1.0
-        derivative = self.gradient(w) + penalty.subgradient(w)
-        for _ in range(tries):
-            moved = project(w - step * derivative)
-            found = self.value(moved)
-            if found < value:
-                w, value, step = moved, found, 2 * step
-                derivative = self.gradient(w) + penalty.subgradient(w)
-            else:
-                step /= 4
-        return value
+        return float(self._alone.best[0])
 
     @cached_property
     def nothing(self) -> float:
         """Excess of the best point that needs no data."""
-        return self.excess(public_point(self.model))
+        return float(self._alone.nothing[0])
+
+
+def side_by_side(risks: Sequence[SimulatedRisk], labels: Sequence[Floats] | None = None) -> Populations:
+    """Populations of one model and grid. ``labels`` : (k,) for each, in place of those that records have by chance."""
+    names = ("mean", "variance", "common", "truth")
+    taken = {name: np.stack([getattr(risk, name) for risk in risks]) for name in names}
+    if labels is not None:
+        given: tuple[Labels, ...] = (Labels(np.ones((len(risks), risks[0].points.shape[0])), np.stack(labels)),)
+    else:
+        kinds = zip(*(risk.mixture for risk in risks), strict=True)
+        given = tuple(Labels(np.vstack([e.share for e in kind]), np.vstack([e.value for e in kind])) for kind in kinds)
+    along, across = risks[0].points.T
+    return Populations(risks[0].model, **taken, along=along, across=across, labels=given)
+
+
+@cached
+def populations_of(model: PrivateRegression) -> Populations:
+    """Those of ``simulated_risks``, side by side."""
+    return side_by_side(simulated_risks(model))
 
 
 @cached
 def simulated_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
     """The populations forecasts are averaged over; the same at every call."""
     generator = public_generator(0)
-    half = generator.standard_normal((_POINTS // 2, 3))
+    half = generator.standard_normal((_DRAWN, 3))[: _POINTS // 2]
     grid = np.concatenate([half, -half])  # odd moments vanish
     risks: list[SimulatedRisk] = []
     for decay, share, tied in ((0.0, _LITTLE, False), (1.0, _MUCH, False), (1.0, _MUCH, True)):

@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,9 @@ from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.published.frank_wolfe import FRANK_WOLFE_PUBLISHED
 from dpmodel.mechanisms.regression.frank_wolfe import vertices as frank_wolfe
 from dpmodel.mechanisms.regression.frank_wolfe.steps import Steps, excess_bound
-from dpmodel.mechanisms.regression.frank_wolfe.synthetic_walks import Populations
+from dpmodel.mechanisms.regression.frank_wolfe.synthetic_walks import walked
 from dpmodel.mechanisms.regression.frank_wolfe.vertices import FRANK_WOLFE, FrankWolfe, private_walk, selection_epsilon
-from dpmodel.mechanisms.regression.synthetic import simulated_risks
+from dpmodel.mechanisms.regression.synthetic import side_by_side, simulated_risks
 from dpmodel.privacy import SeededSource, pure_composition_delta, zcdp_rho
 
 CLOSE = 4e-3  # rounding allowances enlarge ranges by less than this share
@@ -299,13 +300,8 @@ def test_predictions_are_what_happens() -> None:
     risk, request = simulated_risks(blank)[0], Request(1.0, 1e-6)
     mechanism = FrankWolfe(steps=32, rate=0.0, clip=0.5)
     steps = mechanism._steps(blank, request)
-    populations, epsilon = Populations.of([risk]), selection_epsilon(request, 32)
-    foreseen = np.mean(
-        [
-            risk.excess(populations.walk(steps, [frank_wolfe.simulated_pick(blank, epsilon, run)])[0])
-            for run in range(12)
-        ]
-    )
+    epsilon = selection_epsilon(request, 32)
+    foreseen = walked(side_by_side([risk]), [steps], partial(frank_wolfe.simulated_pick, blank, epsilon), 12).mean()
     found, rng = [], np.random.default_rng(0)
     for seed in range(12):
         X = rng.choice([-1.0, 1.0], size=(n, p))
@@ -321,7 +317,7 @@ def test_predictions_are_what_happens() -> None:
 def test_gradients_of_the_crowd_are_those_of_its_members() -> None:
     model = regression(np.zeros((9, 12)), np.zeros(9), "absolute", domain=L1Ball(12, 3.0), lower=0, upper=1)
     risks = simulated_risks(model)
-    rng, populations = np.random.default_rng(0), Populations.of(risks)
+    rng, populations = np.random.default_rng(0), side_by_side(risks)
     w = rng.normal(size=(len(risks), 12)) * 0.3
     np.testing.assert_allclose(populations.values(w), [r.value(x) for r, x in zip(risks, w, strict=True)], rtol=1e-9)
     assert (populations.excess(populations.truth) >= 0).all()

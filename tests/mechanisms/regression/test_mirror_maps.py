@@ -143,7 +143,7 @@ def test_it_learns_a_sparse_signal_and_the_theorem_holds() -> None:
     losses = [objective(model, MIRROR_DESCENT.run(model, REQUEST, seeded(k)).x) for k in range(3)]
     assert np.mean(losses) - best < 0.2 * (nothing - best)
     # Wide labels, so that the bound is below the public point's: bounds that this point keeps too are not stated.
-    plain = regression(X, y, "absolute", domain=L1Ball(p, 1.0), lower=-1.0, upper=1.0, label=(-8.0, 8.0))
+    plain = regression(X, y, "absolute", domain=L1Ball(p, 1.0), lower=-1.0, upper=1.0, label=(-20.0, 20.0))
     mechanism, request = MirrorDescent(steps=16, averaging="all", map="entropic"), Request(4.0, 1e-6, beta=0.1)
     forecast = mechanism.forecast(plain, request)
     assert forecast.proved

@@ -24,8 +24,9 @@ class Metric:
     """A public invertible matrix M: gradients are noised as ``M sum_i s_i a_i`` and coefficients are ``w = M' v``.
 
     Then ``a'w = (M a)'v``. Row j of M is ``scale_j (e_j - middle_j / c e_k)``: column j less its middle (c the value of
-    the constant column k, which absorbs it), times a scale. ``row`` : bounds on M a. ``exchange`` : k, or None without
-    centring. ``uncentred`` : norms (order -> size) that rounding acts on.
+    the constant column k, which absorbs it), times a scale. Vectors (p,), or every row of (B, p), are mapped. ``row`` :
+    bounds on M a. ``exchange`` : k, or None without centring. ``uncentred`` : norms (order -> size) that rounding acts
+    on.
     """
 
     scale: Floats
@@ -38,20 +39,20 @@ class Metric:
         """(p,) M g."""
         if self.exchange is None:
             return np.asarray(self.scale * g)
-        return np.asarray(self.scale * (g - self.middle * g[self.exchange]))
+        return np.asarray(self.scale * (g - self.middle * g[..., self.exchange, None]))
 
     def coefficients(self, v: Floats) -> Floats:
         """(p,) M' v."""
         w = self.scale * v
         if self.exchange is not None:
-            w[self.exchange] -= self.middle @ w
+            w[..., self.exchange] -= w @ self.middle
         return w
 
     def coordinates(self, w: Floats) -> Floats:
         """(p,) v with M' v = w."""
         if self.exchange is not None:
             w = w.copy()
-            w[self.exchange] += self.middle @ w
+            w[..., self.exchange] += w @ self.middle
         return w / self.scale
 
     @property

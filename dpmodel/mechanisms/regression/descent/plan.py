@@ -9,7 +9,7 @@ than one over the curvature that the public bounds allow.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +18,7 @@ from dpmodel._types import Floats
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.mechanisms.contract import YES, Verdict
 from dpmodel.mechanisms.regression.descent.metric import descent_metric, projects_exactly
-from dpmodel.mechanisms.regression.descent.search import choosing_risks, clips, line_search, simulated_excess
+from dpmodel.mechanisms.regression.descent.search import Trial, choosers, clips, simulated
 from dpmodel.mechanisms.regression.descent.steps import (
     AVERAGINGS,
     Averaging,
@@ -26,19 +26,25 @@ from dpmodel.mechanisms.regression.descent.steps import (
     Settings,
     StepNoise,
     curvature,
-    descend,
+    descended,
 )
+from dpmodel.mechanisms.regression.populations import Populations
 from dpmodel.mechanisms.regression.public_point import public_point
-from dpmodel.mechanisms.regression.synthetic import SimulatedRisk, simulated_risks
-from dpmodel.numerics.public_facts import cached
+from dpmodel.mechanisms.regression.synthetic import populations_of
 
 _MOST_STEPS, _FIRST_STEPS, _LEAST_STEPS = 128, 32, 16
 _NOISY_NUMBERS = 150_000  # noise drawn in one run: the safe sampler takes 6 s for so many
 _SOLVED_STEPS = 16  # where a projection is a solve of its own
 # A setting that costs less work is taken where its risk is no more than this share larger.
 _TIE = 0.02
-_LONG = 128  # steps of descent without noise
-_DRAWS = 2  # of the noise, for each population and trial
+# Trials begin at these multiples of the time that steps without momentum take, and move by factors of 4.
+_TIMES = (4.0**-4, 4.0**-2, 1.0, 4.0**2)
+_LONGER = (0.5, 1.0, 2.0, 4.0, 8.0)  # and then, with more steps, these of the best so far
+_NEAR = (0.25, 0.5, 1.0)
+_ROOM = 16.0
+_HOPELESS = -0.03  # the logarithm of an excess that is no less than that of knowing nothing: no details are searched
+_DRAWS = 64  # of the noise for each population, shared among the columns; two at most
+_SIDE_BY_SIDE = 500_000  # numbers in the largest arrays of trials side by side
 _LOWER_BOUND = 0.003  # of the excess of knowing nothing: less is as good as none
 
 
@@ -60,11 +66,21 @@ def judge_descent(model: PrivateRegression, order: float) -> Verdict:
     return YES
 
 
+@dataclass(frozen=True)
+class Point:
+    """What is searched: ``steps``, ``time`` tau, ``share`` of the middles, ``clip``."""
+
+    steps: int
+    time: float
+    share: float = 0.0
+    clip: float = math.inf
+
+
 class Search:
-    """Search for settings; every trial runs the algorithm on the choosing populations.
+    """Search for settings; trials run the algorithm on the choosing populations, side by side.
 
     ``noise`` : that of these settings. ``pure`` : for delta = 0. ``steps``, ``averaging`` : forced, or None;
-    ``momentum``, ``middle`` : whether they are allowed.
+    ``momentum``, ``middle`` : whether these are allowed.
     """
 
     def __init__(
@@ -82,64 +98,112 @@ class Search:
         self.momentum, self.middle = momentum, middle
         self.averagings = AVERAGINGS if averaging is None else (averaging,)
         self.longest = _longest(model)
-        self._seen: dict[tuple[int, float, float, float], tuple[float, Settings]] = {}
+        self._seen: dict[Point, tuple[float, Settings]] = {}
 
     def best(self) -> DescentPlan:
+        """With few steps the time, then what is noised of derivatives; with as many as that takes, both again."""
         # Pure budgets compose badly: noise grows with the square root of the number of steps.
         steps = self.steps or min(self._most_steps(), _LEAST_STEPS if self.pure else _FIRST_STEPS)
-        tau = self._time(steps, self.longest * steps, 8)
-        while self.steps is None and tau > self._reached(steps) / 4 and 2 * steps <= self._most_steps():
+        best = self._moved(self._least([Point(steps, self.longest * steps * factor) for factor in _TIMES]), 4.0)
+        cuts, share = clips(self.model), self._share()
+        hopeless = self.risk(best)[0] > _HOPELESS
+        # Less noise leaves room for more time.
+        cut = [replace(best, time=best.time * by, clip=c) for c in (cuts[-1:] if hopeless else cuts) for by in (1, 4)]
+        best = self._least([best, *cut, *([replace(best, share=share)] if share > 0 and not hopeless else [])])
+        if self.risk(best)[0] > _HOPELESS:
+            found = self.predicted(best)
+            # What little it gains may be the luck of the noise that was drawn: no more is predicted than without data.
+            return replace(found, predicted=max(found.predicted, float(populations_of(self.model).nothing.mean())))
+        # Times that few steps hardly reach are not judged by these: there has to be room for much longer ones.
+        while self.steps is None and best.time > self._reached(steps) / _ROOM and 2 * steps <= self._most_steps():
             steps *= 2
-            tau = self._time(steps, tau, 2)
-        share, clip = 0.0, math.inf
-        if (other := self._share()) > 0 and self.risk(steps, tau, other, clip)[0] < self.risk(steps, tau, 0.0, clip)[0]:
-            share = other
-        for cut in clips(self.model):
-            # Less noise leaves room for more time.
-            value, longer = min((self.risk(steps, t, 0.0, cut)[0], t) for t in (tau, 2 * tau))
-            if value < self.risk(steps, tau, share, clip)[0]:
-                share, clip, tau = 0.0, cut, longer
-        if self.steps is None and self.pure:
-            steps = self._fewer(steps, tau, share, clip)
-        _, settings = self.risk(steps, tau, share, clip)
-        found = [self._excess(settings, risk, 1)[settings.averaging] for risk in simulated_risks(self.model)]
+        others = [(0.0, c) for c in (math.inf, *cuts)] + ([(share, math.inf)] if share > 0 else [])
+        points = [replace(best, steps=steps, time=best.time * by) for by in _LONGER]
+        points += [
+            replace(best, steps=steps, time=best.time * by, share=part, clip=c)
+            for part, c in others
+            if (part, c) != (best.share, best.clip)
+            for by in (1.0, 4.0)
+        ]
+        best = self._moved(self._least(points), 2.0, 2)
+        return self.predicted(best if self.steps is not None else self._fewer(best))
+
+    def _moved(self, best: Point, factor: float, moves: int = 8) -> Point:
+        """The best by moves of the time by this factor."""
+        for _ in range(moves):
+            before, best = (
+                best,
+                self._least([best, *(replace(best, time=best.time * by) for by in (1 / factor, factor))]),
+            )
+            if best == before:
+                break
+        return best
+
+    def near(self, found: Settings) -> DescentPlan:
+        """The best at times near those of settings that did well under other noise."""
+        assert self.steps is not None
+        time = found.step * found.steps / (1 - found.momentum)
+        return self.predicted(self._least([Point(self.steps, time * by, 0.0, found.clip) for by in _NEAR]))
+
+    def predicted(self, point: Point) -> DescentPlan:
+        """With its prediction, on populations and noise that did not choose."""
+        _, settings = self.risk(point)
+        found = self._simulated([settings], populations_of(self.model), range(10, 10 + self._draws()))[
+            settings.averaging
+        ]
         return DescentPlan(settings, float(np.mean(found)))
 
-    def _time(self, steps: int, start: float, moves: int) -> float:
-        return line_search(lambda tau: self.risk(steps, tau, 0.0, math.inf)[0], start, moves)
-
-    def risk(self, steps: int, tau: float, share: float, clip: float) -> tuple[float, Settings]:
+    def risk(self, point: Point) -> tuple[float, Settings]:
         """Mean logarithm of the excess over that of knowing nothing, for the best averaging, and the settings.
 
         Logarithms, so that populations in which nothing can be learnt with this budget do not decide for those in
         which something can.
         """
-        key = (steps, round(math.log2(max(tau, 1e-300)), 6), share, clip)
-        if key not in self._seen:
-            settings = replace(self.settings(steps, tau, share), clip=clip)
-            logs: dict[Averaging, list[float]] = {kind: [] for kind in self.averagings}
-            for risk, lower_bound in zip(choosing_risks(self.model), _lower_bounds(self.model), strict=True):
-                nothing = max(risk.nothing - lower_bound, 1e-300)
-                for seed in range(_DRAWS if steps <= _FIRST_STEPS and projects_exactly(self.model.domain) else 1):
-                    found = self._excess(settings, risk, seed)
-                    for kind in logs:
-                        logs[kind].append(math.log(_LOWER_BOUND + max(found[kind] - lower_bound, 0.0) / nothing))
-            means = {kind: float(np.mean(values)) for kind, values in logs.items()}
-            kind = min(means, key=lambda k: means[k])
-            self._seen[key] = means[kind], replace(settings, averaging=kind)
-        return self._seen[key]
+        self._least([point])
+        return self._seen[point]
 
-    def settings(self, steps: int, tau: float, share: float) -> Settings:
+    def _least(self, points: Sequence[Point]) -> Point:
+        """The point of least risk, the first among equals; all have the same number of steps."""
+        new = [point for point in dict.fromkeys(points) if point not in self._seen]
+        populations = choosers(self.model)
+        seeds = range(self._draws())
+        for at in range(0, len(new), most := max(1, _SIDE_BY_SIDE // (populations.count * max(self.model.size, 256)))):
+            settings = [self.settings(point) for point in new[at : at + most]]
+            found = self._simulated(settings, populations, seeds)
+            for k, point in enumerate(new[at : at + most]):
+                with np.errstate(divide="ignore", over="ignore"):
+                    nothing = np.maximum(populations.nothing, 1e-300)
+                    logs = {
+                        kind: float(np.log(_LOWER_BOUND + np.maximum(found[kind][k], 0.0) / nothing).mean())
+                        for kind in self.averagings
+                    }
+                kind = min(logs, key=lambda each: logs[each])
+                self._seen[point] = logs[kind], replace(settings[k], averaging=kind)
+        return min(points, key=lambda point: self._seen[point][0])
+
+    def _draws(self) -> int:
+        return min(max(_DRAWS // self.model.size, 1), 2) if projects_exactly(self.model.domain) else 1
+
+    def settings(self, point: Point) -> Settings:
         """Steps no longer than the curvature allows; what is missing to tau by momentum."""
+        steps, tau = point.steps, point.time
         momentum = min(max(0.0, 1 - self.longest * steps / tau), 1 - 3 / max(steps, 3)) if self.momentum else 0.0
         step = min(self.longest, tau * (1 - momentum) / steps)
-        return Settings(steps, step, momentum, share, self.averagings[0])
+        return Settings(steps, step, momentum, point.share, self.averagings[0], point.clip)
 
-    def _excess(self, settings: Settings, risk: SimulatedRisk, seed: int) -> dict[Averaging, float]:
-        def run(settings: Settings, gradient: Gradient) -> dict[Averaging, Floats]:
-            return descend(self.model, descent_metric(self.model), settings, gradient)
+    def _simulated(
+        self, settings: Sequence[Settings], populations: Populations, seeds: Sequence[int]
+    ) -> dict[Averaging, Floats]:
+        metric, each = descent_metric(self.model), len(seeds) * populations.count
+        step, momentum = (
+            np.repeat([getattr(one, name) for one in settings], each)[:, None] for name in ("step", "momentum")
+        )
 
-        return simulated_excess(self.noise(settings), settings, risk, seed, run)
+        def run(rows: Populations, gradient: Gradient) -> dict[Averaging, Floats]:
+            project = self.model.domain.projected
+            return descended(self.model, metric, settings[0].steps, step, momentum, gradient, rows.start, project)
+
+        return simulated([Trial(self.noise(one), one) for one in settings], populations, seeds, run)
 
     def _share(self) -> float:
         """Share of the middles that suits noise gathered in one direction: budgets in proportion to the changes."""
@@ -161,34 +225,14 @@ class Search:
         """The largest tau that so many steps reach."""
         return self.longest * steps * (max(steps, 3) / 3 if self.momentum else 1)
 
-    def _fewer(self, steps: int, tau: float, share: float, clip: float) -> int:
-        """A quarter of the steps as long as that costs (nearly) nothing."""
-        value = self.risk(steps, tau, share, clip)[0]
-        while steps >= 4:
-            other = self.risk(steps // 4, tau, share, clip)[0]
-            if not other <= value + _TIE:
-                break
-            steps, value = steps // 4, other
-        return steps
+    def _fewer(self, best: Point) -> Point:
+        """Half the steps as long as that costs (nearly) nothing."""
+        least = self.risk(best)[0]
+        while best.steps >= 2 and self.risk(fewer := replace(best, steps=best.steps // 2))[0] <= least + _TIE:
+            best = fewer
+        return best
 
 
 def _longest(model: PrivateRegression) -> float:
     """The longest step that the public bounds allow."""
     return 1 / max(curvature(model, descent_metric(model)), 1e-300)
-
-
-@cached
-def _lower_bounds(model: PrivateRegression) -> tuple[float, ...]:
-    """Least excess on each choosing population: that of descent without noise, where it is below the coefficients that
-    labels were made from (which quantile and hinge losses do not ask for)."""
-    risks, metric = choosing_risks(model), descent_metric(model)
-    if model.loss.name in ("logistic", "binary_logistic"):
-        return (0.0,) * len(risks)  # labels are drawn from this very loss
-    settings, out = Settings(_LONG, _longest(model), 1 - 6 / _LONG, 0.0, "last"), []
-    for risk in risks:
-
-        def exact(w: Floats, risk: SimulatedRisk = risk) -> Floats:
-            return metric.sums(risk.gradient(w))
-
-        out.append(min(0.0, *(risk.excess(w) for w in descend(model, metric, settings, exact).values())))
-    return tuple(out)

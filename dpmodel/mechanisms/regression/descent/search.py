@@ -1,52 +1,38 @@
-"""What descents search their settings with: a line search of few trials, and the populations it runs on."""
+"""What descents search their settings with: simulations of many side by side, and the populations they run on."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.mechanisms.regression.descent.steps import Averaging, Gradient, Settings, StepNoise, imagined_gradient
-from dpmodel.mechanisms.regression.synthetic import SimulatedRisk, simulated_risks
+from dpmodel.mechanisms.regression.descent.steps import Averaging, Gradient, Settings, StepNoise
+from dpmodel.mechanisms.regression.populations import Populations, simulated_reaches
+from dpmodel.mechanisms.regression.synthetic import (
+    SimulatedRisk,
+    populations_of,
+    side_by_side,
+    simulated_risks,
+)
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import public_generator
 
-# Coefficients for every way of averaging, from settings and a noisy gradient.
-Descend = Callable[[Settings, Gradient], Mapping[Averaging, Floats]]
+# (B, p) coefficients for every way of averaging, from populations side by side and a noisy gradient.
+Run = Callable[[Populations, Gradient], Mapping[Averaging, Floats]]
 
 # Settings are compared on a coarser grid of predictions than forecasts are made on.
-_COARSE = 512
+_COARSE = 256
 # Derivatives without a bound of their own are tried clipped at these shares of their bound at the labels' size.
 _CLIPPED_LOSSES = ("squared", "huber", "squared_hinge")
 _CLIPS = (1 / 2, 1 / 4, 1 / 8)
 # Populations in which there is less than this share of the others' to be gained do not choose.
 _MATTERS = 0.05
-
-
-def line_search(risk: Callable[[float], float], start: float, moves: int = 8) -> float:
-    """A local minimum of ``risk`` among start times powers of two: by factors of 4, then one of 2.
-
-    About six trials. Values that are not numbers count as infinite.
-    """
-    best, value = start, risk(start)
-    for factor in (0.25, 4.0):
-        moved = False
-        for _ in range(moves):
-            other = risk(best * factor)
-            if not other < value:
-                break
-            best, value, moved = best * factor, other, True
-        if moved:
-            break
-    for factor in (0.5, 2.0):
-        if (other := risk(best * factor)) < value:
-            return best * factor
-    return best
+_MANY = 1000  # columns up to which other labels are tried on
 
 
 @cached
@@ -56,8 +42,9 @@ def choosing_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
     derivatives cost, and off the middle of the labels' range; where losses have kinks, also with most labels at the end
     of their range, as counts with many zeros are; and the one of columns that move together."""
     risks = simulated_risks(model)
-    most = max(risk.nothing for risk in risks)
-    useful = [risk for risk in risks if risk.nothing >= _MATTERS * most] if most > 0 else list(risks)
+    nothing = populations_of(model).nothing
+    matters = nothing >= _MATTERS * nothing.max() if nothing.max() > 0 else np.isfinite(nothing) | True
+    useful = [risk for risk, does in zip(risks, matters, strict=True) if does]
     numeric, out = model.loss.labels == "number", []
     if numeric:
         plain = [risk for risk in useful if not risk.tied] or useful
@@ -65,7 +52,7 @@ def choosing_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
     for risk in useful:
         coarse = coarsened(risk)
         out.append(coarse)
-        if numeric and not risk.tied:
+        if numeric and not risk.tied and model.size <= _MANY:
             # The same quantiles of an exponential distribution, less its mean; labels in the lower half of their range.
             skewed = -log_ndtr(-coarse.coins)
             low, high = model.row.label
@@ -74,6 +61,12 @@ def choosing_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
             if math.isinf(model.loss.smoothness):
                 out.append(_at_the_end(coarse))
     return tuple(out)
+
+
+@cached
+def choosers(model: PrivateRegression) -> Populations:
+    """The same side by side."""
+    return side_by_side(choosing_risks(model))
 
 
 def extreme_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
@@ -127,12 +120,55 @@ def clipped(model: PrivateRegression, clip: float) -> PrivateRegression:
     return replace(model, loss=replace(model.loss, clip=clip), _memo={})
 
 
-def simulated_excess(
-    noise: StepNoise, settings: Settings, risk: SimulatedRisk, seed: int, descend: Descend
-) -> dict[Averaging, float]:
-    """Excess risk on a population of what ``descend`` finds under this noise, for every way of averaging."""
-    seen = risk if noise.model.loss is risk.model.loss else replace(risk, model=noise.model)
-    gradient = imagined_gradient(noise, seen.gradient, public_generator(seed))
+@dataclass(frozen=True)
+class Trial:
+    """Settings to be simulated, with the noise that they need."""
+
+    noise: StepNoise
+    settings: Settings
+
+
+def simulated(
+    trials: Sequence[Trial], populations: Populations, seeds: Sequence[int], run: Run
+) -> dict[Averaging, Floats]:
+    """(trials, populations) mean excess risk over the seeds of what ``run`` finds, for every way of averaging.
+
+    All descents take the same number of steps and go side by side. Noise is drawn once for each seed, in units of its
+    scale: trials and populations are compared under the same noise.
+    """
+    shape = len(trials), len(seeds), populations.count
+    model, metric = populations.model, trials[0].noise.metric
+    rows = populations.at(np.tile(np.arange(populations.count), shape[0] * shape[1]))
+    each = shape[1] * shape[2]
+
+    def per_row(values: Sequence[float]) -> Floats:
+        """(rows, 1)"""
+        return np.repeat(np.array(values, dtype=np.float64), each)[:, None]
+
+    laplace = trials[0].noise.order == 1
+    sources = [(g.laplace if laplace else g.standard_normal) for g in map(public_generator, seeds)]
+
+    def draw() -> Floats:
+        """(rows, p) noise of scale 1."""
+        one = np.stack([source(size=model.size) for source in sources])
+        return np.broadcast_to(one[None, :, None, :], (*shape, model.size)).reshape(-1, model.size)
+
+    clip = per_row([trial.noise.model.loss.clip for trial in trials])
+    scale = model.scale * per_row([trial.noise.simulated_scale for trial in trials])
+    middle = model.scale * per_row([trial.noise.middle_scale for trial in trials])
+    fixed: Floats | float = middle * draw() if middle.any() else 0.0
+
+    reaches = simulated_reaches(
+        [trial.noise.fixed_reach for trial in trials],
+        [trial.noise.reach_at for trial in trials],
+        max(model.row.label_bound, 1.0),
+        trials[0].noise.predictions,
+    )
+
+    def gradient(w: Floats) -> Floats:
+        return metric.sums(rows.gradients(w, clip)) + (fixed + scale * reaches(w) * draw())
+
     with np.errstate(over="ignore", invalid="ignore"):
-        found = {kind: risk.excess(point) for kind, point in descend(settings, gradient).items()}
-    return {kind: value if math.isfinite(value) else math.inf for kind, value in found.items()}
+        found = {kind: rows.excess(point) for kind, point in run(rows, gradient).items()}
+    means = {kind: value.reshape(shape).mean(axis=1) for kind, value in found.items()}
+    return {kind: np.where(np.isfinite(value), value, math.inf) for kind, value in means.items()}

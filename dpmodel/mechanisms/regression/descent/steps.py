@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -15,7 +16,7 @@ from dpmodel.compile.regression.rows import Rows
 from dpmodel.mechanisms.regression.descent.metric import SEPARABLE, Metric
 from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.mechanisms.spend import Spend
-from dpmodel.privacy import NoiseSource, PublicGenerator
+from dpmodel.privacy import NoiseSource
 
 _FARTHEST = 1e3  # times the derivative's bound at predictions of the labels' size
 # Coordinates end here. Public terms whose derivatives grow fast can throw points to infinity, where 0 times infinity
@@ -67,19 +68,33 @@ class StepNoise:
 
     def reach(self, w: Floats) -> float:
         """Bound on the part of the derivatives that a step at w noises."""
-        model, y = self.model, self.model.row.label_bound
-        bound = model.loss.rest_bound if self.share > 0 else model.loss.derivative_bound
-        if bound(0.0, y) == bound(math.inf, y):
-            return bound(0.0, y)
+        fixed = self.fixed_reach
+        return self.reach_at(float(self.predictions(w[None])[0])) if fixed is None else fixed
+
+    @cached_property
+    def fixed_reach(self) -> float | None:
+        """That bound where it is the same for all w."""
+        least = self._bound(0.0)
+        return least if least == self._bound(math.inf) else None
+
+    def predictions(self, w: Floats) -> Floats:
+        """(B,) largest predictions of w (B, p) over the rows allowed, or what stands for them in the metric."""
         if self.metric.exchange is None:
-            z = model.row.reach(w) + model.offset_bound
-        else:  # sharper, as the constant column has taken the columns' middles
-            z = self.metric.row.reach(self.metric.coordinates(w)) + model.offset_bound
+            return self.model.row.reaches(w) + self.model.offset_bound
+        # Sharper, as the constant column has taken the columns' middles.
+        return self.metric.row.reaches(self.metric.coordinates(w)) + self.model.offset_bound
+
+    def reach_at(self, z: float) -> float:
+        """``reach`` where predictions are at most z."""
         # Predictions are computed with rounding: a little room, so that clipping cuts nothing.
-        reach = bound(z * (1 + 1e-9), y)
+        reach, y = self._bound(z * (1 + 1e-9)), self.model.row.label_bound
         # Derivatives may be cut anywhere public: coefficients that noise drove far away must not drive noise to
         # infinity.
-        return min(reach, _FARTHEST * bound(max(y, 1.0), y)) if math.isfinite(y) else reach
+        return min(reach, _FARTHEST * self._bound(max(y, 1.0))) if math.isfinite(y) else reach
+
+    def _bound(self, z: float) -> float:
+        loss = self.model.loss
+        return (loss.rest_bound if self.share > 0 else loss.derivative_bound)(z, self.model.row.label_bound)
 
     def sensitivity(self, reach: float) -> float:
         return self.metric.sensitivity(self.model, reach, self.order)
@@ -117,11 +132,10 @@ class StepNoise:
             return np.zeros_like(sums)
         return source.laplace(sums, scale) if self.order == 1 else source.gaussian(sums, scale)
 
-    def imagine(self, generator: PublicGenerator, scale: float) -> Floats:
-        """(p,) the same noise for simulated rows."""
-        if self.order == 1:
-            return generator.laplace(0.0, scale, self.model.size)
-        return scale * generator.standard_normal(self.model.size)
+    @property
+    def simulated_scale(self) -> float:
+        """Scale of what the sums of one step are off by, on synthetic rows, for each unit of ``reach``."""
+        return self.scale(1.0)
 
 
 Gradient = Callable[[Floats], Floats]
@@ -136,58 +150,79 @@ def private_gradient(noise: StepNoise, rows: Rows, source: NoiseSource) -> Gradi
         middles = PrivateArray(np.clip(loss.middle(rows.labels), -bound, bound))
         fixed = noise.draw(source, PrivateArray(metric.sums(rows.combine(middles))), noise.middle_scale)
 
+    parts = rows.parts()
+    cuts = np.split(middles, np.cumsum([part.count for part in parts])[:-1])
+
     def gradient(w: Floats) -> Floats:
-        reach = noise.reach(w)
-        derivatives = np.clip(loss.derivative(rows.predict(w), rows.labels) - middles, -reach, reach)
-        sums = PrivateArray(metric.sums(rows.combine(derivatives)))
-        return model.scale * (fixed + noise.draw(source, sums, noise.scale(reach)))
+        reach, total = noise.reach(w), np.zeros(model.size)
+        for part, middle in zip(parts, cuts, strict=True):
+            derivatives = part_derivatives(part, middle, w)
+            total += part.combine(np.clip(derivatives, -reach, reach, out=derivatives))
+        return model.scale * (fixed + noise.draw(source, PrivateArray(metric.sums(total)), noise.scale(reach)))
+
+    def part_derivatives(part: Rows, middle: Floats, w: Floats) -> Floats:
+        derivatives = loss.derivative(part.predict(w), part.labels)
+        return derivatives - middle if noise.share > 0 else derivatives
 
     return gradient
-
-
-def imagined_gradient(noise: StepNoise, gradient: Gradient, generator: PublicGenerator) -> Gradient:
-    """The same for a simulated population: ``gradient`` of its data part at w, and noise of the same scale."""
-    model, metric = noise.model, noise.metric
-    fixed = noise.imagine(generator, noise.middle_scale) if noise.share > 0 else np.zeros(model.size)
-
-    def noisy(w: Floats) -> Floats:
-        step = noise.imagine(generator, noise.scale(noise.reach(w)))
-        return metric.sums(gradient(w)) + model.scale * (fixed + step)
-
-    return noisy
 
 
 def descend(
     model: PrivateRegression, metric: Metric, settings: Settings, gradient: Gradient
 ) -> dict[Averaging, Floats]:
-    """Projected descent with Nesterov's momentum from the public point: coefficients, for every way of averaging.
+    """``descended`` from the public point with these settings."""
+    return descended(
+        model,
+        metric,
+        settings.steps,
+        settings.step,
+        settings.momentum,
+        gradient,
+        public_point(model),
+        model.domain.project,
+    )
+
+
+def descended(
+    model: PrivateRegression,
+    metric: Metric,
+    steps: int,
+    step: float | Floats,
+    momentum: float | Floats,
+    gradient: Gradient,
+    start: Floats,
+    project: Callable[[Floats], Floats],
+) -> dict[Averaging, Floats]:
+    """Projected descent with Nesterov's momentum: coefficients, for every way of averaging.
 
     ``gradient`` : noisy gradient of the data part in the metric's coordinates, at coefficients w. Public terms: the
     quadratic penalty and others by (sub)gradient; the l1 penalty by shrinking where constraints are on single
-    coefficients, else by subgradient.
+    coefficients, else by subgradient. ``start`` : (p,), or (B, p) with ``step`` and ``momentum`` (B, 1) for B descents
+    side by side, which ``project`` knows.
     """
     penalty, domain = model.penalty, model.domain
     shrinks = domain.kind in SEPARABLE and bool(penalty.l1.any())
     projects = domain.kind != "free"
-    v = metric.coordinates(public_point(model))
-    threshold = settings.step * penalty.l1 * metric.scale
+    v = metric.coordinates(start)
+    threshold = step * penalty.l1 * metric.scale
     velocity, requested, reached = np.zeros_like(v), list[Floats](), list[Floats]()
-    for _ in range(settings.steps):
-        u = v + settings.momentum * velocity
+    for _ in range(steps):
+        u = v + momentum * velocity
         w = metric.coefficients(u)
-        public = penalty.derivative(w) if shrinks else penalty.subgradient(w)
-        if shrinks and penalty.other_derivative is not None:
-            public = public + penalty.other_derivative(w)
-        new = u - settings.step * (gradient(w) + metric.sums(public))
+        move = gradient(w)
+        if not penalty.absent:
+            public = penalty.derivative(w) + penalty.other_subgradient(w) if shrinks else penalty.subgradient(w)
+            move = move + metric.sums(public)
+        new = u - step * move
         if shrinks:
             new = np.sign(new) * np.maximum(np.abs(new) - threshold, 0.0)
         new = np.clip(np.where(np.isnan(new), v, new), -_EDGE, _EDGE)
         if projects:
-            new = metric.coordinates(domain.project(metric.coefficients(new)))
+            new = metric.coordinates(project(metric.coefficients(new)))
         velocity, v = new - v, new
         requested.append(u)
         reached.append(v)
-    return {name: domain.project(metric.coefficients(end)) for name, end in averages(requested, reached).items()}
+    return {name: project(metric.coefficients(end)) for name, end in averages(requested, reached).items()}
 
 
 def averages(requested: list[Floats], reached: list[Floats]) -> dict[Averaging, Floats]:

@@ -14,6 +14,7 @@ from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.rows import Rows
 from dpmodel.mechanisms.contract import Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.mechanisms.regression.descent.full_batch import NOISY_DESCENT
 from dpmodel.mechanisms.regression.descent.metric import descent_metric
 from dpmodel.mechanisms.regression.descent.plan import DescentPlan, Search, judge_descent
 from dpmodel.mechanisms.regression.descent.search import clipped
@@ -21,7 +22,7 @@ from dpmodel.mechanisms.regression.descent.steps import Gradient, Settings, Step
 from dpmodel.mechanisms.regression.excess import clip_note, excess_forecast
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.numerics.public_facts import cached
-from dpmodel.privacy import LEAST_DELTA, NoiseSource, PublicGenerator, poisson_sample, subsampled_multiplier
+from dpmodel.privacy import LEAST_DELTA, NoiseSource, poisson_sample, subsampled_multiplier
 
 _STEPS = 64
 _PASSES = (2, 8)
@@ -50,12 +51,13 @@ class SampledNoise(StepNoise):
         """Standard deviation of the noise on each sum over the sample."""
         return self.multiplier * self.size(reach)
 
-    def imagine(self, generator: PublicGenerator, scale: float) -> Floats:
-        """(p,) what privacy and sampling add to the sums over all rows, for derivatives of half their reach."""
-        model, reach = self.model, scale / (self.multiplier * self.size(1.0))
+    @property
+    def simulated_scale(self) -> float:
+        """What privacy and sampling add to the sums over all rows, the latter for derivatives of half their reach."""
+        model = self.model
         sampled = model.total * model.largest_weight * (1 - self.rate) / self.rate
-        drawn = sampled * (reach / 2 * self.metric.row.norm(2.0)) ** 2 / model.size
-        return math.hypot(scale / self.rate, math.sqrt(drawn)) * generator.standard_normal(model.size)
+        drawn = sampled * (self.metric.row.norm(2.0) / 2) ** 2 / model.size
+        return math.hypot(self.scale(1.0) / self.rate, math.sqrt(drawn))
 
 
 @dataclass(frozen=True)
@@ -161,13 +163,13 @@ def step_noise(model: PrivateRegression, settings: Settings, rate: float, multip
 
 @cached
 def _plan(model: PrivateRegression, requested: SubsampledDescent, epsilon: float, delta: float) -> SampledPlan:
-    steps = requested.steps or _STEPS
+    steps, found = requested.steps or _STEPS, NOISY_DESCENT.plan(model, Request(epsilon, delta)).settings
     # Neighbours differ in two vectors; an absent record without constant columns has none.
     replaced, best = not model.row.absent or model.row.fixed(2.0) > 0, None
     for rate in [min(passes / steps, 1.0) for passes in _PASSES] if requested.rate is None else [requested.rate]:
         multiplier = subsampled_multiplier(epsilon, delta, rate, steps, replace=replaced)
         noise = partial(step_noise, model, rate=rate, multiplier=multiplier)
-        plan = SampledPlan(Search(model, noise, pure=False, steps=steps).best(), rate, multiplier)
+        plan = SampledPlan(Search(model, noise, pure=False, steps=steps).near(found), rate, multiplier)
         if best is None or plan.descent.predicted < _WORTH * best.descent.predicted:
             best = plan
     assert best is not None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -17,17 +18,21 @@ from dpmodel.mechanisms.regression.frank_wolfe.steps import (
     Path,
     Steps,
     curvature,
+    fixed_reach,
     plain_bound,
-    reach_of,
+    predictions,
+    reach_at,
     walk,
 )
 from dpmodel.mechanisms.regression.frank_wolfe.synthetic_walks import (
     MOST_STEPS,
     Pick,
+    Shape,
     chosen_steps,
     predicted,
-    settings_loss,
+    settings_losses,
 )
+from dpmodel.mechanisms.regression.populations import simulated_reaches
 from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.mechanisms.regression.pure_too import PureToo
 from dpmodel.mechanisms.spend import Spend
@@ -37,6 +42,7 @@ from dpmodel.privacy import NoiseSource, public_generator
 # Sets over which a linear function is least in closed form: simulation costs next to nothing there.
 _CHEAP = ("l1", "l2", "linf", "box", "simplex", "product", "polyhedron")
 _MEMORIES = (1.0, 0.2)
+_NOISY_NUMBERS = 300_000  # drawn in one run, at most
 _MIDDLE_SHARE = 0.5
 
 
@@ -173,10 +179,11 @@ def _chosen(model: PrivateRegression, requested: GaussianFrankWolfe, epsilon: fl
     if requested.middle:
         fixed["clip"] = math.inf
 
-    def maker(steps: Steps, run: int) -> Pick:
-        return _simulated_pick(model, request, GaussianSteps(steps, memory, bool(requested.middle)), run)
+    def maker(settings: Sequence[Steps], shape: Shape, first: int) -> Pick:
+        plans = [GaussianSteps(steps, memory, bool(requested.middle)) for steps in settings]
+        return _simulated_pick(model, request, plans, shape, first)
 
-    steps = chosen_steps(model, maker, fixed)
+    steps = chosen_steps(model, maker, fixed, min(MOST_STEPS, max(_NOISY_NUMBERS // model.size, 16)))
     plans = [GaussianSteps(steps, memory, bool(requested.middle))]
     if requested.memory is None:
         plans += [GaussianSteps(steps, other, bool(requested.middle)) for other in _MEMORIES[:-1]]
@@ -186,16 +193,17 @@ def _chosen(model: PrivateRegression, requested: GaussianFrankWolfe, epsilon: fl
     if len(plans) == 1:
         return plans[0]
 
-    def loss(plan: GaussianSteps) -> float:
-        return settings_loss(model, plan.steps, lambda _, run: _simulated_pick(model, request, plan, run))
+    def of_plans(_: Sequence[Steps], shape: Shape, first: int) -> Pick:
+        return _simulated_pick(model, request, plans, shape, first)
 
-    return min(plans, key=loss)
+    losses = settings_losses(model, [plan.steps for plan in plans], of_plans, together=True)
+    return plans[int(np.argmin(losses))]
 
 
 @cached
 def _predicted(model: PrivateRegression, plan: GaussianSteps, epsilon: float, delta: float) -> float:
     request = Request(epsilon, delta)
-    return predicted(model, plan.steps, lambda _, run: _simulated_pick(model, request, plan, run))
+    return predicted(model, plan.steps, lambda _, *rest: _simulated_pick(model, request, [plan], *rest))
 
 
 def _follow(model: PrivateRegression, memory: float) -> Callable[[Floats], Floats]:
@@ -213,9 +221,19 @@ def _follow(model: PrivateRegression, memory: float) -> Callable[[Floats], Float
 # ----------------------------------------------------------------------------------------------------- scales of noise
 def _reach(model: PrivateRegression, plan: GaussianSteps, w: Floats) -> float:
     """Largest size of what a step sums at the released point w."""
+    fixed = _fixed_reach(model, plan)
+    return _reach_at(model, plan, float(predictions(model, w[None])[0])) if fixed is None else fixed
+
+
+def _fixed_reach(model: PrivateRegression, plan: GaussianSteps) -> float | None:
+    """That size where it is the same for all w."""
+    return None if plan.middle else fixed_reach(model, plan.steps.clip)
+
+
+def _reach_at(model: PrivateRegression, plan: GaussianSteps, prediction: float) -> float:
+    """The same where predictions are at most that large."""
     if not plan.middle:
-        return reach_of(model, w, plan.steps.clip)
-    prediction = min(model.row.reach(w) + model.offset_bound, model.prediction_bound)
+        return reach_at(model, prediction, plan.steps.clip)
     return model.loss.rest_bound(prediction, model.row.label_bound)
 
 
@@ -259,20 +277,37 @@ def _published_count(model: PrivateRegression, request: Request) -> int:
 
 
 # ----------------------------------------------------------------------------------------------------- forecasts
-def _simulated_pick(model: PrivateRegression, request: Request, plan: GaussianSteps, run: int) -> Pick:
-    """A step of ``run`` on synthetic gradients."""
-    generator, follow = public_generator(run), _follow(model, plan.memory)
-    draw = generator.laplace if request.delta == 0 else generator.normal
-    fixed = np.zeros(model.size)
-    if plan.middle:
-        fixed = draw(scale=_middle_scale(model, request), size=model.size)
-    # Scales are linear in the reach, but for the published noise, which does not depend on it.
-    unit = _scale(model, request, plan, model.derivative_bound) if plan.published else _scale(model, request, plan, 1.0)
+def _simulated_pick(
+    model: PrivateRegression, request: Request, plans: Sequence[GaussianSteps], shape: Shape, first: int
+) -> Pick:
+    """Steps on synthetic gradients."""
+    generators = [public_generator(first + run) for run in range(shape.runs)]
+    memory = shape.each([plan.memory for plan in plans])
+    followed: Floats | None = None
 
-    def pick(gradient: Floats, w: Floats, reach: float) -> Floats:
-        scale = unit if plan.published else unit * _reach(model, plan, w)
-        noise = fixed + draw(scale=scale, size=model.size)
-        return follow(gradient + model.scale * noise + model.penalty.derivative(w))
+    def draw() -> Floats:
+        """(rows, p) noise of scale 1; the same for all settings and populations."""
+        kinds = [(g.laplace if request.delta == 0 else g.standard_normal) for g in generators]
+        return shape.spread(np.stack([kind(size=model.size) for kind in kinds]))
+
+    middle = shape.each([_middle_scale(model, request) if plan.middle else 0.0 for plan in plans])
+    fixed: Floats | float = middle * draw() if middle.any() else 0.0
+    # Scales are linear in the reach, but for the published noise, which does not depend on it.
+    bound = model.derivative_bound
+    unit = shape.each([_scale(model, request, plan, bound if plan.published else 1.0) for plan in plans])
+    reaches = simulated_reaches(
+        [1.0 if plan.published else _fixed_reach(model, plan) for plan in plans],
+        [partial(_reach_at, model, plan) for plan in plans],
+        model.row.label_bound,
+        partial(predictions, model),
+    )
+
+    def pick(gradients: Floats, w: Floats) -> Floats:
+        nonlocal followed
+        noise = fixed + unit * reaches(w) * draw()
+        fresh = gradients + model.scale * noise + model.penalty.derivative(w)
+        followed = fresh if followed is None else (1 - memory) * followed + memory * fresh
+        return np.stack([model.domain.minimise(row) for row in followed])
 
     return pick
 

@@ -126,13 +126,24 @@ class Path:
 
 def reach_of(model: PrivateRegression, w: Floats, clip: float = math.inf) -> float:
     """Largest size of a derivative at the released point w; derivatives are cut to it, so that it holds as computed."""
-    label = model.row.label_bound
-    if clip <= model.loss.derivative_bound(
-        0.0, label
-    ):  # derivatives reach further for larger predictions: no need to look at w
-        return min(model.derivative_bound, clip)
-    prediction = min(model.row.reach(w) + model.offset_bound, model.prediction_bound)
-    return min(model.loss.derivative_bound(prediction, label), model.derivative_bound, clip)
+    fixed = fixed_reach(model, clip)
+    return reach_at(model, float(predictions(model, w[None])[0]), clip) if fixed is None else fixed
+
+
+def fixed_reach(model: PrivateRegression, clip: float) -> float | None:
+    """That size where it is the same for all w: derivatives reach further for larger predictions."""
+    least = model.loss.derivative_bound(0.0, model.row.label_bound)
+    return min(model.derivative_bound, clip) if clip <= least else None
+
+
+def predictions(model: PrivateRegression, w: Floats) -> Floats:
+    """(B,) largest sizes of predictions of w (B, p) over the rows allowed."""
+    return np.minimum(model.row.reaches(w) + model.offset_bound, model.prediction_bound)
+
+
+def reach_at(model: PrivateRegression, prediction: float, clip: float) -> float:
+    """``reach_of`` where predictions are at most that large."""
+    return min(model.loss.derivative_bound(prediction, model.row.label_bound), model.derivative_bound, clip)
 
 
 # -------------------------------------------------------------------------------------------------- proved bounds

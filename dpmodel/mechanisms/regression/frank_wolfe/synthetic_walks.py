@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr
@@ -13,22 +12,25 @@ from scipy.special import log_ndtr, ndtr
 from dpmodel._types import Floats
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.mechanisms.regression.descent.search import coarsened, moved
-from dpmodel.mechanisms.regression.frank_wolfe.steps import Steps, reach_of, walk
-from dpmodel.mechanisms.regression.public_point import public_point
-from dpmodel.mechanisms.regression.synthetic import SimulatedRisk, simulated_risks
+from dpmodel.mechanisms.regression.frank_wolfe.steps import Steps
+from dpmodel.mechanisms.regression.populations import Populations
+from dpmodel.mechanisms.regression.synthetic import SimulatedRisk, populations_of, side_by_side, simulated_risks
 from dpmodel.numerics.public_facts import cached
 
-# What one step of a simulated walk does: (gradient of the data part (p,), w (p,), reach of derivatives) -> v (p,).
-Pick = Callable[[Floats, Floats, float], Floats]
-# A fresh one for these settings; the number tells runs (and their noise) apart.
-Maker = Callable[[Steps, int], Pick]
+# What one step of simulated walks does: (gradients of the data part (rows, p), w (rows, p)) -> v (rows, p).
+Pick = Callable[[Floats, Floats], Floats]
+# A fresh one for these settings, side by side as said; the number is that of the first run, which tells their noise.
+Maker = Callable[[Sequence[Steps], "Shape", int], Pick]
 
 MOST_STEPS = 256
 _FIRST_STEPS = 16
 _SHORT = 64  # walks of fewer steps are simulated several times over, up to so many steps, and try all rates
+_NUMBERS = 10_000  # runs times columns: with many columns the noise averages out
 _RATES = (0.0, 0.3, 1.0, 3.0)  # 0 stands for sizes 2 / (t + 2)
 _CLIPS = (1.0, 1 / 4, 1 / 16, 1 / 64)  # shares of the derivatives' bound
 _LOWER_BOUND = 0.1
+_HOPELESS = math.log(0.97 + _LOWER_BOUND)
+_SIDE_BY_SIDE = 500_000  # numbers in the largest arrays of walks side by side
 _MATTERS = 0.05  # populations with less to be gained than this share of another's do not choose
 # (variance of the columns in that of uniform ones, noise in standard deviations of the signal, its distribution): one
 # of two values at the ends of the bounds has 3 times the variance of a uniform one. One tuple for each of two
@@ -39,176 +41,114 @@ _TWO_VALUED = (3.0, 1.0, "ends")
 
 
 @dataclass(frozen=True)
-class Populations:
-    """Populations side by side. ``risks`` : B of them, of one model; ``across`` : (B, k) the second coordinate of the
-    plane's points, the first being ``along``; ``labels`` : (B, k); ``mean``, ``variance``, ``common``, ``truth`` : (B,
-    p), as in ``SimulatedRisk``; ``distribution`` : (B, 2) mean and standard deviation of the true coefficients'
-    predictions."""
+class Shape:
+    """How walks lie side by side: ``settings``, of each so many ``runs`` (by noise), of each all ``populations``."""
 
-    model: PrivateRegression
-    mean: Floats
-    variance: Floats
-    common: Floats
-    truth: Floats
-    along: Floats
-    across: Floats
-    labels: Floats
-    distribution: Floats
-
-    @staticmethod
-    def of(risks: Sequence[SimulatedRisk], labels: Sequence[Floats] | None = None) -> Populations:
-        names = ("mean", "variance", "common", "truth")
-        mean, variance, common, truth = (np.stack([getattr(risk, name) for risk in risks]) for name in names)
-        own = np.array([risk.truth @ risk.covariance(risk.truth) for risk in risks])
-        distribution = np.stack([(mean * truth).sum(axis=1), np.sqrt(np.maximum(own, 1e-300))], axis=1)
-        points = np.stack([risk.points for risk in risks])
-        given = np.stack([risk.labelled[1] for risk in risks] if labels is None else labels)
-        return Populations(
-            risks[0].model, mean, variance, common, truth, points[:, :, 0], points[:, :, 1], given, distribution
-        )
-
-    def _covariance(self, w: Floats) -> Floats:
-        """(B, p) covariance of the columns with the predictions of w (B, p)."""
-        out: Floats = self.variance * w + self.common * (self.common * w).sum(axis=1, keepdims=True)
-        return out
-
-    def predictions(self, w: Floats) -> tuple[Floats, Floats, Floats]:
-        """(B, k) predictions of w (B, p) on the points, and their covariance with each coordinate, (B, 1) twice."""
-        moved = self._covariance(w)
-        along = (moved * self.truth).sum(axis=1) / self.distribution[:, 1]
-        own = (moved * w).sum(axis=1)
-        across = np.sqrt(np.maximum(own - along * along, 0.0))
-        z = (self.mean * w).sum(axis=1)[:, None] + along[:, None] * self.along + across[:, None] * self.across
-        return z, along[:, None], across[:, None]
-
-    def gradients(self, w: Floats, clip: float) -> Floats:
-        """(B, p) gradients of the data part, derivatives clipped.
-
-        A row is ``m + S^(1/2) x``, x standard normal. With the plane's orthonormal coordinates ``u = <S^(1/2) v, x> /
-        |S^(1/2) v|`` (v the truth) and t, that of ``S^(1/2) (w - (c / d) v)`` (c, d as ``along`` and ``distribution``),
-        ``E[s a] = m E[s] + S v E[s u] / d + S (w - (c / d) v) E[s t] / across``: s depends on u and t alone.
-        """
-        z, along, across = self.predictions(w)
-        derivatives = np.clip(self.model.loss.derivative(z, self.labels), -clip, clip)
-        level = derivatives.mean(axis=1, keepdims=True)
-        first = (derivatives * self.along).mean(axis=1, keepdims=True) / self.distribution[:, 1:]
-        second = (derivatives * self.across).mean(axis=1, keepdims=True)
-        second = np.divide(second, across, out=np.zeros_like(second), where=across > 1e-9 * np.abs(along) + 1e-12)
-        rest = w - (along / self.distribution[:, 1:]) * self.truth
-        out: Floats = self.model.weight * (self.mean * level + self._covariance(first * self.truth + second * rest))
-        return out
-
-    def values(self, w: Floats) -> Floats:
-        """(B,) objective values of w (B, p)."""
-        loss = self.model.loss.value(self.predictions(w)[0], self.labels).mean(axis=1)
-        out: Floats = self.model.weight * loss + np.array([self.model.penalty.value(row) for row in w])
-        return out
-
-    def excess(self, w: Floats) -> Floats:
-        """(B,) values above the least along the ray of the true coefficients."""
-        return self.values(w) - self._best
-
-    @cached_property
-    def _best(self) -> Floats:
-        project = self.model.domain.project
-        ray = (np.stack([project(t * v) for v in self.truth]) for t in (1.0, *np.geomspace(0.01, 10, 41)))
-        return np.asarray(np.min([self.values(w) for w in ray], axis=0))
+    settings: int
+    runs: int
+    populations: int
 
     @property
-    def nothing(self) -> Floats:
-        """(B,) what the best point that needs no data lacks."""
-        return self.excess(self._start)
+    def rows(self) -> int:
+        return self.settings * self.runs * self.populations
 
-    def walk(self, steps: Steps, picks: Sequence[Pick]) -> Floats:
-        """(B, p) the points released."""
+    def each(self, values: Sequence[float]) -> Floats:
+        """(rows, 1) numbers that differ by settings."""
+        return np.repeat(np.array(values, dtype=np.float64), self.runs * self.populations)[:, None]
 
-        def toward(w: Floats) -> Floats:
-            each = zip(w, self.gradients(w, steps.clip), picks, strict=True)
-            return np.array(
-                [pick(derivative, row, reach_of(self.model, row, steps.clip)) for row, derivative, pick in each]
-            )
-
-        return walk(steps, self._start, toward)
-
-    @property
-    def _start(self) -> Floats:
-        return np.tile(public_point(self.model), (self.mean.shape[0], 1))
+    def spread(self, drawn: Floats) -> Floats:
+        """(rows, k) from (runs, k) or (runs, populations, k): the same for all settings."""
+        drawn = drawn if drawn.ndim == 3 else drawn[:, None]
+        whole = np.broadcast_to(drawn, (self.settings, self.runs, self.populations, drawn.shape[-1]))
+        return whole.reshape(self.rows, -1)
 
 
-def predicted(model: PrivateRegression, steps: Steps, maker: Maker, runs: int = 2) -> float:
+def walked(populations: Populations, settings: Sequence[Steps], maker: Maker, runs: int, first: int = 0) -> Floats:
+    """(settings, runs, populations) excess risk of walks of the same number of steps."""
+    shape = Shape(len(settings), runs, populations.count)
+    rows = populations.at(np.tile(np.arange(populations.count), shape.settings * runs))
+    clip, pick = shape.each([steps.clip for steps in settings]), maker(settings, shape, first)
+    sizes, shares = (np.stack([getattr(steps, name) for steps in settings]) for name in ("sizes", "shares"))
+    w, out = rows.start, np.zeros_like(rows.mean)
+    for size, share in zip(sizes.T, shares.T, strict=True):
+        w = w + shape.each(size) * (pick(rows.gradients(w, clip), w) - w)
+        if share.any():
+            out += shape.each(share) * w
+    return rows.excess(out).reshape(shape.settings, runs, populations.count)
+
+
+def predicted(model: PrivateRegression, steps: Steps, maker: Maker) -> float:
     """Mean excess risk over the populations of forecasts.
 
     Walks of more than ``MOST_STEPS`` steps are cut there; ``maker`` is asked with the settings given, so that the noise
     is that of all of them.
     """
-    risks = simulated_risks(model)
-    populations, found, walked = Populations.of(risks), [], replace(steps, count=min(steps.count, MOST_STEPS))
-    for run in range(runs):
-        w = populations.walk(walked, [maker(steps, 1000 * (run + 1) + number) for number in range(len(risks))])
-        found.append([risk.excess(row) for risk, row in zip(risks, w, strict=True)])
-    return float(np.mean(found))
+    few, runs = (
+        replace(steps, count=min(steps.count, MOST_STEPS)),
+        max(1, min(4, MOST_STEPS // steps.count, _NUMBERS // model.size)),
+    )
+    return float(np.mean(walked(populations_of(model), [few], lambda _, *rest: maker([steps], *rest), runs, 1000)))
 
 
-def settings_loss(model: PrivateRegression, steps: Steps, maker: Maker) -> float:
-    """How settings are compared: the excess in shares of what knowing nothing costs in the population with most to be
-    gained (at the same strength of signal); of these (plus 0.1) the geometric mean over the populations that choose,
-    because a share of 0.03 in place of 0.3 is worth more than 1 in place of 1.2."""
+def settings_losses(
+    model: PrivateRegression, settings: Sequence[Steps], maker: Maker, together: bool = False
+) -> Floats:
+    """(settings,) how settings with the same number of steps are compared: the excess in shares of what knowing nothing
+    costs in the population with most to be gained (at the same strength of signal); of these (plus 0.1) the geometric
+    mean over the populations that choose, because a share of 0.03 in place of 0.3 is worth more than 1 in place of 1.2.
+    ``together`` : all side by side, whatever memory that takes.
+    """
     populations, unit = _choosers(model)
-    runs = max(1, min(_SHORT // steps.count, 4))
-    numbers = np.arange(runs * unit.size).reshape(runs, -1)
-    walks = [populations.walk(steps, [maker(steps, int(number)) for number in row]) for row in numbers]
-    shares = np.mean([populations.excess(w) / unit for w in walks], axis=0)
-    return float(np.log(np.maximum(shares, 0.0) + _LOWER_BOUND).mean())
+    runs = max(1, min(_SHORT // settings[0].count, 4, _NUMBERS // model.size))
+    most = max(1, _SIDE_BY_SIDE // (runs * populations.count * max(model.size, populations.along.size)))
+    most = len(settings) if together else most
+    parts = [settings[at : at + most] for at in range(0, len(settings), most)]
+    shares = np.concatenate([walked(populations, part, maker, runs).mean(axis=1) / unit for part in parts])
+    return np.asarray(np.log(np.maximum(shares, 0.0) + _LOWER_BOUND).mean(axis=1))
 
 
-def chosen_steps(model: PrivateRegression, maker: Maker, kept: dict[str, float]) -> Steps:
-    """The settings with the least ``settings_loss``; ``kept`` ones are given.
+def chosen_steps(model: PrivateRegression, maker: Maker, kept: dict[str, float], most: int = MOST_STEPS) -> Steps:
+    """The settings with the least ``settings_losses``; ``kept`` ones are given.
 
-    One setting moves at a time: T by factors 2, the clip by factors 4, the rate, and T again.
+    One setting moves at a time: T by factors 2, the clip, the rate, and T again. Where nothing is learnt in few steps,
+    neither with the least noise nor with short steps, the rest is not searched.
     """
     bound = model.derivative_bound
     seen: dict[Steps, float] = {}
 
-    def loss(steps: Steps) -> float:
-        if steps not in seen:
-            seen[steps] = settings_loss(model, steps, maker)
-        return seen[steps]
+    def least(settings: Sequence[Steps]) -> Steps:
+        new = [steps for steps in dict.fromkeys(settings) if steps not in seen]
+        if new:
+            seen.update(zip(new, settings_losses(model, new, maker).tolist(), strict=True))
+        return min(settings, key=lambda steps: seen[steps])
 
-    clips = [share * bound if share < 1 else math.inf for share in _CLIPS]
-    clip = kept.get("clip", clips[2] if math.isfinite(bound) else math.inf)
-    count = int(kept.get("steps", _FIRST_STEPS))
-    best = Steps(count, kept.get("rate", 0.0), kept.get("average", 0.5), clip)
-    moves = "steps" not in kept
-    best = _doubling(best, loss) if moves else best
-    if "clip" not in kept and math.isfinite(bound):
-        best = _neighbour(best, clips, loss)
-    if "rate" not in kept:
-        rates = _RATES if best.count <= _SHORT else (_RATES[0], _RATES[-1])
-        best = min((replace(best, rate=rate) for rate in rates), key=loss)
-    return _doubling(best, loss) if moves else best
+    clips = [share * bound if share < 1 else math.inf for share in _CLIPS] if math.isfinite(bound) else [math.inf]
+    clip = kept.get("clip", clips[min(2, len(clips) - 1)])
+    clips = [clip] if "clip" in kept else clips
+    start = Steps(int(kept.get("steps", _FIRST_STEPS)), kept.get("rate", 0.0), kept.get("average", 0.5), clip)
+    rates = [start.rate] if "rate" in kept else list(_RATES)
+    cautious = [replace(start, rate=rate, clip=cut) for cut in {clip, clips[-1]} for rate in {start.rate, *rates[1:2]}]
+    best = least([start, *cautious])
+    if seen[best] > _HOPELESS:
+        return best
+    best, moves = start, "steps" not in kept
+    best = _doubling(best, least, most) if moves else best
+    best = least([best, *(replace(best, clip=cut) for cut in clips)])
+    rates = rates if best.count <= _SHORT else [rates[0], rates[-1]]
+    best = least([best, *(replace(best, rate=rate) for rate in rates)])
+    return _doubling(best, least, most) if moves else best
 
 
-def _doubling(start: Steps, loss: Callable[[Steps], float]) -> Steps:
-    """Double or halve T while it helps."""
+def _doubling(start: Steps, least: Callable[[Sequence[Steps]], Steps], most: int) -> Steps:
+    """Double or halve T while it helps; a walk four times as long may do better where one twice as long does not."""
     best = start
-    for factor in (2.0, 0.5):
-        while True:
-            other = replace(best, count=min(max(round(best.count * factor), 1), MOST_STEPS))
-            if other == best or loss(other) >= loss(best):
-                break
-            best = other
-        if best != start:
-            break
-    return best
-
-
-def _neighbour(start: Steps, clips: list[float], loss: Callable[[Steps], float]) -> Steps:
-    """Move the clip along the list while it helps."""
-    best, at = start, clips.index(start.clip)
-    for way in (-1, 1):
-        while 0 <= at + way < len(clips) and loss(replace(best, clip=clips[at + way])) < loss(best):
-            at += way
-            best = replace(best, clip=clips[at])
+    for factors in ((2.0, 4.0), (0.5,)):
+        tried = list(factors)
+        while tried:
+            other = replace(best, count=min(max(round(best.count * tried.pop(0)), 1), most))
+            least([best]), least([other])
+            if other != best and least([best, other]) == other:
+                best, tried = other, list(factors)
         if best != start:
             break
     return best
@@ -243,7 +183,7 @@ def _choosers(model: PrivateRegression) -> tuple[Populations, Floats]:
             members.append(other)
             labels.append(known)
             shares.append(risk.nothing / most if number else 1.0)
-    found = Populations.of(members, labels)
+    found = side_by_side(members, labels)
     return found, np.maximum(found.nothing, 1e-300) / np.array(shares)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -18,10 +20,19 @@ from dpmodel.mechanisms.regression.frank_wolfe.steps import (
     Path,
     Steps,
     excess_bound,
+    fixed_reach,
+    predictions,
+    reach_at,
     reach_of,
     walk,
 )
-from dpmodel.mechanisms.regression.frank_wolfe.synthetic_walks import Pick, chosen_steps, predicted
+from dpmodel.mechanisms.regression.frank_wolfe.synthetic_walks import (
+    Pick,
+    Shape,
+    chosen_steps,
+    predicted,
+)
+from dpmodel.mechanisms.regression.populations import simulated_reaches
 from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource, exponential_mechanism, per_step, permute_and_flip, public_generator
@@ -92,8 +103,8 @@ def _chosen(model: PrivateRegression, requested: FrankWolfe, epsilon: float, del
     given = {"steps": requested.steps, "rate": requested.rate, "average": requested.average, "clip": requested.clip}
     request, fixed = Request(epsilon, delta), {key: float(each) for key, each in given.items() if each is not None}
 
-    def maker(steps: Steps, run: int) -> Pick:
-        return simulated_pick(model, selection_epsilon(request, steps.count), run)
+    def maker(settings: Sequence[Steps], shape: Shape, first: int) -> Pick:
+        return simulated_pick(model, selection_epsilon(request, settings[0].count), settings, shape, first)
 
     return chosen_steps(model, maker, fixed)
 
@@ -177,21 +188,30 @@ def select_signed(derivatives: PrivateArray, apart: float, epsilon: float, sourc
     return j + derivatives.size * exponential_mechanism(pair, apart, epsilon=epsilon, source=source)
 
 
-def simulated_pick(model: PrivateRegression, epsilon: float, run: int) -> Pick:
-    """The choice of a vertex on synthetic gradients, by the distribution that ``walk`` uses (the exponential
+def simulated_pick(
+    model: PrivateRegression, epsilon: float, settings: Sequence[Steps], shape: Shape, first: int
+) -> Pick:
+    """The choices of vertices on synthetic gradients, by the distribution that ``walk`` uses (the exponential
     mechanism's, which permute-and-flip never loses to)."""
-    generator = public_generator(run)
-    domain = model.domain
+    generators, domain = [public_generator(first + run) for run in range(shape.runs)], model.domain
     unit = model.scale * domain.score_range(model.gradient_sensitivity(math.inf, 1.0))
+    reaches = simulated_reaches(
+        [fixed_reach(model, steps.clip) for steps in settings],
+        [partial(reach_at, model, clip=steps.clip) for steps in settings],
+        model.row.label_bound,
+        partial(predictions, model),
+    )
 
-    def pick(gradient: Floats, w: Floats, reach: float) -> Floats:
-        scores = -domain.scores(gradient + model.penalty.derivative(w))
-        scores -= scores.max()
-        if unit * reach == 0:
-            return domain.vertex(int(np.argmax(scores)))
-        scores *= epsilon / (unit * reach)
-        total = np.cumsum(np.exp(scores, out=scores))
-        return domain.vertex(int(np.searchsorted(total, generator.uniform() * total[-1])))
+    def pick(gradients: Floats, w: Floats) -> Floats:
+        scores = -domain.score_rows(gradients + model.penalty.derivative(w))
+        scores -= scores.max(axis=1, keepdims=True)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scores *= epsilon / (unit * reaches(w))
+        scores[np.isnan(scores)] = 0.0  # 0 times infinity: the largest, where nothing can move scores
+        total = np.cumsum(np.exp(scores, out=scores), axis=1)
+        drawn = shape.spread(np.stack([g.uniform(size=(shape.populations, 1)) for g in generators]))
+        chosen = (total < drawn * total[:, -1:]).sum(axis=1)
+        return domain.vertex_rows(chosen)
 
     return pick
 
@@ -217,7 +237,7 @@ def forecast_of(model: PrivateRegression, request: Request, steps: Steps, epsilo
 
 @cached
 def _predicted(model: PrivateRegression, steps: Steps, epsilon: float) -> float:
-    return predicted(model, steps, lambda _, run: simulated_pick(model, epsilon, run))
+    return predicted(model, steps, lambda settings, *rest: simulated_pick(model, epsilon, settings, *rest))
 
 
 FRANK_WOLFE = FrankWolfe()

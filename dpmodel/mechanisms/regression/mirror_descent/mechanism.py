@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -15,12 +15,12 @@ from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.regression.descent.metric import plain_metric
 from dpmodel.mechanisms.regression.descent.plan import DescentPlan, judge_descent
 from dpmodel.mechanisms.regression.descent.search import (
+    Trial,
     choosing_risks,
     clipped,
     clips,
     extreme_risks,
-    line_search,
-    simulated_excess,
+    simulated,
 )
 from dpmodel.mechanisms.regression.descent.steps import (
     AVERAGINGS,
@@ -33,14 +33,21 @@ from dpmodel.mechanisms.regression.descent.steps import (
 )
 from dpmodel.mechanisms.regression.excess import clip_note, excess_forecast
 from dpmodel.mechanisms.regression.mirror_descent.maps import MirrorMap, mirror_maps
+from dpmodel.mechanisms.regression.populations import Populations
 from dpmodel.mechanisms.regression.pure_too import PureToo
-from dpmodel.mechanisms.regression.synthetic import SimulatedRisk, simulated_risks
+from dpmodel.mechanisms.regression.synthetic import populations_of, side_by_side
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource
 
 _STEPS, _PURE_STEPS = 64, 8
 _NOISY_NUMBERS = 150_000
+_FACTORS = (1 / 16, 1.0, 16.0)  # steps that are tried first, times the one that the theorem has without noise
+_MOVES = 4  # by factors of 4
+_SIDE_BY_SIDE = 4
+_HOPELESS = 0.97  # of the excess of knowing nothing: then no details are searched
+_FEW_COLUMNS = 64  # up to which noise is drawn twice
+_MANY_COLUMNS = 1000  # beyond so many the entropic map alone is simulated, whose points cost the least
 
 
 @dataclass(frozen=True)
@@ -139,36 +146,62 @@ def _plan(model: PrivateRegression, requested: MirrorDescent, epsilon: float, de
     most = max(_NOISY_NUMBERS // max(model.size, 1), 16)
     steps = requested.steps or min(most, _PURE_STEPS if delta == 0 else _STEPS)
     kinds = AVERAGINGS if requested.averaging is None else (requested.averaging,)
+    populations = side_by_side([*choosing_risks(model), *extreme_risks(model)])
+    draws = 2 if model.size <= _FEW_COLUMNS else 1
+    seen: dict[tuple[str, Settings], tuple[float, Settings]] = {}
 
-    def excess(name: str, settings: Settings, risk: SimulatedRisk, seed: int) -> dict[Averaging, float]:
-        return simulated_excess(
-            step_noise(model, spend, settings), settings, risk, seed, partial(mirror_descend, model, maps[name])
-        )
+    def excess(
+        name: str, settings: Sequence[Settings], among: Populations, seeds: Sequence[int]
+    ) -> dict[Averaging, Floats]:
+        """(settings, populations)"""
+        each = np.repeat([one.step for one in settings], len(seeds) * among.count)[:, None]
 
-    def best(name: str, start: Settings, moves: int = 8) -> tuple[float, Settings, str]:
-        """Mean excess of the best step from ``start.step`` on, and its settings."""
-        seen: dict[float, tuple[float, Settings, str]] = {}
+        def run(rows: Populations, gradient: Gradient) -> dict[Averaging, Floats]:
+            return mirrored(model, maps[name].simulated, steps, each, gradient, np.zeros_like(rows.mean))
 
-        def risk(step: float) -> float:
-            settings = replace(start, step=step)
-            found = [excess(name, settings, one, 0) for one in (*choosing_risks(model), *extreme_risks(model))]
-            means = {kind: float(np.mean([one[kind] for one in found])) for kind in kinds}
-            kind = min(means, key=lambda k: means[k])
-            seen[step] = means[kind], replace(settings, averaging=kind), name
-            return means[kind]
+        trials = [Trial(step_noise(model, spend, one), one) for one in settings]
+        return simulated(trials, among, seeds, run)
 
-        return seen[line_search(risk, start.step, moves)]
+    def least(name: str, settings: Sequence[Settings]) -> tuple[float, Settings, str]:
+        """The mean excess of the best of these, which it is, and with which map."""
+        new = [one for one in settings if (name, one) not in seen]
+        for at in range(0, len(new), _SIDE_BY_SIDE):
+            part = new[at : at + _SIDE_BY_SIDE]
+            found = excess(name, part, populations, range(draws))
+            for k, one in enumerate(part):
+                means = {kind: float(found[kind][k].mean()) for kind in kinds}
+                kind = min(means, key=lambda each: means[each])
+                seen[name, one] = means[kind], replace(one, averaging=kind)
+        return min((*seen[name, one], name) for one in settings)
 
-    found = []
-    for name in [requested.map] if requested.map in maps else list(maps):
+    def moved(best: tuple[float, Settings, str], factors: Sequence[float]) -> tuple[float, Settings, str]:
+        start = replace(best[1], averaging="all")
+        return least(best[2], [start, *(replace(start, step=start.step * by) for by in factors)])
+
+    def first(name: str) -> tuple[float, Settings, str]:
         step = maps[name].strength / max(_derivative(model, maps[name]), 1e-300) * maps[name].radius
-        found.append(best(name, Settings(steps, step, 0.0, 0.0, "all")))
-    chosen = min(found, key=lambda one: one[0])
-    for cut in clips(model):
-        chosen = min(chosen, best(chosen[2], replace(chosen[1], clip=cut), 2), key=lambda one: one[0])
-    _, settings, name = chosen
-    predicted = [excess(name, settings, risk, 1)[settings.averaging] for risk in simulated_risks(model)]
-    return MirrorPlan(settings, float(np.mean(predicted)), name)
+        return least(name, [Settings(steps, step * by, 0.0, 0.0, "all") for by in _FACTORS])
+
+    given = [requested.map] if requested.map in maps else list(maps)
+    chosen = first(given[0])
+    nothing = float(populations.nothing.mean())
+    if chosen[0] < _HOPELESS * nothing and model.size <= _MANY_COLUMNS:
+        chosen = min([chosen, *map(first, given[1:])], key=lambda one: one[0])
+    for _ in range(_MOVES):
+        before, chosen = chosen, moved(chosen, (0.25, 4.0))
+        if chosen == before:
+            break
+    cuts = clips(model) if chosen[0] < _HOPELESS * nothing else clips(model)[-1:]
+    settings = [
+        replace(chosen[1], averaging="all", clip=cut, step=chosen[1].step * by) for cut in cuts for by in (1, 4)
+    ]
+    if settings:
+        chosen = min(chosen, least(chosen[2], settings), key=lambda one: one[0])
+    learns = chosen[0] < _HOPELESS * nothing
+    _, best, name = moved(chosen, (0.5, 2.0)) if learns else chosen
+    predicted = float(np.mean(excess(name, [best], populations_of(model), range(10, 10 + draws))[best.averaging]))
+    # What little is gained may be the luck of the noise that was drawn: no more is predicted than without data.
+    return MirrorPlan(best, predicted if learns else max(predicted, float(populations_of(model).nothing.mean())), name)
 
 
 def _derivative(model: PrivateRegression, chosen: MirrorMap) -> float:
@@ -179,13 +212,26 @@ def _derivative(model: PrivateRegression, chosen: MirrorMap) -> float:
 def mirror_descend(
     model: PrivateRegression, chosen: MirrorMap, settings: Settings, gradient: Gradient
 ) -> dict[Averaging, Floats]:
-    """Lazy mirror descent: coefficients for every way of averaging. Penalties by subgradient."""
-    total, requested, reached = np.zeros(model.size), list[Floats](), list[Floats]()
-    w = chosen.point(total)
-    for _ in range(settings.steps):
+    """``mirrored`` with these settings."""
+    return mirrored(model, chosen.point, settings.steps, settings.step, gradient, np.zeros(model.size))
+
+
+def mirrored(
+    model: PrivateRegression,
+    point: Callable[[Floats], Floats],
+    steps: int,
+    step: float | Floats,
+    gradient: Gradient,
+    total: Floats,
+) -> dict[Averaging, Floats]:
+    """Lazy mirror descent: coefficients for every way of averaging. Penalties by subgradient. ``total`` : (p,) zeros,
+    or (B, p) with ``step`` (B, 1) for B descents side by side."""
+    requested, reached = list[Floats](), list[Floats]()
+    w = point(total)
+    for _ in range(steps):
         requested.append(w)
-        total += gradient(w) + model.penalty.subgradient(w)
-        w = chosen.point(settings.step * total)
+        total = total + gradient(w) + model.penalty.subgradient(w)
+        w = point(step * total)
         reached.append(w)
     return averages(requested, reached)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import ClassVar
@@ -15,19 +16,23 @@ from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Reque
 from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.regression.accelerated import accelerated
 from dpmodel.mechanisms.regression.descent.metric import projects_exactly
+from dpmodel.mechanisms.regression.descent.search import coarsened
 from dpmodel.mechanisms.regression.excess import excess_forecast
 from dpmodel.mechanisms.regression.objective_perturbation.perturbed_objective import Facts, PerturbedObjective
+from dpmodel.mechanisms.regression.populations import Populations
 from dpmodel.mechanisms.regression.public_point import public_point
-from dpmodel.mechanisms.regression.synthetic import SimulatedRisk, simulated_risks
+from dpmodel.mechanisms.regression.synthetic import populations_of, side_by_side, simulated_risks
 from dpmodel.privacy import NoiseSource, gaussian_delta, gaussian_mu, public_generator
 
 # Shares of epsilon that the curvature term ln(1 + ...) may take: the smaller, the stronger the added ridge.
 _SHARES = (0.5, 0.3, 0.15, 0.08, 0.04, 0.02, 0.01, 0.003, 0.001, 0.0003)
 _OUTPUT = 0.01  # part of mu^2 that the noise on the output takes
 _FAILURE = 1e-3  # part of delta for a random term longer than the number of steps was computed for
-_SIMULATED_STEPS = 30
+_SIMULATED_STEPS, _FIRST_STEPS = 20, 12  # of the design that was chosen, and of those compared
 _MOST_STEPS = 10_000_000  # of the solver, on the worst data
-_DRAWS = 4  # draws of the noise per population for the design that was chosen
+_DRAWS, _SHARED = 4, 500  # draws of the noise per population for the chosen design; times columns, so many
+_MANY = 1000  # columns up to which all populations choose
+_SIDE_BY_SIDE = 200_000  # numbers in the largest arrays of designs side by side
 
 
 @dataclass(frozen=True)
@@ -166,9 +171,14 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
         def best() -> tuple[Design, float]:
             ridges = self._ridges(model, request)
             found = [plan for plan in (self._design(model, request, ridge) for ridge in ridges) if plan is not None]
-            errors = [predicted_excess(model, plan) for plan in found]
-            chosen = found[int(np.argmin(errors))]
-            return chosen, predicted_excess(model, chosen, _DRAWS)
+            risks = simulated_risks(model)
+            risks = risks if model.size <= _MANY else risks[::2]
+            few = side_by_side([coarsened(risk) for risk in risks])
+            most = max(1, _SIDE_BY_SIDE // (few.count * max(model.size, few.along.size)))
+            parts = [found[at : at + most] for at in range(0, len(found), most)]
+            errors = np.concatenate([predicted_excesses(model, part, few, steps=_FIRST_STEPS) for part in parts])
+            chosen, draws = found[int(np.argmin(errors))], max(1, min(_DRAWS, _SHARED // model.size))
+            return chosen, float(predicted_excesses(model, [chosen], populations_of(model), draws)[0])
 
         return model.cached((self, request.epsilon, request.delta), best)
 
@@ -353,58 +363,52 @@ def proved_excess(model: PrivateRegression, plan: Design, beta: float) -> float:
     return model.scale * (bias + steep * out)
 
 
-def predicted_excess(model: PrivateRegression, plan: Design, draws: int = 1) -> float:
-    """Mean excess risk of the released point over the synthetic populations, so many draws of the noise each."""
-    generator = public_generator(1)
-    found = []
-    for risk in simulated_risks(model) * draws:
-        b = generator.standard_normal(model.size) * plan.sigma
-        e = generator.standard_normal(model.size) * plan.output
-        w = _minimise_simulated(model, plan, risk, b)
-        found.append(risk.excess(model.domain.project(w + e)))
-    return float(np.mean(found))
-
-
-def _minimise_simulated(model: PrivateRegression, plan: Design, risk: SimulatedRisk, b: Floats) -> Floats:
-    """Near the minimiser on a synthetic population: accelerated steps in the metric of its curvature, without the set;
-    then, where there is a set or l1 term, from its proximal point, steps that keep to it."""
-    curved = smoothness(model) * model.weight
-    h = 2 * model.penalty.ridge + model.scale * plan.ridge
-    diagonal = curved * risk.variance + h
-    factors = math.sqrt(curved) * np.column_stack([risk.mean, risk.common])
-    v = _accelerate(model, plan, risk, b, public_point(model), diagonal, factors)
-    if plan.facts.exact:
-        return v
-    flat = curved * float(risk.variance.max()) + float((factors**2).sum()) + float(h.max())
-    v = model.penalty.shrink(v, 1 / diagonal) if model.penalty.l1.any() else model.domain.project(v)
-    return _accelerate(model, plan, risk, b, v, np.full(model.size, flat), None)
-
-
-def _accelerate(
+def predicted_excesses(
     model: PrivateRegression,
-    plan: Design,
-    risk: SimulatedRisk,
-    b: Floats,
-    v: Floats,
-    diagonal: Floats,
-    factors: Floats | None,
+    plans: Sequence[Design],
+    populations: Populations,
+    draws: int = 1,
+    steps: int = _SIMULATED_STEPS,
 ) -> Floats:
-    """Accelerated steps with restarts in the metric ``diag(diagonal) + factors factors'``, (p,) and (p, 2); proximal
-    ones without factors."""
-    scale, center = model.scale, public_point(model)
-    if factors is not None:
-        along = factors / diagonal[:, None]
-        inner = np.linalg.inv(np.eye(factors.shape[1]) + factors.T @ along)
+    """(plans,) mean excess risk of the released point over the synthetic populations, so many draws of the noise each,
+    the same for all plans. All are minimised side by side."""
+    generator = public_generator(1)
+    shape = len(plans), draws * populations.count
+    rows = populations.at(np.tile(np.arange(populations.count), shape[0] * draws))
+    b, e = (np.tile(generator.standard_normal((shape[1], model.size)), (shape[0], 1)) for _ in range(2))
+    sigma, output, ridge = (
+        np.repeat([getattr(plan, name) for plan in plans], shape[1])[:, None] for name in ("sigma", "output", "ridge")
+    )
+    w = _minimise_simulated(model, rows, ridge, sigma * b, plans[0].facts.exact, steps)
+    return np.asarray(rows.excess(model.domain.projected(w + output * e)).reshape(shape).mean(axis=1))
 
-    def step(ahead: Floats) -> Floats:
-        g = risk.gradient(ahead) + 2 * model.penalty.ridge * ahead + model.penalty.linear
-        g = g + scale * (plan.ridge * (ahead - center) + b)
-        after = ahead - g / diagonal
-        if factors is not None:
-            return after + along @ (inner @ (along.T @ g))
-        return model.penalty.shrink(after, 1 / diagonal) if model.penalty.l1.any() else model.domain.project(after)
 
-    return next(islice(accelerated(v, step, diagonal), _SIMULATED_STEPS - 1, None))
+def _minimise_simulated(
+    model: PrivateRegression, rows: Populations, ridge: Floats, b: Floats, exact: bool, steps: int
+) -> Floats:
+    """(B, p) near the minimisers on synthetic populations: accelerated steps in the metric of their curvature, without
+    the set; then, where there is a set or l1 term, from the proximal point, steps that keep to it. ``ridge`` : (B, 1)
+    that is added; ``b`` : (B, p) the random terms; ``exact`` : neither set nor l1 term."""
+    penalty, scale, center, curved = model.penalty, model.scale, public_point(model), smoothness(model)
+    h = 2 * penalty.ridge + scale * ridge
+    diagonal, solve = rows.curved(curved, h)
+
+    def derivative(ahead: Floats) -> Floats:
+        return rows.gradients(ahead) + penalty.derivative(ahead) + scale * (ridge * (ahead - center) + b)
+
+    def proximal(v: Floats, weights: Floats) -> Floats:
+        return penalty.shrink(v, 1 / weights) if penalty.l1.any() else model.domain.projected(v)
+
+    v = _after(rows.start, lambda ahead: ahead - solve(derivative(ahead)), diagonal, steps)
+    if exact:
+        return v
+    flat = rows.variance.max(axis=1) + (rows.mean**2).sum(axis=1) + (rows.common**2).sum(axis=1)
+    flat = curved * model.weight * flat[:, None] + h.max(axis=1, keepdims=True)
+    return _after(proximal(v, diagonal), lambda ahead: proximal(ahead - derivative(ahead) / flat, flat), flat, steps)
+
+
+def _after(v: Floats, step: Callable[[Floats], Floats], weights: Floats, steps: int) -> Floats:
+    return next(islice(accelerated(v, step, weights), steps - 1, None))
 
 
 OBJECTIVE_PERTURBATION = ObjectivePerturbation()

@@ -1,0 +1,242 @@
+"""The arithmetic of synthetic regressions, many side by side: values, gradients and least values on a public grid.
+
+Rows have mean ``m`` and covariance ``S``; predictions at w and at the true coefficients v are then (nearly) jointly
+normal, and all that is asked of them are means over a grid of that plane. Nothing of size n is made: one evaluation for
+B populations costs O(B (p + grid)).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from dpmodel._types import Floats
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.mechanisms.regression.public_point import public_point, shift_of
+
+_TABLE = np.concatenate([[0.0], np.geomspace(1e-3, 1e4, 99)])
+_TRIES = 80  # of the search for least values; half as many where a projection is a solve of its own
+_SETTLED = 1e-4  # share of what was gained on the public point that no try gained any more
+
+
+def simulated_reaches(
+    fixed: Sequence[float | None],
+    bounds: Sequence[Callable[[float], float]],
+    size: float,
+    predictions: Callable[[Floats], Floats],
+) -> Callable[[Floats], Floats]:
+    """w (rows, p) -> (rows, 1) how large derivatives may be there, rows being in equal parts of settings: ``fixed``, or
+    else the bounds at the largest ``predictions`` of w, from a table in units of ``size``: as precise as simulations
+    are, and fast."""
+    grid = _TABLE * (size if 0 < size < math.inf else 1.0)
+    tables = [
+        np.array([bound(z) for z in grid.tolist()]) if reach is None else None
+        for reach, bound in zip(fixed, bounds, strict=True)
+    ]
+
+    def reaches(w: Floats) -> Floats:
+        out = np.repeat([[reach or 0.0] for reach in fixed], w.shape[0] // len(fixed), axis=1)
+        if any(table is not None for table in tables):
+            z = predictions(w).reshape(out.shape)
+            for k, table in enumerate(tables):
+                if table is not None:
+                    out[k] = np.interp(z[k], grid, table)
+        return out.reshape(-1, 1)
+
+    return reaches
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels on the grid that a ``share`` of the records has, (B, k) both."""
+
+    share: Floats
+    value: Floats
+
+
+@dataclass(frozen=True)
+class Populations:
+    """B populations of one model.
+
+    ``mean``, ``variance``, ``common``, ``truth`` : (B, p): mean of a row's columns, whose covariance is
+    ``diag(variance) + common common'``, and the coefficients labels were made from. ``along``, ``across`` : (k,)
+    coordinates of the grid in the plane of two predictions, the truth's along the first. ``labels`` : of one kind, or
+    of two, which share the records.
+    """
+
+    model: PrivateRegression
+    mean: Floats
+    variance: Floats
+    common: Floats
+    truth: Floats
+    along: Floats
+    across: Floats
+    labels: tuple[Labels, ...]
+
+    @property
+    def count(self) -> int:
+        """B"""
+        return int(self.mean.shape[0])
+
+    def at(self, which: Sequence[int] | Floats) -> Populations:
+        """The populations of these numbers, in their order; the same one may stand more than once."""
+        names = ("mean", "variance", "common", "truth")
+        taken = {name: getattr(self, name)[which] for name in names}
+        labels = tuple(Labels(each.share[which], each.value[which]) for each in self.labels)
+        found = replace(self, **taken, labels=labels)
+        found.__dict__["best"] = self.best[which]  # once for all that are the same
+        return found
+
+    def covariance(self, w: Floats) -> Floats:
+        """(B, p) covariance of the columns with the predictions of w (B, p)."""
+        out: Floats = self.variance * w
+        if self._tied:
+            out += self.common * (self.common * w).sum(axis=1, keepdims=True)
+        return out
+
+    @cached_property
+    def _tied(self) -> bool:
+        return bool(self.common.any())
+
+    @cached_property
+    def distribution(self) -> tuple[Floats, Floats]:
+        """(B, 1) mean and standard deviation of the true coefficients' predictions."""
+        own = (self.truth * self.covariance(self.truth)).sum(axis=1, keepdims=True)
+        return (self.mean * self.truth).sum(axis=1, keepdims=True), np.sqrt(np.maximum(own, 1e-300))
+
+    @cached_property
+    def _direction(self) -> Floats:
+        """(B, p) covariance of the columns with the first coordinate."""
+        return self.covariance(self.truth) / self.distribution[1]
+
+    def predictions(self, w: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """(B, k) predictions of w (B, p) on the grid, their covariance with each coordinate, (B, 1) twice, and (B, p)
+        with the columns."""
+        moved = self.covariance(w)
+        along = np.einsum("ij,ij->i", self._direction, w)[:, None]
+        own = np.einsum("ij,ij->i", moved, w)[:, None]
+        across = np.sqrt(np.maximum(own - along * along, 0.0))
+        z = np.einsum("ij,ij->i", self.mean, w)[:, None] + along * self.along + across * self.across
+        return z, along, across, moved
+
+    def gradients(self, w: Floats, clip: float | Floats = math.inf) -> Floats:
+        """(B, p) gradients of the data part, derivatives clipped ((B, 1) or one for all).
+
+        A row is ``m + S^(1/2) x``, x standard normal. With the plane's orthonormal coordinates ``u = <S^(1/2) v, x> /
+        |S^(1/2) v|`` (v the truth) and t, that of ``S^(1/2) (w - (c / d) v)`` (c, d as ``along`` and the deviation of
+        the truth's predictions), ``E[s a] = m E[s] + S v E[s u] / d + S (w - (c / d) v) E[s t] / across``: s depends on
+        u and t alone.
+        """
+        z, along, across, moved = self.predictions(w)
+        derivatives = np.zeros_like(z)
+        cut = bool(np.isfinite(clip).any())
+        for each in self.labels:
+            own = self.model.loss.derivative(z, each.value)
+            derivatives += each.share * (np.minimum(np.maximum(own, -clip), clip) if cut else own)
+        size = z.shape[1]
+        level = derivatives.mean(axis=1, keepdims=True)
+        first = (derivatives @ self.along)[:, None] / size
+        second = (derivatives @ self.across)[:, None] / size
+        # Nothing lies across where w is along the truth, or zero.
+        second = np.divide(second, across, out=np.zeros_like(second), where=across > 1e-9 * np.abs(along) + 1e-12)
+        out: Floats = self.mean * level
+        out += (first - second * along) * self._direction
+        out += second * moved
+        out *= self.model.weight
+        return out
+
+    def values(self, w: Floats) -> Floats:
+        """(B,) objective values of w (B, p): data part plus penalty."""
+        z, *_ = self.predictions(w)
+        loss = sum((each.share * self.model.loss.value(z, each.value) for each in self.labels), np.zeros_like(z))
+        return np.asarray(self.model.weight * loss.mean(axis=1) + self.model.penalty.values(w))
+
+    def excess(self, w: Floats) -> Floats:
+        """(B,) values above the least that are found."""
+        return self.values(w) - self.best
+
+    @cached_property
+    def nothing(self) -> Floats:
+        """(B,) excess of the best point that needs no data."""
+        return self.excess(self.start)
+
+    @cached_property
+    def start(self) -> Floats:
+        """(B, p) that point."""
+        return np.tile(public_point(self.model), (self.count, 1))
+
+    # ------------------------------------------------------------------ the least values
+    @cached_property
+    def best(self) -> Floats:
+        """(B,) least values found. The truth is not the minimiser of every loss (margins grow on, medians and clipped
+        labels move), but nearly up to its length and a shift, unless the set or a penalty holds it back: descent begins
+        at the best of a few such points."""
+        project = self.model.domain.projected
+        shift = np.stack([shift_of(self.model, mean) for mean in self.mean])
+        shift *= np.maximum(self._label_spread, self.distribution[1])
+        points = [self.truth, self.start]
+        points += [project(a * self.truth + b * shift) for a in (0.7, 1.0, 1.5) for b in (-0.5, 0.0, 0.5)]
+        values = np.stack([self.values(w) for w in points])
+        least = np.argmin(values, axis=0)
+        rows = np.arange(self.count)
+        return self.least_from(np.stack(points)[least, rows])
+
+    @cached_property
+    def _label_spread(self) -> Floats:
+        """(B, 1) standard deviation of the labels on the grid."""
+        mean = sum(((each.share * each.value).mean(axis=1) for each in self.labels), np.zeros(self.count))
+        square = sum(((each.share * each.value**2).mean(axis=1) for each in self.labels), np.zeros(self.count))
+        return np.asarray(np.sqrt(np.maximum(square - mean**2, 0.0))[:, None])
+
+    def least_from(self, w: Floats) -> Floats:
+        """(B,) the values that descent from w (B, p) comes to, with steps that double while they help: in the metric
+        of the columns' covariance, and, where a set or kinks of the penalty can be in the way of these, plain ones by
+        turns."""
+        model, penalty = self.model, self.model.penalty
+        exact = model.domain.kind not in ("polyhedron", "general")
+        plain = model.domain.kind != "free" or bool(penalty.l1.any()) or penalty.other is not None
+        value, derivative = self.values(w), self.gradients(w) + penalty.subgradient(w)
+        nothing = self.values(self.start)
+        steps = np.ones((2, self.count, 1))
+        gained = np.full((2, self.count), float(np.abs(value).max(initial=0.0)))
+        for k in range(_TRIES if exact else _TRIES // 2):
+            way = k % 2 if plain else 0
+            move = self._preconditioned(derivative) if way == 0 else derivative
+            moved = model.domain.projected(w - steps[way] * move)
+            found = self.values(moved)
+            helps = found < value
+            gained[way] = np.where(helps, value - found, gained[way] / 4)
+            steps[way] *= np.where(helps, 2.0, 0.25)[:, None]
+            if helps.any():
+                w, value = np.where(helps[:, None], moved, w), np.where(helps, found, value)
+                derivative = self.gradients(w) + penalty.subgradient(w)
+            enough = np.maximum(_SETTLED * (nothing - value), 1e-12 * np.abs(value))
+            if (gained[: 1 + plain].max(axis=0) <= enough).all():
+                break
+        return value
+
+    @cached_property
+    def _preconditioned(self) -> Callable[[Floats], Floats]:
+        smooth, deviation = self.model.loss.smoothness, self.distribution[1]
+        c = smooth if math.isfinite(smooth) else 1 / np.maximum(deviation, self._label_spread)
+        return self.curved(c, 2 * self.model.penalty.ridge)[1]
+
+    def curved(self, c: float | Floats, h: Floats) -> tuple[Floats, Callable[[Floats], Floats]]:
+        """(B, p) diag and the inverse of ``c weight (S + m m') + diag(h)``, a bound on (or a guess of) the objective's
+        second derivative. ``c`` : (B, 1) or one for all; ``h`` : (B, p) or (p,)."""
+        c = self.model.weight * np.broadcast_to(c, (self.count, 1))
+        least = np.maximum(1e-6 * c * self.variance.max(axis=1, keepdims=True, initial=0.0), 1e-300)
+        diagonal = np.maximum(c * self.variance + h, least)
+        factors = np.sqrt(c)[..., None] * np.stack([self.mean, self.common], axis=2)
+        along = factors / diagonal[..., None]
+        inner = np.linalg.inv(np.eye(2) + np.einsum("ijk,ijl->ikl", factors, along))
+
+        def solve(g: Floats) -> Floats:
+            small = np.einsum("ikl,il->ik", inner, np.einsum("ijk,ij->ik", along, g))
+            return np.asarray(g / diagonal - np.einsum("ijk,ik->ij", along, small))
+
+        return diagonal, solve
