@@ -23,6 +23,11 @@ def spread(numbers: Floats, layout: Layout) -> Floats:
     return np.broadcast_to(numbers, (layout.size,))
 
 
+def same_for_all(numbers: Floats) -> bool:
+    """Whether what ``spread`` gave is one number for all entries."""
+    return numbers.strides == (0,) or numbers.size == 1
+
+
 def at(numbers: Floats, layout: Layout, rows: Any, columns: Any) -> Floats:
     """The numbers of the entries in these ``rows`` and ``columns`` of a layout that holds all entries."""
     if numbers.ndim == 0:

@@ -16,7 +16,7 @@ from dpmodel.annotate.records import DEFAULT_RECORDS
 from dpmodel.classify.impossibility import LowerBound, lower_bound
 from dpmodel.classify.taxonomy import Level, Part, TaxonomyCell
 from dpmodel.classify.taxonomy import cell as taxonomy_cell
-from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock
+from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock, coordinates_of
 from dpmodel.compile.standard_form.extremes import most_items
 from dpmodel.compile.standard_form.footprint import Blocks, Footprint, Sensitivity, record_blocks
 from dpmodel.release.plain import plain, revived
@@ -164,7 +164,7 @@ def classify(affine: AffineMap, footprint: Footprint, places: Mapping[str, tuple
     """
     cells: list[Cell] = []
     private = affine.private_columns
-    matrix = affine.matrix.select(private[affine.matrix.column])
+    matrix = affine.private_matrix
     scalar = affine.scalar.select(private[affine.scalar.column])
     objective = affine.objective.select(private[affine.objective.column])
     offset = affine.offset.select(private[affine.offset.column])
@@ -203,7 +203,10 @@ class _Touch:
     def of(affine: AffineMap, group: Blocks, matrix: LinearMap, scalar: LinearMap, bounded: bool) -> _Touch:
         reach = [_Reach.of(affine, block, matrix, scalar) for block in group.blocks]
         rows = sum(most_items(each.units, each.rows) for each in reach)
-        all_rows = np.unique(np.concatenate([each.rows for each in reach]))
+        reached = np.zeros(max(affine.rows, 1), dtype=bool)
+        for each in reach:
+            reached[each.rows] = True
+        all_rows = np.flatnonzero(reached)
         # Columns decide only where rows do not.
         few = rows == 1 and all_rows.size == 1
         columns = sum(most_items(each.units, each.columns) for each in reach) if rows > 1 or few else 0
@@ -239,11 +242,12 @@ class _Reach:
             unit[member.columns] = member.parameter.layout.units
         in_a = matrix.select(unit[matrix.column] >= 0)
         in_b = scalar.select(unit[scalar.column] >= 0)
-        m = max(affine.rows, 1)
-        return _Reach(unit[in_a.column], in_a.row % m, in_a.row // m, unit[in_b.column], in_b.row)
+        return _Reach(unit[in_a.column], *coordinates_of(in_a.row, affine.rows), unit[in_b.column], in_b.row)
 
     def most_rows_with_scalar(self) -> int:
         """The largest number of rows of A and b together that one unit reaches."""
+        if not self.scalar_rows.size:
+            return most_items(self.units, self.rows)
         units = np.concatenate([self.units, self.scalar_units])
         return most_items(units, np.concatenate([self.rows, self.scalar_rows]))
 

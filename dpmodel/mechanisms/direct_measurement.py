@@ -92,7 +92,7 @@ class DirectMeasurement:
         """Public facts of ``expression == t``; row i of the form is entry i of the expression, column by column."""
         # b_i - A_i t = 0 with A_i = 1 or -1: the entry is b_i / A_i.
         sign = np.zeros(affine.rows)
-        sign[affine.matrix.row] = affine.matrix.coefficient
+        sign[affine.public_matrix.row] = affine.public_matrix.coefficient
         scalar = affine.scalar
         entries = LinearMap(scalar.row, scalar.column, scalar.coefficient * sign[scalar.row], scalar.height)
         private = affine.private_columns[entries.column]

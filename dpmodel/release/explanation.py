@@ -74,7 +74,8 @@ def explain(
     for cone in affine.cones:
         kinds[cone.kind] = kinds.get(cone.kind, 0) + cone.size
     rows = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "no"
-    size = f"Standard form: {affine.variables} variables, {rows} rows, {affine.matrix.nnz} coefficients in A."
+    entries = affine.public_matrix.nnz + affine.private_matrix.nnz
+    size = f"Standard form: {affine.variables} variables, {rows} rows, {entries} coefficients in A."
     parameters = [_declared(block.parameter) for block in affine.private_blocks]
     sensitivities = [
         {

@@ -110,7 +110,8 @@ def footprint_without_reuse(affine: AffineMap) -> Footprint:
         first[np.unique(part.column, return_index=True)[1]] = True
         return part.select(first)
 
-    return footprint(replace(affine, **{part: once(getattr(affine, part)) for part in PARTS}))
+    names = ["private_matrix" if part == "matrix" else part for part in PARTS]
+    return footprint(replace(affine, **{name: once(getattr(affine, name)) for name in names}))
 
 
 def footprint_with_cancelling_signs(affine: AffineMap) -> Footprint:
@@ -226,7 +227,8 @@ def synthetic(draw: st.DrawFn) -> tuple[AffineMap, list[Private], dict[str, dict
         objective=linear(n),
         offset=linear(1),
         scalar=linear(m),
-        matrix=linear(m * n),
+        public_matrix=LinearMap.of([], [], [], m * n),
+        private_matrix=linear(m * n),
         parameters=tuple(blocks),
     )
     return affine, private, declared

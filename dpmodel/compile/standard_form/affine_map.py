@@ -7,7 +7,7 @@ functions as coordinates (row, column, coefficient); nothing in it depends on an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -40,16 +40,31 @@ class LinearMap:
     @cached_property
     def positions(self) -> Integers:
         """(r,) the rows with a coefficient, increasing; found once, because a map may have millions of coordinates."""
+        if (self.row[1:] > self.row[:-1]).all():
+            return self.row
         if (self.row[1:] < self.row[:-1]).any():
             return np.unique(self.row)
         return self.row[np.diff(self.row, prepend=-1) > 0]  # much faster than ``np.unique`` of what is in order
 
+    @property
+    def single(self) -> bool:
+        """Whether no row has two coefficients."""
+        return self.positions.size == self.nnz
+
+    @cached_property
+    def repeats(self) -> bool:
+        """Whether some entry of theta has two coefficients."""
+        return bool(self.nnz) and int(np.bincount(self.column).max()) > 1
+
     def compact(self) -> LinearMap:
         """The map without its empty rows: row i is row ``positions[i]``."""
-        row = np.searchsorted(self.positions, self.row)
+        same = self.positions is self.row
+        row = np.arange(self.nnz, dtype=np.int64) if same else np.searchsorted(self.positions, self.row)
         return LinearMap(row, self.column, self.coefficient, self.positions.size)
 
     def select(self, mask: npt.NDArray[np.bool_]) -> LinearMap:
+        if mask.all():
+            return self
         return LinearMap(self.row[mask], self.column[mask], self.coefficient[mask], self.height)
 
     def apply(self, theta: Floats) -> Floats:
@@ -65,8 +80,13 @@ class LinearMap:
         row = np.asarray(row, dtype=np.int64)
         column = np.asarray(column, dtype=np.int64)
         coefficient = np.asarray(coefficient, dtype=np.float64)
-        order = np.lexsort((column, row))
-        row, column, coefficient = row[order], column[order], coefficient[order]
+        if not ((row[1:] > row[:-1]) | ((row[1:] == row[:-1]) & (column[1:] > column[:-1]))).all():
+            # Mostly a few sorted runs, which this merges; only then by both.
+            order = np.argsort(row, kind="stable")
+            after = row[order]
+            if ((after[1:] == after[:-1]) & (np.diff(column[order]) < 0)).any():
+                order = np.lexsort((column, row))
+            row, column, coefficient = row[order], column[order], coefficient[order]
         if row.size:
             first = np.ones(row.size, dtype=bool)
             first[1:] = (row[1:] != row[:-1]) | (column[1:] != column[:-1])
@@ -78,6 +98,34 @@ class LinearMap:
             if not keep.all():
                 row, column, coefficient = row[keep], column[keep], coefficient[keep]
         return LinearMap(row, column, coefficient, int(height))
+
+
+def joined(parts: Sequence[LinearMap]) -> LinearMap:
+    """The sum of linear maps of the same height."""
+    some = [part for part in parts if part.nnz]
+    if len(some) <= 1:
+        return some[0] if some else parts[0]
+    return LinearMap.of(
+        np.concatenate([part.row for part in some]),
+        np.concatenate([part.column for part in some]),
+        np.concatenate([part.coefficient for part in some]),
+        some[0].height,
+    )
+
+
+def private_mask(blocks: Iterable[ThetaBlock], theta_size: int) -> npt.NDArray[np.bool_]:
+    """(P,) mask of the private entries of theta."""
+    mask = np.zeros(theta_size, dtype=bool)
+    for block in blocks:
+        if block.private:
+            mask[block.columns] = True
+    return mask
+
+
+def coordinates_of(position: Integers, rows: int) -> tuple[Integers, Integers]:
+    """Row and column of entries at ``row + rows * column`` of a matrix."""
+    column = position // max(rows, 1)
+    return position - column * max(rows, 1), column  # several times faster than the remainder
 
 
 @dataclass(frozen=True)
@@ -104,7 +152,9 @@ class AffineMap:
 
     ``variables`` : number of columns n; ``rows`` : number of rows m; ``theta_size`` : P, the constant 1
     included as the last entry. ``objective`` (height n), ``offset`` (height 1), ``scalar`` (height m) and
-    ``matrix`` (height m * n; its row ``i + m * j`` is entry (i, j) of A) are linear maps of theta.
+    ``matrix`` (height m * n; its row ``i + m * j`` is entry (i, j) of A) are linear maps of theta. The last is kept as
+    its coefficients of public numbers and of private ones, ``public_matrix`` and ``private_matrix``: there may be
+    millions of them.
     ``column_names`` : (n,) name of the variable behind each column; ``variable_columns`` : id of a user's variable ->
     its first column, for variables whose entries are columns one to one.
     """
@@ -115,7 +165,8 @@ class AffineMap:
     objective: LinearMap
     offset: LinearMap
     scalar: LinearMap
-    matrix: LinearMap
+    public_matrix: LinearMap
+    private_matrix: LinearMap
     cones: tuple[ConeBlock, ...]
     parameters: tuple[ThetaBlock, ...]
     column_names: tuple[str, ...]
@@ -125,16 +176,18 @@ class AffineMap:
     maximize: bool
 
     @property
+    def matrix(self) -> LinearMap:
+        """All of A, joined anew."""
+        return joined([self.public_matrix, self.private_matrix])
+
+    @property
     def private_blocks(self) -> tuple[ThetaBlock, ...]:
         return tuple(block for block in self.parameters if block.private)
 
     @property
     def private_columns(self) -> npt.NDArray[np.bool_]:
         """(P,) mask of the private entries of theta."""
-        mask = np.zeros(self.theta_size, dtype=bool)
-        for block in self.private_blocks:
-            mask[block.columns] = True
-        return mask
+        return private_mask(self.parameters, self.theta_size)
 
     def equalities(self) -> npt.NDArray[np.bool_]:
         """(m,) whether each row lies in a zero cone."""

@@ -24,10 +24,11 @@ from cvxpy.reductions.flip_objective import FlipObjective
 from cvxpy.reductions.solution import Solution
 from cvxpy.reductions.solvers.conic_solvers.conic_solver import ConicSolver
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, Integers
 from dpmodel.annotate.private import Private
 from dpmodel.compile.refusals import constraint_label, refuse_undisciplined
-from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock
+from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock, private_mask
+from dpmodel.compile.standard_form.large_products import apart, substituted
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.numerics.cones import ConeBlock, ConeKind
 
@@ -43,12 +44,18 @@ _KINDS: dict[type, ConeKind] = {
 
 @dataclass(frozen=True)
 class Lowered:
-    """A lowered problem: its affine map, and what is needed to write a solution back to the user's."""
+    """A lowered problem: its affine map, and what is needed to write a solution back to the user's.
+
+    ``_width``, ``_columns`` : columns of CVXPY's form, and which of them ``affine`` has (all, but for stand-ins of
+    large products).
+    """
 
     affine: AffineMap
     _chain: Any
     _inverse: Any
     _variable_id: int
+    _width: int
+    _columns: Integers
 
     def write_back(
         self, problem: cp.Problem, x: Floats | None, dual: Floats | None, status: str, value: float | None
@@ -68,7 +75,9 @@ class Lowered:
         duals = {}
         if dual is not None:
             duals = {b.constraint_id: dual[b.rows] if b.size > 1 else dual[b.start] for b in self.affine.cones}
-        solution = Solution(status, 0.0 if value is None else value, {self._variable_id: x}, duals, {})
+        whole = np.zeros(self._width)
+        whole[self._columns] = x
+        solution = Solution(status, 0.0 if value is None else value, {self._variable_id: whole}, duals, {})
         problem.unpack(self._chain.invert(solution, self._inverse))
         problem._value = value
 
@@ -126,7 +135,8 @@ def lower(problem: cp.Problem) -> Lowered:
     """
     refuse_undisciplined(problem)
     maximize = isinstance(problem.objective, cp.Maximize)
-    chain, program, inverse = _stuffed(problem, maximize)
+    other, products = apart(problem)
+    chain, program, inverse = _stuffed(other, maximize)
     for constraint in program.constraints:
         if type(constraint) not in _KINDS:
             raise UnsupportedModelError(
@@ -136,7 +146,10 @@ def lower(problem: cp.Problem) -> Lowered:
             )
     program = ConicSolver.format_constraints(program, [0, 1, 2])
     affine = _affine_map(problem, program, chain, maximize)
-    return Lowered(affine, chain, inverse, program.x.id)
+    width, columns = affine.variables, np.arange(affine.variables)
+    if products:
+        affine, columns = substituted(affine, products, _variable_columns(other, program, chain))
+    return Lowered(affine, chain, inverse, program.x.id, width, columns)
 
 
 # In this order: the cost of the first grows with the non-zeros; the others know atoms that it does not.
@@ -192,6 +205,8 @@ def _affine_map(problem: cp.Problem, program: Any, chain: Any, maximize: bool) -
         np.array([index[0] for index in indices], dtype=np.int64)
         for indices in (program.x.boolean_idx, program.x.integer_idx)
     )
+    parameters = _theta_blocks(problem, program, chain)
+    private = private_mask(parameters, width)[matrix.column]
     return AffineMap(
         variables=n,
         rows=m,
@@ -199,9 +214,10 @@ def _affine_map(problem: cp.Problem, program: Any, chain: Any, maximize: bool) -
         objective=objective,
         offset=offset,
         scalar=scalar,
-        matrix=matrix,
+        public_matrix=matrix.select(~private),
+        private_matrix=matrix.select(private),
         cones=_cones(problem, program),
-        parameters=_theta_blocks(problem, program, chain),
+        parameters=parameters,
         column_names=_column_names(program, n),
         variable_columns=_variable_columns(problem, program, chain),
         boolean=boolean,

@@ -40,11 +40,28 @@ def group_ids(*keys: Integers) -> tuple[Integers, int]:
     return ids, int(fresh.sum()) + 1
 
 
+def largest_group(*keys: Integers) -> int:
+    """The largest number of equal tuples of ``keys``."""
+    if keys[0].size == 0:
+        return 0
+    combined = keys[0]
+    for key in keys[1:]:
+        combined = combined * (int(key.max()) + 1) + key
+    if (combined[1:] > combined[:-1]).all():
+        return 1
+    return int(np.bincount(group_ids(combined)[0]).max())
+
+
 def most_items(units: Integers, items: Integers) -> int:
     """The largest number of distinct ``items`` that one unit has."""
     if units.size == 0:
         return 0
     if np.array_equal(units, items):
+        return 1
+    # One item each, as mostly, is seen without sorting: what was written last to a unit's place stands in all of it.
+    last = np.zeros(int(units.max()) + 1, dtype=np.int64)
+    last[units] = items
+    if np.array_equal(last[units], items):
         return 1
     ids, count = group_ids(units, items)
     owner = np.zeros(count, dtype=np.int64)

@@ -24,7 +24,7 @@ import numpy as np
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.private import Private
 from dpmodel.annotate.records import DEFAULT_RECORDS, Records
-from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock
+from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock, coordinates_of
 from dpmodel.compile.standard_form.block_view import block_view
 from dpmodel.compile.standard_form.extremes import most_items
 
@@ -138,9 +138,8 @@ def footprint(affine: AffineMap) -> Footprint:
             ("objective", affine.objective),
             ("offset", affine.offset),
             ("scalar", affine.scalar),
-            ("matrix", affine.matrix),
         )
-    }
+    } | {"matrix": affine.private_matrix}
     per_records: dict[Records, Mapping[str, Sensitivity]] = {}
     for group in record_blocks(affine):
         per_records[group.records] = {
@@ -216,15 +215,10 @@ def _block_sensitivity(
     l2, l2_exact = view.two_norm(entry_maxima, entry_units)
     row_l1 = column_l1 = math.nan
     if matrix_rows is not None:
-        row_l1 = view.grouped_one_norm(part.row % matrix_rows)
-        column_l1 = view.grouped_one_norm(part.row // matrix_rows)
+        rows, columns = coordinates_of(part.row, matrix_rows)
+        row_l1, column_l1 = view.grouped_one_norm(rows), view.grouped_one_norm(columns)
     l2 = min(l2, l1)
-    return Sensitivity(l1, l2, linf, row_l1, column_l1, l1_exact and l2_exact), _distinct(part.row)
-
-
-def _distinct(sorted_values: Integers) -> Integers:
-    """Distinct values of a sorted array."""
-    return sorted_values[np.r_[True, sorted_values[1:] != sorted_values[:-1]]]
+    return Sensitivity(l1, l2, linf, row_l1, column_l1, l1_exact and l2_exact), part.positions
 
 
 def _fmax(a: float, b: float) -> float:
@@ -252,7 +246,5 @@ def _block_entry_sensitivities(block: tuple[ThetaBlock, ...], part: LinearMap, t
     if view is None:
         return out
     _, maxima, _ = view.largest_entries()
-    rows = np.zeros(view.row_unit_count, dtype=np.int64)
-    rows[view.row_unit] = view.part.row
-    np.maximum.at(out, rows, maxima)
+    np.maximum.at(out, view.rows_of_entries, maxima)
     return out

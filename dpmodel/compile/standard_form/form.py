@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, PrivateArray
+from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.annotate import vault
 from dpmodel.annotate.layout import free_entries
+from dpmodel.annotate.per_entry import same_for_all
 from dpmodel.annotate.private import Private
-from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, sum_by
+from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, coordinates_of, sum_by
 from dpmodel.errors import MissingValueError, SpecificationError
 
 
@@ -36,12 +38,13 @@ class StandardForm:
     scalar: LinearMap
     matrix: LinearMap
 
-    @property
+    @cached_property
     def private_rows(self) -> np.ndarray:
         mask = np.zeros(self.affine.rows, dtype=bool)
         mask[self.scalar.row] = True
         if self.matrix.nnz:
-            mask[self.matrix.row % self.affine.rows] = True
+            mask[self.matrix_coordinates()[0]] = True
+        mask.setflags(write=False)  # handed out again and again
         return mask
 
     def private_part(self, name: str) -> LinearMap:
@@ -66,8 +69,11 @@ class StandardForm:
 
     def matrix_positions(self) -> tuple[np.ndarray, np.ndarray]:
         """Row and column of every private entry of A, in increasing order of ``row + m * column``."""
-        position = self.matrix.positions
-        return position % max(self.affine.rows, 1), position // max(self.affine.rows, 1)
+        return coordinates_of(self.matrix.positions, self.affine.rows)
+
+    def matrix_coordinates(self) -> tuple[Integers, Integers]:
+        """Row and column of A of every private coefficient, in the order of ``matrix``."""
+        return coordinates_of(self.matrix.row, self.affine.rows)
 
 
 def public_theta(affine: AffineMap) -> Floats:
@@ -146,10 +152,10 @@ def standard_form(affine: AffineMap) -> StandardForm:
     objective, private_objective = split(affine.objective)
     offset, private_offset = split(affine.offset)
     scalar, private_scalar = split(affine.scalar)
-    matrix, private_matrix = split(affine.matrix)
+    matrix = affine.public_matrix
     data = matrix.coefficient * theta[matrix.column]
     shape = (m, n)
-    public = sp.csr_array((data, (matrix.row % max(m, 1), matrix.row // max(m, 1))), shape=shape)
+    public = sp.csr_array((data, coordinates_of(matrix.row, m)), shape=shape)
     return StandardForm(
         affine=affine,
         c0=objective.apply(theta),
@@ -159,18 +165,32 @@ def standard_form(affine: AffineMap) -> StandardForm:
         objective=private_objective,
         offset=private_offset,
         scalar=private_scalar,
-        matrix=private_matrix,
+        matrix=affine.private_matrix,
     )
 
 
 def value_range(affine: AffineMap, part: LinearMap) -> tuple[Floats, Floats]:
     """(height,), (height,): public range of linear functions, from the declared ranges of the private entries."""
+    low, high = _ends(affine, part.column)
+    a = part.coefficient * low
+    b = part.coefficient * high
+    lower, upper = np.minimum(a, b), np.maximum(a, b)
+    if not (part.height == part.nnz and part.single):
+        lower = sum_by(part.row, weights=lower, minlength=part.height)
+        upper = sum_by(part.row, weights=upper, minlength=part.height)
+    # Sums of many bounds are rounded; widened so that the true value always lies inside.
+    return lower - 1e-12 * np.abs(lower), upper + 1e-12 * np.abs(upper)
+
+
+def _ends(affine: AffineMap, columns: Integers) -> tuple[Floats, Floats]:
+    """Least and largest values of these entries of theta; single numbers where all have the same."""
+    if columns.size and len(affine.private_blocks) == 1:
+        block = affine.private_blocks[0]
+        low, high = block.parameter.entry_range
+        inside = block.offset <= int(columns.min()) and int(columns.max()) < block.offset + block.size
+        if inside and same_for_all(low) and same_for_all(high):
+            return low[0], high[0]
     low, high = np.full(affine.theta_size, -np.inf), np.full(affine.theta_size, np.inf)
     for block in affine.private_blocks:
         low[block.columns], high[block.columns] = block.parameter.entry_range
-    a = part.coefficient * low[part.column]
-    b = part.coefficient * high[part.column]
-    lower = sum_by(part.row, weights=np.minimum(a, b), minlength=part.height)
-    upper = sum_by(part.row, weights=np.maximum(a, b), minlength=part.height)
-    # Sums of many bounds are rounded; widened so that the true value always lies inside.
-    return lower - 1e-12 * np.abs(lower), upper + 1e-12 * np.abs(upper)
+    return low[columns], high[columns]

@@ -131,8 +131,10 @@ class PrivateRows:
         """(k x n) G and (k,) h at theta; for a mechanism's ``run`` only. Rows whose unbounded numbers overflow read
         ``0 <= 0``, as do rows too small to divide; without a warning, which would tell."""
         with np.errstate(over="ignore", invalid="ignore"):
-            A, b = rows_at(self.model, theta, self.index, absent=self.absent)
-            G, h = sp.csr_array(sp.diags_array(self.sign) @ A), PrivateArray(self.sign * b)
+            G, h = rows_at(self.model, theta, self.index, absent=self.absent)
+            if (self.sign < 0).any():
+                G.data *= np.repeat(self.sign, np.diff(G.indptr))
+                h *= self.sign
             return self._shares(G, h) if self.relative else (G, h)
 
     def _shares(self, G: sp.csr_array, h: PrivateArray) -> tuple[sp.csr_array, PrivateArray]:
@@ -202,16 +204,18 @@ def _entry_bounds(model: PrivateLP, rows: Integers, both_signs: bool) -> tuple[F
     """(n,), (n,): bounds over the private rows of the entries of each column, zero included."""
     form, affine = model.form, model.affine
     low, high = np.zeros(affine.variables), np.zeros(affine.variables)
-    public = sp.coo_array(form.A0[rows])
-    np.minimum.at(low, public.coords[1], public.data)
-    np.maximum.at(high, public.coords[1], public.data)
+    public = sp.csr_array(form.A0[rows])
+    np.minimum.at(low, public.indices, public.data)
+    np.maximum.at(high, public.indices, public.data)
     if form.matrix.nnz:
-        positions = form.matrix.positions
         below, above = value_range(affine, form.matrix.compact())
-        row, column = positions % affine.rows, positions // affine.rows
-        constant = np.asarray(form.A0[row, column]).ravel()
-        np.minimum.at(low, column, constant + below)
-        np.maximum.at(high, column, constant + above)
+        row, column = form.matrix_positions()
+        if public.nnz:
+            constant = np.asarray(form.A0[row, column]).ravel()
+            below, above = constant + below, constant + above
+        first = np.flatnonzero(np.diff(column, prepend=-1))  # positions go column by column
+        low[column[first]] = np.minimum(low[column[first]], np.minimum.reduceat(below, first))
+        high[column[first]] = np.maximum(high[column[first]], np.maximum.reduceat(above, first))
     return (np.minimum(low, -high), np.maximum(high, -low)) if both_signs else (low, high)
 
 
@@ -222,28 +226,33 @@ def _declared_norms(model: PrivateLP, rows: Integers) -> tuple[float, float]:
         public = abs(sp.csr_array(form.A0[rows]))
         squares = np.asarray((public * public).sum(axis=1)).ravel()
         return float(public.sum(axis=1).max(initial=0.0)), math.sqrt(float(squares.max(initial=0.0)))
-    m = max(affine.rows, 1)
-    row, column = form.matrix.row % m, form.matrix.column
+    row, column = form.matrix_coordinates()[0], form.matrix.column
     norms = [np.zeros(affine.rows), np.zeros(affine.rows)]
-    once = form.matrix.positions.size == form.matrix.nnz  # every entry of A depends on one private number
+    once = form.matrix.single  # every entry of A depends on one private number
     for block in affine.private_blocks:
-        mask = (column >= block.offset) & (column < block.offset + block.size)
-        if not mask.any():
+        inside = (column >= block.offset) & (column < block.offset + block.size)
+        if not inside.any():
             continue
-        unit = block.parameter.layout.units[column[mask] - block.offset]
-        one_unit = most_items(row[mask], unit) <= 1
-        size = np.abs(form.matrix.coefficient[mask])
-        cell, number = np.unique(row[mask] * np.int64(affine.theta_size) + column[mask], return_inverse=True)
-        per_number = sum_by(number.astype(np.int64), weights=size, minlength=cell.size)
-        gain = np.zeros(affine.rows)
-        np.maximum.at(gain, cell // affine.theta_size, per_number)
+        here, entry, size = row, column, np.abs(form.matrix.coefficient)
+        if not inside.all():
+            here, entry, size = row[inside], column[inside], size[inside]
+        unit = block.parameter.layout.units[entry - block.offset]
+        one_unit = most_items(here, unit) <= 1
+        gain, alone = np.zeros(affine.rows), not form.matrix.repeats
+        if alone:
+            np.maximum.at(gain, here, size)
+        else:  # coefficients of the same private number in the same row add up
+            cell, number = np.unique(here * np.int64(affine.theta_size) + entry, return_inverse=True)
+            alone = cell.size == number.size
+            per_number = sum_by(number.astype(np.int64), weights=size, minlength=cell.size)
+            np.maximum.at(gain, cell // affine.theta_size, per_number)
         for order, key in enumerate(("max_l1", "max_l2")):
             limit = block.parameter.magnitude[key]
-            fits = one_unit and math.isfinite(limit) and (order == 0 or (once and cell.size == number.size))
+            fits = one_unit and math.isfinite(limit) and (order == 0 or (once and alone))
             if fits:
                 norms[order] += gain * limit
             else:
-                norms[order][row[mask]] = math.inf
+                norms[order][here] = math.inf
     public = abs(sp.csr_array(form.A0))
     squares = np.sqrt(np.asarray((public * public).sum(axis=1)).ravel())
     l1 = norms[0] + np.asarray(public.sum(axis=1)).ravel()
@@ -263,7 +272,7 @@ def _owners(model: PrivateLP) -> tuple[Integers, Integers]:
             for member in block:
                 owner[member.columns] = first + member.parameter.layout.units
             first += max(member.parameter.layout.unit_count for member in block)
-    rows = np.concatenate([form.matrix.row % max(affine.rows, 1), form.scalar.row])
+    rows = np.concatenate([form.matrix_coordinates()[0], form.scalar.row])
     return rows, owner[np.concatenate([form.matrix.column, form.scalar.column])]
 
 
@@ -277,10 +286,12 @@ def rows_vanish(model: PrivateLP) -> bool:
 def rows_per_record(model: PrivateLP, twice: Mask | None = None) -> int:
     """The most private rows that one record reaches; those of the mask ``twice`` count double."""
     form, m = model.form, max(model.affine.rows, 1)
-    rows = np.concatenate([form.matrix.row % m, form.scalar.row])
-    columns = np.concatenate([form.matrix.column, form.scalar.column])
-    again = np.zeros(rows.size, dtype=bool) if twice is None else twice[rows]
-    rows, columns = np.concatenate([rows, rows[again] + m]), np.concatenate([columns, columns[again]])
+    rows, columns = form.matrix_coordinates()[0], form.matrix.column
+    if form.scalar.nnz:
+        rows, columns = np.concatenate([rows, form.scalar.row]), np.concatenate([columns, form.scalar.column])
+    if twice is not None and twice.any():
+        again = twice[rows]
+        rows, columns = np.concatenate([rows, rows[again] + m]), np.concatenate([columns, columns[again]])
     return most_touched(model.affine, rows, columns)
 
 
@@ -290,19 +301,30 @@ def rows_at(
 ) -> tuple[sp.csr_array, PrivateArray]:
     """(k x n) and (k,): the rows ``index`` of the standard form at theta; absent ones read ``0 <= 0`` if ``absent``."""
     form, (m, n) = model.form, (max(model.affine.rows, 1), model.affine.variables)
-    private = form.matrix
-    entries = (private.coefficient * theta[private.column], (private.row % m, private.row // m))
-    A = sp.csr_array((form.A0 + sp.csr_array(entries, shape=(m, n)))[index])
+    in_order = bool((np.diff(index) > 0).all())
+    rows = index if in_order else np.unique(index)
+    place = np.full(m, -1, dtype=np.int64)
+    place[rows] = np.arange(rows.size)
+    row, column = form.matrix_coordinates()
+    row, data = place[row], form.matrix.coefficient * theta[form.matrix.column]
+    inside = row >= 0
+    if not inside.all():
+        row, column, data = row[inside], column[inside], data[inside]
+    # Entries come column by column, so that every row gets its own in order: nothing is sorted.
+    A, public = sp.csr_array((data, (row, column)), shape=(rows.size, n)), sp.csr_array(form.A0[rows])
+    A = sp.csr_array(public + A) if public.nnz else A
+    A = A if in_order else sp.csr_array(A[place[index]])
     b = (form.b0 + form.scalar.apply(theta))[index]
     if absent:
         here = present(model, theta)[index].astype(np.float64)
-        A, b = sp.csr_array(sp.diags_array(here) @ A), b * here
+        A.data *= np.repeat(here, np.diff(A.indptr))
+        b *= here
     return A, PrivateArray(b)
 
 
 def present(model: PrivateLP, theta: Array) -> Mask:
     """(m,) private: the rows with a private number that is not zero."""
     touched = np.zeros(max(model.affine.rows, 1), dtype=bool)
-    touched[(model.form.matrix.row % touched.size)[theta[model.form.matrix.column] != 0]] = True
+    touched[model.form.matrix_coordinates()[0][theta[model.form.matrix.column] != 0]] = True
     touched[model.form.scalar.row[theta[model.form.scalar.column] != 0]] = True
     return touched

@@ -1,0 +1,156 @@
+"""Products of a large private table with a variable, kept out of CVXPY's canonicalisation and put in afterwards.
+
+``A @ x`` with millions of stored entries takes CVXPY dozens of passes over as many triples. In its place a vector
+variable y of its own is lowered, which costs as much as A has rows; then ``y = A x`` is substituted in the standard
+form. That is exact wherever the product stands in affine constraints: a coefficient s of y_i in row r becomes the
+coefficients ``s A_ij`` of x_j, each with its private entry. Everywhere else CVXPY lowers the product as it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+from cvxpy.atoms.affine.binary_operators import MulExpression
+from cvxpy.constraints import Equality, Inequality
+
+from dpmodel._types import Integers
+from dpmodel.annotate.private import Private
+from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock, coordinates_of, joined
+
+# Entries from which a table is large; below, CVXPY takes milliseconds.
+_LARGE = 50_000
+
+
+@dataclass(frozen=True)
+class Product:
+    """``table @ factor``, which ``stand_in`` (a variable) replaces in the problem that is lowered."""
+
+    stand_in: cp.Variable
+    table: Private
+    factor: cp.Variable
+
+
+def apart(problem: cp.Problem) -> tuple[cp.Problem, tuple[Product, ...]]:
+    """``problem`` with variables in place of the products of large private tables, and these products; none where a
+    large table stands anywhere else too."""
+    large = {p.id for p in problem.parameters() if _large(p)}
+    found: list[Product] = []
+
+    def replaced(node: Any) -> Any:
+        if isinstance(node, MulExpression) and isinstance(node.args[0], Private) and node.args[0].id in large:
+            factor = node.args[1]
+            if isinstance(factor, cp.Variable) and factor.ndim == 1 and factor.sparse_idx is None:
+                found.append(Product(cp.Variable(node.shape), node.args[0], factor))
+                return found[-1].stand_in
+        args = [replaced(each) for each in node.args]
+        return node if all(a is b for a, b in zip(args, node.args, strict=True)) else node.copy(args)
+
+    def of_constraint(constraint: Any) -> Any:
+        if type(constraint) not in (Inequality, Equality) or not large & {p.id for p in constraint.parameters()}:
+            return constraint
+        if not all(each.is_affine() for each in constraint.args):
+            return constraint
+        return type(constraint)(*map(replaced, constraint.args), constr_id=constraint.id)
+
+    if not large:
+        return problem, ()
+    other = cp.Problem(problem.objective, [of_constraint(each) for each in problem.constraints])
+    left, variables = {p.id for p in other.parameters()}, {v.id for v in other.variables()}
+    if left & large or not {each.factor.id for each in found} <= variables:
+        return problem, ()
+    return other, tuple(found)
+
+
+def _large(parameter: Any) -> bool:
+    if not isinstance(parameter, Private) or parameter.ndim != 2 or parameter.layout.size < _LARGE:
+        return False
+    return not any(parameter.attributes[key] for key in ("diag", "symmetric", "PSD", "NSD"))
+
+
+def substituted(
+    affine: AffineMap, products: tuple[Product, ...], first_column: Mapping[int, int]
+) -> tuple[AffineMap, Integers]:
+    """The standard form with the products in place of their stand-ins, and which of its columns are left.
+
+    ``first_column`` : id of a variable -> its first column.
+    """
+    m, stay, offset = affine.rows, np.ones(affine.variables, dtype=bool), affine.theta_size - 1
+    tables, start = [], {}
+    for each in products:
+        begin = first_column[each.stand_in.id]
+        stay[begin : begin + each.stand_in.size] = False
+        if each.table.id not in start:
+            start[each.table.id] = offset
+            tables.append(ThetaBlock(each.table, offset, each.table.layout.size, True))
+            offset += each.table.layout.size
+    kept = np.flatnonzero(stay)
+    place = np.cumsum(stay) - 1
+
+    def moved(part: LinearMap, row: Integers, height: int) -> LinearMap:
+        # The constant is the last entry of theta.
+        column = np.where(part.column == affine.theta_size - 1, offset, part.column)
+        return LinearMap(row, column, part.coefficient, height)
+
+    rows, columns = coordinates_of(affine.public_matrix.row, m)
+    others = stay[columns]
+    public = moved(affine.public_matrix.select(others), rows[others] + m * place[columns[others]], m * kept.size)
+    rows_of, columns_of = coordinates_of(affine.private_matrix.row, m)
+    parts = [moved(affine.private_matrix, rows_of + m * place[columns_of], m * kept.size)]
+    for each in products:
+        begin = first_column[each.stand_in.id]
+        inside = (columns >= begin) & (columns < begin + each.stand_in.size)
+        size, to_x = affine.public_matrix.coefficient[inside], int(place[first_column[each.factor.id]])
+        of_x = _composed(rows[inside], columns[inside] - begin, size, each, m, to_x, kept.size)
+        parts.append(replace(of_x, column=of_x.column + start[each.table.id]))
+    objective = affine.objective
+    new = replace(
+        affine,
+        variables=kept.size,
+        theta_size=offset + 1,
+        objective=moved(objective, place[objective.row], kept.size),
+        offset=moved(affine.offset, affine.offset.row, 1),
+        scalar=moved(affine.scalar, affine.scalar.row, m),
+        public_matrix=public,
+        private_matrix=joined(parts),
+        parameters=(*affine.parameters, *tables),
+        column_names=tuple(affine.column_names[j] for j in kept),
+        variable_columns={
+            identity: int(place[column])
+            for identity, column in affine.variable_columns.items()
+            if identity not in {each.stand_in.id for each in products}
+        },
+        boolean=place[affine.boolean],
+        integer=place[affine.integer],
+    )
+    return new, kept
+
+
+def _composed(row: Integers, i: Integers, size: Any, product: Product, m: int, to_x: int, n: int) -> LinearMap:
+    """Coefficients ``size`` of y_i in these rows, on the entries of the table: columns number its free entries."""
+    layout = product.table.layout
+    entry = np.arange(layout.size, dtype=np.int64)
+    if layout.stored is not None:
+        # By column, and by row within: the order of the standard form. A counting sort, for columns are few.
+        by_column = sp.csr_array((entry, (layout.columns, layout.rows)), shape=product.table.shape[::-1])
+        by_column.sort_indices()
+        entry, table_row = by_column.data, by_column.indices
+        table_column = np.repeat(np.arange(by_column.shape[0], dtype=np.int64), np.diff(by_column.indptr))
+    else:
+        table_row, table_column = layout.rows, layout.columns
+    count = np.bincount(i, minlength=layout.height)
+    if (count == 1).all():
+        order = np.argsort(i, kind="stable")
+        row, size, chosen = row[order], size[order], table_row
+    else:
+        times = count[table_row]
+        order = np.argsort(i, kind="stable")
+        first = np.repeat((np.cumsum(count) - count)[table_row], times)
+        within = np.arange(first.size) - np.repeat(np.cumsum(times) - times, times)
+        chosen = order[first + within]
+        entry, table_column = np.repeat(entry, times), np.repeat(table_column, times)
+    return LinearMap.of(row[chosen] + m * (table_column + to_x), entry, size[chosen], m * n)
