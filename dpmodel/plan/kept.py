@@ -7,7 +7,6 @@ left out silently.
 
 from __future__ import annotations
 
-import numbers
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
@@ -22,6 +21,7 @@ import scipy.sparse as sp
 
 from dpmodel.annotate.private import Private
 from dpmodel.annotate.records import Records
+from dpmodel.numerics.public_facts import PublicFacts
 from dpmodel.plan.comparison import Plan
 
 _MOST_PLANS = 128
@@ -39,9 +39,9 @@ _plans: OrderedDict[Hashable, Plan] = OrderedDict()
 _lock = threading.Lock()
 
 
-def kept(data: Any, key: Hashable, build: Callable[[], Plan]) -> Plan:
+def kept(data: PublicFacts, key: Hashable, build: Callable[[], Plan]) -> Plan:
     """``build()``, or the plan of the same ``key`` for a model whose public facts are those of ``data``."""
-    facts = digest(data)
+    facts = data.cached("digest", lambda: digest(data))
     if facts is None:
         return build()
     with _lock:
@@ -73,6 +73,17 @@ def digest(data: Any) -> bytes | None:
     return facts.hash.digest()
 
 
+_SIMPLE = {type(None), bool, int, float, complex, str, bytes}
+
+
+def _simple(value: Any) -> bool:
+    if type(value) in (tuple, list):
+        return all(type(each) in _SIMPLE for each in value)
+    if type(value) is dict:
+        return all(type(each) in _SIMPLE for item in value.items() for each in item)
+    return type(value) in _SIMPLE
+
+
 class _Unknown(Exception):
     """Something that no rule below covers."""
 
@@ -87,8 +98,11 @@ class _Facts:
 
     def add(self, value: Any) -> None:
         """Every value is written with its type and its length, so that two different ones differ in what is written."""
+        if _simple(value):  # what Python writes in full, in one go
+            self._write(repr(value).encode())
+            return
         self._write(f"{type(value).__module__}.{type(value).__qualname__}".encode())
-        if value is None or isinstance(value, str | bytes | numbers.Number | Fraction):
+        if isinstance(value, np.generic | Fraction):
             self._write(repr(value).encode())
         elif isinstance(value, type):
             self._write(f"{value.__module__}.{value.__qualname__}".encode())

@@ -222,5 +222,6 @@ def excess_moves(made: Game, engine: Engine, pairs: Any, points: Any) -> float:
 
 def refusal(engine: Engine, made: Game, **asked: Any) -> str:
     verdict = engine.eligible(made.model, Request(**{"epsilon": 1.0, "delta": 1e-6, **asked}))
+    verdict = engine.formed(made.model) if verdict.eligible else verdict
     assert not verdict.eligible
     return verdict.reason

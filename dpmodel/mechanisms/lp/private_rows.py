@@ -42,6 +42,7 @@ def plain_rows(model: PrivateLP) -> Verdict | None:
     return None
 
 
+@cached
 def plain_linear(model: PrivateLP) -> Verdict | None:
     """``plain_rows`` over a bounded public set."""
     refused = plain_rows(model)

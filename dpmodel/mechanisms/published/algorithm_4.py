@@ -51,7 +51,8 @@ class Algorithm4(ScalarMultiplicativeWeights):
         if request.delta == 0:
             return Verdict(False, "the published algorithm composes its selections with delta > 0")
         form = self.form(model, public_polyhedron(model))
-        assert isinstance(form, SimplexForm)
+        if isinstance(form, Verdict):
+            return form
         if self._printed(scalar_rows(model), form, request.epsilon, request.delta, request.beta) is None:
             return Verdict(False, f"the published constants ask for more than {MOST_STEPS} steps")
         return YES

@@ -55,7 +55,8 @@ class Algorithm5(NoisyMultiplicativeWeights):
             return Verdict(False, "the published algorithm composes its steps with delta > 0")
         polytope = public_polyhedron(model)
         form = self.form(model, polytope)
-        assert isinstance(form, SimplexForm)
+        if isinstance(form, Verdict):
+            return form
         if self._printed(matrix_rows(model), form, polytope, request.epsilon, request.delta, request.beta) is None:
             return Verdict(False, f"the published constants ask for more than {MOST_STEPS} steps")
         return YES

@@ -160,7 +160,7 @@ def test_an_unbounded_column_is_named(missing: str) -> None:
     x = cp.Variable(2, name="x", **({} if missing == "x" else {"bounds": [0, 1]}))
     y = cp.Variable(2, name="y", **({} if missing == "y" else {"bounds": [0, 1]}))
     model = games.game(cp.Minimize(0), [x + y <= b], b)
-    verdict = MULTIPLICATIVE_WEIGHTS.eligible(model.model, model.request)
+    verdict = MULTIPLICATIVE_WEIGHTS.formed(model.model)
     assert not verdict.eligible and f"leave {missing}" in verdict.reason and "bounds" in verdict.reason
 
 

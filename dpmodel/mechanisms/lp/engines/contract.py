@@ -20,7 +20,8 @@ import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import Progress, Request, Verdict
+from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict
+from dpmodel.mechanisms.forecast import Bound, Violation
 from dpmodel.mechanisms.lp.private_rows import private_rows
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
@@ -100,6 +101,13 @@ class Point:
     notes: tuple[str, ...] = ()
 
 
+def bound_of(promise: Promise) -> Bound:
+    error = Violation(
+        violation=promise.alpha, slack_rows=promise.slack_rows, private_rows=promise.rows, width=promise.width
+    )
+    return Bound(error, promise.proved)
+
+
 class Engine:
     """An algorithm that finds nearly feasible points privately. Docstring headings as for mechanisms."""
 
@@ -124,9 +132,17 @@ class Engine:
         """Yes, or why not; public facts only. The objective (private or not) is not its business."""
         raise NotImplementedError
 
+    def formed(self, model: PrivateLP) -> Verdict:
+        """Yes, or why not, where it takes work to see: asked before anything is promised."""
+        return YES
+
     def promise(self, task: Task) -> Promise:
         """Public facts only."""
         raise NotImplementedError
+
+    def least(self, task: Task) -> Bound:
+        """What ``promise`` cannot say less than. ``task`` has the whole budget and no tilt."""
+        return bound_of(self.promise(task))
 
     def point(
         self, task: Task, promise: Promise, theta: PrivateArray, source: NoiseSource, progress: Progress

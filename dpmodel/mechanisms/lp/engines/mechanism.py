@@ -131,13 +131,12 @@ class EngineMechanism(Mechanism[PrivateLP]):
     def at_least(self, model: PrivateLP, request: Request) -> Bound:
         """What one run with all of the budget promises on the whole public set without regard to the objective: every
         way to treat an objective adds to that."""
-        promise = self.engine.promise(whole_task(model, self.engine, request))
-        error = Violation(
-            violation=promise.alpha, slack_rows=promise.slack_rows, private_rows=promise.rows, width=promise.width
-        )
-        return Bound(error, promise.proved)
+        return self.engine.least(whole_task(model, self.engine, request))
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast | Verdict:
+        formed = self.engine.formed(model)
+        if not formed.eligible:
+            return formed
         route = best_route(model, self.engine, request)
         if route is None:
             return Verdict(False, why_none(model, request))

@@ -42,6 +42,7 @@ the Lipschitz constant ``H = norm2^2 / (2c)``. With weights ``a_t = t``, ``A_t =
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,7 +110,7 @@ class _Facts:
     width: float
 
 
-def plan_descent(task: Task) -> tuple[tuple[float, DescentPlan], ...]:
+def plan_descent(task: Task) -> Iterator[tuple[float, DescentPlan]]:
     """The proved error, in units of V plus tilt, and the plan, of the settings with the best statement; then of those
     among which simulations may choose (none of them says much)."""
     rows, polytope = private_rows(task.model), task.polytope
@@ -143,8 +144,10 @@ def plan_descent(task: Task) -> tuple[tuple[float, DescentPlan], ...]:
     known = facts(np.unique(np.geomspace(1, most, 200).astype(np.int64)))
     found = _accelerated(known)
     fast, near = bool(found[0].min() <= _SURE * width), found[0] <= _NEAR * found[0].min()
-    first = plan(True, known, int(np.flatnonzero(near)[0]), found) if fast else plain(_STEPS)
-    return first, *(plain(*each) for each in _LADDER if each[0] <= most)
+    yield plan(True, known, int(np.flatnonzero(near)[0]), found) if fast else plain(_STEPS)
+    for each in _LADDER:
+        if each[0] <= most:
+            yield plain(*each)
 
 
 def noise_scale(task: Task, kind: str, sensitivity: float, steps: int) -> float:

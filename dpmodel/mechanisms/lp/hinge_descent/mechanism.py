@@ -12,7 +12,8 @@ import scipy.sparse as sp
 from dpmodel._types import PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict
-from dpmodel.mechanisms.lp.engines.contract import CountingEngine, Point, Promise, Task
+from dpmodel.mechanisms.forecast import Bound
+from dpmodel.mechanisms.lp.engines.contract import CountingEngine, Point, Promise, Task, bound_of
 from dpmodel.mechanisms.lp.hinge_descent.forecast import DescentPlan, plan_descent, sum_sensitivity
 from dpmodel.mechanisms.lp.private_rows import plain_linear, private_rows
 from dpmodel.privacy import NoiseSource
@@ -58,6 +59,9 @@ class NoisyHingeDescent(CountingEngine):
     def promise(self, task: Task) -> Promise:
         best, *others = (self._promise(task, error, plan) for error, plan in plan_descent(task))
         return replace(best, others=tuple(others))
+
+    def least(self, task: Task) -> Bound:
+        return bound_of(self._promise(task, *next(plan_descent(task))))
 
     def _promise(self, task: Task, error: float, plan: DescentPlan) -> Promise:
         rows = private_rows(task.model)

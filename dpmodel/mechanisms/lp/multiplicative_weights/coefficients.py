@@ -11,7 +11,7 @@ import numpy as np
 
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import Progress, Request, Verdict, refuse_high
+from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict, refuse_high
 from dpmodel.mechanisms.lp.engines.contract import Point, Promise, Task
 from dpmodel.mechanisms.lp.multiplicative_weights.game import (
     GameEngine,
@@ -81,7 +81,7 @@ class NoisyMultiplicativeWeights(GameEngine):
             return Verdict(
                 False, "the private rows have no public magnitude; give A and b bounds=[lo, hi], max_l1 or max_linf"
             )
-        return self.formed(model)
+        return YES
 
     @staticmethod
     def rows(model: PrivateLP) -> MatrixRows:

@@ -47,6 +47,7 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap
 from dpmodel.compile.standard_form.footprint import sensitivity_of
 from dpmodel.mechanisms.contract import YES, Progress, Verdict
+from dpmodel.mechanisms.forecast import Bound, Violation
 from dpmodel.mechanisms.lp.engines.contract import Engine, Point, Promise, Task
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
 from dpmodel.numerics.polytopes.entropic_projection import MOST_ROWS, EntropicPolytope
@@ -330,6 +331,13 @@ class GameEngine(Engine):
     def formed(self, model: PrivateLP) -> Verdict:
         form = self.form(model, public_polyhedron(model))
         return form if isinstance(form, Verdict) else YES
+
+    def least(self, task: Task) -> Bound:
+        """What selections with all of the budget fall short by, the regret left out."""
+        rows, grid = self.rows(task.model), step_grid(0.0)
+        each = task.spend.epsilon / grid if task.spend.rho is None else np.sqrt(8 * task.spend.rho / grid)
+        short = self.range_of(rows, task.polytope) / each * shortfall(rows.candidates, grid, task.beta)
+        return Bound(Violation(violation=float(short.min()), private_rows=int(rows.index.size)))
 
     def promise(self, task: Task) -> Promise:
         rows, form = self.rows(task.model), self.form(task.model, task.polytope)

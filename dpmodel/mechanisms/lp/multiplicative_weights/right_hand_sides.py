@@ -13,7 +13,7 @@ from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap
 from dpmodel.compile.standard_form.footprint import sensitivity_of
-from dpmodel.mechanisms.contract import Progress, Request, Verdict, refuse_high
+from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict, refuse_high
 from dpmodel.mechanisms.lp.engines.contract import Point, Promise, Task
 from dpmodel.mechanisms.lp.multiplicative_weights.game import (
     GameEngine,
@@ -104,7 +104,7 @@ class ScalarMultiplicativeWeights(GameEngine):
         high = refuse_high(model)
         if high is not None:
             return high
-        return self.formed(model)
+        return YES
 
     @staticmethod
     def rows(model: PrivateLP) -> ScalarRows:
