@@ -79,12 +79,14 @@ def _unbounded(model: PrivateLP) -> UnsupportedModelError | None:
     ``-A d`` lies in the cones and d in the recession cone of the bounds. d is zero in columns whose coefficients in
     rows are private, so it does not depend on them. A feasible program with such a d is unbounded, whatever b is.
     """
-    form, cone = model.form, _recession(model)
-    loose = cone.upper > cone.lower
-    if not loose.any():
-        return None
+    form, base = model.form, base_program(model.form)
+    lower, upper = _ends(model, base)
+    loose = upper > lower
     private = np.zeros(form.affine.variables, dtype=bool)
     private[form.objective.row] = True
+    if not loose.any() or not ((private & loose).any() or _falls(form.c0, (lower, upper))):
+        return None
+    cone = _recession(base, lower, upper)
     fixed = cone.with_(lower=np.where(private, 0.0, cone.lower), upper=np.where(private, 0.0, cone.upper))
     tight = cache(partial(implied_bounds, cone))
     names = _escapes(model, fixed, form.c0, tight)
@@ -110,18 +112,23 @@ def _unbounded(model: PrivateLP) -> UnsupportedModelError | None:
     return None
 
 
-def _recession(model: PrivateLP) -> ConeProgram:
-    """Directions of size 1 at most along which the public rows and bounds hold for ever; linear rows scaled to 1.
-
-    Of exponential and power cones only the faces ``x <= 0, y = 0, z >= 0`` and ``x, y >= 0, z = 0`` are used: they are
-    linear, and near the rest of the boundary a solver's tolerance lets directions in that are none.
-    """
-    base = base_program(model.form)
+def _ends(model: PrivateLP, base: ConeProgram) -> tuple[Floats, Floats]:
+    """(n,), (n,): the box of directions of size 1 at most along which the bounds hold for ever."""
     lower = np.where(np.isfinite(base.lower), 0.0, -1.0)
     upper = np.where(np.isfinite(base.upper), 0.0, 1.0)
     if model.form.matrix.nnz:
         columns = model.form.matrix_positions()[1]
         lower[columns] = upper[columns] = 0.0
+    return lower, upper
+
+
+def _recession(base: ConeProgram, lower: Floats, upper: Floats) -> ConeProgram:
+    """Those of the directions between ``lower`` and ``upper`` along which the rows hold for ever, linear rows scaled
+    to 1.
+
+    Of exponential and power cones only the faces ``x <= 0, y = 0, z >= 0`` and ``x, y >= 0, z = 0`` are used: they are
+    linear, and near the rest of the boundary a solver's tolerance lets directions in that are none.
+    """
     A = base.A.copy()
     size = np.ones(A.shape[0])
     for block in base.cones:
@@ -149,9 +156,11 @@ def _faces(block: ConeBlock) -> Iterator[ConeBlock]:
         yield replace(block, kind=kind, start=block.start + row, size=1, sizes=(), alphas=())
 
 
-def _falls_by(objective: Floats, box: tuple[Floats, Floats]) -> float:
-    """How far the objective can fall at most from zero over a box."""
-    return -float(np.minimum(objective * box[0], objective * box[1]).sum())
+def _falls(objective: Floats, box: tuple[Floats, Floats]) -> bool:
+    """Whether the objective can fall from zero in a box by more than what a solver leaves open."""
+    live = np.where(box[1] > box[0], objective, 0.0)
+    lowest = float(np.minimum(live * box[0], live * box[1]).sum())
+    return lowest < -_GAIN * float(np.abs(live).max(initial=0.0))
 
 
 def _escapes(model: PrivateLP, cone: ConeProgram, objective: Floats, tight: Callable[[], tuple[Floats, Floats]]) -> str:
@@ -161,9 +170,7 @@ def _escapes(model: PrivateLP, cone: ConeProgram, objective: Floats, tight: Call
     """
     live = np.where(cone.upper > cone.lower, objective, 0.0)
     size = float(np.abs(live).max(initial=0.0))
-    if size == 0 or _falls_by(live, (cone.lower, cone.upper)) <= _GAIN * size:  # whatever the rows say
-        return ""
-    if _falls_by(live, tight()) <= _GAIN * size:
+    if not (_falls(live, (cone.lower, cone.upper)) and _falls(live, tight())):
         return ""
     solution = solve_cone_program(cone.with_(c=live / size))
     linear = all(block.kind in ("zero", "nonneg") for block in cone.cones)

@@ -24,6 +24,8 @@ from dpmodel.numerics.public_facts import cached
 
 # Relative rows whose own width is below this (their numbers are zero or nearly subnormal) read ``0 <= 0``.
 _TINY = 1e-290
+# What points of a solver miss bounds by, and more than sums of entries are rounded by.
+_SOLVER = 1e-6
 
 
 def public_polyhedron(model: PrivateLP) -> Polyhedron:
@@ -74,7 +76,8 @@ class PrivateRows:
     divided by its own width ``w = scale |a| + |b|`` (a function of this row alone), so violations are shares of it.
     ``lower, upper`` (n,) : bounds of the entries of every row of G; ``h_lower, h_upper`` : of h;
     ``norm1, norm2, norminf`` : bounds of the norms of one row. Zero rows are inside all bounds.
-    ``h_present`` : bounds of h over rows that are not absent.
+    ``h_present`` : bounds of h over rows that are not absent. ``residual`` : bounds of ``G_i x - h_i`` over the box of
+    the public set, row by row, widened by what points of a solver may miss the box and sums are rounded by.
     """
 
     model: PrivateLP
@@ -91,6 +94,7 @@ class PrivateRows:
     norm2: float
     norminf: float
     h_present: tuple[float, float]
+    residual: tuple[float, float]
 
     @property
     def count(self) -> int:
@@ -113,7 +117,12 @@ class PrivateRows:
         return self.per_record * one
 
     def residual_range(self, polytope: Polyhedron) -> tuple[float, float]:
-        """Public bounds of ``G_i x - h_i`` over all rows, databases and points of ``polytope``."""
+        """Public bounds of ``G_i x - h_i`` over all rows, databases and points of ``polytope``, a part of the public
+        set.
+
+        Two ways, and the better of them: what any row with such entries can be over the polytope; and each row over the
+        box, which counts for a column only in the rows that it stands in (an auxiliary variable per record, say).
+        """
         if self.relative:
             return -1.0, 1.0
         low, high = polytope.box
@@ -125,7 +134,8 @@ class PrivateRows:
         other = min(self.norm1 * polytope.linf, self.norminf * polytope.l1)
         up, down = min(max(up, 0.0), other), min(max(down, 0.0), other)
         # An absent row has residual zero.
-        return min(0.0, -down - self.h_present[1]), max(0.0, up - self.h_present[0])
+        below, above = max(-down - self.h_present[1], self.residual[0]), min(up - self.h_present[0], self.residual[1])
+        return min(0.0, below), max(0.0, above)
 
     # ------------------------------------------------------------------ the one reading of private values
     def values(self, theta: PrivateArray) -> tuple[sp.csr_array, PrivateArray]:
@@ -161,10 +171,13 @@ def private_rows(model: PrivateLP) -> PrivateRows:
     index = np.concatenate([rows, rows[zero[rows]]])
     sign = np.concatenate([np.ones(rows.size), -np.ones(int(zero[rows].sum()))])
     both = zero[rows].any()
-    low, high = _entry_bounds(model, rows, bool(both))
+    low, high, least, most = _entry_bounds(model, rows, bool(both))
     h_low, h_high = value_range(affine, form.scalar)
     h_low, h_high = (form.b0 + h_low)[index], (form.b0 + h_high)[index]
     h_low, h_high = np.where(sign > 0, h_low, -h_high), np.where(sign > 0, h_high, -h_low)
+    least, most = np.where(sign > 0, least[index], -most[index]), np.where(sign > 0, most[index], -least[index])
+    residual = float((least - h_high).min(initial=0.0)), float((most - h_low).max(initial=0.0))
+    residual = residual[0] - _SOLVER * (1 - residual[0]), residual[1] + _SOLVER * (1 + residual[1])
     h_lower, h_upper = float(h_low.min(initial=0.0)), float(h_high.max(initial=0.0))
     if h_low.size:
         h_lower, h_upper = float(h_low.min()), float(h_high.max())
@@ -189,7 +202,7 @@ def private_rows(model: PrivateLP) -> PrivateRows:
         norm2 = norminf * (math.sqrt(support) if by_norm else 1.0)
     return PrivateRows(
         model, index, sign, rows_per_record(model, zero), absent, relative,
-        low, high, h_lower, h_upper, norm1, norm2, norminf, present,
+        low, high, h_lower, h_upper, norm1, norm2, norminf, present, residual,
     )  # fmt: skip
 
 
@@ -201,13 +214,21 @@ def _relative_scale(polytope: Polyhedron) -> tuple[Floats, bool]:
     return (np.full(size.size, polytope.l1) if by_norm else size), by_norm
 
 
-def _entry_bounds(model: PrivateLP, rows: Integers, both_signs: bool) -> tuple[Floats, Floats]:
-    """(n,), (n,): bounds over the private rows of the entries of each column, zero included."""
+def _entry_bounds(model: PrivateLP, rows: Integers, both_signs: bool) -> tuple[Floats, Floats, Floats, Floats]:
+    """(n,), (n,): bounds over the private rows of the entries of each column, zero included; and (m,), (m,): of every
+    private row times x, over the box of the public set."""
     form, affine = model.form, model.affine
     low, high = np.zeros(affine.variables), np.zeros(affine.variables)
+    ends = np.zeros(affine.rows), np.zeros(affine.rows)
+    box = public_polyhedron(model).box
     public = sp.csr_array(form.A0[rows])
-    np.minimum.at(low, public.indices, public.data)
-    np.maximum.at(high, public.indices, public.data)
+    row, column, entry = np.repeat(rows, np.diff(public.indptr)), public.indices, public.data
+    np.minimum.at(low, column, entry)
+    np.maximum.at(high, column, entry)
+    if form.matrix.nnz and public.nnz:
+        fixed = ~np.isin(row + np.int64(affine.rows) * column, form.matrix.positions)
+        row, column, entry = row[fixed], column[fixed], entry[fixed]
+    _add_ends(ends, row, entry, entry, box, column)
     if form.matrix.nnz:
         below, above = value_range(affine, form.matrix.compact())
         row, column = form.matrix_positions()
@@ -217,7 +238,25 @@ def _entry_bounds(model: PrivateLP, rows: Integers, both_signs: bool) -> tuple[F
         first = np.flatnonzero(np.diff(column, prepend=-1))  # positions go column by column
         low[column[first]] = np.minimum(low[column[first]], np.minimum.reduceat(below, first))
         high[column[first]] = np.maximum(high[column[first]], np.maximum.reduceat(above, first))
-    return (np.minimum(low, -high), np.maximum(high, -low)) if both_signs else (low, high)
+        _add_ends(ends, row, below, above, box, column)
+    return (np.minimum(low, -high), np.maximum(high, -low), *ends) if both_signs else (low, high, *ends)
+
+
+def _add_ends(
+    ends: tuple[Floats, Floats], row: Integers, low: Floats, high: Floats, box: tuple[Floats, Floats], column: Integers
+) -> None:
+    """Add to the least and largest values of every row what entries between ``low`` and ``high`` contribute over the
+    box."""
+    least, most = np.full(row.size, np.inf), np.full(row.size, -np.inf)
+    for end in (low, high):
+        for x in box:
+            with np.errstate(invalid="ignore"):
+                corner = end * x[column]
+            nothing = np.isnan(corner)  # zero times infinity: nothing is known
+            np.minimum(least, np.where(nothing, -np.inf, corner), out=least)
+            np.maximum(most, np.where(nothing, np.inf, corner), out=most)
+    for end, part in zip(ends, (least, most), strict=True):
+        end += sum_by(row, weights=part, minlength=end.size)
 
 
 def _declared_norms(model: PrivateLP, rows: Integers) -> tuple[float, float]:

@@ -50,6 +50,19 @@ def bounded_rows(**how: Any) -> Callable[[], tuple[dpm.Problem, list[Private]]]:
     return write
 
 
+def auxiliaries(records: int) -> Callable[[], tuple[dpm.Problem, list[Private]]]:
+    """``A x - b <= t`` with a variable t_i per record: columns that stand in one row each."""
+
+    def write() -> tuple[dpm.Problem, list[Private]]:
+        people = Records()
+        A = Private(shape=(records, 3), name="A", unit="row", bounds=[-1, 1], records=people)
+        b = Private(shape=records, name="b", unit="entry", bounds=[-2, 2], records=people)
+        x, t = cp.Variable(3, bounds=[-1, 1]), cp.Variable(records, bounds=[0, 5])
+        return dpm.Problem(cp.Minimize(cp.sum(t)), [A @ x - b <= t]), [A, b]
+
+    return write
+
+
 def covering(neighbors: Any, **how: Any) -> Callable[[], tuple[dpm.Problem, list[Private]]]:
     def write() -> tuple[dpm.Problem, list[Private]]:
         A = Private(shape=(4, 3), name="A", unit="row", records=Records(neighbors=neighbors), **how)
@@ -139,6 +152,9 @@ CASES: dict[str, Case] = {
     "rows, sparse": Case(
         bounded_rows(sparsity=(np.array([0, 0, 1, 3]), np.array([0, 2, 1, 2])), bounds=[0, 2]),
         lambda v, x: np.delete(v["A"] @ x - 3, 2), row_of("A"), 4, 1,
+    ),
+    "auxiliaries": Case(
+        auxiliaries(4), lambda v, x: v["A"] @ x[4:] - v["b"] - x[:4], row_of("A", "b"), 4, 1
     ),
     "covering": Case(covering("replace-one", bounds=[0, 1], max_l1=2), lambda v, x: 1 - v["A"] @ x, row_of("A"), 4, 1),
     "covering, absent": Case(
@@ -384,3 +400,10 @@ def test_numbers_that_overflow_end_no_solve_and_give_no_warning() -> None:
             warnings.simplefilter("ignore", dpm.NoGuaranteeWarning)
             problem.solve(10.0, 1e-6, mechanism=mechanism, rng=0)
         assert x.value is not None and np.isfinite(x.value).all()
+
+
+def test_a_variable_per_record_counts_in_its_own_row() -> None:
+    for records in (4, 400):
+        problem, _ = auxiliaries(records)()
+        model = problem._model(None)
+        assert private_rows(model).residual_range(public_polyhedron(model)) == pytest.approx((-10, 5), abs=1e-4)
