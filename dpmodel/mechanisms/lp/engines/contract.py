@@ -117,6 +117,8 @@ class Engine:
     search_steps: int = 6
     # Whether it keeps to (task.epsilon, task.delta) by composition of its own instead of to ``task.spend``.
     own_composition: bool = False
+    # Whether it selects among listed points, of which there may be one only.
+    lists_candidates: bool = False
     # Whether it leaves rows out: ``excess`` counts rows then (else it is the largest violation).
     counts_rows: bool = False
 

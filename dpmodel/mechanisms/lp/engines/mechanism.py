@@ -34,6 +34,7 @@ from dpmodel.mechanisms.lp.engines.contract import ONE_CANDIDATE, Engine, Point,
 from dpmodel.mechanisms.lp.engines.routes import (
     Route,
     best_route,
+    evidently_some,
     noise_of_tests,
     objective_design,
     objective_span,
@@ -125,6 +126,8 @@ class EngineMechanism(Mechanism[PrivateLP]):
             return verdict
         if model.form.offset.nnz and request.goal in ("target", "search"):
             return Verdict(False, "a target for an objective whose constant term is private says nothing")
+        if not self.engine.lists_candidates and evidently_some(model, self.engine, request):
+            return YES
         route = best_route(model, self.engine, request)
         if route is None:
             return Verdict(False, why_none(model, request))

@@ -55,6 +55,17 @@ def best_route(model: PrivateLP, engine: Engine, request: Request) -> Route | No
     return min(_routes(engine, model, request), key=_worst(model), default=None)
 
 
+def evidently_some(model: PrivateLP, engine: Engine, request: Request) -> bool:
+    """Whether ``best_route`` will find one, as far as is seen without a promise, which takes linear programs: without
+    an objective, with a target, and where a search for the value of a public objective is possible."""
+    if private_objective(model):
+        return False
+    if not model.form.c0.any() or (request.target is not None and request.goal in ("auto", "target")):
+        return True
+    limited = engine.counts_rows and request.slack_rows is not None  # the tests of a search need room in them
+    return request.goal in ("auto", "search") and request.target is None and engine.search_steps >= 2 and not limited
+
+
 def _routes(engine: Engine, model: PrivateLP, request: Request) -> Iterator[Route]:
     task = _task(engine, model, request)
     if not model.form.c0.any() and not private_objective(model):

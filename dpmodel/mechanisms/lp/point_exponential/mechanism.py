@@ -63,6 +63,7 @@ class PointExponential(CountingEngine):
     name = "point-exponential"
     source = "McSherry and Talwar 2007; McKenna and Sheldon 2020"
     takes_tilt = False
+    lists_candidates = True
     vertices: Any = field(default=None, compare=False, repr=False)
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
