@@ -54,11 +54,11 @@ def against_public(mechanism: Any, model: PrivateLP, request: Request, count: in
     def build() -> float:
         own, other = 0.0, 0.0
         public = PUBLIC_ONLY.eligible(model, request).eligible
-        without = PUBLIC_ONLY.run(model, request, SeededSource(0)).x if public else None
         few = fewer_records(model)
         drawn, asked = (model, request) if few is None else (few, as_noisy(request, few.share))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotPrivateWarning)
+            without = PUBLIC_ONLY.run(model, request, SeededSource(0)).x if public else None
             for number, theta in enumerate(databases(drawn)[:count]):
                 made = SyntheticLP(
                     drawn.form, model.classification, model.public, theta, model.entries, _memo=drawn._memo

@@ -110,8 +110,8 @@ def _cheapest(model: PrivateLP) -> PublicPoint | None:
 
 def _safest(model: PrivateLP) -> PublicPoint | None:
     """The point that violates private constraints least on the worst data; among several, the cheapest on average."""
-    robust = robust_program(model)
-    if robust is None or model.form.matrix.nnz > _MOST_ENTRIES:
+    robust = robust_program(model) if model.form.matrix.nnz <= _MOST_ENTRIES else None
+    if robust is None:
         return None
     program, weights = robust
     c = middle_cost(model)
