@@ -29,6 +29,11 @@ class PrivateLP(PublicFacts):
     def affine(self) -> AffineMap:
         return self.form.affine
 
+    @property
+    def entries(self) -> int:
+        """Numbers that a product with the rows reads."""
+        return int(self.form.matrix.nnz + self.form.A0.nnz)
+
     def private_parts(self) -> tuple[str, ...]:
         """Which of "objective", "scalar", "matrix" depend on private parameters."""
         return tuple(name for name in ("objective", "scalar", "matrix") if self.form.private_part(name).nnz)

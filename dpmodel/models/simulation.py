@@ -11,6 +11,7 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.engines.synthetic_rows import DATABASES, against_public
+from dpmodel.mechanisms.lp.fewer_records import fewer_records
 from dpmodel.models.contract import Candidate
 from dpmodel.text import number
 
@@ -49,7 +50,7 @@ def settled(
         if forecast is not None and isinstance(forecast.error, Violation) and forecast.error.slack_rows > 0:
             work = _work(model, forecast)
             if work <= most:
-                count = DATABASES if work * DATABASES <= _FEW else 1
+                count = DATABASES if work * DATABASES <= _FEW and fewer_records(model) is None else 1
                 algorithm = algorithms[candidate.mechanism]
                 try:
                     found[candidate.mechanism] = against_public(algorithm, model, request, count)
@@ -82,5 +83,7 @@ def _work(model: PrivateLP, forecast: Forecast) -> float:
     way = noise.get("objective treated by", {})
     runs = way.get("runs", 1) if isinstance(way, Mapping) else 1
     steps = noise.get("steps", noise.get("candidates", 1))
-    size = model.form.matrix.nnz + model.form.A0.nnz
+    few = fewer_records(model)
+    form = model.form if few is None else few.form
+    size = form.matrix.nnz + form.A0.nnz
     return float(runs * steps * size) if math.isfinite(steps) else math.inf

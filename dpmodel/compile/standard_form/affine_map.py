@@ -122,6 +122,18 @@ def private_mask(blocks: Iterable[ThetaBlock], theta_size: int) -> npt.NDArray[n
     return mask
 
 
+def numbered(values: Integers) -> tuple[Integers, Integers]:
+    """The distinct values, increasing, and for each of ``values`` which one it is: by marks, nothing is sorted."""
+    if not values.size:
+        return values, values
+    there = np.zeros(int(values.max()) + 1, dtype=bool)
+    there[values] = True
+    distinct = np.flatnonzero(there)
+    place = np.empty(there.size, dtype=np.int64)
+    place[distinct] = np.arange(distinct.size)
+    return distinct, place[values]
+
+
 def coordinates_of(position: Integers, rows: int) -> tuple[Integers, Integers]:
     """Row and column of entries at ``row + rows * column`` of a matrix."""
     column = position // max(rows, 1)

@@ -25,7 +25,7 @@ def group_ids(*keys: Integers) -> tuple[Integers, int]:
     """Number the distinct tuples of ``keys`` in order: (size,) ids and their count."""
     if keys[0].size == 0:
         return np.zeros(0, dtype=np.int64), 0
-    combined = keys[0]
+    combined = keys[0].astype(np.int64, copy=False)
     for key in keys[1:]:
         combined = combined * (int(key.max()) + 1) + key
     steps = np.diff(combined)
@@ -44,7 +44,7 @@ def largest_group(*keys: Integers) -> int:
     """The largest number of equal tuples of ``keys``."""
     if keys[0].size == 0:
         return 0
-    combined = keys[0]
+    combined = keys[0].astype(np.int64, copy=False)
     for key in keys[1:]:
         combined = combined * (int(key.max()) + 1) + key
     if (combined[1:] > combined[:-1]).all():

@@ -69,11 +69,22 @@ class StandardForm:
 
     def matrix_positions(self) -> tuple[np.ndarray, np.ndarray]:
         """Row and column of every private entry of A, in increasing order of ``row + m * column``."""
+        if self.matrix.single:
+            return self.matrix_coordinates()
         return coordinates_of(self.matrix.positions, self.affine.rows)
 
     def matrix_coordinates(self) -> tuple[Integers, Integers]:
         """Row and column of A of every private coefficient, in the order of ``matrix``."""
-        return coordinates_of(self.matrix.row, self.affine.rows)
+        return self._coordinates
+
+    @cached_property
+    def _coordinates(self) -> tuple[Integers, Integers]:
+        row, column = coordinates_of(self.matrix.row, self.affine.rows)
+        if max(self.affine.rows, self.affine.variables) < 2**31:  # what scipy's matrices have, in half the memory
+            row, column = row.astype(np.int32), column.astype(np.int32)
+        row.setflags(write=False)
+        column.setflags(write=False)
+        return row, column
 
 
 def public_theta(affine: AffineMap) -> Floats:

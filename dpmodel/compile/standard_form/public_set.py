@@ -88,8 +88,8 @@ class PublicSet:
             if block.kind == "nonneg":
                 fits[block.rows] = True
         if form.matrix.nnz:
-            fits[form.matrix.row % form.affine.rows] = False
-        rows = np.unique(form.scalar.row)
+            fits[form.matrix_coordinates()[0]] = False
+        rows = form.scalar.positions
         rows = rows[fits[rows]]
         lower_bound[rows], ceiling[rows] = form.b0[rows] + low[rows], form.b0[rows] + high[rows]
         return lower_bound, ceiling

@@ -7,6 +7,7 @@ are clipped to their declared ranges before they are sealed.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Array, Floats, Integers, Mask, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.affine_map import sum_by
+from dpmodel.compile.standard_form.affine_map import AffineMap, sum_by
 from dpmodel.compile.standard_form.extremes import most_items
 from dpmodel.compile.standard_form.footprint import most_touched, record_blocks
 from dpmodel.compile.standard_form.form import value_range
@@ -299,19 +300,25 @@ def _declared_norms(model: PrivateLP, rows: Integers) -> tuple[float, float]:
     return float(l1[rows].max(initial=0.0)), float((norms[1] + squares)[rows].max(initial=0.0))
 
 
-def _owners(model: PrivateLP) -> tuple[Integers, Integers]:
-    """(entries,), (entries,): the row of every private coefficient in A and b, and the record that it belongs to.
+def records_of_entries(affine: AffineMap) -> tuple[Integers, Mapping[int, int]]:
+    """(P,) the record that each private entry of theta belongs to, -1 for public ones; and per offset of a private
+    parameter the number of its first record.
 
     Records of unpaired parameters of the same ``Records`` count as different ones.
     """
-    form, affine = model.form, model.affine
-    owner = np.full(affine.theta_size, -1, dtype=np.int64)
-    first = 0
+    owner, start, first = np.full(affine.theta_size, -1, dtype=np.int64), {}, 0
     for group in record_blocks(affine):
         for block in group.blocks:
             for member in block:
                 owner[member.columns] = first + member.parameter.layout.units
+                start[member.offset] = first
             first += max(member.parameter.layout.unit_count for member in block)
+    return owner, start
+
+
+def owners(model: PrivateLP) -> tuple[Integers, Integers]:
+    """(entries,), (entries,): the row of every private coefficient in A and b, and the record that it belongs to."""
+    form, owner = model.form, records_of_entries(model.affine)[0]
     rows = np.concatenate([form.matrix_coordinates()[0], form.scalar.row])
     return rows, owner[np.concatenate([form.matrix.column, form.scalar.column])]
 
@@ -320,7 +327,7 @@ def rows_vanish(model: PrivateLP) -> bool:
     """Whether a row of zeros can only mean that its record is absent: no row holds numbers of two records, and zero is
     what an absent record leaves."""
     blocks = model.affine.private_blocks
-    return bool(blocks) and all(block.parameter.vanishes for block in blocks) and most_items(*_owners(model)) <= 1
+    return bool(blocks) and all(block.parameter.vanishes for block in blocks) and most_items(*owners(model)) <= 1
 
 
 def rows_per_record(model: PrivateLP, twice: Mask | None = None) -> int:

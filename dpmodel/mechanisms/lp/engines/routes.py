@@ -154,7 +154,10 @@ def _for_parts(task: Task) -> Task:
     def build() -> Polyhedron:
         high = cost_range(task.model)[1]
         row = high if np.isfinite(high).all() else np.ones(high.size)
-        return task.polytope.with_row(row, task.polytope.support(row))
+        part = task.polytope.with_row(row, task.polytope.support(row))
+        # The row cuts nothing off: what was solved for the whole set is not solved again.
+        vars(part)["_supports"] = task.polytope._supports
+        return part
 
     return replace(task, polytope=task.model.cached("polytope of runs", build), cut=True)
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -20,6 +22,7 @@ from dpmodel.mechanisms.contract import Request, no_progress
 from dpmodel.mechanisms.lp.engines.contract import Engine, Promise
 from dpmodel.mechanisms.lp.engines.routes import Route, best_route, private_objective, with_promise
 from dpmodel.mechanisms.lp.engines.synthetic_rows import DATABASES, databases
+from dpmodel.mechanisms.lp.fewer_records import as_noisy, fewer_records
 from dpmodel.mechanisms.lp.private_rows import private_rows
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NotPrivateWarning, SeededSource
@@ -38,18 +41,41 @@ def settle(model: PrivateLP, engine: Engine, request: Request) -> Route:
     replanned = route.goal == "target" and private_objective(model)
     if requested or replanned or route.goal == "search" or not route.promise.others or not route.promise.width > 0:
         return route
-    work = {id(each): _work(route, each) for each in (route.promise, *route.promise.others)}
-    tried = [each for each in route.promise.others if work[id(each)] <= _MOST]
-    if route.promise.plan.accelerated and work[id(route.promise)] <= _MOST:
-        tried.append(route.promise)
-    count = DATABASES if max((work[id(each)] for each in tried), default=0.0) <= _FEW else 1
+    tries = _tried(model, engine, request, route)
+    if not tries:
+        return route
+    whole = fewer_records(model) is None  # of many records, one database tells
+    count = DATABASES if whole and max(work for _, _, work in tries) <= _FEW else 1
     best, least, worse = route.promise, math.inf, False
-    for promise in tried:
+    for promise, run, _ in tries:
         if worse and promise is not route.promise:
             continue  # they come in the order of the budgets they are for
-        found = _simulated(engine, model, route, promise, count)
+        found = run(count)
         best, least, worse = (promise, found, False) if found < least else (best, least, True)
     return route if best is route.promise else with_promise(route, best)
+
+
+def _tried(
+    model: PrivateLP, engine: Engine, request: Request, route: Route
+) -> list[tuple[Promise, Callable[[int], float], float]]:
+    """The settings that can be simulated, how, and the numbers that a run reads. Large problems with fewer records: the
+    same settings in the same order, planned for those."""
+    few, same = fewer_records(model), route
+    if few is not None:
+        asked = as_noisy(replace(request, goal=route.goal or "auto", penalty=request.penalty), few.share)
+        found = best_route(few, engine, asked)
+        if found is None or found.goal != route.goal or len(found.promise.others) != len(route.promise.others):
+            return []
+        same = found
+    drawn = few or model
+    out: list[tuple[Promise, Callable[[int], float], float]] = []
+    own = [*zip(route.promise.others, same.promise.others, strict=True)]
+    if route.promise.plan.accelerated and same.promise.plan.accelerated:
+        own.append((route.promise, same.promise))
+    for promise, twin in own:
+        if (work := _work(same, twin)) <= _MOST:
+            out.append((promise, partial(_simulated, engine, drawn, same, twin), work))
+    return out
 
 
 def _work(route: Route, promise: Promise) -> float:

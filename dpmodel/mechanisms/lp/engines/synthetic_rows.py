@@ -19,6 +19,7 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import ThetaBlock
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.engines.routes import objective_span
+from dpmodel.mechanisms.lp.fewer_records import as_noisy, fewer_records
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
 from dpmodel.mechanisms.lp.public.mechanism import PUBLIC_ONLY
 from dpmodel.numerics.public_facts import cached
@@ -31,9 +32,15 @@ DATABASES, _SPREAD = 3, 2.0
 
 @dataclass(frozen=True)
 class SyntheticLP(PrivateLP):
-    """The same problem with synthetic private values ``theta`` (P,); public facts are shared."""
+    """The same problem with synthetic private values ``theta`` (P,), or one of fewer records; public facts are shared.
+    ``of_all`` : numbers that a product with all rows reads, by which runs are planned."""
 
     theta: Floats = field(default_factory=lambda: np.zeros(0))
+    of_all: int = 0
+
+    @property
+    def entries(self) -> int:
+        return self.of_all
 
     def read_private(self) -> PrivateArray:
         return PrivateArray(self.theta)
@@ -41,17 +48,23 @@ class SyntheticLP(PrivateLP):
 
 def against_public(mechanism: Any, model: PrivateLP, request: Request, count: int = DATABASES) -> float:
     """The error of ``mechanism`` on ``count`` synthetic databases, in units of that of the best point that reads no
-    data (of the largest error there can be, where no such point is eligible). Computed once per request."""
+    data (of the largest error there can be, where no such point is eligible). Computed once per request. Databases of
+    large problems have fewer records."""
 
     def build() -> float:
         own, other = 0.0, 0.0
         public = PUBLIC_ONLY.eligible(model, request).eligible
+        few = fewer_records(model)
+        drawn, asked = (model, request) if few is None else (few, as_noisy(request, few.share))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotPrivateWarning)
-            for number, theta in enumerate(databases(model)[:count]):
-                made = SyntheticLP(model.form, model.classification, model.public, theta, _memo=model._memo)
-                own += error(model, theta, mechanism.run(made, request, SeededSource(number)).x)
-                other += error(model, theta, PUBLIC_ONLY.run(made, request, SeededSource(0)).x) if public else 1.0
+            without = PUBLIC_ONLY.run(model, request, SeededSource(0)).x if public else None
+            for number, theta in enumerate(databases(drawn)[:count]):
+                made = SyntheticLP(
+                    drawn.form, model.classification, model.public, theta, model.entries, _memo=drawn._memo
+                )
+                own += error(drawn, theta, mechanism.run(made, asked, SeededSource(number)).x)
+                other += error(drawn, theta, without) if public else 1.0
         if other > 0:
             return own / other
         return math.inf if own > 0 else 1.0

@@ -184,18 +184,18 @@ def centre(polytope: Polyhedron) -> tuple[Floats, float]:
     """
     lower, upper = np.maximum(polytope.box[0], -polytope.l1), np.minimum(polytope.box[1], polytope.l1)
     best, radius = (lower + upper) / 2, float(np.linalg.norm(upper - lower)) / 2
+    # All chords are multiples of one: two linear programs do.
+    ends = {side: polytope.support(side * (upper - lower)) for side in (1.0, -1.0)}
     for share in np.linspace(0, 1, _CENTRES):
-        point = lower + share * (upper - lower)
-        chord = lower + upper - 2 * point
-        square = polytope.support(chord) + float(point @ point - lower @ upper)
+        point, factor = lower + share * (upper - lower), 1 - 2 * float(share)
+        square = abs(factor) * ends[1.0 if factor >= 0 else -1.0] + float(point @ point - lower @ upper)
         if 0 <= square < radius**2 * (1 - 1e-9):
             best, radius = point, math.sqrt(square)
     return best, radius
 
 
 def _step_cap(task: Task, live: int) -> int:
-    entries = int(task.model.form.matrix.nnz + task.model.form.A0.nnz)
-    return max(2, min(_MOST_STEPS, _MOST_NOISE // max(live, 1), _MOST_READS // max(entries, 1)))
+    return max(2, min(_MOST_STEPS, _MOST_NOISE // max(live, 1), _MOST_READS // max(task.model.entries, 1)))
 
 
 def _averaged(facts: _Facts, *, halved: bool, share: float | None = None) -> tuple[Floats, Floats, Floats]:

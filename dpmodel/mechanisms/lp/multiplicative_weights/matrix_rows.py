@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.affine_map import LinearMap, sum_by
+from dpmodel.compile.standard_form.affine_map import LinearMap, numbered, sum_by
 from dpmodel.compile.standard_form.footprint import Sensitivity, record_blocks, sensitivity_of, sensitivity_under
 from dpmodel.mechanisms.lp.multiplicative_weights.game import PrivateRowsNow, apart, both_signs, listed_rows
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, exact_rows
@@ -149,9 +149,8 @@ class MatrixRows:
             place[self.index] = np.arange(self.index.size)
             of_row = np.repeat(np.arange(self.index.size), np.diff(self.pattern.indptr))
             keys = of_row * np.int64(n) + self.pattern.indices
-            wanted = place[form.matrix.row % m] * np.int64(n) + form.matrix.row // m
-            places, number = np.unique(np.searchsorted(keys, wanted), return_inverse=True)
-            return places, number.astype(np.int64)
+            row, column = form.matrix_coordinates()
+            return numbered(np.searchsorted(keys, place[row] * np.int64(n) + column))
 
         return self.rows.model.cached("places of private entries", build)
 
@@ -165,15 +164,20 @@ def matrix_rows(model: PrivateLP) -> MatrixRows:
     place = np.full(m, -1, dtype=np.int64)
     place[index] = np.arange(index.size)
     public = sp.coo_array(form.A0[index])
-    key = np.unique(place[form.matrix.row % m] * np.int64(n) + form.matrix.row // m)
-    public_key = public.coords[0] * np.int64(n) + public.coords[1]
+    row, column = form.matrix_coordinates()
+    row = place[row]
     if rows.absent:
-        key = np.union1d(key, public_key)
-    inside = np.isin(public_key, key)
-    data = np.zeros(key.size)
-    data[np.searchsorted(key, public_key[inside])] = public.data[inside]
-    indptr = np.searchsorted(key, np.arange(index.size + 1) * np.int64(n))
-    pattern = sp.csr_array((data, key % n, indptr), shape=(index.size, n))
+        row, column = np.concatenate([row, public.coords[0]]), np.concatenate([column, public.coords[1]])
+    pattern = sp.csr_array((np.ones(row.size), (row, column)), shape=(index.size, n))
+    pattern.sort_indices()
+    pattern.data[:] = 0.0
+    inside = np.zeros(public.nnz, dtype=bool)
+    if public.nnz:
+        key = np.repeat(np.arange(index.size), np.diff(pattern.indptr)) * np.int64(n) + pattern.indices
+        public_key = public.coords[0] * np.int64(n) + public.coords[1]
+        at = np.minimum(np.searchsorted(key, public_key), key.size - 1)
+        inside = key[at] == public_key
+        pattern.data[at[inside]] = public.data[inside]
     outside = ~inside
     rest = sp.csr_array(
         (public.data[outside], (public.coords[0][outside], public.coords[1][outside])), shape=(index.size, n)

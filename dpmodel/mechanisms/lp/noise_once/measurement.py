@@ -31,7 +31,7 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.annotate.records import Records
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, sum_by
+from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, numbered, sum_by
 from dpmodel.compile.standard_form.footprint import Sensitivity, entry_sensitivities, most_touched, sensitivity_of
 from dpmodel.compile.standard_form.form import value_range
 from dpmodel.numerics.public_facts import cached
@@ -173,18 +173,20 @@ def _by_entries(part: LinearMap) -> tuple[LinearMap, sp.csr_array]:
     first = np.r_[0, np.cumsum(counts)[:-1]]
     lead = part.coefficient[first]
     normal = part.coefficient / lead[part.row]
-    # Rows that are multiples of each other agree in these sums; whether they really are is checked below.
-    golden = 1 + np.modf((part.column + 1) * 0.6180339887498949)[0]
-    silver = 1 + np.modf((part.column + 1) * 0.4142135623730951)[0]
-    signature = np.c_[
-        counts,
-        part.column[first],
-        np.round(sum_by(part.row, weights=normal * golden, minlength=height), 9),
-        np.round(sum_by(part.row, weights=normal * silver, minlength=height), 9),
-    ]
     if (counts == 1).all():
-        _, representative, group = np.unique(part.column, return_index=True, return_inverse=True)
+        distinct, group = numbered(part.column)
+        representative = np.empty(distinct.size, dtype=np.int64)
+        representative[group[::-1]] = np.arange(height)[::-1]  # the first of each
     else:
+        # Rows that are multiples of each other agree in these sums; whether they really are is checked below.
+        golden = 1 + np.modf((part.column + 1) * 0.6180339887498949)[0]
+        silver = 1 + np.modf((part.column + 1) * 0.4142135623730951)[0]
+        signature = np.c_[
+            counts,
+            part.column[first],
+            np.round(sum_by(part.row, weights=normal * golden, minlength=height), 9),
+            np.round(sum_by(part.row, weights=normal * silver, minlength=height), 9),
+        ]
         _, representative, group = np.unique(signature, axis=0, return_index=True, return_inverse=True)
         group = np.ravel(group)
         if not _same_rows(part, normal, first, counts, representative[group]):
@@ -210,7 +212,7 @@ def _same_rows(part: LinearMap, normal: Floats, first: Integers, counts: Integer
 
 
 def _by_inputs(part: LinearMap) -> tuple[LinearMap, sp.csr_array]:
-    columns, number = np.unique(part.column, return_inverse=True)
+    columns, number = numbered(part.column)
     k = int(columns.size)
     queries = LinearMap(np.arange(k, dtype=np.int64), columns, np.ones(k), k)
     return queries, sp.csr_array((part.coefficient, (part.row, number)), shape=(part.height, k))

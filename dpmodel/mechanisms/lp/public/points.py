@@ -15,12 +15,13 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.affine_map import LinearMap, sum_by
+from dpmodel.compile.standard_form.affine_map import LinearMap, joined, sum_by
 from dpmodel.compile.standard_form.form import value_range
 from dpmodel.compile.standard_form.public_set import base_program
 from dpmodel.errors import InfeasibleError
 from dpmodel.mechanisms.known import Known
 from dpmodel.mechanisms.lp.engines.routes import cost_range, objective_span, private_objective
+from dpmodel.mechanisms.lp.fewer_records import fewer_records
 from dpmodel.mechanisms.lp.noise_once.margins import giving_way, interior_direction, margin
 from dpmodel.mechanisms.lp.private_rows import plain_linear, private_rows, public_polyhedron
 from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, SolverFailure, solve_cone_program
@@ -109,8 +110,8 @@ def _cheapest(model: PrivateLP) -> PublicPoint | None:
 
 def _safest(model: PrivateLP) -> PublicPoint | None:
     """The point that violates private constraints least on the worst data; among several, the cheapest on average."""
-    robust = robust_program(model)
-    if robust is None or model.form.matrix.nnz > _MOST_ENTRIES:
+    robust = robust_program(model) if model.form.matrix.nnz <= _MOST_ENTRIES else None
+    if robust is None:
         return None
     program, weights = robust
     c = middle_cost(model)
@@ -135,8 +136,9 @@ def _safest(model: PrivateLP) -> PublicPoint | None:
 
 
 def _middle(model: PrivateLP) -> PublicPoint | None:
-    """The optimum if every private number were at the middle of its range."""
-    program, c = middle_program(model), middle_cost(model)
+    """The optimum if every private number were at the middle of its range; of large problems, of some of the records:
+    what it loses and violates is bounded for all of them."""
+    program, c = middle_program(fewer_records(model) or model), middle_cost(model)
     if program is None or c is None:
         return None
     try:
@@ -253,13 +255,11 @@ def worst_violation(model: PrivateLP, x: Floats) -> float:
         return 0.0
     if any(block.kind not in ("zero", "nonneg") and private[block.rows].any() for block in affine.cones):
         return math.inf
-    m = max(affine.rows, 1)
-    gap = LinearMap.of(
-        np.concatenate([form.matrix.row % m, form.scalar.row]),
-        np.concatenate([form.matrix.column, form.scalar.column]),
-        np.concatenate([form.matrix.coefficient * x[form.matrix.row // m], -form.scalar.coefficient]),
-        affine.rows,
-    )
+    (row, column), entries = form.matrix_coordinates(), (form.matrix.column, form.matrix.coefficient)
+    gap = LinearMap(row, entries[0], entries[1] * x[column], affine.rows)
+    if form.matrix.repeats or form.scalar.nnz:  # coefficients of the same private number in a row add up
+        gap = joined([gap, LinearMap(form.scalar.row, form.scalar.column, -form.scalar.coefficient, affine.rows)])
+        gap = LinearMap.of(gap.row, gap.column, gap.coefficient, gap.height)
     low, high = value_range(affine, gap)
     public = form.A0 @ x - form.b0
     over = np.where(affine.equalities(), np.maximum(public + high, -(public + low)), public + high)[private]
