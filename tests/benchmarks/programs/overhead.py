@@ -1,8 +1,9 @@
 """What privacy costs in time: a whole private solve against plain CVXPY on the same program with the same solver.
 
-Both start from the arrays and a fresh problem: construction, compilation and solution; the private one also
-classifies, plans, and draws secure noise (rng=None). Runs are interleaved (plain, private, plain, ...), and the least
-of several counts, because other load on the machine only adds. The first solve of a process is left out. One record moves one private entry by ``--linf`` times the part's median non-zero.
+Both start from the arrays and a fresh problem: construction, compilation and solution; the private one also classifies,
+plans, and draws secure noise (rng=None). Runs are interleaved (plain, private, plain, ...), and the least of several
+counts, because other load on the machine only adds. The first solve of a process is left out. One record moves one
+private entry by ``--linf`` times the part's median non-zero.
 
 Where c or A is private, infinite bounds on x are ``--box`` times the largest entry of the true solution, in the plain
 program too: without them some objectives have no bound once they are noised, and A is refused.

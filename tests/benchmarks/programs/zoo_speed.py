@@ -1,7 +1,8 @@
 """What privacy costs in time on the zoo: a whole private solve against plain CVXPY on the same model and solver.
 
-Both start from a fresh problem. ``first``: nothing is known of the model; ``again``: a problem like it was planned before
-in this process; ``same``: the second solve of one problem. Medians of runs that alternate with plain ones; ``plan`` is the plan's share of the first solve. Regressions are in ``regression.fit_speed``.
+Both start from a fresh problem. ``first``: nothing is known of the model; ``again``: a problem like it was planned
+before in this process; ``same``: the second solve of one problem. Medians of runs that alternate with plain ones;
+``plan`` is the plan's share of the first solve. Regressions are in ``regression.fit_speed``.
 
     python -m tests.benchmarks.programs.zoo_speed --sizes medium large
 """
