@@ -11,7 +11,6 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, PrivateArray
 
-
 _CACHED = 1 << 17  # entries of features in one part of the rows
 
 
