@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -155,10 +155,10 @@ class Mechanism(Protocol[M]):
         """Yes, or the reason why not; public facts only, and quickly."""
         ...
 
-    def at_least(self, model: M, request: Request) -> Bound | None:
-        """What the error of ``forecast`` cannot fall below, by public facts that take much less time; None: nothing is
-        known. A plan does not ask for a forecast that cannot win."""
-        return None
+    def at_least(self, model: M, request: Request) -> Iterable[Bound]:
+        """Bounds that the error of ``forecast`` cannot fall below, each with more work than the one before, all with
+        less than a forecast; nothing where nothing is known. A plan does not ask for a forecast that cannot win."""
+        return ()
 
     def forecast(self, model: M, request: Request) -> Forecast | Verdict:
         """Predicted error; public facts only. A verdict, where it takes the work of a forecast to see why not."""

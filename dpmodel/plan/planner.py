@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast, get_args
 
 from dpmodel.errors import DPModelError, InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.mechanisms.contract import Request, Verdict
-from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.mechanisms.forecast import Forecast, Order
 from dpmodel.models.contract import ARITHMETIC, Candidate, PrivateModel
 from dpmodel.numerics.public_facts import key_of
 from dpmodel.plan.comparison import Plan
@@ -265,12 +265,24 @@ def _compared(
 ) -> list[Candidate]:
     """What the mechanisms say of themselves, in their order. Those that promise most at best are asked first, and those
     that cannot come before the best so far are not asked; ``everything`` : all are."""
-    hopes = [None if everything else _hoped(each, model, request) for each in mechanisms]
-    orders = [() if hoped is None else hoped.error.order(hoped, request) for hoped in hopes]
+    bounds = [iter(()) if everything else _bounds(each, model, request) for each in mechanisms]
+    hopes = [next(each, None) for each in bounds]
     found: list[Candidate | None] = [None] * len(mechanisms)
     best, left = None, []
-    for place in sorted(range(len(mechanisms)), key=orders.__getitem__):
-        if best is not None and orders[place] > best.error.order(best, request):
+
+    def order(hoped: Forecast | None) -> Order:
+        return () if hoped is None else hoped.error.order(hoped, request)
+
+    def behind(place: int) -> bool:
+        """Whether what it hopes for, looked at more closely while that may help, comes after the best."""
+        while best is not None and hopes[place] is not None:
+            if order(hopes[place]) > order(best):
+                return True
+            hopes[place] = next(bounds[place], None)
+        return False
+
+    for place in sorted(range(len(mechanisms)), key=lambda place: order(hopes[place])):
+        if behind(place):
             left.append(place)
             continue
         found[place] = model.capped(request, _candidate(mechanisms[place], model, request))
@@ -289,17 +301,18 @@ def _compared(
     return [each for each in found if each is not None]
 
 
-def _hoped(mechanism: AnyMechanism, model: PrivateModel[Any], request: Request) -> Forecast | None:
-    """The best that the mechanism could say; None where its forecast has to be asked for."""
+def _bounds(mechanism: AnyMechanism, model: PrivateModel[Any], request: Request) -> Iterator[Forecast]:
+    """The best that the mechanism could say, looked at ever more closely; nothing where its forecast has to tell."""
     method: Any = mechanism
     try:
-        bound = method.at_least(model.data, request) if _verdict(mechanism, model, request).eligible else None
-    except Exception:  # the forecast will tell
-        return None
-    if bound is None:
-        return None
-    hoped = Candidate(mechanism.name, mechanism.source, True, "", bound.hoped(request))
-    return model.capped(request, hoped).forecast
+        if _verdict(mechanism, model, request).eligible:
+            for bound in method.at_least(model.data, request):
+                hoped = Candidate(mechanism.name, mechanism.source, True, "", bound.hoped(request))
+                forecast = model.capped(request, hoped).forecast
+                assert forecast is not None
+                yield forecast
+    except Exception:  # what goes wrong here goes wrong in the forecast
+        return
 
 
 def _candidate(mechanism: AnyMechanism, model: PrivateModel[Any], request: Request) -> Candidate:

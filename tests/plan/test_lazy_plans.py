@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -30,18 +31,16 @@ PROGRAMS = [
 
 
 def early(mechanism: Any, model: PrivateModel[Any], request: Request) -> bool:
-    """Whether the bound of ``mechanism`` comes before its forecast, or with it, once both are held against what is
+    """Whether all bounds of ``mechanism`` come before its forecast, or with it, once all are held against what is
     known without data."""
-    bound = mechanism.at_least(model.data, request)
+    bounds = list(mechanism.at_least(model.data, request))
     forecast = mechanism.forecast(model.data, request)
-    if bound is None or isinstance(forecast, Verdict):
+    if isinstance(forecast, Verdict):
         return True
-    hoped, told = (
-        model.capped(request, Candidate(mechanism.name, "", True, "", each)).forecast
-        for each in (bound.hoped(request), forecast)
-    )
-    assert hoped is not None and told is not None
-    return bool(hoped.error.order(hoped, request) <= told.error.order(told, request))
+    said = [bound.hoped(request) for bound in bounds]
+    held = [model.capped(request, Candidate(mechanism.name, "", True, "", each)).forecast for each in (*said, forecast)]
+    *hopes, told = [each.error.order(each, request) for each in held if each is not None]
+    return all(hoped <= told for hoped in hopes)
 
 
 @pytest.mark.parametrize("model", PROGRAMS)
@@ -87,8 +86,9 @@ class Plugin(dpm.mechanisms.Mechanism[Any]):
     def eligible(self, model: Any, request: Request) -> Verdict:
         return Verdict(True, "")
 
-    def at_least(self, model: Any, request: Request) -> Bound:
-        return Bound(Violation(violation=self.least), self.proved)
+    def at_least(self, model: Any, request: Request) -> Iterator[Bound]:
+        yield Bound(Violation(violation=self.least / 1e3), self.proved)
+        yield Bound(Violation(violation=self.least), self.proved)
 
     def forecast(self, model: Any, request: Request) -> Forecast:
         self.asked += 1

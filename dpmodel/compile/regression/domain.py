@@ -68,16 +68,12 @@ class Domain(ABC):
         return None
 
     def scores(self, g: Floats) -> Floats:
-        """(vertices,) <v_j, g> for every vertex."""
+        """(vertices,) <v_j, g> for every vertex; (B, vertices) for g (B, p)."""
         raise _no_vertices()
 
     def vertex(self, number: int) -> Floats:
         """(p,) the vertex of this number."""
         raise _no_vertices()
-
-    def score_rows(self, g: Floats) -> Floats:
-        """(B, vertices) ``scores`` of every row of g (B, p)."""
-        return np.stack([self.scores(row) for row in g])
 
     def vertex_rows(self, numbers: Integers) -> Floats:
         """(B, p) the vertices of these numbers."""
@@ -164,9 +160,6 @@ class L1Ball(Domain):
     def scores(self, g: Floats) -> Floats:
         up = self.radius * g
         return np.concatenate([up, -up], axis=-1)
-
-    def score_rows(self, g: Floats) -> Floats:
-        return self.scores(g)
 
     def vertex(self, number: int) -> Floats:
         out = np.zeros(self.size)
@@ -268,9 +261,10 @@ class Box(Domain):
     def scores(self, g: Floats) -> Floats:
         if self.vertices is None:
             return super().scores(g)
-        out = np.zeros(1)
-        for low, high, derivative in zip(self.lower, self.upper, g, strict=True):
-            out = np.concatenate([out + low * derivative, out + high * derivative])
+        out = np.zeros((*g.shape[:-1], 1))
+        for j, (low, high) in enumerate(zip(self.lower, self.upper, strict=True)):
+            derivative = g[..., j, None]
+            out = np.concatenate([out + low * derivative, out + high * derivative], axis=-1)
         return out
 
     def vertex(self, number: int) -> Floats:
@@ -322,7 +316,7 @@ class Simplex(Domain):
 
     def scores(self, g: Floats) -> Floats:
         out = self.total * g
-        return np.append(out, 0.0) if self.solid else out
+        return np.concatenate([out, np.zeros((*g.shape[:-1], 1))], axis=-1) if self.solid else out
 
     def vertex(self, number: int) -> Floats:
         out = np.zeros(self.size)
@@ -380,9 +374,10 @@ class Product(Domain):
         return out
 
     def scores(self, g: Floats) -> Floats:
-        out = np.zeros(1)
+        out = np.zeros((*g.shape[:-1], 1))
         for part, start in self.parts:
-            out = (part.scores(g[start : start + part.size])[:, None] + out).ravel()
+            own = part.scores(g[..., start : start + part.size])
+            out = (own[..., :, None] + out[..., None, :]).reshape(*g.shape[:-1], -1)
         return out
 
     def vertex(self, number: int) -> Floats:

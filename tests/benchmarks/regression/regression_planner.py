@@ -10,8 +10,6 @@ Parts (with a folder of data where one is named):
 ``classify``  FOLDER as in ``logistic.py``: accuracy and AUC of mean logistic (or hinge) loss on Adult and mushrooms, no
               penalty, no set; 80/20 split drawn anew in every repetition.
 ``numeric``   FOLDER as in ``logistic.py``: mean absolute and quantile loss against the best constant and no privacy.
-``fits``      whole fits of ``dpmodel.learn`` beside scikit-learn's without privacy.
-``plans``     seconds of a plan that compares all mechanisms.
 
 Replace-one unless said otherwise, delta 1e-6. Regret: the choice's error over the least measured.
 """
@@ -304,81 +302,9 @@ def numeric(options: Any, expected: Expectations) -> None:
                     expected.expect(ours < constant, what)
 
 
-def fits(options: Any, expected: Expectations) -> None:
-    from sklearn.linear_model import Lasso, LogisticRegression, Ridge
-
-    from dpmodel.learn import PrivateLasso, PrivateLogisticRegression, PrivateRidge
-
-    n, p = (options.sizes or [100_000])[0], (options.columns or [50])[0]
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, size=(n, p))
-    z = X[:, :10] @ np.linspace(-1, 1, 10)
-    y, signs = np.clip(z + 0.5 * rng.normal(size=n), -4, 4), np.where(z + rng.logistic(size=n) > 0, 1, 0)
-    asked: dict[str, Any] = {"epsilon": 1.0, "delta": DELTA, "bounds": (-1, 1)}
-    pairs = {
-        "lasso": (lambda: PrivateLasso(label_bounds=(-4, 4), **asked), lambda: Lasso(alpha=1e-3), y),
-        "ridge": (lambda: PrivateRidge(label_bounds=(-4, 4), **asked), Ridge, y),
-        "logistic": (lambda: PrivateLogisticRegression(classes=(0, 1), **asked), LogisticRegression, signs),
-    }
-    planning = [0.0]
-    plan_of = dpm.Problem.plan
-
-    def timed_plan(self: Any, *args: Any, **named: Any) -> Any:
-        start = time.perf_counter()
-        plan = plan_of(self, *args, **named)
-        planning[0] += time.perf_counter() - start
-        return plan
-
-    dpm.Problem.plan = timed_plan  # type: ignore[method-assign]
-    table = Table(
-        ("fit", 9),
-        ("mechanism", 22),
-        ("whole fit, s", 22),
-        ("plan, s", 22),
-        ("scikit-learn, s", 25),
-        ("ratio", 6),
-        ("without plan", 12),
-    )
-    for name, (ours, theirs, labels) in pairs.items():
-        fitted: Any = None
-        spent, planned, plain = [], [], []
-        for _ in range(options.repeats):  # interleaved
-            planning[0] = 0.0
-            start = time.perf_counter()
-            fitted = ours().fit(X, labels)
-            spent.append(time.perf_counter() - start)
-            planned.append(planning[0])
-            start = time.perf_counter()
-            model = theirs().fit(X, labels)
-            plain.append(time.perf_counter() - start)
-        whole, plan, peer = (float(np.median(each)) for each in (spent, planned, plain))
-        ratios = f"{whole / peer:.0f}", f"{(whole - plan) / peer:.0f}"
-        table.row(name, fitted.release_.mechanism, spread(spent), spread(planned), spread(plain), *ratios)
-        print(f"  score {fitted.score(X, labels):.4f}, without privacy {model.score(X, labels):.4f}")
-
-
-def plans(options: Any, expected: Expectations) -> None:
-    table = Table(("model", 22), ("p", 5), ("seconds", 22), ("chosen", 22))
-    n = (options.sizes or [2_000])[0]
-    kinds: dict[str, tuple[Any, Any]] = {
-        "lasso": (squared, lambda w: [cp.norm1(w) <= 1]),
-        "logistic, no set": (logistic, lambda w: []),
-        "absolute, 2-norm ball": (lambda z, y: cp.abs(z - y), lambda w: [cp.norm(w) <= 1]),
-    }
-    for kind, (loss, within) in kinds.items():
-        for p in options.columns or (5, 500, 5000):
-            found, chosen = [], ""
-            for _ in range(options.repeats):  # a fresh problem: public facts are kept with it
-                asked = Asked(loss, np.ones((n, p)), np.ones(n), {"bounds": [-1, 1]}, (-1.0, 1.0), within=within)
-                plan, seconds = asked.plan(1.0)
-                found.append(seconds)
-                chosen = plan.chosen.mechanism
-            table.row(kind, p, spread(found), chosen)
-
-
 def main() -> int:
     arguments = parser(__doc__, repeats=3, epsilons=[0.1, 1.0, 10.0], data=["adult", "mushrooms"])
-    parts = {"lasso": lasso, "uci": uci, "classify": classify, "numeric": numeric, "fits": fits, "plans": plans}
+    parts = {"lasso": lasso, "uci": uci, "classify": classify, "numeric": numeric}
     arguments.add_argument("part", choices=list(parts))
     arguments.add_argument("folder", type=data_path("*.npz", "*.csv.gz"), nargs="?")
     arguments.add_argument("--sizes", type=int, nargs="*")

@@ -83,9 +83,9 @@ class PrivateCuttingPlanes(Mechanism[PrivateLP]):
             return Verdict(False, "there is no objective whose optimum would leave most constraints slack")
         return YES
 
-    def at_least(self, model: PrivateLP, request: Request) -> Bound:
+    def at_least(self, model: PrivateLP, request: Request) -> tuple[Bound]:
         """A prediction comes after all that is proved."""
-        return Bound(Violation(violation=0.0), proved=False)
+        return (Bound(Violation(violation=0.0), proved=False),)
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast | Verdict:
         polytope, cuts = public_polyhedron(model), cuts_of(model)

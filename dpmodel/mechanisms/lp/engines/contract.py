@@ -12,7 +12,7 @@ with probability at least 1 - beta, and ``V(x) <= v`` means that all but ``slack
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -140,9 +140,9 @@ class Engine:
         """Public facts only."""
         raise NotImplementedError
 
-    def least(self, task: Task) -> Bound:
-        """What ``promise`` cannot say less than. ``task`` has the whole budget and no tilt."""
-        return bound_of(self.promise(task))
+    def least(self, task: Task) -> Iterator[Bound]:
+        """What ``promise`` cannot say less than, see ``Mechanism.at_least``. ``task`` has the whole budget, no tilt."""
+        yield bound_of(self.promise(task))
 
     def point(
         self, task: Task, promise: Promise, theta: PrivateArray, source: NoiseSource, progress: Progress

@@ -11,6 +11,7 @@ HRRU14 solves feasibility problems and takes the optimal value as known (its foo
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -128,7 +129,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
             return Verdict(False, "a target for an objective whose constant term is private says nothing")
         return YES
 
-    def at_least(self, model: PrivateLP, request: Request) -> Bound:
+    def at_least(self, model: PrivateLP, request: Request) -> Iterator[Bound]:
         """What one run with all of the budget promises on the whole public set without regard to the objective: every
         way to treat an objective adds to that."""
         return self.engine.least(whole_task(model, self.engine, request))

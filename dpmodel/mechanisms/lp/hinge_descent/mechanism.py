@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -60,8 +61,8 @@ class NoisyHingeDescent(CountingEngine):
         best, *others = (self._promise(task, error, plan) for error, plan in plan_descent(task))
         return replace(best, others=tuple(others))
 
-    def least(self, task: Task) -> Bound:
-        return bound_of(self._promise(task, *next(plan_descent(task))))
+    def least(self, task: Task) -> Iterator[Bound]:
+        yield bound_of(self._promise(task, *next(plan_descent(task))))
 
     def _promise(self, task: Task, error: float, plan: DescentPlan) -> Promise:
         rows = private_rows(task.model)

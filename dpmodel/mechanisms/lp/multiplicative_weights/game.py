@@ -33,7 +33,7 @@ The game
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -332,12 +332,14 @@ class GameEngine(Engine):
         form = self.form(model, public_polyhedron(model))
         return form if isinstance(form, Verdict) else YES
 
-    def least(self, task: Task) -> Bound:
-        """What selections with all of the budget fall short by, the regret left out."""
+    def least(self, task: Task) -> Iterator[Bound]:
+        """First what selections with all of the budget fall short by, the regret left out."""
         rows, grid = self.rows(task.model), step_grid(0.0)
         each = task.spend.epsilon / grid if task.spend.rho is None else np.sqrt(8 * task.spend.rho / grid)
         short = self.range_of(rows, task.polytope) / each * shortfall(rows.candidates, grid, task.beta)
-        return Bound(Violation(violation=float(short.min()), private_rows=int(rows.index.size)))
+        yield Bound(Violation(violation=float(short.min()), private_rows=int(rows.index.size)))
+        if isinstance(self.form(task.model, task.polytope), SimplexForm):
+            yield from super().least(task)
 
     def promise(self, task: Task) -> Promise:
         rows, form = self.rows(task.model), self.form(task.model, task.polytope)

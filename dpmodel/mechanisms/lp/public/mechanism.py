@@ -66,10 +66,10 @@ class PublicOnly(Mechanism[PrivateLP]):
             return Verdict(False, "it needs no target, search or penalty")
         return YES
 
-    def at_least(self, model: PrivateLP, request: Request) -> Bound:
+    def at_least(self, model: PrivateLP, request: Request) -> tuple[Bound]:
         """No bound on what a point loses or violates where declarations leave none."""
         loss, violation = (math.inf if each(model) else 0.0 for each in (costs_are_open, sides_are_open))
-        return Bound(Violation(loss, violation, against_public=1.0), reads=False)
+        return (Bound(Violation(loss, violation, against_public=1.0), reads=False),)
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast | Verdict:
         point = _point(model, request)

@@ -30,6 +30,7 @@ _RATES = (0.0, 0.3, 1.0, 3.0)  # 0 stands for sizes 2 / (t + 2)
 _CLIPS = (1.0, 1 / 4, 1 / 16, 1 / 64)  # shares of the derivatives' bound
 _LOWER_BOUND = 0.1
 _HOPELESS = math.log(0.97 + _LOWER_BOUND)
+_TIE = 0.01  # settings stay unless others are better by more: less may be luck
 _SIDE_BY_SIDE = 500_000  # numbers in the largest arrays of walks side by side
 _MATTERS = 0.05  # populations with less to be gained than this share of another's do not choose
 # (variance of the columns in that of uniform ones, noise in standard deviations of the signal, its distribution): one
@@ -120,23 +121,36 @@ def chosen_steps(model: PrivateRegression, maker: Maker, kept: dict[str, float],
         new = [steps for steps in dict.fromkeys(settings) if steps not in seen]
         if new:
             seen.update(zip(new, settings_losses(model, new, maker).tolist(), strict=True))
-        return min(settings, key=lambda steps: seen[steps])
+        enough = min(seen[steps] for steps in settings) + _TIE
+        return next(steps for steps in settings if seen[steps] <= enough)
 
     clips = [share * bound if share < 1 else math.inf for share in _CLIPS] if math.isfinite(bound) else [math.inf]
     clip = kept.get("clip", clips[min(2, len(clips) - 1)])
     clips = [clip] if "clip" in kept else clips
     start = Steps(int(kept.get("steps", _FIRST_STEPS)), kept.get("rate", 0.0), kept.get("average", 0.5), clip)
     rates = [start.rate] if "rate" in kept else list(_RATES)
-    cautious = [replace(start, rate=rate, clip=cut) for cut in {clip, clips[-1]} for rate in {start.rate, *rates[1:2]}]
+    cautious = [
+        replace(start, rate=rate, clip=cut)
+        for cut in dict.fromkeys((clip, clips[-1]))
+        for rate in dict.fromkeys((start.rate, *rates[1:2]))
+    ]
     best = least([start, *cautious])
     if seen[best] > _HOPELESS:
         return best
     best, moves = start, "steps" not in kept
-    best = _doubling(best, least, most) if moves else best
+    # What clips and rates are good for shows in walks of medium length.
+    best = _doubling(best, least, min(most, _SHORT)) if moves else best
     best = least([best, *(replace(best, clip=cut) for cut in clips)])
-    rates = rates if best.count <= _SHORT else [rates[0], rates[-1]]
     best = least([best, *(replace(best, rate=rate) for rate in rates)])
-    return _doubling(best, least, most) if moves else best
+    if not moves:
+        return best
+    # Long walks have other rates.
+    long = [
+        replace(best, count=min(2 * _SHORT, most), rate=rate)
+        for rate in dict.fromkeys((best.rate, rates[0], rates[-1]))
+    ]
+    least(long)
+    return _doubling(least([best, *long]), least, most)
 
 
 def _doubling(start: Steps, least: Callable[[Sequence[Steps]], Steps], most: int) -> Steps:

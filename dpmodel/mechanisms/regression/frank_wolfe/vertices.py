@@ -203,7 +203,7 @@ def simulated_pick(
     )
 
     def pick(gradients: Floats, w: Floats) -> Floats:
-        scores = -domain.score_rows(gradients + model.penalty.derivative(w))
+        scores = -domain.scores(gradients + model.penalty.derivative(w))
         scores -= scores.max(axis=1, keepdims=True)
         with np.errstate(divide="ignore", invalid="ignore"):
             scores *= epsilon / (unit * reaches(w))

@@ -157,14 +157,17 @@ class PNorm(MirrorMap):
 
         w, over = at(low)
         inside = over <= 0  # the sum may be less than the radius there, but on a simplex
-        under = np.full_like(over, -self.radius)
+        under, before = np.full_like(over, -self.radius), np.zeros_like(over)
         for _ in range(_ROUNDS):
             t = low + (high - low) * over / np.maximum(over - under, 1e-300)
             t = np.where(inside, low, np.clip(t, low, high))
             w, rest = at(t)
             up = rest > 0
             low, high = np.where(up, t, low), np.where(up, high, t)
-            over, under = np.where(up, rest, over / 2), np.where(up, under / 2, rest)
+            # An end that stays twice counts half.
+            over = np.where(up, rest, np.where(before == -1, over / 2, over))
+            under = np.where(up, np.where(before == 1, under / 2, under), rest)
+            before = np.where(up, 1, -1)
         total = w.sum(axis=1, keepdims=True)
         share = np.divide(self.radius, total, out=np.ones_like(total), where=total > 0)
         return np.asarray(signs * w * (share if self.shape == "simplex" else np.where(inside, 1.0, share)))

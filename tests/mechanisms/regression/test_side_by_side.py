@@ -1,0 +1,103 @@
+"""What simulations compute for many at once is what mechanisms compute for one."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from regressions import regression
+
+from dpmodel._types import PrivateArray
+from dpmodel.annotate.private import Private
+from dpmodel.annotate.values import Handed
+from dpmodel.annotate.vault import unseal
+from dpmodel.compile.regression import rows as rows_module
+from dpmodel.compile.regression.domain import Box, Domain, FreeSpace, L1Ball, L2Ball, Product, Simplex
+from dpmodel.compile.regression.row_bounds import RowBounds
+from dpmodel.compile.regression.rows import Rows
+from dpmodel.mechanisms.regression.mirror_descent.maps import mirror_maps
+from dpmodel.mechanisms.regression.synthetic import populations_of, simulated_risks
+
+BALL = L1Ball(4, 0.7)
+DOMAINS: list[Domain] = [FreeSpace(4), BALL, L2Ball(4, 0.7), Box(-np.ones(4) / 2, np.ones(4)), Simplex(4, 0.7)]
+DOMAINS += [Simplex(4, 0.7, solid=True), Product(((L1Ball(3, 0.5), 0), (Box(-np.ones(1), np.ones(1)), 3)))]
+
+
+@pytest.mark.parametrize("domain", DOMAINS, ids=lambda domain: f"{domain.kind}-{getattr(domain, 'solid', '')}")
+def test_sets(domain: Domain) -> None:
+    w = np.random.default_rng(0).normal(size=(50, 4)) * np.linspace(0.01, 2, 50)[:, None]
+    np.testing.assert_allclose(domain.projected(w), [domain.project(row) for row in w], atol=1e-14)
+    if domain.vertices is not None:
+        np.testing.assert_array_equal(domain.scores(w), [domain.scores(row) for row in w])
+        np.testing.assert_allclose(
+            domain.scores(w), [[domain.vertex(k) @ row for k in range(domain.vertices)] for row in w], atol=1e-14
+        )
+
+
+@pytest.mark.parametrize("domain", [BALL, Simplex(4, 0.7), Simplex(4, 0.7, solid=True)])
+def test_mirror_maps(domain: Domain) -> None:
+    """To the accuracy that simulations need: a thousandth of the set's radius."""
+    g = np.random.default_rng(0).normal(size=(60, 4)) * np.geomspace(0.01, 100, 60)[:, None]
+    for name, each in mirror_maps(domain).items():
+        exact = np.array([each.point(row) for row in g])
+        np.testing.assert_allclose(each.simulated(g), exact, atol=7e-4, err_msg=name)
+
+
+@pytest.mark.parametrize("norms", [{}, {"l1": 1.0}, {"l2": 0.9}, {"linf": 0.4}])
+@pytest.mark.parametrize("low", [-1.0, 0.0, -0.3])
+def test_largest_predictions(norms: dict[str, Any], low: float) -> None:
+    """No corner of the bounds goes beyond, and without norms one of them attains it."""
+    constant = np.array([False, False, True, False])
+    lower, upper = np.array([low, low, 2.0, -1.0]), np.array([1.0, 1.0, 2.0, 1.0])
+    row = RowBounds.of(lower, upper, constant, **norms)
+    w = np.random.default_rng(0).normal(size=(20, 4))
+    corners = np.array(list(itertools.product(*zip(lower, upper, strict=True))))
+    orders = {"l1": 1, "l2": 2, "linf": np.inf}
+    moving = corners[:, ~constant]
+    scale = np.min([size / np.linalg.norm(moving, ord=orders[k], axis=1) for k, size in norms.items()] or [[1]], axis=0)
+    corners[:, ~constant] *= np.minimum(scale, 1.0)[:, None]
+    found, least = row.reaches(w), np.abs(corners @ w.T).max(axis=0)
+    np.testing.assert_allclose(found, [row.reach(each) for each in w], rtol=1e-14)
+    assert (found >= least * (1 - 1e-12)).all()
+    if not norms:
+        fixed = np.abs(w[:, 2]) * 2
+        moved = np.abs(moving @ w[:, ~constant].T).max(axis=0)
+        np.testing.assert_allclose(found, moved + fixed)
+
+
+def test_parts_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows_module, "_CACHED", 1)
+    rng = np.random.default_rng(0)
+    X, s = rng.normal(size=(700, 3)), rng.normal(size=700)
+    rows = Rows(((X, 0),), PrivateArray(rng.normal(size=700)), 3, offset=s, weights=s**2)
+    parts, ends = rows.parts(), [256, 512]
+    assert [part.count for part in parts] == [256, 256, 188]
+    total = sum(part.combine(cut) for part, cut in zip(parts, np.split(s, ends), strict=True))
+    np.testing.assert_allclose(total, rows.combine(s))
+    np.testing.assert_array_equal(
+        np.concatenate([part.predict(np.ones(3)) for part in parts]), rows.predict(np.ones(3))
+    )
+    assert np.shares_memory(parts[1].blocks[0][0], X)
+    assert len(Rows(((sp.csr_array(X), 0),), rows.labels, 3).parts()) == 1
+
+
+def test_an_array_that_is_handed_over_is_the_private_value() -> None:
+    X = np.asfortranarray([[0.5, 3.0], [-2.0, 0.25]])
+    for given, same in ((X.copy(order="F").view(Handed), True), (X, False)):
+        entries = unseal(Private(given, name="X", unit="row", bounds=[-1, 1]))
+        assert entries is not None and np.shares_memory(entries, given) == same
+        np.testing.assert_array_equal(entries, [0.5, -1.0, 1.0, 0.25])  # clipped, column by column
+    assert X[0, 1] == 3.0
+
+
+def test_populations_side_by_side() -> None:
+    model = regression(np.zeros((9, 5)), np.zeros(9), "logistic", domain=L2Ball(5, 3.0), lower=0, upper=1)
+    together, risks = populations_of(model), simulated_risks(model)
+    which = np.array([1, 0, 1])
+    w = np.random.default_rng(0).normal(size=(3, 5))
+    part = together.at(which)
+    np.testing.assert_allclose(part.excess(w), [risks[k].excess(x) for k, x in zip(which, w, strict=True)], rtol=1e-5)
+    np.testing.assert_allclose(part.gradients(w), [risks[k].gradient(x) for k, x in zip(which, w, strict=True)])
