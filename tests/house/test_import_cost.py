@@ -14,11 +14,19 @@ import dpmodel
 # Extras, and what only a charge, a page or a file needs.
 HEAVY = {"opendp", "dp_accounting", "flint", "rich", "sklearn", "pandas", "polars", "matplotlib", "duckdb", "asyncio"}
 FAMILIES = {"dpmodel.plan", "dpmodel.mechanisms", "dpmodel.problem", "dpmodel.queries", "dpmodel.linalg"}
+PLAN = """
+import cvxpy as cp
+b = dpmodel.Private([1.5, 2.5], name="b", unit="entry", linf=1)
+x = cp.Variable(2, nonneg=True)
+dpmodel.Problem(cp.Minimize(cp.sum(x)), [x >= b]).classify()
+dpmodel.Problem(cp.Minimize(cp.sum(x)), [x >= b]).plan(epsilon=1)
+"""
 # In this order in one process: each line is a step, and what is not loaded after it.
 STEPS = {
     "import dpmodel": HEAVY | FAMILIES | {"cvxpy", "scipy", "numpy", "highspy"},
     "dpmodel.Private, dpmodel.Records": HEAVY | FAMILIES,
     "dpmodel.Problem, dpmodel.measure": HEAVY | {"dpmodel.learn"},
+    PLAN: {"opendp", "dpmodel.learn"},
 }
 
 
