@@ -15,8 +15,6 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
-from cvxpy.atoms.affine.binary_operators import MulExpression
-from cvxpy.constraints import Equality, Inequality
 
 from dpmodel._types import Integers
 from dpmodel.annotate.private import Private
@@ -24,6 +22,7 @@ from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, Theta
 
 # Entries from which a table is large; below, CVXPY takes milliseconds.
 _LARGE = 50_000
+_CONSTRAINTS = (cp.constraints.Inequality, cp.constraints.Equality)
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ def apart(problem: cp.Problem) -> tuple[cp.Problem, tuple[Product, ...]]:
     found: list[Product] = []
 
     def replaced(node: Any) -> Any:
-        if isinstance(node, MulExpression) and isinstance(node.args[0], Private) and node.args[0].id in large:
+        if isinstance(node, cp.atoms.MulExpression) and isinstance(node.args[0], Private) and node.args[0].id in large:
             factor = node.args[1]
             if isinstance(factor, cp.Variable) and factor.ndim == 1 and factor.sparse_idx is None:
                 found.append(Product(cp.Variable(node.shape), node.args[0], factor))
@@ -51,7 +50,7 @@ def apart(problem: cp.Problem) -> tuple[cp.Problem, tuple[Product, ...]]:
         return node if all(a is b for a, b in zip(args, node.args, strict=True)) else node.copy(args)
 
     def of_constraint(constraint: Any) -> Any:
-        if type(constraint) not in (Inequality, Equality) or not large & {p.id for p in constraint.parameters()}:
+        if type(constraint) not in _CONSTRAINTS or not large & {p.id for p in constraint.parameters()}:
             return constraint
         if not all(each.is_affine() for each in constraint.args):
             return constraint
