@@ -10,11 +10,11 @@ Programs (``--cases``), with about as many stored private entries as ``--sizes``
     transport: a transportation problem of 20 plants, one record moving one unit of demand; the size is the number of
     variables, of which every 20th has a private right-hand side.
 Measured
-    Seconds of construction (CVXPY objects and the sealing of values), classification, plan and solution (epsilon 1,
-    delta 1e-6), each case in a process of its own, and its peak resident set less that of a process which solves a
-    small one (that loads what there is to load) and makes the data. Plain CVXPY, in another process: construction and
-    compilation for HiGHS, and the whole solution, for up to ``--plain`` entries. The exponent is that of a power of
-    the size, fitted to all sizes but the smallest, where the fixed costs of a call would hide it.
+    Processor seconds of construction (CVXPY objects and the sealing of values), classification, plan and solution
+    (epsilon 1, delta 1e-6), each case in a process of its own, and its peak resident set less that of a process which
+    solves a small one (that loads what there is to load) and makes the data. Plain CVXPY, in another process:
+    construction and compilation for HiGHS, and the whole solution, for up to ``--plain`` entries. The exponent is that
+    of a power of the size, fitted to all sizes but the smallest, where the fixed costs of a call would hide it.
 Expectations
     Exponents at most 1.05; at 1e7 entries (a million people) of rows and cover, plan and classification within 2 s
     each and 1.5 GB.
@@ -118,15 +118,15 @@ CASES: dict[str, Case] = {
 def ours(case: str, size: int) -> dict[str, Any]:
     make, model = CASES[case]
     data, out = make(size), {}
-    marks = [time.perf_counter()]
+    marks = [time.process_time()]
     problem = model(data, True, dpm.Problem)
-    marks.append(time.perf_counter())
+    marks.append(time.process_time())
     problem.classify()
-    marks.append(time.perf_counter())
+    marks.append(time.process_time())
     plan = problem.plan(epsilon=1.0, delta=1e-6)
-    marks.append(time.perf_counter())
+    marks.append(time.process_time())
     problem.solve(epsilon=1.0, delta=1e-6)
-    marks.append(time.perf_counter())
+    marks.append(time.process_time())
     out = dict(zip(PHASES, np.diff(marks).tolist(), strict=True))
     return {**out, "mechanism": plan.chosen.mechanism if plan.chosen else "none"}
 
@@ -134,12 +134,12 @@ def ours(case: str, size: int) -> dict[str, Any]:
 def theirs(case: str, size: int) -> dict[str, Any]:
     make, model = CASES[case]
     data = make(size)
-    start = time.perf_counter()
+    start = time.process_time()
     problem = model(data, False, cp.Problem)
     problem.get_problem_data(cp.HIGHS)
-    compiled = time.perf_counter()
+    compiled = time.process_time()
     problem.solve(solver=cp.HIGHS)
-    return {"compile": compiled - start, "solve": time.perf_counter() - compiled}
+    return {"compile": compiled - start, "solve": time.process_time() - compiled}
 
 
 def child(what: str, case: str, size: int) -> None:
