@@ -364,7 +364,7 @@ def test_the_forecast_is_never_below_the_floor():
     for bound in (1, 10):
         problem = private_scalar(linf=bound)
         least = only_cell(problem).lower_bound(1, 1e-6, 0.05).value
-        plan = problem.plan(epsilon=1, delta=1e-6)
+        plan = problem.plan(epsilon=1, delta=1e-6, compare="all")
         assert all(c.forecast.alpha >= least for c in plan.candidates if c.eligible)
 
 

@@ -34,7 +34,7 @@ def vectors(task: str, **more: Any) -> tuple[Any, dict[str, Any]]:
 def inequalities(sided: bool, **more: Any) -> tuple[Any, dict[str, Any]]:
     b = np.ones(N) if sided else None
     more = {"mechanism": "rescaling-perceptron", "neighbors": "add-remove", **more}
-    about = {"task": "inequalities", "dimension": 2, "homogeneous": not sided, "compare": False, **more}
+    about = {"task": "inequalities", "dimension": 2, "homogeneous": not sided, **more}
     return lambda **k: linalg.feasible_point(UNIT if sided else -np.abs(UNIT) - 0.1, b, **k), about
 
 
@@ -64,7 +64,7 @@ CASES = {
 @pytest.mark.parametrize("case", list(CASES), ids=list(CASES))
 def test_the_plan_of_a_result_is_the_plan(case: str) -> None:
     call, about = CASES[case]
-    public = {"task", "dimension", "homogeneous", "levels", "compare", "expected"}
+    public = {"task", "dimension", "homogeneous", "levels", "expected"}
     given = {name: value for name, value in about.items() if name not in public}
     planned = {name: value for name, value in about.items() if name != "expected"}
     found = call(**given, **BUDGET, expected=about.get("expected"), rng=1)

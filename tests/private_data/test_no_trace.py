@@ -23,7 +23,7 @@ from walking import _CLOSED, _inside, assert_no_trace
 
 from dpmodel.execute import conductor
 from dpmodel.models.foregone import refuse_foregone
-from dpmodel.plan import by_name
+from dpmodel.plan import by_name, kept
 
 BUDGET = {"epsilon": 1, "delta": 1e-6}
 # They choose among few points, or take so few steps at this budget that both twins end in the same one.
@@ -41,11 +41,13 @@ QUICK = {
 
 
 def solve(problem, mechanism, options, **more):
+    kept.forget()  # each twin plans for itself, and holds the facts that it found
     return problem.solve(**BUDGET | options, mechanism=mechanism, rng=7, **more)
 
 
 def held(problem, mechanism, options) -> list[Any]:
     """What a problem says of itself. All mechanisms are planned, except where simulating them takes seconds."""
+    kept.forget()
     regression = mechanism in {m.name for m in REGRESSIONS}
     plan = problem.plan(**BUDGET | options, mechanism=mechanism, compare="needed" if regression else "all")
     return [problem, problem.release, problem.classify(), plan, problem.explain()]
@@ -63,9 +65,10 @@ def test_every_mechanism_is_walked():
 
 
 # ------------------------------------------------------------------ twins
-# What differs between any two problems: ids (also in CVXPY's lowered forms and id maps) and times.
+# What differs between any two problems: ids (also in CVXPY's lowered forms and id maps), numbered names and their digest,
+# and times.
 _OWN = re.compile(
-    r"(\bid|_id|_token|\.source\[0\]|timings\[.*\]|_time('\])?|seconds|\.key|var_id\w*|id_map\w*)(\[\.\.\.\])?(\[\d+\])*$"
+    r"(\bid|_id|_token|\.source\[0\]|timings\[.*\]|_time('\])?|_memo\['digest'\]|seconds|\.key|var_id\w*|id_map\w*)(\[\.\.\.\])?(\[\d+\])*$"
     r"|canonical_form\[0\](\.args\[\d+\]|\.data)*$|\._inverse\[\d+\]\[\d+\]\[\.\.\.\]$"
 )
 
