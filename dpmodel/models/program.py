@@ -97,7 +97,7 @@ class Program(PrivateModel[PrivateLP]):
         """What a statement of this error has to be held against: nothing is solved where declarations tell already that
         no public point keeps it."""
         model, loss, violation = self.data, error.objective, error.violation
-        if costs_are_open(model) and not math.isinf(loss):
+        if costs_are_open(model) and not (math.isinf(loss) and model.form.private_rows.any()):
             return Known(violation=largest_violation(model))
         if sides_are_open(model) and math.isnan(loss) and math.isnan(error.width) and not math.isinf(violation):
             return Known()

@@ -315,3 +315,12 @@ def test_exact_systems_of_a_few_records_say_nothing_and_of_many_something(asked:
             assert forecast.vacuous or records > 4
             spoken.add(forecast.vacuous)
     assert spoken == {True, False}
+
+
+@pytest.mark.filterwarnings("error")
+def test_numbers_without_a_range_do_not_count_where_their_variable_is_zero() -> None:
+    A = dpm.Private(shape=(2, 2), name="A", unit="entry", linf=1.0)
+    x = cp.Variable(2, name="x", nonneg=True)
+    model = dpm.Problem(cp.Minimize(cp.sum(x)), [A @ x <= 1, cp.sum(x) <= 5])._model(None)
+    assert worst_violation(model, np.zeros(2)) == 0.0
+    assert worst_violation(model, np.array([0.0, 1.0])) == math.inf

@@ -257,6 +257,8 @@ def worst_violation(model: PrivateLP, x: Floats) -> float:
         return math.inf
     (row, column), entries = form.matrix_coordinates(), (form.matrix.column, form.matrix.coefficient)
     gap = LinearMap(row, entries[0], entries[1] * x[column], affine.rows)
+    if not gap.coefficient.all():  # zero times any number, whatever its range
+        gap = gap.select(gap.coefficient != 0)
     if form.matrix.repeats or form.scalar.nnz:  # coefficients of the same private number in a row add up
         gap = joined([gap, LinearMap(form.scalar.row, form.scalar.column, -form.scalar.coefficient, affine.rows)])
         gap = LinearMap.of(gap.row, gap.column, gap.coefficient, gap.height)
