@@ -236,6 +236,8 @@ def _answer(
     def again(epsilon: float) -> Forecast | None:
         # Settings with the best statement: those that do best in simulations need not prove anything at any budget.
         then = replace(request, epsilon=epsilon, by_proof=True)
+        if any(hoped.vacuous for hoped in _bounds(algorithm, model, then)):
+            return None
         return model.capped(request, _candidate(algorithm, model, then)).forecast
 
     helps = what_would_help(told.mechanism, forecast, request.epsilon, again, model.halvings)
