@@ -1,15 +1,16 @@
 """Plans that other problems of this process may use: a plan is a function of public facts alone.
 
-A problem that is written anew with the same declarations, sizes, names and public numbers has the same plan, found by a
-digest of all of these. A model with something in it that the digest does not know is planned anew, so that nothing is
-left out silently.
+A program that is written anew with the same declarations, sizes, names and public numbers has the same plan, found by a
+digest of all of these. A model with something in it that the digest does not know (regressions, which hold CVXPY's
+expressions) is planned anew. What is charged never rests on a digest: the chosen mechanism forecasts anew for the model
+that it will run on, and a plan whose choice says something else then is not used (``planner``).
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from hashlib import blake2b
@@ -20,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel.annotate.private import Private
-from dpmodel.annotate.records import Records
+from dpmodel.annotate.records import DEFAULT_RECORDS, Records
 from dpmodel.numerics.public_facts import PublicFacts
 from dpmodel.plan.comparison import Plan
 
@@ -39,22 +40,24 @@ _plans: OrderedDict[Hashable, Plan] = OrderedDict()
 _lock = threading.Lock()
 
 
-def kept(data: PublicFacts, key: Hashable, build: Callable[[], Plan]) -> Plan:
-    """``build()``, or the plan of the same ``key`` for a model whose public facts are those of ``data``."""
+def find(data: PublicFacts, key: Hashable) -> Plan | None:
+    """The plan of the same ``key`` for a model whose public facts are those of ``data``, or None."""
     facts = data.cached("digest", lambda: digest(data))
-    if facts is None:
-        return build()
     with _lock:
         if (facts, key) in _plans:
             _plans.move_to_end((facts, key))
-            return _plans[facts, key]
-    plan = build()
-    if not any(candidate.code == "failed" for candidate in plan.candidates):  # it may do better next time
-        with _lock:
-            _plans[facts, key] = plan
-            if len(_plans) > _MOST_PLANS:
-                _plans.popitem(last=False)
-    return plan
+        return _plans.get((facts, key))
+
+
+def keep(data: PublicFacts, key: Hashable, plan: Plan) -> None:
+    """Keep ``plan``, unless some mechanism failed in it, which may do better next time."""
+    facts = data.cached("digest", lambda: digest(data))
+    if facts is None or any(candidate.code == "failed" for candidate in plan.candidates):
+        return
+    with _lock:
+        _plans[facts, key] = plan
+        if len(_plans) > _MOST_PLANS:
+            _plans.popitem(last=False)
 
 
 def forget() -> None:
@@ -119,16 +122,12 @@ class _Facts:
         elif isinstance(value, list | tuple):
             self.each(value)
         elif isinstance(value, Records):
-            self.each((self.records.setdefault(id(value), len(self.records)), value.name, value.neighbors))
+            number = self.records.setdefault(id(value), len(self.records))
+            self.each((number, value is DEFAULT_RECORDS, value.name, value.neighbors))
         elif isinstance(value, Private):
             self.each((value.name(), *(getattr(value, name) for name in _DECLARED)))
-        elif isinstance(value, cp.expressions.leaf.Leaf):
-            known = value.value if isinstance(value, cp.Constant | cp.Parameter) else None
-            self.each((value.name(), value.shape, value.attributes, known))
-        elif isinstance(value, cp.Expression):
-            self.each((value.args, value.get_data()))
-        elif isinstance(value, cp.Constraint):
-            self.each((value.args, getattr(value, "label", None)))
+        elif isinstance(value, cp.Parameter):  # its numbers are in the arrays
+            self.each((value.name(), value.shape, value.attributes))
         elif is_dataclass(value):
             names = [each.name for each in fields(value) if each.name not in _LEFT_OUT]
             self.each(part for name in names for part in (name, getattr(value, name)))

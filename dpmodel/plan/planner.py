@@ -12,8 +12,8 @@ from dpmodel.mechanisms.contract import Request, Verdict
 from dpmodel.mechanisms.forecast import Forecast, Order
 from dpmodel.models.contract import ARITHMETIC, Candidate, PrivateModel
 from dpmodel.numerics.public_facts import key_of
+from dpmodel.plan import kept
 from dpmodel.plan.comparison import Plan
-from dpmodel.plan.kept import kept
 from dpmodel.plan.no_guarantee import what_would_help
 from dpmodel.plan.registry import KINDS, AnyMechanism, load_entry_points, named
 from dpmodel.text import number
@@ -147,13 +147,23 @@ def make_plan(
     def build() -> Plan:
         return _plan(model, request, mechanism, everything, published)
 
+    def found() -> Plan:
+        # Settings of somebody else's mechanism may change in place.
+        if not model.reads or not all(type(each).__module__.startswith("dpmodel.") for each in kind.mechanisms):
+            return build()
+        plan = kept.find(model.data, key)
+        if plan is None or not _still(plan, model, request):
+            plan = build()
+            kept.keep(model.data, key, plan)
+        return plan
+
     load_entry_points()
     try:
         if not isinstance(mechanism, str):  # settings of its own need not be part of what makes it equal to another
             return build()
         offered = tuple(map(id, kind.mechanisms))  # more may be registered later
         key = key_of(("plan", type(model), request, mechanism, everything, published, offered))
-        plan: Plan = model.data.cached(key, lambda: kept(model.data, key, build) if model.reads else build())
+        plan: Plan = model.data.cached(key, found)
         return plan
     except DPModelError:
         raise
@@ -168,6 +178,17 @@ def make_plan(
             if numbers
             else "report it, with the record in the log 'dpmodel'",
         ) from None
+
+
+def _still(plan: Plan, model: PrivateModel[Any], request: Request) -> bool:
+    """Whether the choice of ``plan``, made for a model like this one, says the same of this one: what is charged, and
+    what a run computes of public facts before it reads anything, is this model's own."""
+    algorithm = next(each for each in KINDS[type(model.data)].mechanisms if each.name == plan.chosen.mechanism)
+    model.check(request)
+    fresh, then = model.capped(request, _candidate(algorithm, model, request)).forecast, plan.chosen.forecast
+    if fresh is None or then is None:
+        return False
+    return (fresh.epsilon, fresh.delta, fresh.statement) == (then.epsilon, then.delta, then.statement)
 
 
 def _plan(

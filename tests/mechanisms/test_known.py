@@ -324,3 +324,11 @@ def test_numbers_without_a_range_do_not_count_where_their_variable_is_zero() -> 
     model = dpm.Problem(cp.Minimize(cp.sum(x)), [A @ x <= 1, cp.sum(x) <= 5])._model(None)
     assert worst_violation(model, np.zeros(2)) == 0.0
     assert worst_violation(model, np.array([0.0, 1.0])) == math.inf
+
+
+def test_rows_are_told_apart_whose_order_is_not_that_of_the_columns() -> None:
+    p = dpm.Private(shape=2, name="p", unit="entry", linf=1.0, bounds=[0, 1])
+    x = cp.Variable(2, name="x")
+    model = dpm.Problem(cp.Minimize(0), [cp.multiply(p, x[[1, 0]]) <= np.array([100.0, 0.0])])._model(None)
+    assert worst_violation(model, np.array([50.0, 1.0])) == pytest.approx(50)
+    assert worst_violation(model, np.array([1.0, 50.0])) == pytest.approx(1)

@@ -65,8 +65,8 @@ def test_every_mechanism_is_walked():
 
 
 # ------------------------------------------------------------------ twins
-# What differs between any two problems: ids (also in CVXPY's lowered forms and id maps), numbered names and their digest,
-# and times.
+# What differs between any two problems: ids (also in CVXPY's lowered forms and id maps), numbered names with their
+# digest, and times.
 _OWN = re.compile(
     r"(\bid|_id|_token|\.source\[0\]|timings\[.*\]|_time('\])?|_memo\['digest'\]|seconds|\.key|var_id\w*|id_map\w*)(\[\.\.\.\])?(\[\d+\])*$"
     r"|canonical_form\[0\](\.args\[\d+\]|\.data)*$|\._inverse\[\d+\]\[\d+\]\[\.\.\.\]$"

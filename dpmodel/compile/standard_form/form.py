@@ -186,7 +186,7 @@ def value_range(affine: AffineMap, part: LinearMap) -> tuple[Floats, Floats]:
     a = part.coefficient * low
     b = part.coefficient * high
     lower, upper = np.minimum(a, b), np.maximum(a, b)
-    if not (part.height == part.nnz and part.single):
+    if part.height != part.nnz or not np.array_equal(part.row, np.arange(part.height)):
         lower = sum_by(part.row, weights=lower, minlength=part.height)
         upper = sum_by(part.row, weights=upper, minlength=part.height)
     # Sums of many bounds are rounded; widened so that the true value always lies inside.
