@@ -42,7 +42,7 @@ def main() -> None:
 
     # A statement is asked for: without, the plan takes what does best on synthetic ballots, and proves little of it.
     nearly = dpm.AllBut(alpha=0.2)
-    plan = problem.plan(epsilon=1, delta=1e-6, feasibility=nearly)
+    plan = problem.plan(epsilon=1, delta=1e-6, feasibility=nearly, compare="all")
     for candidate in plan.candidates:
         if candidate.eligible:
             print(f"{candidate.mechanism}: {candidate.forecast.statement}")

@@ -69,7 +69,7 @@ class StandardForm:
 
     def matrix_positions(self) -> tuple[np.ndarray, np.ndarray]:
         """Row and column of every private entry of A, in increasing order of ``row + m * column``."""
-        if self.matrix.single:
+        if self.matrix.positions is self.matrix.row:  # in order, one coefficient each
             return self.matrix_coordinates()
         return coordinates_of(self.matrix.positions, self.affine.rows)
 
