@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from dpmodel.execute.progress import Report, reporter
@@ -93,10 +93,8 @@ def execute(
     forecast, name = plan.chosen.forecast, plan.chosen.mechanism
     assert forecast is not None
     algorithm: Any = by_name(name, type(model.data)) if plan.algorithm is None else plan.algorithm
-    # A mechanism that may choose between pure noise and other noise has only what it is charged for.
-    paid = request if forecast.delta else replace(request, delta=0.0)
     outcome, failure = charge_then_run(
-        lambda told: model.checked(algorithm.run(model.data, paid, source, told)),
+        lambda told: model.checked(algorithm.run(model.data, request, source, told)),
         name=name,
         budget=budget,
         epsilon=forecast.epsilon,

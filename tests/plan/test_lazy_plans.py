@@ -12,7 +12,7 @@ import pytest
 
 import dpmodel as dpm
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import Outcome, Request, Serves, Verdict
+from dpmodel.mechanisms.contract import Request, Serves, Verdict
 from dpmodel.mechanisms.forecast import Bound, Forecast, Violation
 from dpmodel.mechanisms.lp.vertex_exponential.mechanism import VertexExponential
 from dpmodel.models.contract import Candidate, PrivateModel
@@ -149,23 +149,6 @@ def test_settings_of_a_mechanism_are_never_those_of_another() -> None:
         plan = problem.plan(1.0, mechanism=VertexExponential(vertices=listed))
         assert plan.algorithm.vertices is listed
         assert plan.chosen.forecast is not None and f"{len(listed)}" in plan.chosen.forecast.work
-
-
-def test_a_run_has_no_delta_that_is_not_charged(register: Any) -> None:
-    """A mechanism that could add other noise with delta > 0, and forecast that it does not, gets none."""
-    given = []
-
-    class Pure(Plugin):
-        def run(self, model: Any, request: Request, noise: Any, progress: Any = None) -> Any:
-            given.append((request.epsilon, request.delta))
-            return Outcome("optimal", np.zeros(6), None, None)
-
-    register(Pure("better", 1e-3, 1e-3))
-    budget = dpm.Budget(1.0, 1e-6)
-    problem = needs()
-    problem.solve(1.0, 1e-6, rng=0, budget=budget)
-    assert problem.release is not None and problem.release.mechanism == "better"
-    assert given == [(1.0, 0.0)] and budget.spent.delta == 0.0
 
 
 def test_what_to_compare_is_one_of_two_words() -> None:
