@@ -31,6 +31,11 @@ class Error(ABC):
         """The error as one number, in units of the problem."""
 
     @property
+    def rank(self) -> float:
+        """The error as plans compare it."""
+        return self.alpha
+
+    @property
     def bounded(self) -> bool:
         """Whether it says anything at some budget: else only public bounds would help."""
         return math.isfinite(self.alpha)
@@ -318,8 +323,9 @@ class Forecast:
 
 
 class Bound(NamedTuple):
-    """What a forecast can say at best. ``error`` : none of its numbers can be smaller. ``proved`` : whether it may be
-    a theorem. ``reads`` : whether it reads private data."""
+    """What a forecast can say at best. ``error`` : no forecast's has a smaller ``rank`` (single numbers may be smaller
+    where others are larger: rows left out against how far the rest is violated). ``proved`` : whether it may be a
+    theorem. ``reads`` : whether it reads private data."""
 
     error: Violation | ExcessRisk | RowsMissed | Seconds
     proved: bool = True

@@ -1,9 +1,10 @@
 """Plans that other problems of this process may use: a plan is a function of public facts alone.
 
 A program that is written anew with the same declarations, sizes, names and public numbers has the same plan, found by a
-digest of all of these. A model with something in it that the digest does not know (regressions, which hold CVXPY's
-expressions) is planned anew. What is charged never rests on a digest: the chosen mechanism forecasts anew for the model
-that it will run on, and a plan whose choice says something else then is not used (``planner``).
+digest of all of these. A model with something in it that the digest does not know is planned anew: regressions and exact
+systems, which hold the function that reads their rows. What is charged never rests on a digest: the chosen mechanism
+forecasts anew for the model that it will run on, and a plan whose choice says something else then is not used
+(``planner``).
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from dpmodel.plan.comparison import Plan
 _MOST_PLANS = 128
 # Numbers beyond which a digest would take long beside the plan itself.
 _MOST_BYTES = 64 * 2**20
-# Where private values are read (never called here), what was computed, and CVXPY's numbers for objects.
-_LEFT_OUT = {"read", "_rows", "_memo", "variable_columns", "constraint_id"}
+# What was computed, and CVXPY's numbers for objects.
+_LEFT_OUT = {"_memo", "variable_columns", "constraint_id"}
 # What a private parameter declares.
 _DECLARED = (
     "shape", "unit", "records", "positions", "layout", "magnitude", "entry_range", "column_range", "entry_caps", "ball",

@@ -318,7 +318,7 @@ def _compared(
         if contested:
             found[place] = model.capped(request, _candidate(each, model, request))
         else:
-            why = "it would say nothing" if hoped.vacuous else f"its error is at least {number(hoped.alpha)}"
+            why = "it would say nothing" if hoped.vacuous else f"its error is at least {number(hoped.error.rank)}"
             why = f"{BEHIND}: {why if hoped.proved else 'it would prove nothing'}"
             found[place] = Candidate(each.name, each.source, True, why, None, "behind", each.serves.cells)
     return [each for each in found if each is not None]

@@ -81,17 +81,23 @@ def _routes(engine: Engine, model: PrivateLP, request: Request) -> Iterator[Rout
 
 def _best_search(engine: Engine, task: Task, span: float, worst: Callable[[Route], float]) -> Iterator[Route]:
     """The best number of steps: with each more the loss halves and the violation grows, so it lies where they cross."""
+    routes: dict[int, Route | None] = {}
+
+    def route(steps: int) -> Route | None:
+        if steps not in routes:
+            routes[steps] = next(_searching(engine, task, span, steps), None)
+        return routes[steps]
+
     low, high = 2, engine.search_steps
     while low < high:
         middle = (low + high) // 2
-        route = next(_searching(engine, task, span, middle), None)
-        if route is not None and worst(route) <= route.objective_alpha / objective_span(task.model):
+        tried = route(middle)
+        if tried is not None and worst(tried) <= tried.objective_alpha / objective_span(task.model):
             low = middle + 1
         else:
             high = middle
-    for steps in (low - 1, low):  # before and behind the crossing
-        if 2 <= steps <= engine.search_steps:
-            yield from _searching(engine, task, span, steps)
+    around = (route(steps) for steps in (low - 1, low) if 2 <= steps <= engine.search_steps)
+    yield from (each for each in around if each is not None)
 
 
 def whole_task(model: PrivateLP, engine: Engine, request: Request) -> Task:
