@@ -1,9 +1,9 @@
 """Plans that other problems of this process may use: a plan is a function of public facts alone.
 
 A program that is written anew with the same declarations, sizes, names and public numbers has the same plan, found by a
-digest of all of these. A model with something in it that the digest does not know is planned anew: regressions and exact
-systems, which hold the function that reads their rows. What is charged never rests on a digest: the chosen mechanism
-forecasts anew for the model that it will run on, and a plan whose choice says something else then is not used
+digest of all of these. A model with something in it that the digest does not know is planned anew: regressions and
+exact systems, which hold the function that reads their rows. What is charged never rests on a digest: the chosen
+mechanism forecasts anew for the model that it will run on, and a plan whose choice says something else then is not used
 (``planner``).
 """
 
