@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dpmodel import linalg, mechanisms
     from dpmodel.annotate import Private, PublicPatternWarning, Records
+    from dpmodel.annotate.dataset import Dataset
     from dpmodel.annotate.noisy import Noisy
     from dpmodel.classify.classifier import Classification
+    from dpmodel.classify.expressions import sensitivity
     from dpmodel.compile.leak_warning import PossibleLeakWarning
     from dpmodel.compile.likelihood.face import neg_log_likelihood, published
     from dpmodel.errors import (
@@ -49,6 +51,7 @@ __all__ = [
     "BudgetExceededError",
     "Classification",
     "DPModelError",
+    "Dataset",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "Exact",
@@ -89,6 +92,7 @@ __all__ = [
     "register_mechanism",
     "round_solution",
     "select_mechanism",
+    "sensitivity",
     "standard_errors",
     "taxonomy",
     "tree_query",
@@ -100,8 +104,10 @@ __all__ = [
 _HOMES = {
     "dpmodel": ("linalg", "mechanisms"),
     "dpmodel.annotate": ("Private", "PublicPatternWarning", "Records"),
+    "dpmodel.annotate.dataset": ("Dataset",),
     "dpmodel.annotate.noisy": ("Noisy",),
     "dpmodel.classify.classifier": ("Classification",),
+    "dpmodel.classify.expressions": ("sensitivity",),
     "dpmodel.compile.leak_warning": ("PossibleLeakWarning",),
     "dpmodel.compile.likelihood.face": ("neg_log_likelihood", "published"),
     "dpmodel.errors": (
@@ -133,6 +139,7 @@ _HOMES = {
 }
 _MODULES = {
     "learn": "dpmodel.learn",
+    "teach": "dpmodel.teach",
     **{name: f"{home}.{name}" for home in ("dpmodel", "dpmodel.teach") for name in _HOMES[home]},
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

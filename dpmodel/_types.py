@@ -11,5 +11,8 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Array = npt.NDArray[Any]
+# Of an array: per axis its name (or None) and its categories in order; () where the axis has no names.
+Axis = tuple[Any, tuple[Any, ...]]
+Labels = tuple[Axis, ...]
 # Computed from private values: it may go into sums, scores and noise, never into a choice, a message or a result.
 PrivateArray = NewType("PrivateArray", np.ndarray[Any, np.dtype[np.float64]])

@@ -6,7 +6,10 @@ they are raised before any budget is spent.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class DPModelError(Exception):
@@ -31,6 +34,24 @@ class DPModelError(Exception):
         super().__init__("\n".join(lines))
 
 
+def unsaid(work: Callable[[], T], told: Callable[[str], DPModelError]) -> T:
+    """``work()``; where that fails, ``told`` of the type of the error alone: its words may hold private values.
+
+    Raises
+    ------
+    DPModelError
+        That of ``work`` itself, or what ``told`` returns, without a chained one.
+    """
+    try:
+        return work()
+    except DPModelError:
+        raise
+    except Exception as error:
+        failed = type(error).__name__
+    # Raised here and not above: the chained error would hold what the other said.
+    raise told(failed)
+
+
 class SpecificationError(DPModelError, ValueError):
     """A wrong annotation or argument: contradicting bounds, NaN, a bad epsilon, an unknown name."""
 
@@ -49,6 +70,10 @@ class BudgetExceededError(DPModelError):
 
 class MissingValueError(SpecificationError):
     """A parameter has no value at solve time."""
+
+
+class SourceError(DPModelError):
+    """Rows that cannot be read where they lie: a block, a schema, an engine, a cluster. Told without values."""
 
 
 class MissingExtraError(DPModelError, ImportError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,6 +11,7 @@ import cvxpy as cp
 
 from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import Classification, classify
+from dpmodel.classify.expressions import ExpressionTree, expression_tree
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_outputs import AnyRegression
 from dpmodel.classify.regression_model import private_outputs, private_regression
@@ -17,6 +19,7 @@ from dpmodel.compile.leak_warning import warn_of_constants
 from dpmodel.compile.likelihood.face import recognise_postprocessing
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.compile.refusals import where_used
+from dpmodel.compile.regression.fewer_rows import recognise_blocks
 from dpmodel.compile.regression.recognise import Outputs, Recognised, recognise
 from dpmodel.compile.standard_form.cvxpy_bridge import Lowered, forget_cached_forms, forget_solution, lower
 from dpmodel.compile.standard_form.footprint import Footprint, footprint
@@ -26,6 +29,7 @@ from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelErr
 from dpmodel.execute import check_budget, execute
 from dpmodel.execute.misplaced import refuse_misplaced
 from dpmodel.models.contract import PrivateModel
+from dpmodel.models.feasible_picture import feasible_picture
 from dpmodel.models.options import AllBut, Exact, Options, Penalty, Search, Target
 from dpmodel.models.postprocessing import Published, classify_postprocessing
 from dpmodel.models.program import Program
@@ -153,8 +157,19 @@ class Problem(cp.Problem):  # type: ignore[misc]
         model, request = model.ask(options)
         return make_plan(model, request, mechanism, compare=compare, published=published)
 
-    def explain(self) -> Explanation:
-        """What the problem is, cell by cell, in words: the model's analyser."""
+    def explain(self, *, tree: bool = False) -> Explanation | ExpressionTree:
+        """What the problem is, cell by cell, in words: the model's analyser.
+
+        Parameters
+        ----------
+        tree : the expression tree instead, node by node with shape, sign, curvature and sensitivity, and the first node
+            that breaks a rule; also for a model that is refused.
+        """
+        if tree:
+            recognised = False
+            with contextlib.suppress(DPModelError):  # a model that is refused has a tree too
+                recognised = self._regression() is not None
+            return expression_tree(self, regression=recognised)
         published = self._postprocessing()
         if published is not None:
             return explain_postprocessing(published, classify_postprocessing(published), self._release)
@@ -164,6 +179,38 @@ class Problem(cp.Problem):  # type: ignore[misc]
             return explain_regression(model, self._release)
         lowered, sensitivity, classification = self._compiled()
         return explain(lowered.affine, sensitivity, classification, self._release)
+
+    def plot(self, epsilon: float | None = None, delta: float = 0.0, *, ax: Any = None, **asked: Any) -> Any:
+        """Draw the feasible set of a linear problem in two variables, with bands as wide as the noise (extra [plot]).
+
+        Reads public facts and the last release, never a private value: private rows are drawn where the release
+        put them, if they bind in it, or else at the middle of their declared ranges.
+
+        Parameters
+        ----------
+        epsilon, delta, asked : as in ``plan``, for the bands; without epsilon those of the last solve, if any. ``ax`` :
+            matplotlib axes to draw on.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        MissingExtraError, SpecificationError
+            Without matplotlib; for any other problem. And what ``plan`` raises.
+        """
+        model = self._door(asked.get("solver"))
+        if not isinstance(model, Program):
+            raise SpecificationError(
+                "plot: not a linear problem in two variables",
+                why=f"this is a {model.words}",
+                remedy="release.plot_values() and plan.plot()",
+            )
+        solved = epsilon is None and self._release is not None
+        plan = self.plan(epsilon, delta, **asked) if epsilon is not None else self.last_plan if solved else None
+        chosen, request = (None, None) if plan is None else (plan.chosen, plan.request)
+        return feasible_picture(model, chosen, request, self._release, ax)
 
     # ------------------------------------------------------------------ solving
     def solve(
@@ -325,7 +372,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
         key = self._public_key()
         if self._recognised is None or self._recognised[0] != key:
             self._warn_of_constants()
-            self._recognised = (key, recognise(self))
+            blocks = any(isinstance(p, Private) and p.in_blocks for p in self.parameters())
+            self._recognised = (key, recognise_blocks(self) if blocks else recognise(self))
         return self._recognised[1]
 
     def _model(self, solver: str | None) -> PrivateLP | AnyRegression | Postprocessing:

@@ -15,12 +15,14 @@ import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 _CELL = "padding:2px 10px;border-bottom:1px solid #ddd;vertical-align:top;text-align:"
 _NARROWEST = 40  # below that, tables are cut letter by letter
+WIDTH = 100  # of lines, where neither COLUMNS nor a terminal says how wide they may be
+_NAMED = 12  # entries that are shown with their names
 _EDGE = 3  # entries that an abbreviated array shows at each end
 
 
@@ -74,6 +76,17 @@ def array_text(values: object, limit: int = 8) -> str:
     return f"[{', '.join(flat)}]{suffix}"
 
 
+def named_text(values: object, labels: Sequence[tuple[Any, tuple[Any, ...]]]) -> str:
+    """``array_text`` with the names of the entries of a vector, or of the axes of a matrix."""
+    array = np.asarray(values)
+    if len(labels) != array.ndim or not any(categories for _, categories in labels):
+        return array_text(array)
+    if array.ndim == 1 and array.size <= _NAMED:
+        return ", ".join(f"{c}: {cell_text(v)}" for c, v in zip(labels[0][1], array.tolist(), strict=True))
+    axes = [cell_text(name) if name is not None else f"axis {k}" for k, (name, _) in enumerate(labels)]
+    return f"{array_text(array)}, by {' and '.join(axes)}"
+
+
 def cell_text(value: object) -> str:
     """Format one cell: numbers by `number`, booleans as yes or no, None as ``-``, the rest by ``str``.
 
@@ -92,7 +105,7 @@ def table(
     columns: Sequence[str],
     rows: Iterable[Sequence[object]],
     title: str | None = None,
-    width: int = 100,
+    width: int = WIDTH,
     footer: Sequence[str] = (),
 ) -> str:
     """Render a table as plain text.
@@ -159,9 +172,10 @@ def line_width(default: int) -> int:
         return default
 
 
-def wrapped(text: str) -> str:
+def wrapped(text: str, indent: str = "") -> str:
     """``text`` in lines that fit, in characters that standard output can print."""
-    return "\n".join(textwrap.wrap(printable(text), line_width(120)))
+    width = line_width(WIDTH)
+    return "\n".join(textwrap.wrap(printable(text), width, initial_indent=indent, subsequent_indent=indent))
 
 
 def printable(text: str) -> str:

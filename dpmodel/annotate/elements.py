@@ -146,7 +146,11 @@ def refuse_united(column: Any, categories: Any, what: str) -> None:
         numbers beyond 2^53. No element is looked at.
     """
     dtype = np.asarray(column[:0]).dtype if hasattr(column, "dtype") else np.dtype(object)
-    kind = dtype.kind
+    refuse_types(dtype.kind, categories, what, dtype)
+
+
+def refuse_types(kind: str, categories: Any, what: str, shown: Any) -> None:
+    """``refuse_united`` for a column of NumPy's ``kind``; ``shown`` : its type in words."""
     times = (datetime.date, np.datetime64) if kind == "M" else (datetime.timedelta, np.timedelta64)
     holds: Callable[[Any], bool] | None = {
         "U": lambda c: isinstance(c, str),
@@ -157,7 +161,7 @@ def refuse_united(column: Any, categories: Any, what: str) -> None:
     }.get("f" if kind == "c" else kind)
     if holds is not None and not all(key(c) is _MISSING or holds(c) for c in categories):
         raise SpecificationError(
-            f"{what} is an array of type {dtype}, which cannot hold all categories of the domain",
+            f"{what} is an array of type {shown}, which cannot hold all categories of the domain",
             why="an array has one type, and one record of another kind may have changed how all others are written",
             remedy="a list, or an array or column of objects, in which every element keeps its own type",
         )

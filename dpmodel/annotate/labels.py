@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from dpmodel._types import Axis, Labels
 from dpmodel.annotate.elements import elements
-
-# One per axis: its name (or None) and its categories in order.
-Axis = tuple[Any, tuple[Any, ...]]
-Labels = tuple[Axis, ...]
 
 
 def labels_of(value: Any, shape: tuple[int, ...]) -> Labels:

@@ -10,12 +10,15 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats
-from dpmodel.annotate.labels import Labels, labels_of, taken
+from dpmodel._types import Floats, Labels
+from dpmodel.annotate.labels import labels_of, taken
 from dpmodel.annotate.private import Private
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy.distributions import Distribution, Laplace, TruncatedLaplace, is_number
-from dpmodel.text import array_text, number
+from dpmodel.release.frames import long_frame
+from dpmodel.text import array_text, html_table, named_text, number, wrapped
+
+_ROWS = 20  # of a table in a notebook
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -161,13 +164,47 @@ class Noisy:
             "labels": [[name, list(categories)] for name, categories in self.labels],
         }
 
+    def to_frame(self, *, backend: str = "pandas") -> Any:
+        """A data frame with a column for every axis, ``value`` and ``standard_deviation``, one row per number.
+
+        Parameters
+        ----------
+        backend : "pandas", "polars" or "pyarrow".
+
+        Raises
+        ------
+        SpecificationError, MissingExtraError
+            For other backends, and for one that is not installed.
+        """
+        return long_frame({"value": self.value, "standard_deviation": self.standard_deviation}, self.labels, backend)
+
     def __str__(self) -> str:
-        lines = [f"{self.name or 'noisy'}: {array_text(self.value)}", f"  noise: {self.noise}"]
+        lines = [f"{self.name or 'noisy'}: {named_text(self.value, self.labels)}", f"  noise: {self.noise}"]
         if self.cost:
             lines.append(f"  cost: {self.cost}" + (f"; {self.record}" if self.record else ""))
         elif self.record:
             lines.append(f"  {self.record}")
-        return "\n".join(lines)
+        return "\n".join(wrapped(line.strip(), "  " if k else "") for k, line in enumerate(lines))
+
+    def _repr_html_(self) -> str:
+        axes = [str(name) if name is not None else f"axis {k}" for k, (name, _) in enumerate(self._axes)]
+        places = list(np.ndindex(self.shape))
+        rows = [
+            (
+                *(categories[i] if categories else i for i, (_, categories) in zip(place, self._axes, strict=True)),
+                number(self.value[place]),
+                number(self.standard_deviation[place]),
+            )
+            for place in places[:_ROWS]
+        ]
+        footer = [str(self.noise), *([self.cost] if self.cost else []), *([self.record] if self.record else [])]
+        footer += [f"{len(places) - _ROWS} more in to_frame()"] * (len(places) > _ROWS)
+        columns = (*axes, "value", "standard deviation")
+        return html_table(columns, rows, title=self.name or "noisy", footer=tuple(footer))
+
+    @property
+    def _axes(self) -> Labels:
+        return self.labels if len(self.labels) == self.ndim else ((None, ()),) * self.ndim
 
     def __repr__(self) -> str:
         parts = [repr(self.name)] if self.name else []

@@ -6,6 +6,7 @@ per free entry, in the order of the layout). The first two broadcast against the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,26 @@ def spread(numbers: Floats, layout: Layout) -> Floats:
 def same_for_all(numbers: Floats) -> bool:
     """Whether what ``spread`` gave is one number for all entries."""
     return numbers.strides == (0,) or numbers.size == 1
+
+
+def all_equal(numbers: Floats) -> bool:
+    """Whether they are one number, however kept."""
+    return bool(numbers.size == 0 or same_for_all(numbers) or (numbers == numbers[0]).all())
+
+
+def each(function: Callable[..., Floats], *numbers: Floats) -> Floats:
+    """``function`` of these, entry by entry; of one entry, without memory for the rest, where all are the same."""
+    size = max(part.size for part in numbers)
+    if size > 1 and all(same_for_all(part) for part in numbers):
+        return np.broadcast_to(function(*(np.atleast_1d(part)[:1] for part in numbers)), (size,))
+    return function(*numbers)
+
+
+def some(numbers: Floats, which: Any) -> Floats:
+    """``numbers[which]``, for a mask or places; still one number where they are the same for all."""
+    if numbers.size > 1 and same_for_all(numbers):
+        return np.broadcast_to(numbers[:1], (int(np.count_nonzero(which) if which.dtype == bool else which.size),))
+    return np.asarray(numbers[which])
 
 
 def at(numbers: Floats, layout: Layout, rows: Any, columns: Any) -> Floats:

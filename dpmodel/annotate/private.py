@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, Labels
 from dpmodel.annotate import vault
 from dpmodel.annotate.bounds import UNITS, Ball, SensitivityBounds, Unit, positive, refuse_contradictions
 from dpmodel.annotate.declared_bounds import names_of, read_bounds
@@ -22,6 +22,8 @@ from dpmodel.annotate.layout import Layout, canonical, layout_of
 from dpmodel.annotate.magnitude import sensitivity_bounds
 from dpmodel.annotate.per_entry import spread
 from dpmodel.annotate.records import DEFAULT_RECORDS, Records
+from dpmodel.annotate.sources.contract import SourceRows
+from dpmodel.annotate.sources.limits import Limits
 from dpmodel.annotate.values import checked_entries, checked_rows, limit_entries, limit_rows
 from dpmodel.errors import SpecificationError
 
@@ -46,7 +48,8 @@ class Private(cp.Parameter):  # type: ignore[misc]
 
     Parameters
     ----------
-    value : array, scipy sparse matrix or number; may be given later (``parameter.value = ...``).
+    value : array, scipy sparse matrix or number; may be given later (``parameter.value = ...``). ``SourceRows`` leaves
+        the records where they lie (files, workers): regressions read them block by block.
     shape : needed when no value is given.
     name : shown in messages.
     unit : what one record owns: ``"all"`` (an aggregate; a record may move every entry), ``"entry"``,
@@ -65,6 +68,11 @@ class Private(cp.Parameter):  # type: ignore[misc]
         arrays with lo < hi (for a matrix (n, p), vectors of length p hold one bound per column), or for a matrix
         ``{column: (lo, hi)}`` for every column, by name (of a data frame) or index;
         ``symmetric``, ``PSD``, ``diag``, ``sparsity`` and the other attributes of CVXPY.
+
+    Attributes
+    ----------
+    labels : per axis its name and its categories, which are public: from ``Dataset``, and the column names of a frame
+        (not its index, which may name people). () without names.
 
     Notes
     -----
@@ -116,6 +124,13 @@ class Private(cp.Parameter):  # type: ignore[misc]
                     remedy="two private parameters, one for the real and one for the imaginary part",
                 )
         shape = _resolve_shape(value, shape, where)
+        self._in_blocks = isinstance(value, SourceRows)
+        if self._in_blocks:
+            _refuse_unlike_rows(unit, shape, positions, cvxpy_attributes, where)
+            self._declared = dict(
+                unit=unit, l1=l1, l2=l2, linf=linf, row_l1=row_l1, max_l1=max_l1, max_l2=max_l2, max_linf=max_linf,
+                **cvxpy_attributes,
+            )  # fmt: skip
         self._hides_positions = _hides_positions(positions, shape, cvxpy_attributes, where)
         if sp.issparse(value) and not self._hides_positions and "sparsity" not in cvxpy_attributes and len(shape) == 2:
             cvxpy_attributes["sparsity"] = _public_pattern(value, where)
@@ -134,6 +149,8 @@ class Private(cp.Parameter):  # type: ignore[misc]
                 remedy="l1, l2, linf, row_l1, max_l1, max_l2, max_linf, unit, records, name, shape, or an attribute",
             ) from None
         self._where = f"Private({self.name()!r})"
+        names = names_of(value) if len(self.shape) == 2 else None
+        self.labels: Labels = ((None, ()), ("column", names)) if names else ()
         self._unit: Unit = unit
         self._records = records if records is not None else DEFAULT_RECORDS
         self._layout = layout_of(self, unit, where)
@@ -151,6 +168,12 @@ class Private(cp.Parameter):  # type: ignore[misc]
             for key, given in (("max_l1", max_l1), ("max_l2", max_l2), ("max_linf", max_linf))
         }
         refuse_contradictions(self._magnitude, where)
+        if self._in_blocks and per_column is None and any(np.ndim(end) for end in bounds or ()):
+            raise SpecificationError(
+                f"{where}: bounds entry by entry for rows in blocks",
+                why="rows that nobody holds in one array share their bounds",
+                remedy="bounds=(lo, hi), numbers or one number per column",
+            )
         self._entry_clips = declared_range(self.bounds, per_column, self, self._layout, self._magnitude, where)
         if self._hides_positions and not holds_zero(self._entry_clips):
             raise SpecificationError(
@@ -258,6 +281,20 @@ class Private(cp.Parameter):  # type: ignore[misc]
         return self._vanishes
 
     @property
+    def in_blocks(self) -> bool:
+        """Whether its rows lie in a source, and are read block by block."""
+        return self._in_blocks
+
+    @property
+    def limits(self) -> Limits:
+        """What every block's numbers are held to, of a parameter ``in_blocks``."""
+        return Limits(self._entry_clips, self._magnitude, self._unit, int(self.shape[1]) if self.ndim == 2 else 1)
+
+    def with_rows(self, count: int) -> Private:
+        """A parameter without a value, declared like this one ``in_blocks``, of ``count`` rows."""
+        return Private(shape=(count, *self.shape[1:]), name=self.name(), records=self._records, **self._declared)
+
+    @property
     def has_value(self) -> bool:
         return vault.is_sealed(self)
 
@@ -271,6 +308,15 @@ class Private(cp.Parameter):  # type: ignore[misc]
     def value(self, value: Any) -> None:
         if value is None:
             vault.seal(self, None)
+            return
+        if self._in_blocks or isinstance(value, SourceRows):
+            if not (self._in_blocks and isinstance(value, SourceRows) and value.shape == self.shape):
+                raise SpecificationError(
+                    f"{self._where}: rows in blocks and arrays in one parameter, or rows in blocks of another shape",
+                    why="where rows lie is public and decides what can read them: it is told when the model is written",
+                    remedy=f"Private(SourceRows(...)) of shape {self.shape}",
+                )
+            vault.seal(self, value)
             return
         if self._hides_positions:
             rows = checked_rows(self, value, self._where)
@@ -315,6 +361,22 @@ class Private(cp.Parameter):  # type: ignore[misc]
         )
         state = "value sealed" if self.has_value else "no value"
         return f"Private({self.name()!r}, shape={self.shape}, unit={self._unit!r}, {bounds or 'unbounded'}, {state})"
+
+
+def _refuse_unlike_rows(
+    unit: Unit, shape: tuple[int, ...], positions: Any, attributes: Mapping[str, Any], where: str
+) -> None:
+    """Blocks hold rows of a matrix, or entries of a vector, and nothing holds all of them."""
+    fits = unit == "row" or (unit == "entry" and len(shape) == 1)
+    other = [key for key, given in attributes.items() if key != "bounds" and given not in (None, False)]
+    if fits and not other and positions == "public":
+        return
+    what = f"unit={unit!r}" if not fits else f"{(*other, 'positions')[0]}="
+    raise SpecificationError(
+        f"{where}: {what} for rows in blocks",
+        why="a block holds whole records, and what is promised of the matrix as a whole cannot be checked in blocks",
+        remedy="unit='row' (or 'entry' for a vector), bounds= or max_l2=; counts and sums of a Dataset for the rest",
+    )
 
 
 def _resolve_shape(value: Any, shape: int | tuple[int, ...] | None, where: str) -> tuple[int, ...]:

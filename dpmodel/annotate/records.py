@@ -40,7 +40,7 @@ class Records:
         For an unknown neighbor relation.
     """
 
-    __slots__ = ("__weakref__", "_name", "_neighbors", "_token")
+    __slots__ = ("__weakref__", "_name", "_neighbors", "_people", "_token")
 
     def __init__(self, name: str | None = None, neighbors: Neighbors = "replace-one") -> None:
         if neighbors not in NEIGHBORS:
@@ -51,8 +51,23 @@ class Records:
             )
         self._name = name if name is not None else f"records{next(_numbers)}"
         self._neighbors: Neighbors = neighbors
+        self._people: Records = self
         self._token = uuid.uuid4().hex
         _known[self._token] = self
+
+    @classmethod
+    def of_table(cls, name: str, neighbors: Neighbors, people: Records | None) -> Records:
+        """The records of one table, whose rows are numbered for themselves: they are people of ``people`` (None: the
+        people of all tables of which nobody said whose they are), who may be in other tables too."""
+        records = cls(name, neighbors)
+        records._people = TABLES if people is None else people.people
+        return records
+
+    @property
+    def people(self) -> Records:
+        """Whose records these are. Parameters of the same people change together; only those of the same ``Records``
+        are paired by number."""
+        return self._people
 
     @property
     def name(self) -> str:
@@ -75,20 +90,24 @@ class Records:
     def __reduce__(self) -> tuple[object, ...]:
         if self is DEFAULT_RECORDS:
             return (_default_records, ())
+        if self is TABLES:
+            return (_people_of_tables, ())
         # Parameters pickled one by one must come back as the data of the same people.
-        return (_restored, (self._token, self._name, self._neighbors))
+        people = None if self._people is self else self._people
+        return (_restored, (self._token, self._name, self._neighbors, people))
 
 
 _known: weakref.WeakValueDictionary[str, Records] = weakref.WeakValueDictionary()
 
 
-def _restored(token: str, name: str, neighbors: Neighbors) -> Records:
+def _restored(token: str, name: str, neighbors: Neighbors, people: Records | None) -> Records:
     """The Records of this identity: the one that lives here already, or a new one."""
     found = _known.get(token)
     if found is None:
         found = Records(name, neighbors)
         _known.pop(found._token, None)
         found._token = token
+        found._people = found if people is None else people
         _known[token] = found
     return found
 
@@ -97,4 +116,9 @@ def _default_records() -> Records:
     return DEFAULT_RECORDS
 
 
+def _people_of_tables() -> Records:
+    return TABLES
+
+
 DEFAULT_RECORDS = Records("the records")
+TABLES = Records("the people of tables")

@@ -12,7 +12,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-# Free entries (a PrivateArray), or the CSR matrix of a parameter whose positions are private too.
+from dpmodel.annotate.sources.contract import RowSource, SourceRows
+
+# Free entries (a PrivateArray), the CSR matrix of a parameter whose positions are private too, or ``SourceRows``.
 Sealed: TypeAlias = Any
 
 _values: dict[int, Sealed] = {}
@@ -20,7 +22,7 @@ _sources: dict[int, weakref.ref[Any]] = {}
 
 
 def seal(parameter: Any, entries: Sealed | None, source: Any = None) -> None:
-    """Keep ``entries`` (the free entries, 1-D, or a CSR matrix) as the private value of ``parameter``.
+    """Keep ``entries`` (the free entries, 1-D, a CSR matrix, or ``SourceRows``) as the private value of ``parameter``.
 
     They are not copied but made read-only: nobody else may hold memory that can still write to them. ``source`` is
     the array the user passed; only a weak reference is kept, to notice when the same memory reaches a model as a
@@ -32,8 +34,9 @@ def seal(parameter: Any, entries: Sealed | None, source: Any = None) -> None:
     if entries is None:
         _forget(key)
         return
-    for array in (entries.data, entries.indices, entries.indptr) if sp.issparse(entries) else (entries,):
-        array.setflags(write=False)
+    if not isinstance(entries, SourceRows):
+        for array in (entries.data, entries.indices, entries.indptr) if sp.issparse(entries) else (entries,):
+            array.setflags(write=False)
     _values[key] = entries
     _sources.pop(key, None)
     if isinstance(source, np.ndarray):
@@ -46,6 +49,12 @@ def unseal(parameter: Any) -> Sealed | None:
     To be called inside a mechanism's ``run`` only.
     """
     return _values.get(id(parameter))
+
+
+def source_of(parameter: Any) -> RowSource | None:
+    """Where the rows of ``parameter`` lie, if not in memory. Public: it says where, not what."""
+    found = _values.get(id(parameter))
+    return found.source if isinstance(found, SourceRows) else None
 
 
 def is_sealed(parameter: Any) -> bool:

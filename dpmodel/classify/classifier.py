@@ -14,13 +14,15 @@ import numpy as np
 from dpmodel._types import Integers
 from dpmodel.annotate.records import DEFAULT_RECORDS
 from dpmodel.classify.impossibility import LowerBound, lower_bound
-from dpmodel.classify.taxonomy import Level, Part, TaxonomyCell
+from dpmodel.classify.taxonomy import Level, Part, TaxonomyCell, squares
 from dpmodel.classify.taxonomy import cell as taxonomy_cell
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock, coordinates_of
 from dpmodel.compile.standard_form.extremes import most_items
 from dpmodel.compile.standard_form.footprint import Blocks, Footprint, Sensitivity, record_blocks
+from dpmodel.errors import SpecificationError
 from dpmodel.release.plain import plain, revived
-from dpmodel.text import html_table, number, printable, table
+from dpmodel.release.plots.taxonomy_grid import Square, taxonomy_grid
+from dpmodel.text import html_table, number, printable, wrapped
 
 # Texts name no more parameters than this at once, and tables show no more rows of one kind.
 _MOST_NAMES = 5
@@ -73,12 +75,24 @@ class Cell:
         out = {field.name: getattr(self, field.name) for field in fields(self)}
         return {**out, "sensitivity": dict(self.sensitivity), "where": list(self.where)}
 
-    def __str__(self) -> str:
+    @property
+    def verdict(self) -> str:
+        """Part, level, and whether it can be solved, by which theorem."""
         verdict = "solvable" if self.solvable else "impossible"
         if self.relaxed:
             verdict = "solvable if a few constraints may be violated"
-        what = f"{self.parameter}: {self.part}, {self.level} sensitivity: {verdict} ({self.theorem})"
-        return printable(f"{what}; {self.reason}")
+        return f"{self.part}, {self.level} sensitivity: {verdict} ({self.theorem})"
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What Table 1 says of the cell in a sentence, why the parameter is in it, and how far one record moves it."""
+        told = self.taxonomy.summary if self.theorem == self.taxonomy.theorem else ""
+        moves = ", ".join(f"{key} {number(value)}" for key, value in self.sensitivity.items())
+        moved = "" if self.level == "high" else f" ({moves})"
+        return (*([told] if told else []), f"{self.reason}{moved}")
+
+    def __str__(self) -> str:
+        return printable(f"{self.parameter}: {self.verdict}; {self.reason}")
 
 
 @dataclass(frozen=True)
@@ -132,7 +146,53 @@ class Classification:
     def __str__(self) -> str:
         if not self.cells:
             return self.words or "Nothing is private: the problem is solved as it is."
-        return table(_COLUMNS, self._rows(), title="Classification (HRRU14, Table 1)", width=120)
+        lines, kinds = ["Classification (HRRU14, Table 1)"], self._kinds()
+        for names, cell in kinds[:_MOST_NAMES]:
+            lines += [wrapped(f"{names}: {cell.verdict}"), *(wrapped(line, "  ") for line in cell.words)]
+        if len(kinds) > _MOST_NAMES:
+            lines.append(f"... and {len(kinds) - _MOST_NAMES} more kinds in to_dict()")
+        return "\n".join(lines)
+
+    def verdicts(self) -> tuple[str, ...]:
+        """A line for each kind of cell, without its reason."""
+        return tuple(printable(f"{names}: {cell.verdict}") for names, cell in self._kinds())
+
+    def told(self) -> tuple[str, ...]:
+        """A line for each kind of cell, without its sensitivity."""
+        return tuple(printable(f"{names}: {cell.verdict}; {cell.reason}") for names, cell in self._kinds())
+
+    def _kinds(self) -> list[tuple[str, Cell]]:
+        """Cells of which the same is to be said, with the names of their parameters: features and labels, say."""
+        alike: dict[tuple[str, ...], list[Cell]] = {}
+        for cell in self.cells:
+            alike.setdefault((cell.part, cell.level, cell.theorem, cell.reason), []).append(cell)
+        return [(listed(list(dict.fromkeys(c.parameter for c in cells))), cells[0]) for cells in alike.values()]
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw Table 1 with the cells of this model lit (extra ``[plot]``); returns the figure.
+
+        Raises
+        ------
+        SpecificationError, MissingExtraError
+            For a model in no cell; without matplotlib.
+        """
+        if not self.cells:
+            raise SpecificationError(
+                "no cell to light", why=self.words or "nothing is private", remedy="dpm.taxonomy().plot() is the table"
+            )
+        lit: dict[tuple[str, str], list[str]] = {}
+        for cell in self.cells:
+            names = lit.setdefault((cell.taxonomy.label, cell.level), [])
+            names += [] if cell.parameter in names else [cell.parameter]
+        drawn = [s if (s.part, s.level) not in lit else s._replace(**self._own(s)) for s in squares()]
+        return taxonomy_grid(drawn, lit, ax)
+
+    def _own(self, square: Square) -> dict[str, str]:
+        """Verdict and theorem of this model's cells where they are not the table's."""
+        mine = [c for c in self.cells if (c.taxonomy.label, c.level) == (square.part, square.level)]
+        worst = next((cell for cell in mine if not cell.solvable), mine[0])
+        verdict = "no" if not worst.solvable else "yes*" if worst.relaxed else "yes"
+        return {"verdict": verdict, "theorem": worst.theorem}
 
     def _repr_html_(self) -> str:
         if not self.cells:
@@ -237,6 +297,11 @@ class _Reach:
 
     @staticmethod
     def of(affine: AffineMap, block: tuple[ThetaBlock, ...], matrix: LinearMap, scalar: LinearMap) -> _Reach:
+        only = block[0]
+        if len(block) == 1 and matrix is affine.private_matrix and matrix.nnz and matrix.within(only):
+            in_b = scalar.select((scalar.column >= only.offset) & (scalar.column < only.offset + only.size))
+            units = only.parameter.layout.units[in_b.column - only.offset]
+            return _Reach(matrix.units_of(only), *affine.private_coordinates, units, in_b.row)
         unit = np.full(affine.theta_size, -1, dtype=np.int64)
         for member in block:
             unit[member.columns] = member.parameter.layout.units
@@ -313,10 +378,10 @@ def all_record_words(blocks: Sequence[ThetaBlock]) -> list[str]:
             (" (which one is public)" if owner_is_public else ""),
         )
         names.setdefault(key, []).append(block.name)
-    return [f"{before}{_listed(list(dict.fromkeys(found)))}{after}" for (before, after), found in names.items()]
+    return [f"{before}{listed(list(dict.fromkeys(found)))}{after}" for (before, after), found in names.items()]
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
     if len(names) > _MOST_NAMES:
         return f"{', '.join(names[: _MOST_NAMES - 1])} and {len(names) - _MOST_NAMES + 1} more"
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]

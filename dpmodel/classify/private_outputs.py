@@ -10,7 +10,7 @@ from dpmodel.classify.classifier import Classification
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.outputs import PublicColumns
-from dpmodel.compile.regression.rows import Rows
+from dpmodel.compile.regression.rows import Table
 from dpmodel.numerics.public_facts import PublicFacts
 
 
@@ -24,7 +24,7 @@ class PrivateOutputs(PublicFacts):
 
     parts: tuple[PrivateRegression, ...]
     classification: Classification
-    read: Callable[[], tuple[Rows, ...]]
+    read: Callable[[], tuple[Table, ...]]
     public: PublicColumns
 
     @property
@@ -36,6 +36,11 @@ class PrivateOutputs(PublicFacts):
     def count(self) -> int:
         """n, the number of records."""
         return self.parts[0].count
+
+    @property
+    def in_blocks(self) -> bool:
+        """Whether rows are read block by block."""
+        return any(part.in_blocks for part in self.parts)
 
     @property
     def loss(self) -> Loss:

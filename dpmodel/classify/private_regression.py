@@ -12,7 +12,7 @@ from dpmodel.compile.regression.domain import Domain
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.compile.regression.row_bounds import RowBounds
-from dpmodel.compile.regression.rows import Reader, Rows
+from dpmodel.compile.regression.rows import Reader, Rows, Table
 from dpmodel.numerics.public_facts import PublicFacts
 
 if TYPE_CHECKING:
@@ -76,6 +76,17 @@ class PrivateRegression(PublicFacts):
         rounding = 4 * (self.count + 4) * 2.0**-53 * self.total * reach * self.row.norm(order)
         return exact * (1 + 1e-12) + rounding
 
-    def read_rows(self) -> Rows:
+    @property
+    def in_blocks(self) -> bool:
+        """Whether rows are read block by block: then sums over them are all there is."""
+        return any(parameter.in_blocks for parameter in self.private)
+
+    def read_table(self) -> Table:
         """The private rows. Only a mechanism's ``run`` may call this."""
         return self.read()
+
+    def read_rows(self) -> Rows:
+        """The same in memory, for mechanisms that do not read blocks."""
+        rows = self.read().in_memory
+        assert rows is not None, "rows in blocks"
+        return rows

@@ -149,7 +149,9 @@ def _refuse_unpaired(recognised: Recognised) -> None:
             raise SpecificationError(
                 f"{first.name()} belongs to {first.records.name}, {parameter.name()} to {parameter.records.name}",
                 why="row i of the features and label i must be data of the same record",
-                remedy="the same records=Records(...) for both",
+                remedy="both from one Dataset, whose rows are in one order"
+                if parameter.records.people is first.records.people
+                else "the same records=Records(...) for both",
             )
         if len(parameters) > 1 and not parameter.layout.paired:
             raise SpecificationError(

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from dpmodel.errors import SpecificationError
+from dpmodel.release.plots.taxonomy_grid import Square, taxonomy_grid
 from dpmodel.text import html_table, table
 
 Part = Literal["objective", "scalar", "row", "column", "matrix"]
@@ -37,6 +38,10 @@ _NOTE = (
 )
 
 
+_SHORT = (
+    "low: one record changes the part by a bounded amount; high: arbitrarily. yes*: all but a few constraints hold.",
+    "to_dict() and HTML have the mechanisms of each cell and the lower bounds.",
+)
 _BEYOND = {
     "regressions": "regressions (a sum or mean of one convex loss per record, written in CVXPY) are objectives of low "
     "sensitivity beyond the paper's linear ones (TTZ15, AMU20)",
@@ -80,6 +85,11 @@ class TaxonomyCell:
             return "no"
         return "yes*" if self.relaxed else "yes"
 
+    @property
+    def label(self) -> str:
+        """The part, as Table 1 names it."""
+        return _LABEL[self.part]
+
     def to_dict(self) -> dict[str, object]:
         """Return the fields as a JSON-serialisable dict."""
         return {**asdict(self), "mechanisms": list(self.mechanisms)}
@@ -97,10 +107,16 @@ class Taxonomy(tuple[TaxonomyCell, ...]):
         return f"<Taxonomy: {len(self)} cells>"
 
     def __str__(self) -> str:
-        return table(_COLUMNS, self._rows(), title=_TITLE, footer=self._footer())
+        rows = [(cell.label, cell.level, cell.verdict, cell.theorem, cell.summary) for cell in self]
+        return table(("part", "level", "solvable", "HRRU14", "in a sentence"), rows, title=_TITLE, footer=_SHORT)
 
     def _repr_html_(self) -> str:
         return html_table(_COLUMNS, self._rows(), title=_TITLE, footer=self._footer())
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the table as a grid (extra ``[plot]``); returns the figure. ``classification.plot()`` lights a model's
+        cells in it."""
+        return taxonomy_grid(squares(), {}, ax)
 
     def _footer(self) -> tuple[str, ...]:
         return (*_NOTE, *(f"{_BEYOND[family]}: {', '.join(names)}." for family, names in self.beyond.items()))
@@ -113,7 +129,7 @@ class Taxonomy(tuple[TaxonomyCell, ...]):
     def _rows(self) -> list[tuple[str, ...]]:
         return [
             (
-                _LABEL[item.part],
+                item.label,
                 item.level,
                 item.verdict,
                 f"{item.theorem}\nsection {item.section}",
@@ -143,6 +159,11 @@ def cell(part: str, level: str) -> TaxonomyCell:
         raise SpecificationError(f"unknown level {level!r}", remedy=f"one of {', '.join(LEVELS)}")
     wanted = "row" if part == "matrix" else part
     return next(item for item in CELLS if (item.part, item.level) == (wanted, level))
+
+
+def squares() -> list[Square]:
+    """The cells for figures."""
+    return [Square(item.label, item.level, item.verdict, item.theorem) for item in CELLS]
 
 
 CELLS = (

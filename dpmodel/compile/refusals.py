@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import cvxpy as cp
@@ -98,6 +98,17 @@ def refuse_undisciplined(problem: cp.Problem) -> None:
             f"{place}: {short(culprit)} is not affine in its parameters (not DPP)",
             why="the exact change that one record makes is read off a map that must be affine in the parameters",
             remedy=_dpp_remedy(culprit, names),
+        )
+
+
+def refuse_blocks(parameters: Iterable[Any]) -> None:
+    """Of rows in blocks sums are read, and no form of the whole can be written."""
+    name = next((p.name() for p in parameters if isinstance(p, Private) and p.in_blocks), None)
+    if name is not None:
+        raise UnsupportedModelError(
+            f"{name}: rows in blocks where the rows themselves are needed",
+            why="regressions need sums over records alone, and nothing else reads rows in blocks",
+            remedy="counts and sums of the data (Dataset.count, Dataset.sum), or the rows as arrays in memory",
         )
 
 

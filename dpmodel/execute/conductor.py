@@ -45,7 +45,7 @@ class Executed:
         """
         solve = getattr(self.outcome, "seconds", None)
         timings = {**seconds, "plan": self.seconds, **({} if solve is None else {"solve": solve})}
-        return Ran(self.plan.chosen.mechanism, self.forecast, self.plan.to_dict(), self.outcome, timings, self.private)
+        return Ran(self.plan.chosen.mechanism, self.forecast, self.plan.told(), self.outcome, timings, self.private)
 
 
 def execute(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from dpmodel.errors import DPModelError, SpecificationError
+from dpmodel.errors import DPModelError, SourceError, SpecificationError
 from dpmodel.execute.progress import Report
 from dpmodel.models.contract import WrongOutcome
 from dpmodel.numerics.cone_program import SolverFailure
@@ -77,6 +77,8 @@ def charge_then_run(
         return run(guarded), None
     except WrongOutcome as error:
         failure = RunError(f"{name} handed back {error}", why=spent, remedy=remedy)
+    except SourceError as error:  # words and numbers of blocks only
+        failure = SourceError(error.what, why=f"{error.why}; {spent}" if error.why else spent, remedy=error.remedy)
     except SolverFailure as error:
         failure = SolverFailure(error.what, why=f"{error.why}; {spent}", remedy=error.remedy)
     except BaseException as error:

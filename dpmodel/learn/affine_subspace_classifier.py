@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import SpecificationError
-from dpmodel.learn.classifier import classes_and_signs
+from dpmodel.learn.classifier import classes_and_places, require_classes
+from dpmodel.learn.costs import Counted
 from dpmodel.learn.data import checked
-from dpmodel.learn.exact_release import keep_release, require_classes
+from dpmodel.learn.exact_release import keep_release
 from dpmodel.learn.linear_model import _rng
 from dpmodel.linalg.public_facts import expected_of, field_of, is_integer
 from dpmodel.linalg.results import AffineSubspace
@@ -29,7 +30,7 @@ from dpmodel.privacy import Budget
 _WHOLE = 2.0**53  # up to here a float that is whole is the number that was meant
 
 
-class AffineSubspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class AffineSubspaceClassifier(ClassifierMixin, Counted):  # type: ignore[misc]
     """Learn ``h(x) = 1[x in V]`` for an affine subspace V of QQ^p or GF(q)^p (KMMST24, Algorithm 8).
 
     V is estimated by the private affine span of the positive examples; for examples labelled by a subspace h is never
@@ -119,9 +120,9 @@ class AffineSubspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         request, field = basic_request(self.epsilon, self.delta, self.beta), self._field()
         given = y
         X, y = checked(self, X, y, fitting=True)
-        classes, signs = classes_and_signs(self, given, y)
+        classes, places = classes_and_places(self, given, y)
         rows = self._lifted(field, X)
-        rows[signs < 0] = 0
+        rows[places == 0] = 0
         # More dimensions than there are columns promise nothing.
         rank: Any = self.rank
         rank = min(int(rank), X.shape[1]) if is_integer(rank, 0) else rank
@@ -130,6 +131,7 @@ class AffineSubspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         if self.expected is not None:  # positive examples, of which there are fewer than rows
             guess = expected_of(self.expected, None, where)
             model = replace(model, expected=guess if model.records is None else min(guess, model.records))
+        self._warn_of_costs()
         found, shared = solve_system(
             model, request, mechanism=self.mechanism, budget=self.budget, rng=_rng(self.random_state),
             label=f"learn.{where}", record="a record is one row of X with its label",
@@ -140,6 +142,7 @@ class AffineSubspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         point, directions = self.subspace_.point, self.subspace_.directions
         variables = {} if point is None else {"point": point, "directions": directions.rows}
         keep_release(self, self.subspace_, variables, model.expected, "positive examples")
+        self._count_fit()
         return self
 
     def predict(self, X: Any) -> Any:

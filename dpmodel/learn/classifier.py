@@ -1,71 +1,81 @@
-"""The classifiers, and what they share: two public classes."""
+"""The classifiers, and what they share: public classes."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import cvxpy as cp
 import numpy as np
-from scipy.special import expit
+from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, Integers
 from dpmodel.annotate import Private
 from dpmodel.annotate.elements import array_of, elements, key, refuse_united
 from dpmodel.errors import SpecificationError
 from dpmodel.learn.data import checked
 from dpmodel.learn.linear_model import PrivateLinearModel, estimator
+from dpmodel.text import number
 
 
 @estimator
 class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[misc]
-    """A classifier for two classes. Besides the parameters of ``PrivateLinearModel``:
+    """A classifier. Besides the parameters of ``PrivateLinearModel``:
 
     Parameters
     ----------
-    classes : the two labels (negative, positive), which are public and required; or "public" to say that it is
-        public knowledge which two labels occur in y, and to read them off there.
+    classes : the labels, (negative, positive) or more, which are public and required; or "public" to say that it is
+        public knowledge which labels occur in y, and to read them off there.
 
     Attributes
     ----------
-    classes_ : (2,) the labels. ``coef_`` : (1, p), ``intercept_`` : (1,).
+    classes_ : (K,) the labels. ``coef_`` : (1, p), ``intercept_`` : (1,) for two classes; (K, p), (K,) for more.
+
+    Notes
+    -----
+    K > 2 classes are K models, each of one class against the rest, fitted within one budget: one release, whose risk is
+    the sum of the K risks. Labels become an (n, K) matrix of -1 and 1, whose rows belong to the records as the rows of
+    X do; ``mechanisms/regression/each_output`` has the privacy argument.
     """
 
     classes: Any = None
+    _most_classes: ClassVar[float] = math.inf
 
     def fit(self, X: Any, y: Any) -> PrivateClassifier:
         """Fit the model to rows X (n, p) and labels y (n,) and charge the budget; see the class for errors."""
         self._require_bounds()
-        if self.classes is None:
-            raise SpecificationError(
-                f"{type(self).__name__} has no classes",
-                why="a label that only one record has would tell that the record is there",
-                remedy="classes=(negative, positive), or classes='public' if it is public which labels occur",
-            )
+        require_classes(self)
         self._check()
         given = y
         X, y = checked(self, X, y, fitting=True)
-        classes, signs = classes_and_signs(self, given, y)
+        classes, places = classes_and_places(self, given, y, self._most_classes)
+        if len(classes) == 2:
+            signs = 2.0 * places - 1.0
+        else:
+            signs = np.where(places[:, None] == np.arange(len(classes)), 1.0, -1.0)
         coefficients, intercept = self._fit(X, signs, (-1.0, 1.0))
         self.classes_ = classes
-        self.coef_: Floats = coefficients[None, :]
-        self.intercept_: Floats = np.array([intercept])
+        self.coef_: Floats = np.atleast_2d(coefficients.T)
+        self.intercept_: Floats = np.atleast_1d(intercept)
+        self._say(classes if len(classes) > 2 else classes[1:])
         return self
 
     def decision_function(self, X: Any) -> Floats:
-        """(n,) linear predictions; positive for ``classes_[1]``."""
-        return self._linear(X)
+        """(n,) linear predictions, positive for ``classes_[1]``; of more than two classes (n, K), one of each."""
+        scores = self._linear(X)
+        return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> Any:
         """(n,) labels."""
-        positive = self.decision_function(X) > 0
-        return self.classes_[positive.astype(np.intp)]
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_class = self._most_classes > 2 and self.classes != "public"
         tags.classifier_tags.poor_score = True  # small data under a small budget has no good private model
         return tags
 
@@ -73,6 +83,8 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
 @estimator
 class PrivateLogisticRegression(PrivateClassifier):
     """Logistic regression: minimise ``C sum_i ln(1 + exp(-y_i (x_i' w + b))) + ||w||^2 / 2`` for labels -1 and 1.
+
+    More than two classes: of each against the rest (see ``PrivateClassifier``).
 
     Parameters
     ----------
@@ -84,14 +96,17 @@ class PrivateLogisticRegression(PrivateClassifier):
     C: float = 1.0
 
     def predict_proba(self, X: Any) -> Any:
-        """(n, 2) probabilities of ``classes_`` under the fitted model."""
-        positive = expit(self.decision_function(X))
-        return np.column_stack([1 - positive, positive])
+        """(n, K) probabilities of ``classes_`` under the fitted model; of more than two, each against the rest, divided
+        by their sum."""
+        return np.exp(self.predict_log_proba(X))
 
     def predict_log_proba(self, X: Any) -> Any:
-        """(n, 2) logarithms of the probabilities."""
+        """(n, K) logarithms of the probabilities."""
         z = self.decision_function(X)
-        return -np.column_stack([np.logaddexp(0, z), np.logaddexp(0, -z)])
+        if z.ndim == 1:
+            return -np.column_stack([np.logaddexp(0, z), np.logaddexp(0, -z)])
+        each = -np.logaddexp(0, -z)
+        return each - logsumexp(each, axis=1, keepdims=True)
 
     def _check(self) -> None:
         self._number("C", strict=True)
@@ -104,6 +119,8 @@ class PrivateLogisticRegression(PrivateClassifier):
 @estimator
 class PrivateLinearSVC(PrivateClassifier):
     """Linear support vectors: minimise ``C sum_i max(0, 1 - y_i (x_i' w + b)) + ||w||^2 / 2`` for labels -1 and 1.
+
+    More than two classes: of each against the rest (see ``PrivateClassifier``).
 
     Parameters
     ----------
@@ -126,41 +143,65 @@ class PrivateLinearSVC(PrivateClassifier):
         return hinges if self.loss == "hinge" else cp.square(hinges), penalty, []
 
 
-def classes_and_signs(estimator: Any, given: Any, y: Any) -> tuple[Any, Floats]:
-    """(2,) the classes, and (n,) -1 or 1 for each label of ``given``, looked up by itself; ``y``: as an array."""
-    classes = _two_classes(estimator, y)
-    number = {key(classes[0]): -1.0, key(classes[1]): 1.0}
-    labels = given if getattr(given, "ndim", 0) == 1 else np.ravel(array_of(given))
+def require_classes(estimator: Any) -> None:
+    """Before the data is looked at."""
+    if estimator.classes is None:
+        raise SpecificationError(
+            f"{type(estimator).__name__} has no classes",
+            why="a label that only one record has would tell that the record is there",
+            remedy="classes=(negative, positive), or classes='public' if it is public which labels occur",
+        )
+
+
+def flat(given: Any) -> Any:
+    """(n,) labels, each with its own type."""
+    return given if getattr(given, "ndim", 0) == 1 else np.ravel(array_of(given))
+
+
+def classes_and_places(estimator: Any, given: Any, y: Any, most: float = 2) -> tuple[Any, Integers]:
+    """(K,) the classes, at most ``most``, and (n,) the place of each label of ``given`` among them.
+
+    ``y`` : the labels as an array.
+    """
+    classes = _classes(estimator, y, most)
+    labels = flat(given)
     refuse_united(labels, elements(classes), f"{type(estimator).__name__}: y")
+    places = places_of(labels, classes)
+    if (places < 0).any():
+        binary = "Only binary classification is supported" if most == 2 else "each label is looked up in them"
+        raise SpecificationError(
+            f"{type(estimator).__name__}: y holds labels that are not among the {number(len(classes))} classes",
+            why=binary,
+            remedy="classes=(negative, positive) as they stand in y" if most == 2 else "classes= all that y may hold",
+        )
+    return classes, places
+
+
+def places_of(labels: Any, classes: Any) -> Integers:
+    """(n,) the place of each label among the classes, -1 for none: each is looked up by itself."""
+    place = {key(label): i for i, label in enumerate(elements(classes))}
     if isinstance(labels, np.ndarray) and labels.dtype.kind in "biuf":
         # The same for equal numbers: each is looked up once.
         found, which = np.unique(labels, return_inverse=True)
-        signs = np.array([number.get(key(label), 0.0) for label in found.tolist()])[which]
-    else:
-        signs = np.array([number.get(key(label), 0.0) for label in elements(labels)])
-    if (signs == 0).any():
-        raise SpecificationError(
-            f"{type(estimator).__name__}: y holds labels that are not among the two classes",
-            why="Only binary classification is supported",
-            remedy="classes=(negative, positive) as they stand in y",
-        )
-    return classes, signs
+        return np.array([place.get(key(label), -1) for label in found.tolist()], dtype=np.int64)[which]
+    return np.array([place.get(key(label), -1) for label in elements(labels)], dtype=np.int64)
 
 
-def _two_classes(estimator: Any, y: Any) -> Any:
-    """(2,) the public classes; of objects where an array would change one of them."""
+def _classes(estimator: Any, y: Any, most: float) -> Any:
+    """(K,) the public classes; of objects where an array would change one of them."""
     where = type(estimator).__name__
     if not isinstance(estimator.classes, str):
-        both = elements(estimator.classes) if isinstance(estimator.classes, Iterable) else []
-        if len(both) != 2 or key(both[0]) == key(both[1]):
-            raise SpecificationError(f"{where}: classes are not two different labels", remedy="classes=(0, 1)")
-        classes = np.asarray(both)
-        if [key(label) for label in elements(classes)] != [key(label) for label in both]:
-            classes = np.empty(2, dtype=object)
-            classes[:] = both
+        listed = elements(estimator.classes) if isinstance(estimator.classes, Iterable) else []
+        if not 2 <= len(listed) <= most or len({key(label) for label in listed}) < len(listed):
+            few = "two different labels" if most == 2 else "two or more different labels"
+            raise SpecificationError(f"{where}: classes are not {few}", remedy="classes=(0, 1)")
+        classes = np.asarray(listed)
+        if classes.ndim != 1 or [key(label) for label in elements(classes)] != [key(label) for label in listed]:
+            classes = np.empty(len(listed), dtype=object)
+            classes[:] = listed
         return classes
     if estimator.classes != "public":
-        raise SpecificationError(f"{where}: classes is neither a pair nor 'public'", remedy="classes=(0, 1)")
+        raise SpecificationError(f"{where}: classes is neither a list nor 'public'", remedy="classes=(0, 1)")
     kind = type_of_target(y, input_name="y")
     failure = None
     try:
@@ -168,19 +209,20 @@ def _two_classes(estimator: Any, y: Any) -> Any:
     except ValueError as error:
         failure = str(error).splitlines()[0]
     if failure is not None:
-        raise SpecificationError(failure, remedy="two classes")
+        raise SpecificationError(failure, remedy="classes")
     found = np.unique(y)
     if kind != "binary":
+        # One record more of a third class would turn everybody's label into a row of signs.
         raise SpecificationError(
-            f"{where}: y holds more than two classes. Only binary classification is supported. "
+            f"{where}: y holds more than two classes. Only binary classification is supported with classes='public'. "
             f"The type of the target is {kind}.",
-            why="the losses are of one prediction per record",
-            remedy="two classes: one against the rest, each with a share of the budget",
+            why="what one record holds would decide how all others are read",
+            remedy="classes=[...], all that y may hold" if most > 2 else "two classes",
         )
     if found.size < 2:
         raise SpecificationError(
             f"{where}: y holds one class only",
-            why="with classes='public' both must occur in y",
+            why="with classes='public' two or more must occur in y",
             remedy="classes=(negative, positive)",
         )
     return found

@@ -1,4 +1,4 @@
-"""What the learners by exact linear algebra share: their checks, and what a fit released."""
+"""What a fit by exact linear algebra released."""
 
 from __future__ import annotations
 
@@ -6,19 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from dpmodel.errors import SpecificationError
 from dpmodel.linalg.results import Result
 from dpmodel.release.release import Accuracy, Release
-
-
-def require_classes(estimator: Any) -> None:
-    """Before the data is looked at."""
-    if estimator.classes is None:
-        raise SpecificationError(
-            f"{type(estimator).__name__} has no classes",
-            why="a label that only one record has would tell that the record is there",
-            remedy="classes=(negative, positive), or classes='public' if it is public which labels occur",
-        )
 
 
 def keep_release(estimator: Any, result: Result, variables: Mapping[str, Any], records: int, what: str) -> None:
@@ -39,7 +28,7 @@ def keep_release(estimator: Any, result: Result, variables: Mapping[str, Any], r
         status="found" if result.found else "nothing",
         variables=variables,
         spent=(guarantee.epsilon, guarantee.delta),
-        plan=result.plan.to_dict(),
+        plan=result.plan.told(),
         notes=notes,
     )
 

@@ -52,10 +52,10 @@ class Features:
             X = X if sp.issparse(X) else X.view(Handed)
         return Private(X, positions="private" if sp.issparse(X) else "public", **given)
 
-    def back(self, w: Floats) -> tuple[Floats, float]:
-        """(p,) coefficients of the features as given, and what they add to the intercept."""
-        coefficients = w / self.half
-        return coefficients, -float(coefficients @ self.middle)
+    def back(self, w: Floats) -> tuple[Floats, Floats]:
+        """(p,) or (p, K) coefficients of the features as given, and what they add to the intercept, () or (K,)."""
+        coefficients = (w.T / self.half).T
+        return coefficients, -(self.middle @ coefficients)
 
     def _mapped(self, X: Any) -> Any:
         low, high = self.middle + self.half * self.lower, self.middle + self.half * self.upper

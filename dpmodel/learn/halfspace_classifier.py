@@ -11,9 +11,9 @@ import scipy.sparse as sp
 from dpmodel._types import Floats
 from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import SpecificationError
-from dpmodel.learn.classifier import PrivateClassifier, classes_and_signs
+from dpmodel.learn.classifier import PrivateClassifier, classes_and_places, require_classes
 from dpmodel.learn.data import checked
-from dpmodel.learn.exact_release import keep_release, require_classes
+from dpmodel.learn.exact_release import keep_release
 from dpmodel.learn.linear_model import _rng
 from dpmodel.linalg.feasible_point import feasible_point
 from dpmodel.models.exact_rows import checked_margin
@@ -63,6 +63,8 @@ class HalfspaceClassifier(PrivateClassifier):
         public number of records that is too small for any statement.
     """
 
+    _most_classes = 2
+
     def __init__(
         self,
         *,
@@ -98,8 +100,9 @@ class HalfspaceClassifier(PrivateClassifier):
         self._check()
         given = y
         X, y = checked(self, X, y, fitting=True)
-        classes, signs = classes_and_signs(self, given, y)
-        count = X.shape[1]
+        classes, places = classes_and_places(self, given, y)
+        signs, count = np.where(places, 1.0, -1.0), X.shape[1]
+        self._warn_of_costs()
         point = feasible_point(
             _rows(X, signs, self._scale),
             epsilon=self.epsilon,
@@ -119,8 +122,9 @@ class HalfspaceClassifier(PrivateClassifier):
         self.coef_: Floats = w[None, :count].copy()
         self.intercept_: Floats = w[count:] * self._scale
         guarantee = replace(point.guarantee, record=point.guarantee.record.replace(_ROW, "one row of X with its label"))
-        variables = {"coef": self.coef_, "intercept": self.intercept_}
-        keep_release(self, replace(point, guarantee=guarantee), variables, point.expected, "records")
+        keep_release(self, replace(point, guarantee=guarantee), {}, point.expected, "records")
+        self._count_fit()
+        self._say(classes[1:])
         return self
 
     @property

@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 import numbers
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dpmodel._types import Floats
 from dpmodel.annotate import Private, Records
+from dpmodel.annotate.elements import elements
 from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import SpecificationError
+from dpmodel.learn.costs import Counted
 from dpmodel.learn.data import checked
 from dpmodel.learn.features import Features, features_of
 from dpmodel.privacy import Budget
@@ -28,7 +29,7 @@ estimator = dataclass(kw_only=True, eq=False, repr=False)
 
 
 @estimator
-class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
+class PrivateLinearModel(Counted):
     """A linear model fitted under differential privacy. The parameters that all estimators have:
 
     Parameters
@@ -45,7 +46,8 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         rows is public in both.
     budget : a ``Budget`` that every ``fit`` charges before it reads the data. Copies of the estimator
         (``sklearn.base.clone``, cross-validation in this process) charge the same one; every fit of a search over
-        parameters is a charge of its own.
+        parameters is a charge of its own. Without one, the second and later fits of an estimator and its copies warn of
+        what they cost together (``CompositionWarning``).
     fit_intercept : whether to fit an intercept.
     mechanism : "auto" for the plan's choice, or a mechanism's name.
     random_state : None for secure noise. A number makes the noise repeatable: for tests, and NOT private (a warning
@@ -55,7 +57,9 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     ----------
     coef_, intercept_ : coefficients of the features as given.
     n_features_in_, feature_names_in_ : as in scikit-learn.
-    guarantee_, release_ : the privacy of the fit, and all that it released. ``plan_`` : the mechanisms compared.
+    guarantee_, release_ : the privacy of the fit, and all that it released: ``coef`` and ``intercept`` in the units of
+        the data, with the features' names, and the excess risk in those of the label. ``plan_`` : the mechanisms
+        compared, in the same units.
 
     Notes
     -----
@@ -85,34 +89,52 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     mechanism: str = "auto"
     random_state: Any = None
 
-    def _fit(self, X: Any, sealed: Any, labels: tuple[float, float]) -> tuple[Floats, float]:
-        """Solve for checked rows X (n, p) and mapped labels ``sealed`` (n,) in the public range ``labels``.
+    def _fit(self, X: Any, sealed: Any, labels: tuple[float, float], risk_unit: float = 1.0) -> tuple[Floats, Floats]:
+        """Solve for checked rows X (n, p) and mapped labels ``sealed`` (n,), or (n, K) for K outputs, in the public
+        range ``labels``.
 
-        Returns the coefficients of the features as given and the intercept, both in units of the mapped labels.
+        ``risk_unit`` : of a loss of 1 of the mapped labels, so that forecasts speak in those of the label.
+
+        Returns the coefficients (p,) or (p, K) of the features as given and the intercept () or (K,), both in units of
+        the mapped labels.
         """
         features = self._features(X)
         records = Records("rows of X", neighbors=self.neighbors)
         rows = features.private(X, records)
-        y = Private(sealed, name="y", unit="entry", bounds=list(labels), records=records)
-        w = cp.Variable(rows.shape[1], name="w")
-        b: Any = cp.Variable(name="b") if self.fit_intercept else None
+        outputs = np.shape(sealed)[1:]
+        y = Private(sealed, name="y", unit="row" if outputs else "entry", bounds=list(labels), records=records)
+        w = cp.Variable((rows.shape[1], *outputs), name="w")
+        b: Any = cp.Variable(outputs, name="b") if self.fit_intercept else None
         z = rows @ w if b is None else rows @ w + b
         losses, penalty, constraints = self._model(z, y, w, b, features.unit)
-        objective = cp.sum(losses) / rows.shape[0]
-        problem = Problem(
-            cp.Minimize(objective if penalty is None else objective + penalty / rows.shape[0]), constraints
-        )
+        each = risk_unit / rows.shape[0]
+        objective = each * cp.sum(losses)
+        problem = Problem(cp.Minimize(objective if penalty is None else objective + each * penalty), constraints)
         requested: dict[str, Any] = {"epsilon": self.epsilon, "delta": self.delta, "mechanism": self.mechanism}
+        self._warn_of_costs()
         problem.solve(**requested, budget=self.budget, rng=_rng(self.random_state))
-        self.plan_, self.release_ = problem.last_plan, problem.release
-        assert self.release_ is not None
+        assert problem.release is not None
+        assert problem.last_plan is not None
+        self.plan_, self.release_ = problem.last_plan.alone(), problem.release
         self.guarantee_ = self.release_.guarantee
-        coefficients, shift = features.back(np.asarray(w.value, dtype=np.float64).reshape(-1))
-        return coefficients, 0.0 if b is None else float(b.value) + shift
+        self._count_fit()
+        coefficients, shift = features.back(np.asarray(w.value, dtype=np.float64))
+        return coefficients, np.zeros(outputs) if b is None else np.asarray(b.value, dtype=np.float64) + shift
+
+    def _say(self, *classes: Any) -> None:
+        """Let the release speak of the features as given; ``classes`` : of the rows of ``coef_``, if it has several."""
+        names = getattr(self, "feature_names_in_", None)
+        features = [("feature", () if names is None else tuple(names.tolist()))]
+        outputs = [("class", tuple(elements(classes[0])))] if classes else []
+        self.release_ = replace(
+            self.release_,
+            variables={"coef": self.coef_, "intercept": self.intercept_},
+            labels={"coef": (*outputs, *features), "intercept": tuple(outputs)},
+        )
 
     @abstractmethod
     def _model(self, z: Any, y: Private, w: Any, b: Any, unit: float) -> tuple[Any, Any, list[Any]]:
-        """Losses (n,) of predictions z and labels y, a penalty on their sum (or None), and constraints.
+        """Losses of predictions z and labels y, (n,) or (n, K), a penalty on their sum (or None), and constraints.
 
         ``b`` : the intercept, or None. ``unit`` times w are the coefficients of features of size 1.
         """
@@ -129,7 +151,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     def _linear(self, X: Any) -> Floats:
         check_is_fitted(self, "coef_")
         X = checked(self, X, fitting=False)
-        return np.asarray(X @ np.ravel(self.coef_) + np.ravel(self.intercept_)[0], dtype=np.float64)
+        return np.asarray(X @ self.coef_.T + self.intercept_, dtype=np.float64)
 
     def _require_bounds(self) -> None:
         """Before the data is looked at."""

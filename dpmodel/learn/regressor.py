@@ -40,9 +40,10 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
         middle = low / 2 + high / 2 if self.fit_intercept else 0.0
         mapped = (np.clip(np.asarray(y, dtype=np.float64), low, high) - middle) / self._label_half
         labels = (low - middle) / self._label_half, (high - middle) / self._label_half
-        coefficients, intercept = self._fit(X, mapped, labels)
+        coefficients, intercept = self._fit(X, mapped, labels, self._label_half**self._degree)
         self.coef_: Floats = coefficients * self._label_half
-        self.intercept_: float = intercept * self._label_half + middle if self.fit_intercept else 0.0
+        self.intercept_: float = float(intercept) * self._label_half + middle if self.fit_intercept else 0.0
+        self._say()
         return self
 
     def predict(self, X: Any) -> Floats:
@@ -64,6 +65,11 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
         """What a label of size 1 in the fitted model stands for."""
         low, high = self._label_range()
         return high / 2 - low / 2 if self.fit_intercept else max(abs(low), abs(high))
+
+    @property
+    def _degree(self) -> int:
+        """By which power the loss of small residuals grows with the unit of the label."""
+        return 2
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -187,6 +193,10 @@ class PrivateQuantileRegressor(PrivateRegressor):
 
     quantile: float = 0.5
     alpha: float = 0.0
+
+    @property
+    def _degree(self) -> int:
+        return 1
 
     def _check(self) -> None:
         self._number("alpha")

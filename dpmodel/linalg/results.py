@@ -61,7 +61,7 @@ class Result:
             "mechanism": self.mechanism,
             "guarantee": self.guarantee.to_dict(),
             "accuracy": self.accuracy.to_dict(),
-            "plan": self.plan.to_dict(),
+            "plan": self.plan.told(),
             "notes": list(self.notes),
         }
 

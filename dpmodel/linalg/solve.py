@@ -67,6 +67,6 @@ def solve_system(
         "mechanism": done.plan.chosen.mechanism,
         "guarantee": Guarantee(forecast.epsilon, forecast.delta, model.neighbors, record),
         "accuracy": accuracy,
-        "plan": done.plan,
+        "plan": done.plan.alone(),
         "notes": (*found.notes, *forecast.caveats),
     }

@@ -151,6 +151,11 @@ class Mechanism(Protocol[M]):
         """Whether it keeps the constants of its paper, as a yardstick: planned where ``plan(published=True)`` asks."""
         return False
 
+    @property
+    def reads_blocks(self) -> bool:
+        """Whether all it reads of a regression's rows are sums (``Table.map_reduce``): then they may lie anywhere."""
+        return False
+
     def eligible(self, model: M, request: Request) -> Verdict:
         """Yes, or the reason why not; public facts only, and quickly."""
         ...

@@ -20,10 +20,12 @@ Order = tuple[float, ...]
 
 
 class Error(ABC):
-    """How far an answer may be from the best one, in the terms of one family."""
+    """How far an answer may be from the best one, in the terms of one family. ``predictions`` : columns that are
+    predictions although the statement is proved."""
 
     kind: ClassVar[str]
     columns: ClassVar[tuple[str, str]]
+    predictions: ClassVar[tuple[str, ...]] = ()
 
     @property
     @abstractmethod
@@ -45,8 +47,17 @@ class Error(ABC):
         """For a release: what the objective may lose, what constraints may be violated by, and rows left out."""
 
     @abstractmethod
+    def numbers(self, proved: bool) -> tuple[float, float]:
+        """The two ``columns`` of a plan, nan for what is not said."""
+
+    def drawn(self, proved: bool) -> dict[str, float]:
+        """What a figure draws, by name."""
+        return dict(zip(self.columns, self.numbers(proved), strict=True))
+
     def cells(self, proved: bool) -> tuple[str, str]:
-        """The two ``columns`` of a plan."""
+        """The ``columns`` as text."""
+        first, second = self.numbers(proved)
+        return number(first), number(second)
 
     @abstractmethod
     def order(self, forecast: Forecast, request: Request | None) -> Order:
@@ -59,6 +70,11 @@ class Error(ABC):
 
     def contested(self, forecast: Forecast, request: Request) -> bool:
         """Whether the order does not settle the choice of ``forecast``, the first by it: all others are needed then."""
+        return False
+
+    @property
+    def rival(self) -> bool:
+        """Of a bound: whether what it bounds is needed where the order does not settle the choice."""
         return False
 
     def records_needed(self) -> str:
@@ -120,8 +136,11 @@ class Violation(Error):
         objective, violation = (None if math.isnan(each) else each for each in (self.objective, self.violation))
         return objective, violation, self.slack_rows
 
-    def cells(self, proved: bool) -> tuple[str, str]:
-        return number(self.objective), number(self.violation)
+    def numbers(self, proved: bool) -> tuple[float, float]:
+        return self.objective, self.violation
+
+    def drawn(self, proved: bool) -> dict[str, float]:
+        return {**super().drawn(proved), "tightened by": self.tightening}
 
     def order(self, forecast: Forecast, request: Request | None) -> Order:
         return self._order(forecast, request, _JUST_BELOW)
@@ -172,6 +191,11 @@ class Violation(Error):
             return False
         return not request.by_proof and self.slack_rows > 0 and not (forecast.vacuous or self.exact)
 
+    @property
+    def rival(self) -> bool:
+        """Those that leave rows out are compared by simulations: a bound without private rows is of none of them."""
+        return self.private_rows > 0
+
     def if_requested(self, request: Request) -> str:
         unasked = self.slack_rows > 0 and (request.violation, request.slack_rows) == (None, None)
         return "asked for AllBut(alpha=) or AllBut(rows=), " if unasked else ""
@@ -191,6 +215,7 @@ class ExcessRisk(Error):
 
     kind: ClassVar[str] = "excess risk"
     columns: ClassVar[tuple[str, str]] = ("excess risk", "at most")
+    predictions: ClassVar[tuple[str, ...]] = ("excess risk",)
 
     predicted: float
     at_most: float = math.inf
@@ -202,8 +227,8 @@ class ExcessRisk(Error):
     def stated(self) -> tuple[float | None, float | None, int]:
         return self.alpha, None, 0
 
-    def cells(self, proved: bool) -> tuple[str, str]:
-        return number(self.predicted), number(self.at_most) if proved else "-"
+    def numbers(self, proved: bool) -> tuple[float, float]:
+        return self.predicted, self.at_most if proved else math.nan
 
     def order(self, forecast: Forecast, request: Request | None) -> Order:
         return forecast.vacuous, _rounded(self.predicted)
@@ -234,8 +259,8 @@ class RowsMissed(Error):
     def stated(self) -> tuple[float | None, float | None, int]:
         return None, None, self.slack_rows
 
-    def cells(self, proved: bool) -> tuple[str, str]:
-        return number(self.missed), number(self.needed)
+    def numbers(self, proved: bool) -> tuple[float, float]:
+        return self.missed, self.needed
 
     def order(self, forecast: Forecast, request: Request | None) -> Order:
         return forecast.vacuous, _rounded(self.needed if math.isnan(self.missed) else self.missed)
@@ -265,8 +290,8 @@ class Seconds(Error):
     def stated(self) -> tuple[float | None, float | None, int]:
         return self.objective, None, 0
 
-    def cells(self, proved: bool) -> tuple[str, str]:
-        return number(self.objective), number(float(f"{self.seconds:.1g}"))
+    def numbers(self, proved: bool) -> tuple[float, float]:
+        return self.objective, float(f"{self.seconds:.1g}")
 
     def order(self, forecast: Forecast, request: Request | None) -> Order:
         return self.objective > _SAME_OPTIMUM, self.seconds
@@ -284,6 +309,7 @@ class Forecast:
     which the error may be exceeded. ``error`` : see its kind. ``proved`` : a theorem, not a prediction. ``vacuous`` :
     it says no more than is known without any data (``known.capped`` decides). ``work`` : its cost in words. ``noise`` :
     plain data on the noise of each part and the split of the budget. ``caveats`` : what the statement leaves out.
+    ``moved`` : how far private constraints are moved (``treatment.moved_by_label``), for figures.
     """
 
     statement: str
@@ -296,6 +322,7 @@ class Forecast:
     work: str = "one solve"
     noise: Mapping[str, Any] = field(default_factory=dict)
     caveats: tuple[str, ...] = ()
+    moved: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def alpha(self) -> float:
@@ -319,12 +346,14 @@ class Forecast:
             "work": self.work,
             "noise": dict(self.noise),
             "caveats": list(self.caveats),
+            "moved": dict(self.moved),
         }
 
 
 class Bound(NamedTuple):
     """What a forecast can say at best. ``error`` : no forecast's has a smaller ``rank`` (single numbers may be smaller
-    where others are larger: rows left out against how far the rest is violated). ``proved`` : whether it may be a
+    where others are larger: rows left out against how far the rest is violated); one without ``private_rows`` says that
+    the forecast leaves no row out. ``proved`` : whether it may be a
     theorem. ``reads`` : whether it reads private data."""
 
     error: Violation | ExcessRisk | RowsMissed | Seconds

@@ -66,17 +66,23 @@ def _held_against(forecast: Forecast, known: Known) -> tuple[Violation | ExcessR
     return error, False
 
 
+def stated(error: Violation, largest: float) -> tuple[float, float, float]:
+    """What a statement leaves open: loss, violation with the rows that are left out, and the ``largest`` violation that
+    is known or stated."""
+    width = largest if math.isnan(error.width) else min(error.width, largest)
+    left_out = error.slack_rows / max(error.private_rows, 1)
+    allowed = 0.0 if math.isnan(error.violation) else error.violation
+    allowed += width * left_out if left_out and (math.isfinite(width) or left_out >= 1) else 0.0
+    return 0.0 if math.isnan(error.objective) else error.objective, allowed, width
+
+
 def _violation(error: Violation, known: Known, reads: bool) -> tuple[Violation, bool]:
     """A statement says nothing if some public point keeps all of it. What is left out of ``alpha`` counts with the
     largest violation there can be, where that is known: where it is not, a public point keeps the statement only if it
     keeps ``alpha`` in every row, unless all rows are left out. A loss that is not stated counts as none ("at least as
     good as the optimum"), but for tightened constraints, whose statement is how far right-hand sides move.
     """
-    width = known.violation if math.isnan(error.width) else min(error.width, known.violation)
-    left_out = error.slack_rows / max(error.private_rows, 1)
-    allowed = 0.0 if math.isnan(error.violation) else error.violation
-    allowed += width * left_out if left_out and (math.isfinite(width) or left_out >= 1) else 0.0
-    loss = 0.0 if math.isnan(error.objective) else error.objective
+    loss, allowed, width = stated(error, known.violation)
     if not math.isnan(error.tightening):
         lost = math.isnan(error.objective) or _reached(known.objective, loss)
         vacuous = _reached(known.tightening, error.tightening) and lost

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
-from dpmodel.errors import DPModelError, UnsupportedModelError
+from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
 from dpmodel.mechanisms.contract import YES, Request, Verdict
 from dpmodel.mechanisms.forecast import Error, Forecast
 from dpmodel.models.options import Options
@@ -142,8 +142,9 @@ class PrivateModel(ABC, Generic[M]):
         no mechanism was named."""
         return list(candidates)
 
-    def capped(self, request: Request, candidate: Candidate) -> Candidate:
-        """``candidate`` with its forecast held against what is known without data."""
+    def capped(self, request: Request, candidate: Candidate, *, quickly: bool = False) -> Candidate:
+        """``candidate`` with its forecast held against what is known without data; ``quickly`` : against what takes
+        little work, which leaves it as good or better."""
         return candidate
 
     def refuse_auto(self, candidates: Sequence[Candidate]) -> None:
@@ -156,6 +157,24 @@ class PrivateModel(ABC, Generic[M]):
     def lower_bounds(self, request: Request) -> tuple[str, ...]:
         """What no mechanism can beat, in words."""
         return ()
+
+    def least(self, request: Request) -> Mapping[str, float]:
+        """The same as numbers, where a theorem gives one in the unit of an error: its column -> lower bound."""
+        return {}
+
+    def measured(self, mechanism: Any, request: Request, runs: int) -> Mapping[str, Sequence[float]]:
+        """Column of the error -> what ``mechanism`` errs by on each of ``runs`` databases drawn from public facts.
+
+        Raises
+        ------
+        SpecificationError
+            Where nothing can be drawn, or an error cannot be told.
+        """
+        raise SpecificationError(
+            f"simulate: no {self.words} is simulated",
+            why="forecasts of regressions are means of simulations already, and exact systems are not drawn",
+            remedy="plan.plot() draws the forecasts",
+        )
 
     def nothing_applies(self, request: Request, candidates: Sequence[Candidate]) -> DPModelError:
         """The error where no candidate is eligible."""

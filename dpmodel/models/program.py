@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,9 +18,11 @@ from dpmodel.compile.standard_form.form import require_private_values
 from dpmodel.errors import DPModelError, InfeasibleError, UnsupportedModelError
 from dpmodel.mechanisms.contract import YES, Outcome, Request, Verdict
 from dpmodel.mechanisms.forecast import Forecast, Violation
-from dpmodel.mechanisms.known import Known, capped
+from dpmodel.mechanisms.known import Known, capped, stated
 from dpmodel.mechanisms.lp.engines.routes import objective_span
+from dpmodel.mechanisms.lp.measured import measured
 from dpmodel.mechanisms.lp.private_rows import private_rows
+from dpmodel.mechanisms.lp.public.out_of_reach import out_of_reach, some_point_is_best
 from dpmodel.mechanisms.lp.public.points import (
     costs_are_open,
     known_without_data,
@@ -32,7 +34,7 @@ from dpmodel.models.exact_rows import ExactRows, exact_rows
 from dpmodel.models.foregone import refuse_foregone
 from dpmodel.models.options import Exact, Options
 from dpmodel.models.program_request import program_request
-from dpmodel.models.released import checked_point, collect, private_parameters, unique
+from dpmodel.models.released import checked_point, collect, named_constraints, private_parameters
 from dpmodel.models.simulation import settled
 from dpmodel.numerics.cone_program import probe_solver
 from dpmodel.release.release import Release
@@ -40,6 +42,10 @@ from dpmodel.text import number
 
 # Of the mechanisms, what satisfies private constraints exactly, all but a few.
 SATISFIES_EXACTLY = ("exact-equations",)
+
+
+# What counts as equal of two bounds (``known._EQUAL``), and more.
+_EQUAL = 1e-5
 
 
 class Program(PrivateModel[PrivateLP]):
@@ -78,7 +84,7 @@ class Program(PrivateModel[PrivateLP]):
             return Verdict(False, why, "feasibility")
         return YES
 
-    def capped(self, request: Request, candidate: Candidate) -> Candidate:
+    def capped(self, request: Request, candidate: Candidate, *, quickly: bool = False) -> Candidate:
         """Held against what is known without data; with how far rows can be violated and the objective can vary, both
         public, to weigh one against the other: all compare alike."""
         forecast = candidate.forecast
@@ -86,21 +92,33 @@ class Program(PrivateModel[PrivateLP]):
             return candidate
         model, error = self.data, forecast.error
         assert isinstance(error, Violation)
-        known = self._known(request, error)
+        known = self._known(request, error, quickly or forecast.spends_nothing)
         without = math.isnan(error.width) and not math.isnan(error.violation)
-        if without and math.isfinite(known.violation) and not private_rows(model).relative:
-            error = replace(error, width=known.violation, span=objective_span(model))
+        rows = model.form.private_rows.any()
+        if without and math.isfinite(known.violation) and not (rows and private_rows(model).relative):
+            span = math.nan if math.isnan(error.objective) else objective_span(model)
+            error = replace(error, width=known.violation, span=span)
             forecast = replace(forecast, error=error)
         return replace(candidate, forecast=capped(forecast, known))
 
-    def _known(self, request: Request, error: Violation) -> Known:
+    def _known(self, request: Request, error: Violation, quickly: bool) -> Known:
         """What a statement of this error has to be held against: nothing is solved where declarations tell already that
-        no public point keeps it."""
+        no public point keeps it; ``quickly`` : nothing is solved for a point."""
         model, loss, violation = self.data, error.objective, error.violation
         if costs_are_open(model) and not (math.isinf(loss) and model.form.private_rows.any()):
             return Known(violation=largest_violation(model))
         if sides_are_open(model) and math.isnan(loss) and math.isnan(error.width) and not math.isinf(violation):
             return Known()
+        plain = request.feasibility != "centred" and math.isnan(error.tightening)
+        lost, missed, width = stated(error, largest_violation(model))
+        everything = missed >= width * (1 - _EQUAL)  # all that any row can be violated by
+        kept = plain and everything and some_point_is_best(model)
+        if quickly or kept or (plain and out_of_reach(model, lost, math.inf if everything else missed)):
+            span = math.inf if math.isnan(loss) else objective_span(model)
+            if not quickly:
+                model.public.require_feasible()  # known by now, where something was solved
+            points = ((0.0, largest_violation(model)),) if kept else ()
+            return Known(objective=span, violation=largest_violation(model), points=points)
         return known_without_data(model, request.feasibility)
 
     def settled(
@@ -131,6 +149,19 @@ class Program(PrivateModel[PrivateLP]):
                 proof = f"by the proof of {least.theorem} for a bounded change"
                 lines.append(f"lower bound for {cell.parameter}, {proof}: {least.statement}")
         return tuple(dict.fromkeys(lines))
+
+    def least(self, request: Request) -> Mapping[str, float]:
+        """Right-hand sides alone: a theorem on the objective counts in coefficients of its own program, not in units of
+        this objective."""
+        if request.feasibility in ("safe", "strict"):
+            return {}
+        cells = (cell for cell in self.data.classification.cells if cell.part == "scalar")
+        found = [cell.lower_bound(request.epsilon, request.delta, request.beta) for cell in cells]
+        values = [each.value for each in found if each is not None and each.value > 0]
+        return {"violation within": max(values)} if values else {}
+
+    def measured(self, mechanism: Any, request: Request, runs: int) -> Mapping[str, Sequence[float]]:
+        return measured(mechanism, self.data, request, runs)
 
     def nothing_applies(self, request: Request, candidates: Sequence[Candidate]) -> DPModelError:
         self.data.public.require_feasible()
@@ -193,8 +224,7 @@ def _duals(problem: cp.Problem, outcome: Outcome) -> dict[str, Any]:
     if outcome.dual is None:
         return {}
     duals: dict[str, Any] = {}
-    labels = unique(str(c.label or f"constraint {number}") for number, c in enumerate(problem.constraints))
-    for label, constraint in zip(labels, problem.constraints, strict=True):
+    for label, constraint in named_constraints(problem).items():
         dual = constraint.dual_value
         # Multipliers of cones come in parts.
         parts = {f"{label}[{k}]": d for k, d in enumerate(dual)} if isinstance(dual, list) else {label: dual}

@@ -14,7 +14,7 @@ from dpmodel.classify.regression_lower_bounds import regression_lower_bounds
 from dpmodel.compile.standard_form.cvxpy_bridge import write_values
 from dpmodel.compile.standard_form.form import require_private_values
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.contract import Outcome, Request
+from dpmodel.mechanisms.contract import YES, Outcome, Request, Verdict
 from dpmodel.mechanisms.forecast import ExcessRisk
 from dpmodel.models.contract import Candidate, PrivateModel, Ran
 from dpmodel.models.options import Options
@@ -40,6 +40,11 @@ class Regression(PrivateModel[AnyRegression]):
         clip = self.data.loss.clip
         request = public_request(options, self.words)
         return self, replace(request, clip=clip if math.isfinite(clip) else None)
+
+    def serves(self, mechanism: Any, request: Request) -> Verdict:
+        if self.data.in_blocks and not getattr(mechanism, "reads_blocks", False):
+            return Verdict(False, "it needs all rows in memory, and these lie in blocks")
+        return YES
 
     def lower_bounds(self, request: Request) -> tuple[str, ...]:
         if isinstance(self.data, PrivateOutputs):

@@ -12,9 +12,12 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
+from dpmodel._types import Labels
+from dpmodel.annotate import vault
 from dpmodel.annotate.private import Private
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_outputs import AnyRegression
+from dpmodel.compile.names import names_of
 from dpmodel.mechanisms.contract import NOTHING_FOUND, STOPPED, Outcome
 from dpmodel.models.contract import Ran, WrongOutcome
 from dpmodel.numerics.solvers import ANSWERS, SOLVER_ERROR
@@ -80,6 +83,10 @@ def collect(
     if "solve" not in ran.timings and ran.outcome.x is not None and not ran.forecast.spends_nothing:
         notes = (*notes, _UNTIMED)
     guarantee = guarantee_of(model, ran.forecast.epsilon, ran.forecast.delta)
+    sources = [vault.source_of(p) for p in private_parameters(problem)]
+    trusted = {source.trusted for source in sources if source is not None and not ran.forecast.spends_nothing}
+    for words in sorted(trusted - {""}):
+        guarantee = replace(guarantee, record=f"{guarantee.record}; trusted: {words}")
     if not ran.private:
         notes = ("NOT PRIVATE: seeded noise for tests was used", *notes)
         guarantee = replace(guarantee, record=f"NOT PRIVATE (seeded noise for tests); {guarantee.record}")
@@ -91,9 +98,10 @@ def collect(
         value=value,
         variables={} if ran.outcome.x is None else values_of(problem),
         duals=duals,
+        labels={} if ran.outcome.x is None else _labels(problem, duals),
         spent=(ran.forecast.epsilon, ran.forecast.delta),
         timings=ran.timings,
-        classification=tuple(str(cell) for cell in model.classification.cells),
+        classification=model.classification.told(),
         plan=ran.plan,
         notes=tuple(notes),
     )
@@ -104,6 +112,22 @@ def values_of(problem: cp.Problem) -> dict[str, Any]:
     variables = problem.variables()
     dense = (v.value.toarray() if sp.issparse(v.value) else v.value for v in variables)  # diagonal ones
     return dict(zip(unique(v.name() for v in variables), dense, strict=True))
+
+
+def named_constraints(problem: cp.Problem) -> dict[str, cp.Constraint]:
+    """Label -> constraint; those without a label are numbered."""
+    labels = unique(str(c.label or f"constraint {number}") for number, c in enumerate(problem.constraints))
+    return dict(zip(labels, problem.constraints, strict=True))
+
+
+def _labels(problem: cp.Problem, duals: Mapping[str, Any]) -> dict[str, Labels]:
+    """Names of the entries of variables and duals, where the model has any."""
+    names, variables = names_of(problem), problem.variables()
+    found = {
+        name: names.variables.get(id(v)) for name, v in zip(unique(v.name() for v in variables), variables, strict=True)
+    }
+    found |= {name: names.constraints.get(id(c)) for name, c in named_constraints(problem).items() if name in duals}
+    return {name: labels for name, labels in found.items() if labels}
 
 
 def unique(names: Iterable[str]) -> list[str]:

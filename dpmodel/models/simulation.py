@@ -17,6 +17,8 @@ from dpmodel.text import number
 
 # Numbers read in all runs of one mechanism: beyond the first one database has to do, beyond the second none.
 _FEW, _MOST = 1e9, 2e10
+# Shares that differ by less are compared to the end: six digits count as equal, and a run adds to the error.
+_WORSE = 1.01
 
 
 def settled(
@@ -42,8 +44,10 @@ def settled(
     if not silent and not (first is not None and first.error.contested(first, request)):
         return list(candidates)
     most = _MOST if silent else _FEW
+    public = any(c.forecast is not None and c.forecast.spends_nothing for c in candidates)
     algorithms = {each.name: each for each in compared}
     found: dict[str, float] = {}
+    rivals: list[float] = []
     failed: dict[str, Candidate] = {}
     for candidate in candidates:
         forecast = candidate.forecast
@@ -52,8 +56,12 @@ def settled(
             if work <= most:
                 count = DATABASES if work * DATABASES <= _FEW and fewer_records(model) is None else 1
                 algorithm = algorithms[candidate.mechanism]
+                # What is worse than the public point, or than another that leaves rows out, is not chosen.
+                least = [1.0] if silent and public else [] if silent else rivals
+                enough = _WORSE * min(least, default=math.inf)
                 try:
-                    found[candidate.mechanism] = against_public(algorithm, model, request, count)
+                    share = found[candidate.mechanism] = against_public(algorithm, model, request, count, enough)
+                    rivals += [] if forecast.error.exact else [share]
                 except Exception as error:
                     failed[candidate.mechanism] = Candidate.failed(algorithm, error)
     candidates = [failed.get(candidate.mechanism, candidate) for candidate in candidates]
@@ -62,7 +70,8 @@ def settled(
     shares = ", ".join(f"{name} {number(float(f'{share:.3g}'))}" for name, share in found.items())
     words = (
         "no statement decides here: mechanisms that leave constraints out were compared on synthetic databases, drawn "
-        f"from public facts (ranges, norms, number of rows); error as a share of the best public point's: {shares}"
+        "from public facts (ranges, norms, number of rows), while they could still be best; error as a share of the "
+        f"best public point's: {shares}"
     )
     if not silent and best is not None:
         words += f"; the best statement is that of {best.mechanism} (feasibility=AllBut(...) asks for statements)"

@@ -195,20 +195,26 @@ def _by_highs(program: ArrayProgram, solver: str | None, options: Mapping[str, A
 # ---------------------------------------------------------------------- Clarabel and SCS
 @dataclass(frozen=True)
 class _ConeRows:
-    """The same program as ``b - A x`` in cones: ``A = T [R; I; G]``. ``zero``, ``nonneg`` : rows of these kinds, which
-    come first."""
+    """The same program as ``b - A x`` in cones: row k is ``sign`` times row ``picked`` of ``[R; I]``; then those of G,
+    by way of ``triangles`` where matrices are semidefinite. ``zero``, ``nonneg`` : rows of these kinds, which come
+    first."""
 
-    T: sp.csr_array
+    picked: Integers
+    sign: Floats
+    triangles: sp.csr_array | None
     A: sp.csc_array
     b: Floats
     zero: int
     nonneg: int
 
     def answer(self, program: ArrayProgram, status: str, x: Any, multipliers: Any) -> Answer:
-        """The multipliers of the original rows: those of ``T (row)`` belong to the row by the transpose of T."""
-        of_rows = self.T.T @ np.asarray(multipliers, dtype=np.float64)
-        split = program.R.shape[0], program.R.shape[0] + program.size
-        return Answer(status, np.array(x, dtype=np.float64), of_rows[: split[0]], of_rows[split[1] :])
+        """The multipliers of the original rows: those of ``sign`` times a row belong to the row, times ``sign``."""
+        given = np.asarray(multipliers, dtype=np.float64)
+        straight, curved = given[: self.picked.size], given[self.picked.size :]
+        size = program.R.shape[0] + program.size
+        of_rows = np.bincount(self.picked, self.sign * straight, size).astype(np.float64, copy=False)
+        of_cones = curved.copy() if self.triangles is None else self.triangles.T @ curved
+        return Answer(status, np.array(x, dtype=np.float64), of_rows[: program.R.shape[0]], of_cones)
 
 
 def _cone_rows(program: ArrayProgram, *, upper_triangle: bool) -> _ConeRows:
@@ -221,11 +227,13 @@ def _cone_rows(program: ArrayProgram, *, upper_triangle: bool) -> _ConeRows:
     above, below = np.flatnonzero(~equal & np.isfinite(high)), np.flatnonzero(~equal & np.isfinite(low))
     picked = np.concatenate([zero, above, below])
     sign = np.concatenate([np.ones(zero.size + above.size), -np.ones(below.size)])
-    sides = sp.csr_array((sign, (np.arange(picked.size), picked)), shape=(picked.size, low.size))
-    T = sp.csr_array(sp.block_diag([sides, _triangles(program, upper_triangle)], format="csr"))
-    stacked = sp.vstack([program.R, sp.eye_array(program.size), program.G], format="csr")
-    b = np.concatenate([high[zero], high[above], -low[below], T[picked.size :, low.size :] @ program.h])
-    return _ConeRows(T, sp.csc_array(T @ stacked), b, zero.size, above.size + below.size)
+    straight = sp.vstack([program.R, sp.eye_array(program.size)], format="csr")[picked]
+    straight.data *= np.repeat(sign, np.diff(straight.indptr))
+    triangles = _triangles(program, upper_triangle) if program.semidefinite else None
+    G, h = (program.G, program.h) if triangles is None else (triangles @ program.G, triangles @ program.h)
+    A = sp.csc_array(sp.vstack([straight, G]) if h.size else straight)
+    b = np.concatenate([high[zero], high[above], -low[below], h])
+    return _ConeRows(picked, sign, triangles, A, b, zero.size, above.size + below.size)
 
 
 def _triangles(program: ArrayProgram, upper: bool) -> sp.csr_array:

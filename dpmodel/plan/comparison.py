@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
+from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.contract import Request
 from dpmodel.models.contract import Candidate
+from dpmodel.plan.anew import Anew, Simulated, checked_epsilons
+from dpmodel.plan.picture import picture
+from dpmodel.plan.shown import error_words, short_text, why_text
 from dpmodel.release.plain import plain, plain_fields, revived
 from dpmodel.text import html_table, number, table
+
+
+def nothing() -> str:
+    """Help where there is none to look for."""
+    return ""
 
 
 @dataclass(frozen=True)
@@ -18,10 +28,15 @@ class Plan:
     """The mechanisms compared and the one ``chosen`` (a ``Candidate``).
 
     ``algorithm`` : the mechanism, when an object was given and no name. ``lower_bounds`` : what no mechanism can beat,
-    in words (empty where no theorem says anything). ``answer`` : what to know first, empty where the chosen statement
-    says something: that it does not, and what would help. ``runner_up`` : the name of the best of the others, or "".
+    in words (empty where no theorem says anything). ``first`` : what to know first, empty where the chosen statement
+    says something; ``answer`` : the same, and what would ``help``, which is looked for when it is read or printed.
+    ``runner_up`` : the name of the best of the others, or "".
 
-    Prints the choice, its runner-up, and the rest in a line each; ``details()`` has every statement and every reason.
+    ``cells`` : where the problem stands in Table 1, a line for each kind of private parameter. ``anew`` : forecasts at
+    other epsilons. It and ``help`` hold the model, and with it the way to its private data: ``alone`` is without them,
+    as copies are.
+
+    Prints the choice, what it says and does, and its runner-up; ``table()`` has all, ``why(name)`` one of the others.
     """
 
     candidates: tuple[Candidate, ...]
@@ -29,9 +44,41 @@ class Plan:
     request: Request
     forced: bool
     lower_bounds: tuple[str, ...]
-    answer: str = ""
+    first: str = ""
     runner_up: str = ""
     algorithm: Any = field(default=None, compare=False, repr=False)
+    help: Callable[[], str] = field(default=nothing, compare=False, repr=False)
+    cells: tuple[str, ...] = ()
+    anew: Anew | None = field(default=None, compare=False, repr=False)
+
+    @cached_property
+    def answer(self) -> str:
+        """What to know first and, where the chosen statement says nothing, what would help."""
+        return self.first + self.help()
+
+    @cached_property
+    def better(self) -> str:
+        """What twice the epsilon would bring; "" where that is nothing, or not known."""
+        now = self.chosen.forecast
+        if self.anew is None or now is None or not self.chosen.reads or now.vacuous:
+            return ""
+        then = self.anew.of(self.chosen.mechanism, 2 * self.request.epsilon).forecast
+        if then is None or error_words(then) in ("", error_words(now)):
+            return ""
+        return f"with twice the epsilon, {error_words(then)}"
+
+    def alone(self) -> Plan:
+        """The plan without the model: for what is handed on, or kept longer than the model."""
+        return replace(self, help=nothing, anew=None)
+
+    @property
+    def helped(self) -> bool:
+        """Whether something is to be looked for that would help."""
+        return self.help is not nothing
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What would help is looked for now: a copy has nothing to look for it in."""
+        return {**self.__dict__, "answer": self.answer, "help": nothing, "anew": None}
 
     @property
     def _columns(self) -> tuple[str, ...]:
@@ -39,6 +86,10 @@ class Plan:
         return "", "mechanism", *self.chosen.forecast.error.columns, "spends", "statement"
 
     def to_dict(self) -> dict[str, Any]:
+        return {**self.told(), "answer": self.answer, "better": self.better}
+
+    def told(self) -> dict[str, Any]:
+        """`to_dict` without what would help: nothing is looked for."""
         return {
             "epsilon": self.request.epsilon,
             "delta": self.request.delta,
@@ -46,10 +97,12 @@ class Plan:
             "feasibility": self.request.feasibility,
             "chosen": self.chosen.mechanism,
             "forced": self.forced,
-            "answer": self.answer,
+            "answer": self.first,
             "runner_up": self.runner_up,
             "candidates": [candidate.to_dict() for candidate in self.candidates],
             "lower_bounds": list(self.lower_bounds),
+            "cells": list(self.cells),
+            "better": "",
             "request": plain_fields(self.request),
         }
 
@@ -71,7 +124,18 @@ class Plan:
         chosen = next(each for each in candidates if each.mechanism == data["chosen"])
         request = revived(Request, data["request"])
         lower_bounds = tuple(data["lower_bounds"])
-        return cls(candidates, chosen, request, data["forced"], lower_bounds, data["answer"], data["runner_up"])
+        plan = cls(
+            candidates,
+            chosen,
+            request,
+            data["forced"],
+            lower_bounds,
+            data["answer"],
+            data["runner_up"],
+            cells=tuple(data["cells"]),
+        )
+        plan.__dict__["better"] = data["better"]  # what was found out then
+        return plan
 
     def _rows(self, candidates: Sequence[Candidate]) -> list[tuple[str, ...]]:
         rows: list[tuple[str, ...]] = []
@@ -88,48 +152,90 @@ class Plan:
         return rows
 
     def _title(self) -> str:
+        return f"{self.answer}\n{self.title}" if self.answer else self.title
+
+    @property
+    def title(self) -> str:
+        """What it is a plan for."""
         if self.request.epsilon == 0 == self.request.delta:
             return "Plan of a post-processing: it costs no privacy"
-        request = self.request
-        title = f"Plan for epsilon {number(request.epsilon)}, delta {number(request.delta)}"
-        return f"{self.answer}\n{title}" if self.answer else title
+        return f"Plan for epsilon {number(self.request.epsilon)}, delta {number(self.request.delta)}"
 
     def __str__(self) -> str:
-        second = next((each for each in self.candidates if each.mechanism == self.runner_up), None)
-        shown = [each for each in (self.chosen, second) if each is not None]
-        shown += [each for each in self.candidates if each not in shown and each.forecast and not each.forecast.vacuous]
-        rows = [row[:-1] for row in self._rows(shown)]
-        return table(self._columns[:-1], rows, title=self._title(), width=120, footer=self._short(second))
+        return short_text(self)
 
-    def details(self) -> str:
-        """The whole comparison in words: every statement, and why each of the others does not serve."""
+    def table(self) -> str:
+        """The whole comparison: every forecast with its statement, and why each of the others does not serve."""
         footer = self._footer() + self._others()
-        return table(self._columns, self._rows(self.candidates), title=self._title(), width=120, footer=footer)
+        return table(self._columns, self._rows(self.candidates), title=self._title(), footer=footer)
+
+    def why(self, mechanism: str) -> str:
+        """All that the plan knows of one mechanism: its statement and what it spends, or why it was not chosen.
+
+        Raises
+        ------
+        SpecificationError
+            For a name that is not in the plan.
+        """
+        return why_text(self, mechanism)
+
+    def plot(self, epsilons: Any = None, *, simulated: Simulated | None = None, ax: Any = None) -> Any:
+        """Draw the forecast errors against epsilon, with the lower bound where a theorem gives one (extra ``[plot]``).
+
+        Every epsilon takes the forecasts of ``plan(compare="all")``. Public facts only; nothing is spent.
+
+        Parameters
+        ----------
+        epsilons : numbers above 0; by default from an eighth to eight times that of the plan. ``simulated`` : of
+            ``simulate``, drawn as points. ``ax`` : matplotlib axes, for the first of the figure's panels.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        MissingExtraError, SpecificationError
+            Without matplotlib; where there is nothing to draw, or a copy of a plan is asked for other epsilons.
+        """
+        return picture(self, epsilons, simulated, ax)
+
+    def simulate(self, epsilons: Any = None, *, runs: int = 10, mechanisms: Sequence[str] | None = None) -> Simulated:
+        """Run mechanisms on synthetic databases and measure their errors. Reads no private data and spends nothing.
+
+        Databases are drawn from the declared ranges alone, and noise is seeded: what comes out says how the mechanism
+        does on such data, not on yours.
+
+        Parameters
+        ----------
+        epsilons : as in ``plot``. ``runs`` : databases at each epsilon. ``mechanisms`` : names; by default the chosen
+            one and its runner-up.
+
+        Raises
+        ------
+        SpecificationError
+            For models that are not linear programs with declared ranges, copies of plans, and mechanisms that are not
+            in the plan or do not apply.
+        """
+        if self.anew is None:
+            raise SpecificationError("simulate: a copy of a plan holds no model", remedy="problem.plan(...).simulate()")
+        if not isinstance(runs, int) or runs < 1:
+            raise SpecificationError(f"runs={runs!r}", remedy="an integer of 1 or more")
+        applies = [each.mechanism for each in self.candidates if each.eligible]
+        names = [n for n in (self.chosen.mechanism, self.runner_up) if n] if mechanisms is None else list(mechanisms)
+        for name in names:
+            if name not in applies:
+                raise SpecificationError(f"simulate: {name!r} does not apply", remedy=f"one of {', '.join(applies)}")
+        at = checked_epsilons(epsilons, self.request.epsilon)
+        return Simulated({(name, each): self.anew.measured(name, each, runs) for name in names for each in at})
 
     def _repr_html_(self) -> str:
         rows = self._rows(self.candidates)
         return html_table(self._columns, rows, title=self._title(), footer=self._footer() + self._others())
 
-    def _short(self, second: Candidate | None) -> tuple[str, ...]:
-        """The statement of the choice and what belongs to it, the others by name."""
-        assert self.chosen.forecast is not None
-        lines = [f"{self.chosen.mechanism}: {self.chosen.forecast.statement}; {self.chosen.forecast.work}"]
-        lines += self._footer()
-        lines += [f"runner-up: {second.mechanism}"] if second is not None else []
-        others = [each for each in self.candidates if each not in (self.chosen, second)]
-        silent = [each.mechanism for each in others if each.forecast is not None and each.forecast.vacuous]
-        failed = [each for each in others if each.code == "failed"]
-        behind = [each.mechanism for each in others if each.forecast is None and each.eligible]
-        useless = [each.mechanism for each in others if not each.eligible and each not in failed]
-        lines += [f"{each.mechanism} {each.reason}" for each in failed]
-        lines += [f"say nothing here: {', '.join(silent)}"] if silent else []
-        lines += [f"cannot win here: {', '.join(behind)}"] if behind else []
-        lines += [f"do not serve here: {', '.join(useless)}"] if useless else []
-        return (*lines, "print(plan.details()) has all statements and reasons")
-
     def _footer(self) -> tuple[str, ...]:
         assert self.chosen.forecast is not None
-        return (*self._split(), *self.chosen.forecast.caveats, *self.lower_bounds)
+        return (*self.split(), *self.chosen.forecast.caveats, *self.lower_bounds)
 
     def _others(self) -> tuple[str, ...]:
         """What does not serve: each reason once, with the mechanisms it stops."""
@@ -139,7 +245,7 @@ class Plan:
                 stopped.setdefault(candidate.reason, []).append(candidate.mechanism)
         return tuple(f"not {', '.join(names)}: {reason}" for reason, names in stopped.items())
 
-    def _split(self) -> tuple[str, ...]:
+    def split(self) -> tuple[str, ...]:
         """How the chosen mechanism splits its budget, when several parts are private."""
         assert self.chosen.forecast is not None
         parts = {k: v for k, v in self.chosen.forecast.noise.items() if isinstance(v, Mapping) and "share" in v}

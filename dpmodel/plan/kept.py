@@ -27,6 +27,8 @@ from dpmodel.numerics.public_facts import PublicFacts
 from dpmodel.plan.comparison import Plan
 
 _MOST_PLANS = 128
+# Seconds from which a plan is worth its digest, which is taken when it is kept and again whenever it may be found.
+WORTH = 0.05
 # Numbers beyond which a digest would take long beside the plan itself.
 _MOST_BYTES = 64 * 2**20
 # What was computed, and CVXPY's numbers for objects.
@@ -37,12 +39,15 @@ _DECLARED = (
     "sensitivity", "vanishes", "attributes",
 )  # fmt: skip
 
-_plans: OrderedDict[Hashable, Plan] = OrderedDict()
+_plans: OrderedDict[tuple[bytes | None, Hashable], Plan] = OrderedDict()
 _lock = threading.Lock()
 
 
 def find(data: PublicFacts, key: Hashable) -> Plan | None:
     """The plan of the same ``key`` for a model whose public facts are those of ``data``, or None."""
+    with _lock:
+        if all(key != of for _, of in _plans):
+            return None
     facts = data.cached("digest", lambda: digest(data))
     with _lock:
         if (facts, key) in _plans:
@@ -56,7 +61,8 @@ def keep(data: PublicFacts, key: Hashable, plan: Plan) -> None:
     if facts is None or any(candidate.code == "failed" for candidate in plan.candidates):
         return
     with _lock:
-        _plans[facts, key] = plan
+        # Without what holds the model, and with it its private data.
+        _plans[facts, key] = plan.alone()
         if len(_plans) > _MOST_PLANS:
             _plans.popitem(last=False)
 
@@ -123,8 +129,8 @@ class _Facts:
         elif isinstance(value, list | tuple):
             self.each(value)
         elif isinstance(value, Records):
-            number = self.records.setdefault(id(value), len(self.records))
-            self.each((number, value is DEFAULT_RECORDS, value.name, value.neighbors))
+            number, people = (self.records.setdefault(id(each), len(self.records)) for each in (value, value.people))
+            self.each((number, people, value is DEFAULT_RECORDS, value.name, value.neighbors))
         elif isinstance(value, Private):
             self.each((value.name(), *(getattr(value, name) for name in _DECLARED)))
         elif isinstance(value, cp.Parameter):  # its numbers are in the arrays

@@ -30,9 +30,11 @@ class NoGuaranteeWarning(UserWarning):
 
 
 def warn_of_no_guarantee(plan: Plan) -> None:
-    """Warn where ``plan`` has an answer (no guarantee, or not the one asked for); call it before charging."""
-    if plan.answer:
-        warnings.warn(plan.answer, NoGuaranteeWarning, stacklevel=users_line())
+    """Warn where ``plan`` has an answer (no guarantee, or not the one asked for); call it before charging. What would
+    help takes more plans, so it is left to those who ask."""
+    if plan.first:
+        more = "; plan(...) with the same arguments tells what would help" if plan.helped else ""
+        warnings.warn(plan.first + more, NoGuaranteeWarning, stacklevel=users_line())
 
 
 def what_would_help(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from typing import Any, Literal, cast, get_args
 
 from dpmodel.errors import DPModelError, InfeasibleError, SpecificationError, UnsupportedModelError
@@ -13,7 +15,8 @@ from dpmodel.mechanisms.forecast import Forecast, Order
 from dpmodel.models.contract import ARITHMETIC, Candidate, PrivateModel
 from dpmodel.numerics.public_facts import key_of
 from dpmodel.plan import kept
-from dpmodel.plan.comparison import Plan
+from dpmodel.plan.anew import Anew
+from dpmodel.plan.comparison import Plan, nothing
 from dpmodel.plan.no_guarantee import what_would_help
 from dpmodel.plan.registry import KINDS, AnyMechanism, load_entry_points, named
 from dpmodel.text import number
@@ -153,9 +156,14 @@ def make_plan(
             return build()
         plan = kept.find(model.data, key)
         if plan is None or not _still(plan, model, request):
+            started = time.perf_counter()
             plan = build()
-            kept.keep(model.data, key, plan)
-        return plan
+            if time.perf_counter() - started > kept.WORTH:
+                kept.keep(model.data, key, plan)
+            return plan
+        compared = [each for each in kind.mechanisms if each.name in {c.mechanism for c in plan.candidates}]
+        help = _help(model, request, plan.candidates, plan.chosen)
+        return replace(plan, help=help, anew=_anew(model, request, compared))
 
     load_entry_points()
     try:
@@ -224,35 +232,63 @@ def _plan(
             raise model.nothing_applies(request, candidates)
         chosen = best
     own = None if isinstance(mechanism, str) else forced  # with settings that its name does not tell
-    answer = _answer(model, request, compared, candidates, chosen)
+    first, help = _first(model, request, chosen), _help(model, request, candidates, chosen, compared)
     second = select_mechanism([each for each in candidates if each is not chosen], request)
     runner_up = second.mechanism if second is not None else ""
     bounds = model.lower_bounds(request)
-    return Plan(tuple(candidates), chosen, request, forced is not None, bounds, answer, runner_up, own)
+    cells = _cells(model)
+    return Plan(
+        tuple(candidates), chosen, request, forced is not None, bounds, first, runner_up, own, help, cells,
+        _anew(model, request, compared),
+    )  # fmt: skip
 
 
-def _answer(
+def _cells(model: PrivateModel[Any]) -> tuple[str, ...]:
+    classification = getattr(model.data, "classification", None)
+    return () if classification is None else classification.verdicts()
+
+
+def _anew(model: PrivateModel[Any], request: Request, compared: Sequence[AnyMechanism]) -> Anew:
+    """What finds out how all of them do at other epsilons."""
+    return Anew(model, request, compared, lambda then, some: _compared(model, then, some, everything=True))
+
+
+def _first(model: PrivateModel[Any], request: Request, chosen: Candidate) -> str:
+    """What to know first: nothing where the chosen statement says something, else that it does not."""
+    assert chosen.forecast is not None
+    if not _silent(model, chosen):
+        return model.unmet(request, chosen.forecast)
+    if chosen.forecast.spends_nothing:
+        return f"No guarantee beyond what is known without data: {chosen.mechanism} reads none and spends nothing"
+    return f"No guarantee: {chosen.mechanism} promises no more than is known without data"
+
+
+def _silent(model: PrivateModel[Any], chosen: Candidate) -> bool:
+    return model.reads and chosen.forecast is not None and chosen.forecast.vacuous
+
+
+def _help(
     model: PrivateModel[Any],
     request: Request,
-    compared: Sequence[AnyMechanism],
     candidates: Sequence[Candidate],
     chosen: Candidate,
-) -> str:
-    """What to know first: nothing where the chosen statement says something, else that, and what would help."""
-    assert chosen.forecast is not None
-    if not chosen.forecast.vacuous or not model.reads:
-        return model.unmet(request, chosen.forecast)
-    first = f"No guarantee: {chosen.mechanism} promises no more than is known without data"
+    compared: Sequence[AnyMechanism] = (),
+) -> Callable[[], str]:
+    """What finds out what would help where the chosen statement says nothing, which takes a forecast for each epsilon
+    that is tried. Of mechanisms that read data, the best is asked."""
     told = chosen
-    if chosen.forecast.spends_nothing:
-        first = f"No guarantee beyond what is known without data: {chosen.mechanism} reads none and spends nothing"
-        readers = [candidate for candidate in candidates if candidate.reads]
-        told = select_mechanism(readers, request) or chosen
-        if told is chosen:
-            return first
+    if chosen.forecast is not None and chosen.forecast.spends_nothing:
+        told = select_mechanism([candidate for candidate in candidates if candidate.reads], request) or chosen
+    if not _silent(model, chosen) or (told is chosen and not chosen.reads):
+        return nothing
+    offered = compared or KINDS[type(model.data)].mechanisms
+    algorithm = next(each for each in offered if each.name == told.mechanism)
+    return partial(_what_helps, model, request, algorithm, told)
+
+
+def _what_helps(model: PrivateModel[Any], request: Request, algorithm: AnyMechanism, told: Candidate) -> str:
     forecast = told.forecast
     assert forecast is not None
-    algorithm = next(each for each in compared if each.name == told.mechanism)
 
     def again(epsilon: float) -> Forecast | None:
         # Settings with the best statement: those that do best in simulations need not prove anything at any budget.
@@ -263,7 +299,7 @@ def _answer(
 
     helps = what_would_help(told.mechanism, forecast, request.epsilon, again, model.halvings)
     condition = forecast.error.if_requested(request) if "says something" in helps else ""
-    return f"{first}; {condition}{helps}"
+    return f"; {condition}{helps}"
 
 
 def _perfect(candidate: Candidate) -> bool:
@@ -288,10 +324,17 @@ def _compared(
 ) -> list[Candidate]:
     """What the mechanisms say of themselves, in their order. Those that promise most at best are asked first, and those
     that cannot come before the best so far are not asked; ``everything`` : all are."""
-    bounds = [iter(()) if everything else _bounds(each, model, request) for each in mechanisms]
+    verdicts = [cache(partial(_verdict, each, model, request)) for each in mechanisms]  # some take a while
+    bounds = [
+        iter(()) if everything else _bounds(each, model, request, verdict)
+        for each, verdict in zip(mechanisms, verdicts, strict=True)
+    ]
     hopes = [next(each, None) for each in bounds]
     found: list[Candidate | None] = [None] * len(mechanisms)
     best, left = None, []
+
+    def forecast(place: int) -> Candidate:
+        return model.capped(request, _candidate(mechanisms[place], model, request, verdicts[place]))
 
     def order(hoped: Forecast | None) -> Order:
         return () if hoped is None else hoped.error.order(hoped, request)
@@ -308,15 +351,18 @@ def _compared(
         if behind(place):
             left.append(place)
             continue
-        found[place] = model.capped(request, _candidate(mechanisms[place], model, request))
+        found[place] = forecast(place)
         first = select_mechanism([each for each in found if each is not None], request)
         best = None if first is None else first.forecast
-    contested = best is not None and best.error.contested(best, request)
+    # Where no statement says anything, or the best leaves rows out, simulations choose among those that do.
+    contested = best is not None and (best.vacuous or best.error.contested(best, request))
+    # A public point is chosen only where something else could read the data, and plans tell what would help that.
+    unread = best is None or best.spends_nothing
     for place in left:
         each, hoped = mechanisms[place], hopes[place]
         assert hoped is not None
-        if contested:
-            found[place] = model.capped(request, _candidate(each, model, request))
+        if unread or (contested and hoped.error.rival):
+            found[place] = forecast(place)
         else:
             why = "it would say nothing" if hoped.vacuous else f"its error is at least {number(hoped.error.rank)}"
             why = f"{BEHIND}: {why if hoped.proved else 'it would prove nothing'}"
@@ -324,25 +370,31 @@ def _compared(
     return [each for each in found if each is not None]
 
 
-def _bounds(mechanism: AnyMechanism, model: PrivateModel[Any], request: Request) -> Iterator[Forecast]:
-    """The best that the mechanism could say, looked at ever more closely; nothing where its forecast has to tell."""
+def _bounds(
+    mechanism: AnyMechanism, model: PrivateModel[Any], request: Request, verdict: Callable[[], Verdict] | None = None
+) -> Iterator[Forecast]:
+    """The best that the mechanism could say, looked at ever more closely, at the end against all that is known without
+    data; nothing where its forecast has to tell."""
     method: Any = mechanism
     try:
-        if _verdict(mechanism, model, request).eligible:
-            for bound in method.at_least(model.data, request):
-                hoped = Candidate(mechanism.name, mechanism.source, True, "", bound.hoped(request))
-                forecast = model.capped(request, hoped).forecast
-                assert forecast is not None
-                yield forecast
+        eligible = _verdict(mechanism, model, request) if verdict is None else verdict()
+        hoped = None
+        for bound in method.at_least(model.data, request) if eligible.eligible else ():
+            hoped = Candidate(mechanism.name, mechanism.source, True, "", bound.hoped(request))
+            yield cast(Forecast, model.capped(request, hoped, quickly=True).forecast)
+        if hoped is not None:
+            yield cast(Forecast, model.capped(request, hoped).forecast)
     except Exception:  # what goes wrong here goes wrong in the forecast
         return
 
 
-def _candidate(mechanism: AnyMechanism, model: PrivateModel[Any], request: Request) -> Candidate:
+def _candidate(
+    mechanism: AnyMechanism, model: PrivateModel[Any], request: Request, eligible: Callable[[], Verdict] | None = None
+) -> Candidate:
     """What a mechanism says of itself. One that fails is a line in the plan: others may serve."""
     name = mechanism.name
     try:
-        verdict, method = _verdict(mechanism, model, request), cast(Any, mechanism)
+        verdict, method = _verdict(mechanism, model, request) if eligible is None else eligible(), cast(Any, mechanism)
         forecast = method.forecast(model.data, request) if verdict.eligible else None
         if isinstance(forecast, Verdict):
             verdict, forecast = forecast, None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any, ClassVar, NamedTuple
+from itertools import chain
+from typing import Any, ClassVar
 
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_outputs import PrivateOutputs
@@ -16,124 +18,112 @@ from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.contract import Mechanism, Outcome, Serves, Verdict
 from dpmodel.mechanisms.forecast import Forecast
-from dpmodel.mechanisms.linalg.block_votes import BLOCK_VOTES
-from dpmodel.mechanisms.linalg.dense_weights.mechanism import DENSE_WEIGHTS
-from dpmodel.mechanisms.linalg.dp_lp.mechanism import DP_LP
-from dpmodel.mechanisms.linalg.hinge_descent.mechanism import HINGE_DESCENT
-from dpmodel.mechanisms.linalg.pin_hull.mechanism import PIN_HULL
-from dpmodel.mechanisms.linalg.rescaling_perceptron.mechanism import RESCALING_PERCEPTRON
-from dpmodel.mechanisms.linalg.stable_span.mechanism import STABLE_SPAN
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivatePoints, PrivateVectors
-from dpmodel.mechanisms.linalg.tukey_depth.mechanism import TUKEY_DEPTH
-from dpmodel.mechanisms.lp.cheapest_point import CHEAPEST_POINT
-from dpmodel.mechanisms.lp.cutting_planes.mechanism import PRIVATE_CUTTING_PLANES
-from dpmodel.mechanisms.lp.dense_weights.mechanism import DENSE_MULTIPLICATIVE_WEIGHTS
-from dpmodel.mechanisms.lp.engines.mechanism import EngineMechanism
-from dpmodel.mechanisms.lp.exact_equations import EXACT_EQUATIONS
-from dpmodel.mechanisms.lp.hinge_descent.mechanism import NOISY_HINGE_DESCENT
-from dpmodel.mechanisms.lp.measure_and_fit import MEASURE_AND_FIT
-from dpmodel.mechanisms.lp.multiplicative_weights.coefficients import NOISY_MULTIPLICATIVE_WEIGHTS
-from dpmodel.mechanisms.lp.multiplicative_weights.right_hand_sides import MULTIPLICATIVE_WEIGHTS
-from dpmodel.mechanisms.lp.noise_once.mechanism import GAUSSIAN_ONCE, LAPLACE_ONCE
-from dpmodel.mechanisms.lp.point_exponential.mechanism import POINT_EXPONENTIAL
-from dpmodel.mechanisms.lp.public.mechanism import PUBLIC_ONLY
-from dpmodel.mechanisms.lp.strict_truncated_laplace import STRICT_TRUNCATED_LAPLACE
-from dpmodel.mechanisms.lp.vertex_exponential.mechanism import VERTEX_EXPONENTIAL
-from dpmodel.mechanisms.postprocess.admm.mechanism import ADMM, ADMM_STRATEGY, ADMM_TABLES, ADMM_TREE
-from dpmodel.mechanisms.postprocess.exact_tree.mechanism import EXACT_TREE
-from dpmodel.mechanisms.postprocess.general_solver import GENERAL_SOLVER
-from dpmodel.mechanisms.postprocess.least_squares_tree.mechanism import LEAST_SQUARES_TREE
-from dpmodel.mechanisms.postprocess.projection.mechanism import PROJECTION
-from dpmodel.mechanisms.published.adassp import ADASSP_PUBLISHED
-from dpmodel.mechanisms.published.admm import ADMM_PUBLISHED
-from dpmodel.mechanisms.published.algorithm_2 import ALGORITHM_2
-from dpmodel.mechanisms.published.algorithm_4 import ALGORITHM_4
-from dpmodel.mechanisms.published.algorithm_5 import ALGORITHM_5
-from dpmodel.mechanisms.published.algorithm_6 import ALGORITHM_6
-from dpmodel.mechanisms.published.algorithm_10 import ALGORITHM_10
-from dpmodel.mechanisms.published.dp_lp import DP_LP_PUBLISHED
-from dpmodel.mechanisms.published.frank_wolfe import FRANK_WOLFE_PUBLISHED
-from dpmodel.mechanisms.published.stable_span import STABLE_SPAN_PUBLISHED
-from dpmodel.mechanisms.published.stochastic_mirror_descent import STOCHASTIC_MIRROR_DESCENT
-from dpmodel.mechanisms.published.theorem_34 import THEOREM_34
-from dpmodel.mechanisms.regression.descent.full_batch import NOISY_DESCENT
-from dpmodel.mechanisms.regression.descent.subsampled import SUBSAMPLED_DESCENT
-from dpmodel.mechanisms.regression.each_output import EachOutput
-from dpmodel.mechanisms.regression.frank_wolfe.gaussian import GAUSSIAN_FRANK_WOLFE
-from dpmodel.mechanisms.regression.frank_wolfe.vertices import FRANK_WOLFE
-from dpmodel.mechanisms.regression.mirror_descent.mechanism import MIRROR_DESCENT
-from dpmodel.mechanisms.regression.objective_perturbation.mechanism import OBJECTIVE_PERTURBATION
-from dpmodel.mechanisms.regression.public_only import PUBLIC_ONLY_REGRESSION
-from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import SUFFICIENT_STATISTICS
 from dpmodel.models.request import nearest
 
 _LOG = logging.getLogger("dpmodel")
 
 AnyMechanism = Mechanism[Any]
 
-# In each family the order decides among equals. Published variants stand last.
-MECHANISMS: tuple[AnyMechanism, ...] = (
-    MEASURE_AND_FIT,
-    LAPLACE_ONCE,
-    GAUSSIAN_ONCE,
-    VERTEX_EXPONENTIAL,
-    STRICT_TRUNCATED_LAPLACE,
-    EngineMechanism(NOISY_HINGE_DESCENT),
-    EngineMechanism(DENSE_MULTIPLICATIVE_WEIGHTS),
-    EngineMechanism(POINT_EXPONENTIAL),
-    CHEAPEST_POINT,
-    EngineMechanism(MULTIPLICATIVE_WEIGHTS),
-    PRIVATE_CUTTING_PLANES,
-    EXACT_EQUATIONS,
-    EngineMechanism(NOISY_MULTIPLICATIVE_WEIGHTS),
-    PUBLIC_ONLY,
-    THEOREM_34,
-    EngineMechanism(ALGORITHM_2),
-    EngineMechanism(ALGORITHM_4),
-    EngineMechanism(ALGORITHM_5),
-    EngineMechanism(ALGORITHM_6),
-    # Regressions. First, so that it is taken where nothing is predicted to beat it:
-    PUBLIC_ONLY_REGRESSION,
-    SUFFICIENT_STATISTICS,
-    FRANK_WOLFE,
-    NOISY_DESCENT,
-    MIRROR_DESCENT,
-    OBJECTIVE_PERTURBATION,
-    SUBSAMPLED_DESCENT,
-    GAUSSIAN_FRANK_WOLFE,
-    ADASSP_PUBLISHED,
-    FRANK_WOLFE_PUBLISHED,
-    STOCHASTIC_MIRROR_DESCENT,
-    # Post-processing.
-    EXACT_TREE,
-    LEAST_SQUARES_TREE,
-    PROJECTION,
-    ADMM_TREE,
-    ADMM_TABLES,
-    ADMM_STRATEGY,
-    ADMM,
-    GENERAL_SOLVER,
-    ADMM_PUBLISHED,
-    # Exact systems: vectors, inequalities, points.
-    STABLE_SPAN,
-    BLOCK_VOTES,
-    STABLE_SPAN_PUBLISHED,
-    HINGE_DESCENT,
-    RESCALING_PERCEPTRON,
-    DENSE_WEIGHTS,
-    DP_LP,
-    ALGORITHM_10,
-    DP_LP_PUBLISHED,
-    TUKEY_DEPTH,
-    PIN_HULL,
-)
+# Where the mechanisms of each kind of model are: they are loaded when such a model is first planned. In each kind the
+# order decides among equals; published variants stand last.
+_HOMES: dict[type, tuple[str, ...]] = {
+    PrivateLP: (
+        "lp.measure_and_fit:MEASURE_AND_FIT",
+        "lp.noise_once.mechanism:LAPLACE_ONCE",
+        "lp.noise_once.mechanism:GAUSSIAN_ONCE",
+        "lp.vertex_exponential.mechanism:VERTEX_EXPONENTIAL",
+        "lp.strict_truncated_laplace:STRICT_TRUNCATED_LAPLACE",
+        "lp.hinge_descent.mechanism:NOISY_HINGE_DESCENT",
+        "lp.dense_weights.mechanism:DENSE_MULTIPLICATIVE_WEIGHTS",
+        "lp.point_exponential.mechanism:POINT_EXPONENTIAL",
+        "lp.cheapest_point:CHEAPEST_POINT",
+        "lp.multiplicative_weights.right_hand_sides:MULTIPLICATIVE_WEIGHTS",
+        "lp.cutting_planes.mechanism:PRIVATE_CUTTING_PLANES",
+        "lp.exact_equations:EXACT_EQUATIONS",
+        "lp.multiplicative_weights.coefficients:NOISY_MULTIPLICATIVE_WEIGHTS",
+        "lp.public.mechanism:PUBLIC_ONLY",
+        "published.theorem_34:THEOREM_34",
+        "published.algorithm_2:ALGORITHM_2",
+        "published.algorithm_4:ALGORITHM_4",
+        "published.algorithm_5:ALGORITHM_5",
+        "published.algorithm_6:ALGORITHM_6",
+    ),
+    PrivateRegression: (
+        # First, so that it is taken where nothing is predicted to beat it:
+        "regression.public_only:PUBLIC_ONLY_REGRESSION",
+        "regression.sufficient_statistics.mechanism:SUFFICIENT_STATISTICS",
+        "regression.frank_wolfe.vertices:FRANK_WOLFE",
+        "regression.descent.full_batch:NOISY_DESCENT",
+        "regression.mirror_descent.mechanism:MIRROR_DESCENT",
+        "regression.objective_perturbation.mechanism:OBJECTIVE_PERTURBATION",
+        "regression.descent.subsampled:SUBSAMPLED_DESCENT",
+        "regression.frank_wolfe.gaussian:GAUSSIAN_FRANK_WOLFE",
+        "published.adassp:ADASSP_PUBLISHED",
+        "published.frank_wolfe:FRANK_WOLFE_PUBLISHED",
+        "published.stochastic_mirror_descent:STOCHASTIC_MIRROR_DESCENT",
+    ),
+    Postprocessing: (
+        "postprocess.exact_tree.mechanism:EXACT_TREE",
+        "postprocess.least_squares_tree.mechanism:LEAST_SQUARES_TREE",
+        "postprocess.projection.mechanism:PROJECTION",
+        "postprocess.admm.mechanism:ADMM_TREE",
+        "postprocess.admm.mechanism:ADMM_TABLES",
+        "postprocess.admm.mechanism:ADMM_STRATEGY",
+        "postprocess.admm.mechanism:ADMM",
+        "postprocess.general_solver:GENERAL_SOLVER",
+        "published.admm:ADMM_PUBLISHED",
+    ),
+    PrivateVectors: (
+        "linalg.stable_span.mechanism:STABLE_SPAN",
+        "linalg.block_votes:BLOCK_VOTES",
+        "published.stable_span:STABLE_SPAN_PUBLISHED",
+    ),
+    PrivateInequalities: (
+        "linalg.hinge_descent.mechanism:HINGE_DESCENT",
+        "linalg.rescaling_perceptron.mechanism:RESCALING_PERCEPTRON",
+        "linalg.dense_weights.mechanism:DENSE_WEIGHTS",
+        "linalg.dp_lp.mechanism:DP_LP",
+        "published.algorithm_10:ALGORITHM_10",
+        "published.dp_lp:DP_LP_PUBLISHED",
+    ),
+    PrivatePoints: (
+        "linalg.tukey_depth.mechanism:TUKEY_DEPTH",
+        "linalg.pin_hull.mechanism:PIN_HULL",
+    ),
+}
+_HOMES[PrivateOutputs] = _HOMES[PrivateRegression]  # several outputs are one regression each
 
 
-class Kind(NamedTuple):
-    """The mechanisms of one kind of model, and what they serve in words."""
+@cache
+def _load(home: str, outputs: bool) -> AnyMechanism:
+    """The mechanism of this name in its module, or that of an engine for nearly feasible points. ``outputs`` : for
+    each of several outputs."""
+    module, _, name = home.partition(":")
+    found = getattr(import_module(f"dpmodel.mechanisms.{module}"), name)
+    if hasattr(found, "counts_rows"):
+        found = import_module("dpmodel.mechanisms.lp.engines.mechanism").EngineMechanism(found)
+    mechanism: AnyMechanism = _of_outputs(found) if outputs else found
+    return mechanism
 
-    mechanisms: tuple[AnyMechanism, ...]
+
+def _of_outputs(mechanism: AnyMechanism) -> AnyMechanism:
+    each: AnyMechanism = import_module("dpmodel.mechanisms.regression.each_output").EachOutput(mechanism)
+    return each
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The mechanisms of one kind of model, and what they serve in words; ``added`` : those of other packages."""
+
+    model: type
     words: str
+    added: tuple[AnyMechanism, ...] = ()
+
+    @cached_property
+    def mechanisms(self) -> tuple[AnyMechanism, ...]:
+        outputs = self.model is PrivateOutputs
+        return (*(_load(home, outputs) for home in _HOMES[self.model]), *self.added)
 
     def compared(self, published: bool) -> tuple[AnyMechanism, ...]:
         """Those that a plan compares: all but the papers' own constants, or all."""
@@ -149,17 +139,13 @@ _WORDS: dict[type, str] = {
     PrivateInequalities: "inequalities to be satisfied exactly, one per record",
     PrivatePoints: "points in a convex hull, one per record",
 }
-KINDS: dict[type, Kind] = {model: Kind((), words) for model, words in _WORDS.items()}
+KINDS: dict[type, Kind] = {model: Kind(model, words) for model, words in _WORDS.items()}
 
 
 def _add(mechanism: AnyMechanism, model: type) -> None:
-    KINDS[model] = KINDS[model]._replace(mechanisms=(*KINDS[model].mechanisms, mechanism))
-    if model is PrivateRegression:  # several outputs are one regression each
-        _add(EachOutput(mechanism), PrivateOutputs)
-
-
-for _each in MECHANISMS:
-    _add(_each, _each.serves.model)
+    KINDS[model] = replace(KINDS[model], added=(*KINDS[model].added, mechanism))
+    if model is PrivateRegression:
+        _add(_of_outputs(mechanism), PrivateOutputs)
 
 
 def register_mechanism(mechanism: AnyMechanism) -> None:
@@ -249,11 +235,12 @@ def by_name(name: str, kind: type | None = None) -> AnyMechanism:
     SpecificationError
         For an unknown name, with the names that would do (for the ``kind`` of model, if one is given).
     """
-    everything: list[AnyMechanism] = [mechanism for each in KINDS.values() for mechanism in each.mechanisms]
-    fitting: Sequence[AnyMechanism] = everything if kind is None else KINDS[kind].mechanisms
-    for mechanism in (*fitting, *everything):  # a name may stand for one mechanism of each kind
+    everything = (mechanism for each in KINDS.values() for mechanism in each.mechanisms)
+    fitting: Sequence[AnyMechanism] = () if kind is None else KINDS[kind].mechanisms
+    for mechanism in chain(fitting, everything):  # a name may stand for one mechanism of each kind
         if mechanism.name == name:
             return mechanism
+    fitting = fitting if kind else [mechanism for each in KINDS.values() for mechanism in each.mechanisms]
     names = ", ".join(repr(mechanism.name) for mechanism in fitting)
     near = nearest(name, [mechanism.name for mechanism in fitting])
     raise SpecificationError(f"mechanism={name!r}", why="no such mechanism", remedy=f"{near}'auto', {names}")
@@ -272,6 +259,6 @@ def named(mechanism: str | AnyMechanism, kind: type | None = None) -> AnyMechani
         raise SpecificationError(f"mechanism={name}", why="it makes mechanisms", remedy=f"call it: mechanism={name}()")
     if isinstance(mechanism, type) or not isinstance(mechanism, Mechanism):
         return by_name(mechanism if isinstance(mechanism, str) else type(mechanism).__name__, kind)
-    if kind is PrivateOutputs and not isinstance(mechanism, EachOutput):
-        return EachOutput(mechanism)
+    if kind is PrivateOutputs and mechanism.serves.model is not PrivateOutputs:
+        return _of_outputs(mechanism)
     return mechanism

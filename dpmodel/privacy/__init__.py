@@ -45,6 +45,8 @@ from dpmodel.privacy.selection import (
 )
 from dpmodel.privacy.subsampling import (
     LEAST_DELTA,
+    PoissonCoins,
+    poisson_coins,
     poisson_sample,
     random_labels,
     subsampled_epsilon,
@@ -67,6 +69,7 @@ __all__ = [
     "NotPrivateWarning",
     "OpenDPSource",
     "PerStep",
+    "PoissonCoins",
     "PrivacyLoss",
     "PublicGenerator",
     "SeededSource",
@@ -85,6 +88,7 @@ __all__ = [
     "per_step",
     "permute_and_flip",
     "permute_and_flip_error",
+    "poisson_coins",
     "poisson_sample",
     "public_generator",
     "pure_composition_delta",

@@ -12,10 +12,15 @@ from dpmodel.errors import BudgetExceededError, SpecificationError
 from dpmodel.privacy._checks import fraction, non_negative
 from dpmodel.privacy.conversions import PrivacyLoss, validate_privacy
 from dpmodel.privacy.ledger import Charge, Ledger, MemoryLedger, SQLiteLedger, total
+from dpmodel.release.plots.charges import charges
+from dpmodel.text import html_table, number
 
 # Ten charges of 0.1 add up to 1.0000000000000002 in some orders. A relative 1e-12 forgives that; it is
 # the most by which a budget can be exceeded, and it is stated in the docstring.
 _SLACK = 1e-12
+
+
+CHARGE_COLUMNS = ("time (UTC)", "what", "epsilon", "delta")
 
 
 class Budget:
@@ -60,6 +65,22 @@ class Budget:
                 why="it names the file that holds the charges",
                 remedy="pass ledger='budget.db' or a pathlib.Path, or leave it out",
             )
+
+    @staticmethod
+    def open(ledger: str | os.PathLike[str]) -> Budget:
+        """The budget of a ledger file that is there, whatever its total.
+
+        Raises
+        ------
+        SpecificationError
+            For a file that is not there, or is no ledger, or is damaged.
+        """
+        return Budget(*SQLiteLedger.budget_of(ledger), ledger=ledger)
+
+    @property
+    def within(self) -> bool:
+        """Whether the charges add up to no more than the total."""
+        return self._covers(self.spent, PrivacyLoss(0.0, 0.0))
 
     @property
     def epsilon(self) -> float:
@@ -186,6 +207,26 @@ class Budget:
 
     def __repr__(self) -> str:
         return f"<{self}>"
+
+    @property
+    def charges(self) -> tuple[tuple[str, str, str, str], ...]:
+        """(time, label, epsilon, delta) of every charge and of what is left, as text for tables."""
+        rows = [(c.time[:19], c.label, number(c.epsilon), number(c.delta)) for c in self.history]
+        left = self.remaining
+        return (*rows, ("", "left", number(left.epsilon), number(left.delta)))
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw what was spent on what, charge after charge (extra ``[plot]``); returns the figure."""
+        history, left = self.history, self.remaining
+        entries = [(charge.label, charge.epsilon, charge.delta) for charge in history]
+        return charges(entries, self.epsilon, self.delta, (left.epsilon, left.delta), ax)
+
+    def _repr_html_(self) -> str:
+        try:
+            rows = self.charges
+        except SpecificationError:
+            rows = ()
+        return html_table(CHARGE_COLUMNS, rows, title=str(self))
 
 
 def _request(epsilon: object, delta: object) -> PrivacyLoss:

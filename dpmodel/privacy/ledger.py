@@ -121,12 +121,21 @@ class SQLiteLedger:
 
     def __init__(self, path: str | os.PathLike[str], budget: PrivacyLoss) -> None:
         self.path = Path(path).expanduser().absolute()
-        self._budget = budget
+        self._budget: PrivacyLoss | None = budget
         if not self.path.exists():
             self._create()
         with self._connection() as connection:
             if connection.execute("PRAGMA quick_check").fetchone() != ("ok",):
                 raise self._damaged("its integrity check fails")
+
+    @classmethod
+    def budget_of(cls, path: str | os.PathLike[str]) -> PrivacyLoss:
+        """The (epsilon, delta) of a ledger that is there; SpecificationError for anything else."""
+        ledger = object.__new__(cls)
+        ledger.path, ledger._budget = Path(path).expanduser().absolute(), None
+        with ledger._connection() as connection:
+            epsilon, delta = connection.execute("SELECT epsilon, delta FROM header").fetchone()
+        return PrivacyLoss(epsilon, delta)
 
     def charges(self) -> tuple[Charge, ...]:
         """See `Ledger.charges`; reads the file, so charges of other processes are seen."""
@@ -163,6 +172,7 @@ class SQLiteLedger:
             with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
                 connection.execute("PRAGMA synchronous = EXTRA")
                 connection.executescript(_SCHEMA)
+                assert self._budget is not None
                 connection.execute("INSERT INTO header VALUES (1, ?, ?, ?)", (_SCHEMA_VERSION, *self._budget))
             try:
                 os.link(draft, self.path)
@@ -217,7 +227,7 @@ class SQLiteLedger:
                 why="its charges might be misread",
                 remedy="use the version of dpmodel that wrote it",
             )
-        if (epsilon, delta) != tuple(self._budget):
+        if self._budget is not None and (epsilon, delta) != tuple(self._budget):
             raise SpecificationError(
                 f"the ledger {self.path} holds a budget of epsilon={epsilon}, delta={delta}, not "
                 f"epsilon={self._budget.epsilon}, delta={self._budget.delta}",

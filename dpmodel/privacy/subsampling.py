@@ -21,8 +21,10 @@ transforms.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import secrets
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -38,22 +40,44 @@ _MARGIN, _ROUNDING = 1e-3, 1e-12
 _GRID = 1e-3  # of privacy losses, for epsilon about 1
 _LEAST_RATE = 2.0**-16
 _LEAST_MULTIPLIER = 0.4
+_STRETCH = 1 << 14  # coins that are drawn together
+
+
+@dataclass(frozen=True)
+class PoissonCoins:
+    """A coin for every number, each True with probability ``rate`` (rounded down to a multiple of 2^-32).
+
+    Coin i has 32 bits of the output of SHAKE-256 on ``key``, 32 secret bytes, and the number of its stretch of coins.
+    To who does not know the key they are as independent as bits of the operating system's generator, which rest on a
+    stream cipher in the same way. So whoever holds rows i .. j draws the coins of these rows, again if need be, and
+    nobody has a list of all. Key and coins are as secret as the rows: they must not be released.
+    """
+
+    key: bytes
+    rate: float
+
+    def of(self, first: int, count: int) -> npt.NDArray[np.bool_]:
+        """(count,) coins of the numbers from ``first`` on."""
+        if self.rate == 1.0:
+            return np.ones(count, dtype=bool)
+        stretches = range(first // _STRETCH, -(-(first + count) // _STRETCH))
+        drawn = (hashlib.shake_256(self.key + at.to_bytes(8, "little")).digest(4 * _STRETCH) for at in stretches)
+        bits = np.frombuffer(b"".join(drawn), dtype="<u4")
+        skipped = first - stretches.start * _STRETCH
+        return np.asarray(bits[skipped : skipped + count] < np.uint32(math.floor(self.rate * 2.0**32)))
+
+
+def poisson_coins(source: NoiseSource, rate: float) -> PoissonCoins:
+    """New coins. The key comes from the operating system for private sources; from others' own noise, so that a seed
+    repeats it."""
+    if source.is_private:
+        return PoissonCoins(secrets.token_bytes(32), _rate(rate))
+    return PoissonCoins(source.laplace(np.zeros(4), 1.0).tobytes(), _rate(rate))
 
 
 def poisson_sample(source: NoiseSource, count: int, rate: float) -> npt.NDArray[np.bool_]:
-    """(count,) independent coins that are True with probability ``rate`` (rounded down to a multiple of 2^-32).
-
-    Private sources: 32 bits of the operating system's generator each. Others: from the source's own noise, so that a
-    seed repeats them. The answer is as secret as the rows: it must not be released.
-    """
-    count, rate = count_of(count, "count", least=0), _rate(rate)
-    if rate == 1.0:
-        return np.ones(count, dtype=bool)
-    if source.is_private:
-        bits = np.frombuffer(secrets.token_bytes(4 * count), dtype=np.uint32)
-        return np.asarray(bits < np.uint32(math.floor(rate * 2.0**32)))
-    quantile = math.log(2 * rate) if rate < 0.5 else -math.log(2 * (1 - rate))
-    return np.asarray(source.laplace(np.zeros(count), 1.0) <= quantile)
+    """(count,) new ``poisson_coins``."""
+    return poisson_coins(source, rate).of(0, count_of(count, "count", least=0))
 
 
 def random_labels(source: NoiseSource, count: int, labels: int) -> npt.NDArray[np.int64]:

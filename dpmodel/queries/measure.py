@@ -11,6 +11,7 @@ from dpmodel.annotate.noisy import Noisy
 from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import all_record_words
 from dpmodel.classify.impossibility import impossibility_error
+from dpmodel.compile.names import labels_of_expression
 from dpmodel.compile.standard_form.cvxpy_bridge import lower
 from dpmodel.compile.standard_form.footprint import sensitivity_of
 from dpmodel.compile.standard_form.form import require_private_values
@@ -130,6 +131,7 @@ def measure(
         name=title,
         epsilon=loss.epsilon,
         delta=spent_delta,
+        labels=labels_of_expression(expression),
         neighbors=" and ".join(sorted({block.parameter.records.neighbors for block in blocks})),
         record=record,
     )
@@ -184,7 +186,7 @@ def _refuse_unbounded(plan: DirectMeasurement, epsilon: float, delta: float) -> 
     wild = [
         block.name
         for block in plan.affine.private_blocks
-        if not sensitivity[block.parameter.records].finite and not math.isfinite(block.parameter.linf)
+        if not sensitivity[block.parameter.records.people].finite and not math.isfinite(block.parameter.linf)
     ]
     if not wild:
         raise SpecificationError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,16 +12,19 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers, PrivateArray
+from dpmodel._types import Floats, PrivateArray
+from dpmodel.annotate.dataset import Dataset
+from dpmodel.annotate.domain import Domain, Outside
 from dpmodel.annotate.private import Private
 from dpmodel.annotate.records import NEIGHBORS, Neighbors, Records
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.lp.measure_and_fit import MEASURE_AND_FIT, MeasureAndFit
 from dpmodel.problem import Problem
-from dpmodel.queries.domain import Domain, Outside
 from dpmodel.queries.weights import Loss, automatic_weights
 from dpmodel.queries.workload import Marginal, Tables, checked_marginals, counts, marginal_named
+from dpmodel.release.frames import long_frame
 from dpmodel.release.release import Release
+from dpmodel.text import html_table
 
 Over = Literal["auto", "domain", "marginals"]
 
@@ -45,8 +48,13 @@ class MarginalAnswer:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
         return np.array(self.values, dtype=dtype)
 
+    def to_frame(self, *, backend: str = "pandas") -> Any:
+        """A data frame with one row per cell: the columns' values, and ``value``; errors as ``Release.to_frame``."""
+        labels = tuple(zip(self.columns, self.categories, strict=True))
+        return long_frame({"value": self.values}, labels, backend)
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class QueryRelease:
     """A query release problem. ``problem`` is an ordinary ``Problem``: classify, plan, solve and explain it.
 
@@ -65,6 +73,18 @@ class QueryRelease:
     queries: Any
     _tables: Tables
     loss: Loss = "mean"
+
+    def __repr__(self) -> str:
+        size = f"{len(self.workload)} marginals over {len(self.domain.columns)} columns"
+        state = "nothing released yet" if self.problem.release is None else repr(self.problem.release)
+        return f"<QueryRelease: {size}, x has {self.x.size} cells, {state}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (" x ".join(m), self.domain.size(m), "in the workload" if m in self.workload else "measured for others")
+            for m in dict.fromkeys([*self.workload, *self.measured])
+        ]
+        return html_table(("marginal", "cells", ""), rows, title=repr(self))
 
     def solve(self, epsilon: float, delta: float = 0.0, **options: Any) -> Release:
         """``problem.solve`` with the same arguments; returns the release.
@@ -133,8 +153,9 @@ def query_release(
 
     Parameters
     ----------
-    table : the records: a mapping or data frame of columns, or an (n, columns) array of codes. None writes the model
-        without data (to classify and plan it).
+    table : the records: a mapping or data frame of columns, or an (n, columns) array of codes. Or a ``Dataset`` whose
+        rows are records: its domain (or ``domain=`` a list of its columns), neighbors and rule for rows outside hold,
+        and cells are counted where the table is. None writes the model without data (to classify and plan it).
     marginals : tuples of column names (or single names) whose cells are counted.
     domain : {column: number of values, or list of categories}. Required: it is public and never read off the data.
     queries : (k, cells) public matrix, dense or sparse, of more linear queries over the whole domain (cells in C
@@ -162,6 +183,8 @@ def query_release(
         For a missing domain, a workload outside it, values outside it, and arguments that do not fit together. Nothing
         is spent by building a model.
     """
+    if isinstance(table, Dataset):
+        domain, neighbors, outside = table.as_domain(domain), table.records.neighbors, "error"
     public = Domain.of(domain)
     workload = checked_marginals(public, marginals)
     _check(neighbors, total, over, outside)
@@ -175,10 +198,10 @@ def query_release(
     tables = Tables.whole(public) if wide == "domain" else Tables.local(public, measured)
     _refuse_too_many(tables, measured, matrix)
     needed = public.columns if matrix is not None else public.ordered({c for m in measured for c in m})
-    codes = None if table is None else public.encode(table, needed, outside)
-    if neighbors == "replace-one" and total is None and codes is not None:
-        total = float(codes.shape[0])  # replacing a record does not change their number
-    if codes is not None and neighbors == "replace-one" and total != codes.shape[0]:
+    counted = None if table is None else _counted(table, public, needed, outside)
+    if neighbors == "replace-one" and total is None and counted is not None:
+        total = float(counted(()).sum())  # replacing a record does not change their number
+    if counted is not None and neighbors == "replace-one" and total != counted(()).sum():
         raise SpecificationError(
             "total= is not the number of records",
             why="under replace-one the number of records is public, and this one would contradict the data",
@@ -187,17 +210,17 @@ def query_release(
     if neighbors == "replace-one" and total is None:
         raise SpecificationError("replace-one without a table needs total=", remedy="total=, the number of records")
 
-    people = Records(name, neighbors)
+    people = table.records if isinstance(table, Dataset) else Records(name, neighbors)
     x = cp.Variable(tables.size, nonneg=True, name="x")
     constraints = _public_rows(tables, wide, x, total)
     for marginal, weight in measured.items():
-        value = None if codes is None else counts(public, codes, needed, marginal)
+        value = None if counted is None else counted(marginal)
         label = " x ".join(marginal) or "total"
         answers = _private(value, public.size(marginal), f"counts of {label}", people)
         rows = cp.Constant(weight * tables.incidence(marginal), name=f"cells of {label}")
         constraints.append((rows @ x == weight * answers).set_label(label))
     if matrix is not None:
-        constraints.append(_general(matrix, codes, public, people, x))
+        constraints.append(_general(matrix, counted, public, people, x))
     problem = Problem(cp.Minimize(0), constraints)
     return QueryRelease(problem, x, wide, public, workload, dict(measured), matrix, tables, loss)
 
@@ -291,7 +314,21 @@ def _private(value: PrivateArray | None, size: int, name: str, people: Records) 
     return Private(value, shape=(size,), name=name, unit="all", l1=l1, l2=math.sqrt(l1), linf=1.0, records=people)
 
 
-def _general(matrix: sp.csr_array, codes: Integers | None, domain: Domain, people: Records, x: cp.Variable) -> Any:
+def _counted(table: Any, domain: Domain, needed: Sequence[str], outside: Outside) -> Callable[[Marginal], PrivateArray]:
+    """Marginal -> (cells,) how many records are in each: where the table is, or from their codes. PRIVATE."""
+    if isinstance(table, Dataset):
+        return lambda marginal: PrivateArray(table.cell_counts(marginal, needed).astype(np.float64))
+    codes = domain.encode(table, needed, outside)
+    return lambda marginal: counts(domain, codes, needed, marginal)
+
+
+def _general(
+    matrix: sp.csr_array,
+    counted: Callable[[Marginal], PrivateArray] | None,
+    domain: Domain,
+    people: Records,
+    x: cp.Variable,
+) -> Any:
     """Rows ``Q x == Q h``. One record adds or takes a column of Q (its largest norms), or exchanges two.
 
     Exchanging columns a and b: ``|a - b|_1 <= |a|_1 + |b|_1``; ``|a - b|_2 <= |a|_2 + |b|_2``, and for non-negative
@@ -308,9 +345,7 @@ def _general(matrix: sp.csr_array, codes: Integers | None, domain: Domain, peopl
     k = matrix.shape[0]
     if linf == 0:
         raise SpecificationError("queries that no record can change", remedy="rows that differ between cells")
-    value = None
-    if codes is not None:
-        value = PrivateArray(np.asarray(matrix @ counts(domain, codes, domain.columns, domain.columns)))
+    value = None if counted is None else PrivateArray(np.asarray(matrix @ counted(domain.columns)))
     bounds = {"l1": min(l1, k * linf), "l2": min(l2, math.sqrt(k) * linf), "linf": linf}
     answers = Private(value, shape=(k,), name="answers", unit="all", records=people, **bounds)
     return (cp.Constant(matrix, name="queries") @ x == answers).set_label("queries")

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
+from dpmodel.annotate.domain import Domain
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.errors import InfeasibleError, SpecificationError
@@ -26,7 +27,6 @@ from dpmodel.queries.consistent import (
     public_array,
     refuse_contradiction,
 )
-from dpmodel.queries.domain import Domain
 from dpmodel.queries.form_choice import AUTO, Setting, settled
 from dpmodel.queries.marginal_input import listed, placed
 from dpmodel.queries.query_release import MOST_CELLS, MarginalAnswer, Over

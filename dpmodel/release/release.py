@@ -7,19 +7,28 @@ is public, paid for, or post-processed from what was paid for; that includes not
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpmodel._types import Labels
+from dpmodel.errors import SpecificationError
+from dpmodel.release.frames import long_frame
 from dpmodel.release.plain import plain_fields, revived
-from dpmodel.text import array_text, html_table, number, printable, table
+from dpmodel.release.plots.moved_constraints import moved_constraints
+from dpmodel.release.plots.values import entry_names, released_values
+from dpmodel.text import html_table, named_text, number, printable, table
 
 # Printed cells of a classification; all of them are data.
 _MOST_CELLS = 5
+# Multipliers that solvers leave at constraints that do not bind are smaller.
+_BINDS = 1e-6
 
 
 @dataclass(frozen=True)
@@ -119,6 +128,7 @@ class Release:
     value : objective value computed from released quantities, or None.
     variables : name -> array of the variable's shape.
     duals : constraint label -> array of the constraint's shape, from released data.
+    labels : name of a variable or dual -> per axis its name and its categories, where the model has names.
     spent : (epsilon, delta) taken from the budget.
     timings : phase -> seconds. Running times can depend on data, so only of phases that read released data.
     classification : one line per cell of the program.
@@ -133,6 +143,7 @@ class Release:
     value: float | None = None
     variables: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     duals: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    labels: Mapping[str, Labels] = field(default_factory=dict)
     spent: tuple[float, float] = (0.0, 0.0)
     timings: Mapping[str, float] = field(default_factory=dict)
     classification: tuple[str, ...] = ()
@@ -145,7 +156,7 @@ class Release:
         for name in ("variables", "duals"):
             arrays = {key: _frozen_array(np.asarray(item)) for key, item in getattr(self, name).items()}
             object.__setattr__(self, name, MappingProxyType(arrays))
-        for name in ("spent", "timings", "classification", "plan", "notes"):
+        for name in ("labels", "spent", "timings", "classification", "plan", "notes"):
             object.__setattr__(self, name, _freeze(getattr(self, name)))
 
     # A MappingProxyType can neither be pickled nor copied, and a pickled array comes back writeable.
@@ -172,25 +183,129 @@ class Release:
             ("accuracy", self.accuracy),
             ("spent", f"epsilon {number(epsilon)}, delta {number(delta)}"),
         ]
-        rows += [("variable " + name, array_text(item)) for name, item in self.variables.items()]
-        rows += [("dual " + name, array_text(item)) for name, item in self.duals.items()]
+        for kind, arrays in (("variable ", self.variables), ("dual ", self.duals)):
+            rows += [(kind + name, named_text(item, self.labels.get(name, ()))) for name, item in arrays.items()]
         rows += [("cell", line) for line in self.classification[:_MOST_CELLS]]
         if len(self.classification) > _MOST_CELLS:
             rows.append(("cell", f"... and {len(self.classification) - _MOST_CELLS} more in to_dict()"))
-        rows += [("seconds: " + name, number(item)) for name, item in self.timings.items()]
+        if self.timings:
+            rows.append(("seconds", ", ".join(f"{name} {item:.2g}" for name, item in self.timings.items())))
         return rows + [("note", line) for line in self.notes]
 
-    def _title(self) -> str:
+    def to_frame(self, name: str | None = None, *, backend: str = "pandas") -> Any:
+        """A variable or dual as a data frame: a column for every axis with its names, and ``value``.
+
+        Parameters
+        ----------
+        name : of the variable or dual; may be left out where there is one variable. ``backend`` : "pandas", "polars" or
+            "pyarrow".
+
+        Raises
+        ------
+        SpecificationError, MissingExtraError
+            For an unknown name, and a backend that is not installed.
+        """
+        name = self._named("to_frame", name)
+        return long_frame({"value": {**self.duals, **self.variables}[name]}, self.labels.get(name, ()), backend)
+
+    def _named(self, who: str, name: str | None) -> str:
+        """``name``, or that of the only variable."""
+        known = {**self.duals, **self.variables}
+        if name is None and len(self.variables) == 1:
+            name = next(iter(self.variables))
+        if name is None or name not in known:
+            raise SpecificationError(
+                f"{who}: which variable?" if name is None else f"{who}: no variable or dual {name!r}",
+                remedy=f"one of {', '.join(map(repr, known)) or 'none: nothing was released'}",
+            )
+        return name
+
+    @property
+    def title(self) -> str:
+        """What it is, in a line."""
         if self.guarantee.epsilon == self.guarantee.delta == 0:
             free = f"Post-processing by {self.mechanism}"
             return {"none": "Solved without noise", "public-only": "Solved without data"}.get(self.mechanism, free)
         return f"Private release by {self.mechanism}"
 
+    # ------------------------------------------------------------------ figures (extra [plot]) and the report
+    @property
+    def moved(self) -> Mapping[str, Any]:
+        """``constraints`` : label of a private one -> least and largest amount by which its rows were made easier
+        (harder: below 0); ``others`` : how many more there are. Empty where that is not known."""
+        candidates: Any = self.plan.get("candidates", ())
+        chosen = [each for each in candidates if each["mechanism"] == self.mechanism and each["forecast"]]
+        found: Mapping[str, Any] = chosen[0]["forecast"].get("moved", {}) if chosen else {}
+        return found if found.get("constraints") else {}
+
+    def plot_constraints(self, ax: Any = None) -> Any:
+        """Draw how far each private constraint was moved, which of them bind, and by how much a true one may be missed.
+
+        ``ax`` : matplotlib axes to draw on. Returns the figure. Raises MissingExtraError without matplotlib, and
+        SpecificationError where the mechanism moves no constraint by an amount that is known.
+        """
+        if not self.moved:
+            raise SpecificationError(
+                f"{self.mechanism} moved no constraint by a fixed amount",
+                why="no constraint is private, what it did depends on x, or it works without noise on rows",
+                remedy="release.accuracy says what is promised of private constraints; release.plot_values() draws x",
+            )
+        binding = {name for name, array in self.duals.items() if np.abs(array).max(initial=0.0) > _BINDS}
+        pairs = {label: (pair[0], pair[1]) for label, pair in self.moved["constraints"].items()}
+        # Those without a label of the user's are told with their text besides their number.
+        binding |= {label for label in pairs if label.split(" (")[0] in binding}
+        missed = self.accuracy.violation_alpha
+        return moved_constraints(pairs, self.moved["others"], missed, binding, self._sentence, ax)
+
+    def plot_values(self, name: str | None = None, *, intervals: Any = None, ax: Any = None) -> Any:
+        """Draw a released variable or dual, with the names of its entries where the model has them.
+
+        Parameters
+        ----------
+        name : may be left out where there is one variable. ``intervals`` : a pair of arrays, such as ``dpm.intervals``
+            gives for post-processing; releases of other mechanisms know no interval of single entries.
+
+        Raises
+        ------
+        SpecificationError, MissingExtraError
+            For an unknown name, intervals of another shape, and without matplotlib.
+        """
+        name = self._named("plot_values", name)
+        array, title = {**self.duals, **self.variables}[name], f"{name}, as released by {self.mechanism}"
+        caption = f"{array.size} released number{'s' * (array.size != 1)}. {self._sentence}"
+        if intervals is None and self.guarantee.epsilon > 0:
+            caption += " The statement is about all of them together: no interval of a single one is known."
+        pair = None if intervals is None else tuple(intervals)
+        return released_values(array, entry_names(array, self.labels.get(name, ())), title, caption, pair, ax)
+
+    @property
+    def _sentence(self) -> str:
+        told = str(self.accuracy)
+        return f"{told[:1].upper()}{told[1:]}."
+
+    def report(self, file: str | os.PathLike[str], *more: Any) -> Path:
+        """Write one self-contained page: statement, guarantee, values, figures (where matplotlib is installed), and the
+        mechanisms compared. It loads nothing.
+
+        Parameters
+        ----------
+        file : where to. ``more`` : what to add, each with a part of its own: figures (``plan.plot()``,
+            ``problem.plot()``), and objects that notebooks show (a plan, a classification, a budget).
+
+        Returns
+        -------
+        pathlib.Path
+            Of the page.
+        """
+        from dpmodel.release.report import report
+
+        return report(self, file, more)
+
     def __str__(self) -> str:
-        return table(("", ""), self._rows(), title=self._title())
+        return table(("", ""), self._rows(), title=self.title)
 
     def _repr_html_(self) -> str:
-        return html_table(("", ""), self._rows(), title=self._title())
+        return html_table(("", ""), self._rows(), title=self.title)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields in JSON types: arrays as nested lists, inf and nan as strings."""

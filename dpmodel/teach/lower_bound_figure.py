@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from dpmodel.classify.impossibility import lower_bound
-from dpmodel.errors import MissingExtraError, SpecificationError
+from dpmodel.errors import SpecificationError
+from dpmodel.release.plots.canvas import require_matplotlib
 from dpmodel.teach.demonstration import Demonstration, Row
 from dpmodel.text import html_table, number, table
 
@@ -99,7 +100,7 @@ def figure(
     SpecificationError
         For values out of range, or delta or beta that contradict the demonstration.
     """
-    require_matplotlib()
+    require_matplotlib("gadgets.lower_bounds(), which prints the same numbers")
     if demonstration is not None:
         for name, mine, its in (("delta", delta, demonstration.delta), ("beta", beta, demonstration.beta)):
             if mine is not None and mine != its:
@@ -135,20 +136,6 @@ _PANELS = {
     "column": "Theorem 38: columns",
 }
 _UNITS = {"scalar": "violation of one constraint", "objective": "loss / n", "column": "violation / n"}
-
-
-def require_matplotlib() -> None:
-    """Raise `MissingExtraError` unless matplotlib can be imported."""
-    try:
-        importlib.import_module("matplotlib.figure")
-        return
-    except ImportError:
-        pass
-    raise MissingExtraError(
-        "figures need matplotlib, which is not installed",
-        why="it is an optional extra",
-        remedy="pip install 'dpmodel[plot]', or gadgets.lower_bounds(), which prints the same numbers",
-    )
 
 
 def _lower_bound_lines(axes: Any, part: str, lines: LowerBoundTable, *, sharp: bool) -> None:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -110,3 +111,13 @@ class Table:
         texts = [str(cell) for cell in cells]
         line = "  ".join(text.ljust(width) for text, width in zip(texts, self._widths, strict=False))
         print(line.rstrip(), flush=True)
+
+
+def seconds(work: Callable[[], Any], repeats: int) -> float:
+    """The shortest of ``repeats``: other work on the machine only adds."""
+    taken = []
+    for _ in range(repeats):
+        start = perf_counter()
+        work()
+        taken.append(perf_counter() - start)
+    return min(taken)

@@ -56,15 +56,17 @@ def test_impossible_cells_cite_the_theorem_of_their_floor():
 
 
 def test_prints_as_a_table(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "80")
     text = str(taxonomy())
-    assert max(map(len, text.splitlines())) <= 100
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 80 and len(lines) <= 45 and "Table 1" in lines[0]
+    page = taxonomy()._repr_html_()
     for item in taxonomy():
         assert item.theorem in text
+        for word in item.summary.split():
+            assert word in text
         for mechanism in item.mechanisms:
-            assert mechanism in text
-    assert "Table 1" in text.splitlines()[0]
-    page = taxonomy()._repr_html_()
+            assert mechanism in page
     assert page.count("<tr>") == 9
     assert "Theorem 37" in page
     assert repr(taxonomy()) == "<Taxonomy: 8 cells>"

@@ -14,7 +14,14 @@ from dpmodel.cli import main
 def test_demo_prints_every_room(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo"]) == 0
     printed = capsys.readouterr().out
-    for expected in ("Classification", "Plan for epsilon 1", "Solution", "Private release by", "true demand"):
+    assert len(printed.splitlines()) <= 40
+    for expected in (
+        "low sensitivity: solvable",
+        "Plan for epsilon 1",
+        "Solution",
+        "Private release by",
+        "true demand",
+    ):
         assert expected in printed
 
 
@@ -77,3 +84,61 @@ def test_unknown_command_is_refused() -> None:
     with pytest.raises(SystemExit) as stopped:
         main(["solve"])
     assert stopped.value.code == 2
+
+
+MODEL = """
+import cvxpy as cp
+import dpmodel as dpm
+
+need = dpm.Private([1.0, 2.0], name="need", unit="entry", linf=1)
+x = cp.Variable(2, nonneg=True, name="x")
+problem = dpm.Problem(cp.Minimize(cp.sum(x)), [(x >= need).set_label("enough")])
+other = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= 2 * need])
+if __name__ == "__main__":
+    raise RuntimeError("not run")
+"""
+
+
+def test_a_model_in_a_file_is_explained_and_planned(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text(MODEL)
+    assert main(["explain", str(file)]) == 0
+    assert "enough" in capsys.readouterr().out
+    assert main(["explain", f"{file}:other", "--tree"]) == 0
+    assert "one record moves it by" in capsys.readouterr().out
+    assert main(["plan", str(file), "--epsilon", "1", "--feasibility", "safe", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["chosen"] == "laplace-once"
+    for wrong, said in (
+        (f"{file}:nothing", "one of problem, other"),
+        (str(tmp_path / "none.py"), "no file"),
+    ):
+        assert main(["plan", wrong, "--epsilon", "1"]) == 2
+        assert said in capsys.readouterr().err
+    file.write_text(MODEL.replace("problem =", "mine ="))
+    assert main(["plan", str(file), "--epsilon", "1"]) == 2
+    assert "2 problems" in capsys.readouterr().err
+    file.write_text("x = 1")
+    assert main(["explain", str(file)]) == 2
+    assert "no dpmodel.Problem" in capsys.readouterr().err
+
+
+def test_a_ledger_is_shown_and_verified(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    import sqlite3
+
+    from dpmodel import Budget
+
+    file = tmp_path / "budget.db"
+    Budget(2.0, 1e-6, ledger=file).charge(0.5, label="demand plan")
+    assert main(["ledger", "show", str(file)]) == 0
+    assert "demand plan" in (printed := capsys.readouterr().out) and "1.5" in printed
+    assert main(["ledger", "verify", str(file)]) == 0
+    assert "whole: 1 charges, epsilon 0.5 of 2" in capsys.readouterr().out
+    assert main(["ledger", "verify", str(tmp_path / "none.db")]) == 2
+    assert "gone" in capsys.readouterr().err and not (tmp_path / "none.db").exists()
+    with sqlite3.connect(file) as connection:
+        connection.execute("INSERT INTO charges (id, time, epsilon, delta, label) VALUES ('x', '', 9, 0, 'forged')")
+    assert main(["ledger", "verify", str(file)]) == 2
+    assert "more than the budget" in capsys.readouterr().err
+    file.write_bytes(b"not a ledger")
+    assert main(["ledger", "show", str(file)]) == 2
+    assert "no usable" in (error := capsys.readouterr().err) or "not a usable" in error

@@ -18,12 +18,18 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 # Script -> patterns that its output must hold, in this order.
 SHOWN = {
     "private_linear_algebra.py": [
-        r"-> +stable-span",
+        r"Plan for .*: stable-span",
         r"dimension 10 of 12",
         r"equations by \S+: x = \[3, 1, 4, 1, 5, 2\]",
         r"half-space by \S+: (9\d|100)\.\d\d%",
         r"point in the hull by \S+: \(",
         r"Twenty vectors: too few records",
+    ],
+    "from_a_csv.py": [
+        r"Bonn +yes",
+        r"variable staff +Bonn: \d",
+        r"enough staff: made harder by",
+        r"variable w +age: [3-6]\.",
     ],
     "consistent_histogram.py": [
         r"1365 noisy sums in 6 levels",
@@ -44,8 +50,8 @@ SHOWN = {
         r"states sum to (\d+), the nation has \1",
     ],
     "transportation.py": [
-        r"demand +scalar, low +yes",
-        r"-> +laplace-once",
+        r"demand: scalar, low sensitivity: solvable",
+        r"Plan for .*: laplace-once",
         r"Private release by laplace-once",
         r"San Diego",
         r"Cost: 1[45]\d\.\d\d thousand dollars",
@@ -59,12 +65,12 @@ SHOWN = {
     ],
     "portfolio_of_private_scores.py": [
         r"objective, low",
-        r"-> +vertex-exponential",
+        r"Plan for .*: vertex-exponential",
         r"would lose up to \d\d+ times",
         r"all of the grant to the \w+",
     ],
     "strict_capacity.py": [
-        r"-> +strict-truncated-laplace",
+        r"Plan for .*: strict-truncated-laplace",
         r"every true constraint holds with\s+certainty",
         r"exceeded 0 times when strict, [1-9]\d* times when relaxed",
     ],
@@ -106,9 +112,8 @@ SHOWN = {
         r"( *epsilon 0\.3, delta 0: solve by .*\n){3}",
     ],
     "lasso.py": [
-        r"answers +objective, low +yes",
-        r"-> +(frank-wolfe|mirror-descent|noisy-descent)",
-        r"lower bound as a rate",
+        r"answers and score: objective, low sensitivity: solvable",
+        r"Plan for .*: (frank-wolfe|mirror-descent|noisy-descent)",
         r"Private release by",
         r"excess risk about 0\.\d+ on data drawn",
         r"true ones: 0\.00\d+ \(all zeros: 0\.2250\)",
@@ -124,11 +129,12 @@ SHOWN = {
     "scikit_learn.py": [
         r"ridge: R2 0\.8\d+; differential privacy with epsilon = 1",
         r"logistic: accuracy 0\.9\d+; mechanism",
-        r"epsilon=2\.0",
+        r"search: \{'alpha': 1\} by every, R2 0\.\d+; differential privacy with epsilon = 1",
+        r"epsilon=3\.0",
     ],
     "own_lp_file.py": [
         r"wyndor\.mps: b private",
-        r"-> +laplace-once",
+        r"Plan for .*: laplace-once",
         r"Private release by laplace-once",
         r"value +3\d",
     ],

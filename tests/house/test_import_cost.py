@@ -14,6 +14,12 @@ import dpmodel
 # Extras, and what only a charge, a page or a file needs.
 HEAVY = {"opendp", "dp_accounting", "flint", "rich", "sklearn", "pandas", "polars", "matplotlib", "duckdb", "asyncio"}
 FAMILIES = {"dpmodel.plan", "dpmodel.mechanisms", "dpmodel.problem", "dpmodel.queries", "dpmodel.linalg"}
+# Mechanisms of models that are none of programs.
+OTHERS = {
+    "dpmodel.mechanisms.regression.descent",
+    "dpmodel.mechanisms.linalg.pin_hull",
+    "dpmodel.mechanisms.postprocess.admm.mechanism",
+}
 PLAN = """
 import cvxpy as cp
 b = dpmodel.Private([1.5, 2.5], name="b", unit="entry", linf=1)
@@ -25,8 +31,8 @@ dpmodel.Problem(cp.Minimize(cp.sum(x)), [x >= b]).plan(epsilon=1)
 STEPS = {
     "import dpmodel": HEAVY | FAMILIES | {"cvxpy", "scipy", "numpy", "highspy"},
     "dpmodel.Private, dpmodel.Records": HEAVY | FAMILIES,
-    "dpmodel.Problem, dpmodel.measure": HEAVY | {"dpmodel.learn"},
-    PLAN: {"opendp", "dpmodel.learn"},
+    "dpmodel.Problem, dpmodel.measure": HEAVY | {"dpmodel.learn", "dpmodel.mechanisms.lp.cutting_planes"} | OTHERS,
+    PLAN: {"opendp", "dpmodel.learn"} | OTHERS,
 }
 
 

@@ -49,6 +49,15 @@ def test_links_and_paths_resolve(page: Path) -> None:
     assert missing_paths(text) == []
 
 
+def test_the_code_of_the_page_on_data_runs() -> None:
+    text = (ROOT / "docs" / "data.md").read_text()
+    scope: dict[str, object] = {}
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(block, scope)
+
+
 def test_what_is_broken_is_found() -> None:
     page = ROOT / "docs" / "page.md"
     assert broken_links(page, "[a](privacy.md#x) [b](../README.md) [c](https://a.b) [d](#e)") == []

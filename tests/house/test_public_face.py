@@ -39,7 +39,7 @@ def test_the_screen_of_code_in_the_design_runs(capsys):
 
     printed = capsys.readouterr().out
     assert x.value.shape == (plants, markets)
-    for words in ("scalar, low", "Theorem 22", "laplace-once", "->", "Private release", "epsilon 1"):
+    for words in ("scalar, low sensitivity", "Theorem 22", "laplace-once", "Private release", "epsilon 1"):
         assert words in printed
 
 

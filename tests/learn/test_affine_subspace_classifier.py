@@ -21,6 +21,9 @@ from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelErr
 from dpmodel.learn import AffineSubspaceClassifier
 from dpmodel.numerics.fields.field import GF, QQ
 
+# scikit-learn copies and fits again and again.
+pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.learn.CompositionWarning")
+
 PLAIN: dict[str, Any] = {"classes": ("out", "in"), "mechanism": PlainSystem(), "random_state": 0}
 
 

@@ -112,12 +112,13 @@ def test_bad_parameters(case: str) -> None:
 
 BAD_CLASSES: dict[str, tuple[dict[str, Any], Any]] = {
     "no classes": ({"classes": None}, LABELS),
-    "three kinds": ({"classes": "public"}, np.arange(30) % 3),
+    "three kinds, two declared": ({}, np.arange(30) % 3 - 1),
     "one kind": ({"classes": "public"}, np.ones(30)),
     "measurements": ({"classes": "public"}, Y),
     "others than declared": ({}, np.where(LABELS > 0, SECRET, -1)),
     "one class declared": ({"classes": (1, 1)}, LABELS),
-    "three classes declared": ({"classes": (0, 1, 2)}, LABELS),
+    "others than the three declared": ({"classes": (0, 1, 2)}, LABELS),
+    "three classes declared, two alike": ({"classes": (-1, 1, 1.0)}, LABELS),
     "another word": ({"classes": "binary"}, LABELS),
     "zero C": ({"C": 0}, LABELS),
 }

@@ -19,12 +19,16 @@ from dpmodel.learn import (
     PrivateLogisticRegression,
     PrivateQuantileRegressor,
     PrivateRidge,
+    PrivateSearchCV,
 )
+
+# scikit-learn copies and fits again and again.
+pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.learn.CompositionWarning")
 
 REGRESSION: dict[str, Any] = {"bounds": (-10, 10), "label_bounds": (-5, 5), "epsilon": 10.0}
 CLASSIFICATION: dict[str, Any] = {"bounds": (-10, 10), "classes": "public", "epsilon": 10.0}
 
-# Nothing is expected to fail. What scikit-learn skips, it skips for what the tags say: binary classifiers only.
+# Nothing is expected to fail.
 # One by default, with a mechanism named: the plans of others take most of the time.
 FIRST = [PrivateRidge(**REGRESSION, mechanism="sufficient-statistics")]
 OTHERS = [
@@ -34,6 +38,7 @@ OTHERS = [
     PrivateQuantileRegressor(**REGRESSION),
     PrivateHuberRegressor(**REGRESSION),
     PrivateLogisticRegression(**CLASSIFICATION),
+    PrivateSearchCV(FIRST[0], {"alpha": [1.0, 2.0]}, epsilon=10.0, random_state=0),
 ]
 
 

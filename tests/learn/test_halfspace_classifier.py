@@ -21,6 +21,8 @@ from dpmodel.learn import HalfspaceClassifier
 from dpmodel.learn.halfspace_classifier import _rows
 
 TRUE, SHIFT = np.array([3.0, -4.0, 0.0]), 20.0
+# scikit-learn copies and fits again and again.
+pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.learn.CompositionWarning")
 PLAIN: dict[str, Any] = {"margin": 0.01, "classes": ("low", "high"), "mechanism": PlainSystem(), "random_state": 0}
 
 

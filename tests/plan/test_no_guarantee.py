@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import warnings
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
+from dpmodel.plan import planner
 
 
 def costs(linf: float = 2.0) -> dpm.Problem:
@@ -142,3 +144,30 @@ def test_what_was_asked_for_and_is_not_reached_is_told_before_the_charge() -> No
                 problem.solve(1.0, feasibility=asked, budget=budget, rng=0)
         problem.solve(1.0, feasibility=dpm.AllBut(alpha=20), budget=budget, rng=0)
     assert budget.spent.epsilon == 1
+
+
+@each_case
+def test_what_would_help_is_looked_for_when_it_is_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    build, asked = CASES[name]
+    searched: list[str] = []
+
+    def search(mechanism: str, *given: Any) -> str:
+        searched.append(mechanism)
+        return "this would help"
+
+    monkeypatch.setattr(planner, "what_would_help", search)
+    problem = build()
+    with pytest.warns(dpm.NoGuaranteeWarning, match=r"tells what would help$"):
+        problem.solve(**asked, rng=0)
+    plan = problem.last_plan
+    assert plan is not None and problem.release is not None and not searched
+    assert problem.release.plan["answer"] == plan.first and "would help" not in plan.first
+    assert "this would help" in str(plan) and len(searched) == 1
+    assert plan.answer == plan.to_dict()["answer"] and plan.answer.startswith(plan.first) and len(searched) == 1
+
+
+def test_a_copy_of_a_plan_knows_what_would_help_and_holds_no_model() -> None:
+    plan = costs().plan(0.1)
+    copied = pickle.loads(pickle.dumps(plan))
+    assert plan.helped and not copied.helped
+    assert copied.to_json() == plan.to_json() and copied.answer == plan.answer != plan.first

@@ -190,7 +190,7 @@ class Perfect(Mechanism[PrivateLP]):
 
 def test_a_line_in_the_registry_is_all_it_takes(monkeypatch):
     programs = planner.KINDS[PrivateLP]
-    monkeypatch.setitem(planner.KINDS, PrivateLP, programs._replace(mechanisms=(*PORTFOLIO, Perfect())))
+    monkeypatch.setitem(planner.KINDS, PrivateLP, dataclasses.replace(programs, added=(Perfect(),)))
     plan = scalar_problem().plan(epsilon=1)
     assert plan.chosen.mechanism == "perfect"
     assert "no error" in str(plan)
@@ -226,25 +226,30 @@ def test_one_part_has_no_split():
 # ------------------------------------------------------------------ words and data
 def test_every_reason_and_statement_is_printed():
     plan = scalar_problem().plan(epsilon=1, delta=1e-6)
-    for printed in (str(plan), plan.details()):
-        text = " ".join(printed.split())
-        assert all(each.mechanism in text for each in plan.candidates)
-        assert text.count("->") == 1
+    text = " ".join(plan.table().split())
+    assert all(each.mechanism in text for each in plan.candidates) and text.count("->") == 1
     for each in plan.candidates:
-        assert each.reason in text and (each.forecast is None or each.forecast.work in text)
+        told = " ".join(plan.why(each.mechanism).split())
+        for shown in (text, told):
+            assert each.reason in shown and (each.forecast is None or each.forecast.work in shown)
+        assert (": chosen" in told) == (each is plan.chosen)
+    with pytest.raises(dpm.SpecificationError, match="no mechanism 'magic'"):
+        plan.why("magic")
     assert plan._repr_html_().count("<tr>") == sum(each.forecast is not None for each in plan.candidates) + 1
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 200])
-def test_a_plan_prints_on_one_screen_the_choice_first(width, monkeypatch):
-    """The choice, its statement, the runner-up; the rest by name."""
+def test_a_plan_prints_in_a_dozen_lines_the_choice_first(width, monkeypatch):
+    """The choice, its cell and statement, the runner-up, what more budget would bring."""
     monkeypatch.setenv("COLUMNS", str(width))
     for problem in (scalar_problem(), simplex_problem(), two_parts(True)):
         plan = problem.plan(epsilon=1, delta=1e-6)
         lines = str(plan).splitlines()
-        assert len(lines) <= 40 and max(map(len, lines)) <= width
-        first = next(line for line in lines if "->" in line)
-        assert plan.chosen.mechanism in first
+        assert len(lines) <= 12 and max(map(len, lines)) <= width
+        assert lines[0].endswith(f": {plan.chosen.mechanism}") and "low sensitivity" in lines[1]
+        assert any("with twice the epsilon" in line for line in lines) and "plan.table()" in lines[-1]
+        again = dpm.Plan.from_json(plan.to_json())
+        assert str(again).splitlines()[:3] == lines[:3]
         second = plan.runner_up
         assert second and second != plan.chosen.mechanism and any(f"runner-up: {second}" in line for line in lines)
 

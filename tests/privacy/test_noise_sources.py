@@ -97,6 +97,7 @@ def low_bit_share(draw, centre):
 
 @pytest.mark.parametrize("source", PRIVATE, ids=lambda s: type(s).__name__)
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+@pytest.mark.slow
 def test_low_bits_do_not_tell_the_centre(kind, source):
     def draw(values):
         return getattr(source, kind)(values, 1.0)

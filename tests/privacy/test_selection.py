@@ -53,6 +53,7 @@ SELECTIONS = [  # private sources draw both kinds; the budgets are the same arit
 
 
 @pytest.mark.parametrize("select, budget, distribution, source", SELECTIONS)
+@pytest.mark.slow
 def test_law_on_three_scores(select, budget, distribution, source):
     """Chi-square, false alarm 1e-7; both neighbours of the distribution must be rejected."""
     runs = 3000 if isinstance(source, OpenDPSource) else 7000  # it builds a measurement each time
@@ -171,6 +172,7 @@ def test_many_negatives_cost_nothing_but_only_with_a_noisy_threshold():
     assert audit(no_positive, CheapThreshold, 6000) > 2.2
 
 
+@pytest.mark.slow
 def test_positives_are_paid_for_one_by_one():
     assert audit(positives_apart, AboveThreshold, 1500) <= 2.0
     assert audit(positives_apart, CheapQueries, 4000) > 2.1

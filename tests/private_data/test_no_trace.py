@@ -100,14 +100,13 @@ def differences(one: list[Any], two: list[Any]) -> list[str]:
     found = []
     for twin in (one, two):  # properties fill caches, which the next walk sees
         list(leaves(twin))
-    first, second = list(leaves(one)), list(leaves(two))
-    assert len(first) > 300
+    # What is its own in each twin may be there in one only: a digest is taken of models whose plan took a while.
+    first, second = ([leaf for leaf in leaves(twin) if not _OWN.search(leaf[0])] for twin in (one, two))
+    assert len(first) > 250
     if [path for path, _ in first] != [path for path, _ in second]:
         only = {path for path, _ in first} ^ {path for path, _ in second}
         return [f"reachable in one only: {sorted(only)[:5]}"]
     for (path, a), (_, b) in zip(first, second, strict=True):
-        if _OWN.search(path):
-            continue
         if isinstance(a, np.ndarray):
             same = a.shape == b.shape and np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
         else:
@@ -118,7 +117,7 @@ def differences(one: list[Any], two: list[Any]) -> list[str]:
 
 
 def _without_ids(text: Any) -> Any:
-    return re.sub(r"0x[0-9a-f]+|\b(var|param)\d+|seconds: .*", "", text) if isinstance(text, str) else text
+    return re.sub(r"0x[0-9a-f]+|\b(var|param)\d+|seconds +.*", "", text) if isinstance(text, str) else text
 
 
 class _SameOutcome:

@@ -113,7 +113,7 @@ def of_tree(records: Any) -> list[Any]:
 
 def of_features(records: Any) -> list[Any]:
     class Seen(learn.PrivateLinearRegression):  # type: ignore[misc]
-        def _fit(self, X: Any, sealed: Any, labels: Any) -> Any:
+        def _fit(self, X: Any, sealed: Any, labels: Any, risk_unit: float = 1.0) -> Any:
             raise Captured(X)
 
     y = np.zeros(len(records))
@@ -122,7 +122,7 @@ def of_features(records: Any) -> list[Any]:
 
 def of_numbers(records: Any) -> list[Any]:
     class Seen(learn.PrivateLinearRegression):  # type: ignore[misc]
-        def _fit(self, X: Any, sealed: Any, labels: Any) -> Any:
+        def _fit(self, X: Any, sealed: Any, labels: Any, risk_unit: float = 1.0) -> Any:
             raise Captured(sealed)
 
     X = np.zeros((len(records), 1))
@@ -131,11 +131,30 @@ def of_numbers(records: Any) -> list[Any]:
 
 def of_labels(records: Any, classes: Any, kind: Any = learn.PrivateLogisticRegression) -> list[Any]:
     class Seen(kind):  # type: ignore[misc]
-        def _fit(self, X: Any, sealed: Any, labels: Any) -> Any:
+        def _fit(self, X: Any, sealed: Any, labels: Any, risk_unit: float = 1.0) -> Any:
             raise Captured(sealed)
 
     X = np.ones((len(records), 1))
     return captured(lambda: Seen(bounds=(-9, 9), classes=classes).fit(X, records)).tolist()
+
+
+def of_encoder(records: Any) -> list[Any]:
+    encoder = learn.PublicEncoder(domain={"c": [1, 2, 3]})
+    return np.asarray(encoder.fit_transform(framed(records))).tolist()
+
+
+def of_dataset(records: Any) -> list[Any]:
+    rows = dpm.Dataset(framed(records), domain={"c": [1, 2, 3]}, outside="drop").rows(["c"])
+    entries = vault.unseal(rows)
+    return entries.reshape(rows.shape, order="F").tolist()
+
+
+def framed(records: Any) -> Any:
+    """One column of objects; of arrays that may have united them already, nobody makes a frame here."""
+    if isinstance(records, np.ndarray) and records.dtype.kind in "USmM":
+        raise TypeError
+    column = pd.Series(list(records), dtype=object)
+    return pd.DataFrame({"c": column})
 
 
 def of_conducted(module: str, call: Callable[[], Any], read: Callable[[Any], Any]) -> list[Any]:
@@ -229,6 +248,9 @@ READERS: dict[str, Reader] = {
     "learn classes of two kinds": Reader(lambda r: of_labels(r, (0, "other")), [0, "other", 0]),
     "learn large classes": Reader(lambda r: of_labels(r, tuple(BIG[:2])), BIG[:2]),
     "learn public classes": Reader(lambda r: of_labels(r, "public"), [0, 1, 1]),
+    "learn several classes": Reader(lambda r: of_labels(r, (0, 1, 2)), [0, 1, 2, 1]),
+    "PublicEncoder": Reader(of_encoder, [1, 2, 3, 2]),
+    "Dataset": Reader(of_dataset, [1, 2, 3, 2]),
     "HalfspaceClassifier": Reader(of_halfspace, ROWS),
     "AffineSubspaceClassifier": Reader(of_affine_classifier, ROWS),
     "span": Reader(of_span(linalg.span, field=linalg.QQ), ROWS),

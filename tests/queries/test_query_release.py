@@ -10,13 +10,14 @@ import pytest
 import scipy.sparse as sp
 
 import dpmodel as dpm
+from dpmodel.annotate import vault
+from dpmodel.annotate.domain import Domain
 from dpmodel.compile.standard_form.footprint import sensitivity_of
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.measure_and_fit import MEASURE_AND_FIT
 from dpmodel.mechanisms.lp.noise_once.measurement import measurements
 from dpmodel.privacy import SeededSource
 from dpmodel.queries import query_release as _query_release
-from dpmodel.queries.domain import Domain
 from dpmodel.queries.query_release import MOST_CELLS
 from dpmodel.queries.workload import Tables, counts, sums
 
@@ -272,3 +273,27 @@ def test_nothing_private_on_the_public_object():
     assert str(full.problem.classify()) == str(empty.problem.classify())
     assert all(p.value is None for p in full.problem.parameters())
     assert "3.0" not in repr(full.problem.parameters())
+
+
+def test_a_dataset_is_counted_where_it_lies() -> None:
+    """The same model as from the columns themselves; what cannot be one is refused."""
+    pl = pytest.importorskip("polars")
+    rng = np.random.default_rng(0)
+    columns = {"town": rng.choice(["Ulm", "Bonn"], 300).tolist(), "size": rng.integers(0, 3, 300).tolist()}
+    domain = {"town": ["Bonn", "Ulm"], "size": 3}
+    people = dpm.Dataset(pl.DataFrame(columns).lazy(), domain=domain)
+    marginals = [("town", "size"), ("town",)]
+    found = dpm.query_release(people, marginals)
+    expected = dpm.query_release(columns, marginals, domain=domain)
+    for mine, theirs in zip(found.problem.parameters(), expected.problem.parameters(), strict=True):
+        np.testing.assert_array_equal(vault.unseal(mine), vault.unseal(theirs))
+        assert mine.sensitivity == theirs.sensitivity and mine.records is people.records
+    answers = [q.solve(epsilon=1, rng=0) and q.answers("town") for q in (found, expected)]
+    np.testing.assert_allclose(answers[0].values, answers[1].values)
+    assert list(answers[0].to_frame()["town"]) == ["Bonn", "Ulm"]
+    twice = dpm.Dataset(pl.DataFrame(columns), privacy_id="size", max_rows=2, domain=domain)
+    with pytest.raises(dpm.SpecificationError, match="privacy_id"):
+        dpm.query_release(twice, marginals)
+    strange = dpm.Dataset(pl.DataFrame({**columns, "town": ["Rome"] * 300}), domain=domain)
+    with pytest.raises(dpm.SpecificationError, match="no value in the domain"):
+        dpm.query_release(strange, marginals)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
+from dpmodel.annotate.domain import Domain
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.privacy.distributions import Laplace
 from dpmodel.queries import structural_zeros, tables_fit
-from dpmodel.queries.domain import Domain
 from dpmodel.queries.structural_zeros import allowed_cells
 from dpmodel.queries.tables_fit import consistent_table
 

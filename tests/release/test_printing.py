@@ -77,7 +77,7 @@ def test_lines_fit_what_columns_says(
     assert longest > 0.9 * columns  # and the room is used
     for text in texts:
         text.encode(encoding)
-    assert ("\u2500\u2500" in texts[0]) == (encoding == "utf-8"), "what can be printed stays"
+    assert ("\u2500\u2500" in texts[1]) == (encoding == "utf-8"), "what can be printed stays"
 
 
 @pytest.mark.parametrize("given", ["0", "-3", "wide", ""])
@@ -86,3 +86,25 @@ def test_a_width_that_is_none_is_the_default(given: str, monkeypatch: pytest.Mon
     plain = str(dpm.taxonomy())
     monkeypatch.setenv("COLUMNS", given)
     assert str(dpm.taxonomy()) == plain
+
+
+def test_notebooks_show_tables_of_what_is_public() -> None:
+    """Escaped, and without the private numbers."""
+    pl = pytest.importorskip("polars")
+    budget = dpm.Budget(2)
+    budget.charge(0.5, label="<first>")
+    people = dpm.Dataset(pl.DataFrame({"town": ["Ulm"] * 4177}), domain={"town": ["<Bonn>", "Ulm"]})
+    queries = dpm.query_release(people, [("town",)])
+    noisy = dpm.Noisy([1.0, 2.0], noise=dpm.Laplace(1.0), labels=(("town", ("<Bonn>", "Ulm")),))
+    for shown, words in (
+        (budget, ("&lt;first&gt;", "left", "1.5")),
+        (people, ("&lt;Bonn&gt;, Ulm", "String")),
+        (queries, ("nothing released yet", "in the workload")),
+        (noisy, ("&lt;Bonn&gt;", "standard deviation", "Laplace")),
+        (noisy.reshape(2, 1), ("axis 1",)),
+    ):
+        page = shown._repr_html_()
+        assert "<table" in page and "4177" not in page + repr(shown).replace("4177.0", "")
+        for word in words:
+            assert word in page
+    assert "nothing released yet" in repr(queries)

@@ -7,13 +7,13 @@ from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.mechanisms.contract import YES, Request, Verdict
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivatePoints, PrivateVectors
-from dpmodel.plan.registry import KINDS, MECHANISMS
+from dpmodel.plan.registry import KINDS
 
 PORTFOLIO, REGRESSIONS, POSTPROCESSING, VECTORS, INEQUALITIES, POINTS = (
     KINDS[model].mechanisms
     for model in (PrivateLP, PrivateRegression, Postprocessing, PrivateVectors, PrivateInequalities, PrivatePoints)
 )
-PUBLISHED = {each.name for each in MECHANISMS if each.published}
+PUBLISHED = {each.name for kind in KINDS.values() for each in kind.mechanisms if each.published}
 
 
 def verdict(mechanism: Any, model: Any, request: Request) -> Verdict:

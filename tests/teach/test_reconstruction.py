@@ -220,7 +220,7 @@ def test_the_demonstration_is_repeatable_plain_data(shown):
     assert plain["n"] == 10 and plain["beta"] == BETA and len(plain["rows"]) == len(shown.rows)
     assert {"who", "share", "error", "lower_bound", "epsilon", "below", "runs"} <= set(plain["rows"][0])
     text = str(shown)
-    assert "plain solver" in text and "100.0%" in text and "randomised response" in text and "lower_bound" in text
+    assert "plain solver" in text and "100.0%" in text and "randomised response" in text and "quantile" in text
     assert "<table" in shown._repr_html_() and "plain solver" in shown._repr_html_()
 
 
@@ -238,7 +238,7 @@ def test_the_printed_objective_has_the_printed_floor():
         ({"n": 0}, "n=0"),
         ({"n": 2.0}, "n=2.0"),
         ({"repetitions": 0}, "repetitions"),
-        ({"seed": -1}, "seed"),
+        ({"database_rng": -1}, "database_rng"),
         ({"epsilons": ()}, "nothing"),
         ({"parts": ()}, "nothing"),
         ({"parts": "row"}, "no gadget"),

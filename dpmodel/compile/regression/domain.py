@@ -47,15 +47,21 @@ class Domain(ABC):
         """(B, p) the nearest point to every row of w (B, p)."""
         return np.stack([self.project(row) for row in w])
 
-    @abstractmethod
     def minimise(self, g: Floats) -> Floats:
-        """(p,) a point of the set where <g, w> is least (an extreme point where that is cheap).
+        """(p,) a point of the set where <g, w> is least (an extreme point where that is cheap). Sets have this or
+        ``minimised``.
 
         Raises
         ------
         UnsupportedModelError
             Where there is no minimum.
         """
+        out: Floats = self.minimised(g[None])[0]
+        return out
+
+    def minimised(self, g: Floats) -> Floats:
+        """(B, p) the same for every row of g (B, p)."""
+        return np.stack([self.minimise(row) for row in g])
 
     @property
     def bounded(self) -> bool:
@@ -73,11 +79,12 @@ class Domain(ABC):
 
     def vertex(self, number: int) -> Floats:
         """(p,) the vertex of this number."""
-        raise _no_vertices()
+        out: Floats = self.vertex_rows(np.array([number]))[0]
+        return out
 
     def vertex_rows(self, numbers: Integers) -> Floats:
         """(B, p) the vertices of these numbers."""
-        return np.stack([self.vertex(int(number)) for number in numbers])
+        raise _no_vertices()
 
     def score_range(self, sensitivity_inf: float) -> float:
         """Upper bound on ``max_j <v_j, d> - min_j <v_j, d>`` over all d with ``||d||_inf <= sensitivity_inf``.
@@ -149,9 +156,9 @@ class L1Ball(Domain):
             out[beyond] = np.sign(w[beyond]) * onto_simplex(sizes[beyond], self.radius)
         return out
 
-    def minimise(self, g: Floats) -> Floats:
-        j = int(np.argmax(np.abs(g)))
-        return self.vertex(j if g[j] < 0 else j + self.size)
+    def minimised(self, g: Floats) -> Floats:
+        j = np.argmax(np.abs(g), axis=1)
+        return self.vertex_rows(np.where(g[np.arange(j.size), j] < 0, j, j + self.size))
 
     @property
     def vertices(self) -> int:
@@ -161,9 +168,9 @@ class L1Ball(Domain):
         up = self.radius * g
         return np.concatenate([up, -up], axis=-1)
 
-    def vertex(self, number: int) -> Floats:
-        out = np.zeros(self.size)
-        out[number % self.size] = self.radius if number < self.size else -self.radius
+    def vertex_rows(self, numbers: Integers) -> Floats:
+        out = np.zeros((numbers.size, self.size))
+        out[np.arange(numbers.size), numbers % self.size] = np.where(numbers < self.size, self.radius, -self.radius)
         return out
 
 
@@ -189,12 +196,11 @@ class L2Ball(Domain):
         length = np.linalg.norm(w, axis=1, keepdims=True)
         return np.asarray(w * np.minimum(1.0, self.radius / np.maximum(length, self.radius)))
 
-    def minimise(self, g: Floats) -> Floats:
-        largest = float(np.abs(g).max(initial=0.0))
-        if largest == 0:
-            return np.zeros(self.size)
-        g = g / largest  # so that its length neither overflows nor vanishes
-        return g * (-self.radius / float(np.linalg.norm(g)))
+    def minimised(self, g: Floats) -> Floats:
+        largest = np.abs(g).max(axis=1, initial=0.0, keepdims=True)
+        g = g / np.where(largest == 0, 1.0, largest)  # so that its length neither overflows nor vanishes
+        length = np.linalg.norm(g, axis=1, keepdims=True)
+        return np.asarray(g * (-self.radius / np.where(largest == 0, 1.0, length)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,7 +254,7 @@ class Box(Domain):
     def projected(self, w: Floats) -> Floats:
         return self.project(w)
 
-    def minimise(self, g: Floats) -> Floats:
+    def minimised(self, g: Floats) -> Floats:
         w = np.where(g > 0, self.lower, np.where(g < 0, self.upper, self.center()))
         if not np.isfinite(w).all():
             raise no_minimum()
@@ -267,10 +273,10 @@ class Box(Domain):
             out = np.concatenate([out + low * derivative, out + high * derivative], axis=-1)
         return out
 
-    def vertex(self, number: int) -> Floats:
+    def vertex_rows(self, numbers: Integers) -> Floats:
         if self.vertices is None:
-            return super().vertex(number)
-        return np.where((number >> np.arange(self.size)) & 1, self.upper, self.lower)
+            return super().vertex_rows(numbers)
+        return np.where((numbers[:, None] >> np.arange(self.size)) & 1, self.upper, self.lower)
 
 
 @dataclass(frozen=True)
@@ -306,9 +312,9 @@ class Simplex(Domain):
         inside = np.maximum(w, 0.0)
         return np.where(inside.sum(axis=1, keepdims=True) <= self.total, inside, out) if self.solid else out
 
-    def minimise(self, g: Floats) -> Floats:
-        j = int(np.argmin(g))
-        return np.zeros(self.size) if self.solid and g[j] >= 0 else self.vertex(j)
+    def minimised(self, g: Floats) -> Floats:
+        j = np.argmin(g, axis=1)
+        return self.vertex_rows(np.where(self.solid & (g[np.arange(j.size), j] >= 0), self.size, j))
 
     @property
     def vertices(self) -> int:
@@ -318,11 +324,10 @@ class Simplex(Domain):
         out = self.total * g
         return np.concatenate([out, np.zeros((*g.shape[:-1], 1))], axis=-1) if self.solid else out
 
-    def vertex(self, number: int) -> Floats:
-        out = np.zeros(self.size)
-        if number < self.size:
-            out[number] = self.total
-        return out
+    def vertex_rows(self, numbers: Integers) -> Floats:
+        out = np.zeros((numbers.size, self.size + 1))
+        out[np.arange(numbers.size), numbers] = self.total
+        return out[:, : self.size]
 
 
 @dataclass(frozen=True)
@@ -360,8 +365,8 @@ class Product(Domain):
     def projected(self, w: Floats) -> Floats:
         return np.hstack([part.projected(w[:, start : start + part.size]) for part, start in self.parts])
 
-    def minimise(self, g: Floats) -> Floats:
-        return np.concatenate([part.minimise(g[start : start + part.size]) for part, start in self.parts])
+    def minimised(self, g: Floats) -> Floats:
+        return np.hstack([part.minimised(g[:, start : start + part.size]) for part, start in self.parts])
 
     @property
     def vertices(self) -> int | None:
@@ -380,15 +385,15 @@ class Product(Domain):
             out = (own[..., :, None] + out[..., None, :]).reshape(*g.shape[:-1], -1)
         return out
 
-    def vertex(self, number: int) -> Floats:
+    def vertex_rows(self, numbers: Integers) -> Floats:
         out = []
         for part, _ in self.parts:
             count = part.vertices
             if count is None:
-                return super().vertex(number)
-            number, own = divmod(number, count)
-            out.append(part.vertex(own))
-        return np.concatenate(out)
+                return super().vertex_rows(numbers)
+            numbers, own = np.divmod(numbers, count)
+            out.append(part.vertex_rows(own))
+        return np.hstack(out)
 
 
 def onto_simplex(w: Floats, total: float) -> Floats:

@@ -79,10 +79,7 @@ class Features:
     def rows(self, owned: Any) -> Any:
         """(n, k) dense or sparse: these features of numbers in the shape of the parameter."""
         owned = owned if owned.ndim == 2 else owned[:, None]
-        owned = owned.T if self.turned else owned
-        if self.map is None:
-            return sp.csr_array(owned) if sp.issparse(owned) else owned
-        return sp.csr_array(owned @ self.map) if sp.issparse(owned) else np.asarray(owned @ self.map)
+        return through(self.map, owned.T if self.turned else owned)
 
     # ------------------------------------------------------------------ bounds, from the declarations alone
     @cached_property
@@ -201,6 +198,13 @@ class Label:
         column = self.features.rows(owned)
         values: Floats = (column.toarray() if sp.issparse(column) else np.asarray(column)).ravel()
         return values if self.plain else self.scale * values + self.shift
+
+
+def through(map: Any, owned: Any) -> Any:
+    """(n, k) dense or CSR: ``owned @ map`` for the map of ``Features``."""
+    if map is None:
+        return sp.csr_array(owned) if sp.issparse(owned) else owned
+    return sp.csr_array(owned @ map) if sp.issparse(owned) else np.asarray(owned @ map)
 
 
 def tidy(matrix: Any) -> Any:

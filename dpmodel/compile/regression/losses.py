@@ -92,9 +92,9 @@ class Loss:
             case "quantile":
                 out = np.where(r > 0, 1 - self.parameter, np.where(r < 0, -self.parameter, 0.5 - self.parameter))
             case "logistic":
-                out = -y * _sigmoid(-y * z)
+                out = -y * sigmoid(-y * z)
             case "binary_logistic":
-                out = _sigmoid(z) - y
+                out = sigmoid(z) - y
             case "hinge":
                 out = np.where(y * z < 1, -y, 0.0)
             case "squared_hinge":
@@ -179,5 +179,5 @@ class Loss:
                 return self.derivative_bound(z, y)
 
 
-def _sigmoid(t: Floats) -> Floats:
+def sigmoid(t: Floats) -> Floats:
     return 0.5 * (1 + np.tanh(0.5 * t))

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import PrivateArray
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.annotate import vault
 from dpmodel.annotate.private import Private
+from dpmodel.compile.regression.blocks import BlockReader, BlockTable
 from dpmodel.compile.regression.features import Features, Label
 from dpmodel.compile.regression.recognise import Recognised
-from dpmodel.compile.regression.rows import Reader, Rows
+from dpmodel.compile.regression.rows import Reader, Rows, Table
 from dpmodel.compile.standard_form.form import require_private_values
 
 
@@ -23,12 +24,14 @@ def reader(recognised: Recognised) -> Reader:
     return lambda: read()[0]
 
 
-def reader_of_all(parts: Sequence[Recognised]) -> Callable[[], tuple[Rows, ...]]:
+def reader_of_all(parts: Sequence[Recognised]) -> Callable[[], tuple[Table, ...]]:
     """The same for regressions over the same records: every parameter is read once."""
 
-    def read() -> tuple[Rows, ...]:
+    def read() -> tuple[Table, ...]:
         private = {id(p): p for part in parts for p in part.private}
         require_private_values(private.values())
+        if any(p.in_blocks for p in private.values()):
+            return tuple(map(_block_table, parts))
         owned = {key: _owned(parameter) for key, parameter in private.items()}
         return tuple(_rows(part, owned) for part in parts)
 
@@ -50,6 +53,40 @@ def _rows(recognised: Recognised, owned: dict[int, Any]) -> Rows:
         # What was sealed is within the declared bounds; the range of the labels follows from them up to rounding.
         label = np.clip(label.of(owned[id(label.parameter)]), *label.range)
     return Rows(blocks, PrivateArray(label), recognised.size, recognised.offset, recognised.weights)
+
+
+def _block_table(recognised: Recognised) -> BlockTable:
+    """The same of rows in blocks; public tables have the same row for all records."""
+    private = recognised.private
+    sealed: list[Any] = [vault.unseal(p) for p in private]
+    place = {id(p): k for k, p in enumerate(private)}
+    blocks = tuple(
+        (place[id(f.parameter)], f.map, start) if isinstance(f, Features) else (None, _first_row(f), start)
+        for f, start in recognised.blocks
+    )
+    label: Any = recognised.label
+    if isinstance(label, Label):
+        features, ends = label.features, (float(label.scale), float(label.shift))
+        label = (place[id(features.parameter)], features.map, *ends, *label.range)
+    else:
+        label = 1.0 if label is None else float(label[0])
+    source = sealed[0].source
+    reader = BlockReader(
+        numbers=tuple(rows.numbers for rows in sealed),
+        limits=tuple(p.limits for p in private),
+        blocks=blocks,
+        label=label,
+        offset=0.0 if recognised.offset is None else float(recognised.offset[0]),
+        size=recognised.size,
+        firsts=np.concatenate([[0], np.cumsum(source.sizes, dtype=np.int64)]),
+    )
+    return BlockTable(source, reader)
+
+
+def _first_row(table: Any) -> Floats:
+    """(k,) the first row."""
+    row = table[:1]
+    return np.asarray(row.toarray() if sp.issparse(row) else row, dtype=np.float64).ravel()
 
 
 def _owned(parameter: Private) -> Any:

@@ -1,10 +1,15 @@
-"""The private rows themselves: features and labels, as a mechanism's ``run`` sees them."""
+"""The private rows themselves: features and labels, as a mechanism's ``run`` sees them.
+
+A mechanism asks a ``Table`` for sums over its rows, ``map_reduce``, and sees a part of them at a time (``Rows``). So it
+is the same mechanism whether the rows lie in memory (one ``Rows``) or in blocks elsewhere (``blocks.BlockTable``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,6 +17,39 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, PrivateArray
 
 _CACHED = 1 << 17  # entries of features in one part of the rows
+WHOLE = 1 << 62  # rows in a part: all that lie together
+T = TypeVar("T")
+
+
+def added(a: T, b: T) -> T:
+    """The sum of two arrays, numbers, or tuples of them."""
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return tuple(map(added, a, b))  # type: ignore[return-value]
+    return a + b  # type: ignore[operator, no-any-return]
+
+
+class Table(Protocol):
+    """``count`` rows of ``size`` features, of which nothing is known but sums over them."""
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def in_memory(self) -> Rows | None:
+        """All rows, where they lie in memory."""
+
+    def map_reduce(
+        self, function: Callable[[Rows], T], combine: Callable[[T, T], T] = added, step: int | None = None
+    ) -> T:
+        """``function`` of every part of the rows, combined, in one pass.
+
+        ``function``, like ``combine``, is pure and can be pickled: it may run elsewhere, and again if it fails there.
+        ``step`` : most rows in a part; None: what fits into a processor's cache.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -20,6 +58,7 @@ class Rows:
 
     ``blocks`` : (matrix, start): (n, k) dense or CSR features of the coefficients start .. start + k;
     ``labels`` : (n,); ``offset`` : (n,) public part of the predictions, or None; ``weights`` : (n,) public, or None.
+    ``first`` : number of the first row in the table.
     """
 
     blocks: tuple[tuple[Any, int], ...]
@@ -27,6 +66,11 @@ class Rows:
     size: int
     offset: Floats | None = None
     weights: Floats | None = None
+    first: int = 0
+
+    @property
+    def in_memory(self) -> Rows:
+        return self
 
     @property
     def count(self) -> int:
@@ -40,15 +84,30 @@ class Rows:
             self.size,
             None if self.offset is None else self.offset[which],
             None if self.weights is None else self.weights[which],
+            self.first + (which.start or 0) if isinstance(which, slice) else self.first,
         )
 
-    def parts(self) -> tuple[Rows, ...]:
-        """The rows in parts that stay in a processor's cache, so that two products with them read memory once; views.
-        Sparse ones in one part."""
+    def map_reduce(
+        self, function: Callable[[Rows], T], combine: Callable[[T, T], T] = added, step: int | None = None
+    ) -> T:
+        """As ``Table`` has it. Views; by default sparse rows in one part, others so that two products with a part read
+        memory once."""
+        if step is None:
+            return reduce(combine, map(function, self._cached_parts))
+        slices = (slice(at, at + step) for at in range(0, max(self.count, 1), step))
+        return reduce(combine, (function(self.part(each)) for each in slices))
+
+    @cached_property
+    def _cached_parts(self) -> tuple[Rows, ...]:
         if any(sp.issparse(matrix) for matrix, _ in self.blocks):
             return (self,)
-        step = max(256, _CACHED // max(sum(matrix.shape[1] for matrix, _ in self.blocks), 1))
-        return tuple(self.part(slice(start, start + step)) for start in range(0, self.count, step))
+        step = cached_rows(sum(matrix.shape[1] for matrix, _ in self.blocks))
+        return tuple(self.part(slice(start, start + step)) for start in range(0, max(self.count, 1), step))
+
+    @property
+    def still(self) -> Rows:
+        """The same without the offset."""
+        return self if self.offset is None else replace(self, offset=None)
 
     def predict(self, w: Floats) -> PrivateArray:
         """(n,) predictions a_i' w (+ offset). One pass over the features."""
@@ -85,4 +144,9 @@ def _scaled(matrix: Any, weights: Floats) -> Any:
     return sp.diags_array(weights) @ matrix if sp.issparse(matrix) else matrix * weights[:, None]
 
 
-Reader = Callable[[], Rows]
+def cached_rows(width: int) -> int:
+    """Rows of so many features that stay in a processor's cache."""
+    return max(256, _CACHED // max(width, 1))
+
+
+Reader = Callable[[], Table]

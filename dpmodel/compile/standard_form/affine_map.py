@@ -7,7 +7,7 @@ functions as coordinates (row, column, coefficient); nothing in it depends on an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.layout import sum_by as sum_by
+from dpmodel.annotate.per_entry import same_for_all, some
 from dpmodel.numerics.cones import ConeBlock
 
 
@@ -25,7 +26,8 @@ from dpmodel.numerics.cones import ConeBlock
 class LinearMap:
     """``height`` linear functions of theta, as coordinates.
 
-    ``row``, ``column`` : (nnz,) integers; ``coefficient`` : (nnz,) floats. Coordinates are unique.
+    ``row``, ``column`` : (nnz,) integers; ``coefficient`` : (nnz,) floats, without memory of their own where all
+    are the same. Coordinates are unique.
     """
 
     row: Integers
@@ -52,9 +54,33 @@ class LinearMap:
         return self.positions.size == self.nnz
 
     @cached_property
+    def columns_between(self) -> tuple[int, int]:
+        """The first and the last entry of theta with a coefficient."""
+        return (int(self.column.min()), int(self.column.max())) if self.nnz else (0, -1)
+
+    @cached_property
     def repeats(self) -> bool:
         """Whether some entry of theta has two coefficients."""
         return bool(self.nnz) and int(np.bincount(self.column).max()) > 1
+
+    def units_of(self, block: ThetaBlock) -> Integers:
+        """(nnz,) the unit of each coefficient's entry of theta, where all of them are in ``block``; found once."""
+        if block.offset not in self.found:
+            units = block.parameter.layout.units
+            short = units.astype(np.int32) if units.max(initial=0) < 2**31 else units
+            self.found[block.offset] = short[self.column - block.offset]
+        units_here: Integers = self.found[block.offset]
+        return units_here
+
+    @cached_property
+    def found(self) -> dict[Hashable, Any]:
+        """Public facts of this map that are found once, because it may have millions of coordinates."""
+        return {}
+
+    def within(self, block: ThetaBlock) -> bool:
+        """Whether all coefficients are of entries in ``block``."""
+        first, last = self.columns_between
+        return block.offset <= first and last < block.offset + block.size
 
     def compact(self) -> LinearMap:
         """The map without its empty rows: row i is row ``positions[i]``."""
@@ -65,7 +91,7 @@ class LinearMap:
     def select(self, mask: npt.NDArray[np.bool_]) -> LinearMap:
         if mask.all():
             return self
-        return LinearMap(self.row[mask], self.column[mask], self.coefficient[mask], self.height)
+        return LinearMap(self.row[mask], self.column[mask], some(self.coefficient, mask), self.height)
 
     def apply(self, theta: Floats) -> Floats:
         """(height,) values at ``theta``; only for maps of moderate height (not the matrix map)."""
@@ -80,6 +106,8 @@ class LinearMap:
         row = np.asarray(row, dtype=np.int64)
         column = np.asarray(column, dtype=np.int64)
         coefficient = np.asarray(coefficient, dtype=np.float64)
+        if row.size > 1 and same_for_all(coefficient) and coefficient[0] and (row[1:] > row[:-1]).all():
+            return LinearMap(row, column, coefficient, int(height))
         if not ((row[1:] > row[:-1]) | ((row[1:] == row[:-1]) & (column[1:] > column[:-1]))).all():
             # Mostly a few sorted runs, which this merges; only then by both.
             order = np.argsort(row, kind="stable")
@@ -200,6 +228,23 @@ class AffineMap:
     def private_columns(self) -> npt.NDArray[np.bool_]:
         """(P,) mask of the private entries of theta."""
         return private_mask(self.parameters, self.theta_size)
+
+    @cached_property
+    def private_coordinates(self) -> tuple[Integers, Integers]:
+        """Row and column of A of every private coefficient, in the order of ``private_matrix``."""
+        position, m = self.private_matrix.row, self.rows
+        if self.private_matrix.positions is position and self.variables <= position.size:
+            # In order: nothing is divided.
+            starts = np.searchsorted(position, m * np.arange(self.variables + 1, dtype=np.int64))
+            column = np.repeat(np.arange(self.variables), np.diff(starts))
+            row = position - np.repeat(m * np.arange(self.variables, dtype=np.int64), np.diff(starts))
+        else:
+            row, column = coordinates_of(position, m)
+        if max(self.rows, self.variables) < 2**31:  # what scipy's matrices have, in half the memory
+            row, column = row.astype(np.int32), column.astype(np.int32)
+        row.setflags(write=False)
+        column.setflags(write=False)
+        return row, column
 
     def equalities(self) -> npt.NDArray[np.bool_]:
         """(m,) whether each row lies in a zero cone."""

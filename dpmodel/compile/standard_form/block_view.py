@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.bounds import Ball
-from dpmodel.annotate.per_entry import same_for_all
+from dpmodel.annotate.per_entry import all_equal, each, same_for_all
 from dpmodel.annotate.private import Private
 from dpmodel.compile.standard_form.affine_map import LinearMap, ThetaBlock, sum_by
 from dpmodel.compile.standard_form.extremes import group_ids, largest_group, max_linear, max_squares, most_items
@@ -139,7 +139,7 @@ class BlockView:
         exact = all(
             sum(map(math.isfinite, (b.l1, b.l2, b.row_l1))) <= 1
             and math.isinf(b.row_l1)
-            and (math.isinf(b.l1) or _all_equal(member.parameter.entry_caps))
+            and (math.isinf(b.l1) or all_equal(member.parameter.entry_caps))
             for member, b in zip(self.block, balls, strict=True)
         )
         return math.sqrt(self._largest_squares()), exact
@@ -257,25 +257,22 @@ class AlikeView(BlockView):
         """None where something of it does not hold."""
         if not part.nnz or not part.single:
             return None
-        first, last = int(part.column.min()), int(part.column.max())
-        member = next((each for each in block if each.offset <= first and last < each.offset + each.size), None)
+        member = next((one for one in block if part.within(one)), None)
         if member is None or part.repeats:
             return None
         parameter: Private = member.parameter
         in_one_row = parameter.unit in ("row", "entry") or math.isinf(parameter.ball.row_l1)
         if not in_one_row or not same_for_all(parameter.entry_caps):
             return None
-        size = np.abs(part.coefficient)
-        return AlikeView(block, member, part) if size.min() == size.max() else None
+        return AlikeView(block, member, part) if all_equal(each(np.abs, part.coefficient)) else None
 
     @property
     def rows_of_entries(self) -> Integers:
         return self.part.row
 
-    @cached_property
+    @property
     def _units(self) -> Integers:
-        units: Integers = self._member.parameter.layout.units[self.part.column - self._member.offset]
-        return units
+        return self.part.units_of(self._member)
 
     def _most(self, most: Callable[..., Floats], count: int) -> float:
         """Largest value that ``count`` entries of one unit attain."""
@@ -305,7 +302,3 @@ class AlikeView(BlockView):
         if (keys[1:] < keys[:-1]).any() and most_items(keys, self._units) == 1:
             return self._most(max_linear, int(np.bincount(keys).max()))
         return self._most(max_linear, largest_group(keys, self._units))
-
-
-def _all_equal(values: Floats) -> bool:
-    return bool(values.size == 0 or same_for_all(values) or (values == values[0]).all())

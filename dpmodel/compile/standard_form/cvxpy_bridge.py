@@ -26,7 +26,7 @@ from cvxpy.reductions.solvers.conic_solvers.conic_solver import ConicSolver
 
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.private import Private
-from dpmodel.compile.refusals import constraint_label, refuse_undisciplined
+from dpmodel.compile.refusals import constraint_label, refuse_blocks, refuse_undisciplined
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock, private_mask
 from dpmodel.compile.standard_form.large_products import apart, substituted
 from dpmodel.errors import SpecificationError, UnsupportedModelError
@@ -129,10 +129,11 @@ def lower(problem: cp.Problem) -> Lowered:
     Raises
     ------
     UnsupportedModelError
-        For problems that are not convex (DCP), not DPP, or use cones that are not served.
+        For problems that are not convex (DCP), not DPP, have rows in blocks, or use cones that are not served.
     SpecificationError
         For constants with NaN or infinite entries.
     """
+    refuse_blocks(problem.parameters())
     refuse_undisciplined(problem)
     maximize = isinstance(problem.objective, cp.Maximize)
     other, products = apart(problem)

@@ -101,8 +101,9 @@ def record_blocks(affine: AffineMap) -> tuple[Blocks, ...]:
     for number, block in enumerate(affine.private_blocks):
         parameter: Private = block.parameter
         layout = parameter.layout
-        key = ("record", layout.unit_count) if layout.paired else ("unpaired", number)
-        by_records.setdefault(parameter.records, {}).setdefault(key, []).append(block)
+        # Rows of two tables are numbered in two ways, though the people be the same.
+        key = ("record", parameter.records, layout.unit_count) if layout.paired else ("unpaired", number)
+        by_records.setdefault(parameter.records.people, {}).setdefault(key, []).append(block)
     groups = []
     for records, keyed in by_records.items():
         blocks: list[tuple[ThetaBlock, ...]] = []
@@ -179,6 +180,14 @@ def sensitivity_of(affine: AffineMap, part: LinearMap) -> Mapping[Records, Sensi
 
 def sensitivity_under(group: Blocks, part: LinearMap, theta_size: int, matrix_rows: int | None = None) -> Sensitivity:
     """Change of ``part`` by one record of ``group``; ``matrix_rows`` = m when its rows are entries of A."""
+    key = "sensitivity", tuple(tuple(member.offset for member in block) for block in group.blocks), matrix_rows
+    if key not in part.found:
+        part.found[key] = _sensitivity_under(group, part, theta_size, matrix_rows)
+    known: Sensitivity = part.found[key]
+    return known
+
+
+def _sensitivity_under(group: Blocks, part: LinearMap, theta_size: int, matrix_rows: int | None) -> Sensitivity:
     total: Sensitivity | None = None
     touched: list[Integers] = []
     for block in group.blocks:

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.annotate import vault
 from dpmodel.annotate.layout import free_entries
-from dpmodel.annotate.per_entry import same_for_all
+from dpmodel.annotate.per_entry import each, same_for_all
 from dpmodel.annotate.private import Private
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, coordinates_of, sum_by
 from dpmodel.errors import MissingValueError, SpecificationError
@@ -37,6 +37,17 @@ class StandardForm:
     offset: LinearMap
     scalar: LinearMap
     matrix: LinearMap
+
+    def sums_over_rows(self, reach: Floats, size: Floats) -> Floats:
+        """(m,) sums of ``reach_ij size_j`` over the private entries of every row, zeros of ``reach`` left out;
+        ``reach`` in the order of ``matrix_positions``, ``size`` (n,)."""
+        rows, columns = self.matrix_positions()
+        with np.errstate(invalid="ignore"):
+            if same_for_all(reach) and reach.size > 1:
+                product = (reach[0] * size if reach[0] > 0 else np.zeros(size.size))[columns]
+            else:
+                product = np.where(reach > 0, reach * size[columns], 0.0)
+        return sum_by(rows, weights=product, minlength=self.affine.rows)
 
     @cached_property
     def private_rows(self) -> np.ndarray:
@@ -75,16 +86,7 @@ class StandardForm:
 
     def matrix_coordinates(self) -> tuple[Integers, Integers]:
         """Row and column of A of every private coefficient, in the order of ``matrix``."""
-        return self._coordinates
-
-    @cached_property
-    def _coordinates(self) -> tuple[Integers, Integers]:
-        row, column = coordinates_of(self.matrix.row, self.affine.rows)
-        if max(self.affine.rows, self.affine.variables) < 2**31:  # what scipy's matrices have, in half the memory
-            row, column = row.astype(np.int32), column.astype(np.int32)
-        row.setflags(write=False)
-        column.setflags(write=False)
-        return row, column
+        return self.affine.private_coordinates
 
 
 def public_theta(affine: AffineMap) -> Floats:
@@ -182,26 +184,35 @@ def standard_form(affine: AffineMap) -> StandardForm:
 
 def value_range(affine: AffineMap, part: LinearMap) -> tuple[Floats, Floats]:
     """(height,), (height,): public range of linear functions, from the declared ranges of the private entries."""
-    low, high = _ends(affine, part.column)
-    a = part.coefficient * low
-    b = part.coefficient * high
-    lower, upper = np.minimum(a, b), np.maximum(a, b)
+    low, high = _terms(affine, part)
     if part.height != part.nnz or not np.array_equal(part.row, np.arange(part.height)):
-        lower = sum_by(part.row, weights=lower, minlength=part.height)
-        upper = sum_by(part.row, weights=upper, minlength=part.height)
-    # Sums of many bounds are rounded; widened so that the true value always lies inside.
-    return lower - 1e-12 * np.abs(lower), upper + 1e-12 * np.abs(upper)
+        low, high = (sum_by(part.row, weights=end, minlength=part.height) for end in (low, high))
+    return widened(low, high)
 
 
-def _ends(affine: AffineMap, columns: Integers) -> tuple[Floats, Floats]:
-    """Least and largest values of these entries of theta; single numbers where all have the same."""
-    if columns.size and len(affine.private_blocks) == 1:
-        block = affine.private_blocks[0]
-        low, high = block.parameter.entry_range
-        inside = block.offset <= int(columns.min()) and int(columns.max()) < block.offset + block.size
-        if inside and same_for_all(low) and same_for_all(high):
-            return low[0], high[0]
+def ranges_in_order(affine: AffineMap, part: LinearMap) -> tuple[Floats, Floats]:
+    """The same of the rows that have a coefficient, in increasing order; without memory where all are the same."""
+    return widened(*_terms(affine, part)) if part.single else value_range(affine, part.compact())
+
+
+def widened(low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Sums of many bounds are rounded; widened so that the true value always lies inside."""
+    return each(lambda end: end - 1e-12 * np.abs(end), low), each(lambda end: end + 1e-12 * np.abs(end), high)
+
+
+def _terms(affine: AffineMap, part: LinearMap) -> tuple[Floats, Floats]:
+    """Least and largest values of every coefficient times its entry of theta."""
+    ends = [each(np.multiply, part.coefficient, end) for end in entry_ends(affine, part)]
+    return each(np.minimum, *ends), each(np.maximum, *ends)
+
+
+def entry_ends(affine: AffineMap, part: LinearMap) -> tuple[Floats, Floats]:
+    """Least and largest values of these entries of theta."""
+    if part.nnz and len(affine.private_blocks) == 1 and part.within(affine.private_blocks[0]):
+        low, high = affine.private_blocks[0].parameter.entry_range
+        if same_for_all(low) and same_for_all(high):
+            return np.broadcast_to(low[:1], (part.nnz,)), np.broadcast_to(high[:1], (part.nnz,))
     low, high = np.full(affine.theta_size, -np.inf), np.full(affine.theta_size, np.inf)
     for block in affine.private_blocks:
         low[block.columns], high[block.columns] = block.parameter.entry_range
-    return low[columns], high[columns]
+    return low[part.column], high[part.column]

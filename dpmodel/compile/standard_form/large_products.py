@@ -16,7 +16,7 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Integers
+from dpmodel._types import Floats, Integers
 from dpmodel.annotate.private import Private
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock, coordinates_of, joined
 
@@ -104,8 +104,8 @@ def substituted(
         begin = first_column[each.stand_in.id]
         inside = (columns >= begin) & (columns < begin + each.stand_in.size)
         size, to_x = affine.public_matrix.coefficient[inside], int(place[first_column[each.factor.id]])
-        of_x = _composed(rows[inside], columns[inside] - begin, size, each, m, to_x, kept.size)
-        parts.append(replace(of_x, column=of_x.column + start[each.table.id]))
+        place_of = rows[inside], columns[inside] - begin
+        parts.append(_composed(*place_of, size, each, m, to_x, kept.size, start[each.table.id]))
     objective = affine.objective
     new = replace(
         affine,
@@ -129,27 +129,34 @@ def substituted(
     return new, kept
 
 
-def _composed(row: Integers, i: Integers, size: Any, product: Product, m: int, to_x: int, n: int) -> LinearMap:
-    """Coefficients ``size`` of y_i in these rows, on the entries of the table: columns number its free entries."""
+def _composed(
+    row: Integers, i: Integers, size: Floats, product: Product, m: int, to_x: int, n: int, start: int
+) -> LinearMap:
+    """Coefficients ``size`` of y_i in these rows, on the entries of the table, which begin at ``start`` in theta."""
     layout = product.table.layout
-    entry = np.arange(layout.size, dtype=np.int64)
     if layout.stored is not None:
         # By column, and by row within: the order of the standard form. A counting sort, for columns are few.
-        by_column = sp.csr_array((entry, (layout.columns, layout.rows)), shape=product.table.shape[::-1])
+        short = np.int32 if max(layout.size, *product.table.shape) < 2**31 else np.int64
+        places = layout.columns.astype(short), layout.rows.astype(short)
+        by_column = sp.csr_array((np.arange(layout.size, dtype=short), places), shape=product.table.shape[::-1])
         by_column.sort_indices()
-        entry, table_row = by_column.data, by_column.indices
-        table_column = np.repeat(np.arange(by_column.shape[0], dtype=np.int64), np.diff(by_column.indptr))
+        entry, table_row, counts = by_column.data, by_column.indices, np.diff(by_column.indptr)
     else:
-        table_row, table_column = layout.rows, layout.columns
+        entry, table_row = np.arange(layout.size), layout.rows
+        counts = np.full(layout.width, layout.height)
+    to_column = m * (np.arange(counts.size, dtype=np.int64) + to_x)
     count = np.bincount(i, minlength=layout.height)
+    order = np.argsort(i, kind="stable")
     if (count == 1).all():
-        order = np.argsort(i, kind="stable")
         row, size, chosen = row[order], size[order], table_row
+        position = np.repeat(to_column, counts)
     else:
         times = count[table_row]
-        order = np.argsort(i, kind="stable")
         first = np.repeat((np.cumsum(count) - count)[table_row], times)
         within = np.arange(first.size) - np.repeat(np.cumsum(times) - times, times)
         chosen = order[first + within]
-        entry, table_column = np.repeat(entry, times), np.repeat(table_column, times)
-    return LinearMap.of(row[chosen] + m * (table_column + to_x), entry, size[chosen], m * n)
+        entry, position = np.repeat(entry, times), np.repeat(np.repeat(to_column, counts), times)
+    position += row[chosen]
+    alike = size.size > 0 and bool((size == size[0]).all())
+    coefficient = np.broadcast_to(size[:1], chosen.shape) if alike else size[chosen]
+    return LinearMap.of(position, entry.astype(np.int64) + start, coefficient, m * n)

@@ -26,6 +26,8 @@ _SOLVER_SLACK = 1e-6
 
 # Free variables get their own pair of linear programs; beyond this many the set is taken as unbounded.
 _MOST_FREE = 64
+# Columns from which a linear program takes long.
+_MANY = 20_000
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,16 @@ class PublicSet:
         capped = np.isfinite(ceiling) & ~keep
         b = np.where(capped, ceiling, base.b)
         return base.with_(c=np.zeros(form.affine.variables), d=0.0, b=b, keep=base.keep & (keep | capped))
+
+    @cached_property
+    def polyhedron(self) -> Polyhedron:
+        """The linear rows of ``program`` over continuous variables; its solver keeps a basis from one question to the
+        next."""
+        return Polyhedron.of(self.program)
+
+    @property
+    def _linear(self) -> bool:
+        return self.form.affine.is_linear()
 
     @property
     def ceiling(self) -> Floats:
@@ -112,10 +124,10 @@ class PublicSet:
         if not program.keep.any():
             return True
         start = np.clip(0.0, lower, upper)
-        if self._holds(program, start):
+        if self.holds(start):
             return True
-        linear = all(block.kind in ("zero", "nonneg") for block in program.cones)
-        if linear and not (program.boolean.size or program.integer.size) and Polyhedron.of(program).evident:
+        whole = program.boolean.size or program.integer.size
+        if self._linear and not whole and not self.polyhedron.empty:
             return True
         solution = solve_cone_program(program, solver=self.solver)
         if solution.status == SOLVER_ERROR:
@@ -126,8 +138,9 @@ class PublicSet:
             )
         return "infeasible" not in solution.status
 
-    def _holds(self, program: ConeProgram, x: Floats) -> bool:
-        """Whether x satisfies the linear public rows (a quick way to see feasibility)."""
+    def holds(self, x: Floats) -> bool:
+        """Whether x, a point of the box, satisfies the public rows; False for integers and cones: nobody looks."""
+        program = self.program
         if program.boolean.size or program.integer.size:
             return False
         gap = program.b - program.A @ x
@@ -187,6 +200,14 @@ class PublicSet:
         by_box = float((direction[used] * ends[used]).sum())
         return min(by_box, self._maximise(direction, lower, upper)) if self.program.keep.any() else by_box
 
+    def cheapest(self, c: Floats) -> Floats | None:
+        """(n,) a point of least ``c'x``, or None; of many columns without a program, where that can be."""
+        program = self.program
+        whole = program.boolean.size + program.integer.size == 0
+        if whole and c.size > _MANY and self._linear and self.polyhedron.one_row_each is not None:
+            return self.polyhedron.minimise(c)
+        return solve_cone_program(program.with_(c=c), solver=self.solver).x
+
     def magnitudes(self) -> Floats:
         """(n,) bounds on |x_j| from the box (inf where the box has none)."""
         lower, upper = self.box
@@ -202,6 +223,13 @@ class PublicSet:
 
     def _maximise(self, objective: Floats, lower: Floats, upper: Floats) -> float:
         # Without integrality the maximum is an upper bound, and one linear program away.
+        if self._linear:
+            try:
+                best = self.polyhedron.support(objective)
+                self.__dict__["feasible"] = True
+                return best
+            except SolverFailure:  # others are asked
+                pass
         none = np.zeros(0, dtype=np.int64)
         program = self.program.with_(c=-objective, lower=lower, upper=upper, boolean=none, integer=none)
         solution = solve_cone_program(program, solver=self.solver)

@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.mechanisms.contract import Request, Verdict
-from dpmodel.mechanisms.forecast import Forecast, RowsMissed
+from dpmodel.mechanisms.forecast import Bound, Forecast, RowsMissed
 from dpmodel.mechanisms.known import capped
 from dpmodel.mechanisms.linalg.found import Found
 from dpmodel.mechanisms.linalg.grid_rows import GridRows, allowance, grid_point
@@ -195,6 +195,12 @@ def cone_forecast(
         ),
     )
     return capped(forecast, known_of(model))
+
+
+def hoped(model: PrivateInequalities, least: float) -> tuple[Bound, ...]:
+    """The bound of a forecast that says ``least`` rows or more; none where it may say nothing, and tells with how many
+    records it would."""
+    return (Bound(RowsMissed(missed=least)),) if least < known_of(model).missed else ()
 
 
 def noise_lower_bound(model: PrivateInequalities, request: Request) -> float:

@@ -96,14 +96,9 @@ def forecast_missed(
         end.
     steps : products with the rows and their transpose in one run.
     """
-    # With few rows per dimension nearly any direction fits; many dimensions get fewer runs instead.
-    size = model.cone_dimension
-    seeds = seeds if size <= _MANY else min(seeds, _SEEDS_OF_MANY)
+    seeds, count = _runs(model, steps, seeds, kinds, most)
 
     def build() -> tuple[float, float]:
-        work = seeds * len(kinds) * max(steps, 1) * size
-        cap = max(int(_WORK / work), _FEWEST, _ROWS_PER_DIMENSION * size) if most is None else most
-        count = max(min(model.expected, cap), 1)
         weight = max(model.expected, 1) / count
         median = high = 0.0
         for kind in kinds:
@@ -117,6 +112,24 @@ def forecast_missed(
         return median, high
 
     return model.cached(("missed", key, request.epsilon, request.delta, request.beta), build)
+
+
+def least_seen(model: PrivateInequalities, *, steps: int, seeds: int = SEEDS, kinds: tuple[Kind, ...] = KINDS) -> float:
+    """What the quantile of ``forecast_missed`` cannot fall below, whatever is run: it counts rows in steps of
+    ``weight`` and takes the upper end of a step, ``weight k + weight - 1`` with k >= 0."""
+    return max(model.expected, 1) / _runs(model, steps, seeds, kinds, None)[1] - 1
+
+
+def _runs(
+    model: PrivateInequalities, steps: int, seeds: int, kinds: tuple[Kind, ...], most: int | None
+) -> tuple[int, int]:
+    """Simulated runs for each kind, and rows of each."""
+    # With few rows per dimension nearly any direction fits; many dimensions get fewer runs instead.
+    size = model.cone_dimension
+    seeds = seeds if size <= _MANY else min(seeds, _SEEDS_OF_MANY)
+    work = seeds * len(kinds) * max(steps, 1) * size
+    cap = max(int(_WORK / work), _FEWEST, _ROWS_PER_DIMENSION * size) if most is None else most
+    return seeds, max(min(model.expected, cap), 1)
 
 
 def _direction(model: PrivateInequalities, draw: PublicGenerator) -> Floats:

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, Mask
 from dpmodel.annotate.layout import Layout
-from dpmodel.annotate.per_entry import same_for_all
+from dpmodel.annotate.per_entry import same_for_all, some
 from dpmodel.annotate.private import Private
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap, ThetaBlock, coordinates_of
 from dpmodel.compile.standard_form.extremes import most_items
 from dpmodel.compile.standard_form.form import StandardForm
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.lp.private_rows import owners, public_polyhedron, records_of_entries
+from dpmodel.mechanisms.lp.private_rows import first_records, owners, public_polyhedron
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import gaussian_epsilon, gaussian_mu
 
@@ -69,44 +69,51 @@ def fewer_records(model: PrivateLP) -> FewerRecords | None:
     return few
 
 
-def _part(form: StandardForm, chosen: Any, record: Integers) -> StandardForm:
+def _part(form: StandardForm, chosen: Mask, record: Integers) -> StandardForm:
     """The rows and entries of the ``chosen`` records (and of nobody); ``record`` (m,) : owner of each row, or -1."""
-    affine = form.affine
-    rows, (owner, start) = np.flatnonzero(chosen[record]), records_of_entries(affine)
-    place, column = _numbered(chosen[record]), _numbered(chosen[owner])
-    blocks = []
+    affine, start = form.affine, first_records(form.affine)
+    here = chosen[record]
+    rows, place = np.flatnonzero(here), _numbered(here)
+    blocks: list[ThetaBlock] = []
+    entries: list[Integers] = []
     for block in affine.parameters:
-        kept, parameter = np.flatnonzero(chosen[owner[block.columns]]), block.parameter
+        kept, parameter = np.arange(block.size), block.parameter
         if block.private:
-            first = start[block.offset]
-            parameter = _Part(parameter, kept, _layout(parameter.layout, kept, chosen[first:-1]))
-        begin = int(column[block.offset + kept[0]]) if kept.size else 0
-        blocks.append(ThetaBlock(parameter, begin, kept.size, block.private))
+            mine = chosen[start[block.offset] : -1]
+            kept = np.flatnonzero(mine[parameter.layout.units])
+            parameter = _Part(parameter, kept, _layout(parameter.layout, kept, mine))
+        blocks.append(ThetaBlock(parameter, sum(each.size for each in entries), kept.size, block.private))
+        entries.append(block.offset + kept)
+    old = np.concatenate([*entries, [affine.theta_size - 1]])  # in order, as parameters are
 
-    def part(whole: LinearMap, height: int, of_matrix: bool = False) -> LinearMap:
-        whole_rows, columns = coordinates_of(whole.row, affine.rows) if of_matrix else (whole.row, 0)
-        stay = (place[whole_rows] >= 0) & (column[whole.column] >= 0)
-        row = (place[whole_rows] + rows.size * columns)[stay]
-        return LinearMap(row, column[whole.column][stay], whole.coefficient[stay], height)
+    def column_of(column: Integers) -> Integers:
+        return np.searchsorted(old, column)
+
+    def part(whole: LinearMap, of_matrix: tuple[Integers, Integers] | None = None) -> LinearMap:
+        """Rows of one record hold numbers of this record alone, or public ones: what stays is told by the row."""
+        stay = np.flatnonzero(here[whole.row if of_matrix is None else of_matrix[0]])
+        row = place[whole.row[stay] if of_matrix is None else of_matrix[0][stay]]
+        height = rows.size
+        if of_matrix is not None:
+            row, height = row + rows.size * of_matrix[1][stay].astype(np.int64), rows.size * affine.variables
+        return LinearMap(row, column_of(whole.column[stay]), some(whole.coefficient, stay), height)
 
     cones, begin = [], 0
     for cone in affine.cones:
-        size = int(np.count_nonzero(place[cone.rows] >= 0))
+        size = int(np.count_nonzero(here[cone.rows]))
         cones.append(replace(cone, start=begin, size=size))
         begin += size
-    height = rows.size * affine.variables
     fewer = replace(
-        affine, rows=rows.size, theta_size=int(column[-1]) + 1, cones=tuple(cones), parameters=tuple(blocks),
-        objective=replace(affine.objective, column=column[affine.objective.column]),
-        offset=replace(affine.offset, column=column[affine.offset.column]),
-        scalar=part(affine.scalar, rows.size),
-        public_matrix=part(affine.public_matrix, height, of_matrix=True),
-        private_matrix=part(affine.private_matrix, height, of_matrix=True),
+        affine, rows=rows.size, theta_size=old.size, cones=tuple(cones), parameters=tuple(blocks),
+        objective=replace(affine.objective, column=column_of(affine.objective.column)),
+        offset=replace(affine.offset, column=column_of(affine.offset.column)),
+        scalar=part(affine.scalar),
+        public_matrix=part(affine.public_matrix, coordinates_of(affine.public_matrix.row, affine.rows)),
+        private_matrix=part(affine.private_matrix, affine.private_coordinates),
     )  # fmt: skip
     return replace(
         form, affine=fewer, b0=form.b0[rows], A0=sp.csr_array(form.A0[rows]), matrix=fewer.private_matrix,
-        scalar=part(form.scalar, rows.size),
-        objective=part(form.objective, affine.variables) if form.objective.nnz else form.objective,
+        scalar=part(form.scalar),
     )  # fmt: skip
 
 

@@ -14,11 +14,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Array, Floats, Integers, Mask, PrivateArray
+from dpmodel.annotate.per_entry import each, same_for_all
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import AffineMap, sum_by
 from dpmodel.compile.standard_form.extremes import most_items
 from dpmodel.compile.standard_form.footprint import most_touched, record_blocks
-from dpmodel.compile.standard_form.form import value_range
+from dpmodel.compile.standard_form.form import ranges_in_order, value_range
 from dpmodel.mechanisms.contract import Verdict
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.numerics.public_facts import cached
@@ -31,7 +32,7 @@ _SOLVER = 1e-6
 
 def public_polyhedron(model: PrivateLP) -> Polyhedron:
     """The public constraints of a linear model."""
-    return model.cached("public polyhedron", lambda: Polyhedron.of(model.public.program))
+    return model.public.polyhedron
 
 
 def plain_rows(model: PrivateLP) -> Verdict | None:
@@ -231,14 +232,15 @@ def _entry_bounds(model: PrivateLP, rows: Integers, both_signs: bool) -> tuple[F
         row, column, entry = row[fixed], column[fixed], entry[fixed]
     _add_ends(ends, row, entry, entry, box, column)
     if form.matrix.nnz:
-        below, above = value_range(affine, form.matrix.compact())
+        below, above = ranges_in_order(affine, form.matrix)
         row, column = form.matrix_positions()
         if public.nnz:
             constant = np.asarray(form.A0[row, column]).ravel()
             below, above = constant + below, constant + above
-        first = np.flatnonzero(np.diff(column, prepend=-1))  # positions go column by column
-        low[column[first]] = np.minimum(low[column[first]], np.minimum.reduceat(below, first))
-        high[column[first]] = np.maximum(high[column[first]], np.maximum.reduceat(above, first))
+        first = np.r_[0, np.flatnonzero(column[1:] != column[:-1]) + 1]  # positions go column by column
+        here = column[first]
+        low[here] = np.minimum(low[here], below[0] if same_for_all(below) else np.minimum.reduceat(below, first))
+        high[here] = np.maximum(high[here], above[0] if same_for_all(above) else np.maximum.reduceat(above, first))
         _add_ends(ends, row, below, above, box, column)
     return (np.minimum(low, -high), np.maximum(high, -low), *ends) if both_signs else (low, high, *ends)
 
@@ -248,16 +250,18 @@ def _add_ends(
 ) -> None:
     """Add to the least and largest values of every row what entries between ``low`` and ``high`` contribute over the
     box."""
-    least, most = np.full(row.size, np.inf), np.full(row.size, -np.inf)
-    for end in (low, high):
-        for x in box:
+    by_column = row.size > 1 and same_for_all(low) and same_for_all(high)
+    sides = box if by_column else tuple(x[column] for x in box)
+    least, most = np.full(sides[0].size, np.inf), np.full(sides[0].size, -np.inf)
+    for end in (low[:1], high[:1]) if by_column else (low, high):
+        for x in sides:
             with np.errstate(invalid="ignore"):
-                corner = end * x[column]
+                corner = end * x
             nothing = np.isnan(corner)  # zero times infinity: nothing is known
             np.minimum(least, np.where(nothing, -np.inf, corner), out=least)
             np.maximum(most, np.where(nothing, np.inf, corner), out=most)
     for end, part in zip(ends, (least, most), strict=True):
-        end += sum_by(row, weights=part, minlength=end.size)
+        end += sum_by(row, weights=part[column] if by_column else part, minlength=end.size)
 
 
 def _declared_norms(model: PrivateLP, rows: Integers) -> tuple[float, float]:
@@ -271,16 +275,18 @@ def _declared_norms(model: PrivateLP, rows: Integers) -> tuple[float, float]:
     norms = [np.zeros(affine.rows), np.zeros(affine.rows)]
     once = form.matrix.single  # every entry of A depends on one private number
     for block in affine.private_blocks:
-        inside = (column >= block.offset) & (column < block.offset + block.size)
-        if not inside.any():
+        part, here = form.matrix, row
+        if not part.within(block):
+            inside = (column >= block.offset) & (column < block.offset + block.size)
+            part, here = part.select(inside), row[inside]
+        if not part.nnz:
             continue
-        here, entry, size = row, column, np.abs(form.matrix.coefficient)
-        if not inside.all():
-            here, entry, size = row[inside], column[inside], size[inside]
-        unit = block.parameter.layout.units[entry - block.offset]
-        one_unit = most_items(here, unit) <= 1
+        entry, size = part.column, each(np.abs, part.coefficient)
+        one_unit = most_items(here, part.units_of(block)) <= 1
         gain, alone = np.zeros(affine.rows), not form.matrix.repeats
-        if alone:
+        if alone and same_for_all(size):
+            gain[here] = size[0]
+        elif alone:
             np.maximum.at(gain, here, size)
         else:  # coefficients of the same private number in the same row add up
             cell, number = np.unique(here * np.int64(affine.theta_size) + entry, return_inverse=True)
@@ -306,19 +312,29 @@ def records_of_entries(affine: AffineMap) -> tuple[Integers, Mapping[int, int]]:
 
     Records of unpaired parameters of the same ``Records`` count as different ones.
     """
-    owner, start, first = np.full(affine.theta_size, -1, dtype=np.int64), {}, 0
+    owner, start = np.full(affine.theta_size, -1, dtype=np.int64), first_records(affine)
+    for member in affine.private_blocks:
+        owner[member.columns] = start[member.offset] + member.parameter.layout.units
+    return owner, start
+
+
+def first_records(affine: AffineMap) -> Mapping[int, int]:
+    """Per offset of a private parameter the number of its first record, as in ``records_of_entries``."""
+    start: dict[int, int] = {}
+    first = 0
     for group in record_blocks(affine):
         for block in group.blocks:
-            for member in block:
-                owner[member.columns] = first + member.parameter.layout.units
-                start[member.offset] = first
+            start |= dict.fromkeys((member.offset for member in block), first)
             first += max(member.parameter.layout.unit_count for member in block)
-    return owner, start
+    return start
 
 
 def owners(model: PrivateLP) -> tuple[Integers, Integers]:
     """(entries,), (entries,): the row of every private coefficient in A and b, and the record that it belongs to."""
-    form, owner = model.form, records_of_entries(model.affine)[0]
+    form, blocks = model.form, model.affine.private_blocks
+    if len(blocks) == 1 and not form.scalar.nnz:
+        return form.matrix_coordinates()[0], form.matrix.units_of(blocks[0])
+    owner = records_of_entries(model.affine)[0]
     rows = np.concatenate([form.matrix_coordinates()[0], form.scalar.row])
     return rows, owner[np.concatenate([form.matrix.column, form.scalar.column])]
 
@@ -336,9 +352,11 @@ def rows_per_record(model: PrivateLP, twice: Mask | None = None) -> int:
     rows, columns = form.matrix_coordinates()[0], form.matrix.column
     if form.scalar.nnz:
         rows, columns = np.concatenate([rows, form.scalar.row]), np.concatenate([columns, form.scalar.column])
-    if twice is not None and twice.any():
+    if twice is not None and (twice & form.private_rows).any():
         again = twice[rows]
         rows, columns = np.concatenate([rows, rows[again] + m]), np.concatenate([columns, columns[again]])
+    elif len(model.affine.private_blocks) == 1 and not form.scalar.nnz:
+        return most_items(form.matrix.units_of(model.affine.private_blocks[0]), rows)
     return most_touched(model.affine, rows, columns)
 
 

@@ -142,6 +142,7 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
             caveats=(*done.words, *caveats(model, noise, split=model.splits_objective)),
             work=noise.work,
             noise={**noise.to_dict(), "tightening": done.tightening},
+            moved=done.moved,
             error=Violation(
                 objective=loss,
                 violation=0.0,

@@ -22,7 +22,9 @@ whose draw is large, and a bound that holds for all choices at once is the equal
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -39,6 +41,8 @@ from dpmodel.text import number
 
 # So many constraints are told one by one.
 _MOST_TOLD = 8
+# And so many are drawn.
+_MOST_MOVED = 40
 
 
 @dataclass(frozen=True)
@@ -46,13 +50,15 @@ class Treatment:
     """``relax`` : (m,) how far rows move along their interior direction, inwards where negative. ``weights`` : (m x n)
     what is added to the left sides as ``weights |x|``, or None. ``violation`` : by how much a true row can be missed
     by a point of the released program, except with probability beta. ``tightening`` : by how much a right-hand side
-    can end below the true one. ``words`` : the same for each private constraint."""
+    can end below the true one. ``words`` : the same for each private constraint. ``moved`` : for figures, see
+    ``moved_by_label``; empty where ``weights`` are added."""
 
     relax: Floats
     weights: sp.csr_array | None
     violation: float
     tightening: float
     words: tuple[str, ...]
+    moved: Mapping[str, Any]
 
 
 def treat(model: PrivateLP, request: Request, noise: NoiseDesign) -> Treatment:
@@ -66,14 +72,23 @@ def treat(model: PrivateLP, request: Request, noise: NoiseDesign) -> Treatment:
                 box[noise.parts["scalar"].measurement.positions] = _inwards(model, noise.parts["scalar"])
         shift, weights = tightened(model, noise, box)
         words = told(model, mode, shift, weights, why)
-        return Treatment(-shift, weights, 0.0, furthest_inwards(model, noise, shift, weights), words)
+        moved = {} if weights is not None else moved_by_label(model, -shift)
+        return Treatment(-shift, weights, 0.0, furthest_inwards(model, noise, shift, weights), words, moved)
     margins = row_margins(model, noise)
     if request.feasibility == "centred":
         none = np.zeros(model.affine.rows)
         words = told(model, "centred", none, None)
-        return Treatment(none, None, float((margins.violate - margins.relax).max(initial=0.0)), np.nan, words)
+        return Treatment(
+            none,
+            None,
+            float((margins.violate - margins.relax).max(initial=0.0)),
+            np.nan,
+            words,
+            moved_by_label(model, none),
+        )
     words = told(model, "relaxed", margins.relax, None, "so that the true optimum stays feasible")
-    return Treatment(margins.relax, None, margins.alpha, np.nan, words)
+    moved = moved_by_label(model, margins.relax)
+    return Treatment(margins.relax, None, margins.alpha, np.nan, words, moved)
 
 
 # ------------------------------------------------------------------ inwards
@@ -184,6 +199,22 @@ def told(
     out = [f"{', '.join(dict.fromkeys(labels))}: {text}" for text, labels in lines.items()]
     more_lines = (f"and {len(out) - _MOST_TOLD} more private constraints alike",) if len(out) > _MOST_TOLD else ()
     return (*out[:_MOST_TOLD], *more_lines)
+
+
+def moved_by_label(model: PrivateLP, relax: Floats) -> dict[str, Any]:
+    """``constraints`` : label of a private one -> least and largest amount by which its rows are made easier, those
+    that move furthest; ``others`` : how many more there are."""
+    private = model.form.private_rows
+    found: dict[str, tuple[float, float]] = {}
+    for block in model.affine.cones:
+        rows = relax[block.rows][private[block.rows]]
+        if rows.size:
+            least, most = found.get(block.label, (np.inf, -np.inf))
+            # 0.0 + : no negative zero.
+            found[block.label] = (min(least, 0.0 + float(rows.min())), max(most, 0.0 + float(rows.max())))
+    furthest = sorted(found, key=lambda label: -max(map(abs, found[label])))[:_MOST_MOVED]
+    kept = {label: pair for label, pair in found.items() if label in furthest}
+    return {"constraints": kept, "others": len(found) - len(kept)}
 
 
 def _range(values: Floats) -> str:

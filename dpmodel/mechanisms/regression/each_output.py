@@ -11,7 +11,7 @@ import numpy as np
 
 from dpmodel.classify.private_outputs import PrivateOutputs
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.regression.rows import Reader, Rows
+from dpmodel.compile.regression.rows import Reader, Table
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import ExcessRisk, Forecast
@@ -51,6 +51,10 @@ class EachOutput(Mechanism[PrivateOutputs]):
     @property
     def published(self) -> bool:
         return self.engine.published
+
+    @property
+    def reads_blocks(self) -> bool:
+        return self.engine.reads_blocks
 
     @property
     def name(self) -> str:
@@ -100,7 +104,7 @@ class EachOutput(Mechanism[PrivateOutputs]):
         run: Callable[[PrivateRegression, Request, NoiseSource, Progress], Outcome] = self.engine.run
         if isinstance(self.engine, PureToo) and _composes(share, request):
             run = self.engine.run_as_requested
-        rows: Sequence[Rows | None] = [None] * count if all(f.spends_nothing for f in found) else model.read()
+        rows: Sequence[Table | None] = [None] * count if all(f.spends_nothing for f in found) else model.read()
         outcomes = []
         for j, (part, mine) in enumerate(zip(model.parts, rows, strict=True)):
 
@@ -169,7 +173,7 @@ def _composes(share: Request, request: Request) -> bool:
     return share.delta == request.delta > 0
 
 
-def _handing(rows: Rows) -> Reader:
+def _handing(rows: Table) -> Reader:
     return lambda: rows
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.compile.regression.losses import sigmoid
 from dpmodel.mechanisms.regression.public_point import public_point, shift_of
 
 _TABLE = np.concatenate([[0.0], np.geomspace(1e-3, 1e4, 99)])
@@ -33,18 +34,19 @@ def simulated_reaches(
     else the bounds at the largest ``predictions`` of w, from a table in units of ``size``: as precise as simulations
     are, and fast."""
     grid = _TABLE * (size if 0 < size < math.inf else 1.0)
-    tables = [
-        np.array([bound(z) for z in grid.tolist()]) if reach is None else None
-        for reach, bound in zip(fixed, bounds, strict=True)
-    ]
+    parts: dict[Callable[[float], float], list[int]] = {}
+    for k, (reach, bound) in enumerate(zip(fixed, bounds, strict=True)):
+        if reach is None:
+            parts.setdefault(bound, []).append(k)
+    tables = [(np.array([bound(z) for z in grid.tolist()]), which) for bound, which in parts.items()]
+    known = np.array([[reach or 0.0] for reach in fixed])
 
     def reaches(w: Floats) -> Floats:
-        out = np.repeat([[reach or 0.0] for reach in fixed], w.shape[0] // len(fixed), axis=1)
-        if any(table is not None for table in tables):
+        out = np.repeat(known, w.shape[0] // len(fixed), axis=1)
+        if tables:
             z = predictions(w).reshape(out.shape)
-            for k, table in enumerate(tables):
-                if table is not None:
-                    out[k] = np.interp(z[k], grid, table)
+            for table, which in tables:
+                out[which] = np.interp(z[which], grid, table)
         return out.reshape(-1, 1)
 
     return reaches
@@ -132,11 +134,7 @@ class Populations:
         u and t alone.
         """
         z, along, across, moved = self.predictions(w)
-        derivatives = np.zeros_like(z)
-        cut = bool(np.isfinite(clip).any())
-        for each in self.labels:
-            own = self.model.loss.derivative(z, each.value)
-            derivatives += each.share * (np.minimum(np.maximum(own, -clip), clip) if cut else own)
+        derivatives = self._derivatives(z, clip)
         size = z.shape[1]
         level = derivatives.mean(axis=1, keepdims=True)
         first = (derivatives @ self.along)[:, None] / size
@@ -149,10 +147,38 @@ class Populations:
         out *= self.model.weight
         return out
 
+    def _derivatives(self, z: Floats, clip: float | Floats) -> Floats:
+        """(B, k) mean derivatives over the labels at predictions z."""
+        cut, loss = bool(np.isfinite(clip).any()), self.model.loss
+        if self._logistic and not cut and math.isinf(loss.clip):
+            out: Floats = sigmoid(z)
+            out -= self._yes
+            return out
+        out = np.zeros_like(z)
+        for each in self.labels:
+            own = loss.derivative(z, each.value)
+            out += each.share * (np.minimum(np.maximum(own, -clip), clip) if cut else own)
+        return out
+
+    @property
+    def _logistic(self) -> bool:
+        """Whether losses are ``ln(1 + e^z)``, less z for labels of the higher kind: linear in the labels, so that
+        their mean tells all."""
+        return self.model.loss.name in ("logistic", "binary_logistic")
+
+    @cached_property
+    def _yes(self) -> Floats:
+        """(B, k) share of the records at a point of the grid whose label is the higher of two."""
+        return np.asarray(sum((each.share * (each.value > 0) for each in self.labels), np.zeros(())))
+
     def values(self, w: Floats) -> Floats:
         """(B,) objective values of w (B, p): data part plus penalty."""
         z, *_ = self.predictions(w)
-        loss = sum((each.share * self.model.loss.value(z, each.value) for each in self.labels), np.zeros_like(z))
+        if self._logistic:
+            # ln(1 + e^z), which is faster this way than by ``logaddexp``.
+            loss = np.log1p(np.exp(-np.abs(z))) + np.maximum(z, 0.0) - self._yes * z
+        else:
+            loss = sum((each.share * self.model.loss.value(z, each.value) for each in self.labels), np.zeros_like(z))
         return np.asarray(self.model.weight * loss.mean(axis=1) + self.model.penalty.values(w))
 
     def excess(self, w: Floats) -> Floats:

@@ -35,6 +35,7 @@ class PublicOnlyRegression(Mechanism[PrivateRegression]):
     """
 
     serves: ClassVar[Serves] = Serves(PrivateRegression)
+    reads_blocks: ClassVar[bool] = True  # it reads nothing
     name: str = "public-only"
     source: str = "Ben-Tal, El Ghaoui and Nemirovski 2009, chapter 1"
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,9 +21,10 @@ from scipy.special import ndtr
 
 from dpmodel._types import Floats, Integers
 from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.compile.regression.losses import sigmoid
 from dpmodel.compile.regression.row_bounds import length
 from dpmodel.mechanisms.regression.populations import Labels, Populations
-from dpmodel.mechanisms.regression.public_point import shift_of
+from dpmodel.mechanisms.regression.public_point import public_point, shift_of
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import public_generator
 
@@ -42,6 +43,9 @@ _LITTLE, _MUCH = 0.3, 1.0
 # Correlation of columns that move together, as age and years of work or a column and its square do: what labels depend
 # on is then learnt along directions in which columns hardly vary.
 _TIED = 0.95
+# Ranges of labels are often declared far wider than labels vary, and then columns explain little of such a range: this
+# share of the way from the public point to coefficients that fill it.
+_WEAK = 0.15
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ class SimulatedRisk:
         low, high = self.model.row.label
         if self.model.loss.labels == "number":
             return star, np.clip(star + self.noise * self.coins, low, high)
-        labels: Floats = np.where(ndtr(self.coins) < _sigmoid(star), 1.0, self._no)
+        labels: Floats = np.where(ndtr(self.coins) < sigmoid(star), 1.0, self._no)
         return star, labels
 
     @property
@@ -103,7 +107,7 @@ class SimulatedRisk:
         star, drawn = self.labelled
         if self.model.loss.labels == "number":
             return (Labels(np.ones((1, star.size)), drawn[None]),)
-        yes, ones = _sigmoid(star)[None], np.ones((1, star.size))
+        yes, ones = sigmoid(star)[None], np.ones((1, star.size))
         return Labels(yes, ones), Labels(1 - yes, self._no * ones)
 
     @cached_property
@@ -174,6 +178,14 @@ def simulated_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
                 SimulatedRisk(model, mean, own, truth, grid[:, :2], grid[:, 2], share * signal, common, tied, room)
             )
     return tuple(risks)
+
+
+def weak_risk(model: PrivateRegression) -> SimulatedRisk:
+    """The first of them with numbers that deviate as much and hardly depend on the columns: what noise costs there."""
+    risk, start = simulated_risks(model)[0], public_point(model)
+    explained = float(risk.truth @ risk.covariance(risk.truth))
+    noise = math.sqrt(risk.noise**2 + (1 - _WEAK**2) * explained)
+    return replace(risk, truth=start + _WEAK * (risk.truth - start), noise=noise)
 
 
 def _chosen(variance: Floats, order: Integers, support: int) -> Integers:
@@ -251,7 +263,3 @@ def _inside(model: PrivateRegression, v: Floats) -> Floats:
         if math.isfinite(limit) and size > limit:
             factor = min(factor, limit / size)
     return v * factor
-
-
-def _sigmoid(t: Floats) -> Floats:
-    return 0.5 * (1 + np.tanh(0.5 * t))

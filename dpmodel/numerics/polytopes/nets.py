@@ -140,8 +140,8 @@ class ProductNet:
     @cached_property
     def _blocks(self) -> list[_Block]:
         out = []
-        for columns in self.product.columns:
-            choices = self.product.choices(columns)
+        every = self.product.columns
+        for columns, choices in zip(every, self.product.choices(every), strict=True):
             interval = columns.size == 1 and choices == 2
             ends = np.stack([self.bounds.lower[columns], self.bounds.upper[columns]]) * self.product.step[columns]
             # Taking none counts 0 (and 0 is inside the bounds of every entry).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,6 +17,7 @@ from dpmodel._types import Floats, Integers
 from dpmodel.numerics.cone_program import ConeProgram, SolverFailure
 from dpmodel.numerics.implied_bounds import tighten
 from dpmodel.numerics.polytopes.nearest_point import Projector, onto_row
+from dpmodel.numerics.polytopes.one_row_each import OneRowEach
 from dpmodel.numerics.solvers import pass_to_highs, silent_highs
 
 # HiGHS stops within 1e-7 of feasibility and optimality; bounds on maxima are widened to stay bounds.
@@ -48,9 +50,13 @@ class Product:
         parts = np.split(order, np.flatnonzero(np.diff(self.block[order])) + 1)
         return [part for part in parts if part.size]
 
-    def choices(self, columns: Integers) -> int:
-        """Number of choices in the block of these columns, none included where that is one."""
-        return int(columns.size + self.optional[self.block[columns[0]]])
+    def choices(self, blocks: Sequence[Integers]) -> list[int]:
+        """Number of choices in each block of such columns, none included where that is one."""
+        first = self.block[np.array([columns[0] for columns in blocks], dtype=np.int64)]
+        found: list[int] = (
+            self.optional[first] + np.array([len(columns) for columns in blocks], dtype=np.int64)
+        ).tolist()
+        return found
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,11 @@ class Polyhedron:
         """The part where ``a'x <= b``."""
         row = sp.csr_array(np.asarray(a, dtype=np.float64)[None, :])
         row.eliminate_zeros()
+        again = _same_rows(self.A_ub, row)
+        if again:  # a budget and a target of one cost, say
+            b_ub = self.b_ub.copy()
+            b_ub[again] = np.minimum(b_ub[again], b)
+            return replace(self, b_ub=b_ub)
         return _fold(replace(self, A_ub=sp.csr_array(sp.vstack([self.A_ub, row])), b_ub=np.append(self.b_ub, b)))
 
     def violation(self, x: Floats) -> float:
@@ -102,14 +113,21 @@ class Polyhedron:
         return LinearMinimiser(self)
 
     def minimise(self, cost: Floats) -> Floats | None:
-        """(n,) a point of least ``cost'x``; None when unbounded. Warm-started between calls.
+        """(n,) a point of least ``cost'x``; None when unbounded. Nothing is solved where columns stand in one row each;
+        else warm-started between calls.
 
         Raises
         ------
         SolverFailure
             When the polyhedron is empty or HiGHS stops early.
         """
-        return self._simplex_method.minimise(cost)
+        return (self.one_row_each or self._simplex_method).minimise(np.asarray(cost, dtype=np.float64))
+
+    @cached_property
+    def one_row_each(self) -> OneRowEach | None:
+        """For linear minimisation without a linear program, where that can be."""
+        found: OneRowEach | None = OneRowEach.of(self.A_ub, self.b_ub, self.A_eq, self.b_eq, self.lower, self.upper)
+        return found
 
     @cached_property
     def _supports(self) -> dict[bytes, float]:
@@ -245,7 +263,7 @@ class Polyhedron:
         b = np.concatenate([self.b_ub, self.b_eq])
         equality = np.r_[np.zeros(self.A_ub.shape[0], bool), np.ones(self.A_eq.shape[0], bool)]
         rows, columns, values = sp.find(A)
-        if np.unique(columns).size != columns.size or np.unique(rows).size != A.shape[0]:
+        if np.bincount(columns, minlength=1).max() > 1 or np.count_nonzero(np.bincount(rows)) != A.shape[0]:
             return None
         sign = np.ones(A.shape[0])
         negative = np.bincount(rows, weights=values < 0, minlength=A.shape[0]) > 0
@@ -264,6 +282,17 @@ class Polyhedron:
             return None
         block[loose] = A.shape[0] + np.arange(int(loose.sum()))
         return Product(lower, step, block, np.r_[~equality, np.ones(int(loose.sum()), bool)])
+
+
+def _same_rows(A: sp.csr_array, row: sp.csr_array) -> list[int]:
+    """The rows of A that equal ``row``."""
+    first = A.indptr[:-1][np.diff(A.indptr) == row.nnz]
+    if not row.nnz or not first.size:
+        return []
+    first = first[(A.indices[first] == row.indices[0]) & (A.data[first] == row.data[0])]
+    parts = [slice(begin, begin + row.nnz) for begin in first]
+    same = [np.array_equal(A.indices[p], row.indices) and np.array_equal(A.data[p], row.data) for p in parts]
+    return [int(each) for each in np.searchsorted(A.indptr, first[same], side="right") - 1]
 
 
 def absolute_values(polytope: Polyhedron) -> tuple[Integers, Integers]:

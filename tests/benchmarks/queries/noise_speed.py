@@ -9,32 +9,20 @@ and the fit of a named form; the ratios are to numpy drawing as many Laplace num
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from functools import partial
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 
 import dpmodel as dpm
 from dpmodel.privacy import ExactSource, OpenDPSource, SeededSource
-from tests.benchmarks.measuring import Expectations, Table, header, parser, short
+from tests.benchmarks.measuring import Expectations, Table, header, parser, seconds, short
 
 KINDS = ("discrete_laplace", "discrete_gaussian", "laplace", "gaussian")
 SCALE, CANDIDATES, BINS = 3.0, 200_000, 2**17
 # .2 and .6 s for a million where OpenDP took 4.9 and 9.6; .15 and .05 s where numpy's draw took .0045.
 TIMES_FASTER = {"laplace": 4.9 / 0.2, "gaussian": 9.6 / 0.6}
 TIMES_NUMPY = {"measure": 0.15 / 0.0045, "fit": 0.05 / 0.0045}
-
-
-def seconds(work: Callable[[], Any], repeats: int) -> float:
-    """The shortest of ``repeats``: other work on the machine only adds."""
-    taken = []
-    for _ in range(repeats):
-        start = perf_counter()
-        work()
-        taken.append(perf_counter() - start)
-    return min(taken)
 
 
 def main() -> int:

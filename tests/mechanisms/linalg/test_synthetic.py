@@ -9,7 +9,7 @@ from inequalities import system
 from scipy.special import betainc
 
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.linalg.synthetic import KINDS, forecast_missed, instance, synthetic
+from dpmodel.mechanisms.linalg.synthetic import KINDS, forecast_missed, instance, least_seen, synthetic
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -67,3 +67,15 @@ def test_forecasts_scale_the_rows_and_are_remembered() -> None:
     number = len(calls)
     assert forecast_missed(model, Request(1.0, 1e-6), "x", run, steps=1000) == (median, high)
     assert len(calls) == number
+
+
+@pytest.mark.parametrize("expected", [100, 5_000, 1_000_000])
+def test_no_run_is_seen_to_miss_less(expected: int) -> None:
+    """A mechanism that knows the planted vector, which misses nothing, is seen to miss exactly that. It is the same for
+    every kind of instance."""
+    model = system(np.zeros((0, 4)), 0.1, expected=expected)
+    knows = lambda rows, weight, seed: synthetic(model, seed, 1)[1]  # noqa: E731
+    about = {"steps": 40_000, "seeds": 3}
+    least = least_seen(model, **about)
+    assert forecast_missed(model, Request(1.0, 1e-6), "knows", knows, **about) == (0.0, least)
+    assert (least > 0) == (expected > 277)  # rows that work allows: 4e8 / (3 seeds, 3 kinds, steps, 4 columns)

@@ -43,6 +43,7 @@ def answers(source, count: int, neighbors: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
+@pytest.mark.slow
 def test_audit_and_a_twin(neighbors) -> None:
     """False alarm 1e-7. The pairs stand just below the threshold, where one record counts most."""
     count = 5 if neighbors == "add-remove" else 10

@@ -109,3 +109,17 @@ def test_a_simulation_of_a_part_says_what_one_of_the_whole_says(monkeypatch: pyt
     assert part == pytest.approx(whole, rel=0.05) and part < 1
     monkeypatch.setattr(synthetic_rows, "as_noisy", lambda request, share: request)
     assert shares() > 1.1 * whole  # a tenth of the records with the budget of all is another problem
+
+
+def test_a_simulation_that_cannot_win_is_left_at_what_was_seen() -> None:
+    rng = np.random.default_rng(4)
+    A = dpm.Private((rng.random((200, 8)) < 0.3) * 1.0, name="A", unit="row", bounds=[0, 1], max_l1=3)
+    x = cp.Variable(8, bounds=[0, 1])
+    model = model_of(dpm.Problem(cp.Minimize(0), [A @ x >= 1, cp.sum(x) <= 3]))
+    mechanism, request = EngineMechanism(NOISY_HINGE_DESCENT), Request(0.1, 1e-6)
+    whole = against_public(mechanism, model, request)
+    for share in (0.1, 0.5, 0.9):
+        seen = against_public(mechanism, model, request, enough=share * whole)
+        assert share * whole < seen <= whole
+    assert against_public(mechanism, model, request, enough=0.1 * whole) < whole  # something was left out
+    assert against_public(mechanism, model, request, enough=1.01 * whole) == whole

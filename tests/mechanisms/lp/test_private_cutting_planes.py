@@ -260,6 +260,7 @@ def test_worst_transcripts_use_the_budget_and_twins_exceed_it(which: str) -> Non
         assert worst(twin) > 1.2 * limit, twin
 
 
+@pytest.mark.slow
 def test_the_audit_by_sampling() -> None:
     """From outcomes alone: the honest mechanism passes, twins are found out."""
     request = REQUESTS["zcdp"]

@@ -111,6 +111,7 @@ def test_a_statement_asked_for_decides_by_itself(large: dpm.Problem) -> None:
         assert all("synthetic" not in " ".join(c.forecast.caveats) for c in plan.candidates if c.forecast is not None)
 
 
+@pytest.mark.slow
 def test_who_proves_most_does_not_beat_who_is_predicted_to_do_best(
     large: dpm.Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:

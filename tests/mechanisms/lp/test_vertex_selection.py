@@ -110,6 +110,7 @@ def test_the_range_of_score_changes(name: str, how: str) -> None:
 
 
 @pytest.mark.parametrize("maximise", [False, True])
+@pytest.mark.slow
 def test_the_law_on_three_vertices(maximise: bool) -> None:
     """Chi-square at 1e-7, and the same test rejects half of the scale."""
     problem, c, _ = build("weighted", maximise)

@@ -366,7 +366,7 @@ def test_predictions_along_the_path() -> None:
     for matrix in (X, sp.csr_array(X)):
         rows = regression(matrix, y, domain=FreeSpace(41), lower=-1, upper=1, intercept=True).read_rows()
         rows = replace(rows, offset=rng.normal(size=50))
-        path = frank_wolfe.Path(rows, np.zeros(41))
+        path = frank_wolfe.path_of(rows, np.zeros(41))
         w, v = np.zeros(41), np.zeros(41)
         v[[3, 40]] = 1.0, -2.0
         for size, point in ((0.3, v), (0.5, rng.normal(size=41)), (1.0, v)):

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarni
 
 @pytest.mark.parametrize("middle", [False, True])
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
+@pytest.mark.slow
 def test_a_run_spends_the_budget_and_no_more(delta: float, middle: bool) -> None:
     """Over random neighbours; the worst ones cost (nearly) all of it, so half of the noise would be found out."""
     generator, worst, request = np.random.default_rng(2), 0.0, Request(0.7, delta)
@@ -103,6 +104,7 @@ def audit(model_pair: tuple[PrivateRegression, PrivateRegression], epsilon: floa
 
 
 @pytest.mark.parametrize(("columns", "pure"), [(1, True), (9, False)])
+@pytest.mark.slow
 def test_an_audit_from_outside(columns: int, pure: bool) -> None:
     """A row of equal entries: the released point tells the sign of the noisy sum along it. Laplace noise is less on one
     column, Gaussian noise on many."""

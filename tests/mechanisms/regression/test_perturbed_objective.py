@@ -67,7 +67,8 @@ def total_value(each: Any, model: PrivateRegression) -> Any:
     def value(w: np.ndarray) -> float:
         z = each.rows.predict(w)
         t = np.linspace(0, 1, 201)[:, None]
-        derivatives = each.derivatives((t * z).ravel(), replace(each.rows, labels=np.tile(each.rows.labels, 201)))
+        derivatives = each.loss.derivative((t * z).ravel(), np.tile(each.rows.labels, 201))
+        derivatives = np.clip(derivatives, -each.facts.reach, each.facts.reach)
         losses = np.trapezoid(derivatives.reshape(201, -1) * z, t[:, 0], axis=0).sum()
         smooth = float(losses + (each.h * w) @ w / 2 + each.linear @ w)
         return smooth + float(model.penalty.l1 @ np.abs(w)) / model.scale
@@ -99,7 +100,7 @@ def test_without_certificate_the_centre_is_released(monkeypatch: pytest.MonkeyPa
 
 
 class Counted(np.ndarray):
-    """Features that count the products with one vector, in passes over all rows."""
+    """Features that count the products with one vector, in those of all rows."""
 
     passes: ClassVar[list[float]] = [0.0]
     whole: ClassVar[int] = 1
@@ -111,7 +112,7 @@ class Counted(np.ndarray):
 
 
 def counted(model: PrivateRegression, plan: Design, b: np.ndarray) -> tuple[bool, float]:
-    """Whether a run of the solver was certified, and its passes over the rows."""
+    """Whether a run of the solver was certified, and its products with the rows."""
     each = perturbed(model, plan, b)
     (features, first), *rest = each.rows.blocks
     Counted.passes[0], Counted.whole = 0.0, model.count
@@ -121,7 +122,7 @@ def counted(model: PrivateRegression, plan: Design, b: np.ndarray) -> tuple[bool
 
 
 def test_work_on_few_rows() -> None:
-    """Passes over the rows, for easy and for separable data."""
+    """Products with the rows, for easy and for separable data."""
     counts = []
     for seed in range(4):
         rng = np.random.default_rng(seed)
@@ -132,7 +133,7 @@ def test_work_on_few_rows() -> None:
         found, passes = counted(model, plan, rng.normal(size=4) * plan.sigma)
         assert found
         counts.append(passes)
-    assert set(counts) == {plan.facts.passes(1e-3, plan.linear)[0]} == {23}
+    assert max(counts) <= plan.facts.passes(1e-3, plan.linear)[0] == 24
 
 
 SIZES = {
@@ -163,7 +164,7 @@ def test_work_on_many_rows(kind: str, l1: float, rows: str, monkeypatch: pytest.
     plan = design(model, 3.0, 1e-6, ridge_for(model, 0.05))
     assert plan is not None
     usual, most = plan.facts.passes(1.0, plan.linear)
-    assert most < 300
+    assert most < 400
     found, passes = counted(model, plan, rng.normal(size=p) * plan.sigma)
     assert found and passes <= usual + 15  # the sample's steps, and a pair of further ones
 
@@ -171,7 +172,7 @@ def test_work_on_many_rows(kind: str, l1: float, rows: str, monkeypatch: pytest.
 @pytest.mark.parametrize("kind", ["free", "l1"])
 def test_many_columns(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Conjugate gradients, or accelerated steps with a guessed length, in place of Hessians."""
-    monkeypatch.setattr(perturbed_objective, "_DENSE", 3)
+    monkeypatch.setattr(perturbed_objective, "DENSE", 3)
     monkeypatch.setattr(perturbed_objective.Facts, "steps", lambda self, *args: 0)
     rng = np.random.default_rng(3)
     model = problem(
@@ -189,7 +190,7 @@ def test_forecast_tells_the_work() -> None:
     work = OBJECTIVE_PERTURBATION.forecast(model, request).work
     plan, _ = OBJECTIVE_PERTURBATION._choose(model, request)
     most = 2 * plan.facts.steps(plan.radius * plan.facts.strong / 2, plan.linear)
-    assert work.startswith("about 11 passes") and int(work.split("most ")[1].split()[0].replace(",", "")) > most
+    assert work.startswith("about 12 products") and int(work.split("most ")[1].split()[0].replace(",", "")) > most
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)

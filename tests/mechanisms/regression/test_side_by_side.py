@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from dpmodel.annotate.vault import unseal
 from dpmodel.compile.regression import rows as rows_module
 from dpmodel.compile.regression.domain import Box, Domain, FreeSpace, L1Ball, L2Ball, Product, Simplex
 from dpmodel.compile.regression.row_bounds import RowBounds
-from dpmodel.compile.regression.rows import Rows
+from dpmodel.compile.regression.rows import WHOLE, Rows
 from dpmodel.mechanisms.regression.mirror_descent.maps import mirror_maps
 from dpmodel.mechanisms.regression.synthetic import populations_of, simulated_risks
 
@@ -30,7 +31,15 @@ DOMAINS += [Simplex(4, 0.7, solid=True), Product(((L1Ball(3, 0.5), 0), (Box(-np.
 def test_sets(domain: Domain) -> None:
     w = np.random.default_rng(0).normal(size=(50, 4)) * np.linspace(0.01, 2, 50)[:, None]
     np.testing.assert_allclose(domain.projected(w), [domain.project(row) for row in w], atol=1e-14)
+    if domain.bounded:
+        w[0] = 0
+        np.testing.assert_allclose(domain.minimised(w), [domain.minimise(row) for row in w], atol=1e-14)
+        values = (domain.minimised(w) * w).sum(axis=1)
+        assert (values <= (domain.projected(10 * np.flip(w, axis=0)) * w).sum(axis=1) + 1e-12).all()
     if domain.vertices is not None:
+        every = np.arange(domain.vertices)
+        np.testing.assert_array_equal(domain.vertex_rows(every), [domain.vertex(k) for k in every])
+        np.testing.assert_allclose((domain.minimised(w) * w).sum(axis=1), domain.scores(w).min(axis=1), atol=1e-14)
         np.testing.assert_array_equal(domain.scores(w), [domain.scores(row) for row in w])
         np.testing.assert_allclose(
             domain.scores(w), [[domain.vertex(k) @ row for k in range(domain.vertices)] for row in w], atol=1e-14
@@ -73,7 +82,7 @@ def test_parts_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     X, s = rng.normal(size=(700, 3)), rng.normal(size=700)
     rows = Rows(((X, 0),), PrivateArray(rng.normal(size=700)), 3, offset=s, weights=s**2)
-    parts, ends = rows.parts(), [256, 512]
+    parts, ends = parts_of(rows), [256, 512]
     assert [part.count for part in parts] == [256, 256, 188]
     total = sum(part.combine(cut) for part, cut in zip(parts, np.split(s, ends), strict=True))
     np.testing.assert_allclose(total, rows.combine(s))
@@ -81,7 +90,14 @@ def test_parts_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         np.concatenate([part.predict(np.ones(3)) for part in parts]), rows.predict(np.ones(3))
     )
     assert np.shares_memory(parts[1].blocks[0][0], X)
-    assert len(Rows(((sp.csr_array(X), 0),), rows.labels, 3).parts()) == 1
+    assert [part.first for part in parts] == [0, 256, 512]
+    assert len(parts_of(Rows(((sp.csr_array(X), 0),), rows.labels, 3))) == 1
+    assert [part.count for part in parts_of(rows, 300)] == [300, 300, 100]
+    assert len(parts_of(rows, WHOLE)) == 1
+
+
+def parts_of(rows: Rows, step: int | None = None) -> tuple[Rows, ...]:
+    return rows.map_reduce(lambda part: (part,), operator.add, step)
 
 
 def test_an_array_that_is_handed_over_is_the_private_value() -> None:
@@ -101,3 +117,22 @@ def test_populations_side_by_side() -> None:
     part = together.at(which)
     np.testing.assert_allclose(part.excess(w), [risks[k].excess(x) for k, x in zip(which, w, strict=True)], rtol=1e-5)
     np.testing.assert_allclose(part.gradients(w), [risks[k].gradient(x) for k, x in zip(which, w, strict=True)])
+
+
+@pytest.mark.parametrize("loss", ["logistic", "binary_logistic"])
+@pytest.mark.parametrize("clip", [np.inf, 0.4])
+def test_labels_of_two_kinds_share_what_both_need(loss: str, clip: float) -> None:
+    """Values and derivatives are the means over both kinds, one by one."""
+    rng = np.random.default_rng(0)
+    y = rng.choice([-1.0 if loss == "logistic" else 0.0, 1.0], size=40)
+    model = regression(rng.uniform(-1, 1, (40, 3)), y, loss, lower=-1, upper=1, intercept=True)
+    populations = populations_of(model)
+    z = rng.normal(size=(populations.count, populations.along.size)) * 5
+    each = [(kind.share, kind.value) for kind in populations.labels]
+    assert len(each) == 2
+    derivatives = sum(share * np.clip(model.loss.derivative(z, value), -clip, clip) for share, value in each)
+    np.testing.assert_allclose(populations._derivatives(z, clip), derivatives, atol=1e-12)
+    w = rng.normal(size=populations.mean.shape)
+    z, *_ = populations.predictions(w)
+    values = sum((share * model.loss.value(z, value)).mean(axis=1) for share, value in each)
+    np.testing.assert_allclose(populations.values(w), model.weight * values + model.penalty.values(w), rtol=1e-12)

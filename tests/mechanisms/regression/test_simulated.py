@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -9,7 +11,9 @@ from regressions import regression
 
 import dpmodel as dpm
 from dpmodel.compile.regression.losses import Loss
-from dpmodel.mechanisms.regression.synthetic import side_by_side, simulated_risks
+from dpmodel.mechanisms.regression.descent.plan import Search
+from dpmodel.mechanisms.regression.descent.search import choosers
+from dpmodel.mechanisms.regression.synthetic import side_by_side, simulated_risks, weak_risk
 
 LOSSES = [Loss("squared"), Loss("absolute"), Loss("huber", 0.2), Loss("quantile", 0.3), Loss("logistic"), Loss("hinge")]
 LOSSES += [Loss("binary_logistic"), Loss("squared_hinge"), Loss("squared", clip=0.3)]
@@ -73,6 +77,21 @@ def test_columns_that_move_together():
     assert np.linalg.norm(tied.truth[:4]) > 2 * np.linalg.norm(others[-1].truth[:4])
     short = regression(np.zeros((9, 9)), np.zeros(9), l2=1.0)  # rows as short as that exclude each other's columns
     assert not any(risk.tied for risk in simulated_risks(short))
+
+
+def test_labels_that_hardly_depend_on_the_columns():
+    """They deviate as much as others, and there is little to gain; noise that harms only there is found out."""
+    model = model_of(Loss("squared"), n=4000, p=60)
+    strong, weak = simulated_risks(model)[0], weak_risk(model)
+    assert weak.nothing == pytest.approx(0.15**2 * strong.nothing, rel=0.1)
+    deviations = [float(risk.noise**2 + risk.truth @ risk.covariance(risk.truth)) for risk in (strong, weak)]
+    assert deviations[0] == pytest.approx(deviations[1])
+    shares = choosers(model).nothing.copy()
+    search = Search(model, lambda settings: None, pure=False, steps=None)
+    shares[-1] = 0.0
+    assert search._scores(shares)[0] == search._scores(choosers(model).nothing)[0] == pytest.approx(0.0, abs=0.01)
+    shares[-1] = 10 * choosers(model).nothing[-1]
+    assert search._scores(shares)[0] == pytest.approx(math.log(10) / 4, abs=0.01)
 
 
 SETS = ({}, {"box": (0.0, 0.2)}, {"ball": 0.5}, {"l1": 0.4})

@@ -224,6 +224,7 @@ def test_run_is_what_was_audited() -> None:
 
 
 # ---------------------------------------------------------------------- forecast
+@pytest.mark.slow
 def test_forecast_against_measured() -> None:
     """On data drawn as the forecast draws them, within a factor of 3."""
     rng = np.random.default_rng(0)

@@ -42,7 +42,15 @@ def test_neighbours_differ_in_one_vector_and_scales_are_public(name: str, monkey
     assert plan.multiplier == subsampled_multiplier(1.0, 1e-6, 0.5, 5, replace=True)
     coins = np.random.default_rng(0).random((5, model.count))
     drawn = itertools.cycle(coins)  # of a generator of its own, so that the source sees the sums alone
-    monkeypatch.setattr(subsampled_descent, "poisson_sample", lambda _, count, rate: next(drawn) < rate)
+
+    class Coins:
+        def __init__(self, _: Any, rate: float) -> None:
+            self.coins = next(drawn) < rate
+
+        def of(self, first: int, count: int) -> np.ndarray:
+            return self.coins[first : first + count]
+
+    monkeypatch.setattr(subsampled_descent, "poisson_coins", Coins)
     for seed in range(4):
         other = neighbour(name, model, np.random.default_rng(seed))
         first, second = replayed(lambda m, s: mechanism.run(m, REQUEST, s).x, model, other, seed)
@@ -85,6 +93,7 @@ def _scores(x: float, scale: float, rate: float, steps: int, runs: int, seed: in
     return out
 
 
+@pytest.mark.slow
 def test_audit_and_the_rate_forgotten() -> None:
     epsilon, delta, rate, steps, runs = 1.0, 1e-3, 0.3, 4, 200_000
     multiplier = subsampled_multiplier(epsilon, delta, rate, steps, replace=True)
@@ -128,3 +137,17 @@ def test_samples() -> None:
     assert some.combine(np.ones(2)).tolist() == [10.0]
     gradient = sampled_gradient(_noise(model_of("unit rows")), model_of("unit rows").read_rows(), seeded(0))
     assert gradient(np.zeros(4)).shape == (4,)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared", "hinge"])
+def test_what_it_hopes_for_comes_before_its_forecast(loss: str) -> None:
+    """For smooth losses only: with kinks the search for full steps may miss settings that samples find."""
+    rng = np.random.default_rng(0)
+    y = rng.choice([-1.0, 1.0], size=8000)
+    model, request = regression(rng.uniform(-1, 1, (8000, 5)), y, loss, lower=-1, upper=1), Request(1.0, 1e-6)
+    bounds = list(SUBSAMPLED_DESCENT.at_least(model, request))
+    assert len(bounds) == (loss != "hinge")
+    forecast = SUBSAMPLED_DESCENT.forecast(model, request)
+    for bound in bounds:
+        assert bound.error.order(bound.hoped(request), request) <= forecast.error.order(forecast, request)
+    assert not list(SubsampledDescent(steps=32).at_least(model, request))

@@ -302,6 +302,7 @@ FORECASTS: dict[str, tuple[int, int, float, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", FORECASTS)
 @pytest.mark.parametrize("mechanism", [SUFFICIENT_STATISTICS, ADASSP_PUBLISHED], ids=lambda m: m.name)
+@pytest.mark.slow
 def test_forecasts_are_within_a_factor_of_what_happens(name: str, mechanism: Mechanism) -> None:
     n, p, delta, options = FORECASTS[name]
     request = Request(1.0, delta)

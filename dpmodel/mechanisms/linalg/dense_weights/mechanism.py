@@ -10,7 +10,7 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.mechanisms.forecast import Bound, Forecast
 from dpmodel.mechanisms.linalg import cones
 from dpmodel.mechanisms.linalg.cones import Chosen, Draw
 from dpmodel.mechanisms.linalg.dense_weights.plan import (
@@ -22,7 +22,7 @@ from dpmodel.mechanisms.linalg.dense_weights.plan import (
 )
 from dpmodel.mechanisms.linalg.found import Found
 from dpmodel.mechanisms.linalg.grid_rows import GridRows, grid_direction
-from dpmodel.mechanisms.linalg.synthetic import forecast_missed, public_noise
+from dpmodel.mechanisms.linalg.synthetic import forecast_missed, least_seen, public_noise
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.mechanisms.lp.dense_weights.measure import DenseMeasure
 from dpmodel.numerics.polytopes.cone_projection import projector
@@ -71,6 +71,17 @@ class DenseWeights(Mechanism[PrivateInequalities]):
         if model.expected > MOST_ROWS:
             return Verdict(False, "there are so many rows that rounding of its sums is not covered")
         return cones.cone_eligible(model) or YES
+
+    def at_least(self, model: PrivateInequalities, request: Request) -> tuple[Bound, ...]:
+        """The forecast is that of one of ``candidates``: the smaller of what is proved of it and of what its
+        simulations count, which is at least ``least_seen``."""
+        return cones.hoped(
+            model,
+            min(
+                min(proved_missed(model, request, plan), least_seen(model, steps=plan.steps * 4, seeds=_MANY_SEEDS))
+                for plan in candidates(model, request)
+            ),
+        )
 
     def forecast(self, model: PrivateInequalities, request: Request) -> Forecast:
         plan = best_plan(model, request)

@@ -10,13 +10,13 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.mechanisms.forecast import Bound, Forecast
 from dpmodel.mechanisms.linalg import cones
 from dpmodel.mechanisms.linalg.cones import Chosen, Draw
 from dpmodel.mechanisms.linalg.found import Found
 from dpmodel.mechanisms.linalg.grid_rows import GridRows, grid_point
 from dpmodel.mechanisms.linalg.hinge_descent.bounds import RATE, HingePlan, plan_hinge, proved_missed
-from dpmodel.mechanisms.linalg.synthetic import forecast_missed, public_noise
+from dpmodel.mechanisms.linalg.synthetic import forecast_missed, least_seen, public_noise
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.numerics.polytopes.cone_projection import into_ball, projector
 from dpmodel.privacy import NoiseSource
@@ -56,13 +56,19 @@ class HingeDescent(Mechanism[PrivateInequalities]):
     def eligible(self, model: PrivateInequalities, request: Request) -> Verdict:
         return cones.cone_eligible(model) or YES
 
+    def at_least(self, model: PrivateInequalities, request: Request) -> tuple[Bound, ...]:
+        """The forecast is the smaller of what is proved and of what simulations count, at least ``least_seen``."""
+        plan = plan_hinge(model, request)
+        steps, seeds = _simulations(plan)
+        least = min(proved_missed(model, request, plan), least_seen(model, steps=steps, seeds=seeds))
+        return cones.hoped(model, least)
+
     def forecast(self, model: PrivateInequalities, request: Request) -> Forecast:
         plan = plan_hinge(model, request)
-        proved = proved_missed(model, request, plan)
+        proved, (steps, seeds) = proved_missed(model, request, plan), _simulations(plan)
         median, high = forecast_missed(
             model, request, self.name, lambda rows, weight, seed: _simulate(model, plan, rows, weight, seed),
-            steps=min(plan.steps, _SIMULATED_STEPS),
-            seeds=_MANY_SEEDS if plan.steps <= _SIMULATED_STEPS // 4 else _FEW_SEEDS,
+            steps=steps, seeds=seeds,
         )  # fmt: skip
         return cones.cone_forecast(
             model, request, proved, median, high,
@@ -103,6 +109,11 @@ def _search(rows: GridRows, model: PrivateInequalities, plan: HingePlan, draw: D
     """Steps and choice, on real rows and synthetic ones alike."""
     points = list(map(cones.finisher(model), descend(rows, model, plan, draw, progress)))
     return plan.counts.choose(points, draw(cones.missed_counts(rows, points), plan.counts.scale))
+
+
+def _simulations(plan: HingePlan) -> tuple[int, int]:
+    """Steps of a simulated run, and how many runs there are."""
+    return min(plan.steps, _SIMULATED_STEPS), _MANY_SEEDS if plan.steps <= _SIMULATED_STEPS // 4 else _FEW_SEEDS
 
 
 def _simulate(model: PrivateInequalities, plan: HingePlan, rows: Floats, weight: float, seed: int) -> Floats:

@@ -13,7 +13,7 @@ off by 2^-40 of it. For ``(m + n) s <= 2^40`` and two data sets that is less tha
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -128,16 +128,18 @@ class ProductSelection(Selection):
             return None
         reach = (rows.upper - rows.lower) * np.abs(shape.step)
         moves = rows.swing(1) > 0
-        groups = [columns for columns in shape.columns if shape.choices(columns) > 1]
-        drawn = [moves and bool((reach[g] > 0).any()) for g in groups]
+        every = shape.columns
+        choices = shape.choices(every)
+        groups = [columns for columns, count in zip(every, choices, strict=True) if count > 1]
+        drawn = [bool(moves and each > 0) for each in _by_group(np.maximum, reach, groups)]
         noisy = [g for g, d in zip(groups, drawn, strict=True) if d]
         if len(noisy) > _MOST_BLOCKS:
             return None
         columns = np.concatenate(noisy) if noisy else np.zeros(0, dtype=np.int64)
         step, caps = np.abs(shape.step[columns]), (rows.upper - rows.lower)[columns]
-        apart = math.sqrt(sum(_two_largest(shape.step[g] ** 2) for g in noisy))
-        size = min(sum(_two_largest(reach[g]) for g in noisy), rows.swing(2) * apart, _most(step, caps, rows.swing(1)))
-        count = float(sum(math.log(shape.choices(g)) for g in noisy))
+        apart = math.sqrt(sum(_two_largest(shape.step**2, noisy)))
+        size = min(sum(_two_largest(reach, noisy)), rows.swing(2) * apart, _most(step, caps, rows.swing(1)))
+        count = float(sum(map(math.log, shape.choices(noisy))))
         return ProductSelection(_both(size, rows, polytope), size, count, shape, tuple(groups), tuple(drawn))
 
     def select(
@@ -308,9 +310,22 @@ def oracles(rows: PrivateRows, polytope: Polyhedron, points: Floats | None) -> t
     return (noisy,) if found is None else (found, noisy)
 
 
-def _two_largest(values: Floats) -> float:
-    """Sum of the two largest of these (one where there is one)."""
-    return float(values.sum() if values.size <= 2 else np.partition(values, values.size - 2)[-2:].sum())
+def _by_group(total: np.ufunc, values: Floats, groups: Sequence[Integers]) -> list[float]:
+    """``total`` of the values (n,) of each group, none of which is empty."""
+    if not groups:
+        return []
+    ends = np.cumsum([group.size for group in groups])
+    found: list[float] = total.reduceat(values[np.concatenate(groups)], np.r_[0, ends[:-1]]).tolist()
+    return found
+
+
+def _two_largest(values: Floats, groups: Sequence[Integers]) -> list[float]:
+    """Sum of the two largest values of each group (one where there is one)."""
+    found = _by_group(np.add, values, groups)
+    for number, group in enumerate(groups):
+        if group.size > 2:
+            found[number] = float(np.partition(values[group], group.size - 2)[-2:].sum())
+    return found
 
 
 def _most(sizes: Floats, caps: Floats, total: float) -> float:

@@ -101,10 +101,10 @@ class Point:
     notes: tuple[str, ...] = ()
 
 
-def bound_of(promise: Promise) -> Bound:
-    error = Violation(
-        violation=promise.alpha, slack_rows=promise.slack_rows, private_rows=promise.rows, width=promise.width
-    )
+def bound_of(promise: Promise, every_row: bool = False) -> Bound:
+    """``every_row`` : the engine leaves none out."""
+    rows = 0 if every_row else promise.rows
+    error = Violation(violation=promise.alpha, slack_rows=promise.slack_rows, private_rows=rows, width=promise.width)
     return Bound(error, promise.proved)
 
 
@@ -142,7 +142,7 @@ class Engine:
 
     def least(self, task: Task) -> Iterator[Bound]:
         """What ``promise`` cannot say less than, see ``Mechanism.at_least``. ``task`` has the whole budget, no tilt."""
-        yield bound_of(self.promise(task))
+        yield bound_of(self.promise(task), every_row=not self.counts_rows)
 
     def point(
         self, task: Task, promise: Promise, theta: PrivateArray, source: NoiseSource, progress: Progress

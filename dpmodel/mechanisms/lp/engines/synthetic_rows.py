@@ -46,39 +46,49 @@ class SyntheticLP(PrivateLP):
         return PrivateArray(self.theta)
 
 
-def against_public(mechanism: Any, model: PrivateLP, request: Request, count: int = DATABASES) -> float:
+def against_public(
+    mechanism: Any, model: PrivateLP, request: Request, count: int = DATABASES, enough: float = math.inf
+) -> float:
     """The error of ``mechanism`` on ``count`` synthetic databases, in units of that of the best point that reads no
     data (of the largest error there can be, where no such point is eligible). Computed once per request. Databases of
-    large problems have fewer records."""
+    large problems have fewer records. ``enough`` : once the error is seen to be larger, it is left at that."""
 
     def build() -> float:
-        own, other = 0.0, 0.0
+        own = 0.0
         public = PUBLIC_ONLY.eligible(model, request).eligible
         few = fewer_records(model)
         drawn, asked = (model, request) if few is None else (few, as_noisy(request, few.share))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotPrivateWarning)
             without = PUBLIC_ONLY.run(model, request, SeededSource(0)).x if public else None
-            for number, theta in enumerate(databases(drawn)[:count]):
+            drawings = databases(drawn)[:count]
+            other = sum(error(drawn, theta, without) if public else 1.0 for theta in drawings)
+            for number, theta in enumerate(drawings):
+                if own > enough * other:
+                    break
                 made = SyntheticLP(
                     drawn.form, model.classification, model.public, theta, model.entries, _memo=drawn._memo
                 )
                 own += error(drawn, theta, mechanism.run(made, asked, SeededSource(number)).x)
-                other += error(drawn, theta, without) if public else 1.0
         if other > 0:
             return own / other
         return math.inf if own > 0 else 1.0
 
     vertices = None if request.vertices is None else request.vertices.tobytes()
     requested = repr(replace(request, vertices=None))
-    return model.cached(("against public", repr(mechanism), requested, vertices, count), build)
+    return model.cached(("against public", repr(mechanism), requested, vertices, count, enough), build)
 
 
 @cached
 def databases(model: PrivateLP) -> list[PrivateArray]:
     """(P,) private numbers of each database; the same ones whenever they are asked for."""
+    return drawn_databases(model, DATABASES)
+
+
+def drawn_databases(model: PrivateLP, count: int) -> list[PrivateArray]:
+    """(P,) private numbers of each of ``count`` databases."""
     rng, out = public_generator(0), []
-    for _ in range(DATABASES):
+    for _ in range(count):
         theta = np.zeros(model.affine.theta_size)
         for block in model.affine.private_blocks:
             theta[block.columns] = _draw(block, rng)

@@ -135,7 +135,7 @@ class NoisyMultiplicativeWeights(GameEngine):
     def plan(self, rows: MatrixRows, form: SimplexForm, task: Task) -> tuple[Steps, float]:
         """Steps and the share of the selections on a grid."""
         spend = task.spend
-        reading = rows.pattern.nnz + rows.rest.nnz + 10 * (rows.candidates + form.columns)
+        reading = rows.sizes[0] + 10 * (rows.candidates + form.columns)
         drawing = _SELECTION_WORK * min(rows.candidates, 2 * math.isqrt(rows.candidates) + 1)
         drawing += _NOISE_WORK * rows.row_entries
         grid = step_grid(reading + drawing + EntropicPolytope.of(task.polytope, form).work)

@@ -337,7 +337,7 @@ class GameEngine(Engine):
         rows, grid = self.rows(task.model), step_grid(0.0)
         each = task.spend.epsilon / grid if task.spend.rho is None else np.sqrt(8 * task.spend.rho / grid)
         short = self.range_of(rows, task.polytope) / each * shortfall(rows.candidates, grid, task.beta)
-        yield Bound(Violation(violation=float(short.min()), private_rows=int(rows.index.size)))
+        yield Bound(Violation(violation=float(short.min())))
         if isinstance(self.form(task.model, task.polytope), SimplexForm):
             yield from super().least(task)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -36,8 +37,6 @@ class MatrixRows:
     rows: PrivateRows
     index: Integers
     twins: Integers
-    pattern: sp.csr_array
-    rest: sp.csr_array
     h: LinearMap
     row_l1: float
     row_l2: float
@@ -49,10 +48,34 @@ class MatrixRows:
     def candidates(self) -> int:
         return int(self.index.size + self.twins.size + 1)
 
+    @cached_property
+    def tables(self) -> tuple[sp.csr_array, sp.csr_array]:
+        """``pattern`` and ``rest``, made when rows are read: as large as the data."""
+        return _tables(self.rows, self.index)
+
+    @property
+    def pattern(self) -> sp.csr_array:
+        return self.tables[0]
+
+    @property
+    def rest(self) -> sp.csr_array:
+        return self.tables[1]
+
+    @cached_property
+    def sizes(self) -> tuple[int, int, int]:
+        """How many entries a product reads; the most private entries of a row, and the most other ones."""
+        form = self.rows.model.form
+        if np.diff(form.A0.indptr)[self.index].any():
+            counts = [np.diff(each.indptr) for each in self.tables]
+        else:
+            counts = [np.bincount(form.matrix_positions()[0]), np.zeros(1, dtype=np.int64)]
+        private, other = (int(each.max(initial=0)) for each in counts)
+        return int(sum(each.sum() for each in counts)), private, other
+
     @property
     def row_entries(self) -> int:
         """The most private entries of a row."""
-        return int(np.diff(self.pattern.indptr).max(initial=0))
+        return self.sizes[1]
 
     # ------------------------------------------------------------------ sensitivity
     def reach(self, x: Floats, *, exact: bool = True) -> float:
@@ -119,7 +142,7 @@ class MatrixRows:
         """Rounding of two scores on two neighbours: sums of rounded products."""
         size = min(self.rows.norm1 * linf, self.rows.norminf * l1)
         size += max(abs(self.rows.h_lower), abs(self.rows.h_upper))
-        terms = float(np.diff(self.pattern.indptr).max(initial=0) + np.diff(self.rest.indptr).max(initial=0)) + 16
+        terms = float(sum(self.sizes[1:])) + 16
         return 4 * terms * 2.0**-53 * size
 
     # ------------------------------------------------------------------ private values
@@ -159,9 +182,34 @@ class MatrixRows:
 def matrix_rows(model: PrivateLP) -> MatrixRows:
     """The private rows of a model with private coefficients; computed once per problem."""
     form, affine, rows = model.form, model.affine, private_rows(model)
-    m, n = max(affine.rows, 1), affine.variables
     index, twins = listed_rows(model)
-    place = np.full(m, -1, dtype=np.int64)
+    place = np.full(max(affine.rows, 1), -1, dtype=np.int64)
+    place[index] = np.arange(index.size)
+    h = LinearMap.of(place[form.scalar.row], form.scalar.column, form.scalar.coefficient, index.size)
+    of_h = sensitivity_of(affine, h)
+    sensitivities = tuple(
+        (sensitivity_under(group, form.matrix, affine.theta_size, matrix_rows=affine.rows), of_h[group.records])
+        for group in record_blocks(affine)
+    )
+    row_l1 = max((min(_known(A.row_l1), A.l1) for A, _ in sensitivities), default=0.0)
+    row_l2 = max((_row_two_norm(A) for A, _ in sensitivities), default=0.0)
+    linf = max((A.linf for A, _ in sensitivities), default=0.0)
+    if rows.absent:
+        row_l1, row_l2, linf = max(row_l1, rows.norm1), max(row_l2, rows.norm2), max(linf, rows.norminf)
+    bare = MatrixRows(rows, index, twins, h, row_l1, row_l2, linf, sensitivities, apart(affine, both_signs(h, twins)))
+    # A private entry is a sum of rounded products.
+    slack = 2.0**-48 * (rows.norminf if math.isfinite(rows.norminf) else 0.0)
+    entries, grow = bare.row_entries, 1 + ROUNDING
+    return replace(
+        bare, row_l1=row_l1 * grow + slack * entries, row_l2=row_l2 * grow + slack * math.sqrt(entries),
+        linf=linf * grow + slack,
+    )  # fmt: skip
+
+
+def _tables(rows: PrivateRows, index: Integers) -> tuple[sp.csr_array, sp.csr_array]:
+    """``pattern`` and ``rest`` of ``MatrixRows``."""
+    form, n = rows.model.form, rows.model.affine.variables
+    place = np.full(max(form.affine.rows, 1), -1, dtype=np.int64)
     place[index] = np.arange(index.size)
     public = sp.coo_array(form.A0[index])
     row, column = form.matrix_coordinates()
@@ -182,26 +230,7 @@ def matrix_rows(model: PrivateLP) -> MatrixRows:
     rest = sp.csr_array(
         (public.data[outside], (public.coords[0][outside], public.coords[1][outside])), shape=(index.size, n)
     )
-    h = LinearMap.of(place[form.scalar.row], form.scalar.column, form.scalar.coefficient, index.size)
-    of_h = sensitivity_of(affine, h)
-    sensitivities = tuple(
-        (sensitivity_under(group, form.matrix, affine.theta_size, matrix_rows=affine.rows), of_h[group.records])
-        for group in record_blocks(affine)
-    )
-    row_l1 = max((min(_known(A.row_l1), A.l1) for A, _ in sensitivities), default=0.0)
-    row_l2 = max((_row_two_norm(A) for A, _ in sensitivities), default=0.0)
-    linf = max((A.linf for A, _ in sensitivities), default=0.0)
-    if rows.absent:
-        row_l1, row_l2, linf = max(row_l1, rows.norm1), max(row_l2, rows.norm2), max(linf, rows.norminf)
-    # A private entry is a sum of rounded products.
-    slack = 2.0**-48 * (rows.norminf if math.isfinite(rows.norminf) else 0.0)
-    entries = int(np.diff(pattern.indptr).max(initial=0))
-    grow = 1 + ROUNDING
-    return MatrixRows(
-        rows, index, twins, pattern, rest, h, row_l1 * grow + slack * entries,
-        row_l2 * grow + slack * math.sqrt(entries), linf * grow + slack, sensitivities,
-        apart(affine, both_signs(h, twins)),
-    )  # fmt: skip
+    return pattern, rest
 
 
 def _row_two_norm(A: Sensitivity) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -21,8 +22,9 @@ from dpmodel.mechanisms.contract import (
     no_progress,
     refuse_high,
 )
-from dpmodel.mechanisms.forecast import Forecast, Violation
+from dpmodel.mechanisms.forecast import Bound, Forecast, Violation
 from dpmodel.mechanisms.lp.engines.routes import objective_span
+from dpmodel.mechanisms.lp.noise_once.at_least import at_least
 from dpmodel.mechanisms.lp.noise_once.design import Kind, NoiseDesign, NoisyPart, design, x_bound
 from dpmodel.mechanisms.lp.noise_once.solve_released import solve_most_inside, solve_released
 from dpmodel.mechanisms.lp.public.points import declared_range, largest_violation
@@ -90,6 +92,9 @@ class NoiseOnce(Mechanism[PrivateLP]):
             return bounded_variables(model)
         return YES
 
+    def at_least(self, model: PrivateLP, request: Request) -> Iterator[Bound]:
+        return at_least(model, request, self.kind)
+
     def forecast(self, model: PrivateLP, request: Request) -> Forecast:
         noise = design(model, request, dict.fromkeys(model.private_parts(), self.kind))
         loss = objective_loss(model, noise)
@@ -107,6 +112,7 @@ class NoiseOnce(Mechanism[PrivateLP]):
             caveats=(*treatment.words, *caveats(model, noise, split=split)),
             work=noise.work,
             noise=noise.to_dict(),
+            moved=treatment.moved,
             error=Violation(
                 objective=loss,
                 violation=violation,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,6 +24,7 @@ from dpmodel.mechanisms.contract import (
 from dpmodel.mechanisms.forecast import Bound, Forecast, Violation
 from dpmodel.mechanisms.lp.engines.routes import objective_span, private_objective
 from dpmodel.mechanisms.lp.private_rows import plain_linear, public_polyhedron
+from dpmodel.mechanisms.lp.public.out_of_reach import out_of_reach
 from dpmodel.mechanisms.lp.public.points import (
     PublicPoint,
     costs_are_open,
@@ -66,10 +68,14 @@ class PublicOnly(Mechanism[PrivateLP]):
             return Verdict(False, "it needs no target, search or penalty")
         return YES
 
-    def at_least(self, model: PrivateLP, request: Request) -> tuple[Bound]:
-        """No bound on what a point loses or violates where declarations leave none."""
+    def at_least(self, model: PrivateLP, request: Request) -> Iterator[Bound]:
+        """No bound on what a point loses or violates where declarations leave none; and something of one of them, where
+        no point has neither."""
         loss, violation = (math.inf if each(model) else 0.0 for each in (costs_are_open, sides_are_open))
-        return (Bound(Violation(loss, violation, against_public=1.0), reads=False),)
+        if out_of_reach(model, 0.0, 0.0):
+            loss = violation = max(loss, violation, np.finfo(np.float64).tiny)
+        # Among statements that say nothing predictions decide, which may come after its own.
+        yield Bound(Violation(loss, violation, against_public=0.0), reads=False)
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast | Verdict:
         point = _point(model, request)

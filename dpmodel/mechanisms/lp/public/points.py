@@ -14,9 +14,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
+from dpmodel.annotate.per_entry import each, same_for_all
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap, joined, sum_by
-from dpmodel.compile.standard_form.form import value_range
+from dpmodel.compile.standard_form.form import entry_ends, ranges_in_order, value_range, widened
 from dpmodel.compile.standard_form.public_set import base_program
 from dpmodel.errors import InfeasibleError
 from dpmodel.mechanisms.known import Known
@@ -33,7 +34,7 @@ _SOLVER = 1e-6
 # What sums of ten thousand numbers are rounded by, as a share of them; ranges are widened by as much.
 _ROUNDING = 1e-12
 # Private entries of A beyond which no point is sought that serves every database.
-_MOST_ENTRIES = 200_000
+MOST_ENTRIES = 200_000
 _MIDDLE = "the optimum for private numbers at the middle of their ranges"
 
 
@@ -57,18 +58,18 @@ def known_without_data(model: PrivateLP, feasibility: str = "relaxed") -> Known:
     """
 
     def build() -> Known:
+        objective_span(model)  # which tells on its way whether there is a public point
         model.public.require_feasible()
-        points = public_points(model)
         return Known(
             objective=objective_span(model),
             violation=largest_violation(model),
-            points=tuple((point.loss, point.violation) for point in points),
+            points=tuple((point.loss, point.violation) for point in public_points(model)),
             tightening=spread_of_sides(model),
         )
 
     known = model.cached("known without data", build)
-    middle = middle_of(public_points(model))
-    if feasibility != "centred" or middle is None:
+    middle = middle_of(public_points(model)) if feasibility == "centred" else None
+    if middle is None:
         return known
     return replace(known, alike=(middle.loss if private_objective(model) else 0.0, middle.violation))
 
@@ -97,10 +98,9 @@ def _cheapest(model: PrivateLP) -> PublicPoint | None:
     c = middle_cost(model)
     if c is None:
         return None
-    solution = solve_cone_program(model.public.program.with_(c=c), solver=model.public.solver)
-    if solution.x is None:
+    x = model.public.cheapest(c)
+    if x is None:
         return None
-    x = solution.x
     loss = regret(model, x) if private_objective(model) else 0.0
     words = "the cheapest public point"
     if private_objective(model):
@@ -110,7 +110,7 @@ def _cheapest(model: PrivateLP) -> PublicPoint | None:
 
 def _safest(model: PrivateLP) -> PublicPoint | None:
     """The point that violates private constraints least on the worst data; among several, the cheapest on average."""
-    robust = robust_program(model) if model.form.matrix.nnz <= _MOST_ENTRIES else None
+    robust = robust_program(model) if model.form.matrix.nnz <= MOST_ENTRIES else None
     if robust is None:
         return None
     program, weights = robust
@@ -249,24 +249,42 @@ def regret(model: PrivateLP, x: Floats) -> float:
 def worst_violation(model: PrivateLP, x: Floats) -> float:
     """Largest violation of a private constraint at ``x`` over all allowed databases; 0 up to a solver's tolerance (an
     absolute one, and the rounding of the sums), inf for cones with private numbers."""
+    return float(worst_violations(model, x).max(initial=0.0))
+
+
+def worst_violations(model: PrivateLP, x: Floats) -> Floats:
+    """(m,) the same of every row."""
     form, affine = model.form, model.affine
     private = form.private_rows
     if not private.any():
-        return 0.0
+        return np.zeros(affine.rows)
     if any(block.kind not in ("zero", "nonneg") and private[block.rows].any() for block in affine.cones):
-        return math.inf
-    (row, column), entries = form.matrix_coordinates(), (form.matrix.column, form.matrix.coefficient)
-    gap = LinearMap(row, entries[0], entries[1] * x[column], affine.rows)
-    if not gap.coefficient.all():  # zero times any number, whatever its range
+        return np.where(private, np.inf, 0.0)
+    low, high = _ranges_at(model, x)
+    public = form.A0 @ x - form.b0
+    over = np.where(affine.equalities(), np.maximum(public + high, -(public + low)), public + high)
+    size = abs(form.A0) @ np.abs(x) + np.abs(form.b0) + np.where(np.isfinite(high), np.abs(high), 0)
+    return np.where(private & (over > _SOLVER + _ROUNDING * size), over, 0.0)
+
+
+def _ranges_at(model: PrivateLP, x: Floats) -> tuple[Floats, Floats]:
+    """(m,), (m,): public range of the private numbers of every row at ``x``."""
+    form, affine = model.form, model.affine
+    (row, column), matrix = form.matrix_coordinates(), form.matrix
+    if not (matrix.repeats or form.scalar.nnz):
+        ends = entry_ends(affine, matrix)
+        if matrix.nnz > 1 and all(map(same_for_all, (matrix.coefficient, *ends))):
+            gain = matrix.coefficient[0] * x  # zero times any number is zero, whatever its range
+            at = [np.multiply(gain, end[0], out=np.zeros_like(gain), where=gain != 0) for end in ends]
+            by_column = np.minimum(*at), np.maximum(*at)
+            return widened(*(sum_by(row, weights=end[column], minlength=affine.rows) for end in by_column))
+    gap = LinearMap(row, matrix.column, matrix.coefficient * x[column], affine.rows)
+    if not gap.coefficient.all():
         gap = gap.select(gap.coefficient != 0)
-    if form.matrix.repeats or form.scalar.nnz:  # coefficients of the same private number in a row add up
+    if matrix.repeats or form.scalar.nnz:  # coefficients of the same private number in a row add up
         gap = joined([gap, LinearMap(form.scalar.row, form.scalar.column, -form.scalar.coefficient, affine.rows)])
         gap = LinearMap.of(gap.row, gap.column, gap.coefficient, gap.height)
-    low, high = value_range(affine, gap)
-    public = form.A0 @ x - form.b0
-    over = np.where(affine.equalities(), np.maximum(public + high, -(public + low)), public + high)[private]
-    size = (abs(form.A0) @ np.abs(x) + np.abs(form.b0))[private] + np.where(np.isfinite(high), np.abs(high), 0)[private]
-    return float(np.where(over <= _SOLVER + _ROUNDING * size, 0.0, over).max(initial=0.0))
+    return value_range(affine, gap)
 
 
 @cached
@@ -301,11 +319,12 @@ def spread_of_sides(model: PrivateLP) -> float:
     """How far the right-hand sides of private rows lie apart between the best and the worst data."""
     if not model.form.private_rows.any():
         return 0.0
-    half, weights = half_ranges(model)
-    if weights is not None:
-        size, moved = model.public.magnitudes(), weights.tocoo()
-        product = np.where(moved.data > 0, moved.data * size[moved.coords[1]], 0.0)
-        half = half + sum_by(moved.coords[0], weights=product, minlength=model.affine.rows)
+    low, high = value_range(model.affine, model.form.scalar)
+    half = (high - low) / 2
+    if model.form.matrix.nnz:
+        below, above = declared_range(model, "matrix")
+        reach = each(lambda a, b: (b - a) / 2, below, above)
+        half = half + model.form.sums_over_rows(reach, model.public.magnitudes())
     if not np.isfinite(half).all():
         return math.inf
     return float(2 * margin(model.affine, half).max(initial=0.0))
@@ -315,4 +334,4 @@ def spread_of_sides(model: PrivateLP) -> float:
 def declared_range(model: PrivateLP, part: str) -> tuple[Floats, Floats]:
     """Least and largest private contribution to every entry of c, b or A that has one, in increasing order of position
     (for A, of ``row + m * column``, as ``matrix_positions``)."""
-    return value_range(model.affine, model.form.private_part(part).compact())
+    return ranges_in_order(model.affine, model.form.private_part(part))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -52,6 +53,7 @@ class NoisyDescent(PureToo):
     momentum: bool = True
     averaging: Averaging | None = None
     middle: bool = True
+    reads_blocks: ClassVar[bool] = True
     name: str = "noisy-descent"
     source: str = "Bassily, Smith and Thakurta 2014; Dong, Roth and Su 2022 (exact Gaussian composition)"
 
@@ -85,7 +87,7 @@ class NoisyDescent(PureToo):
     ) -> Outcome:
         settings = self.plan(model, request).settings
         steps = step_noise(model, _spend(request.epsilon, request.delta), settings)
-        gradient = private_gradient(steps, model.read_rows(), noise)
+        gradient = private_gradient(steps, model.read_table(), noise)
         count, done = settings.steps, 0
 
         def told(w: np.ndarray) -> np.ndarray:

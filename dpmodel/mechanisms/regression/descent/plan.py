@@ -45,6 +45,9 @@ _ROOM = 16.0
 _HOPELESS = -0.03  # the logarithm of an excess that is no less than that of knowing nothing: no details are searched
 _DRAWS = 64  # of the noise for each population, shared among the columns; two at most
 _SIDE_BY_SIDE = 500_000  # numbers in the largest arrays of trials side by side
+# Weight of labels that hardly depend on the columns: beside flat and falling spectra and columns that move together,
+# one of four kinds.
+_WEAK = 1 / 4
 _LOWER_BOUND = 0.003  # of the excess of knowing nothing: less is as good as none
 
 
@@ -98,19 +101,23 @@ class Search:
         self.momentum, self.middle = momentum, middle
         self.averagings = AVERAGINGS if averaging is None else (averaging,)
         self.longest = _longest(model)
-        self._seen: dict[Point, tuple[float, Settings]] = {}
+        # By settings: times beyond what the steps reach have the same ones.
+        self._seen: dict[Settings, tuple[float, float, Settings]] = {}
 
     def best(self) -> DescentPlan:
         """With few steps the time, then what is noised of derivatives; with as many as that takes, both again."""
         # Pure budgets compose badly: noise grows with the square root of the number of steps.
         steps = self.steps or min(self._most_steps(), _LEAST_STEPS if self.pure else _FIRST_STEPS)
-        best = self._moved(self._least([Point(steps, self.longest * steps * factor) for factor in _TIMES]), 4.0)
+        # What can be learnt is found out first, and then what of that does no harm.
+        first = [Point(steps, self.longest * steps * factor) for factor in _TIMES]
+        best = self._moved(self._least(first, harmless=False), 4.0, harmless=False)
         cuts, share = clips(self.model), self._share()
-        hopeless = self.risk(best)[0] > _HOPELESS
+        hopeless = self.risk(best)[1] > _HOPELESS
         # Less noise leaves room for more time.
         cut = [replace(best, time=best.time * by, clip=c) for c in (cuts[-1:] if hopeless else cuts) for by in (1, 4)]
-        best = self._least([best, *cut, *([replace(best, share=share)] if share > 0 and not hopeless else [])])
-        if self.risk(best)[0] > _HOPELESS:
+        middles = [replace(best, share=share)] if share > 0 and not hopeless else []
+        best = self._least([best, *cut, *middles], harmless=False)
+        if self.risk(best)[1] > _HOPELESS:
             found = self.predicted(best)
             # What little it gains may be the luck of the noise that was drawn: no more is predicted than without data.
             return replace(found, predicted=max(found.predicted, float(populations_of(self.model).nothing.mean())))
@@ -125,16 +132,14 @@ class Search:
             if (part, c) != (best.share, best.clip)
             for by in (1.0, 4.0)
         ]
-        best = self._moved(self._least(points), 2.0, 2)
+        best = self._moved(self._least(points), 2.0, 4)
         return self.predicted(best if self.steps is not None else self._fewer(best))
 
-    def _moved(self, best: Point, factor: float, moves: int = 8) -> Point:
+    def _moved(self, best: Point, factor: float, moves: int = 8, *, harmless: bool = True) -> Point:
         """The best by moves of the time by this factor."""
         for _ in range(moves):
-            before, best = (
-                best,
-                self._least([best, *(replace(best, time=best.time * by) for by in (1 / factor, factor))]),
-            )
+            around = [best, *(replace(best, time=best.time * by) for by in (1 / factor, factor))]
+            before, best = best, self._least(around, harmless=harmless)
             if best == before:
                 break
         return best
@@ -147,39 +152,46 @@ class Search:
 
     def predicted(self, point: Point) -> DescentPlan:
         """With its prediction, on populations and noise that did not choose."""
-        _, settings = self.risk(point)
+        settings = self.risk(point)[-1]
         found = self._simulated([settings], populations_of(self.model), range(10, 10 + self._draws()))[
             settings.averaging
         ]
         return DescentPlan(settings, float(np.mean(found)))
 
-    def risk(self, point: Point) -> tuple[float, Settings]:
-        """Mean logarithm of the excess over that of knowing nothing, for the best averaging, and the settings.
-
-        Logarithms, so that populations in which nothing can be learnt with this budget do not decide for those in
-        which something can.
-        """
+    def risk(self, point: Point) -> tuple[float, float, Settings]:
+        """``_scores`` for the best averaging, and the settings."""
         self._least([point])
-        return self._seen[point]
+        return self._seen[self.settings(point)]
 
-    def _least(self, points: Sequence[Point]) -> Point:
-        """The point of least risk, the first among equals; all have the same number of steps."""
-        new = [point for point in dict.fromkeys(points) if point not in self._seen]
+    def _least(self, points: Sequence[Point], *, harmless: bool = True) -> Point:
+        """The point of least risk, the first among equals; all have the same number of steps. ``harmless`` : harm
+        counts."""
+        asked = [self.settings(point) for point in points]
+        new = [each for each in dict.fromkeys(asked) if each not in self._seen]
         populations = choosers(self.model)
         seeds = range(self._draws())
         for at in range(0, len(new), most := max(1, _SIDE_BY_SIDE // (populations.count * max(self.model.size, 256)))):
-            settings = [self.settings(point) for point in new[at : at + most]]
+            settings = new[at : at + most]
             found = self._simulated(settings, populations, seeds)
-            for k, point in enumerate(new[at : at + most]):
-                with np.errstate(divide="ignore", over="ignore"):
-                    nothing = np.maximum(populations.nothing, 1e-300)
-                    logs = {
-                        kind: float(np.log(_LOWER_BOUND + np.maximum(found[kind][k], 0.0) / nothing).mean())
-                        for kind in self.averagings
-                    }
-                kind = min(logs, key=lambda each: logs[each])
-                self._seen[point] = logs[kind], replace(settings[k], averaging=kind)
-        return min(points, key=lambda point: self._seen[point][0])
+            for k, each in enumerate(settings):
+                scores = {kind: self._scores(found[kind][k]) for kind in self.averagings}
+                best = min(scores, key=lambda kind: scores[kind])
+                self._seen[each] = *scores[best], replace(each, averaging=best)
+        return min(zip(points, asked, strict=True), key=lambda pair: self._seen[pair[1]][:2][0 if harmless else 1])[0]
+
+    def _scores(self, found: Floats) -> tuple[float, float]:
+        """What settings are chosen by, and its part that tells whether anything is learnt.
+
+        That is the mean logarithm of the excess in the choosing populations (over that of knowing nothing), so that
+        those in which nothing can be learnt with this budget do not decide for those in which something can. Where
+        labels hardly depend on the columns, noise is only asked to do no harm: being worse than the public point
+        counts.
+        """
+        with np.errstate(divide="ignore", over="ignore"):
+            shares = np.maximum(found, 0.0) / np.maximum(choosers(self.model).nothing, 1e-300)
+        weak = self.model.loss.labels == "number"
+        gain = float(np.log(_LOWER_BOUND + shares[:-1] if weak else _LOWER_BOUND + shares).mean())
+        return ((1 - _WEAK) * gain + _WEAK * math.log(max(shares[-1], 1.0)) if weak else gain), gain
 
     def _draws(self) -> int:
         return min(max(_DRAWS // self.model.size, 1), 2) if projects_exactly(self.model.domain) else 1

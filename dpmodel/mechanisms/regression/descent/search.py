@@ -18,6 +18,7 @@ from dpmodel.mechanisms.regression.synthetic import (
     populations_of,
     side_by_side,
     simulated_risks,
+    weak_risk,
 )
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import public_generator
@@ -65,8 +66,9 @@ def choosing_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
 
 @cached
 def choosers(model: PrivateRegression) -> Populations:
-    """The same side by side."""
-    return side_by_side(choosing_risks(model))
+    """The same side by side; of numeric labels the last one hardly depends on the columns."""
+    weak = [coarsened(weak_risk(model))] if model.loss.labels == "number" else []
+    return side_by_side([*choosing_risks(model), *weak])
 
 
 def extreme_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
@@ -148,25 +150,27 @@ def simulated(
     laplace = trials[0].noise.order == 1
     sources = [(g.laplace if laplace else g.standard_normal) for g in map(public_generator, seeds)]
 
-    def draw() -> Floats:
-        """(rows, p) noise of scale 1."""
-        one = np.stack([source(size=model.size) for source in sources])
-        return np.broadcast_to(one[None, :, None, :], (*shape, model.size)).reshape(-1, model.size)
+    def noise(scale: Floats) -> Floats:
+        """(rows, p) noise of these scales (rows, 1), the same for all trials and populations but for that."""
+        one = np.array([source(size=model.size) for source in sources])
+        out: Floats = scale.reshape(*shape, 1) * one[None, :, None, :]
+        return out.reshape(-1, model.size)
 
     clip = per_row([trial.noise.model.loss.clip for trial in trials])
     scale = model.scale * per_row([trial.noise.simulated_scale for trial in trials])
     middle = model.scale * per_row([trial.noise.middle_scale for trial in trials])
-    fixed: Floats | float = middle * draw() if middle.any() else 0.0
+    fixed: Floats | float = noise(middle) if middle.any() else 0.0
+    kinds: dict[tuple[float, bool], Callable[[float], float]] = {}  # of the same one the same table
 
     reaches = simulated_reaches(
         [trial.noise.fixed_reach for trial in trials],
-        [trial.noise.reach_at for trial in trials],
+        [kinds.setdefault((each.model.loss.clip, each.share > 0), each.reach_at) for each in (t.noise for t in trials)],
         max(model.row.label_bound, 1.0),
         trials[0].noise.predictions,
     )
 
     def gradient(w: Floats) -> Floats:
-        return metric.sums(rows.gradients(w, clip)) + (fixed + scale * reaches(w) * draw())
+        return metric.sums(rows.gradients(w, clip)) + (fixed + noise(scale * reaches(w)))
 
     with np.errstate(over="ignore", invalid="ignore"):
         found = {kind: rows.excess(point) for kind, point in run(rows, gradient).items()}

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.regression.rows import Rows
+from dpmodel.compile.regression.losses import Loss
+from dpmodel.compile.regression.rows import Rows, Table
 from dpmodel.mechanisms.regression.descent.metric import SEPARABLE, Metric
 from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.mechanisms.spend import Spend
@@ -141,30 +142,35 @@ class StepNoise:
 Gradient = Callable[[Floats], Floats]
 
 
-def private_gradient(noise: StepNoise, rows: Rows, source: NoiseSource) -> Gradient:
+def private_gradient(noise: StepNoise, rows: Table, source: NoiseSource) -> Gradient:
     """w -> noisy gradient of the data part in the metric's coordinates; measures the middles first."""
     model, metric, loss = noise.model, noise.metric, noise.model.loss
-    middles, fixed = PrivateArray(np.zeros(rows.count)), np.zeros(model.size)
+    bound, fixed = None, np.zeros(model.size)
     if noise.share > 0:
         bound = loss.middle_bound(model.row.label_bound)
-        middles = PrivateArray(np.clip(loss.middle(rows.labels), -bound, bound))
-        fixed = noise.draw(source, PrivateArray(metric.sums(rows.combine(middles))), noise.middle_scale)
-
-    parts = rows.parts()
-    cuts = np.split(middles, np.cumsum([part.count for part in parts])[:-1])
+        middles = rows.map_reduce(partial(part_middles, loss=loss, bound=bound))
+        fixed = noise.draw(source, PrivateArray(metric.sums(middles)), noise.middle_scale)
 
     def gradient(w: Floats) -> Floats:
-        reach, total = noise.reach(w), np.zeros(model.size)
-        for part, middle in zip(parts, cuts, strict=True):
-            derivatives = part_derivatives(part, middle, w)
-            total += part.combine(np.clip(derivatives, -reach, reach, out=derivatives))
+        reach = noise.reach(w)
+        total = rows.map_reduce(partial(part_gradient, loss=loss, w=w, reach=reach, middle=bound))
         return model.scale * (fixed + noise.draw(source, PrivateArray(metric.sums(total)), noise.scale(reach)))
 
-    def part_derivatives(part: Rows, middle: Floats, w: Floats) -> Floats:
-        derivatives = loss.derivative(part.predict(w), part.labels)
-        return derivatives - middle if noise.share > 0 else derivatives
-
     return gradient
+
+
+def part_gradient(part: Rows, loss: Loss, w: Floats, reach: float, middle: float | None = None) -> PrivateArray:
+    """(p,) ``sum_i omega_i s_i a_i`` of some rows, the derivatives at w cut to +-reach; ``middle`` : less their
+    middles, which are at most that large."""
+    derivatives = loss.derivative(part.predict(w), part.labels)
+    if middle is not None:
+        derivatives = derivatives - np.clip(loss.middle(part.labels), -middle, middle)
+    return part.combine(np.clip(derivatives, -reach, reach, out=derivatives))
+
+
+def part_middles(part: Rows, loss: Loss, bound: float) -> PrivateArray:
+    """(p,) ``sum_i omega_i m(y_i) a_i`` of some rows."""
+    return part.combine(np.clip(loss.middle(part.labels), -bound, bound))
 
 
 def descend(
@@ -216,7 +222,7 @@ def descended(
         new = u - step * move
         if shrinks:
             new = np.sign(new) * np.maximum(np.abs(new) - threshold, 0.0)
-        new = np.clip(np.where(np.isnan(new), v, new), -_EDGE, _EDGE)
+        new = np.minimum(np.maximum(np.where(np.isnan(new), v, new), -_EDGE), _EDGE)
         if projects:
             new = metric.coordinates(project(metric.coefficients(new)))
         velocity, v = new - v, new

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
@@ -11,24 +12,28 @@ import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.regression.rows import Rows
+from dpmodel.compile.regression.losses import Loss
+from dpmodel.compile.regression.rows import WHOLE, Rows, Table
 from dpmodel.mechanisms.contract import Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.mechanisms.forecast import Bound, ExcessRisk, Forecast
 from dpmodel.mechanisms.regression.descent.full_batch import NOISY_DESCENT
+from dpmodel.mechanisms.regression.descent.full_batch import step_noise as full_step_noise
 from dpmodel.mechanisms.regression.descent.metric import descent_metric
 from dpmodel.mechanisms.regression.descent.plan import DescentPlan, Search, judge_descent
 from dpmodel.mechanisms.regression.descent.search import clipped
-from dpmodel.mechanisms.regression.descent.steps import Gradient, Settings, StepNoise, descend
+from dpmodel.mechanisms.regression.descent.steps import Gradient, Settings, StepNoise, descend, part_gradient
 from dpmodel.mechanisms.regression.excess import clip_note, excess_forecast
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.numerics.public_facts import cached
-from dpmodel.privacy import LEAST_DELTA, NoiseSource, poisson_sample, subsampled_multiplier
+from dpmodel.privacy import LEAST_DELTA, NoiseSource, PoissonCoins, poisson_coins, subsampled_multiplier
 
 _STEPS = 64
 _PASSES = (2, 8)
 _LEAST_BATCH = 200  # expected records a step
 # More passes are taken where they forecast an excess smaller by this factor.
 _WORTH = 0.9
+# Settings of steps on all records that are found predict no more than this share's inverse of what others would.
+_MISSED = 0.8
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,7 @@ class SubsampledDescent(Mechanism[PrivateRegression]):
     """
 
     serves: ClassVar[Serves] = Serves(PrivateRegression)
+    reads_blocks: ClassVar[bool] = True
     steps: int | None = None
     rate: float | None = None
     name: str = "subsampled-descent"
@@ -110,6 +116,21 @@ class SubsampledDescent(Mechanism[PrivateRegression]):
     def plan(self, model: PrivateRegression, request: Request) -> SampledPlan:
         """Settings and their prediction, from public facts."""
         return _plan(model, self, request.epsilon, request.delta)
+
+    def at_least(self, model: PrivateRegression, request: Request) -> Iterator[Bound]:
+        """Where losses are smooth and samples bring no less noise than as many steps on all records, such steps could
+        take any settings that are found here: the search for theirs may miss these by a little, no more."""
+        if self.steps is not None or self.rate is not None or not math.isfinite(model.loss.smoothness):
+            return
+        full = NOISY_DESCENT.plan(model, request)
+        settings = replace(full.settings, steps=_STEPS, share=0.0)
+        least = full_step_noise(model, Spend.of(request.epsilon, request.delta, gaussian_only=True), settings)
+        sampled = [
+            step_noise(model, settings, rate, _multiplier(model, request.epsilon, request.delta, rate, _STEPS))
+            for rate in _rates(_STEPS)
+        ]
+        if all(each.simulated_scale >= least.simulated_scale for each in sampled):
+            yield Bound(ExcessRisk(_MISSED * full.predicted))
 
     def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
         plan = self.plan(model, request)
@@ -136,23 +157,28 @@ class SubsampledDescent(Mechanism[PrivateRegression]):
         settings = plan.descent.settings
         steps = step_noise(model, settings, plan.rate, plan.multiplier)
         progress(f"gradient descent on samples, {settings.steps} steps", 0.0)
-        gradient = sampled_gradient(steps, model.read_rows(), noise)
+        gradient = sampled_gradient(steps, model.read_table(), noise)
         points = descend(steps.model, steps.metric, settings, gradient)
         return Outcome("optimal", points[settings.averaging], None, None, notes=clip_note(model, settings.clip))
 
 
-def sampled_gradient(noise: SampledNoise, rows: Rows, source: NoiseSource) -> Gradient:
+def sampled_gradient(noise: SampledNoise, rows: Table, source: NoiseSource) -> Gradient:
     """w -> noisy gradient of the data part from one sample, in the metric's coordinates."""
     model, metric, loss = noise.model, noise.metric, noise.model.loss
 
     def gradient(w: Floats) -> Floats:
         reach = noise.reach(w)
-        drawn = rows.part(np.flatnonzero(poisson_sample(source, rows.count, noise.rate)))
-        derivatives = np.clip(loss.derivative(drawn.predict(w), drawn.labels), -reach, reach)
-        sums = PrivateArray(metric.sums(drawn.combine(derivatives)))
+        coins = poisson_coins(source, noise.rate)
+        drawn = rows.map_reduce(partial(part_sampled, coins=coins, loss=loss, w=w, reach=reach), step=WHOLE)
+        sums = PrivateArray(metric.sums(drawn))
         return model.scale / noise.rate * noise.draw(source, sums, noise.scale(reach))
 
     return gradient
+
+
+def part_sampled(part: Rows, coins: PoissonCoins, loss: Loss, w: Floats, reach: float) -> PrivateArray:
+    """(p,) ``part_gradient`` of the rows whose coins are True."""
+    return part_gradient(part.part(np.flatnonzero(coins.of(part.first, part.count))), loss, w, reach)
 
 
 def step_noise(model: PrivateRegression, settings: Settings, rate: float, multiplier: float) -> SampledNoise:
@@ -161,13 +187,22 @@ def step_noise(model: PrivateRegression, settings: Settings, rate: float, multip
     return SampledNoise(seen, descent_metric(model), Spend(1.0, 1.0), settings.steps, 0.0, rate, multiplier)
 
 
+def _rates(steps: int) -> list[float]:
+    return [min(passes / steps, 1.0) for passes in _PASSES]
+
+
+def _multiplier(model: PrivateRegression, epsilon: float, delta: float, rate: float, steps: int) -> float:
+    # Neighbours differ in two vectors; an absent record without constant columns has none.
+    replaced = not model.row.absent or model.row.fixed(2.0) > 0
+    return subsampled_multiplier(epsilon, delta, rate, steps, replace=replaced)
+
+
 @cached
 def _plan(model: PrivateRegression, requested: SubsampledDescent, epsilon: float, delta: float) -> SampledPlan:
     steps, found = requested.steps or _STEPS, NOISY_DESCENT.plan(model, Request(epsilon, delta)).settings
-    # Neighbours differ in two vectors; an absent record without constant columns has none.
-    replaced, best = not model.row.absent or model.row.fixed(2.0) > 0, None
-    for rate in [min(passes / steps, 1.0) for passes in _PASSES] if requested.rate is None else [requested.rate]:
-        multiplier = subsampled_multiplier(epsilon, delta, rate, steps, replace=replaced)
+    best = None
+    for rate in _rates(steps) if requested.rate is None else [requested.rate]:
+        multiplier = _multiplier(model, epsilon, delta, rate, steps)
         noise = partial(step_noise, model, rate=rate, multiplier=multiplier)
         plan = SampledPlan(Search(model, noise, pure=False, steps=steps).near(found), rate, multiplier)
         if best is None or plan.descent.predicted < _WORTH * best.descent.predicted:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,12 +14,13 @@ from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.mechanisms.contract import YES, Outcome, Progress, Request, Verdict
 from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.mechanisms.regression.descent.steps import part_middles
 from dpmodel.mechanisms.regression.excess import clip_note, excess_forecast
 from dpmodel.mechanisms.regression.frank_wolfe.steps import (
-    Path,
     Steps,
     curvature,
     fixed_reach,
+    path_of,
     plain_bound,
     predictions,
     reach_at,
@@ -90,6 +92,7 @@ class GaussianFrankWolfe(PureToo):
     ``steps``, ``rate``, ``average``, ``clip``, ``memory``, ``middle`` : None lets the simulation choose.
     """
 
+    reads_blocks: ClassVar[bool] = True
     name: str = "gaussian-frank-wolfe"
     source: str = "TTZ15, Theorem 2.6"
     steps: int | None = None
@@ -143,19 +146,18 @@ class GaussianFrankWolfe(PureToo):
         self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress
     ) -> Outcome:
         plan = self._plan(model, request)
-        rows, steps = model.read_rows(), plan.steps
+        rows, steps = model.read_table(), plan.steps
         add = noise.laplace if request.delta == 0 else noise.gaussian
-        start, middles, once = public_point(model), PrivateArray(np.zeros(rows.count)), np.zeros(model.size)
-        path, follow = Path(rows, start), _follow(model, plan.memory)
+        start, bound, once = public_point(model), None, np.zeros(model.size)
+        path, follow = path_of(rows, start), _follow(model, plan.memory)
         if plan.middle:
-            middles = PrivateArray(model.loss.middle(rows.labels))
             bound = model.loss.middle_bound(model.row.label_bound)
-            exact = PrivateArray(rows.combine(np.clip(middles, -bound, bound)))
+            exact = rows.map_reduce(partial(part_middles, loss=model.loss, bound=bound))
             once = _noisy(add, exact, _middle_scale(model, request))
 
         def toward(w: Floats) -> Floats:
             reach = _reach(model, plan, w)
-            fresh = _noisy(add, path.sums(model.loss, reach, middles), _scale(model, request, plan, reach)) + once
+            fresh = _noisy(add, path.sums(model.loss, reach, bound), _scale(model, request, plan, reach)) + once
             return follow(model.scale * fresh + model.penalty.derivative(w))
 
         released = walk(steps, start, toward, path.move, progress)
@@ -307,7 +309,7 @@ def _simulated_pick(
         noise = fixed + unit * reaches(w) * draw()
         fresh = gradients + model.scale * noise + model.penalty.derivative(w)
         followed = fresh if followed is None else (1 - memory) * followed + memory * fresh
-        return np.stack([model.domain.minimise(row) for row in followed])
+        return model.domain.minimised(followed)
 
     return pick
 

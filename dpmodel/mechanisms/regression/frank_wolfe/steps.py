@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,9 +14,10 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.losses import Loss
-from dpmodel.compile.regression.rows import Rows
+from dpmodel.compile.regression.rows import Rows, Table
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.contract import Progress, no_progress
+from dpmodel.mechanisms.regression.descent.steps import part_gradient
 from dpmodel.mechanisms.regression.public_point import public_point
 
 
@@ -92,23 +93,54 @@ def walk(
 
 
 # -------------------------------------------------------------------------------------------------- on the rows
-class Path:
-    """The rows and their predictions along the path; private. A step to a point with few entries costs these columns
-    only: for that, CSR blocks are copied by columns once."""
+class Path(Protocol):
+    """The sums over private rows at a point that moves along the path."""
+
+    def move(self, size: float, v: Floats) -> None:
+        """From w to ``w + size (v - w)``."""
+        ...
+
+    def sums(self, loss: Loss, reach: float, middle: float | None = None) -> PrivateArray:
+        """(p,) ``sum_i omega_i s_i a_i``, the derivatives cut to +-reach (less their middles of at most ``middle``)."""
+        ...
+
+
+def path_of(table: Table, start: Floats) -> Path:
+    rows = table.in_memory
+    return BlockPath(table, start) if rows is None else MemoryPath(rows, start)
+
+
+class BlockPath:
+    """Rows in blocks: predictions are computed anew from the point, in one pass with the sums."""
+
+    def __init__(self, table: Table, start: Floats) -> None:
+        self.table, self.point = table, start
+
+    def move(self, size: float, v: Floats) -> None:
+        self.point = self.point + size * (v - self.point)
+
+    def sums(self, loss: Loss, reach: float, middle: float | None = None) -> PrivateArray:
+        return self.table.map_reduce(partial(part_gradient, loss=loss, w=self.point, reach=reach, middle=middle))
+
+
+class MemoryPath:
+    """Rows in memory, with their predictions. A step to a point with few entries costs these columns only: for that,
+    CSR blocks are copied by columns once."""
 
     def __init__(self, rows: Rows, start: Floats) -> None:
         self.rows, self.predictions = rows, PrivateArray(rows.predict(start))
         self._columns: dict[int, Any] = {}
 
     def move(self, size: float, v: Floats) -> None:
-        """To ``w + size (v - w)``. Row i's prediction depends on row i and on released numbers alone."""
+        """Row i's prediction depends on row i and on released numbers alone."""
         self.predictions *= 1 - size
         self.predictions += size * self._predict(v)
 
-    def sums(self, loss: Loss, reach: float, middles: PrivateArray | float = 0.0) -> PrivateArray:
-        """(p,) ``sum_i omega_i s_i a_i``, the derivatives less ``middles`` cut to +-reach."""
-        derivatives = np.clip(loss.derivative(self.predictions, self.rows.labels) - middles, -reach, reach)
-        return PrivateArray(self.rows.combine(derivatives))
+    def sums(self, loss: Loss, reach: float, middle: float | None = None) -> PrivateArray:
+        derivatives = loss.derivative(self.predictions, self.rows.labels)
+        if middle is not None:
+            derivatives = derivatives - np.clip(loss.middle(self.rows.labels), -middle, middle)
+        return PrivateArray(self.rows.combine(np.clip(derivatives, -reach, reach)))
 
     def _predict(self, v: Floats) -> Floats:
         rows, support = self.rows, np.flatnonzero(v)

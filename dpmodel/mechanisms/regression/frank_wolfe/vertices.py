@@ -17,10 +17,10 @@ from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Reque
 from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.regression.excess import clip_note, excess_forecast
 from dpmodel.mechanisms.regression.frank_wolfe.steps import (
-    Path,
     Steps,
     excess_bound,
     fixed_reach,
+    path_of,
     predictions,
     reach_at,
     reach_of,
@@ -73,6 +73,7 @@ class FrankWolfe(Mechanism[PrivateRegression]):
     """
 
     serves: ClassVar[Serves] = Serves(PrivateRegression)
+    reads_blocks: ClassVar[bool] = True
     name: str = "frank-wolfe"
     source: str = "TTZ15, Algorithm 2 and Theorem 2.5; tightened"
     steps: int | None = None
@@ -152,7 +153,7 @@ def private_walk(
 ) -> Floats:
     """(p,) the released point; reads the rows."""
     start, domain = public_point(model), model.domain
-    path = Path(model.read_rows(), start)
+    path = path_of(model.read_table(), start)
 
     def toward(w: Floats) -> Floats:
         reach = reach_of(model, w, steps.clip)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -89,6 +90,7 @@ class MirrorDescent(PureToo):
     steps: int | None = None
     map: str | None = None
     averaging: Averaging | None = None
+    reads_blocks: ClassVar[bool] = True
     name: str = "mirror-descent"
     source: str = "Nemirovski and Yudin 1983; Talwar, Thakurta and Zhang 2014 (noisy mirror descent)"
 
@@ -124,7 +126,7 @@ class MirrorDescent(PureToo):
         plan = self.plan(model, request)
         settings = plan.settings
         steps = step_noise(model, _spend(request.epsilon, request.delta), settings)
-        gradient = private_gradient(steps, model.read_rows(), noise)
+        gradient = private_gradient(steps, model.read_table(), noise)
         progress(f"mirror descent, {settings.steps} steps", 0.0)
         points = mirror_descend(model, mirror_maps(model.domain)[plan.map], settings, gradient)
         return Outcome("optimal", points[settings.averaging], None, None, notes=clip_note(model, settings.clip))

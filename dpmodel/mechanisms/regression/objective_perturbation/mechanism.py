@@ -18,7 +18,7 @@ from dpmodel.mechanisms.regression.accelerated import accelerated
 from dpmodel.mechanisms.regression.descent.metric import projects_exactly
 from dpmodel.mechanisms.regression.descent.search import coarsened
 from dpmodel.mechanisms.regression.excess import excess_forecast
-from dpmodel.mechanisms.regression.objective_perturbation.perturbed_objective import Facts, PerturbedObjective
+from dpmodel.mechanisms.regression.objective_perturbation.perturbed_objective import DENSE, Facts, PerturbedObjective
 from dpmodel.mechanisms.regression.populations import Populations
 from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.mechanisms.regression.synthetic import populations_of, side_by_side, simulated_risks
@@ -109,11 +109,12 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
         from w* to the release costs the Lipschitz constant times its length. Lambda is the one that does best on
         synthetic populations (``simulated_risks``); ``predicted`` is their mean.
     Cost
-        Newton's method on a sample of 5,000 rows (10 p above 500 columns), then on all rows four steps of two passes,
-        two of them n p^2 / 2 more for the Hessian, and the certificate (two passes, four with a set): 11 or 13 passes.
-        Up to twice the sample's rows: ten steps and ten Hessians. Where the certificate fails, pairs of further steps.
-        Above 1,200 columns conjugate gradients (up to 200 passes a step), with a set accelerated steps instead.
-        ``work`` tells the largest number of passes.
+        Newton's method on a sample of 5,000 rows (10 p above 500 columns), then on all rows four steps of two products,
+        two of them n p^2 / 2 more for the Hessian, and the certificate (two, four with a set): 12 or 14 products, two
+        of which read the rows once. Up to twice the sample's rows, and in blocks: at most ten steps and Hessians. Where
+        the certificate fails, pairs of further steps. Above 1,200 columns conjugate gradients (up to 200 products a
+        step), with a set accelerated steps instead.
+        ``work`` tells the largest number.
     Errors
         Refuses by ``eligible``: delta = 0, losses that are not smooth, unbounded derivatives, sets without exact
         projection.
@@ -122,6 +123,7 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
     """
 
     serves: ClassVar[Serves] = Serves(PrivateRegression)
+    reads_blocks: ClassVar[bool] = True
     name: str = "objective-perturbation"
     source: str = "Chaudhuri, Monteleoni and Sarwate 2011; Kifer, Smith and Thakurta 2012; Iyengar et al. 2019"
     ridge: float | None = None
@@ -135,6 +137,8 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
             return Verdict(False, "derivatives of the loss are not bounded: bound the coefficients, or clip residuals")
         if not math.isfinite(model.row.norm(2.0)):
             return Verdict(False, "the 2-norm of a row is not bounded")
+        if model.in_blocks and model.size > DENSE:
+            return Verdict(False, f"more than {DENSE} coefficients take many passes, and rows in blocks cost one each")
         if model.weight <= 0:
             return Verdict(False, "the losses have no weight")
         if model.penalty.other is not None:
@@ -330,9 +334,9 @@ def facts_of(model: PrivateRegression, ridge: float, strong: float, length: floa
 
 
 def _work(model: PrivateRegression, plan: Design) -> str:
-    """The passes over the rows in words: the usual number and the largest."""
+    """The products with the rows in words: the usual number and the largest."""
     usual, most = plan.facts.passes(plan.radius * plan.facts.strong / 2, plan.linear + _penalty_size(model))
-    return f"about {usual} passes over the rows, at most {most:,} on unusual data"
+    return f"about {usual} products with the rows, at most {most:,} on unusual data"
 
 
 def _penalty_size(model: PrivateRegression) -> float:
@@ -344,7 +348,7 @@ def perturbed(model: PrivateRegression, plan: Design, b: Floats) -> PerturbedObj
     h = plan.ridge + 2 * model.penalty.ridge / model.scale
     linear = b + model.penalty.linear / model.scale - plan.ridge * public_point(model)
     return PerturbedObjective(
-        model.read_rows(), model.loss, plan.facts, model.domain, model.penalty, model.scale, h, linear
+        model.read_table(), model.loss, plan.facts, model.domain, model.penalty, model.scale, h, linear
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -19,7 +19,7 @@ from dpmodel._types import Floats
 from dpmodel.compile.regression.domain import Domain
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.penalty import Penalty
-from dpmodel.compile.regression.rows import Rows
+from dpmodel.compile.regression.rows import Rows, Table
 from dpmodel.mechanisms.regression.accelerated import accelerated
 from dpmodel.mechanisms.regression.objective_perturbation.quadratic import (
     SimplePart,
@@ -32,14 +32,16 @@ NEWTON_STEPS = 10  # on all rows, where there are few
 _SAMPLE = 5000  # rows, or 10 per column, on which the first steps are made where there are more than twice as many
 _SAMPLE_STEPS = 15
 _MORE = 15  # pairs of further steps where these did not suffice
-_DENSE = 1200  # columns up to which the Hessian is formed
+DENSE = 1200  # columns up to which the Hessian is formed
 CONJUGATE = 100  # steps of conjugate gradients in its place
 _GUESSED = 1000  # accelerated steps with a guessed length
 _POWERS = 20
 _CHECK = 50  # accelerated steps between certificates
 _CHUNK = 1 << 14  # rows of a Hessian at a time
 _ROUGH, _FINE = 1e-3, 1e-10  # accuracy of the step for a given Hessian
-_BISECTIONS = 12
+_NEAR = 1e-6  # share of the point that a step moves it, after which another would be lost in rounding
+_POINTS = 16
+_SEARCH = 6  # products of a search for the length of a step
 
 # (p,) the Newton step at w with this gradient, to this accuracy.
 Curve = Callable[[Floats, Floats, float], Floats]
@@ -81,7 +83,7 @@ class Facts:
     @property
     def dense(self) -> bool:
         """Whether the solver forms Hessians."""
-        return self.columns <= _DENSE
+        return self.columns <= DENSE
 
     @property
     def newton(self) -> bool:
@@ -92,10 +94,11 @@ class Facts:
         """Error (2-norm) of a certificate's gradients in double precision at ||w|| = size, ||linear|| = linear.
 
         Predictions: (p + 3) ulp of ``row * size``, times the curvature. Derivatives: 8 ulp. Sums in blocks: one
-        ulp for each addition on the way of a term (Higham 2002, section 4.2). Two gradients where there is a set.
+        ulp for each addition on the way of a term (Higham 2002, section 4.2; between blocks of a source 42 of them,
+        ``sources.contract.in_order``). Two gradients where there is a set.
         """
         prediction = self.curvature * ((self.columns + 3) * self.row * size + 4 * self.offset) * ULP
-        sums = (self.block + self.count / self.block + 16) * ULP * self.reach
+        sums = (self.block + self.count / self.block + 64) * ULP * self.reach
         one = self.total * self.row * (prediction + sums) + 8 * ULP * (self.ridge * size + linear)
         if self.exact:
             return one
@@ -118,26 +121,26 @@ class Facts:
         return math.ceil(max(math.log(gap / value), 1.0) / -math.log1p(-math.sqrt(self.strong / self.smooth) * 0.999))
 
     def passes(self, tolerance: float, linear: float) -> tuple[int, int]:
-        """Passes over all rows that ``minimise`` makes where its first steps suffice (with many columns: the fewest,
-        with a tenth of the steps of conjugate gradients), and the largest number it can make. Hessians, about p/2
-        passes each, and the sample are not counted."""
+        """Products with all rows (two of them read the rows once) that ``minimise`` makes where its first steps suffice
+        (with many columns: the fewest, with a tenth of the steps of conjugate gradients), and the largest number it can
+        make. Hessians, about p/2 products each, and the sample are not counted."""
         check = 2 if self.exact else 4
-        inner = 0 if self.dense else 2 * CONJUGATE
+        inner = 0 if self.dense else 2 * CONJUGATE + 1
         limit = self.steps(tolerance, linear)
         proved = 2 * limit + check * (limit // _CHECK + 1)
         if not self.newton:
             first = 2 * _CHECK + 2 * check
             return first, (2 * _GUESSED + check * (_GUESSED // _CHECK + 1) + 2 * _POWERS) + proved
-        steps = NEWTON_STEPS if self.stride == 1 else 4
-        usual = 1 + steps * (2 + inner // 10) + check
-        return usual, 1 + steps * (2 + inner) + check + _MORE * (1 + 2 * (2 + inner) + check) + proved
+        steps, longest = NEWTON_STEPS if self.stride == 1 else 4, 2 + _SEARCH + inner
+        usual = 2 + steps * (2 + inner // 10) + check
+        return usual, 2 + steps * longest + check + _MORE * (2 + 2 * longest + check) + proved
 
 
 @dataclass(frozen=True)
 class PerturbedObjective:
     """The objective over the private rows. ``h``, ``linear`` : (p,); the penalty's l1 part counts 1/``scale``."""
 
-    rows: Rows
+    rows: Table
     loss: Loss
     facts: Facts
     domain: Domain
@@ -146,25 +149,19 @@ class PerturbedObjective:
     h: Floats
     linear: Floats
 
-    @cached_property
-    def _still(self) -> Rows:
-        return replace(self.rows, offset=None)
-
-    def derivatives(self, z: Floats, rows: Rows) -> Floats:
-        return np.clip(self.loss.derivative(z, rows.labels), -self.facts.reach, self.facts.reach)
+    def _slopes(self, w: Floats, curved: bool = False, step: int | None = None) -> tuple[Floats, Floats | None]:
+        """(p,) gradient of all but the l1 term, and where it is asked for the (p, p) second derivative. One pass."""
+        task = partial(part_slopes, loss=self.loss, reach=self.facts.reach, w=w, curved=curved)
+        first, *second = self.rows.map_reduce(task, step=_CHUNK if curved else step)
+        return first + self.h * w + self.linear, second[0] + np.diag(self.h) if curved else None
 
     def gradient(self, w: Floats) -> Floats:
-        """(p,) of all but the l1 term. Two passes over the rows."""
-        return self.rows.combine(self.derivatives(self.rows.predict(w), self.rows)) + self.h * w + self.linear
+        """(p,) of all but the l1 term. One pass over the rows."""
+        return self._slopes(w)[0]
 
     def careful_gradient(self, w: Floats) -> Floats:
         """The same, summed in blocks (see ``Facts.rounding``)."""
-        sums = []
-        for start in range(0, self.rows.count, self.facts.block):
-            part = self.rows.part(slice(start, start + self.facts.block))
-            sums.append(part.combine(self.derivatives(part.predict(w), part)))
-        total: Floats = np.sum(sums, axis=0)
-        return total + self.h * w + self.linear
+        return self._slopes(w, step=self.facts.block)[0]
 
     def shrink(self, w: Floats, step: float) -> Floats:
         """(p,) the proximal step of the set, or of the l1 term."""
@@ -232,87 +229,88 @@ class PerturbedObjective:
         point, found = self.certify(w)
         return point, found <= radius
 
-    def _sample(self) -> PerturbedObjective:
+    def _sample(self, rows: Rows) -> PerturbedObjective:
         """Every k-th row, with k times its weight: near this objective where rows are in no order."""
         stride = self.facts.stride
-        part = self.rows.part(slice(None, None, stride))
+        part = rows.part(slice(None, None, stride))
         weights = np.full(part.count, 1.0) if part.weights is None else part.weights
         blocks = tuple((np.ascontiguousarray(m) if isinstance(m, np.ndarray) else m, first) for m, first in part.blocks)
         return replace(self, rows=replace(part, blocks=blocks, weights=weights * stride))
 
     def _approach(self, w: Floats) -> Floats:
         """Newton's method: on a sample until its minimiser hardly moves; then one step with its Hessian, two with the
-        own, one with the last again (near the minimiser the Hessian hardly changes: a step costs two passes, a
-        Hessian p/2 more)."""
-        if self.facts.stride == 1:
-            return self._newton(w, (True,) * NEWTON_STEPS, _FINE)[0]
-        w, curve = self._sample()._newton(w, (True,) * _SAMPLE_STEPS, _ROUGH, enough=_ROUGH)
+        own, one with the last again (near the minimiser the Hessian hardly changes: a step costs a pass, a Hessian p/2
+        more). Rows in blocks have no sample, for which rows would have to leave them."""
+        rows = self.rows.in_memory
+        if rows is None or self.facts.stride == 1:
+            return self._newton(w, (True,) * NEWTON_STEPS, _FINE, enough=_NEAR)[0]
+        w, curve = self._sample(rows)._newton(w, (True,) * _SAMPLE_STEPS, _ROUGH, enough=_ROUGH)
         return self._newton(w, (False, True, True, False), _FINE, curve)[0]
 
     def _newton(
         self, w: Floats, fresh: Sequence[bool], share: float, curve: Curve | None = None, enough: float = 0.0
     ) -> tuple[Floats, Curve | None]:
-        """(p,) after steps with a Hessian of their own, or that of the step before (two passes each, and one), and the
-        last Hessian. Ends where a whole step is at most ``enough`` of w."""
-        z: Floats = self.rows.predict(w)
-        for own in fresh:
-            gradient = self.rows.combine(self.derivatives(z, self.rows)) + self.h * w + self.linear
+        """(p,) after steps with a Hessian of their own, or that of the step before (a pass each, and one), and the last
+        Hessian. Ends where a whole step is at most ``enough`` of w."""
+        forms = self.facts.dense
+        gradient, hessian = self._slopes(w, forms and (fresh[0] or curve is None))
+        for own, later in zip(fresh, (*fresh[1:], False), strict=True):
             if curve is None or own:
-                curve = self._curve(z)
+                curve = self._curve(w, hessian)
             move = curve(w, gradient, share)
             if not np.isfinite(move).all():
                 break
-            along = self._still.predict(move)
-            length = self._length(w, z, move, along)
-            w, z = w + length * move, z + length * along
+            ahead, length = self._slopes(w + move, forms and later), 1.0
+            near = bool(np.linalg.norm(move) < _NEAR * np.linalg.norm(w))  # rounding would decide
+            if not (near or self._along(ahead[0], w + move, move) <= 0.5 * abs(self._along(gradient, w, move))):
+                length = self._length(w, move)
+                ahead = self._slopes(w + length * move, forms and later)
+            w, (gradient, hessian) = w + length * move, ahead
             if length == 1 and np.linalg.norm(move) < enough * np.linalg.norm(w):
                 break
         return w, curve
 
-    def _curve(self, z: Floats) -> Curve:
-        """Solves for the Newton step from any point and gradient, with the Hessian at predictions z."""
-        second = curvature(self.loss, z, self.rows.labels, self.facts.reach)
-        if not self.facts.dense:
+    def _along(self, gradient: Floats, w: Floats, move: Floats) -> float:
+        """The derivative along the move."""
+        return float(gradient @ move) + float(self.penalty.l1 @ (np.sign(w) * move)) / self.scale
+
+    def _curve(self, w: Floats, hessian: Floats | None) -> Curve:
+        """Solves for the Newton step from any point and gradient, with the Hessian at w."""
+        if hessian is None:
+            rows = self.rows.in_memory
+            assert rows is not None  # ``eligible`` asks for few columns otherwise
+            second, still = curvature(self.loss, rows.predict(w), rows.labels, self.facts.reach), rows.still
 
             def product(v: Floats) -> Floats:
-                return self._still.combine(second * self._still.predict(v)) + self.h * v
+                return still.combine(second * still.predict(v)) + self.h * v
 
             return lambda w, gradient, share: _conjugate_gradients(product, -gradient, CONJUGATE, share)
-        hessian = np.diag(self.h)
-        weights = second if self.rows.weights is None else second * self.rows.weights
-        weighted = replace(self.rows, weights=np.sqrt(weights))
-        for first in range(0, self.rows.count, _CHUNK):
-            hessian += _weighed(weighted.part(slice(first, first + _CHUNK))).gram()
         if self.facts.exact:
             return lambda w, gradient, share: solve_positive(hessian, -gradient)
         part = SimplePart(self.domain, self.penalty.l1 / self.scale)
         return lambda w, gradient, share: minimise_quadratic(hessian, gradient, w, part, share) - w
 
-    def _length(self, w: Floats, z: Floats, move: Floats, along: Floats) -> float:
-        """Where the derivative along the move vanishes in [0, 1], by bisection; 1 where that already halves it."""
-        weights = 1.0 if self.rows.weights is None else self.rows.weights
-
-        def derivative(t: float) -> float:
-            s = self.derivatives(z + t * along, self.rows)
-            smooth = float((weights * s) @ along) + float((self.h * (w + t * move) + self.linear) @ move)
-            return smooth + float(self.penalty.l1 @ (np.sign(w + t * move) * move)) / self.scale
-
-        if derivative(1.0) <= 0.5 * abs(derivative(0.0)):
-            return 1.0
-        low, high = 0.0, 1.0
-        for _ in range(_BISECTIONS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if derivative(middle) <= 0 else (low, middle)
-        return high if low == 0 else low
+    def _length(self, w: Floats, move: Floats) -> float:
+        """Where the derivative along the move vanishes in [0, 1], to 1/256: two passes of sixteen points each."""
+        low, width = 0.0, 1.0
+        for _ in range(2):
+            width /= _POINTS
+            points: Floats = low + width * np.arange(1.0, _POINTS)
+            task = partial(part_along, loss=self.loss, reach=self.facts.reach, w=w, move=move, points=points)
+            along = self.rows.map_reduce(task) + np.array(
+                [self._along(self.h * (w + t * move) + self.linear, w + t * move, move) for t in points]
+            )
+            low = max([low, *points[along <= 0].tolist()])
+        return low + width if low == 0 else low
 
     def _guessed(self, start: Floats, radius: float) -> Floats:
         """(p,) after accelerated steps with restarts (O'Donoghue and Candes 2015), until the certificate holds or
         ``_GUESSED`` of them. Their length is 1/L for a guess of L by power iteration; no result rests on it."""
-        few = self._sample() if self.facts.stride > 1 else self
-        still = few._still
+        rows = self.rows.in_memory
+        few = self if rows is None or self.facts.stride == 1 else self._sample(rows)
         v = np.ones(self.rows.size) / math.sqrt(self.rows.size)
         for _ in range(_POWERS):
-            image = still.combine(still.predict(v))
+            image = few.rows.map_reduce(partial(part_image, v=v))
             smooth = float(np.linalg.norm(image))
             v = image / smooth if smooth > 0 else v
         smooth = min(1.2 * self.facts.curvature * smooth + self.facts.ridge, self.facts.smooth)
@@ -333,8 +331,34 @@ class PerturbedObjective:
         return w
 
 
+def part_slopes(part: Rows, loss: Loss, reach: float, w: Floats, curved: bool) -> tuple[Floats, ...]:
+    """(p,) sum of the derivatives of some rows at w; ``curved`` : and the (p, p) sum of their second derivatives."""
+    z = part.predict(w)
+    first = part.combine(np.clip(loss.derivative(z, part.labels), -reach, reach))
+    if not curved:
+        return (first,)
+    second = curvature(loss, z, part.labels, reach)
+    weights = second if part.weights is None else second * part.weights
+    return first, _weighed(replace(part, weights=np.sqrt(weights))).gram()
+
+
+def part_along(part: Rows, loss: Loss, reach: float, w: Floats, move: Floats, points: Floats) -> Floats:
+    """(points,) derivatives along ``move`` of the losses of some rows at ``w + t move``."""
+    z, along = part.predict(w), part.still.predict(move)
+    weighted = along if part.weights is None else along * part.weights
+    each = [np.clip(loss.derivative(z + t * along, part.labels), -reach, reach) @ weighted for t in points]
+    return np.array(each)
+
+
+def part_image(part: Rows, v: Floats) -> Floats:
+    """(p,) ``sum_i omega_i a_i a_i' v`` of some rows."""
+    return part.combine(part.still.predict(v))
+
+
 def curvature(loss: Loss, z: Floats, y: Floats, reach: float) -> Floats:
     """(n,) second derivatives in z; 0 where the derivative is cut (for the solver only: privacy rests on bounds)."""
+    first = loss.derivative(z, y)
+    size = np.abs(first)
     match loss.name:
         case "squared":
             out: Floats = np.full(z.size, 2.0)
@@ -343,15 +367,10 @@ def curvature(loss: Loss, z: Floats, y: Floats, reach: float) -> Floats:
         case "squared_hinge":
             out = np.where(y * z < 1, 2.0 * y * y, 0.0)
         case "logistic":
-            out = np.square(y) * _bell(y * z)
+            out = size * (np.abs(y) - size)  # y^2 s (1 - s), and the derivative is -y s
         case _:
-            out = _bell(z)
-    return np.where(np.abs(loss.derivative(z, y)) >= min(reach, loss.clip) * (1 - 1e-15), 0.0, out)
-
-
-def _bell(t: Floats) -> Floats:
-    """(n,) derivative of the logistic function."""
-    return np.asarray(0.25 / np.cosh(np.clip(t, -700, 700) / 2) ** 2, dtype=np.float64)
+            out = (first + y) * (1 - first - y)  # s (1 - s), and the derivative is s - y
+    return np.where(size >= min(reach, loss.clip) * (1 - 1e-15), 0.0, out)
 
 
 def _conjugate_gradients(product: Callable[[Floats], Floats], right: Floats, steps: int, share: float) -> Floats:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.compile.regression.rows import Rows
+from dpmodel.compile.regression.rows import Rows, Table, added
 from dpmodel.mechanisms.regression.sufficient_statistics.layout import CHUNK, MOST_AMPLIFICATION, Layout
 
 
@@ -48,20 +49,9 @@ class Spread:
         return Spread(self.pair * factor, self.own * factor, self.first * factor, self.cross * factor, self.labels)
 
 
-def summed(layout: Layout, rows: Rows) -> Statistics:
-    """Sums over all rows, ``CHUNK`` rows at a time. PRIVATE: to be noised."""
-    k, total = layout.count, float(rows.count if rows.weights is None else rows.weights.sum())
-    loose = any(sp.issparse(m) for m, _ in rows.blocks) and layout.amplification <= MOST_AMPLIFICATION
-    add = _add_raw if loose else _add_centred
-    size = layout.size if loose else k
-    gram, first, cross, labels = np.zeros((size, size)), np.zeros(size), np.zeros(size), 0.0
-    for start in range(0, rows.count, CHUNK):
-        part = rows.part(slice(start, start + CHUNK))
-        shift = part.labels if part.offset is None else part.labels - part.offset
-        residual = np.clip((shift - layout.label_middle) / layout.label_width, -1, 1)
-        g, f, c = add(layout, part, residual)
-        gram, first, cross = gram + g, first + f, cross + c
-        labels += float(residual.sum() if part.weights is None else residual @ part.weights)
+def summed(layout: Layout, rows: Table) -> Statistics:
+    """Sums over all rows, at most ``CHUNK`` rows at a time. PRIVATE: to be noised."""
+    gram, first, cross, labels, total, loose = rows.map_reduce(partial(part_summed, layout), _together, step=CHUNK)
     if not loose:
         return Statistics(gram, first, cross, labels, total)
     m, width = layout.middle, layout.width
@@ -72,21 +62,40 @@ def summed(layout: Layout, rows: Rows) -> Statistics:
     return Statistics(gram / np.outer(width, width), (s - total * m) / width, (t - labels * m) / width, labels, total)
 
 
+_Sums = tuple[Floats, Floats, Floats, float, float, bool]
+
+
+def part_summed(layout: Layout, part: Rows) -> _Sums:
+    """gram, first, cross, labels and total of some rows, and whether they are raw columns: a fact of the model."""
+    loose = any(sp.issparse(m) for m, _ in part.blocks) and layout.amplification <= MOST_AMPLIFICATION
+    shift = part.labels if part.offset is None else part.labels - part.offset
+    residual = np.clip((shift - layout.label_middle) / layout.label_width, -1, 1)
+    gram, first, cross = (_add_raw if loose else _add_centred)(layout, part, residual)
+    labels = float(residual.sum() if part.weights is None else residual @ part.weights)
+    return gram, first, cross, labels, float(part.count if part.weights is None else part.weights.sum()), loose
+
+
+def _together(a: _Sums, b: _Sums) -> _Sums:
+    return (*added(a[:-1], b[:-1]), a[-1])
+
+
 def _add_raw(layout: Layout, rows: Rows, residual: Floats) -> tuple[Floats, Floats, Floats]:
     return rows.gram(), rows.combine(np.ones(rows.count)), rows.combine(residual)
 
 
 def _add_centred(layout: Layout, rows: Rows, residual: Floats) -> tuple[Floats, Floats, Floats]:
-    x = np.empty((rows.count, layout.size))
+    x = np.empty((rows.count, layout.size), order="F")
     for matrix, start in rows.blocks:
         x[:, start : start + matrix.shape[1]] = matrix.toarray() if sp.issparse(matrix) else matrix
-    u = (x[:, layout.moving] - layout.middle) / layout.width
+    u = x if layout.count == layout.size else x[:, layout.moving]
+    u -= layout.middle
+    u /= layout.width
     # Readers clip rows to their bounds; a second time here, because sensitivity rests on it.
     if layout.boxed:
         limit = 1 / math.sqrt(max(layout.count, 1))
-        u = np.clip(u, -limit, limit)
+        np.clip(u, -limit, limit, out=u)
     else:
-        u = u / np.maximum(np.linalg.norm(u, axis=1, keepdims=True), 1.0)
+        u /= np.maximum(np.linalg.norm(u, axis=1, keepdims=True), 1.0)
     weighted = u if rows.weights is None else u * rows.weights[:, None]
     return weighted.T @ u, weighted.sum(axis=0), weighted.T @ residual
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -82,6 +83,7 @@ class SufficientStatistics(PureToo):
         p^2 / 2 draws, one eigendecomposition, one convex program of p variables.
     """
 
+    reads_blocks: ClassVar[bool] = True
     name: str = "sufficient-statistics"
     source: str = "Vu and Slavkovic 2009; Wang 2018 (AdaSSP), tightened"
 
@@ -136,7 +138,7 @@ class SufficientStatistics(PureToo):
     ) -> Outcome:
         layout, scale = self.noise(model, request)
         progress("summing", 0.1)
-        exact = PrivateArray(to_vector(layout, summed(layout, model.read_rows())))
+        exact = PrivateArray(to_vector(layout, summed(layout, model.read_table())))
         progress("measuring", 0.4)
         released = noise.laplace(exact, scale) if layout.pure else noise.gaussian(exact, scale)
         spread = spread_of(layout, scale)

@@ -151,7 +151,7 @@ def _values(column: str, values: Any) -> tuple[int, tuple[Any, ...] | None]:
         if int(values) < 1:
             raise SpecificationError(f"domain[{column!r}]={int(values)}", remedy="at least one value")
         return int(values), None
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+    if isinstance(values, (str, bytes, set, frozenset)) or not isinstance(values, Iterable):
         raise SpecificationError(
             f"domain[{column!r}] is a {type(values).__name__}", remedy="the number of values, or a list of them"
         )

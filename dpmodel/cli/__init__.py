@@ -1,4 +1,4 @@
-"""The command line: ``dpmodel demo``, ``dpmodel taxonomy`` and ``dpmodel reconstruct``."""
+"""The command line: demo, taxonomy, explain, plan, reconstruct and ledger."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
 
 import dpmodel
-from dpmodel.text import number, table
+from dpmodel.cli.demo import show_demo
+from dpmodel.cli.ledger import show_ledger
+from dpmodel.cli.model_file import explain_file, plan_file
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,7 +32,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     attack.add_argument("--repetitions", type=int, default=60, help="databases per line")
     attack.add_argument("--printed", action="store_true", help="Theorem 37 as printed, not in its sharper form")
     attack.add_argument("--figure", metavar="FILE", help="draw lower bound against epsilon (needs matplotlib)")
-    for command, show in ((demo, _demo), (cells, _taxonomy), (attack, _reconstruct)):
+    explain = commands.add_parser("explain", help="what the problem in a Python file is, cell by cell")
+    explain.add_argument("--tree", action="store_true", help="the expression tree with sensitivities instead")
+    plan = commands.add_parser("plan", help="compare the mechanisms for the problem in a Python file")
+    plan.add_argument("--epsilon", type=float, required=True)
+    plan.add_argument("--delta", type=float, default=0.0)
+    plan.add_argument("--beta", type=float, default=0.05)
+    plan.add_argument("--feasibility", choices=("relaxed", "centred", "safe", "strict"), default="relaxed")
+    for command in (explain, plan):
+        command.add_argument(
+            "file",
+            metavar="FILE.py[:problem]",
+            help="the file runs (a solve in it is charged); :name: which of several",
+        )
+    ledger = commands.add_parser("ledger", help="show or verify the file of a Budget(..., ledger=FILE)")
+    ledger.add_argument("what", choices=("show", "verify"))
+    ledger.add_argument("file", metavar="FILE")
+    for command, show in (
+        (demo, show_demo),
+        (cells, _taxonomy),
+        (attack, _reconstruct),
+        (explain, explain_file),
+        (plan, plan_file),
+        (ledger, show_ledger),
+    ):
         command.add_argument("--json", action="store_true", help="print JSON")
         command.set_defaults(show=show)
     chosen = parser.parse_args(arguments)
@@ -53,8 +75,8 @@ def _taxonomy(chosen: argparse.Namespace) -> None:
 
 
 def _reconstruct(chosen: argparse.Namespace) -> None:
+    from dpmodel.release.plots.canvas import require_matplotlib
     from dpmodel.teach import gadgets
-    from dpmodel.teach.lower_bound_figure import require_matplotlib
 
     if chosen.figure:
         require_matplotlib()  # before the work, not after it
@@ -71,31 +93,6 @@ def _reconstruct(chosen: argparse.Namespace) -> None:
     print(json.dumps({**shown.to_dict(), **lines.to_dict()}, indent=2) if chosen.json else f"{shown}\n\n{lines}")
     if chosen.figure:
         gadgets.figure(shown, file=chosen.figure)
-
-
-def _demo(chosen: argparse.Namespace) -> None:
-    from dpmodel.teach import transportation_problem as book
-
-    model = book.transportation()
-    requested: dict[str, Any] = {"epsilon": chosen.epsilon, "delta": chosen.delta}
-    requested["feasibility"] = "strict" if chosen.strict else "relaxed"
-    if not chosen.json:
-        print("Shipping from two plants to three markets at least cost; the markets' demands are private.\n")
-        print(model.problem.classify(), "\n")
-        print(model.problem.plan(**requested), "\n")
-    model.problem.solve(**requested)
-    release = model.problem.release
-    assert release is not None
-    if chosen.json:
-        print(release.to_json(indent=2))
-        return
-    shipped = np.asarray(model.shipments.value)
-    rows = [(plant, *(number(round(v, 1)) for v in shipped[i])) for i, plant in enumerate(book.PLANTS)]
-    rows.append(("arrives", *(number(round(v, 1)) for v in shipped.sum(axis=0))))
-    # The demands are in a textbook, so here (and only here) the truth can be shown beside the release.
-    rows.append(("true demand", *(number(v) for v in book.DEMAND)))
-    print(table(("cases shipped", *book.MARKETS), rows, title="Solution (what is released)"), "\n")
-    print(release)
 
 
 if __name__ == "__main__":

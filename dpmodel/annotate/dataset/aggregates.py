@@ -1,0 +1,220 @@
+"""Counts, sums and means of a table as private parameters: one query each, exact in integers."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from dpmodel._types import Axis, Floats, Integers, Labels
+from dpmodel.annotate.dataset import moves
+from dpmodel.annotate.dataset.declared import names_in
+from dpmodel.annotate.dataset.grid import Grid
+from dpmodel.annotate.dataset.moves import Move
+from dpmodel.annotate.dataset.people import People, positive
+from dpmodel.annotate.dataset.table import Groups
+from dpmodel.annotate.elements import key
+from dpmodel.annotate.private import Private
+from dpmodel.errors import SpecificationError
+
+_CELL = "dpmodel: cell"
+By = str | Sequence[str] | None
+
+
+def count(people: People, by: By, distinct: bool, name: str | None) -> Private:
+    """``Dataset.count``."""
+    names = names_in(by)
+    if people.person is None and not names and people.records.neighbors == "replace-one":
+        raise SpecificationError(
+            "Dataset.count: the number of rows is public",
+            why="under replace-one neighbors have as many rows, so there is nothing to protect",
+            remedy="by= a column, or neighbors='add-remove'",
+        )
+    if distinct and people.person is None:
+        raise SpecificationError("Dataset.count: distinct without privacy_id", remedy="privacy_id='person'")
+    shape, labels, size = _cells(people, names)
+    most, table = people.most("count"), people.used(names)
+    if distinct and people.person is not None:
+        table = table.distinct(list(dict.fromkeys([people.person, *names])))
+    groups = people.summed(people.bounded(table, most), {c: nw.col(c) for c in names}, {}, names)
+    move = (moves.of_distinct if distinct else moves.of_counts)(most, size, people.records.neighbors)
+    return _private(
+        people, _placed(people, groups, names)[0], shape, labels, move, name or _called("count", names), whole=True
+    )
+
+
+def cell_counts(people: People, names: Sequence[str], among: Sequence[str]) -> Integers:
+    """``Dataset.cell_counts``.
+
+    Raises
+    ------
+    SpecificationError
+        Where a person may have several rows, or rows may be left out of a number that is public.
+    """
+    if people.person is not None or (people.outside == "drop" and people.records.neighbors == "replace-one"):
+        raise SpecificationError(
+            "query_release: a Dataset with privacy_id, or with outside='drop' under replace-one",
+            why="a record is one row there, and under replace-one the number of rows is public",
+            remedy="consistent_table of measure(people.count(...)), or a table with one row a person",
+        )
+    groups = people.summed(people.used(among), {c: nw.col(c) for c in names}, {}, among)
+    counts: Integers = _placed(people, groups, names)[0]
+    return counts
+
+
+def sums(people: People, column: str, by: By, name: str | None) -> Private:
+    """``Dataset.sum``."""
+    names = names_in(by)
+    low, high = people.declared.range(column, "how far one record moves a sum follows from them")
+    shape, labels, size = _cells(people, names)
+    grid = _grid(people, column, low, high)
+    most = people.most("sum")
+    steps = _rows_and_steps(people, column, names, grid, most)[1]
+    move = moves.of_sums(most, grid.low * grid.step, grid.high * grid.step, size, people.records.neighbors)
+    called = name or _called(f"sum of {column}", names)
+    return _private(people, steps * grid.step, shape, labels, move, called, whole=grid.whole)
+
+
+def mean(people: People, column: str, by: By, least: int | None, name: str | None) -> Private:
+    """``Dataset.mean``."""
+    names = names_in(by)
+    low, high = people.declared.range(column, "how far one record moves a mean follows from them")
+    shape, labels, size = _cells(people, names)
+    most = people.most("mean")
+    public = people.person is None and not names and people.records.neighbors == "replace-one"
+    if least is None and not (public and people.outside == "error"):
+        raise SpecificationError(
+            "Dataset.mean: least is missing",
+            why="how many rows a group has is private, and one row moves the mean of a small group most",
+            remedy="least=20 (the smallest group whose mean is to be right), or sum and count, and their quotient "
+            "after both are published",
+        )
+    if least is not None and not positive(least):
+        raise SpecificationError("Dataset.mean: least is not a positive integer", remedy="least=20")
+    grid = _grid(people, column, low, high)
+    rows, steps = _rows_and_steps(people, column, names, grid, most)
+    if least is None:
+        least = max(int(rows[0]), 1)  # the number of rows, which is public: all are counted
+    middle = (grid.low + grid.high) / 2
+    means = (middle + (steps - middle * rows) / np.maximum(rows, least)) * grid.step
+    # The division and the last sum round, each by 2^-53 of numbers up to the larger end and the width. That is no small
+    # part of width / least where least is large, so every row moves a mean by this much more.
+    rounding = 2.0**-50 * max(abs(grid.low), abs(grid.high))
+    width = (grid.high - grid.low + (least + 1) * rounding) * grid.step
+    move = moves.of_means(most, width, least, size, people.records.neighbors)
+    return _private(people, means, shape, labels, move, name or _called(f"mean of {column}", names))
+
+
+def histogram(people: People, column: str, edges: Iterable[float], name: str | None) -> Private:
+    """``Dataset.histogram``."""
+    ends = _increasing(edges, "edges", 2)
+    people.declared.range(column, "a histogram counts numbers")
+    most, bins = people.most("histogram"), ends.size - 1
+    place = nw.lit(0)
+    for edge in ends[1:-1].tolist():
+        place = place + (nw.col(column).cast(nw.Float64) >= edge).cast(nw.Int64)
+    groups = people.summed(people.bounded(people.used([column]), most), {_CELL: place}, {}, [column])
+    counts = _at(groups, [tuple(range(bins))])[0]
+    labels: Labels = ((column, tuple(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True))),)
+    move = moves.of_counts(most, bins, people.records.neighbors)
+    return _private(people, counts, (bins,), labels, move, name or f"histogram of {column}", whole=True)
+
+
+def quantile_counts(people: People, column: str, thresholds: Iterable[float], name: str | None) -> Private:
+    """``Dataset.quantile_counts``."""
+    grid = _increasing(thresholds, "thresholds", 1)
+    people.declared.range(column, "quantiles are of numbers")
+    most = people.most("quantile_counts")
+    value = nw.col(column).cast(nw.Float64)
+    below = {f"{_CELL}{i}": (value <= t).cast(nw.Int64) for i, t in enumerate(grid.tolist())}
+    groups = people.summed(people.bounded(people.used([column]), most), {}, below, [column])
+    counts = _at(groups, [], len(below))[1:, 0]
+    move = moves.of_thresholds(most, grid.size)
+    labels: Labels = ((column, tuple(grid.tolist())),)
+    return _private(people, counts, (grid.size,), labels, move, name or f"quantile counts of {column}", whole=True)
+
+
+def _rows_and_steps(people: People, column: str, names: Sequence[str], grid: Grid, most: int) -> Integers:
+    """(2, cells) numbers of rows, and sums of the column in steps of the grid."""
+    used = list(dict.fromkeys([*names, column]))
+    # What is outside is no integer, and has been dropped or will be refused.
+    value, inside = nw.col(column).cast(nw.Float64), people.declared.inside(column)
+    # Not clip(): engines take twice as long for it, because of its rules for missing values.
+    for end, beyond in ((grid.low, value < grid.low * grid.step), (grid.high, value > grid.high * grid.step)):
+        value = nw.when(beyond).then(end * grid.step).otherwise(value)
+    value = nw.when(inside).then(value).otherwise(0.0)
+    steps = {_CELL: (value * (1 / grid.step)).round(0).cast(nw.Int64)}
+    table = people.bounded(people.used(used), most)
+    return _placed(people, people.summed(table, {c: nw.col(c) for c in names}, steps, used), names)
+
+
+def _cells(people: People, names: Sequence[str]) -> tuple[tuple[int, ...], Labels, int]:
+    """Shape, labels and number of the cells of these columns; more than two are flat, in C order."""
+    axes: list[Axis] = [(column, people.declared.categories(column)) for column in names]
+    shape = tuple(len(categories) for _, categories in axes)
+    size = math.prod(shape)
+    if len(axes) <= 2:
+        return shape, tuple(axes), size
+    places = np.indices(shape).reshape(len(shape), -1).T.tolist()
+    flat = tuple(tuple(axes[j][1][i] for j, i in enumerate(place)) for place in places)
+    return (size,), ((tuple(names), flat),), size
+
+
+def _placed(people: People, groups: Groups, names: Sequence[str]) -> Integers:
+    return _at(groups, [people.declared.categories(c) for c in names])
+
+
+def _at(groups: Groups, categories: Sequence[Sequence[Any]], values: int = 1) -> Integers:
+    """(1 + values, cells) the integers of every group at its cell, in C order. Groups of no cell are left out."""
+    codes = [{key(value): i for i, value in enumerate(listed)} for listed in categories]
+    shape = tuple(len(listed) for listed in categories)
+    width = len(next(iter(groups.values()), (0,) * (1 + values)))
+    out = np.zeros((width, math.prod(shape)), dtype=np.int64)
+    for place, found in groups.items():
+        at = tuple(code.get(value, -1) for code, value in zip(codes, place, strict=True))
+        if -1 not in at:
+            out[:, int(np.ravel_multi_index(at, shape)) if at else 0] += np.array(found, dtype=np.int64)
+    return out
+
+
+def _grid(people: People, column: str, low: float, high: float) -> Grid:
+    dtype = people.table.schema[column]
+    return Grid.of(low, high, integers=dtype.is_integer() or dtype == nw.Boolean)
+
+
+def _private(
+    people: People, values: Any, shape: tuple[int, ...], labels: Labels, move: Move, name: str, *, whole: bool = False
+) -> Private:
+    private = Private(
+        np.asarray(values, dtype=np.float64).reshape(shape),
+        name=name,
+        unit="all",
+        l1=move.l1,
+        l2=move.l2,
+        linf=move.linf,
+        records=people.records,
+        integer=whole,
+    )
+    private.labels = labels
+    return private
+
+
+def _called(what: str, names: Sequence[str]) -> str:
+    return f"{what} by {' and '.join(names)}" if names else what
+
+
+def _increasing(given: Iterable[float], name: str, least: int) -> Floats:
+    found = np.zeros(0)
+    with contextlib.suppress(TypeError, ValueError):
+        found = np.array([float(e) for e in given], dtype=np.float64)
+    if found.size < least or not np.isfinite(found).all() or not (np.diff(found) > 0).all():
+        raise SpecificationError(
+            f"Dataset: {name} are not {least} or more increasing numbers",
+            why="they are public, and chosen without looking at the data",
+            remedy=f"{name}=range(0, 101, 10)",
+        )
+    return found

@@ -1,0 +1,316 @@
+"""``Dataset``: private parameters from a table, with the sensitivity that the declared relation gives them."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import narwhals as nw
+
+from dpmodel._types import Integers
+from dpmodel.annotate.dataset import aggregates, matrices
+from dpmodel.annotate.dataset.declared import Declared, refuse_unknown
+from dpmodel.annotate.dataset.encoder import Term
+from dpmodel.annotate.dataset.open_table import open_table, scan_file
+from dpmodel.annotate.dataset.people import People, positive
+from dpmodel.annotate.dataset.table import Table
+from dpmodel.annotate.domain import Domain, Outside
+from dpmodel.annotate.elements import elements
+from dpmodel.annotate.private import Private
+from dpmodel.annotate.records import Neighbors, Records
+from dpmodel.errors import SpecificationError
+from dpmodel.text import html_table, number
+
+
+class Dataset:
+    """A table of people's records, and what is publicly known of its columns.
+
+    Its methods return ``Private`` parameters of the same ``Records``: sensitivities follow from what is declared here,
+    rows and columns keep their names, and nothing is read off the data, shapes included (the number of rows of
+    ``rows`` and ``incidence`` is public).
+
+    Parameters
+    ----------
+    table : a frame of pandas, polars (eager or lazy), pyarrow, DuckDB, Dask or PySpark. ``Dataset.scan`` reads files.
+    privacy_id : the column that says whose row it is. Without one, every row is a record of its own.
+    max_rows : the most rows of one person that count, needed for counts and sums of a table with ``privacy_id``. The
+        first in the order of ``order`` are kept, the others left out.
+    order : columns that say which rows of a person come first; then all other columns but those of Python objects, from
+        left to right, so that a person's own rows alone decide.
+    bounds : {column: (lo, hi)} for columns of numbers; values beyond are clipped.
+    domain : {column: categories} for columns that are grouped by or encoded: a list, or a number of codes 0, 1, ...
+    neighbors : "replace-one" (a person's rows are replaced by others) or "add-remove" (a person's rows may be absent).
+    outside : what is done with a row whose value is missing, infinite or not in the domain (of the columns that are
+        used), or that has no privacy id. "error": the query is refused, without saying which. "drop": counts and sums
+        leave the row out; in ``rows`` a number becomes the middle of its bounds and a category all zeros. A rule for
+        each row by itself, whatever the others hold.
+    records : whose table it is. None: the people of all tables of which nobody said whose they are, so that one person
+        may be in each of them. ``Records("staff")`` for a table of other people.
+    name : of the records, in messages and guarantees.
+
+    Raises
+    ------
+    SpecificationError
+        For columns that are not there or repeat, types that cannot hold what is declared, and settings that do not fit.
+    MissingExtraError
+        For engines that are not installed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"town": ["Ulm", "Bonn", "Ulm"], "income": [30_000, 52_000, 41_000]})
+    >>> people = Dataset(frame, bounds={"income": (0, 200_000)}, domain={"town": ["Bonn", "Ulm"]})
+    >>> people.count(by="town")
+    Private('count by town', shape=(2,), unit='all', l1=2, l2=1.41421, linf=1, value sealed)
+    >>> people.sum("income", by="town").linf
+    200000.0
+    """
+
+    def __init__(
+        self,
+        table: Any,
+        *,
+        privacy_id: str | None = None,
+        max_rows: int | None = None,
+        order: str | Sequence[str] | None = None,
+        bounds: Mapping[str, tuple[float, float]] | None = None,
+        domain: Mapping[str, Any] | None = None,
+        neighbors: Neighbors = "replace-one",
+        outside: Outside = "error",
+        records: Records | None = None,
+        name: str | None = None,
+    ) -> None:
+        found: Table = table if isinstance(table, Table) else open_table(table)
+        if outside not in ("error", "drop"):
+            raise SpecificationError("Dataset: outside is neither 'error' nor 'drop'", remedy="outside='error'")
+        if max_rows is not None and not positive(max_rows):
+            raise SpecificationError("Dataset: max_rows is not a positive integer", remedy="max_rows=1")
+        if privacy_id is None and (max_rows is not None or order is not None):
+            raise SpecificationError(
+                "Dataset: max_rows or order without privacy_id",
+                why="without it every row is a record of its own",
+                remedy="privacy_id='person', the column that says whose row it is",
+            )
+        first = (order,) if isinstance(order, str) else tuple(order or ())
+        for column in [*([] if privacy_id is None else [privacy_id]), *first]:
+            refuse_unknown(column, found.schema)
+        self._people = People(
+            found,
+            Declared.of(found.schema, bounds, domain),
+            Records.of_table(name if name is not None else "people", neighbors, records),
+            privacy_id,
+            max_rows,
+            # Objects of different types have no order; one of them would stop everybody's queries.
+            tuple(dict.fromkeys([*first, *(c for c, dtype in found.schema.items() if dtype != nw.Object)])),
+            outside,
+        )
+
+    @staticmethod
+    def scan(path: Any, *, separator: str = ",", **declared: Any) -> Dataset:
+        """A dataset of a parquet or csv file, or of many (``"visits/*.parquet"``), read block by block by DuckDB.
+
+        Parameters
+        ----------
+        path : file or pattern. ``declared`` : as for ``Dataset``.
+        separator : of a csv file, whose first line names the columns; quotes are double ones. Columns with bounds are
+            numbers, columns with a domain are of its categories' type, and all others are text; a value that is not is
+            missing. A line with too few or too many values is refused.
+
+        Raises
+        ------
+        SpecificationError, MissingExtraError
+            For other files, and where DuckDB (extra "data") is not installed.
+        """
+        whose = declared.get("privacy_id")
+        types: dict[str, str | None] = {} if whose is None else {str(whose): None}
+        types |= {str(column): "double" for column in declared.get("bounds") or {}}
+        for column, listed in (declared.get("domain") or {}).items():
+            types[str(column)] = _csv_type(listed)
+        return Dataset(scan_file(path, types, separator), **declared)
+
+    @property
+    def records(self) -> Records:
+        """Whose data it is; give it to other parameters that the same people move."""
+        return self._people.records
+
+    def as_domain(self, columns: Iterable[str] | None = None) -> Domain:
+        """The declared domain, or that of these columns of it."""
+        if isinstance(columns, Mapping):
+            raise SpecificationError(
+                "a domain beside a Dataset, which has its own", remedy="domain=[columns of it], or none"
+            )
+        declared = self._people.declared
+        chosen = tuple(columns) if columns is not None else declared.domain.columns if declared.domain else ()
+        return Domain.of({column: declared.categories(column) for column in chosen})
+
+    def cell_counts(self, columns: Sequence[str], among: Sequence[str]) -> Integers:
+        """(cells,) rows in every cell of the domain of ``columns``, in C order, of those that are inside in all columns
+        of ``among``. PRIVATE: for ``query_release``."""
+        return aggregates.cell_counts(self._people, columns, among)
+
+    def count(
+        self, by: str | Sequence[str] | None = None, *, distinct: bool = False, name: str | None = None
+    ) -> Private:
+        """Number of rows (of people, with ``distinct``) for every combination of the categories of ``by``.
+
+        Parameters
+        ----------
+        by : columns with a domain. One: shape (categories,); two: a matrix; more: flat, in C order; none: one number.
+        distinct : count every person once per cell; one person is then in at most ``max_rows`` cells.
+
+        Returns
+        -------
+        Private
+            Whole numbers. A person with k rows moves them by 2k in l1 (replace-one; k under add-remove), k in linf.
+        """
+        return aggregates.count(self._people, by, distinct, name)
+
+    def crosstab(self, rows: str, columns: str, *, name: str | None = None) -> Private:
+        """``count`` by two columns: a matrix (categories of ``rows``, categories of ``columns``)."""
+        return self.count([rows, columns], name=name)
+
+    def sum(self, column: str, by: str | Sequence[str] | None = None, *, name: str | None = None) -> Private:
+        """Sums of a column, clipped to its bounds and rounded to a public grid of about 2^-20 of them.
+
+        Parameters
+        ----------
+        column : with bounds. ``by`` : as for ``count``.
+
+        Returns
+        -------
+        Private
+            In the column's units. Whole numbers for integer columns within 2^20.
+        """
+        return aggregates.sums(self._people, column, by, name)
+
+    def mean(
+        self, column: str, by: str | Sequence[str] | None = None, *, least: int | None = None, name: str | None = None
+    ) -> Private:
+        """Means of a column, clipped to its bounds.
+
+        Parameters
+        ----------
+        column : with bounds. ``by`` : as for ``count``.
+        least : groups of fewer rows than this public number are drawn towards the middle of the bounds (their sum is
+            divided by ``least``), because one row may move the mean of a small group by as much as the bounds allow.
+            Not needed for all rows together where their number is public (replace-one, every row a record).
+
+        Returns
+        -------
+        Private
+            One record moves a mean by about (hi - lo) / least.
+        """
+        return aggregates.mean(self._people, column, by, least, name)
+
+    def histogram(self, column: str, edges: Iterable[float], *, name: str | None = None) -> Private:
+        """Numbers of rows with a value in [edges[i], edges[i + 1]), the last bin closed.
+
+        Parameters
+        ----------
+        column : with bounds, or a Boolean. ``edges`` : (bins + 1,) increasing numbers, which are public. Values beyond
+            are counted in the first and the last bin.
+
+        Returns
+        -------
+        Private
+            (bins,) whole numbers; labels are pairs of edges.
+        """
+        return aggregates.histogram(self._people, column, edges, name)
+
+    def quantile_counts(self, column: str, thresholds: Iterable[float], *, name: str | None = None) -> Private:
+        """Numbers of rows with a value of at most t, for every threshold t: what a quantile is found from.
+
+        Parameters
+        ----------
+        column : with bounds. ``thresholds`` : (q,) increasing public numbers.
+
+        Returns
+        -------
+        Private
+            (q,) whole numbers; one record moves every one of them by at most ``max_rows``.
+        """
+        return aggregates.quantile_counts(self._people, column, thresholds, name)
+
+    def rows(
+        self,
+        columns: str | Iterable[Term],
+        *,
+        ordinal: str | Sequence[str] = (),
+        scale: bool = False,
+        first: bool = False,
+        in_blocks: bool | None = None,
+        name: str | None = None,
+    ) -> Private:
+        """Every row as numbers, for regressions and for programs in which one person owns one constraint.
+
+        Parameters
+        ----------
+        columns : a list of columns for a matrix: numbers by their bounds, categories one-hot; a tuple of columns is
+            their interaction, all products of their encodings. Or one column for a vector: a number, or the codes 0 and
+            1 of a domain of two categories.
+        ordinal : columns of categories that become their codes 0, 1, ... ``scale`` : whether numbers and codes are
+            mapped to [-1, 1] by their bounds.
+        first : take the first row of each person, where ``max_rows`` lets more of them count elsewhere.
+        in_blocks : whether rows stay where they are and are read a block at a time, for regressions (True), or come
+            into memory, for all models (False). None: in blocks on Dask and PySpark, and where a file or query has
+            more than 2^26 numbers. Rows of a query in blocks are written once to a temporary file of this user.
+
+        Returns
+        -------
+        Private
+            (rows, encoded columns), unit "row", or (rows,), unit "entry"; of the same ``Records``, so that row i of one
+            belongs to entry i of the other. The number of rows is public, under "add-remove" too.
+        """
+        return matrices.rows(self._people, columns, ordinal, scale=scale, first=first, in_blocks=in_blocks, name=name)
+
+    def incidence(
+        self, person: str, item: str, *, items: Sequence[Any] | None = None, name: str | None = None
+    ) -> Private:
+        """Who has what: a matrix of zeros and ones with a row per person and a column per item.
+
+        Parameters
+        ----------
+        person : ``privacy_id``, the column that says whose row it is. ``item`` : the column of items. ``items`` : the
+            public list of items; the declared domain of ``item`` where it is left out.
+
+        Returns
+        -------
+        Private
+            (people, items), sparse, unit "row", people in the order of ``rows``. Which entries are 1 is private; how
+            many people there are is public. With ``max_rows`` the first that many items of each person count.
+        """
+        return matrices.incidence(self._people, person, item, items, name)
+
+    def _repr_html_(self) -> str:
+        declared = self._people.declared
+        rows = []
+        for column, dtype in declared.schema.items():
+            told = (
+                f"{number(declared.bounds[column][0])} to {number(declared.bounds[column][1])}"
+                if (column in declared.bounds)
+                else ""
+            )
+            if declared.listed(column):
+                categories = [str(c) for c in declared.categories(column)]
+                told = ", ".join(categories[:8]) + (f" and {len(categories) - 8} more" if len(categories) > 8 else "")
+            rows.append((column, str(dtype), told or "not declared"))
+        return html_table(("column", "type", "bounds or categories"), rows, title=repr(self))
+
+    def __repr__(self) -> str:
+        people = self._people
+        said = [f"{len(people.table.schema)} columns"]
+        said += [f"privacy_id={people.person!r}"] * (people.person is not None)
+        said += [f"max_rows={people.max_rows}"] * (people.max_rows is not None)
+        return f"Dataset({', '.join(said)}, neighbors={people.records.neighbors!r})"
+
+
+def _csv_type(listed: Any) -> str | None:
+    """DuckDB's type of a csv column whose domain is ``listed``; None for text."""
+    if isinstance(listed, numbers.Integral) and not isinstance(listed, bool):
+        return "double"
+    values = [value for value in elements(listed) if value is not None]
+    if values and all(isinstance(value, bool) for value in values):
+        return "boolean"
+    # Not integers: 1.5 would become 2.
+    return "double" if values and all(isinstance(value, numbers.Real) for value in values) else None

@@ -1,0 +1,124 @@
+"""Rows of a table as private matrices: features of a regression, and who has what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel._types import Integers
+from dpmodel.annotate.dataset.declared import Declared, refuse_unknown
+from dpmodel.annotate.dataset.encoder import Encoder, Term, codes_of
+from dpmodel.annotate.dataset.people import People
+from dpmodel.annotate.dataset.table import computed
+from dpmodel.annotate.elements import elements, key
+from dpmodel.annotate.private import Private
+from dpmodel.annotate.sources.contract import SourceRows
+from dpmodel.annotate.values import Handed
+from dpmodel.errors import SpecificationError
+
+# Numbers of a table beyond which its rows are read in blocks: half a gigabyte.
+_IN_MEMORY = 1 << 26
+
+
+def rows(
+    people: People,
+    columns: str | Iterable[Term],
+    ordinal: str | Sequence[str],
+    *,
+    scale: bool,
+    first: bool,
+    in_blocks: bool | None,
+    name: str | None,
+) -> Private:
+    """``Dataset.rows``."""
+    if in_blocks not in (None, True, False):
+        raise SpecificationError("Dataset.rows: in_blocks is not True, False or None", remedy="in_blocks=True")
+    terms = [columns] if isinstance(columns, str) else list(columns)
+    named = (ordinal,) if isinstance(ordinal, str) else tuple(ordinal)
+    if isinstance(columns, str) and columns not in named and people.declared.listed(columns):
+        named = (columns,) if len(people.declared.categories(columns)) == 2 else named
+    encoder = Encoder.of(people.declared, terms, named, scale=scale)
+    if isinstance(columns, str) and len(encoder.names) > 1:
+        raise SpecificationError(
+            f"Dataset.rows: {columns!r} has {len(encoder.names)} categories, which are no vector of numbers",
+            remedy=f"rows([{columns!r}]) for a matrix with a column per category, or ordinal={columns!r} for codes",
+        )
+    if people.person is not None and people.max_rows != 1 and not first:
+        raise SpecificationError(
+            "Dataset.rows: a person may have several rows",
+            why="a regression protects a row, and a person must own no more than one",
+            remedy="rows(..., first=True): the first row of each person in the order of order=; or one row a person",
+        )
+    used = list(dict.fromkeys(c for term in terms for c in ([term] if isinstance(term, str) else term)))
+    # Refuses rows outside, where that is an error; how many rows there are is public.
+    counted = people.summed(people.bounded(people.used([]), 1), {}, {}, used)
+    count = sum(found[0] for found in counted.values())
+    low, high = encoder.ranges
+    called = name or (columns if isinstance(columns, str) else "rows")
+    large = people.table.lazy and count * len(people.declared.schema) > _IN_MEMORY
+    width = None if isinstance(columns, str) else len(encoder.names)
+    numbers = encoder.vector if width is None else encoder.matrix
+    value: Any
+    if people.table.stays or (large if in_blocks is None else in_blocks):
+        value = SourceRows(people.blocks, numbers, width)
+    else:
+        block = nw.to_native(people.one_row_each)
+        value = computed(lambda: numbers(block)).view(Handed)
+    if width is None:
+        return Private(value, name=called, unit="entry", bounds=[low[0], high[0]], records=people.records)
+    private = Private(value, name=called, unit="row", bounds=[low, high], records=people.records)
+    private.labels = ((None, ()), ("column", encoder.names))
+    return private
+
+
+def incidence(people: People, person: str, item: str, items: Sequence[Any] | None, name: str | None) -> Private:
+    """``Dataset.incidence``."""
+    for column in (person, item):
+        refuse_unknown(column, people.table.schema)
+    if people.person != person:
+        raise SpecificationError(
+            f"Dataset.incidence: rows of {person!r}, but privacy_id is {people.person!r}",
+            why="a row of the matrix must be a record"
+            + ", and every row of the table is one" * (people.person is None),
+            remedy=f"Dataset(..., privacy_id={person!r})",
+        )
+    listed = people.declared.categories(item) if items is None else tuple(elements(items))
+    named = Declared.of(people.table.schema, None, {item: listed})
+    everybody = replace(people, declared=named, order=(person, item))
+    visits = everybody.used([item])
+    everybody.summed(visits, {}, {}, [item])
+    visits = visits.distinct([person, item])
+    if people.max_rows is not None:
+        visits = everybody.bounded(visits, people.max_rows)
+    pairs = visits.eager([person, item])
+    # Who is there at all is public under replace-one, and a row of zeros tells nothing else. In the order of ``rows``,
+    # because row i of one is taken for the same person's as row i of the other.
+    count, number = computed(lambda: _numbered(people.one_row_each[person]))
+    places = computed(lambda: (number(pairs[person]), codes_of(pairs[item], listed)))
+    matrix = sp.csr_array((np.ones(len(pairs)), places), shape=(count, len(listed)))
+    private = Private(
+        matrix,
+        name=name or f"{person} x {item}",
+        unit="row",
+        positions="private",
+        bounds=[0.0, 1.0],
+        records=people.records,
+        max_l1=people.max_rows,
+    )
+    private.labels = ((person, ()), (item, listed))
+    return private
+
+
+def _numbered(column: nw.Series[Any]) -> tuple[int, Callable[[nw.Series[Any]], Integers]]:
+    """How many different values there are, and the number of each."""
+    if column.dtype.is_numeric():
+        values = column.to_numpy()
+        order = np.argsort(values)
+        return values.size, lambda given: order[np.searchsorted(values, given.to_numpy(), sorter=order)]
+    place = {value: i for i, value in enumerate(key(v) for v in elements(column))}
+    return len(place), lambda given: np.array([place[key(v)] for v in elements(given)], dtype=np.int64)

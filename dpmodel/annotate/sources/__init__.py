@@ -1,0 +1,1 @@
+"""Where private rows lie that no single array holds: blocks in memory, in files, on workers."""

@@ -1,0 +1,216 @@
+"""Sensitivity as an attribute of expressions, beside CVXPY's curvature and sign; and the tree of an expression."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+
+from dpmodel.annotate.private import Private
+from dpmodel.classify.classifier import all_record_words
+from dpmodel.compile.standard_form.affine_map import LinearMap
+from dpmodel.compile.standard_form.cvxpy_bridge import lower
+from dpmodel.compile.standard_form.footprint import entry_sensitivities, largest, sensitivity_of
+from dpmodel.errors import SpecificationError
+from dpmodel.release.plain import plain_fields
+from dpmodel.text import html_table, number, table, wrapped
+
+_LONGEST = 48  # characters of an expression in a row of the tree
+
+
+@dataclass(frozen=True)
+class ExpressionSensitivity:
+    """How far one record moves an expression.
+
+    Parameters
+    ----------
+    l1, l2, linf : bounds on the norms of the change (inf: arbitrarily far). ``exact`` : whether some change inside the
+        declared bounds attains them (else upper bounds; linf is attained always).
+    entry : index of the entry that one record can move by linf, () for a number.
+    record : what a record is, in words. ``neighbors`` : the relation.
+    """
+
+    l1: float
+    l2: float
+    linf: float
+    exact: bool
+    entry: tuple[int, ...]
+    record: str
+    neighbors: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return plain_fields(self)
+
+    def __str__(self) -> str:
+        kind = "attained" if self.exact else "upper bounds"
+        norms = f"l1 {number(self.l1)}, l2 {number(self.l2)}, linf {number(self.linf)} ({kind})"
+        where = f", linf at entry {list(self.entry)}" if self.entry else ""
+        if not self.linf:
+            return "0: no record moves it"
+        return wrapped(f"{norms}{where}; {self.neighbors} neighbors: {self.record}")
+
+
+def sensitivity(expression: Any) -> ExpressionSensitivity:
+    """How far one record moves an expression of private parameters.
+
+    The rules of this calculus: a private parameter has the sensitivity of its declaration; sums, differences, slices,
+    transposes, reshapes and products with public numbers carry it on, exactly, because the map from the parameter to
+    the expression is affine and the change is bounded on the map; a product of two private expressions, and any atom
+    that is not affine, has none.
+
+    Parameters
+    ----------
+    expression : affine in ``Private`` parameters; without variables.
+
+    Raises
+    ------
+    SpecificationError
+        For what is no expression, has variables, or is not affine in its private parameters; it names the innermost
+        expression that breaks the rule.
+    """
+    if not isinstance(expression, cp.Expression):
+        raise SpecificationError(
+            f"sensitivity: {type(expression).__name__} is no expression",
+            remedy="a Private parameter, or 2 * p + 1, say",
+        )
+    broken = next((node for node in _nodes(expression) if _rule(node)), None)
+    if broken is not None:
+        raise SpecificationError(f"sensitivity of {_short(broken)}", why=_rule(broken), remedy="an affine expression")
+    if not _private(expression):
+        return ExpressionSensitivity(0.0, 0.0, 0.0, True, (), "", "")
+    # Row i of ``expression == t`` is entry i; one scalar variable makes as many rows as entries.
+    affine = lower(cp.Problem(cp.Minimize(0), [expression == cp.Variable()])).affine
+    part: LinearMap = affine.scalar.select(affine.private_columns[affine.scalar.column])
+    found = largest(sensitivity_of(affine, part).values())
+    moved = entry_sensitivities(affine, part)
+    at = np.unravel_index(int(np.argmax(moved)), expression.shape, order="F") if expression.shape and moved.size else ()
+    return ExpressionSensitivity(
+        found.l1,
+        found.l2,
+        found.linf,
+        found.exact,
+        tuple(int(k) for k in at),
+        "; ".join(all_record_words(affine.private_blocks)),
+        " and ".join(sorted({block.parameter.records.neighbors for block in affine.private_blocks})),
+    )
+
+
+@dataclass(frozen=True)
+class TreeNode:
+    """A node of an expression's tree, ``depth`` levels below the root; ``rule`` : the one it breaks, or ""."""
+
+    depth: int
+    expression: str
+    shape: tuple[int, ...]
+    sign: str
+    curvature: str
+    sensitivity: str
+    rule: str
+
+
+@dataclass(frozen=True)
+class ExpressionTree:
+    """What CVXPY and this package know of every node of a model; prints as a table, the first broken rule marked."""
+
+    nodes: tuple[TreeNode, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return plain_fields(self)
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        first = next((node for node in self.nodes if node.rule), None)
+        return [
+            (
+                f"{'  ' * node.depth}{'-> ' if node is first else ''}{node.expression}",
+                "x".join(map(str, node.shape)) or "number",
+                node.sign,
+                node.curvature,
+                f"BROKEN: {node.rule}" if node is first else node.sensitivity,
+            )
+            for node in self.nodes
+        ]
+
+    def __str__(self) -> str:
+        return table(("expression", "shape", "sign", "curvature", "one record moves it by"), self._rows())
+
+    def _repr_html_(self) -> str:
+        return html_table(("expression", "shape", "sign", "curvature", "one record moves it by"), self._rows())
+
+
+def expression_tree(problem: cp.Problem, *, regression: bool = False) -> ExpressionTree:
+    """The tree of the objective and of every constraint. ``regression`` : features may be multiplied by labels."""
+    roots = [problem.objective.expr, *problem.constraints]
+    return ExpressionTree(tuple(node for root in roots for node in _tree(root, 0, regression)))
+
+
+def _tree(node: Any, depth: int, regression: bool) -> Iterator[TreeNode]:
+    constraint = isinstance(node, cp.Constraint)
+    rule = "" if constraint or (regression and node.variables()) else _rule(node)
+    yield TreeNode(
+        depth,
+        _short(node),
+        tuple(node.shape),
+        "" if constraint else str(node.sign).lower(),
+        ("dcp" if node.is_dcp(dpp=True) else "not dcp") if constraint else str(node.curvature).lower(),
+        "" if constraint or rule else _moved(node),
+        rule,
+    )
+    for child in node.args:
+        yield from _tree(child, depth + 1, regression)
+
+
+def _moved(node: Any) -> str:
+    if not _private(node):
+        return "-"
+    if node.variables():
+        return "its coefficients: private"
+    if not node.is_affine() and any(_rule(inner) for inner in _nodes(node)):
+        return "-"
+    found = sensitivity(node)
+    if math.isinf(found.linf):
+        return "arbitrarily far"
+    return f"{'' if found.exact else 'at most '}l1 {number(found.l1)}, l2 {number(found.l2)}, linf {number(found.linf)}"
+
+
+def _rule(node: Any) -> str:
+    """The rule that this node itself breaks, its arguments being as they are."""
+    if not _private(node):
+        return ""
+    private = [argument for argument in node.args if _private(argument)]
+    products = (cp.atoms.affine.binary_operators.MulExpression, cp.atoms.affine.conv.conv, cp.kron)
+    divided = isinstance(node, cp.atoms.affine.binary_operators.DivExpression) and _private(node.args[1])
+    if isinstance(node, products) and len(private) > 1:
+        return "a product of two private expressions is not affine in the parameters"
+    if divided:
+        return "a private divisor: one record may move the quotient arbitrarily far"
+    if not node.variables() and node.args and not isinstance(node, cp.atoms.affine.affine_atom.AffAtom):
+        return f"{type(node).__name__} of a private expression is not affine in the parameters"
+    return ""
+
+
+def _nodes(expression: Any) -> Iterator[Any]:
+    """Innermost first."""
+    for child in expression.args:
+        yield from _nodes(child)
+    yield expression
+
+
+def _private(node: Any) -> bool:
+    return any(isinstance(parameter, Private) for parameter in node.parameters())
+
+
+def _short(node: Any) -> str:
+    if isinstance(node, cp.Constraint) and node.label:
+        return str(node.label)
+    if isinstance(node, cp.Constant) and node.size > 1:
+        return "constant"  # its numbers say little, and may be somebody's data by mistake
+    if node.args and any(isinstance(leaf, cp.Constant) and leaf.size > 1 for leaf in node.constants()):
+        return type(node).__name__
+    text = " ".join(str(node.name() if hasattr(node, "name") else node).split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

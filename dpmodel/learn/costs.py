@@ -1,0 +1,129 @@
+"""What ``guarantee_`` of one fit does not say: fits of copies, and steps of a pipeline that learn beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+import warnings
+from typing import Any
+
+from sklearn.base import BaseEstimator
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import PolynomialFeatures
+from sklearn.utils import get_tags
+
+from dpmodel.privacy import validate_privacy
+from dpmodel.text import number
+
+# They ask to be fitted, and learn the number of columns or nothing.
+_LEARN_NOTHING = (FrozenEstimator, PolynomialFeatures)
+
+
+class CompositionWarning(UserWarning):
+    """More was computed from the records than the guarantee of one fit covers."""
+
+
+class Lineage:
+    """What an estimator and all its copies have spent without a ``Budget``: one object that copies share.
+
+    ``spent`` : (epsilon, delta) of each fit. ``copied`` : whether there are copies; not how many, which would tell how
+    many fits random stopping made. ``elsewhere`` : whether this is a copy in
+    another process, which knows nothing of the others.
+    """
+
+    def __init__(self) -> None:
+        self.spent: list[tuple[float, float]] = []
+        self.copied = False
+        self.elsewhere = False
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Lineage:
+        return self
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.elsewhere = True
+
+    def words(self, epsilon: float, delta: float) -> str:
+        """What is said before a fit at (epsilon, delta); "" where it is the first one."""
+        together = [*self.spent, (epsilon, delta)]
+        said = [f"epsilon = {number(math.fsum(e for e, _ in together))}"]
+        if total := math.fsum(d for _, d in together):
+            said.append(f"delta = {number(total)}")
+        if len(together) > 1:
+            return (
+                f"this is fit {len(together)} of this estimator and its copies; by basic composition they cost "
+                f"{', '.join(said)} together, where they read the same records, and guarantee_ speaks of one fit: "
+                "try PrivateSearchCV for a search, or a Budget, which all copies charge"
+            )
+        if self.elsewhere and self.copied:
+            return "this is a copy in another process: fits there add up too, and are not counted here"
+        return ""
+
+
+class Counted(BaseEstimator):  # type: ignore[misc]
+    """An estimator whose fits are counted over all copies that scikit-learn makes of it."""
+
+    def __sklearn_clone__(self) -> Any:
+        copy = super().__sklearn_clone__()
+        self._shared_lineage.copied = True
+        copy._lineage = self._shared_lineage
+        return copy
+
+    @property
+    def _shared_lineage(self) -> Lineage:
+        if "_lineage" not in vars(self):
+            self._lineage = Lineage()
+        return self._lineage
+
+    def _warn_of_costs(self) -> None:
+        """Before anything is spent: what this fit adds to earlier ones, and what is learnt beside it."""
+        validate_privacy(self.epsilon, self.delta)
+        said = [] if self.budget is not None else [self._shared_lineage.words(self.epsilon, self.delta)]
+        beside = _learnt_beside()
+        if beside:
+            said.append(
+                f"what {', '.join(beside)} learnt from the records before or beside {type(self).__name__} (means, "
+                "variances, categories, directions) is neither private nor in guarantee_: try PublicEncoder"
+            )
+        if any(said):
+            warnings.warn("; ".join(filter(None, said)), CompositionWarning, stacklevel=4)
+
+    def _count_fit(self) -> None:
+        """After a fit that nobody else keeps account of."""
+        guarantee = self.guarantee_
+        if self.budget is None and (guarantee.epsilon or guarantee.delta):
+            self._shared_lineage.spent.append((guarantee.epsilon, guarantee.delta))
+
+
+def learners(step: Any) -> list[str]:
+    """The names of a transformer, or of those in it, to fit which reads more of the records than names and types."""
+    if step is None or isinstance(step, (str, *_LEARN_NOTHING)):
+        return []
+    for name in ("steps", "transformer_list", "transformers"):
+        if hasattr(step, name):
+            parts = [part[1] for part in getattr(step, name)]
+            return [found for part in [*parts, getattr(step, "remainder", None)] for found in learners(part)]
+    with contextlib.suppress(AttributeError):  # somebody else's, without tags
+        if not get_tags(step).requires_fit:
+            return []
+    return [type(step).__name__]
+
+
+def _learnt_beside() -> list[str]:
+    """Names of the steps that learn, in the pipelines whose ``fit`` is under way.
+
+    An estimator is not told that it stands in a pipeline; who is fitting it stands on the stack.
+    """
+    found: list[Any] = []
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, Pipeline):
+            found += [step for _, step in owner.steps[:-1]]
+        elif isinstance(owner, TransformedTargetRegressor):
+            found.append(owner.transformer)
+        frame = frame.f_back
+    return list(dict.fromkeys(name for step in found for name in learners(step)))

@@ -1,0 +1,446 @@
+"""``PrivateSearchCV``: a search over parameters within one budget."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import MetaEstimatorMixin, clone
+from sklearn.model_selection import ParameterGrid
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing, get_tags, indexable
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _num_samples, check_is_fitted
+
+from dpmodel.annotate.elements import elements
+from dpmodel.errors import SpecificationError, unsaid
+from dpmodel.execute import charge_then_run, check_budget
+from dpmodel.execute.progress import reporter
+from dpmodel.learn.classifier import PrivateClassifier, classes_and_places, flat, places_of, require_classes
+from dpmodel.learn.costs import CompositionWarning, Counted, Lineage, learners
+from dpmodel.learn.data import checked
+from dpmodel.learn.linear_model import PrivateLinearModel, _rng
+from dpmodel.learn.regressor import PrivateQuantileRegressor, PrivateRegressor
+from dpmodel.learn.selection import GRID, every, share_of_each, stopped, sum_of_scores
+from dpmodel.privacy import Budget, Charge, noise_source, public_generator, validate_privacy
+from dpmodel.release.release import Guarantee
+from dpmodel.text import number
+
+_OURS = ("epsilon", "delta", "budget", "random_state")
+_PUBLIC = (*_OURS, "neighbors", "label_bounds", "classes")  # what a candidate may not change
+_JUST_BELOW = 1 - 1e-6
+_LOSSES = ("squared_error", "absolute_error", "pinball")
+
+
+def _can(name: str) -> Callable[[Any], bool]:
+    return lambda self: hasattr(getattr(self, "best_estimator_", self.estimator), name)
+
+
+class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
+    """Choose the parameters of a private estimator, and fit it, within one budget.
+
+    ``GridSearchCV`` fits every candidate on every fold at the whole epsilon and shows exact scores of private rows.
+    Here a public part of the rows is held out; candidates are fitted on the others, one is chosen by noisy scores on
+    the rows held out, and it is fitted again on all rows. All of it together is (epsilon, delta)-DP;
+    ``dpmodel/learn/selection.py`` has the proof.
+
+    Parameters
+    ----------
+    estimator : a private regression or classifier of ``dpmodel.learn``, or a ``Pipeline`` that ends in one, whose other
+        steps learn nothing and act on each row by itself (``PublicEncoder``; what is frozen was fitted on public data).
+        Its own epsilon, delta, budget and random_state are not used.
+    param_grid : as in ``GridSearchCV``; public. Not the privacy parameters, nor what scores depend on (classes,
+        label_bounds).
+    epsilon, delta : of the whole search with its refit.
+    scoring : classifiers: "accuracy". Regressions: "squared_error" (the default), "absolute_error" or "pinball" (with
+        the ``quantile`` of the estimator, whose default it is): 1 minus the loss, of label and prediction clipped to
+        ``label_bounds``, divided by the largest it can be.
+    held_out : the public share of the rows that candidates are scored on. ``split_state`` : a public number that says
+        which, by position and whatever the rows hold.
+    refit : whether the chosen candidate is fitted again on all rows, with ``refit_share`` of epsilon and delta. Without
+        it, the one that was scored is released.
+    strategy : "every" fits each of k candidates once, on a k-th of epsilon (with delta > 0, more where composition
+        allows); "random-stopping" (delta = 0) draws candidates at random, a geometric number of times, each at a third
+        of epsilon however many there are. Its scores are noisier, it may miss the best candidate, it makes more fits:
+        "auto" takes it where a fit gets over four times the epsilon, for more than 12 candidates and delta = 0.
+    runs : random stopping: the mean number of fits, 5 k by default. The best candidate is never drawn in about one of
+        runs / k + 1 searches. More of them cost time and no privacy.
+    budget : a ``Budget`` that the whole search charges at once, before it reads a row.
+    random_state : None for secure noise. A number makes it repeatable: for tests, and NOT private.
+
+    Attributes
+    ----------
+    best_estimator_, best_params_, best_index_ : what was chosen. Its ``guarantee_`` is that of the search.
+    best_score_ : random stopping only, which pays for it: the noisy mean score of the best run.
+    cv_results_ : "params", "selected", and "epsilon" and "delta" of a fit; with "every", which pays for all of them,
+        the fitted candidates ("estimator"). No scores.
+    guarantee_, release_ : of the whole search. ``strategy_`` : the one taken.
+
+    Notes
+    -----
+    How many fits random stopping made is private, and so is the time it took: whoever can time it learns more than is
+    guaranteed. Warnings of its fits are not shown.
+
+    Raises
+    ------
+    SpecificationError, BudgetExceededError
+        By ``fit``, before anything is spent: steps that learn from the rows, parameters of privacy in the grid,
+        unusable rows and labels.
+
+    Examples
+    --------
+    >>> from dpmodel.learn import PrivateRidge, PrivateSearchCV
+    >>> ridge = PrivateRidge(bounds=(-1, 1), label_bounds=(0, 10))
+    >>> search = PrivateSearchCV(ridge, {"alpha": [0.1, 1, 10]}, epsilon=1.0)
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        param_grid: Any,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        scoring: str | None = None,
+        held_out: float = 0.25,
+        split_state: int = 0,
+        refit: bool = True,
+        refit_share: float = 0.5,
+        strategy: str = "auto",
+        runs: int | None = None,
+        budget: Budget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.param_grid = param_grid
+        self.epsilon = epsilon
+        self.delta = delta
+        self.scoring = scoring
+        self.held_out = held_out
+        self.split_state = split_state
+        self.refit = refit
+        self.refit_share = refit_share
+        self.strategy = strategy
+        self.runs = runs
+        self.budget = budget
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> PrivateSearchCV:
+        """Search over rows X (n, p) and labels y (n,) and charge the budget; see the class for errors."""
+        self.__dict__.pop("best_score_", None)  # of an earlier fit
+        candidates, final = self._candidates(), _final(self.estimator)[1]
+        total = validate_privacy(self.epsilon, self.delta)
+        part = self._share("refit_share") if self.refit else 0.0
+        searched = total.epsilon * (1 - part), total.delta * (1 - part)
+        each, self.strategy_ = self._each(len(candidates), *searched)
+        score = self._score(final)
+        fixed = self._read(final, X, y)
+        X, y = indexable(X, y)
+        fitted_on, held = self._split(_num_samples(X))
+        given = _rng(self.random_state)
+        seeds = public_generator(int(given)) if isinstance(given, int | np.integer) else None
+        source = noise_source(given if seeds is None else seeds)
+        account = _Account(self.budget, *total)
+        self._warn_of_costs()
+
+        def fit_one(params: Any, places: Any, cost: tuple[float, float]) -> Any:
+            seed = given if seeds is None else int(seeds.integers(2**31))
+            ours = dict(zip(_OURS, (*cost, account, seed), strict=True)) | fixed
+            model = clone(self.estimator).set_params(**params)
+            name = _final(model)[0]
+            model.set_params(**{f"{name}{key}": value for key, value in ours.items()})
+            return model.fit(_rows(X, places), _rows(y, places))
+
+        def run(place: int) -> tuple[Any, int]:
+            model = fit_one(candidates[place], fitted_on, each)
+
+            def scored(told: Any) -> int:
+                # A huge number in one row would warn of itself.
+                with warnings.catch_warnings(), np.errstate(all="ignore"):
+                    warnings.simplefilter("ignore")
+                    return sum_of_scores(score(model, _rows(X, held), _rows(y, held)))
+
+            found, failure = charge_then_run(
+                scored, name="scoring", budget=account, epsilon=each[0], delta=0.0, label="score",
+                report=reporter(None, False),
+            )  # fmt: skip
+            if failure is not None:
+                raise failure
+            assert found is not None
+            return model, found
+
+        models: Sequence[Any]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CompositionWarning)  # said above
+            if self.strategy_ == "every":
+                models, sums = zip(*(run(j) for j in range(len(candidates))), strict=True)
+                place = every(sums, searched[0], source)
+                best = models[place]
+            else:
+                runs = 5 * len(candidates) if self.runs is None else self.runs
+                warnings.simplefilter("ignore")  # how many there are is private
+                place, best, noisy = stopped(run, len(candidates), runs, each[0], source)
+                models = [best]
+                self.best_score_ = noisy / GRID / len(held)
+            if self.refit:
+                best = fit_one(candidates[place], None, (total.epsilon * part, total.delta * part))
+        self._keep(candidates, place, best, models, each)
+        return self
+
+    # ------------------------------------------------------------------ what is public
+    def _candidates(self) -> list[Any]:
+        """The grid, with every candidate checked: nothing in it may learn beside the guarantee."""
+        check_budget(self.budget)
+        grid = list(ParameterGrid(self.param_grid))
+        if not grid:
+            raise SpecificationError("PrivateSearchCV: an empty grid", remedy="param_grid={'alpha': [0.1, 1, 10]}")
+        for params in grid:
+            model = clone(self.estimator).set_params(**params)
+            name, final = _final(model)
+            if not isinstance(final, PrivateLinearModel):
+                raise SpecificationError(
+                    f"PrivateSearchCV: {type(final).__name__} is not a private regression or classifier",
+                    remedy="an estimator of dpmodel.learn, or a Pipeline that ends in one",
+                )
+            ours = [key for key in params if key.removeprefix(name) in _PUBLIC]
+            if ours:
+                raise SpecificationError(
+                    f"PrivateSearchCV: {ours[0]!r} in the grid",
+                    why="candidates share one budget, and are scored alike",
+                    remedy="epsilon=, delta=, budget= and random_state= of the search; the others of the estimator",
+                )
+            if final.neighbors != "replace-one":
+                raise SpecificationError(
+                    f"PrivateSearchCV: neighbors={final.neighbors!r}",
+                    why="rows are held out by position, which adding or removing a row would shift",
+                    remedy="neighbors='replace-one'",
+                )
+            learning = [learner for step in _steps(model) for learner in learners(step)]
+            if learning:
+                raise SpecificationError(
+                    f"PrivateSearchCV: {', '.join(learning)} would learn from the rows",
+                    why="means, variances and categories of private rows are in no guarantee",
+                    remedy="dpm.learn.PublicEncoder, from public bounds and categories",
+                )
+        return grid
+
+    def _each(self, count: int, epsilon: float, delta: float) -> tuple[tuple[float, float], str]:
+        """(epsilon, delta) of one fit, and the strategy: a public comparison."""
+        once, third = share_of_each(count, epsilon, delta), (epsilon / 3 * (1 - 1e-9), 0.0)
+        if self.runs is not None and not (isinstance(self.runs, int | np.integer) and self.runs >= 1):
+            raise SpecificationError("PrivateSearchCV: runs is not a positive integer", remedy="runs=50")
+        if self.strategy not in ("auto", "every", "random-stopping"):
+            raise SpecificationError("PrivateSearchCV: unknown strategy", remedy="'auto', 'every', 'random-stopping'")
+        if self.strategy == "random-stopping" and delta:
+            raise SpecificationError(
+                "PrivateSearchCV: random stopping with delta > 0",
+                why="its proof here is of pure privacy",
+                remedy="delta=0, or strategy='every'",
+            )
+        if self.strategy == "every" or delta or (self.strategy == "auto" and 4 * once[0] >= third[0] * _JUST_BELOW):
+            return once, "every"
+        return third, "random-stopping"
+
+    def _share(self, name: str) -> float:
+        value = getattr(self, name)
+        if not isinstance(value, float | np.floating) or not 0 < value < 1:
+            raise SpecificationError(f"PrivateSearchCV: {name} is not between 0 and 1", remedy=f"{name}=0.5")
+        return float(value)
+
+    def _split(self, count: int) -> tuple[Any, Any]:
+        """Places of the rows to fit on and of those held out: public."""
+        held = max(1, round(self._share("held_out") * count))
+        if held >= count:
+            raise SpecificationError(
+                f"PrivateSearchCV: n_samples = {count}, of which {held} are held out", remedy="more rows"
+            )
+        order = public_generator(self.split_state).permutation(count)
+        return np.sort(order[held:]), np.sort(order[:held])
+
+    def _score(self, final: Any) -> Callable[[Any, Any, Any], Any]:
+        """(model, X, y) -> the score in [0, 1] of each row, by itself."""
+        if isinstance(final, PrivateClassifier):
+            if self.scoring not in (None, "accuracy"):
+                raise SpecificationError("PrivateSearchCV: unknown scoring of a classifier", remedy="'accuracy'")
+
+            def right(model: Any, X: Any, y: Any) -> Any:
+                classes = model.classes_
+                return places_of(flat(y), classes) == places_of(model.predict(X), classes)
+
+            return right
+        by_quantile = isinstance(final, PrivateQuantileRegressor)
+        loss = self.scoring or ("pinball" if by_quantile else "squared_error")
+        if loss not in _LOSSES or (loss == "pinball" and not by_quantile):
+            raise SpecificationError(
+                "PrivateSearchCV: unknown scoring of a regression",
+                remedy="'squared_error', 'absolute_error', or 'pinball' for PrivateQuantileRegressor",
+            )
+        assert isinstance(final, PrivateRegressor)
+        low, high = final._label_range()
+        up, down = (final.quantile, 1 - final.quantile) if isinstance(final, PrivateQuantileRegressor) else (1.0, 1.0)
+
+        def near(model: Any, X: Any, y: Any) -> Any:
+            r = np.clip(np.asarray(y, dtype=np.float64).reshape(-1), low, high) - np.clip(model.predict(X), low, high)
+            r = r / (high - low)
+            if loss == "pinball":
+                return 1 - np.maximum(up * r, -down * r) / max(up, down)
+            return 1 - (r**2 if loss == "squared_error" else np.abs(r))
+
+        return near
+
+    # ------------------------------------------------------------------ before the charge
+    def _read(self, final: Any, X: Any, y: Any) -> dict[str, Any]:
+        """Refuse unusable rows and labels, held-out ones too. Returns parameters that all candidates share."""
+        if isinstance(final, PrivateClassifier):
+            require_classes(final)
+        reader = clone(final)
+        _, read = checked(
+            reader,
+            _transformed(_steps(self.estimator), X),
+            y,
+            fitting=True,
+            numeric_y=isinstance(final, PrivateRegressor),
+        )
+        if not isinstance(final, PrivateClassifier):
+            return {}
+        # Which labels occur may be public of all rows, and is not of a part of them.
+        return {"classes": elements(classes_and_places(reader, y, read, final._most_classes)[0])}
+
+    @property
+    def _shared_lineage(self) -> Lineage:
+        lineage: Lineage = _final(self.estimator)[1]._shared_lineage
+        return lineage
+
+    # ------------------------------------------------------------------ what leaves
+    def _keep(self, candidates: list[Any], place: int, best: Any, models: Sequence[Any], each: Any) -> None:
+        one = _final(best)[1].guarantee_
+        words = f"{one.record}; all fits of a search over {len(candidates)} candidates and their scores together"
+        self.guarantee_ = Guarantee(float(self.epsilon), float(self.delta), "replace-one", words)
+        self._count_fit()
+        for model in {id(m): m for m in [*models, best]}.values():
+            _final(model)[1].budget = self.budget  # a later fit is a charge of its own
+        found = _final(best)[1]
+        note = f"chosen by {self.strategy_}, epsilon {number(each[0])} for a fit; the accuracy is that of the last fit"
+        found.guarantee_ = self.guarantee_
+        found.release_ = replace(
+            found.release_,
+            guarantee=self.guarantee_,
+            spent=(self.guarantee_.epsilon, self.guarantee_.delta),
+            notes=(*found.release_.notes, note),
+        )
+        self.release_ = found.release_
+        self.best_estimator_, self.best_index_, self.best_params_ = best, place, candidates[place]
+        self.cv_results_: dict[str, Any] = {
+            "params": candidates,
+            "selected": np.arange(len(candidates)) == place,
+            "epsilon": np.full(len(candidates), each[0]),
+            "delta": np.full(len(candidates), each[1]),
+        }
+        if self.strategy_ == "every":
+            self.cv_results_["estimator"] = list(models)
+
+    def predict(self, X: Any) -> Any:
+        """Predictions of ``best_estimator_``."""
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.predict(X)
+
+    def score(self, X: Any, y: Any) -> float:
+        """The score of ``best_estimator_``, exact: of rows that are not private."""
+        check_is_fitted(self, "best_estimator_")
+        return float(self.best_estimator_.score(X, y))
+
+    @available_if(_can("decision_function"))  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> Any:
+        """That of ``best_estimator_``."""
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.decision_function(X)
+
+    @available_if(_can("predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Any:
+        """Those of ``best_estimator_``."""
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.predict_proba(X)
+
+    @property
+    def classes_(self) -> Any:
+        """Those of ``best_estimator_``."""
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.classes_
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of columns of X."""
+        check_is_fitted(self, "best_estimator_")
+        return int(self.best_estimator_.n_features_in_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.estimator_type = inner.estimator_type
+        tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
+        tags.input_tags, tags.target_tags = inner.input_tags, inner.target_tags
+        return tags
+
+
+class _Account(Budget):
+    """What the fits of one search charge: the first of them pays for the whole search, the others for nothing.
+
+    So a refusal by public facts, in the first fit, comes before the charge, and the charge before any row is read.
+    """
+
+    def __init__(self, budget: Budget | None, epsilon: float, delta: float) -> None:
+        self._payer: Budget | None = budget
+        self._cost = epsilon, delta
+        self._settled = False
+
+    def charge(self, epsilon: float, delta: float = 0.0, label: str = "") -> Charge:
+        if self._payer is not None and not self._settled:
+            self._payer.charge(*self._cost, label="learn.PrivateSearchCV")
+        self._settled = True
+        return Charge(epsilon, delta, label, "", "")
+
+    def __str__(self) -> str:
+        return "the budget of a search"
+
+
+def _final(estimator: Any) -> tuple[str, Any]:
+    """The last step of a pipeline (of pipelines), and what its parameters' names begin with."""
+    name = ""
+    while isinstance(estimator, Pipeline):
+        name += f"{estimator.steps[-1][0]}__"
+        estimator = estimator.steps[-1][1]
+    return name, estimator
+
+
+def _steps(estimator: Any) -> list[Any]:
+    """Those before the last one, in pipelines of pipelines too."""
+    steps = []
+    while isinstance(estimator, Pipeline):
+        steps += [step for _, step in estimator.steps[:-1]]
+        estimator = estimator.steps[-1][1]
+    return steps
+
+
+def _transformed(steps: Sequence[Any], X: Any) -> Any:
+    """What the last step of a pipeline gets; what a step says when it fails may hold values, and is not shown."""
+
+    def through() -> Any:
+        found = X
+        for step in steps:
+            found = found if step is None or isinstance(step, str) else clone(step).fit_transform(found)
+        return found
+
+    return unsaid(
+        through,
+        lambda failed: SpecificationError(
+            f"PrivateSearchCV: a step of the pipeline failed ({failed})",
+            why="its message may hold values of records, so it is not shown; nothing was charged",
+            remedy="the same step by itself, where you may look at the data",
+        ),
+    )
+
+
+def _rows(data: Any, places: Any) -> Any:
+    return data if places is None else _safe_indexing(data, places)

@@ -1,0 +1,75 @@
+"""What noise once cannot do better than where the private numbers are coefficients of A that are all alike.
+
+Then one number stands for all of them: what the forecast finds by passes over every entry is had without one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from scipy.special import chdtri, ndtri
+
+from dpmodel.annotate.per_entry import all_equal
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.compile.standard_form.block_view import AlikeView
+from dpmodel.compile.standard_form.footprint import record_blocks, sensitivity_under
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.forecast import Bound, Violation
+from dpmodel.mechanisms.lp.noise_once.design import Kind, x_bound
+from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING
+from dpmodel.mechanisms.lp.public.points import declared_range, largest_violation
+from dpmodel.privacy import Gaussian, Laplace, gaussian_mu
+
+# Bounds are rounded another way than forecasts.
+_ROUNDED = 1 - 1e-9
+# Plans put what predicts nothing just below 1: no bound lies between that and 1.
+_UNPREDICTED = 0.99
+
+
+def at_least(model: PrivateLP, request: Request, kind: Kind) -> Iterator[Bound]:
+    """One bound, or none where entries differ.
+
+    Every row that has a private entry of column j gives way by ``reach min(|x_j|, ||x||_1)`` at least, and for the
+    largest of these columns there is such a row; or, where ``design._row_reach`` is better, by what it computes for
+    the row with most entries.
+    """
+    form, affine = model.form, model.affine
+    if model.private_parts() != ("matrix",) or request.feasibility not in ("relaxed", "centred"):
+        return
+    if len(affine.private_blocks) != 1 or not affine.is_linear():
+        return
+    (group,) = record_blocks(affine)
+    low, high = declared_range(model, "matrix")
+    if AlikeView.of(group.blocks[0], form.matrix) is None or not (all_equal(low) and all_equal(high)):
+        return
+    moved = sensitivity_under(group, form.matrix, affine.theta_size, matrix_rows=affine.rows)
+    if not 0 < moved.l1 < math.inf:
+        return
+    grow = (1 + ROUNDING) * _ROUNDED
+    if kind == "gaussian":
+        noise: Gaussian | Laplace = Gaussian(moved.l2 * grow / gaussian_mu(request.epsilon, request.delta))
+    else:
+        noise = Laplace(moved.l1 * grow / request.epsilon)
+    rows, columns = form.matrix_positions()
+    used = np.zeros(affine.variables, dtype=bool)
+    used[columns] = True
+    norm, magnitudes = x_bound(model), model.public.magnitudes()[used]
+    size = np.minimum(magnitudes, norm)
+    way = for_all = noise.max_abs_quantile(form.matrix.nnz, request.beta) * float(size.max())
+    both = 2 * way
+    if kind == "gaussian":
+        counts = np.bincount(rows)
+        tail = request.beta / (2 * int(np.count_nonzero(counts)))
+        unit = noise.standard_deviation * min(float(np.linalg.norm(size)), norm)
+        for_all = unit * math.sqrt(chdtri(int(counts.max()), tail))
+        both = min(both, for_all + min(for_all, unit * -float(ndtri(tail / 2))))
+    violation = both if request.feasibility == "relaxed" else min(way, for_all)
+    span, against = float(high[0] - low[0]), 0.0
+    if math.isfinite(span) and span > 0 and np.isfinite(magnitudes).all() and magnitudes.any():
+        against = noise.standard_deviation * math.sqrt(12) / span * _ROUNDED
+        against = min(against, _UNPREDICTED) if against < 1 else against
+    yield Bound(
+        Violation(violation=min(violation, largest_violation(model)), against_public=against), model.split_rows == 0
+    )

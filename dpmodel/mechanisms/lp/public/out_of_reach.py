@@ -1,0 +1,173 @@
+"""What no public point can keep, seen by arithmetic or one program: the quick answer to most questions about them.
+
+Public facts only. "No" means that nothing was seen here: then the points are looked for (``points.py``).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from cvxpy import HIGHS, INFEASIBLE
+
+from dpmodel._types import Floats, Integers
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.compile.standard_form.form import value_range
+from dpmodel.mechanisms.lp.engines.routes import cost_range, objective_span, private_objective
+from dpmodel.mechanisms.lp.public.points import (
+    MOST_ENTRIES,
+    costs_are_open,
+    declared_range,
+    half_ranges,
+    middle_program,
+    worst_violations,
+)
+from dpmodel.numerics.cone_program import SolverFailure, solve_cone_program
+from dpmodel.numerics.public_facts import cached
+
+# Points of a solver miss rows by 1e-6 (``points._SOLVER``) and optima by as much; this is well beyond.
+_SAFE = 1e-5
+
+
+def out_of_reach(model: PrivateLP, loss: float, violation: float) -> bool:
+    """Whether on some allowed database every public point either loses more than ``loss`` against the best public one,
+    or violates a private constraint by more than ``violation``. False where that is not seen.
+
+    Three proofs. A private right-hand side that may lie anywhere in a range misses every point by half of it, where the
+    row is an equality. Under a public objective the corner of the box at which it is least is the best point, if it is
+    public; where it violates a row by w, every other point pays for mending that: lowering the residual of row i by
+    w - violation costs at least ``(w - violation) / max_j (a_ij / |c_j|)``. The third is ``_least_regret``.
+    """
+    if _least_violation(model) > violation * (1 + _SAFE) + _SAFE:
+        return True
+    if private_objective(model) and 2 * loss < objective_span(model) and _least_regret(model) > loss * (1 + _SAFE):
+        return True
+    if private_objective(model) or math.isinf(violation):
+        return False
+    corner = _corner(model)
+    if corner is None:
+        return _robust_optimum(model, loss, violation)
+    missed, price, tolerance = corner
+    left = missed * (1 - _SAFE) - violation * (1 + _SAFE) - _SAFE
+    with np.errstate(invalid="ignore"):
+        cost = np.where(left > 0, left * price, 0.0)
+    return bool(np.nan_to_num(cost, nan=0.0, posinf=np.inf).max(initial=0.0) > loss * (1 + _SAFE) + tolerance)
+
+
+def _robust_optimum(model: PrivateLP, loss: float, violation: float) -> bool:
+    """The same by one program: the least objective among points that violate no private constraint by more than
+    ``violation``, whatever the data are."""
+    told: dict[float, tuple[float, float]] = model.cached("robust optima", dict)
+    yes, no = told.get(loss, (-math.inf, math.inf))  # the largest violation that is out of reach, the least that is not
+    if not yes < violation < no:
+        return violation <= yes
+    found = _costs_more(model, loss * (1 + _SAFE), violation * (1 + _SAFE) + _SAFE)
+    told[loss] = (violation, no) if found else (yes, violation)
+    return found
+
+
+def _costs_more(model: PrivateLP, loss: float, violation: float) -> bool:
+    affine, form = model.affine, model.form
+    if not affine.is_linear() or form.matrix.nnz > MOST_ENTRIES:
+        return False
+    (half, weights), program = half_ranges(model), middle_program(model)
+    least = -model.public.support(-form.c0)
+    if program is None or not np.isfinite(half).all() or not math.isfinite(least):
+        return False
+    zero = affine.equalities() & form.private_rows
+    if weights is not None and weights[np.flatnonzero(zero)].nnz:
+        return False  # |x| in equalities is not convex
+    none = np.zeros(0, dtype=np.int64)
+    room = np.where(form.private_rows, violation - half, 0.0)
+    b, band = program.b + np.where(zero, 0.0, room), np.where(zero, room, 0.0)
+    robust = program.with_(d=0.0, b=b, band=band, boolean=none, integer=none)
+    solution = solve_cone_program(robust, weights=weights, solver=HIGHS)
+    if solution.value is None:
+        return bool(solution.status == INFEASIBLE)
+    return solution.value > least + loss + _SAFE * (1 + abs(least) + abs(solution.value))
+
+
+@cached
+def some_point_is_best(model: PrivateLP) -> bool:
+    """Whether some public point is seen to lose nothing, whatever the data are: the best one under a public
+    objective."""
+    affine, whole = model.affine, model.affine.boolean.size + model.affine.integer.size
+    if private_objective(model) or whole or not affine.is_linear() or not model.public.feasible:
+        return False
+    return math.isfinite(model.public.support(-model.form.c0))
+
+
+@cached
+def _least_violation(model: PrivateLP) -> float:
+    """What every point violates some equality with a private right-hand side by, on its worst data."""
+    form, affine = model.form, model.affine
+    rows = affine.equalities() & form.private_rows
+    if form.matrix.nnz:
+        rows[form.matrix_coordinates()[0]] = False
+    low, high = value_range(affine, form.scalar)
+    return float((high - low)[rows].max(initial=0.0)) / 2
+
+
+@cached
+def _least_regret(model: PrivateLP) -> float:
+    """What every public point may lose on some allowed objective; 0 for a public one.
+
+    Let m be the middle of the objective's range and h half its width, y a public point where m is least, z any other.
+    A point x loses ``m'(x - z) + h'|x - z|`` against z on its worst objective, and the same against y; their mean is at
+    least ``(m'(y - z) + h'|y - z|) / 2``, because ``m'x >= m'y``.
+    """
+    if not model.form.objective.nnz or costs_are_open(model) or not model.affine.is_linear():
+        return 0.0
+    low, high = cost_range(model)
+    middle, half, polytope = (low + high) / 2, (high - low) / 2, model.public.polyhedron
+    lower, upper = polytope.box
+    try:
+        y = polytope.minimise(middle)
+        z = None if y is None else polytope.minimise(middle + np.where(y - lower > upper - y, half, -half))
+    except SolverFailure:
+        return 0.0
+    if y is None or z is None:
+        return 0.0
+    size = float(np.abs(middle) @ (np.abs(y) + np.abs(z)) + half @ np.abs(y - z))
+    return (float(middle @ (y - z) + half @ np.abs(y - z)) - _SAFE * (1 + size)) / 2
+
+
+@cached
+def _corner(model: PrivateLP) -> tuple[Floats, Floats, float] | None:
+    """(m,) what the best corner of the box violates, (m,) the least price of a unit less of it, and the tolerance of a
+    loss. None where the objective is private, or the corner no public point."""
+    form, c = model.form, model.form.c0
+    if form.objective.nnz or not c.any() or not model.affine.is_linear():
+        return None
+    lower, upper = model.public.box
+    x = np.where(c > 0, lower, np.where(c < 0, upper, np.clip(0.0, lower, upper)))
+    if not np.isfinite(x).all() or not model.public.holds(x):
+        return None
+    missed = worst_violations(model, x)
+    row, column, falls = _falls(model, np.sign(c))
+    with np.errstate(divide="ignore"):
+        per_cost = np.where(falls > 0, falls / np.abs(c)[column], 0.0)
+    most = np.zeros(model.affine.rows)
+    np.maximum.at(most, row, per_cost)
+    with np.errstate(divide="ignore"):
+        price = 1.0 / most
+    return missed, price, _SAFE * (1 + abs(float(c @ x)) + float(np.abs(c).sum()))
+
+
+def _falls(model: PrivateLP, away: Floats) -> tuple[Integers, Integers, Floats]:
+    """Row, column and how fast the residual of the row can fall as the column moves ``away`` (n,): 1 up, -1 down, 0
+    either way, whatever the data are. Equalities fall on both sides."""
+    form = model.form
+    public = form.A0.tocoo()
+    row, column = public.coords
+    low = high = public.data
+    if form.matrix.nnz:
+        at, to = form.matrix_positions()
+        below, above = declared_range(model, "matrix")
+        own = np.asarray(form.A0[at, to]).ravel()
+        row, column = np.concatenate([row, at]), np.concatenate([column, to])
+        low, high = np.concatenate([low, own + below]), np.concatenate([high, own + above])
+    side = away[column]
+    one = np.where(side > 0, -low, np.where(side < 0, high, np.maximum(np.abs(low), np.abs(high))))
+    both = np.maximum(np.abs(low), np.abs(high))
+    return row, column, np.maximum(np.where(model.affine.equalities()[row], both, one), 0.0)

@@ -1,0 +1,86 @@
+"""A plan in a dozen lines, and one mechanism of it in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpmodel.errors import SpecificationError
+from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.models.contract import Candidate
+from dpmodel.text import number, wrapped
+
+if TYPE_CHECKING:
+    from dpmodel.plan.comparison import Plan
+
+# Lines of a printed plan, and how many of them may go to remarks on the chosen mechanism.
+MOST_LINES = 12
+
+
+def short_text(plan: Plan) -> str:
+    """The answer first: the choice, what it says, what it does to the constraints; then what else there is."""
+    chosen = plan.chosen
+    assert chosen.forecast is not None
+    head = [wrapped(plan.answer)] if plan.answer else []
+    head.append(wrapped(f"{plan.title}: {chosen.mechanism}"))
+    head += [wrapped(line, "  ") for line in plan.cells[:2]]
+    head.append(wrapped(chosen.forecast.statement, "  "))
+    head.append(wrapped(f"{_spends(chosen.forecast)}; {chosen.forecast.work}", "  "))
+    tail, second = [], _candidate(plan, plan.runner_up)
+    if second is not None and second.forecast is not None:
+        told = "says nothing here" if second.forecast.vacuous else error_words(second.forecast)
+        tail.append(wrapped(f"runner-up: {second.mechanism}, {told}"))
+    tail += [wrapped(f"better: {plan.better}")] if plan.better else []
+    tail += [wrapped(f"{c.mechanism} {c.reason}") for c in plan.candidates if c.code == "failed"]
+    others = [c for c in plan.candidates if c not in (chosen, second)]
+    count = f"{len(others)} other{'s' * (len(others) > 1)}"
+    more = f"{count}: print(plan.table())" if others else "print(plan.table()) has all"
+    if others:
+        more += f", plan.why({others[0].mechanism!r})"
+    tail.append(wrapped(more))
+    remarks: list[str] = []
+    for line in (*plan.split(), *chosen.forecast.caveats):
+        told = wrapped(line, "  ")
+        if _lines([*head, *remarks, told, *tail]) > MOST_LINES:
+            break
+        remarks.append(told)
+    return "\n".join([*head, *remarks, *tail])
+
+
+def why_text(plan: Plan, mechanism: str) -> str:
+    """``Plan.why``."""
+    candidate = _candidate(plan, mechanism)
+    if candidate is None:
+        names = ", ".join(c.mechanism for c in plan.candidates)
+        raise SpecificationError(f"the plan has no mechanism {mechanism!r}", remedy=f"one of {names}")
+    forecast, winner = candidate.forecast, plan.chosen.forecast
+    assert winner is not None
+    lines = [f"{candidate.mechanism} ({candidate.source}): {'chosen' if candidate is plan.chosen else 'not chosen'}"]
+    if forecast is None:
+        lines.append(candidate.reason)
+    else:
+        lines += [forecast.statement, f"{_spends(forecast)}; {forecast.work}", *forecast.caveats]
+        if candidate is not plan.chosen:
+            lines.append(f"{error_words(forecast)}; {plan.chosen.mechanism}: {error_words(winner)}")
+    first, *rest = lines
+    return "\n".join([wrapped(first), *(wrapped(line, "  ") for line in rest)])
+
+
+def error_words(forecast: Forecast) -> str:
+    """Its error in the columns of its kind."""
+    told = zip(forecast.error.columns, forecast.error.cells(forecast.proved), strict=True)
+    words = ", ".join(f"{name} {value}" for name, value in told if value != "-")
+    return f"says nothing here ({words})" if forecast.vacuous else words
+
+
+def _spends(forecast: Forecast) -> str:
+    if forecast.spends_nothing:
+        return "spends nothing"
+    return f"spends epsilon {number(forecast.epsilon)}, delta {number(forecast.delta)}"
+
+
+def _candidate(plan: Plan, mechanism: str) -> Candidate | None:
+    return next((each for each in plan.candidates if each.mechanism == mechanism), None)
+
+
+def _lines(parts: list[str]) -> int:
+    return sum(part.count("\n") + 1 for part in parts)

@@ -1,0 +1,128 @@
+"""Rows of a ``Dataset`` that stay where they are: the same releases as from memory, and counts on a Dask cluster."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import polars as pl
+import pytest
+from small_tables import TOWNS, value_of
+from test_dataset_sensitivity import OTHERS, QUERIES, UNIVERSE, dataset, polars
+
+import dpmodel as dpm
+from dpmodel.annotate.dataset import Dataset
+from dpmodel.annotate.dataset.table import merged
+from dpmodel.errors import DPModelError
+
+ROWS = 3_000
+
+
+def table() -> pl.DataFrame:
+    rng = np.random.default_rng(0)
+    town = rng.choice(TOWNS, ROWS)
+    income = rng.uniform(-1, 8, ROWS)
+    paid = income + np.array([TOWNS.index(t) for t in town]) + rng.normal(size=ROWS)
+    return pl.DataFrame({"person": np.arange(ROWS), "town": town, "income": income, "paid": paid})
+
+
+def parquet(folder: Path) -> Any:
+    table().write_parquet(folder / "rows.parquet", row_group_size=700)
+    return Dataset.scan(folder / "rows.parquet", **DECLARED)
+
+
+def query(folder: Path) -> Any:
+    duckdb = pytest.importorskip("duckdb")
+    return Dataset(duckdb.connect().from_arrow(table().to_arrow()).filter("person >= 0"), **DECLARED)
+
+
+def bounded(folder: Path) -> Any:
+    twice = pl.concat([table(), table()]).lazy()
+    return Dataset(twice, privacy_id="person", max_rows=3, **DECLARED)
+
+
+def dask(folder: Path) -> Any:
+    frames = pytest.importorskip("dask.dataframe")
+    return Dataset(frames.from_pandas(table().to_pandas(), npartitions=3), **DECLARED)
+
+
+DECLARED: dict[str, Any] = {"bounds": {"income": (-1, 8), "paid": (0, 10)}, "domain": {"town": TOWNS}}
+PLACES: dict[str, Callable[[Path], Dataset]] = {
+    "parquet": parquet,
+    "query": query,
+    "bounded": bounded,
+    "dask": dask,
+    "frame": lambda folder: Dataset(table(), **DECLARED),
+}
+
+
+def fitted(people: Dataset, in_blocks: bool) -> np.ndarray:
+    first = people._people.person is not None
+    X = people.rows(["income", "town"], scale=True, in_blocks=in_blocks, first=first)
+    y = people.rows("paid", in_blocks=in_blocks, first=first)
+    w = cp.Variable(4, name="w")
+    problem = dpm.Problem(cp.Minimize(cp.sum_squares(X @ w - y) / ROWS), [cp.norm(w) <= 20])
+    problem.solve(epsilon=1, delta=1e-6, rng=0, mechanism="sufficient-statistics")
+    assert problem.release is not None and problem.release.labels["w"][0][1][0] == "income"
+    return np.asarray(w.value)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_blocks_release_what_memory_releases(place: str, tmp_path: Path) -> None:
+    expected = fitted(Dataset(table(), **DECLARED), in_blocks=False)
+    np.testing.assert_allclose(fitted(PLACES[place](tmp_path), in_blocks=True), expected, atol=1e-6)
+
+
+def test_what_rows_in_blocks_cannot_do_is_refused_before_the_charge(tmp_path: Path) -> None:
+    A, budget = parquet(tmp_path).rows(["town"], in_blocks=True), dpm.Budget(1)
+    x = cp.Variable(3, nonneg=True)
+    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [A @ x >= 1])
+    with pytest.raises(DPModelError):
+        problem.solve(epsilon=1, budget=budget)
+    assert budget.spent.epsilon == 0
+
+
+def test_a_temporary_file_goes_with_its_rows(tmp_path: Path) -> None:
+    people = query(tmp_path)
+    X = people.rows(["income"], in_blocks=True)
+    (path,) = people._people.blocks.paths
+    assert path.exists() and path.parent.stat().st_mode & 0o077 == 0
+    del X, people
+    gc.collect()
+    assert not path.exists()
+
+
+def test_people_of_python_objects_are_refused_on_dask() -> None:
+    """1 and 1.0 are one person, and their hashes there are two."""
+    frames = pytest.importorskip("dask.dataframe")
+    import pandas as pd
+
+    given = pd.DataFrame({"who": pd.Series([1, 1.0, True, 2], dtype=object), "town": ["Ulm"] * 4})
+    import dask
+
+    with dask.config.set({"dataframe.convert-string": False}):
+        collection = frames.from_pandas(given, npartitions=2)
+    people = Dataset(collection, privacy_id="who", max_rows=1, domain={"town": ["Ulm"]})
+    with pytest.raises(DPModelError, match="Python objects"):
+        people.count("town")
+
+
+@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("name", QUERIES)
+def test_dask_counts_on_the_workers(name: str, most: int) -> None:
+    frames = pytest.importorskip("dask.dataframe")
+    rows = polars([*OTHERS, *((1, *row) for row in UNIVERSE), (None, "Ulm", 3.0)])
+    there = frames.from_pandas(rows.to_pandas(), npartitions=3)
+    expected = QUERIES[name](dataset(rows, most, "replace-one"))
+    np.testing.assert_array_equal(value_of(QUERIES[name](dataset(there, most, "replace-one"))), value_of(expected))
+
+
+def test_sums_that_are_added_again_count_nothing_twice() -> None:
+    """A cluster may add the same two answers once more, after a worker died."""
+    one, other = {("Ulm",): (1, 5)}, {("Ulm",): (2, 7), ("Bonn",): (1, 1)}
+    first = merged(one, other)
+    assert merged(one, other) == first == {("Ulm",): (3, 12), ("Bonn",): (1, 1)}

@@ -1,0 +1,189 @@
+"""PublicEncoder: an encoding by declarations, the same whatever other rows hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import dpmodel as dpm
+from dpmodel.errors import SpecificationError
+from dpmodel.learn import PrivateRidge, PublicEncoder
+
+DECLARED: dict[str, Any] = {
+    "bounds": {"age": (0, 80), "income": (0.0, 1e5)},
+    "domain": {"town": ["Bonn", "Ulm"], "degree": ["none", "school", "college"]},
+    "ordinal": "degree",
+    "interactions": [("age", "town")],
+}
+FRAME = pd.DataFrame(
+    {
+        "degree": ["school", "college", "none", "school"],
+        "age": [20, 60, 0, 80],
+        "town": ["Ulm", "Bonn", "Ulm", "Bonn"],
+        "income": [0.0, 5e4, 1e5, 2.5e4],
+        "diary": ["a", "b", "c", "d"],
+    }
+)
+NAMES = ["age", "income", "town=Bonn", "town=Ulm", "degree", "age x town=Bonn", "age x town=Ulm"]
+ENCODED = np.array(
+    [
+        [-0.5, -1.0, 0, 1, 0.0, 0, -0.5],
+        [0.5, 0.0, 1, 0, 1.0, 0.5, 0],
+        [-1.0, 1.0, 0, 1, -1.0, 0, -1.0],
+        [1.0, -0.5, 1, 0, 0.0, 1.0, 0],
+    ]
+)
+FORMS = {
+    "pandas": FRAME,
+    "pandas, nullable": FRAME.convert_dtypes(),
+    "pandas, objects": FRAME.astype({"town": object, "degree": object}),
+    "pandas, categories": FRAME.astype({"town": "category"}),
+    "pandas, an index that repeats": FRAME.set_axis([7, 7, 7, 8]),
+    "polars": pl.from_pandas(FRAME),
+    "pyarrow": pa.Table.from_pandas(FRAME),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_encoding_follows_from_the_declarations(form: str) -> None:
+    encoder = PublicEncoder(**DECLARED)
+    np.testing.assert_array_equal(encoder.fit(FORMS[form]).transform(FORMS[form]), ENCODED)
+    assert encoder.get_feature_names_out().tolist() == NAMES
+    assert encoder.feature_names_in_.tolist() == list(FRAME.columns) and encoder.n_features_in_ == 5
+    low, high = encoder.bounds_
+    assert (low >= -1).all() and (high <= 1).all()
+    # Nothing was learnt: an encoder of one row, or of none, or one that was not fitted does the same.
+    np.testing.assert_array_equal(PublicEncoder(**DECLARED).fit(FRAME[:1]).transform(FORMS[form]), ENCODED)
+    np.testing.assert_array_equal(PublicEncoder(**DECLARED).fit(FRAME[:0]).transform(FORMS[form]), ENCODED)
+    np.testing.assert_array_equal(PublicEncoder(**DECLARED).transform(FORMS[form]), ENCODED)
+
+
+def test_set_output() -> None:
+    for backend, kind in (("pandas", pd.DataFrame), ("polars", pl.DataFrame)):
+        for form in FORMS.values():
+            found = clone(PublicEncoder(**DECLARED)).set_output(transform=backend).fit_transform(form)
+            assert isinstance(found, kind) and list(found.columns) == NAMES
+            np.testing.assert_array_equal(np.asarray(found), ENCODED)
+
+
+def test_columns_and_ranges_as_asked() -> None:
+    encoder = PublicEncoder(**DECLARED | {"columns": ["degree", "income"], "interactions": (), "scale": False})
+    np.testing.assert_array_equal(encoder.fit_transform(FRAME), FRAME.assign(degree=[1, 2, 0, 1])[["degree", "income"]])
+    assert [end.tolist() for end in encoder.bounds_] == [[0, 0], [2, 1e5]]
+
+
+ODD: dict[str, list[Any]] = {
+    "age": [None, 1e300, -1e300, 17, np.iinfo(np.int64).max],
+    "income": [None, np.nan, np.inf, -np.inf, 1e308, -0.0, 5e-324],
+    "town": [None, "", "ULM", "Ulm ", "Ulm\x00", "\U0001f600" * 50, "nan"],
+    "degree": [None, "doctor", "0"],
+    "diary": [None, "x" * 10_000],
+}
+# What only a column of Python objects can hold.
+OBJECTS = [1, 1.5, True, float("nan"), pd.NA, pd.NaT, (1, 2), ["Ulm"], {"Ulm": 1}, b"Ulm", object()]
+
+
+def others_move(encode: Any, frame: Any, column: str, odd: Any, form: str) -> bool:
+    """Whether the encoding of rows 1, 2, 3 is another once row 0 holds ``odd``."""
+    changed = frame.astype({column: object} if form == "objects" or not isinstance(odd, float) else {column: float})
+    changed[column] = [odd, *frame[column][1:]]
+    if form != "objects":
+        changed = changed.astype({"age": "Float64", "income": "float64", "town": "string", "degree": "string"})
+    table = {"polars": pl.from_pandas, "pyarrow": pa.Table.from_pandas}.get(form, lambda f: f)(changed)
+    return not np.array_equal(np.asarray(encode(table))[1:], ENCODED[1:])
+
+
+@pytest.mark.parametrize("form", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize("column", ODD)
+def test_one_odd_record_decides_nothing_for_the_others(form: str, column: str) -> None:
+    for odd in ODD[column]:
+        assert not others_move(PublicEncoder(**DECLARED).fit_transform, FRAME, column, odd, form), odd
+
+
+def test_one_odd_object_decides_nothing_for_the_others() -> None:
+    for odd in [*OBJECTS, *ODD["town"]]:
+        assert not others_move(PublicEncoder(**DECLARED).fit_transform, FRAME, "town", odd, "objects"), odd
+    # Beyond the first hundred, by which narwhals tells what a column of objects holds.
+    for odd in OBJECTS:
+        towns = pd.DataFrame({"town": pd.Series(["Ulm"] * 150 + [odd, "Bonn"], dtype=object)})
+        found = PublicEncoder(domain={"town": ["Bonn", "Ulm"]}).fit_transform(towns)
+        assert found[:150].tolist() == [[0, 1]] * 150 and found[151].tolist() == [1, 0] and not found[150].any()
+
+
+def test_a_scaler_that_learns_is_caught() -> None:
+    scaler = StandardScaler()
+    encode = PublicEncoder(**DECLARED).set_output(transform="pandas")
+
+    def learning(frame: Any) -> Any:
+        return scaler.fit_transform(encode.fit_transform(frame))
+
+    plain = learning(FRAME)
+    assert not np.array_equal(plain[1:], learning(FRAME.assign(age=[80, 60, 0, 80]))[1:])
+    assert others_move(learning, FRAME, "income", 1e308, "pandas")
+
+
+def test_what_is_outside_has_a_rule_of_its_own() -> None:
+    odd = pd.DataFrame(
+        {"age": [np.nan, 200.0], "income": [np.inf, -5.0], "town": [None, "Rome"], "degree": ["x", None]}
+    )
+    np.testing.assert_array_equal(
+        PublicEncoder(**DECLARED).fit_transform(odd), [[0, 0, 0, 0, 0, 0, 0], [1, -1, 0, 0, 0, 0, 0]]
+    )
+
+
+@pytest.mark.filterwarnings("ignore::dpmodel.learn.CompositionWarning")
+def test_in_pipelines_and_column_transformers() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.integers(0, 81, 3000), "town": rng.choice(["Bonn", "Ulm"], 3000)})
+    y = frame["age"] / 80 + (frame["town"] == "Ulm")
+    ridge = PrivateRidge(
+        bounds=(-1, 1), label_bounds=(0, 2), epsilon=4, mechanism="sufficient-statistics", random_state=0
+    )
+    parts = {"bounds": {"age": (0, 80)}}, {"domain": {"town": ["Bonn", "Ulm"]}}
+    whole = PublicEncoder(**parts[0], **parts[1])
+    split = ColumnTransformer([(n, PublicEncoder(**p), [n]) for n, p in zip(("age", "town"), parts, strict=True)])
+    split.set_output(transform="pandas")
+    first, second = (make_pipeline(each, clone(ridge)).fit(frame, y) for each in (whole, split))
+    np.testing.assert_array_equal(first.predict(frame), second.predict(frame))
+    assert first.score(frame, y) > 0.9
+    assert second[-1].feature_names_in_.tolist() == ["age__age", "town__town=Bonn", "town__town=Ulm"]
+
+
+WRONG: dict[str, tuple[dict[str, Any], Any]] = {
+    "an array": ({}, np.zeros((2, 2))),
+    "a lazy frame": ({}, pl.from_pandas(FRAME).lazy()),
+    "a column that is not there": ({}, FRAME.drop(columns="age")),
+    "columns that repeat": ({}, pd.concat([FRAME, FRAME], axis=1)),
+    "numbers as names": ({}, FRAME.set_axis(range(5), axis=1)),
+    "text as numbers": ({}, FRAME.assign(age="7321")),
+    "times as numbers": ({}, FRAME.assign(age=pd.Timestamp("2020-01-01"))),
+    "nothing declared": ({"bounds": None, "domain": None, "ordinal": (), "interactions": ()}, FRAME),
+    "neither bounds nor domain": ({"columns": ["diary"], "ordinal": ()}, FRAME),
+    "crossed bounds": ({"bounds": {"age": (80, 0), "income": (0, 1)}}, FRAME),
+    "bounds of all": ({"bounds": (0, 1)}, FRAME),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_refusals(case: str) -> None:
+    given, X = WRONG[case]
+    for call in ("fit", "transform"):
+        with pytest.raises(SpecificationError) as caught:
+            getattr(PublicEncoder(**DECLARED | given), call)(X)
+        assert "PublicEncoder" in str(caught.value) and "Dataset" not in str(caught.value)
+        assert caught.value.__context__ is None and "7321" not in str(caught.value)
+
+
+def test_the_same_encoding_as_the_dataset() -> None:
+    people = dpm.Dataset(FRAME, bounds=DECLARED["bounds"], domain=DECLARED["domain"])
+    rows = people.rows(["age", "income", "town"])
+    assert rows.labels[1][1] == tuple(PublicEncoder(**DECLARED).fit(FRAME).get_feature_names_out()[:4])

@@ -1,0 +1,295 @@
+"""PrivateSearchCV: one budget for a whole search, refusals before it is charged, and what leaves."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import Normalizer, StandardScaler
+from walking import assert_no_trace
+
+import dpmodel as dpm
+from dpmodel.errors import BudgetExceededError, DPModelError, SpecificationError
+from dpmodel.learn import (
+    AffineSubspaceClassifier,
+    CompositionWarning,
+    PrivateLinearSVC,
+    PrivateLogisticRegression,
+    PrivateQuantileRegressor,
+    PrivateRidge,
+    PrivateSearchCV,
+    PublicEncoder,
+)
+
+N = 3000
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1, 1, size=(N, 3))
+Y = X @ [1.0, -2.0, 0.5] + 0.1 * RNG.normal(size=N)
+
+
+def ridge() -> PrivateRidge:
+    """A new one: copies of one estimator count their fits together."""
+    return PrivateRidge(bounds=(-1, 1), label_bounds=(-4, 4), mechanism="sufficient-statistics")
+
+
+# A penalty that leaves nothing of the coefficients, and one that leaves everything.
+GRID = {"alpha": [1e7, 1.0]}
+SECRET = 7321.4375
+
+
+def search(**given: Any) -> PrivateSearchCV:
+    return PrivateSearchCV(ridge(), GRID, **{"epsilon": 4.0, "random_state": 0} | given)
+
+
+@pytest.mark.parametrize("strategy", ["every", "random-stopping"])
+@pytest.mark.parametrize("refit", [True, False])
+def test_the_better_candidate_is_found_within_one_charge(strategy: str, refit: bool) -> None:
+    budget = dpm.Budget(5.0)
+    found = search(strategy=strategy, refit=refit, budget=budget).fit(X, Y)
+    assert found.best_params_ == {"alpha": 1.0} and found.best_index_ == 1 and found.score(X, Y) > 0.9
+    (charge,) = budget.history
+    assert (charge.epsilon, charge.delta, charge.label) == (4.0, 0.0, "learn.PrivateSearchCV")
+    best = found.best_estimator_
+    for guarantee in (found.guarantee_, found.release_.guarantee, best.guarantee_, best.release_.guarantee):
+        assert guarantee.epsilon == 4.0 and "2 candidates" in guarantee.record and "NOT PRIVATE" in guarantee.record
+    assert found.release_.spent == (4.0, 0.0)
+    assert found.cv_results_["selected"].tolist() == [False, True]
+    # Only what is paid for.
+    assert ("estimator" in found.cv_results_) == (strategy == "every") != hasattr(found, "best_score_")
+    if strategy == "random-stopping":
+        assert 0.9 < found.best_score_ < 1.1
+    assert_no_trace([vars(found)], [X[:5], Y[:5]])
+    assert pickle.loads(pickle.dumps(clone(found).set_params(budget=None).fit(X, Y))).predict(X).shape == (N,)
+
+
+def test_a_fit_of_what_was_found_is_a_charge_of_its_own() -> None:
+    budget = dpm.Budget(4.5)
+    found = search(strategy="every", budget=budget).fit(X, Y)
+    for each in (found.best_estimator_, *found.cv_results_["estimator"]):
+        assert each.budget is budget
+        with pytest.raises(BudgetExceededError):
+            clone(each).set_params(epsilon=1.0).fit(X, Y)
+    with pytest.raises(BudgetExceededError):
+        found.fit(X, Y)
+    assert budget.spent.epsilon == 4.0
+
+
+def test_without_a_budget_what_it_cost_is_counted() -> None:
+    found = search()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CompositionWarning)  # the fits of one search are not said
+        found.fit(X, Y)
+    with pytest.warns(CompositionWarning, match="epsilon = 6 together"):
+        found.best_estimator_.fit(X, Y)
+    outer = GridSearchCV(PrivateSearchCV(ridge(), GRID), {"held_out": [0.2, 0.3]}, cv=2)
+    with pytest.warns(CompositionWarning, match="epsilon = 5 together"):
+        outer.fit(X, Y)
+
+
+def test_several_deltas() -> None:
+    found = search(delta=1e-6, epsilon=1.0, refit_share=0.25).fit(X, Y)
+    assert found.strategy_ == "every" and (found.guarantee_.epsilon, found.guarantee_.delta) == (1.0, 1e-6)
+    assert found.cv_results_["epsilon"].sum() <= 0.75 and found.cv_results_["delta"].sum() <= 0.75e-6
+
+
+@pytest.mark.filterwarnings("ignore::dpmodel.learn.CompositionWarning")
+def test_pipelines_and_frames() -> None:
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(town=np.where(Y > 0, "Ulm", "Bonn"))
+    encoder = PublicEncoder(bounds=dict.fromkeys("abc", (-1, 1)), domain={"town": ["Bonn", "Ulm"]})
+    pipe = make_pipeline(encoder.set_output(transform="pandas"), ridge())
+    given = {"param_grid": {"privateridge__alpha": [1e7, 1.0]}, "epsilon": 4.0, "random_state": 0}
+    plain = PrivateSearchCV(pipe, **given).fit(frame, frame["a"])
+    for form, y in (
+        (pl.from_pandas(frame), pl.Series(frame["a"])),
+        (pa.Table.from_pandas(frame), pa.chunked_array([frame["a"]])),
+        (frame.set_axis([1] * N), list(frame["a"])),
+    ):
+        found = PrivateSearchCV(pipe, **given).fit(form, y)
+        np.testing.assert_array_equal(found.best_estimator_[-1].coef_, plain.best_estimator_[-1].coef_)
+        assert found.predict(form).shape == (N,)
+    assert plain.release_.labels["coef"] == (("feature", ("a", "b", "c", "town=Bonn", "town=Ulm")),)
+
+
+@pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateLinearSVC])
+def test_classifiers(kind: Any) -> None:
+    labels = np.where(Y > 0, "high", "low").tolist()
+    base = kind(bounds=(-1, 1), classes="public", mechanism="noisy-descent")
+    found = PrivateSearchCV(base, {"C": [1e-6, 1.0]}, epsilon=4.0, delta=1e-6, random_state=0).fit(X, labels)
+    assert found.best_params_ == {"C": 1.0} and found.score(X, labels) > 0.9
+    assert found.classes_.tolist() == ["high", "low"] and found.decision_function(X).shape == (N,)
+    assert hasattr(found, "predict_proba") == (kind is PrivateLogisticRegression)
+    assert is_classifier(found) and is_regressor(search())
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::dpmodel.learn.CompositionWarning")
+def test_scores_of_quantiles() -> None:
+    base = PrivateQuantileRegressor(bounds=(-1, 1), label_bounds=(-4, 4), quantile=0.9, mechanism="noisy-descent")
+    for scoring in (None, "pinball", "absolute_error"):
+        found = PrivateSearchCV(base, {"alpha": [100.0, 0.0]}, epsilon=4.0, scoring=scoring, random_state=0)
+        assert found.fit(X, Y).best_params_ == {"alpha": 0.0}
+
+
+@pytest.mark.parametrize("scoring", ["squared_error", "absolute_error", "pinball"])
+def test_scores_lie_between_0_and_1_and_reach_both(scoring: str) -> None:
+    base = PrivateQuantileRegressor(bounds=(-1, 1), label_bounds=(-3, 5), quantile=0.8)
+
+    class Model:
+        def predict(self, X: Any) -> Any:
+            return X[:, 0]
+
+    score = PrivateSearchCV(base, {}, scoring=scoring)._score(base)
+    labels, predictions = np.array([5.0, -1e300, 5.0, 1e300]), np.array([[-3.0], [1e308], [5.0], [-np.inf]])
+    found = score(Model(), predictions, labels)
+    assert found.min() == 0 and found.max() == 1 and found[0] == 0 and found[2] == 1
+
+
+WRONG: dict[str, tuple[dict[str, Any], Any, Any]] = {
+    "a scaler": ({"estimator": make_pipeline(StandardScaler(), ridge()), "param_grid": {}}, X, Y),
+    "a scaler inside": (
+        {
+            "estimator": Pipeline([("a", Normalizer()), ("b", make_pipeline(StandardScaler(), ridge()))]),
+            "param_grid": {},
+        },
+        X,
+        Y,
+    ),
+    "a scaler in the grid": (
+        {
+            "estimator": Pipeline([("a", Normalizer()), ("b", ridge())]),
+            "param_grid": {"a": [Normalizer(), StandardScaler()]},
+        },
+        X,
+        Y,
+    ),
+    "no private estimator": ({"estimator": StandardScaler(), "param_grid": {}}, X, Y),
+    "exact subspaces": ({"estimator": AffineSubspaceClassifier(), "param_grid": {}}, X, Y),
+    "epsilon in the grid": ({"param_grid": {"epsilon": [1, 100]}}, X, Y),
+    "labels in the grid": ({"param_grid": {"label_bounds": [(0, 1)]}}, X, Y),
+    "neighbors in the grid": ({"param_grid": {"neighbors": ["add-remove"]}}, X, Y),
+    "another relation": ({"estimator": ridge().set_params(neighbors="add-remove")}, X, Y),
+    "an empty grid": ({"param_grid": []}, X, Y),
+    "an empty list": ({"param_grid": {"alpha": []}}, X, Y),
+    "a negative candidate": ({"param_grid": {"alpha": [-1.0]}}, X, Y),
+    "no epsilon": ({"epsilon": 0}, X, Y),
+    "all held out": ({"held_out": 1.0}, X, Y),
+    "one row": ({"held_out": 0.9}, X[:1], Y[:1]),
+    "no refit": ({"refit_share": 1.0}, X, Y),
+    "an unknown strategy": ({"strategy": "halving"}, X, Y),
+    "no runs": ({"runs": 0, "strategy": "random-stopping"}, X, Y),
+    "stopping with delta": ({"delta": 1e-6, "strategy": "random-stopping"}, X, Y),
+    "an unknown score": ({"scoring": "r2"}, X, Y),
+    "a quantile's score": ({"scoring": "pinball"}, X, Y),
+    "no label bounds": ({"estimator": PrivateRidge(bounds=(-1, 1))}, X, Y),
+    "no bounds": ({"estimator": PrivateRidge(label_bounds=(-1, 1))}, X, Y),
+    "NaN": ({}, np.where(np.arange(N)[:, None] == 3, np.nan, X), Y),
+    "words": ({}, np.where(np.arange(N)[:, None] == 3, f"secret {SECRET}", X.astype(object)), Y),
+    "words before a step": (
+        {"estimator": make_pipeline(Normalizer(), ridge()), "param_grid": {}},
+        np.where(np.arange(N)[:, None] == 3, f"secret {SECRET}", X.astype(object)),
+        Y,
+    ),
+    "lengths differ": ({}, X, Y[:-1]),
+    "a number as budget": ({"budget": 3.0}, X, Y),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_refused_before_anything_is_spent(case: str) -> None:
+    given, rows, labels = WRONG[case]
+    budget = dpm.Budget(10, 1e-3)
+    parameters = {"estimator": ridge(), "param_grid": GRID, "budget": budget, "random_state": 0} | given
+    with pytest.raises((DPModelError, ValueError)) as caught:
+        PrivateSearchCV(**parameters).fit(rows, labels)
+    assert budget.spent.epsilon == 0 and "7321" not in str(caught.value)
+    with pytest.raises(NotFittedError):
+        PrivateSearchCV(**parameters).predict(X)
+
+
+def test_odd_rows_that_are_held_out_are_refused_too() -> None:
+    held = search()._split(N)[1]
+    for place in (held[0], held[-1]):
+        rows, labels = X.copy(), Y.copy()
+        rows[place, 0] = labels[place] = np.inf
+        budget = dpm.Budget(10)
+        for bad in ((rows, Y), (X, labels)):
+            with pytest.raises(SpecificationError):
+                search(budget=budget).fit(*bad)
+        assert budget.spent.epsilon == 0
+
+
+def test_one_odd_row_that_is_held_out_shows_in_no_warning_and_no_error() -> None:
+    held = search()._split(N)[1]
+    rows, labels = X.copy(), Y.copy()
+    rows[held[:3]] = [[1e308, 1e308, 1e308], [-1e308, 1e308, 1e308], [SECRET, 0, 0]]
+    labels[held[0]] = -1e308
+    said = []
+    for each in ((X, Y), (rows, labels)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert search(strategy="every").fit(*each).best_index_ == 1
+        said.append([str(w.message)[:50] for w in caught])
+    assert said[0] == said[1]
+
+    class Broken(PrivateRidge):
+        def predict(self, X: Any) -> Any:
+            raise RuntimeError(f"a row holds {X.max()}")
+
+    budget = dpm.Budget(10)
+    base = Broken(**ridge().get_params())
+    with pytest.raises(dpm.DPModelError, match="scoring stopped with RuntimeError") as caught_error:
+        PrivateSearchCV(base, GRID, budget=budget, random_state=0).fit(rows, labels)
+    assert caught_error.value.__context__ is None and "7321" not in str(caught_error.value)
+    assert budget.spent.epsilon == 1.0
+
+
+def test_a_class_that_only_held_out_rows_have() -> None:
+    held = search()._split(N)[1]
+    labels = np.zeros(N, dtype=int)
+    labels[held[:5]] = 1
+    base = PrivateLogisticRegression(bounds=(-1, 1), classes="public", mechanism="noisy-descent")
+    found = PrivateSearchCV(base, {"C": [0.1, 1.0]}, delta=1e-6, random_state=0).fit(X, labels)
+    assert found.classes_.tolist() == [0, 1]
+
+
+def test_an_exhausted_budget_is_refused_before_a_row_is_read() -> None:
+    budget = dpm.Budget(3.0)
+    found = search(budget=budget)
+    with pytest.raises(BudgetExceededError):
+        found.fit(X, Y)
+    assert budget.spent.epsilon == 0 and not hasattr(found, "best_estimator_")
+
+
+@pytest.mark.slow
+def test_how_many_runs_there_were_does_not_show() -> None:
+    """Nothing that is kept, and no warning, depends on the number of fits."""
+    seen = []
+    for seed in range(4):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = search(strategy="random-stopping", runs=6, random_state=seed).fit(X, Y)
+        seen.append(
+            (
+                [str(w.message)[:40] for w in caught if w.category is not dpm.NotPrivateWarning],
+                sorted(vars(found)),
+                vars(found.best_estimator_._shared_lineage),
+            )
+        )
+    assert all(each == seen[0] for each in seen)
+
+
+def test_secure_noise() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dpm.NotPrivateWarning)
+        found = search(random_state=None).fit(X, Y)
+    assert "NOT PRIVATE" not in str(found.guarantee_)

@@ -1,0 +1,118 @@
+"""What is said to be out of reach of every public point is: of the points that are found, and of random ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import dpmodel as dpm
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.mechanisms.lp.public import out_of_reach as quick
+from dpmodel.mechanisms.lp.public.out_of_reach import out_of_reach, some_point_is_best
+from dpmodel.mechanisms.lp.public.points import public_points, regret, worst_violation
+
+SIZES = 0.0, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0
+
+
+def needs(rng: np.random.Generator) -> dpm.Problem:
+    """Private right-hand sides; the corner of least cost is public."""
+    b = dpm.Private(shape=4, name="b", unit="entry", linf=1, bounds=[0, 6])
+    x = cp.Variable(5, bounds=[0, 9], name="x")
+    A = rng.integers(0, 3, (4, 5))
+    return dpm.Problem(cp.Minimize(rng.uniform(0.5, 3, 5) @ x), [A @ x >= b, cp.sum(x) <= 40])
+
+
+def limits(rng: np.random.Generator) -> dpm.Problem:
+    """The corner is not public, and rows go both ways."""
+    b = dpm.Private(shape=3, name="b", unit="entry", linf=1, bounds=[2, 8])
+    x = cp.Variable(5, bounds=[-1, 9], name="x")
+    A = rng.integers(-1, 3, (3, 5))
+    return dpm.Problem(cp.Minimize(rng.normal(size=5) @ x), [A @ x <= b, cp.sum(x) == 7])
+
+
+def equalities(rng: np.random.Generator) -> dpm.Problem:
+    b = dpm.Private(shape=2, name="b", unit="entry", linf=1, bounds=[1, 4])
+    x = cp.Variable(5, bounds=[0, 9], name="x")
+    return dpm.Problem(cp.Minimize(rng.uniform(-1, 2, 5) @ x), [rng.integers(0, 3, (2, 5)) @ x == b, x[0] + x[1] <= 5])
+
+
+def entries(rng: np.random.Generator) -> dpm.Problem:
+    """Private coefficients."""
+    A = dpm.Private(shape=(3, 4), name="A", unit="entry", linf=0.1, bounds=[0, 2])
+    x = cp.Variable(4, bounds=[0, 5], name="x")
+    return dpm.Problem(cp.Maximize(rng.uniform(0.5, 2, 4) @ x), [A @ x <= rng.uniform(2, 6, 3)])
+
+
+def costs(rng: np.random.Generator) -> dpm.Problem:
+    c = dpm.Private(shape=5, name="c", unit="entry", linf=0.1, bounds=[-1, 2])
+    x = cp.Variable(5, bounds=[0, 4], name="x")
+    return dpm.Problem(cp.Minimize(c @ x), [rng.uniform(0, 2, (2, 5)) @ x >= 3])
+
+
+def both(rng: np.random.Generator) -> dpm.Problem:
+    c = dpm.Private(shape=4, name="c", unit="entry", linf=0.1, bounds=[-1, 2])
+    b = dpm.Private(shape=2, name="b", unit="entry", linf=1, bounds=[1, 4])
+    x = cp.Variable(4, bounds=[0, 4], name="x")
+    return dpm.Problem(cp.Minimize(c @ x), [rng.integers(0, 3, (2, 4)) @ x >= b, cp.sum(x) <= 9])
+
+
+BUILDS = [needs, limits, equalities, entries, costs, both]
+
+
+def found(model: PrivateLP, rng: np.random.Generator) -> list[tuple[float, float]]:
+    """Loss and violation, on the worst data, of the public points that plans look at and of random ones."""
+    points = [(each.loss, each.violation) for each in public_points(model)]
+    for _ in range(20):
+        x = model.public.polyhedron.minimise(rng.normal(size=model.affine.variables))
+        y = model.public.polyhedron.minimise(rng.normal(size=model.affine.variables))
+        if x is not None and y is not None:
+            x = x + rng.uniform() * (y - x)
+            points.append((regret(model, x), worst_violation(model, x)))
+    return points
+
+
+def wrong(build: Any, seed: int) -> tuple[int, int]:
+    """How often something was said to be out of reach, and how often a point was found that reaches it."""
+    rng = np.random.default_rng(seed)
+    model = build(rng)._door(None).data
+    if not model.public.feasible:
+        return 0, 0
+    points = found(model, rng)
+    said = [(a, v) for a in SIZES for v in SIZES if out_of_reach(model, a, v)]
+    return len(said), sum(any(loss <= a and missed <= v for loss, missed in points) for a, v in said)
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_no_point_reaches_what_is_out_of_reach(build: Any) -> None:
+    told = [wrong(build, seed) for seed in range(12)]
+    assert sum(misses for _, misses in told) == 0
+    assert sum(said for said, _ in told) > 0  # something is seen at all
+
+
+@pytest.mark.parametrize(("build", "name"), [(needs, "_corner"), (limits, "_costs_more"), (costs, "_least_regret")])
+def test_a_proof_that_is_none_is_found_out(build: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: prices, optima and regrets that are ten times too large."""
+    inner = getattr(quick, name)
+
+    def larger(model: PrivateLP, *given: Any) -> Any:
+        if name == "_corner":
+            missed, price, tolerance = inner(model)
+            return missed, 10 * price, tolerance
+        return inner(model, given[0] / 10 - 1, given[1] / 10) if given else 10 * inner(model)
+
+    monkeypatch.setattr(quick, name, larger)
+    if name == "_least_regret":  # else it is not asked for losses as large as those of the points
+        monkeypatch.setattr(quick, "objective_span", lambda model: np.inf)
+    assert sum(wrong(build, seed)[1] for seed in range(12)) > 0
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_a_best_point_is_one_that_loses_nothing(build: Any) -> None:
+    for seed in range(6):
+        model = build(np.random.default_rng(seed))._door(None).data
+        if model.public.feasible:
+            assert some_point_is_best(model) == (build not in (costs, both))
+            assert not some_point_is_best(model) or any(point.loss == 0 for point in public_points(model))
