@@ -105,7 +105,9 @@ class DenseMultiplicativeWeights(CountingEngine):
         ``eta sum of gains - KL(y, uniform)`` over the 1/s-dense distributions (the projection of a lazy measure), whose
         conjugate is 1-smooth in the maximum norm, and losses may be centred to 1/2 in size, so for the uniform
         distribution y* on any s rows
+
             ``sum_t (y* - y_t)'(G x_t - h) <= W (ln(m/s)/eta + eta T/8) = W sqrt(T ln(m/s) / 2)``
+
         for ``eta = sqrt(8 ln(m/s) / T)``. The oracle has ``tilt'x_t + y_t'(G x_t - h) <= tilt'x* + e_t`` for a feasible
         x*, so for the average point: ``tilt'x + max_y* y*'(G x - h) <= tilt'x* + mean e_t + W sqrt(ln(m/s) / (2T))``.
         Without a tilt this bounds V (the errors are non-negative). With one, s idle rows ``0 <= 0`` are added: the s
