@@ -32,7 +32,7 @@ const Map1 = (() => {
   function code() {
     const open = state.level === "high";
     const values = {
-      n: table.people[state.n], d: state.d, m: ownRow() ? "n" : state.m, unit: state.unit,
+      n: table.people[state.n], d: state.d, m: ownRow() ? table.people[state.n] : state.m, unit: state.unit,
       declared: table.declared[open ? "none" : state.bound],
       epsilon: table.budgets[state.epsilon], delta: table.deltas[state.delta],
     };
