@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # as a script and from Sphinx al
 from sheet import BLUE, GREEN, GREY, INK, ORANGE, PALE, Point, Sheet
 
 HERE = Path(__file__).parent
-WIDTH, HEIGHT = 720, 250
+WIDTH, HEIGHT = 750, 250
 SMALL = {"font_size": 12}
 DASHED = {"stroke_dasharray": "6 4"}
 BITS = (0, 1, 1, 0, 1, 0, 0, 1, 0, 1, 1, 0)
