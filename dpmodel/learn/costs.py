@@ -17,6 +17,7 @@ from sklearn.utils import get_tags
 
 from dpmodel.privacy import validate_privacy
 from dpmodel.text import number
+from dpmodel.users_line import users_line
 
 # They ask to be fitted, and learn the number of columns or nothing.
 _LEARN_NOTHING = (FrozenEstimator, PolynomialFeatures)
@@ -89,7 +90,7 @@ class Counted(BaseEstimator):  # type: ignore[misc]
                 "variances, categories, directions) is neither private nor in guarantee_: try PublicEncoder"
             )
         if any(said):
-            warnings.warn("; ".join(filter(None, said)), CompositionWarning, stacklevel=4)
+            warnings.warn("; ".join(filter(None, said)), CompositionWarning, stacklevel=users_line())
 
     def _count_fit(self) -> None:
         """After a fit that nobody else keeps account of."""

@@ -52,6 +52,7 @@ class PrivateLinearModel(Counted):
     mechanism : "auto" for the plan's choice, or a mechanism's name.
     random_state : None for secure noise. A number makes the noise repeatable: for tests, and NOT private (a warning
         and the guarantee say so).
+    progress : as in ``Problem.solve``: False for no bar.
 
     Attributes
     ----------
@@ -88,6 +89,7 @@ class PrivateLinearModel(Counted):
     fit_intercept: bool = True
     mechanism: str = "auto"
     random_state: Any = None
+    progress: Any = None
 
     def _fit(self, X: Any, sealed: Any, labels: tuple[float, float], risk_unit: float = 1.0) -> tuple[Floats, Floats]:
         """Solve for checked rows X (n, p) and mapped labels ``sealed`` (n,), or (n, K) for K outputs, in the public
@@ -112,7 +114,7 @@ class PrivateLinearModel(Counted):
         problem = Problem(cp.Minimize(objective if penalty is None else objective + each * penalty), constraints)
         requested: dict[str, Any] = {"epsilon": self.epsilon, "delta": self.delta, "mechanism": self.mechanism}
         self._warn_of_costs()
-        problem.solve(**requested, budget=self.budget, rng=_rng(self.random_state))
+        problem.solve(**requested, budget=self.budget, rng=_rng(self.random_state), progress=self.progress)
         assert problem.release is not None
         assert problem.last_plan is not None
         self.plan_, self.release_ = problem.last_plan.alone(), problem.release
