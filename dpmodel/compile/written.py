@@ -79,7 +79,7 @@ def latex_words(text: str) -> str:
     r"""Words in mathematics: ``\text{}``, and between two of them what commands are made of (renderers differ in what
     they read inside ``\text{}``)."""
     pieces = re.split(r"([\\{}$&#%_^~])", cell_text(text).replace("\n", " "))
-    return "".join(_SIGN[p] if p in _SIGN else rf"\text{{{p}}}" for p in pieces if p)
+    return "".join(_SIGN.get(p, rf"\text{{{p}}}") for p in pieces if p)
 
 
 _SIGN = {c: f"\\{c}" for c in "{}$&#%_"} | {"\\": r"\backslash ", "^": r"\wedge ", "~": r"\sim "}

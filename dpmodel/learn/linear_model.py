@@ -18,7 +18,7 @@ from dpmodel.annotate import Private, Records
 from dpmodel.annotate.elements import elements
 from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import SpecificationError
-from dpmodel.learn.costs import Counted
+from dpmodel.learn.costs import Counted, names_before
 from dpmodel.learn.data import checked
 from dpmodel.learn.features import Features, features_of
 from dpmodel.privacy import Budget
@@ -126,7 +126,7 @@ class PrivateLinearModel(Counted):
     def _say(self, *classes: Any) -> None:
         """Let the release speak of the features as given; ``classes`` : of the rows of ``coef_``, if it has several."""
         names = getattr(self, "feature_names_in_", None)
-        features = [("feature", () if names is None else tuple(names.tolist()))]
+        features = [("feature", names_before(self.n_features_in_) if names is None else tuple(names.tolist()))]
         outputs = [("class", tuple(elements(classes[0])))] if classes else []
         self.release_ = replace(
             self.release_,
