@@ -18,6 +18,7 @@ from dpmodel.classify.regression_model import private_outputs, private_regressio
 from dpmodel.compile.leak_warning import warn_of_constants
 from dpmodel.compile.likelihood.face import recognise_postprocessing
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
+from dpmodel.compile.mathematics import model_html, model_latex
 from dpmodel.compile.refusals import where_used
 from dpmodel.compile.regression.fewer_rows import recognise_blocks
 from dpmodel.compile.regression.recognise import Outputs, Recognised, recognise
@@ -28,6 +29,7 @@ from dpmodel.compile.standard_form.public_set import PublicSet, base_program
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
 from dpmodel.execute import check_budget, execute
 from dpmodel.execute.misplaced import refuse_misplaced
+from dpmodel.execute.progress import shown
 from dpmodel.models.contract import PrivateModel
 from dpmodel.models.feasible_picture import feasible_picture
 from dpmodel.models.options import AllBut, Exact, Options, Penalty, Search, Target
@@ -47,6 +49,7 @@ from dpmodel.release.release import Accuracy, Guarantee, Release
 
 Feasible = str | AllBut | Exact
 Goal = str | Target | Search | Penalty
+Progress = Callable[[str, float], None] | bool | None
 
 
 class Problem(cp.Problem):  # type: ignore[misc]
@@ -83,6 +86,12 @@ class Problem(cp.Problem):  # type: ignore[misc]
         self._warned: set[int] = set()
 
     # ------------------------------------------------------------------ what it is
+    def _repr_latex_(self) -> str:
+        return model_latex(self)
+
+    def _repr_html_(self) -> str:
+        return model_html(self)
+
     @property
     def clip(self) -> float | None:
         """Where derivatives of the loss are cut, None for nowhere."""
@@ -137,6 +146,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         solver: str | None = None,
         compare: Compared = "needed",
         published: bool = False,
+        progress: Progress = None,
         **unknown: Any,
     ) -> Plan:
         """Compare the mechanisms by forecast error. Needs no private values, spends nothing.
@@ -146,16 +156,18 @@ class Problem(cp.Problem):  # type: ignore[misc]
         own constants too.
         """
         refuse_misplaced(self.plan, {"epsilon": epsilon, "delta": delta, "beta": beta}, unknown)
-        model = self._door(solver)
-        options = Options(epsilon, delta, beta, mechanism, feasibility, goal, solver)
-        if model.is_public:
-            raise SpecificationError(
-                "no private parameter reaches c, b or A: there is nothing to plan",
-                why="a plan compares private mechanisms",
-                remedy="mark private data with Private(...), or solve() as it is, which spends nothing",
-            )
-        model, request = model.ask(options)
-        return make_plan(model, request, mechanism, compare=compare, published=published)
+        with shown(progress) as report:
+            report("compile", 0.0)
+            model = self._door(solver)
+            options = Options(epsilon, delta, beta, mechanism, feasibility, goal, solver)
+            if model.is_public:
+                raise SpecificationError(
+                    "no private parameter reaches c, b or A: there is nothing to plan",
+                    why="a plan compares private mechanisms",
+                    remedy="mark private data with Private(...), or solve() as it is, which spends nothing",
+                )
+            model, request = model.ask(options)
+            return make_plan(model, request, mechanism, compare=compare, published=published, report=report)
 
     def explain(self, *, tree: bool = False) -> Explanation | ExpressionTree:
         """What the problem is, cell by cell, in words: the model's analyser.
@@ -226,7 +238,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         solver: str | None = None,
         solver_options: Mapping[str, Any] | None = None,
         verbose: bool = False,
-        progress: Callable[[str, float], None] | bool | None = None,
+        progress: Progress = None,
         rng: Any = None,
         **unknown: Any,
     ) -> float | None:
@@ -250,7 +262,9 @@ class Problem(cp.Problem):  # type: ignore[misc]
             reached), ``Search()`` (bisection, paid for), ``Penalty(weight)`` (added to the violation); "auto": the best
             forecast.
         budget : a ``Budget`` to charge before any data is read.
-        verbose : print classification, plan and release. ``progress`` : True, or a function (stage, share).
+        verbose : print classification, plan and release. ``progress`` : None for a bar in terminals and notebooks once
+            work has taken a second; False for none; True for stages as lines elsewhere too; or a function (stage,
+            share).
         rng : None for secure noise; "opendp" for OpenDP's, which is as private; an int or numpy Generator for
             repeatable noise in tests, which is not private and says so.
         solver, solver_options : for the solve on released data, as in CVXPY.
@@ -273,41 +287,45 @@ class Problem(cp.Problem):  # type: ignore[misc]
         """
         refuse_misplaced(self.solve, {"epsilon": epsilon, "delta": delta}, unknown)
         started = time.perf_counter()
-        model = self._door(solver)
-        compiled = time.perf_counter() - started
-        if model.is_public:
-            check_budget(budget)
-            self._forget()
-            return self._solve_public(model.data, solver, checked_options(solver_options))
-        model, request = model.ask(Options(epsilon, delta, beta, mechanism, feasibility, goal, solver, solver_options))
+        with shown(progress, verbose) as report:
+            report("compile", 0.0)
+            model = self._door(solver)
+            compiled = time.perf_counter() - started
+            if model.is_public:
+                check_budget(budget)
+                self._forget()
+                return self._solve_public(model.data, solver, checked_options(solver_options))
+            model, request = model.ask(
+                Options(epsilon, delta, beta, mechanism, feasibility, goal, solver, solver_options)
+            )
 
-        def announce(plan: Plan) -> None:
-            self.last_plan = plan
-            self._warn_of_constants()  # again: a value given after compiling may share memory
+            def announce(plan: Plan) -> None:
+                self.last_plan = plan
+                self._warn_of_constants()  # again: a value given after compiling may share memory
+                if verbose:
+                    print(self.classify(), plan, sep="\n\n")
+
+            done = execute(
+                model,
+                request,
+                mechanism,
+                label="solve",
+                budget=budget,
+                rng=rng,
+                progress=report,
+                verbose=verbose,
+                announce=announce,
+                charged=self._forget,  # not before: a refused call must not cost the release paid for earlier
+            )
+            if done.outcome is not None:
+                self._release = model.finish(done.ran(compile=compiled))
+            if done.failure is not None:
+                raise done.failure
+            assert self._release is not None
+            done.report("done", 1.0)
             if verbose:
-                print(self.classify(), plan, sep="\n\n")
-
-        done = execute(
-            model,
-            request,
-            mechanism,
-            label="solve",
-            budget=budget,
-            rng=rng,
-            progress=progress,
-            verbose=verbose,
-            announce=announce,
-            charged=self._forget,  # not before: a refused call must not cost the release that an earlier one paid for
-        )
-        if done.outcome is not None:
-            self._release = model.finish(done.ran(compile=compiled))
-        if done.failure is not None:
-            raise done.failure
-        assert self._release is not None
-        done.report("done", 1.0)
-        if verbose:
-            print(self._release)
-        return self._release.value
+                print(self._release)
+            return self._release.value
 
     def _forget(self) -> None:
         """Drop an earlier solution, so that it cannot be taken for the new one if this one fails."""

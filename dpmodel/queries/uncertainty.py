@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from dpmodel._types import Floats
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing, picks
 from dpmodel.errors import SpecificationError
-from dpmodel.execute.progress import reporter
+from dpmodel.execute.progress import shown
 from dpmodel.privacy import public_generator
 from dpmodel.problem import Problem
 from dpmodel.queries.consistent import Consistent
@@ -97,12 +97,12 @@ def standard_errors(
     count = _count(repetitions, 2)
     center = _apply(rows, x)
     first, second = np.zeros(center.size), np.zeros(center.size)
-    report = reporter(progress, False)
-    for done, again in enumerate(refits(model, x, count, rng, mechanism or solver), start=1):
-        moved = _apply(rows, again) - center
-        first += moved
-        second += np.square(moved)
-        report("simulated fits", done / count)
+    with shown(progress) as report:
+        for done, again in enumerate(refits(model, x, count, rng, mechanism or solver), start=1):
+            moved = _apply(rows, again) - center
+            first += moved
+            second += np.square(moved)
+            report("simulated fits", done / count)
     return _shaped(np.sqrt(np.maximum(second - np.square(first) / count, 0.0) / (count - 1)), shape)
 
 
@@ -174,18 +174,19 @@ def intervals(
             why=f"their quantiles need all of them at once; kept are {MOST_KEPT}",
             remedy="of=, for fewer functions, or fewer repetitions",
         )
-    report = reporter(progress, False)
     if method == "noise":
-        center, errors = linear_errors(model, rows, count, public_generator(rng), report)
+        with shown(progress) as report:
+            center, errors = linear_errors(model, rows, count, public_generator(rng), report)
         rank = math.ceil((count + 1) * level)
         half = np.partition(np.abs(errors), rank - 1, axis=0)[rank - 1]
         low, high = center - half, center + half
     else:
         center = _apply(rows, x)
         kept = np.empty((count, size))
-        for done, again in enumerate(refits(model, x, count, rng, mechanism or solver)):
-            kept[done] = _apply(rows, again)
-            report("simulated fits", (done + 1) / count)
+        with shown(progress) as report:
+            for done, again in enumerate(refits(model, x, count, rng, mechanism or solver)):
+                kept[done] = _apply(rows, again)
+                report("simulated fits", (done + 1) / count)
         low, high = np.quantile(kept, [(1 - level) / 2, (1 + level) / 2], axis=0)
         if method == "basic":
             low, high = 2 * center - high, 2 * center - low

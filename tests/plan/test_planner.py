@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from dataclasses import fields
 
 import cvxpy as cp
@@ -235,7 +236,10 @@ def test_every_reason_and_statement_is_printed():
         assert (": chosen" in told) == (each is plan.chosen)
     with pytest.raises(dpm.SpecificationError, match="no mechanism 'magic'"):
         plan.why("magic")
-    assert plan._repr_html_().count("<tr>") == sum(each.forecast is not None for each in plan.candidates) + 1
+    page, compared = plan._repr_html_(), sum(each.forecast is not None for each in plan.candidates)
+    assert page.count("<tr") == compared + 1
+    (winner,) = re.findall(r"<tr style=.*?</tr>", page)
+    assert f">{plan.chosen.mechanism}<" in winner
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 200])

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict
+from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict, counted
 from dpmodel.mechanisms.lp.dense_weights.measure import DenseMeasure
 from dpmodel.mechanisms.lp.dense_weights.oracles import (
     MOST_TERMS,
@@ -61,7 +61,9 @@ def descend(
     h *= plan.rate  # a fresh array
     measure = DenseMeasure(rows.count, plan.density, plan.idle)
     total = np.zeros(polytope.size)
+    told = counted(f"dense multiplicative weights, {plan.steps} steps", plan.steps, progress)
     for step in range(1, plan.steps + 1):
+        told()
         x = minimise(PrivateArray(G.T @ measure.projected()))
         total += x
         if step < plan.steps:
@@ -69,8 +71,6 @@ def descend(
             gain -= h
             measure.add(gain)
             del gain
-        if step % 64 == 0:
-            progress(f"dense multiplicative weights, step {step} of {plan.steps}", step / plan.steps)
     return Point(polytope.nearest(total / plan.steps))
 
 

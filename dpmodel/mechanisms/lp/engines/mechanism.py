@@ -210,7 +210,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
         (_, best), accepted = self._reach(whole, route, cost, high, theta, source), 0
         distribution = noise_of_tests(engine, route.whole, route.steps)
         for step in range(1, route.steps):
-            progress(f"search for the objective, run {step + 1} of {route.steps}", step / route.steps)
+            progress(f"search for the objective, {route.steps} runs", step / route.steps)
             middle = (low + high) / 2
             promise, point = self._reach(whole, route, cost, middle, theta, source)
             excess = engine.excess(whole, promise, point.x, theta)

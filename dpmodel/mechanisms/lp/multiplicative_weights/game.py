@@ -46,7 +46,7 @@ from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap
 from dpmodel.compile.standard_form.footprint import sensitivity_of
-from dpmodel.mechanisms.contract import YES, Progress, Verdict
+from dpmodel.mechanisms.contract import YES, Progress, Verdict, counted
 from dpmodel.mechanisms.forecast import Bound, Violation
 from dpmodel.mechanisms.lp.engines.contract import Engine, Point, Promise, Task
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
@@ -142,10 +142,9 @@ def play(
     total = np.zeros(form.shift.size)
     gain = plan.rate * form.total
     tilted = form.pull(np.arange(tilt.size), tilt) if tilt.any() else None
-    shown = max(steps // 20, 1)
-    for step in range(steps):
-        if step % shown == 0:
-            progress(f"multiplicative weights, step {step + 1} of {steps}", step / steps)
+    told = counted(f"multiplicative weights, {steps} steps", steps, progress)
+    for _ in range(steps):
+        told()
         if tilted is not None:
             g[tilted[0]] -= gain * tilted[1]
         x = form.to_x(public.weights(g, z))
