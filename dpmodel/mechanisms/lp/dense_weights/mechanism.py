@@ -134,16 +134,17 @@ class DenseMultiplicativeWeights(CountingEngine):
         if task.cut:  # only noise serves every part of the set, no worse than all of it
             candidates = (NoisyMinimisation.of(rows, task.polytope),)
         steps = _grid(MOST_STEPS)
+        errors = [oracle.error(task.spend, steps, task.beta) for oracle in candidates]
 
         def best(density: int) -> tuple[float, int, Oracle]:
             """Least error for this s, and how to reach it."""
             share = min(rows.per_record / density, 1.0)
             all_rows = rows.count + (density if task.tilted else 0)
             regret = (high - low) * np.sqrt(math.log(all_rows / density) / (2 * steps))
-            tables = [share * oracle.error(task.spend, steps, task.beta) + regret for oracle in candidates]
-            errors = [float(table.min()) for table in tables]
-            chosen = int(np.argmin(errors))
-            return errors[chosen], int(steps[int(tables[chosen].argmin())]), candidates[chosen]
+            tables = [share * each + regret for each in errors]
+            least = [float(table.min()) for table in tables]
+            chosen = int(np.argmin(least))
+            return least[chosen], int(steps[int(tables[chosen].argmin())]), candidates[chosen]
 
         most = most_density(rows, task)
         if task.slack_rows is not None:

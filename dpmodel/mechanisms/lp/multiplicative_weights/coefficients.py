@@ -25,7 +25,6 @@ from dpmodel.mechanisms.lp.multiplicative_weights.game import (
 )
 from dpmodel.mechanisms.lp.multiplicative_weights.matrix_rows import MatrixRows, matrix_rows
 from dpmodel.mechanisms.lp.private_rows import private_rows
-from dpmodel.numerics.polytopes.entropic_projection import EntropicPolytope
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.numerics.polytopes.simplex_form import SimplexForm
 from dpmodel.privacy import NoiseSource
@@ -138,7 +137,7 @@ class NoisyMultiplicativeWeights(GameEngine):
         reading = rows.sizes[0] + 10 * (rows.candidates + form.columns)
         drawing = _SELECTION_WORK * min(rows.candidates, 2 * math.isqrt(rows.candidates) + 1)
         drawing += _NOISE_WORK * rows.row_entries
-        grid = step_grid(reading + drawing + EntropicPolytope.of(task.polytope, form).work)
+        grid = step_grid(reading + drawing + self.work(task.polytope, form))
         width = self.width(form, rows)
         if spend.rho is None:
             each = spend.epsilon * _SHARES / grid

@@ -35,6 +35,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -322,11 +323,14 @@ class GameEngine(Engine):
     def form(self, model: PrivateLP, polytope: Polyhedron) -> SimplexForm | Verdict:
         """The simplex form of the public set for these rows, or why there is none."""
 
-        def build() -> SimplexForm | Verdict:
-            return simplex_of(model, polytope, *self.entry_bounds(model))
+        bounds = model.cached(("bounds of entries", self.rows.__qualname__), partial(self.entry_bounds, model))
+        key = ("simplex form", *(bound.tobytes() for bound in bounds))
+        return polytope.cached(key, lambda: simplex_of(model, polytope, *bounds))
 
-        key = ("simplex form", self.rows.__qualname__)
-        return model.cached(key, build) if polytope is public_polyhedron(model) else build()
+    def work(self, polytope: Polyhedron, form: SimplexForm) -> float:
+        """Cost of a projection onto the public set, as numbers that could be read instead."""
+        found = polytope.cached(("projection", id(form)), lambda: (form, EntropicPolytope.of(polytope, form).work))
+        return found[1]
 
     def formed(self, model: PrivateLP) -> Verdict:
         form = self.form(model, public_polyhedron(model))

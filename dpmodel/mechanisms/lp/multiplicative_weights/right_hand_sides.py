@@ -29,7 +29,6 @@ from dpmodel.mechanisms.lp.multiplicative_weights.game import (
     step_grid,
 )
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, exact_rows
-from dpmodel.numerics.polytopes.entropic_projection import EntropicPolytope
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.numerics.polytopes.simplex_form import SimplexForm
 from dpmodel.numerics.public_facts import cached
@@ -125,8 +124,7 @@ class ScalarMultiplicativeWeights(GameEngine):
         return rows.reach
 
     def plan(self, rows: ScalarRows, form: SimplexForm, task: Task) -> tuple[Steps, float]:
-        public = EntropicPolytope.of(task.polytope, form)
-        grid = step_grid(rows.matrix.nnz + 10 * (rows.candidates + form.columns) + public.work)
+        grid = step_grid(rows.matrix.nnz + 10 * (rows.candidates + form.columns) + self.work(task.polytope, form))
         regret, rate = plain_regret(self.width(form, rows), form.columns, grid)
         each = task.spend.epsilon / grid if task.spend.rho is None else np.sqrt(8 * task.spend.rho / grid)
         error = regret + rows.reach / each * shortfall(rows.candidates, grid, task.beta)
