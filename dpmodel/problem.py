@@ -412,9 +412,12 @@ class Problem(cp.Problem):  # type: ignore[misc]
         if published is not None:
             return published
         lowered, _, classification = self._compiled()
-        key = (solver, public_theta(lowered.affine).tobytes())
+        affine = lowered.affine
+        if affine.is_linear() and not (affine.boolean.size or affine.integer.size):
+            solver = None  # HiGHS keeps its basis between questions about the public set, and plans do not depend on it
+        key = (solver, public_theta(affine).tobytes())
         if self._last_model is None or self._last_model[0] != key:
-            form = standard_form(lowered.affine)
+            form = standard_form(affine)
             self._last_model = key, PrivateLP(form, classification, PublicSet(form, solver))
         return self._last_model[1]
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpmodel._types import Floats, PrivateArray
+from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict, counted
 from dpmodel.mechanisms.lp.dense_weights.measure import DenseMeasure
@@ -134,35 +134,43 @@ class DenseMultiplicativeWeights(CountingEngine):
         low, high = rows.residual_range(task.polytope)
         candidates = oracles(rows, task.polytope, task.vertices)
         if task.cut:  # only noise serves every part of the set, no worse than all of it
-            candidates = (NoisyMinimisation.of(rows, task.polytope),)
-        steps = _grid(MOST_STEPS)
+            candidates = tuple(each for each in candidates if isinstance(each, NoisyMinimisation)) or (
+                NoisyMinimisation.of(rows, task.polytope),
+            )
+        steps, tilted = _grid(MOST_STEPS), task.tilted
+        errors = [oracle.error(task.spend, steps, task.beta) for oracle in candidates]
 
-        def best(density: int) -> tuple[float, int, Oracle]:
-            """Least error for this s, and how to reach it."""
-            share = min(rows.per_record / density, 1.0)
-            all_rows = rows.count + (density if task.tilted else 0)
-            regret = (high - low) * np.sqrt(math.log(all_rows / density) / (2 * steps))
-            tables = [share * oracle.error(task.spend, steps, task.beta) + regret for oracle in candidates]
-            errors = [float(table.min()) for table in tables]
-            chosen = int(np.argmin(errors))
-            return errors[chosen], int(steps[int(tables[chosen].argmin())]), candidates[chosen]
+        def tables(densities: Integers) -> Floats:
+            """(oracles, k, steps) errors for each s (k,)."""
+            size = np.log((rows.count + (densities if tilted else 0)) / densities)
+            regret = (high - low) * np.sqrt(size[:, None] / (2 * steps))
+            share = np.minimum(rows.per_record / densities, 1.0)[:, None]
+            return np.stack([share * each + regret for each in errors])
+
+        def least(densities: Integers) -> Floats:
+            """(k,) the least of them."""
+            return np.asarray(tables(densities).min(axis=(0, 2)), dtype=np.float64)
 
         most = most_density(rows, task)
         if task.slack_rows is not None:
             density = min(task.slack_rows + 1, most)
         elif task.violation is not None:
-            density = _least(lambda s: best(s)[0] <= (task.violation or 0.0), _fewest(rows), most)
+            limit = task.violation
+            density = _least(lambda s: float(least(np.array([s]))[0]) <= limit, _fewest(rows), most)
         else:
             fewest = _fewest(rows)
             choices = np.unique(np.geomspace(fewest, max(fewest, min(most, rows.count // 2)), 120).astype(np.int64))
-            density = int(min(choices, key=lambda s: best(int(s))[0] + high * (s - 1) / rows.count))
-        error, number, oracle = best(density)
-        idle = density if task.tilted else 0
+            density = int(choices[int(np.argmin(least(choices) + high * (choices - 1) / rows.count))])
+        table = tables(np.array([density]))[:, 0]
+        chosen = int(table.min(axis=1).argmin())
+        place = int(table[chosen].argmin())
+        error, number, oracle = float(table[chosen, place]), int(steps[place]), candidates[chosen]
+        idle = density if tilted else 0
         eta = math.sqrt(8 * math.log((rows.count + idle) / density) / number)
         plan = Plan(density, number, eta / (high - low) if high > low else 0.0, idle, oracle.name)
         share = min(rows.per_record / density, 1.0)
         return Promise(
-            error=error if task.tilted else min(error, high),
+            error=error if tilted else min(error, high),
             gain=1.0,
             slack_rows=density - 1,
             rows=rows.count,

@@ -12,7 +12,7 @@ with probability at least 1 - beta, and ``V(x) <= v`` means that all but ``slack
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -70,8 +70,8 @@ class Promise:
     ``slack_rows`` of the ``rows`` private rows are violated by at most ``gain * v``. ``width`` : how far any row can be
     violated.
     ``proved`` : a theorem, not a prediction. ``work``, ``noise``, ``caveats`` : as in ``Forecast``.
-    ``plan`` : the engine's own numbers (steps, rates), handed back to it in ``point``. ``others`` : what it promises
-    with other settings, which say less and may do better; ``simulated_settings.py`` chooses.
+    ``plan`` : the engine's own numbers (steps, rates), handed back to it in ``point``. ``others()`` : what it promises
+    with other settings, which say less and may do better; ``simulated_settings.py`` asks and chooses.
     """
 
     error: float
@@ -84,7 +84,7 @@ class Promise:
     noise: Mapping[str, Any] = field(default_factory=dict)
     caveats: tuple[str, ...] = ()
     plan: Any = None
-    others: tuple[Promise, ...] = ()
+    others: Callable[[], tuple[Promise, ...]] = tuple
 
     @property
     def alpha(self) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -58,8 +59,8 @@ class NoisyHingeDescent(CountingEngine):
         return plain_linear(model) or YES
 
     def promise(self, task: Task) -> Promise:
-        best, *others = (self._promise(task, error, plan) for error, plan in plan_descent(task))
-        return replace(best, others=tuple(others))
+        plans = (self._promise(task, error, plan) for error, plan in plan_descent(task))
+        return replace(next(plans), others=cache(lambda: tuple(plans)))
 
     def least(self, task: Task) -> Iterator[Bound]:
         yield bound_of(self._promise(task, *next(plan_descent(task))))

@@ -18,6 +18,7 @@ from dpmodel.mechanisms.lp.engines.contract import Point, Promise, Task
 from dpmodel.mechanisms.lp.multiplicative_weights.game import (
     GameEngine,
     PrivateRowsNow,
+    Shape,
     Steps,
     apart,
     both_signs,
@@ -29,7 +30,6 @@ from dpmodel.mechanisms.lp.multiplicative_weights.game import (
     step_grid,
 )
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, exact_rows
-from dpmodel.numerics.polytopes.entropic_projection import EntropicPolytope
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.numerics.polytopes.simplex_form import SimplexForm
 from dpmodel.numerics.public_facts import cached
@@ -118,16 +118,16 @@ class ScalarMultiplicativeWeights(GameEngine):
     def width(self, form: SimplexForm, rows: ScalarRows) -> float:
         return form.widest_rows(rows.matrix)
 
-    def told(self, rows: ScalarRows, plan: Steps, task: Task) -> dict[str, Any]:
-        return {"width of the losses": self.width(plan.form, rows)}
+    def told(self, rows: ScalarRows, shape: Shape, plan: Steps, task: Task) -> dict[str, Any]:
+        return {"width of the losses": shape.width}
 
     def range_of(self, rows: ScalarRows, polytope: Polyhedron) -> float:
         return rows.reach
 
-    def plan(self, rows: ScalarRows, form: SimplexForm, task: Task) -> tuple[Steps, float]:
-        public = EntropicPolytope.of(task.polytope, form)
-        grid = step_grid(rows.matrix.nnz + 10 * (rows.candidates + form.columns) + public.work)
-        regret, rate = plain_regret(self.width(form, rows), form.columns, grid)
+    def plan(self, rows: ScalarRows, shape: Shape, task: Task) -> tuple[Steps, float]:
+        form = shape.form
+        grid = step_grid(rows.matrix.nnz + 10 * (rows.candidates + form.columns) + shape.work)
+        regret, rate = plain_regret(shape.width, form.columns, grid)
         each = task.spend.epsilon / grid if task.spend.rho is None else np.sqrt(8 * task.spend.rho / grid)
         error = regret + rows.reach / each * shortfall(rows.candidates, grid, task.beta)
         best = int(np.argmin(error))
