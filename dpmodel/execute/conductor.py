@@ -92,7 +92,7 @@ def execute(
     warn_of_no_guarantee(plan)
     forecast, name = plan.chosen.forecast, plan.chosen.mechanism
     assert forecast is not None
-    algorithm: Any = by_name(name, type(model.data)) if plan.algorithm is None else plan.algorithm
+    algorithm: Any = by_name(name, model.kind) if plan.algorithm is None else plan.algorithm
     outcome, failure = charge_then_run(
         lambda told: model.checked(algorithm.run(model.data, request, source, told)),
         name=name,

@@ -19,7 +19,7 @@ import dpmodel as dpm
 from dpmodel.annotate.sources.contract import MOST_BLOCKS, RowSource, SourceRows, in_order
 from dpmodel.annotate.sources.memory import MemoryBlocks
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.regression import blocks as block_module
+from dpmodel.compile import block_sums as block_module
 from dpmodel.errors import SourceError, SpecificationError, UnsupportedModelError
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.regression.descent.full_batch import NOISY_DESCENT
