@@ -49,7 +49,8 @@ class Private(cp.Parameter):  # type: ignore[misc]
     Parameters
     ----------
     value : array, scipy sparse matrix or number; may be given later (``parameter.value = ...``). ``SourceRows`` leaves
-        the records where they lie (files, workers): regressions read them block by block.
+        the records where they lie (files, workers): regressions and programs in which a record owns its constraints
+        read them block by block.
     shape : needed when no value is given.
     name : shown in messages.
     unit : what one record owns: ``"all"`` (an aggregate; a record may move every entry), ``"entry"``,
@@ -62,8 +63,8 @@ class Private(cp.Parameter):  # type: ignore[misc]
         by at most twice that, or once where it can only be absent (add-remove, no declared change, unit not "all").
     records : whose data it is; parameters of the same ``Records`` move together.
     positions : of a matrix, ``"private"`` protects *which* entries are not zero like the values, yet keeps the
-        value as a sparse matrix (regressions read it as such; other models turn it into a dense one). Bounds must
-        then hold 0.
+        value as a sparse matrix (regressions read it as such, and so do programs in which a record owns its
+        constraints, if it is large; other models turn it into a dense one). Bounds must then hold 0.
     **cvxpy_attributes : ``nonneg``, ``bounds=(lo, hi)`` (entrywise magnitude; values are clipped to it), numbers or
         arrays with lo < hi (for a matrix (n, p), vectors of length p hold one bound per column), or for a matrix
         ``{column: (lo, hi)}`` for every column, by name (of a data frame) or index;

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -57,9 +57,14 @@ class RowPart:
         if self.here is not None:
             weights = weights * self.here
         out = np.zeros(self.size) if self.shared is None else self.shared * float(weights.sum())
-        for matrix, factor, start in self.blocks:
-            out[start : start + matrix.shape[1]] += factor * (matrix.T @ weights)
+        for (matrix, factor, start), turned in zip(self.blocks, self._turned, strict=True):
+            out[start : start + matrix.shape[1]] += factor * (turned @ weights)
         return PrivateArray(out)
+
+    @cached_property
+    def _turned(self) -> tuple[Any, ...]:
+        """Views: the matrices turned, made once."""
+        return tuple(matrix.T for matrix, _, _ in self.blocks)
 
     def matrix(self) -> sp.csr_array:
         """(k, n) G."""
