@@ -22,7 +22,7 @@ from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.compile.refusals import where_used
 from dpmodel.compile.regression.fewer_rows import recognise_blocks
 from dpmodel.compile.regression.recognise import Outputs, Recognised, recognise
-from dpmodel.compile.standard_form.alike_rows import FewRows, few_rows, read_rows, row_maker
+from dpmodel.compile.standard_form.alike_rows import FewRows, few_rows, row_maker, rows_read
 from dpmodel.compile.standard_form.cvxpy_bridge import Lowered, forget_cached_forms, forget_solution, lower
 from dpmodel.compile.standard_form.footprint import Footprint, footprint
 from dpmodel.compile.standard_form.form import public_theta, public_values, standard_form
@@ -409,7 +409,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             if few is None:
                 self._last_model = key, PrivateLP(form, classification, public)
             else:
-                read = partial(read_rows, few, row_maker(form, few))
+                read = partial(rows_read, few, row_maker(form, few))
                 self._last_model = key, RecordsLP(form, classification, public, few.count, few.few, read)
         return self._last_model[1]
 

@@ -23,7 +23,7 @@ class PrivateLP(PublicFacts):
 
     ``form`` : public constants and private linear maps; ``classification`` : its cells;
     ``public`` : what the public constraints say about x.
-    Everything but ``read_private`` is public.
+    Everything but ``read_private`` (and ``read_rows``) is public.
     """
 
     form: StandardForm
@@ -64,10 +64,6 @@ class PrivateLP(PublicFacts):
         """(P,) theta with the private values. Only a mechanism's ``run`` may call this."""
         return private_theta(self.affine)
 
-    def read_numbers(self) -> PrivateNumbers:
-        """The same, or where rows lie that a mechanism asks for sums of."""
-        return self.read_private()
-
 
 @dataclass(frozen=True)
 class RecordsLP(PrivateLP):
@@ -85,5 +81,6 @@ class RecordsLP(PrivateLP):
     def all_rows(self, of_form: int) -> int:
         return of_form * self.count // self.few
 
-    def read_numbers(self) -> PrivateNumbers:
+    def read_rows(self) -> BlockRows | MemoryRows:
+        """The rows, of which sums can be asked. Only a mechanism's ``run`` may call this."""
         return self.read()

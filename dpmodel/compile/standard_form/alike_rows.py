@@ -182,7 +182,7 @@ class MemoryRows:
         return tuple(self.maker.of(self.owned))
 
 
-def read_rows(few: FewRows, maker: RowMaker) -> BlockRows | MemoryRows:
+def rows_read(few: FewRows, maker: RowMaker) -> BlockRows | MemoryRows:
     """The private rows, for a mechanism's ``run`` only."""
     private = [few.originals[id(block.parameter)] for block in few.lowered.affine.private_blocks]
     require_private_values(private)

@@ -140,7 +140,7 @@ def test_a_sparse_table_stays_sparse(mechanism: str, neighbors: Any, monkeypatch
         found.append(solved(asked, mechanism, goal=dpm.Target(6.0)))
         assert isinstance(model_of(asked), RecordsLP) == (largest == 100)
     np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
-    rows = model_of(asked).read_numbers()
+    rows = model_of(asked).read_rows()
     assert isinstance(rows, alike_rows.MemoryRows)
     (part,) = private_rows(model_of(asked)).table(rows).in_memory or ()
     assert part.blocks[0][0] is dpm.annotate.vault.unseal(asked.parameters()[0])  # no copy of it
@@ -195,7 +195,7 @@ def largest_loss(mechanism: str, make: Any) -> float:
     asked = problem("cover", make(data))
     plan = asked.plan(epsilon, delta, mechanism=mechanism, feasibility=dpm.AllBut(rows=6), goal=dpm.Target(1.5))
     model, algorithm = model_of(asked), next(m for m in KINDS[PrivateLP].mechanisms if m.name == mechanism)
-    rows: Any = model.read_numbers()
+    rows: Any = model.read_rows()
     pairs = [(data[5], RECORDS[0]), *itertools.combinations(RECORDS, 2)]
     for place, (one, other) in itertools.product((0, 8, 59), pairs):
         with warnings.catch_warnings():
@@ -231,7 +231,7 @@ def largest_move() -> float:
     largest difference of two rows. Heavy rates, so that weights are capped, and the same points for both databases."""
     data, density, rate, worst = table(60), 7, 3.0, 0.0
     model = model_of(problem("cover", ragged(data)))
-    facts, rows = private_rows(model), model.read_numbers()
+    facts, rows = private_rows(model), model.read_rows()
     gains, rng = facts.residual_range(model.public.polyhedron), np.random.default_rng(0)
     for place, (one, other) in itertools.product((0, 8, 59), itertools.combinations(RECORDS, 2)):
         points, sums = rng.uniform(size=(6, P)) < rng.uniform(), []

@@ -294,7 +294,7 @@ def test_what_is_no_regression_over_one_source_is_refused_with_a_remedy() -> Non
     w, per_row = cp.Variable(P), cp.Variable(120)
     loss = cp.sum_squares
     cases: dict[str, tuple[Any, list[Any], type[Exception], str]] = {
-        "program": (cp.sum(w), [X @ w <= 1], UnsupportedModelError, "Dataset"),
+        "open program": (cp.sum(w), [X @ w <= 1], UnsupportedModelError, "bound x"),
         "right sides": (cp.sum(per_row), [per_row >= y], UnsupportedModelError, "rows"),
         "no sum": (cp.max(cp.abs(X @ w - y)), [], UnsupportedModelError, "Dataset"),
         "another source": (loss(X @ w - other), [], SpecificationError, "same source"),

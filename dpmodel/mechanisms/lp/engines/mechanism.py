@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
+from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers, RecordsLP
 from dpmodel.mechanisms.contract import (
     YES,
     Mechanism,
@@ -179,7 +179,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
 
     def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         route = settle(model, self.engine, request)
-        theta = model.read_numbers()
+        theta = model.read_rows() if isinstance(model, RecordsLP) else model.read_private()
         cost = _released_cost(model, request, theta, noise)
         if route.goal == "search":
             point = self._search(route, cost, theta, noise, progress)
