@@ -153,9 +153,9 @@ def register_mechanism(mechanism: AnyMechanism) -> None:
 
     Parameters
     ----------
-    mechanism : an object of a class that inherits from ``dpmodel.mechanisms.Mechanism`` (docs/develop/adding-a-mechanism.md).
-        Whoever writes one vouches for its privacy: a plan holds its forecast to the budget and checks the form of what
-        it hands back, and cannot check what its ``run`` does.
+    mechanism : an object of a class that inherits from ``dpmodel.mechanisms.Mechanism``
+        (docs/develop/adding-a-mechanism.md). Whoever writes one vouches for its privacy: a plan holds its forecast to
+        the budget and checks the form of what it hands back, and cannot check what its ``run`` does.
 
     Raises
     ------

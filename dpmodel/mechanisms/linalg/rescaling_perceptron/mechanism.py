@@ -59,8 +59,8 @@ class RescalingPerceptron(Mechanism[PrivateInequalities]):
     Utility
         Nothing is proved. ``missed`` is four times a quantile of simulated runs on synthetic systems that keep the
         promised margin (``synthetic``), for the worst kind of them: those rows are dense, and on real one-hot rows up
-        to half of the runs missed more than the quantile itself (docs/measurements/linear-algebra.md, Half-spaces). Rows count as
-        violated below a positive threshold, so answers satisfy the others strictly. From margins of ``1 / sqrt(D)`` on
+        to half of the runs missed more than the quantile itself (docs/measurements/linear-algebra.md, Half-spaces).
+        Rows count as violated below a positive threshold, so answers satisfy the others strictly. From margins of ``1 / sqrt(D)`` on
         the plan does not rescale. Public constraints hold up to ``1e-12 ||y||``; where no candidate has ``x0 > 0`` the
         status is "nothing".
     Cost

@@ -11,9 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict, counted
-from dpmodel.mechanisms.lp.dense_weights.measure import DenseMeasure
 from dpmodel.mechanisms.lp.dense_weights.oracles import (
     MOST_TERMS,
     ListedSelection,
@@ -22,6 +21,7 @@ from dpmodel.mechanisms.lp.dense_weights.oracles import (
     Selection,
     oracles,
 )
+from dpmodel.mechanisms.lp.dense_weights.weights import HeldWeights, RecomputedWeights, RowWeights
 from dpmodel.mechanisms.lp.engines.contract import CountingEngine, Point, Promise, Task
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, private_rows
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
@@ -50,27 +50,27 @@ def descend(
     polytope: Polyhedron,
     plan: Plan,
     minimise: Callable[[PrivateArray], Floats],
-    theta: PrivateArray,
+    theta: PrivateNumbers,
     progress: Progress,
 ) -> Point:
     """The loop of HRRU14, Algorithm 2, with the lazy Algorithm 1: (n,) the average of the T points chosen.
 
     ``minimise`` : the private linear minimiser with its budget, from the (n,) private average of rows to a point.
     """
-    G, h = rows.values(theta)
-    h *= plan.rate  # a fresh array
-    measure = DenseMeasure(rows.count, plan.density, plan.idle)
+    table, gains = rows.table(theta), rows.residual_range(polytope)
+    weights: RowWeights
+    if table.in_memory is None:
+        weights = RecomputedWeights(table, rows.count, plan.rate, plan.density, plan.idle, gains)
+    else:
+        weights = HeldWeights(table.in_memory, plan.rate, plan.density, plan.idle)
     total = np.zeros(polytope.size)
     told = counted(f"dense multiplicative weights, {plan.steps} steps", plan.steps, progress)
     for step in range(1, plan.steps + 1):
         told()
-        x = minimise(PrivateArray(G.T @ measure.projected()))
+        x = minimise(weights.average())
         total += x
         if step < plan.steps:
-            gain = PrivateArray(G @ (plan.rate * x))
-            gain -= h
-            measure.add(gain)
-            del gain
+            weights.learn(x)
     return Point(polytope.nearest(total / plan.steps))
 
 
@@ -117,13 +117,15 @@ class DenseMultiplicativeWeights(CountingEngine):
         that was, else the s <= m/2 with the least ``alpha + width (s - 1) / m``.
     Cost
         T steps: a product with G and one with its transpose, a projection in O(m), a selection or one linear program
-        over the public set. Three vectors of m numbers beside G and h.
+        over the public set. Three vectors of m numbers beside G and h. Of rows in blocks nothing is kept: some five
+        products, in four passes (``weights.py``).
     """
 
     cells: ClassVar[tuple[str, ...]] = ("scalar low", "row low", "row high")
     name = "dense-multiplicative-weights"
     source = "HRRU14, Algorithms 1 and 2, tightened"
     search_steps = 8
+    reads_blocks = True
     vertices: Any = field(default=None, compare=False, repr=False)
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
@@ -182,7 +184,7 @@ class DenseMultiplicativeWeights(CountingEngine):
         )
 
     def point(
-        self, task: Task, promise: Promise, theta: PrivateArray, source: NoiseSource, progress: Progress
+        self, task: Task, promise: Promise, theta: PrivateNumbers, source: NoiseSource, progress: Progress
     ) -> Point:
         rows, plan = private_rows(task.model), promise.plan
         candidates = oracles(rows, task.polytope, task.vertices)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict, refuse_high
 from dpmodel.mechanisms.lp.engines.contract import Point, Promise, Task
 from dpmodel.mechanisms.lp.multiplicative_weights.game import (
@@ -101,7 +101,7 @@ class NoisyMultiplicativeWeights(GameEngine):
         }
 
     def point(
-        self, task: Task, promise: Promise, theta: PrivateArray, source: NoiseSource, progress: Progress
+        self, task: Task, promise: Promise, theta: PrivateNumbers, source: NoiseSource, progress: Progress
     ) -> Point:
         rows, plan = matrix_rows(task.model), promise.plan
         now = rows.now(theta)

@@ -44,7 +44,7 @@ from scipy.optimize import brentq
 from scipy.special import gammainccinv
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap
 from dpmodel.compile.standard_form.footprint import sensitivity_of
 from dpmodel.mechanisms.contract import YES, Progress, Verdict, counted
@@ -377,6 +377,6 @@ class GameEngine(Engine):
             plan=plan,
         )  # fmt: skip
 
-    def excess(self, task: Task, promise: Promise, x: Floats, theta: PrivateArray) -> float:
+    def excess(self, task: Task, promise: Promise, x: Floats, theta: PrivateNumbers) -> float:
         now: PrivateRowsNow = self.rows(task.model).now(theta)
         return now.worst(x)

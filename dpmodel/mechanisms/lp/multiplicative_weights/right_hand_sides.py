@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.compile.standard_form.affine_map import LinearMap
 from dpmodel.compile.standard_form.footprint import sensitivity_of
 from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict, refuse_high
@@ -61,9 +61,10 @@ class ScalarRows:
     def candidates(self) -> int:
         return int(self.index.size + self.twins.size + 1)
 
-    def now(self, theta: PrivateArray) -> PrivateRowsNow:
+    def now(self, theta: PrivateNumbers) -> PrivateRowsNow:
         """The rows at theta; private."""
         limit = _CLAMP * self.reach if self.reach > 0 else math.inf
+        assert isinstance(theta, np.ndarray)
         h = PrivateArray(np.clip(exact_rows(self.h, theta), -limit, limit))
         return PrivateRowsNow((self.matrix,), self.fixed, h, self.twins, limit)
 
@@ -134,7 +135,7 @@ class ScalarMultiplicativeWeights(GameEngine):
         return Steps(form, int(grid[best]), float(rate[best]), float(each[best])), float(error[best])
 
     def point(
-        self, task: Task, promise: Promise, theta: PrivateArray, source: NoiseSource, progress: Progress
+        self, task: Task, promise: Promise, theta: PrivateNumbers, source: NoiseSource, progress: Progress
     ) -> Point:
         rows, plan = scalar_rows(task.model), promise.plan
         # Scores that no record can move are the same for all data: any scale will do.
