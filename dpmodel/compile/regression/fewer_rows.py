@@ -22,7 +22,8 @@ from dpmodel.annotate.private import Private
 from dpmodel.compile.refusals import refuse_blocks, short
 from dpmodel.compile.regression.features import Features, Label
 from dpmodel.compile.regression.forms import is_private, kind
-from dpmodel.compile.regression.recognise import Outputs, Recognised, recognise
+from dpmodel.compile.regression.multinomial import recognise_regression
+from dpmodel.compile.regression.recognise import Outputs, Recognised
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
 
 _FEWEST = 11  # rows of the small model
@@ -48,7 +49,7 @@ def recognise_blocks(problem: cp.Problem) -> Recognised | Outputs:
             remedy="SourceRows(...) of the same source for each, or arrays in memory for all",
         )
     small = _Small(problem, private, rows.pop())
-    found = recognise(small.problem) if small.fits else None
+    found = recognise_regression(small.problem) if small.fits else None
     if found is None:
         refuse_blocks(private)
     assert found is not None
