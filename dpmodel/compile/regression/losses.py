@@ -281,7 +281,7 @@ class Softmax(Loss):
 
 def softmax(z: Floats) -> Floats:
     """(..., K) chances of scores (..., K)."""
-    out = np.exp(z - z.max(axis=-1, keepdims=True))
+    out: Floats = np.exp(z - z.max(axis=-1, keepdims=True))
     out /= out.sum(axis=-1, keepdims=True)
     return out
 

@@ -82,9 +82,8 @@ def _multinomial(problem: cp.Problem, rows: Any) -> Recognised:
     assert found is not None
     coefficients = cp.hstack([_users(part.coefficients, found, j) for j, part in enumerate(parts)])
     penalty, constraints = whole_penalty(public), tuple(problem.constraints)
-    part = PublicPart(coefficients, constraints, penalty)
-    part.require_values()
-    first = parts[0]
+    whole, first = PublicPart(coefficients, constraints, penalty), parts[0]
+    whole.require_values()
     out = Recognised(
         loss=Softmax(classes=classes),
         count=count,
@@ -95,11 +94,11 @@ def _multinomial(problem: cp.Problem, rows: Any) -> Recognised:
         weights=first.weights,
         coefficients=coefficients,
         constant=first.constant,
-        penalty=read_penalty(public, part),
+        penalty=read_penalty(public, whole),
         penalty_expression=penalty,
         constraints=constraints,
         variables=tuple(problem.variables()),
-        public=part,
+        public=whole,
         where=short(rows),
     )
     certify(problem, out)
@@ -110,10 +109,12 @@ def _terms(expression: Any, factor: float) -> Iterator[tuple[float, Any]]:
     """(factor, term) of a scalar; sums over the records of sums are taken apart, as ``split`` wants them."""
     for times, term in summands(expression, factor, lambda e: not is_private(e)):
         inner = _per_record(term)
+        if inner is not None and kind(term) == "sum" and kind(inner) == "multiply" and any(map(_weights, inner.args)):
+            weights, rest = inner.args if _weights(inner.args[0]) else inner.args[::-1]
+            yield from _terms(weights @ rest, times)
+            continue
         pieces = [] if inner is None else list(_pieces(inner))
-        if len(pieces) == 1 and pieces[0][1] is inner:
-            yield times, term
-        elif inner is None:
+        if inner is None or (len(pieces) == 1 and pieces[0][1] is inner):
             yield times, term
         else:
             for by, piece in pieces:
@@ -148,6 +149,11 @@ def _pieces(vector: Any) -> Iterator[tuple[float, Any]]:
             yield 1.0, vector
 
 
+def _weights(number: Any) -> bool:
+    """Whether it holds a public number for each record."""
+    return number.size > 1 and is_number(number) and not _one(number)
+
+
 def _one(number: Any) -> bool:
     """Whether it is one number, for all records perhaps."""
     return number.size == 1 or (kind(number) in ("promote", "broadcast") and number.args[0].size == 1)
@@ -170,8 +176,8 @@ def _follows(part: Recognised, first: Recognised) -> bool:
         return False
     if not close(part.scale, first.scale) or len(part.blocks) != len(first.blocks):
         return False
-    weights = [np.ones(1) if each.weights is None else each.weights for each in (part, first)]
-    return close(*weights) and all(map(_same_block, part.blocks, first.blocks))
+    mine, theirs = (np.ones(1) if each.weights is None else each.weights for each in (part, first))
+    return close(mine, theirs) and all(map(_same_block, part.blocks, first.blocks))
 
 
 def _same_block(one: tuple[Any, int], two: tuple[Any, int]) -> bool:

@@ -50,8 +50,8 @@ def class_truths(
 
 @dataclass(frozen=True)
 class ClassPopulations(Populations):
-    """``truth`` : (B, K p). ``grid`` : (k, 2 K) standard normal coordinates: the first K for the predictions of the truth,
-    the others for what is left of those of w."""
+    """``truth`` : (B, K p). ``grid`` : (k, 2 K) standard normal coordinates: the first K for the predictions of the
+    truth, the others for what is left of those of w."""
 
     along: Floats = field(default_factory=lambda: np.zeros(0))
     across: Floats = field(default_factory=lambda: np.zeros(0))
@@ -81,7 +81,8 @@ class ClassPopulations(Populations):
 
     def _level(self, w: Floats) -> Floats:
         """(B, 1, K) mean scores."""
-        return (w @ self.mean[..., None])[..., 0][:, None]
+        out: Floats = (w @ self.mean[..., None])[..., 0][:, None]
+        return out
 
     def _scores(self, w: Floats, moved: Floats) -> Floats:
         """(B, k, K) scores of w (B, K, p) on the grid."""
@@ -104,7 +105,7 @@ class ClassPopulations(Populations):
         out = (p - chances).mean(axis=1)[..., None] * self.mean[:, None]
         out += _second(p) @ moved - second_true @ moved_true
         out *= self.model.weight
-        return out.reshape(self.count, -1)
+        return np.reshape(out, (self.count, -1))
 
     def values(self, w: Floats) -> Floats:
         """(B,) objective values of w (B, K p): data part plus penalty."""
@@ -135,7 +136,7 @@ class ClassPopulations(Populations):
 
 def _second(p: Floats) -> Floats:
     """(B, K, K) mean of ``diag(p) - p p'`` over the grid, for chances p (B, k, K)."""
-    out = -(p.transpose(0, 2, 1) @ p) / p.shape[1]
+    out: Floats = -(p.transpose(0, 2, 1) @ p) / p.shape[1]
     classes = np.arange(p.shape[2])
     out[:, classes, classes] += p.mean(axis=1)
     return out

@@ -14,7 +14,7 @@ from dpmodel.mechanisms.regression.public_only import PublicOnlyRegression
 
 @dataclass(frozen=True)
 class MultinomialDescent(NoisyDescent):
-    """Minimise the empirical multinomial risk by gradient steps on noisy sums of the outer products of rows and derivatives.
+    """Minimise the empirical multinomial risk by gradient steps on noisy sums of each class's derivatives.
 
     Source
         That of ``NoisyDescent``; the loss: McCullagh and Nelder 1989, chapter 5.
@@ -23,10 +23,11 @@ class MultinomialDescent(NoisyDescent):
         softmax(W a_i), its K p entries noised together. ``|s (M a)'| = |s| |M a|`` in the Frobenius norm, and in the
         sum of all entries with 1-norms, so that ``Metric.sensitivity`` holds with |s_i| in place of the size of a
         number. ``|p - y|_2 < sqrt(2)`` whatever W is, so one record moves the sum by less than ``2 sqrt(2) |M a|``
-        (replace-one), which is exact: for rows of two or more features, of which W may tell apart two however near to a
-        and -a, scores as far apart as one likes make both records' s the same e_j - e_k. At a released W the
-        reach is smaller, ``Softmax.derivative_bound`` of the largest difference of two scores (1 - 1/K under the root
-        at W = 0), and with the middles 1/K - y measured once, the steps noise p - 1/K, at most ``sqrt(1 - 1/K)`` long.
+        (replace-one). Over all W no less will do: with two columns or more (the intercept is one) some W sets the
+        scores of two rows as far apart as one likes, however near they are to each other, and then s is nearly
+        e_j - e_k for the one and e_k - e_j for the other. At a released W the reach is smaller,
+        ``Softmax.derivative_bound`` of the largest difference of two scores (``sqrt(1 - 1/K)`` at W = 0), and with the
+        middles 1/K - y measured once, steps noise p - 1/K, which is at most ``sqrt(1 - 1/K)`` long.
     Utility
         Forecast: mean excess risk on simulated populations of K classes (``ClassPopulations``).
     Cost

@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
@@ -53,8 +54,8 @@ class SimulatedRisk:
 
     ``mean`` : (p,) of a row's columns; their covariance is ``diag(variance) + common common'``, (p,) both. ``truth`` :
     (p,) the coefficients labels were made from.
-    ``points`` : (k, 2) standard normal, the plane of the predictions of the truth and of w ((k, 2 K) for K scores, whose
-    truth is (K p,)); ``coins`` : (k,) standard normal, for labels; ``noise`` : standard deviation of a numeric
+    ``points`` : (k, 2) standard normal, the plane of the predictions of the truth and of w ((k, 2 K) for K scores,
+    whose truth is (K p,)); ``coins`` : (k,) standard normal, for labels; ``noise`` : standard deviation of a numeric
     label's noise; ``tied`` : whether columns have a common factor; ``room`` : how many times larger the variance of a
     column could be within its bounds.
     """
@@ -139,7 +140,7 @@ class SimulatedRisk:
 def side_by_side(risks: Sequence[SimulatedRisk], labels: Sequence[Floats] | None = None) -> Populations:
     """Populations of one model and grid. ``labels`` : (k,) for each, in place of those that records have by chance."""
     names = ("mean", "variance", "common", "truth")
-    taken = {name: np.stack([getattr(risk, name) for risk in risks]) for name in names}
+    taken: dict[str, Any] = {name: np.stack([getattr(risk, name) for risk in risks]) for name in names}
     if risks[0].model.scores > 1:
         return ClassPopulations(risks[0].model, **taken, grid=risks[0].points)
     if labels is not None:
@@ -175,8 +176,8 @@ def simulated_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
                 continue
             own, common = _tie(variance, chosen if tied else chosen[:0])
             if scores > 1:
-                truth = class_truths(model, mean, own, common, chosen, generator)
-                risks.append(SimulatedRisk(model, mean, own, truth, grid[:, : 2 * scores], grid[:, 0], 0.0, common, tied))
+                truth, points = class_truths(model, mean, own, common, chosen, generator), grid[:, : 2 * scores]
+                risks.append(SimulatedRisk(model, mean, own, truth, points, grid[:, 0], 0.0, common, tied))
                 continue
             truth = _truth(model, mean, own, common, chosen, order, _LEVELS[len(risks)])
             signal = math.sqrt(float(own @ truth**2) + float(common @ truth) ** 2)
