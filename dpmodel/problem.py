@@ -22,7 +22,8 @@ from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.compile.mathematics import model_html, model_latex
 from dpmodel.compile.refusals import where_used
 from dpmodel.compile.regression.fewer_rows import recognise_blocks
-from dpmodel.compile.regression.recognise import Outputs, Recognised, recognise
+from dpmodel.compile.regression.multinomial import recognise_regression
+from dpmodel.compile.regression.recognise import Outputs, Recognised
 from dpmodel.compile.standard_form.alike_rows import FewRows, few_rows, row_maker, rows_read
 from dpmodel.compile.standard_form.cvxpy_bridge import Lowered, forget_cached_forms, forget_solution, lower
 from dpmodel.compile.standard_form.footprint import Footprint, footprint
@@ -399,7 +400,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         if self._recognised is None or self._recognised[0] != key:
             self._warn_of_constants()
             blocks = any(isinstance(p, Private) and p.in_blocks for p in self.parameters())
-            self._recognised = (key, recognise_blocks(self) if blocks else recognise(self))
+            self._recognised = (key, recognise_blocks(self) if blocks else recognise_regression(self))
         return self._recognised[1]
 
     def _model(self, solver: str | None) -> PrivateLP | AnyRegression | Postprocessing:

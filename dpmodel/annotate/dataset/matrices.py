@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Integers
 from dpmodel.annotate.dataset.declared import Declared, refuse_unknown
-from dpmodel.annotate.dataset.encoder import Encoder, Term, codes_of
+from dpmodel.annotate.dataset.encoder import Encoder, OneHot, Term, codes_of
 from dpmodel.annotate.dataset.flags import Flags
 from dpmodel.annotate.dataset.people import People
 from dpmodel.annotate.dataset.table import computed
@@ -71,7 +71,11 @@ def rows(
         value = computed(lambda: numbers(block)).view(Handed)
     if width is None:
         return Private(value, name=called, unit="entry", bounds=[low[0], high[0]], records=people.records)
-    private = Private(value, name=called, unit="row", bounds=[low, high], records=people.records)
+    # Declared for more than one column of categories, a norm would hide that columns have units of their own.
+    alone = len(encoder.parts) == 1 and isinstance(encoder.parts[0], OneHot)
+    private = Private(
+        value, name=called, unit="row", bounds=[low, high], max_l1=1 if alone else None, records=people.records
+    )
     private.labels = ((None, ()), ("column", encoder.names))
     return private
 

@@ -47,7 +47,8 @@ class BlockReader:
             label: Floats = np.full(count, self.label)
         else:
             which, what, scale, shift, low, high = self.label
-            values = np.asarray(through(what, owned[which])).ravel()
+            values = np.asarray(through(what, owned[which]))
+            values = values.ravel() if values.shape[1] == 1 else values
             label = np.clip(scale * values + shift, low, high)
         offset = np.full(count, self.offset) if self.offset else None
         return Rows(blocks, PrivateArray(label), self.size, offset, None, first)

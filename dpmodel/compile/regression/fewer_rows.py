@@ -17,7 +17,8 @@ from dpmodel.annotate.private import Private
 from dpmodel.compile.cut_rows import CutRows, rows_of_one_source
 from dpmodel.compile.refusals import refuse_blocks
 from dpmodel.compile.regression.features import Features, Label
-from dpmodel.compile.regression.recognise import Outputs, Recognised, recognise
+from dpmodel.compile.regression.multinomial import recognise_regression
+from dpmodel.compile.regression.recognise import Outputs, Recognised
 
 _FEWEST = 11  # rows of the small model
 
@@ -38,7 +39,7 @@ def recognise_blocks(problem: cp.Problem) -> Recognised | Outputs | None:
     objective = problem.objective
     roots = [objective.args[0], *(each for constraint in problem.constraints for each in constraint.args)]
     small = _Small(CutRows(roots, private, count, _FEWEST), objective.args[0])
-    found = recognise(cp.Problem(type(objective)(small.rows.cut(small.loss)), problem.constraints))
+    found = recognise_regression(cp.Problem(type(objective)(small.rows.cut(small.loss)), problem.constraints))
     if found is None:
         refuse_blocks(private)
     assert found is not None
