@@ -66,7 +66,8 @@ class LowerBound:
         error below B times the lower bound would contradict the theorem. A bound on the change in the l1, l2 or
         linf norm by B allows a gadget of which one entry moves, hence the lower bound holds under each of the three;
         ``value`` of "row" and "matrix" is of a gadget all of whose entries move, and holds under linf alone (under
-        the others ``published`` does). As B grows without bound, so does the error: that is the sense in which arbitrary changes are impossible.
+        the others ``published`` does). As B grows without bound, so does the error: that is the sense in which
+        arbitrary changes are impossible.
 
         Parameters
         ----------
