@@ -164,7 +164,7 @@ def test_nothing_is_wider_than_a_narrow_screen(page: Any) -> None:
 
 
 def violations(page: Any) -> list[dict[str, Any]]:
-    """What axe-core finds on the page as it is now; without preload: scripts of a file may not fetch its styles."""
+    """What axe-core finds on the page as it is now; without preload: scripts may not read styles."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-core comes with the extra [e2e]")
     found: list[dict[str, Any]] = axe.Axe().run(page, options={"preload": False}).response["violations"]
     return found
