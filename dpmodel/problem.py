@@ -19,7 +19,7 @@ from dpmodel.classify.regression_model import private_outputs, private_regressio
 from dpmodel.compile.leak_warning import warn_of_constants
 from dpmodel.compile.likelihood.face import recognise_postprocessing
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
-from dpmodel.compile.mathematics import model_html, model_latex
+from dpmodel.compile.mathematics import model_html, model_latex, model_text
 from dpmodel.compile.refusals import where_used
 from dpmodel.compile.regression.fewer_rows import recognise_blocks
 from dpmodel.compile.regression.recognise import Outputs, Recognised, recognise
@@ -88,6 +88,9 @@ class Problem(cp.Problem):  # type: ignore[misc]
         self._warned: set[int] = set()
 
     # ------------------------------------------------------------------ what it is
+    def __str__(self) -> str:
+        return model_text(self)
+
     def _repr_latex_(self) -> str:
         return model_latex(self)
 
