@@ -40,7 +40,8 @@ def shown() -> dict[str, str]:
 def test_every_object_has_a_page_and_names_are_escaped(shown: dict[str, str]) -> None:
     for name, page in shown.items():
         assert "<table" in page, name
-        assert "<script" not in page and "&lt;script&gt;" in page, name
+        assert "<script" not in page, name
+        assert ("&lt;script&gt;" in page) == (name != "plan explained"), name  # which speaks of mechanisms alone
         assert page.count("<tr") == page.count("</tr>") and page.count("<table") == page.count("</table>")
 
 
