@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from dpmodel.plan.comparison import Plan
 
 
+_VERDICTS = ("lost", "does not apply", "failed")
+
+
 @dataclass(frozen=True)
 class PlanExplained:
     """``plan.explain()``: prints, and is plain data. What to change is looked for when it is first read."""
@@ -58,6 +61,7 @@ class PlanExplained:
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {
+            "answer": self.plan.answer,
             "statement": self.statement,
             "meaning": list(self.meaning),
             "others": list(self.others),
@@ -73,17 +77,21 @@ class PlanExplained:
                 *((c["change"], c["error"]) for c in self.changes),
             ]
             yield "What would do better", ("change", "error then"), list(rows)
-        if self.others:
-            columns = ("mechanism", "verdict", "why")
-            yield "Why not another mechanism", columns, [tuple(str(v) for v in row.values()) for row in self.others]
+        alike: dict[tuple[str, str], list[str]] = {}
+        for row in sorted(self.others, key=lambda row: _VERDICTS.index(row["verdict"])):
+            alike.setdefault((row["verdict"], row["why"]), []).append(row["mechanism"])
+        if alike:
+            told: list[tuple[str, ...]] = [("\n".join(names), verdict, why) for (verdict, why), names in alike.items()]
+            yield "Why not another mechanism", ("mechanism", "verdict", "why"), told
 
     def __str__(self) -> str:
-        parts = ["\n".join([wrapped(f"Chosen: {self.statement}"), *(wrapped(line, "  ") for line in self.meaning)])]
+        parts = [wrapped(self.plan.answer)] if self.plan.answer else []
+        parts.append("\n".join([wrapped(f"Chosen: {self.statement}"), *(wrapped(line, "  ") for line in self.meaning)]))
         parts += [table(columns, rows, title=title) for title, columns, rows in self._tables()]
         return "\n\n".join(parts)
 
     def _repr_html_(self) -> str:
-        rows = [(line,) for line in self.meaning]
+        rows = [(line,) for line in (self.plan.answer, *self.meaning) if line]
         parts = [html_table(("",), rows, title=f"Chosen: {self.statement}")]
         parts += [html_table(columns, rows, title=title) for title, columns, rows in self._tables()]
         return "".join(parts)

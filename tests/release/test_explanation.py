@@ -134,7 +134,7 @@ def test_asked_with_a_budget_it_tells_the_choice_and_without_one_that_of_the_las
     told = problem.explain(1.0)
     assert told.choice.plan.request.epsilon == 1 and "What would do better" in str(told) and "gaussian" in str(told)
     data = json.loads(json.dumps(told.to_dict()))["choice"]
-    assert set(data) == {"statement", "meaning", "others", "changes"}
+    assert set(data) == {"answer", "statement", "meaning", "others", "changes"}
     problem.solve(epsilon=0.5, rng=0)
     assert problem.explain().choice.plan.request.epsilon == 0.5
 
