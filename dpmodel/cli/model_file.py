@@ -12,8 +12,8 @@ from dpmodel.problem import Problem
 
 
 def explain_file(chosen: argparse.Namespace) -> None:
-    """Print ``problem.explain()``."""
-    shown = problem_in(chosen.file).explain(tree=chosen.tree)
+    """Print ``problem.explain(...)``: public facts only, nothing is spent."""
+    shown = problem_in(chosen.file).explain(chosen.epsilon, chosen.delta, tree=chosen.tree)
     print(_json(shown.to_dict()) if chosen.json else shown)
 
 

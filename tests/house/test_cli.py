@@ -25,6 +25,26 @@ def test_demo_prints_every_room(capsys: pytest.CaptureFixture[str]) -> None:
         assert expected in printed
 
 
+@pytest.mark.parametrize("width", [80, 50])
+def test_every_line_fits(width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    for arguments, code in ((["demo"], 0), (["taxonomy"], 0), (["explain", "nobody_has_such_a_long_name.py"], 2)):
+        assert main(arguments) == code
+        printed = capsys.readouterr()
+        assert max(map(len, (printed.out + printed.err).splitlines())) <= width
+
+
+def test_explain_with_a_budget_tells_what_would_do_better(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "model.py"
+    file.write_text(
+        "import cvxpy as cp, dpmodel as dpm\n"
+        "x, need = cp.Variable(2, bounds=[0, 9]), dpm.Private(shape=2, name='need', unit='entry', linf=1)\n"
+        "problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= need])\n"
+    )
+    assert main(["explain", str(file), "--epsilon", "4"]) == 0
+    assert "What would do better" in capsys.readouterr().out
+
+
 def test_demo_strict_covers_every_true_demand(capsys: pytest.CaptureFixture[str]) -> None:
     from dpmodel.teach.transportation_problem import DEMAND
 
