@@ -153,9 +153,9 @@ def register_mechanism(mechanism: AnyMechanism) -> None:
 
     Parameters
     ----------
-    mechanism : an object of a class that inherits from ``dpmodel.mechanisms.Mechanism`` (docs/develop/adding-a-mechanism.md).
-        Whoever writes one vouches for its privacy: a plan holds its forecast to the budget and checks the form of what
-        it hands back, and cannot check what its ``run`` does.
+    mechanism : an object of a class that inherits from ``dpmodel.mechanisms.Mechanism``
+        (docs/develop/adding-a-mechanism.md). Whoever writes one vouches for its privacy: a plan holds its forecast to
+        the budget and checks the form of what it hands back, and cannot check what its ``run`` does.
 
     Raises
     ------
@@ -168,7 +168,8 @@ def register_mechanism(mechanism: AnyMechanism) -> None:
         raise SpecificationError(
             f"{what} is no mechanism",
             why=f"it has no {', '.join(missing)}" if missing else "an object is asked for, not a class",
-            remedy="an object of a class that inherits from dpmodel.mechanisms.Mechanism (docs/develop/adding-a-mechanism.md)",
+            remedy="an object of a class that inherits from dpmodel.mechanisms.Mechanism "
+            "(docs/develop/adding-a-mechanism.md)",
         )
     if not isinstance(mechanism.name, str) or mechanism.name in {"auto", *_names()}:
         raise SpecificationError(f"mechanism {mechanism.name!r} is there already", remedy="another name")

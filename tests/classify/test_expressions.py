@@ -77,6 +77,11 @@ def test_what_is_no_expression() -> None:
         dpm.sensitivity(3)
 
 
+def test_variables_are_refused() -> None:
+    with pytest.raises(SpecificationError, match="depends on their values"):
+        dpm.sensitivity(ENTRY @ cp.Variable(3))  # "no record moves it" would be false: the coefficients are private
+
+
 def test_the_tree_shows_every_node_and_marks_the_first_broken_rule() -> None:
     x = cp.Variable(3, name="x")
     fine = (T @ x <= T @ ENTRY).set_label("covered")
