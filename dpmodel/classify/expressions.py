@@ -177,7 +177,7 @@ def _moved(node: Any) -> str:
         return "-"
     if node.variables():
         return "its coefficients: private"
-    if not node.is_affine() and any(_rule(inner) for inner in _nodes(node)):
+    if any(_rule(inner) for inner in _nodes(node)):
         return "-"
     found = sensitivity(node)
     if math.isinf(found.linf):
