@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import cvxpy as cp
@@ -12,15 +13,18 @@ import cvxpy as cp
 from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import Classification, classify
 from dpmodel.classify.expressions import ExpressionTree, expression_tree
-from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.classify.private_lp import PrivateLP, RecordsLP
 from dpmodel.classify.private_outputs import AnyRegression
 from dpmodel.classify.regression_model import private_outputs, private_regression
 from dpmodel.compile.leak_warning import warn_of_constants
 from dpmodel.compile.likelihood.face import recognise_postprocessing
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
+from dpmodel.compile.mathematics import model_html, model_latex
 from dpmodel.compile.refusals import where_used
 from dpmodel.compile.regression.fewer_rows import recognise_blocks
-from dpmodel.compile.regression.recognise import Outputs, Recognised, recognise
+from dpmodel.compile.regression.multinomial import recognise_regression
+from dpmodel.compile.regression.recognise import Outputs, Recognised
+from dpmodel.compile.standard_form.alike_rows import FewRows, few_rows, row_maker, rows_read
 from dpmodel.compile.standard_form.cvxpy_bridge import Lowered, forget_cached_forms, forget_solution, lower
 from dpmodel.compile.standard_form.footprint import Footprint, footprint
 from dpmodel.compile.standard_form.form import public_theta, public_values, standard_form
@@ -28,6 +32,7 @@ from dpmodel.compile.standard_form.public_set import PublicSet, base_program
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
 from dpmodel.execute import check_budget, execute
 from dpmodel.execute.misplaced import refuse_misplaced
+from dpmodel.execute.progress import shown
 from dpmodel.models.contract import PrivateModel
 from dpmodel.models.feasible_picture import feasible_picture
 from dpmodel.models.options import AllBut, Exact, Options, Penalty, Search, Target
@@ -47,6 +52,7 @@ from dpmodel.release.release import Accuracy, Guarantee, Release
 
 Feasible = str | AllBut | Exact
 Goal = str | Target | Search | Penalty
+Progress = Callable[[str, float], None] | bool | None
 
 
 class Problem(cp.Problem):  # type: ignore[misc]
@@ -73,6 +79,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         super().__init__(objective, constraints)
         self._clip = None if clip is None else checked_clip(clip)
         self._lowered: tuple[Lowered, Footprint, Classification] | None = None
+        self._few: FewRows | None = None  # what was lowered in its place, where records own the same rows each
         # None: not looked at yet. Regressions are recognised on the tree and never lowered.
         self._recognised: tuple[bytes | None, Recognised | Outputs | None] | None = None
         self._published: tuple[bytes | None, Postprocessing | None] | None = None
@@ -83,6 +90,12 @@ class Problem(cp.Problem):  # type: ignore[misc]
         self._warned: set[int] = set()
 
     # ------------------------------------------------------------------ what it is
+    def _repr_latex_(self) -> str:
+        return model_latex(self)
+
+    def _repr_html_(self) -> str:
+        return model_html(self)
+
     @property
     def clip(self) -> float | None:
         """Where derivatives of the loss are cut, None for nowhere."""
@@ -137,6 +150,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         solver: str | None = None,
         compare: Compared = "needed",
         published: bool = False,
+        progress: Progress = None,
         **unknown: Any,
     ) -> Plan:
         """Compare the mechanisms by forecast error. Needs no private values, spends nothing.
@@ -146,16 +160,18 @@ class Problem(cp.Problem):  # type: ignore[misc]
         own constants too.
         """
         refuse_misplaced(self.plan, {"epsilon": epsilon, "delta": delta, "beta": beta}, unknown)
-        model = self._door(solver)
-        options = Options(epsilon, delta, beta, mechanism, feasibility, goal, solver)
-        if model.is_public:
-            raise SpecificationError(
-                "no private parameter reaches c, b or A: there is nothing to plan",
-                why="a plan compares private mechanisms",
-                remedy="mark private data with Private(...), or solve() as it is, which spends nothing",
-            )
-        model, request = model.ask(options)
-        return make_plan(model, request, mechanism, compare=compare, published=published)
+        with shown(progress) as report:
+            report("compile", 0.0)
+            model = self._door(solver)
+            options = Options(epsilon, delta, beta, mechanism, feasibility, goal, solver)
+            if model.is_public:
+                raise SpecificationError(
+                    "no private parameter reaches c, b or A: there is nothing to plan",
+                    why="a plan compares private mechanisms",
+                    remedy="mark private data with Private(...), or solve() as it is, which spends nothing",
+                )
+            model, request = model.ask(options)
+            return make_plan(model, request, mechanism, compare=compare, published=published, report=report)
 
     def explain(self, *, tree: bool = False) -> Explanation | ExpressionTree:
         """What the problem is, cell by cell, in words: the model's analyser.
@@ -178,7 +194,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             assert isinstance(model, AnyRegression)
             return explain_regression(model, self._release)
         lowered, sensitivity, classification = self._compiled()
-        return explain(lowered.affine, sensitivity, classification, self._release)
+        return explain(lowered.affine, sensitivity, classification, self._release, self._few)
 
     def plot(self, epsilon: float | None = None, delta: float = 0.0, *, ax: Any = None, **asked: Any) -> Any:
         """Draw the feasible set of a linear problem in two variables, with bands as wide as the noise (extra [plot]).
@@ -226,7 +242,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         solver: str | None = None,
         solver_options: Mapping[str, Any] | None = None,
         verbose: bool = False,
-        progress: Callable[[str, float], None] | bool | None = None,
+        progress: Progress = None,
         rng: Any = None,
         **unknown: Any,
     ) -> float | None:
@@ -250,7 +266,9 @@ class Problem(cp.Problem):  # type: ignore[misc]
             reached), ``Search()`` (bisection, paid for), ``Penalty(weight)`` (added to the violation); "auto": the best
             forecast.
         budget : a ``Budget`` to charge before any data is read.
-        verbose : print classification, plan and release. ``progress`` : True, or a function (stage, share).
+        verbose : print classification, plan and release. ``progress`` : None for a bar in terminals and notebooks once
+            work has taken a second; False for none; True for stages as lines elsewhere too; or a function (stage,
+            share).
         rng : None for secure noise; "opendp" for OpenDP's, which is as private; an int or numpy Generator for
             repeatable noise in tests, which is not private and says so.
         solver, solver_options : for the solve on released data, as in CVXPY.
@@ -273,41 +291,45 @@ class Problem(cp.Problem):  # type: ignore[misc]
         """
         refuse_misplaced(self.solve, {"epsilon": epsilon, "delta": delta}, unknown)
         started = time.perf_counter()
-        model = self._door(solver)
-        compiled = time.perf_counter() - started
-        if model.is_public:
-            check_budget(budget)
-            self._forget()
-            return self._solve_public(model.data, solver, checked_options(solver_options))
-        model, request = model.ask(Options(epsilon, delta, beta, mechanism, feasibility, goal, solver, solver_options))
+        with shown(progress, verbose) as report:
+            report("compile", 0.0)
+            model = self._door(solver)
+            compiled = time.perf_counter() - started
+            if model.is_public:
+                check_budget(budget)
+                self._forget()
+                return self._solve_public(model.data, solver, checked_options(solver_options))
+            model, request = model.ask(
+                Options(epsilon, delta, beta, mechanism, feasibility, goal, solver, solver_options)
+            )
 
-        def announce(plan: Plan) -> None:
-            self.last_plan = plan
-            self._warn_of_constants()  # again: a value given after compiling may share memory
+            def announce(plan: Plan) -> None:
+                self.last_plan = plan
+                self._warn_of_constants()  # again: a value given after compiling may share memory
+                if verbose:
+                    print(self.classify(), plan, sep="\n\n")
+
+            done = execute(
+                model,
+                request,
+                mechanism,
+                label="solve",
+                budget=budget,
+                rng=rng,
+                progress=report,
+                verbose=verbose,
+                announce=announce,
+                charged=self._forget,  # not before: a refused call must not cost the release paid for earlier
+            )
+            if done.outcome is not None:
+                self._release = model.finish(done.ran(compile=compiled))
+            if done.failure is not None:
+                raise done.failure
+            assert self._release is not None
+            done.report("done", 1.0)
             if verbose:
-                print(self.classify(), plan, sep="\n\n")
-
-        done = execute(
-            model,
-            request,
-            mechanism,
-            label="solve",
-            budget=budget,
-            rng=rng,
-            progress=progress,
-            verbose=verbose,
-            announce=announce,
-            charged=self._forget,  # not before: a refused call must not cost the release that an earlier one paid for
-        )
-        if done.outcome is not None:
-            self._release = model.finish(done.ran(compile=compiled))
-        if done.failure is not None:
-            raise done.failure
-        assert self._release is not None
-        done.report("done", 1.0)
-        if verbose:
-            print(self._release)
-        return self._release.value
+                print(self._release)
+            return self._release.value
 
     def _forget(self) -> None:
         """Drop an earlier solution, so that it cannot be taken for the new one if this one fails."""
@@ -344,14 +366,19 @@ class Problem(cp.Problem):  # type: ignore[misc]
     def _compiled(self) -> tuple[Lowered, Footprint, Classification]:
         if self._lowered is None:
             self._warn_of_constants()
-            lowered = lower(self)
+            self._few = few_rows(self)
+            lowered = lower(self) if self._few is None else self._few.lowered
             if lowered.affine.variables == 0 and lowered.affine.private_blocks:
                 raise UnsupportedModelError(
                     "a problem without variables",
                     why="a mechanism releases a solution, and there is nothing to solve for",
                     remedy="a variable that the private parameters have a say in",
                 )
-            places = {b.name: where_used(self, b.parameter) for b in lowered.affine.private_blocks}
+            originals = {} if self._few is None else self._few.originals
+            places = {
+                b.name: where_used(self, originals.get(id(b.parameter), b.parameter))
+                for b in lowered.affine.private_blocks
+            }
             sensitivity = footprint(lowered.affine)
             self._lowered = lowered, sensitivity, classify(lowered.affine, sensitivity, places)
         return self._lowered
@@ -373,7 +400,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         if self._recognised is None or self._recognised[0] != key:
             self._warn_of_constants()
             blocks = any(isinstance(p, Private) and p.in_blocks for p in self.parameters())
-            self._recognised = (key, recognise_blocks(self) if blocks else recognise(self))
+            self._recognised = (key, recognise_blocks(self) if blocks else recognise_regression(self))
         return self._recognised[1]
 
     def _model(self, solver: str | None) -> PrivateLP | AnyRegression | Postprocessing:
@@ -394,10 +421,18 @@ class Problem(cp.Problem):  # type: ignore[misc]
         if published is not None:
             return published
         lowered, _, classification = self._compiled()
-        key = (solver, public_theta(lowered.affine).tobytes())
+        affine = lowered.affine
+        if affine.is_linear() and not (affine.boolean.size or affine.integer.size):
+            solver = None  # HiGHS keeps its basis between questions about the public set, and plans do not depend on it
+        key = (solver, public_theta(affine).tobytes())
         if self._last_model is None or self._last_model[0] != key:
-            form = standard_form(lowered.affine)
-            self._last_model = key, PrivateLP(form, classification, PublicSet(form, solver))
+            form, few = standard_form(affine), self._few
+            public = PublicSet(form, solver)
+            if few is None:
+                self._last_model = key, PrivateLP(form, classification, public)
+            else:
+                read = partial(rows_read, few, row_maker(form, few))
+                self._last_model = key, RecordsLP(form, classification, public, few.count, few.few, read)
         return self._last_model[1]
 
     def _refuse_clip(self) -> None:
@@ -441,7 +476,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
         # Compiled facts speak of this object's leaves: copies and pickles compile anew.
-        state["_lowered"] = state["_last_model"] = state["_recognised"] = state["_published"] = None
+        state["_few"] = state["_lowered"] = state["_last_model"] = state["_recognised"] = state["_published"] = None
         state.pop("__deepcopy__", None)  # the guard that CVXPY leaves behind would switch deepcopy off
         return state
 

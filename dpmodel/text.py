@@ -140,11 +140,12 @@ def table(
     # Escapes are longer than what they stand for, so they come before the layout.
     columns = [printable(cell_text(name)) for name in columns]
     polytope = [[printable(cell_text(item)) for item in row] for row in polytope]
+    widths = _widths(columns, polytope, width)
     grid = Table(box=SIMPLE_HEAD, show_header=any(columns), pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-    for name, justify, fixed in zip(columns, align, _widths(columns, polytope, width), strict=True):
+    for name, justify, fixed in zip(columns, align, widths, strict=True):
         grid.add_column(Text(name), justify=justify, overflow="fold", width=fixed)
     for row in polytope:
-        grid.add_row(*(Text(str(item)) for item in row))
+        grid.add_row(*(Text(_hanging(str(item), width)) for item, width in zip(row, widths, strict=True)))
 
     # Everything else that rich would read from the environment is fixed, so that the text is the same everywhere.
     plain = dict.fromkeys(("force_terminal", "force_jupyter", "force_interactive", "legacy_windows"), False)
@@ -161,6 +162,15 @@ def table(
     return printable("\n".join(line.rstrip() for line in capture.get().splitlines()).rstrip())
 
 
+def _hanging(cell: str, width: int) -> str:
+    """An indented cell in lines that are all indented, as a tree wants it; others are left to the table."""
+    indent = cell[: len(cell) - len(cell.lstrip(" "))]
+    if not indent or len(cell) <= width:
+        return cell
+    room = max(width, len(indent) + _NARROWEST // 4)
+    return textwrap.fill(cell.strip(), room, initial_indent=indent, subsequent_indent=f"{indent}  ")
+
+
 def line_width(default: int) -> int:
     """How wide lines may be: COLUMNS, else the terminal's width, else ``default`` (a pipe, a file, a notebook)."""
     given = os.environ.get("COLUMNS", "")
@@ -175,7 +185,10 @@ def line_width(default: int) -> int:
 def wrapped(text: str, indent: str = "") -> str:
     """``text`` in lines that fit, in characters that standard output can print."""
     width = line_width(WIDTH)
-    return "\n".join(textwrap.wrap(printable(text), width, initial_indent=indent, subsequent_indent=indent))
+    lines = textwrap.wrap(
+        printable(text), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )  # names of mechanisms have hyphens
+    return "\n".join(lines)
 
 
 def printable(text: str) -> str:
@@ -195,10 +208,12 @@ def html_table(
     rows: Iterable[Sequence[object]],
     title: str | None = None,
     footer: Sequence[str] = (),
+    marked: int | None = None,
 ) -> str:
     """Render a table as one self-contained ``<div>`` with inline styles; everything is escaped.
 
     Arguments and errors are those of `table`; ``title`` becomes a caption, ``footer`` paragraphs.
+    ``marked`` : the row that stands out, if any.
     """
     polytope = _checked(columns, rows)
     align = _alignment(len(columns), polytope)
@@ -209,9 +224,10 @@ def html_table(
         heads = (f'<th style="{_CELL}{a}">{escaped(name)}</th>' for name, a in zip(columns, align, strict=True))
         parts.append(f"<thead><tr>{''.join(heads)}</tr></thead>")
     parts.append("<tbody>")
-    for row in polytope:
+    for place, row in enumerate(polytope):
         cells = (f'<td style="{_CELL}{a}">{escaped(item)}</td>' for item, a in zip(row, align, strict=True))
-        parts.append(f"<tr>{''.join(cells)}</tr>")
+        look = ' style="background:#e6f2ea;color:#111;font-weight:bold"' if place == marked else ""
+        parts.append(f"<tr{look}>{''.join(cells)}</tr>")
     parts.append("</tbody></table>")
     parts.extend(f'<p style="margin:2px 0;font-size:85%">{escaped(line)}</p>' for line in footer)
     parts.append("</div>")

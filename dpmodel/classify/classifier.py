@@ -14,6 +14,7 @@ import numpy as np
 from dpmodel._types import Integers
 from dpmodel.annotate.records import DEFAULT_RECORDS
 from dpmodel.classify.impossibility import LowerBound, lower_bound
+from dpmodel.classify.mathematics import cells_latex
 from dpmodel.classify.taxonomy import Level, Part, TaxonomyCell, squares
 from dpmodel.classify.taxonomy import cell as taxonomy_cell
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock, coordinates_of
@@ -193,6 +194,9 @@ class Classification:
         worst = next((cell for cell in mine if not cell.solvable), mine[0])
         verdict = "no" if not worst.solvable else "yes*" if worst.relaxed else "yes"
         return {"verdict": verdict, "theorem": worst.theorem}
+
+    def _repr_latex_(self) -> str:
+        return cells_latex(self.cells, str(self))
 
     def _repr_html_(self) -> str:
         if not self.cells:

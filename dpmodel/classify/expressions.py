@@ -15,11 +15,14 @@ from dpmodel.classify.classifier import all_record_words
 from dpmodel.compile.standard_form.affine_map import LinearMap
 from dpmodel.compile.standard_form.cvxpy_bridge import lower
 from dpmodel.compile.standard_form.footprint import entry_sensitivities, largest, sensitivity_of
+from dpmodel.compile.written import passed_over, written
 from dpmodel.errors import SpecificationError
 from dpmodel.release.plain import plain_fields
-from dpmodel.text import html_table, number, table, wrapped
+from dpmodel.text import WIDTH, html_table, line_width, number, table, wrapped
 
 _LONGEST = 48  # characters of an expression in a row of the tree
+_WIDE = 72  # columns from which on the tree is a table
+_COLUMNS = ("expression", "shape", "sign", "curvature", "one record moves it by")
 
 
 @dataclass(frozen=True)
@@ -144,10 +147,17 @@ class ExpressionTree:
         ]
 
     def __str__(self) -> str:
-        return table(("expression", "shape", "sign", "curvature", "one record moves it by"), self._rows())
+        rows = self._rows()
+        if line_width(WIDTH) >= _WIDE:
+            return table(_COLUMNS, rows)
+        lines = []
+        for node, (expression, *facts) in zip(self.nodes, rows, strict=True):
+            told = ", ".join(fact for fact in facts if fact not in ("", "-"))
+            lines.append(wrapped(f"{expression.strip()}: {told}", "  " * node.depth))
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        return html_table(("expression", "shape", "sign", "curvature", "one record moves it by"), self._rows())
+        return html_table(_COLUMNS, [(row[0].replace("  ", "\u2003"), *row[1:]) for row in self._rows()])
 
 
 def expression_tree(problem: cp.Problem, *, regression: bool = False) -> ExpressionTree:
@@ -158,6 +168,9 @@ def expression_tree(problem: cp.Problem, *, regression: bool = False) -> Express
 
 def _tree(node: Any, depth: int, regression: bool) -> Iterator[TreeNode]:
     constraint = isinstance(node, cp.Constraint)
+    if not constraint and passed_over(node) and not _rule(node):  # its argument says the same
+        yield from _tree(node.args[0], depth, regression)
+        return
     rule = "" if constraint or (regression and node.variables()) else _rule(node)
     yield TreeNode(
         depth,
@@ -215,9 +228,5 @@ def _private(node: Any) -> bool:
 def _short(node: Any) -> str:
     if isinstance(node, cp.Constraint) and node.label:
         return str(node.label)
-    if isinstance(node, cp.Constant) and node.size > 1:
-        return "constant"  # its numbers say little, and may be somebody's data by mistake
-    if node.args and any(isinstance(leaf, cp.Constant) and leaf.size > 1 for leaf in node.constants()):
-        return type(node).__name__
-    text = " ".join(str(node.name() if hasattr(node, "name") else node).split())
+    text = written(node)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

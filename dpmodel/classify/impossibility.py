@@ -203,8 +203,8 @@ def remedies(part: str) -> list[str]:
     aggregate = "aggregate over records, so that one record moves each entry by little (counts, sums, means)"
     public = "make it a plain cvxpy.Parameter if its values are public"
     most = (
-        'let one record own one row, Private(..., unit="row"), and solve with feasibility="relaxed": a few '
-        "rows may be violated (HRRU14, Theorems 11 and 12; solve(alpha=...) or solve(slack_rows=...))"
+        'let one record own one row, Private(..., unit="row"), and accept that a few rows may be violated '
+        "(HRRU14, Theorems 11 and 12; feasibility=AllBut(rows=...) or AllBut(alpha=...))"
     )
     known = {
         "objective": [bound, aggregate, public],

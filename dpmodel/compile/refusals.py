@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -10,6 +9,7 @@ import cvxpy as cp
 from cvxpy import constraints
 
 from dpmodel.annotate.private import Private
+from dpmodel.compile.written import written
 from dpmodel.errors import UnsupportedModelError
 
 _LONG = 80
@@ -35,17 +35,7 @@ def constraint_label(constraint: Any, number: int) -> str:
 
 def short(expression: Any) -> str:
     """The expression's text (parameters by name, tables of numbers left out), cut to a line."""
-    # CVXPY writes tables out number by number, which takes milliseconds: while it does, they have a name.
-    tables = [leaf for leaf in expression.constants() if leaf.size > 1 and leaf._name is None]
-    try:
-        for table in tables:
-            table._name = "[...]"
-        text = " ".join(str(expression).split())
-    finally:
-        for table in tables:
-            table._name = None
-    text = re.sub(r"(?<![\w\])])\[[^\[\]]*\]( \[[^\[\]]*\]| \.\.\.)*", "[...]", text)
-    text = text.replace("[[...]]", "[...]")
+    text = written(expression)
     return text if len(text) <= _LONG else text[: _LONG - 3] + "..."
 
 
@@ -107,7 +97,8 @@ def refuse_blocks(parameters: Iterable[Any]) -> None:
     if name is not None:
         raise UnsupportedModelError(
             f"{name}: rows in blocks where the rows themselves are needed",
-            why="regressions need sums over records alone, and nothing else reads rows in blocks",
+            why="regressions, and constraints that are one record's each, need sums over records alone; nothing else "
+            "reads rows in blocks",
             remedy="counts and sums of the data (Dataset.count, Dataset.sum), or the rows as arrays in memory",
         )
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dpmodel.execute.progress import Report, reporter
+from dpmodel.annotate.sources.passes import watched
+from dpmodel.execute.progress import Report, shown
 from dpmodel.execute.wall import charge_then_run, check_budget
 from dpmodel.mechanisms.contract import STOPPED, Request
 from dpmodel.mechanisms.forecast import Forecast
@@ -18,7 +19,8 @@ from dpmodel.plan.comparison import Plan
 from dpmodel.plan.no_guarantee import warn_of_no_guarantee
 from dpmodel.plan.planner import make_plan
 from dpmodel.plan.registry import AnyMechanism, by_name
-from dpmodel.privacy import Budget, noise_source
+from dpmodel.privacy import Budget, NoiseSource, noise_source
+from dpmodel.text import number
 
 
 @dataclass(frozen=True)
@@ -83,18 +85,41 @@ def execute(
     """
     check_budget(budget)
     source = noise_source(rng if model.reads else None)
-    report = reporter(progress, verbose and model.reads)
+    with shown(progress, verbose and model.reads) as report:
+        return _executed(model, request, mechanism, label, budget, source, report, announce, charged)
+
+
+def _executed(
+    model: PrivateModel[Any],
+    request: Request,
+    mechanism: str | AnyMechanism,
+    label: str,
+    budget: Budget | None,
+    source: NoiseSource,
+    report: Report,
+    announce: Callable[[Plan], None],
+    charged: Callable[[], None],
+) -> Executed:
     started = time.perf_counter()
-    plan = make_plan(model, request, mechanism)
+    plan = make_plan(model, request, mechanism, report=report)
     model.ready(plan.chosen)
     seconds = time.perf_counter() - started
     announce(plan)
     warn_of_no_guarantee(plan)
     forecast, name = plan.chosen.forecast, plan.chosen.mechanism
     assert forecast is not None
-    algorithm: Any = by_name(name, type(model.data)) if plan.algorithm is None else plan.algorithm
+    algorithm: Any = by_name(name, model.kind) if plan.algorithm is None else plan.algorithm
+    spends = f"epsilon {number(forecast.epsilon)}, delta {number(forecast.delta)} charged"
+
+    def run(told: Report) -> Any:
+        def step(stage: str, done: float) -> None:
+            told(stage if forecast.spends_nothing else f"{stage} ({spends})", done)
+
+        with watched(lambda block, count: step(f"a pass over {count} blocks", block / count)):
+            return model.checked(algorithm.run(model.data, request, source, step))
+
     outcome, failure = charge_then_run(
-        lambda told: model.checked(algorithm.run(model.data, request, source, told)),
+        run,
         name=name,
         budget=budget,
         epsilon=forecast.epsilon,

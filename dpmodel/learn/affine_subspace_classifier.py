@@ -51,7 +51,7 @@ class AffineSubspaceClassifier(ClassifierMixin, Counted):  # type: ignore[misc]
         the positive ones is not) or "add-remove" (one more or less; both numbers are private).
     expected : a public guess of the number of positive examples, for forecasts. None: of the examples.
     beta : probability with which the accuracy statement may fail.
-    budget, mechanism, random_state : as in ``PrivateLinearModel``.
+    budget, mechanism, random_state, progress : as in ``PrivateLinearModel``.
 
     Attributes
     ----------
@@ -98,6 +98,7 @@ class AffineSubspaceClassifier(ClassifierMixin, Counted):  # type: ignore[misc]
         beta: float = 0.05,
         mechanism: Any = "auto",
         random_state: Any = None,
+        progress: Any = None,
     ) -> None:
         self.field = field
         self.grid = grid
@@ -112,6 +113,7 @@ class AffineSubspaceClassifier(ClassifierMixin, Counted):  # type: ignore[misc]
         self.beta = beta
         self.mechanism = mechanism
         self.random_state = random_state
+        self.progress = progress
 
     def fit(self, X: Any, y: Any) -> AffineSubspaceClassifier:
         """Learn from rows X (n, p) and labels y (n,) and charge the budget; see the class for errors."""
@@ -134,7 +136,7 @@ class AffineSubspaceClassifier(ClassifierMixin, Counted):  # type: ignore[misc]
         self._warn_of_costs()
         found, shared = solve_system(
             model, request, mechanism=self.mechanism, budget=self.budget, rng=_rng(self.random_state),
-            label=f"learn.{where}", record="a record is one row of X with its label",
+            progress=self.progress, label=f"learn.{where}", record="a record is one row of X with its label",
         )  # fmt: skip
         self.classes_ = classes
         self.subspace_ = AffineSubspace(homogeneous=found.answer, **shared, **counts_of(found), _grid=self.grid)

@@ -6,6 +6,7 @@ import contextlib
 import math
 import sys
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 from sklearn.base import BaseEstimator
@@ -17,6 +18,7 @@ from sklearn.utils import get_tags
 
 from dpmodel.privacy import validate_privacy
 from dpmodel.text import number
+from dpmodel.users_line import users_line
 
 # They ask to be fitted, and learn the number of columns or nothing.
 _LEARN_NOTHING = (FrozenEstimator, PolynomialFeatures)
@@ -89,7 +91,7 @@ class Counted(BaseEstimator):  # type: ignore[misc]
                 "variances, categories, directions) is neither private nor in guarantee_: try PublicEncoder"
             )
         if any(said):
-            warnings.warn("; ".join(filter(None, said)), CompositionWarning, stacklevel=4)
+            warnings.warn("; ".join(filter(None, said)), CompositionWarning, stacklevel=users_line())
 
     def _count_fit(self) -> None:
         """After a fit that nobody else keeps account of."""
@@ -112,18 +114,37 @@ def learners(step: Any) -> list[str]:
     return [type(step).__name__]
 
 
+def names_before(count: int) -> tuple[str, ...]:
+    """What the steps before an estimator call its ``count`` columns, in the pipeline whose ``fit`` is under way.
+
+    () where a step learnt from the records: a category that it found may be in a name.
+    """
+    pipeline = next((each for each in _under_way() if isinstance(each, Pipeline)), None)
+    if pipeline is None or len(pipeline.steps) < 2 or any(learners(step) for _, step in pipeline.steps[:-1]):
+        return ()
+    try:
+        names = tuple(map(str, pipeline[:-1].get_feature_names_out()))
+    except Exception:  # somebody else's step, without names
+        return ()
+    return names if len(names) == count else ()
+
+
 def _learnt_beside() -> list[str]:
-    """Names of the steps that learn, in the pipelines whose ``fit`` is under way.
+    """Names of the steps that learn, in the pipelines whose ``fit`` is under way."""
+    found: list[Any] = []
+    for owner in _under_way():
+        found += [owner.transformer] if hasattr(owner, "transformer") else [step for _, step in owner.steps[:-1]]
+    return list(dict.fromkeys(name for step in found for name in learners(step)))
+
+
+def _under_way() -> Iterator[Any]:
+    """The pipelines whose ``fit`` is under way, innermost first.
 
     An estimator is not told that it stands in a pipeline; who is fitting it stands on the stack.
     """
-    found: list[Any] = []
     frame: Any = sys._getframe(1)
     while frame is not None:
         owner = frame.f_locals.get("self")
-        if isinstance(owner, Pipeline):
-            found += [step for _, step in owner.steps[:-1]]
-        elif isinstance(owner, TransformedTargetRegressor):
-            found.append(owner.transformer)
+        if isinstance(owner, Pipeline | TransformedTargetRegressor):
+            yield owner
         frame = frame.f_back
-    return list(dict.fromkeys(name for step in found for name in learners(step)))

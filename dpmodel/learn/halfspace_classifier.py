@@ -35,7 +35,7 @@ class HalfspaceClassifier(PrivateClassifier):
         ``y_i (x_i'w + b) / ||(x_i, s)|| >= rho0`` for all records. With ``||x_i|| <= R``, a unit w, ``|b| <= R``, every
         record at least g on its side of the hyperplane and s = R, rho0 = g / (2 R) is enough. Where it is broken,
         more records may be on the wrong side than stated; privacy does not depend on it.
-    epsilon, delta, neighbors, classes, budget, mechanism, random_state : see ``PrivateLinearModel`` and
+    epsilon, delta, neighbors, classes, budget, mechanism, random_state, progress : see ``PrivateLinearModel`` and
         ``PrivateClassifier``. Here the number of rows is private under "add-remove".
     fit_intercept : whether there is a b. ``intercept_scaling`` : s, a public size of the rows.
     expected : a public guess of the number of records, for forecasts under "add-remove".
@@ -80,6 +80,7 @@ class HalfspaceClassifier(PrivateClassifier):
         beta: float = 0.05,
         mechanism: Any = "auto",
         random_state: Any = None,
+        progress: Any = None,
     ) -> None:
         self.margin = margin
         self.epsilon = epsilon
@@ -93,6 +94,7 @@ class HalfspaceClassifier(PrivateClassifier):
         self.beta = beta
         self.mechanism = mechanism
         self.random_state = random_state
+        self.progress = progress
 
     def fit(self, X: Any, y: Any) -> HalfspaceClassifier:
         """Fit the model to rows X (n, p) and labels y (n,) and charge the budget; see the class for errors."""
@@ -114,6 +116,7 @@ class HalfspaceClassifier(PrivateClassifier):
             beta=self.beta,
             mechanism=self.mechanism,
             rng=_rng(self.random_state),
+            progress=self.progress,
         )
         w = np.zeros(count + 1)
         if point.x is not None:

@@ -15,10 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpmodel._types import Floats
 from dpmodel.annotate import Private, Records
+from dpmodel.annotate.bounds import Unit
 from dpmodel.annotate.elements import elements
 from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import SpecificationError
-from dpmodel.learn.costs import Counted
+from dpmodel.learn.costs import Counted, names_before
 from dpmodel.learn.data import checked
 from dpmodel.learn.features import Features, features_of
 from dpmodel.privacy import Budget
@@ -52,6 +53,7 @@ class PrivateLinearModel(Counted):
     mechanism : "auto" for the plan's choice, or a mechanism's name.
     random_state : None for secure noise. A number makes the noise repeatable: for tests, and NOT private (a warning
         and the guarantee say so).
+    progress : as in ``Problem.solve``: False for no bar.
 
     Attributes
     ----------
@@ -88,12 +90,16 @@ class PrivateLinearModel(Counted):
     fit_intercept: bool = True
     mechanism: str = "auto"
     random_state: Any = None
+    progress: Any = None
 
-    def _fit(self, X: Any, sealed: Any, labels: tuple[float, float], risk_unit: float = 1.0) -> tuple[Floats, Floats]:
+    def _fit(
+        self, X: Any, sealed: Any, labels: tuple[float, float], risk_unit: float = 1.0, max_l1: float | None = None
+    ) -> tuple[Floats, Floats]:
         """Solve for checked rows X (n, p) and mapped labels ``sealed`` (n,), or (n, K) for K outputs, in the public
         range ``labels``.
 
-        ``risk_unit`` : of a loss of 1 of the mapped labels, so that forecasts speak in those of the label.
+        ``risk_unit`` : of a loss of 1 of the mapped labels, so that forecasts speak in those of the label. ``max_l1`` :
+        of a row of labels.
 
         Returns the coefficients (p,) or (p, K) of the features as given and the intercept () or (K,), both in units of
         the mapped labels.
@@ -102,7 +108,8 @@ class PrivateLinearModel(Counted):
         records = Records("rows of X", neighbors=self.neighbors)
         rows = features.private(X, records)
         outputs = np.shape(sealed)[1:]
-        y = Private(sealed, name="y", unit="row" if outputs else "entry", bounds=list(labels), records=records)
+        owned: Unit = "row" if outputs else "entry"
+        y = Private(sealed, name="y", unit=owned, bounds=list(labels), max_l1=max_l1, records=records)
         w = cp.Variable((rows.shape[1], *outputs), name="w")
         b: Any = cp.Variable(outputs, name="b") if self.fit_intercept else None
         z = rows @ w if b is None else rows @ w + b
@@ -112,7 +119,7 @@ class PrivateLinearModel(Counted):
         problem = Problem(cp.Minimize(objective if penalty is None else objective + each * penalty), constraints)
         requested: dict[str, Any] = {"epsilon": self.epsilon, "delta": self.delta, "mechanism": self.mechanism}
         self._warn_of_costs()
-        problem.solve(**requested, budget=self.budget, rng=_rng(self.random_state))
+        problem.solve(**requested, budget=self.budget, rng=_rng(self.random_state), progress=self.progress)
         assert problem.release is not None
         assert problem.last_plan is not None
         self.plan_, self.release_ = problem.last_plan.alone(), problem.release
@@ -124,7 +131,7 @@ class PrivateLinearModel(Counted):
     def _say(self, *classes: Any) -> None:
         """Let the release speak of the features as given; ``classes`` : of the rows of ``coef_``, if it has several."""
         names = getattr(self, "feature_names_in_", None)
-        features = [("feature", () if names is None else tuple(names.tolist()))]
+        features = [("feature", names_before(self.n_features_in_) if names is None else tuple(names.tolist()))]
         outputs = [("class", tuple(elements(classes[0])))] if classes else []
         self.release_ = replace(
             self.release_,

@@ -18,7 +18,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from dpmodel.annotate.elements import elements
 from dpmodel.errors import SpecificationError, unsaid
 from dpmodel.execute import charge_then_run, check_budget
-from dpmodel.execute.progress import reporter
+from dpmodel.execute.progress import shown, silent
 from dpmodel.learn.classifier import PrivateClassifier, classes_and_places, flat, places_of, require_classes
 from dpmodel.learn.costs import CompositionWarning, Counted, Lineage, learners
 from dpmodel.learn.data import checked
@@ -29,7 +29,7 @@ from dpmodel.privacy import Budget, Charge, noise_source, public_generator, vali
 from dpmodel.release.release import Guarantee
 from dpmodel.text import number
 
-_OURS = ("epsilon", "delta", "budget", "random_state")
+_OURS = ("epsilon", "delta", "budget", "random_state", "progress")
 _PUBLIC = (*_OURS, "neighbors", "label_bounds", "classes")  # what a candidate may not change
 _JUST_BELOW = 1 - 1e-6
 _LOSSES = ("squared_error", "absolute_error", "pinball")
@@ -70,6 +70,8 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
         runs / k + 1 searches. More of them cost time and no privacy.
     budget : a ``Budget`` that the whole search charges at once, before it reads a row.
     random_state : None for secure noise. A number makes it repeatable: for tests, and NOT private.
+    progress : as in ``Problem.solve``. How many fits there were is private where a search stops early, so fits are not
+        told one by one.
 
     Attributes
     ----------
@@ -113,6 +115,7 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
         runs: int | None = None,
         budget: Budget | None = None,
         random_state: Any = None,
+        progress: Any = None,
     ) -> None:
         self.estimator = estimator
         self.param_grid = param_grid
@@ -127,9 +130,15 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
         self.runs = runs
         self.budget = budget
         self.random_state = random_state
+        self.progress = progress
 
     def fit(self, X: Any, y: Any) -> PrivateSearchCV:
         """Search over rows X (n, p) and labels y (n,) and charge the budget; see the class for errors."""
+        with shown(self.progress) as report:
+            report("search over parameters", 0.0)
+            return self._searched(X, y)
+
+    def _searched(self, X: Any, y: Any) -> PrivateSearchCV:
         self.__dict__.pop("best_score_", None)  # of an earlier fit
         candidates, final = self._candidates(), _final(self.estimator)[1]
         total = validate_privacy(self.epsilon, self.delta)
@@ -148,7 +157,7 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
 
         def fit_one(params: Any, places: Any, cost: tuple[float, float]) -> Any:
             seed = given if seeds is None else int(seeds.integers(2**31))
-            ours = dict(zip(_OURS, (*cost, account, seed), strict=True)) | fixed
+            ours = dict(zip(_OURS, (*cost, account, seed, False), strict=True)) | fixed
             model = clone(self.estimator).set_params(**params)
             name = _final(model)[0]
             model.set_params(**{f"{name}{key}": value for key, value in ours.items()})
@@ -165,7 +174,7 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
 
             found, failure = charge_then_run(
                 scored, name="scoring", budget=account, epsilon=each[0], delta=0.0, label="score",
-                report=reporter(None, False),
+                report=silent,
             )  # fmt: skip
             if failure is not None:
                 raise failure

@@ -23,6 +23,19 @@ def no_progress(stage: str, done: float) -> None:
     """Say nothing."""
 
 
+def counted(stage: str, count: int, progress: Progress) -> Callable[[], None]:
+    """To be called before each of ``count`` steps, a public number: tells every twentieth of them."""
+    every, done = max(count // 20, 1), 0
+
+    def step() -> None:
+        nonlocal done
+        if done % every == 0:
+            progress(stage, min(done / count, 1.0))
+        done += 1
+
+    return step
+
+
 @dataclass(frozen=True)
 class Request:
     """What is asked of one solve: the budget it may use and the statement wanted.
@@ -153,7 +166,8 @@ class Mechanism(Protocol[M]):
 
     @property
     def reads_blocks(self) -> bool:
-        """Whether all it reads of a regression's rows are sums (``Table.map_reduce``): then they may lie anywhere."""
+        """Whether all it reads of private rows are sums (``Table.map_reduce`` of regressions, ``RowTable.map_reduce``
+        of programs): then they may lie anywhere."""
         return False
 
     def eligible(self, model: M, request: Request) -> Verdict:

@@ -83,7 +83,7 @@ class Plan:
     @property
     def _columns(self) -> tuple[str, ...]:
         assert self.chosen.forecast is not None
-        return "", "mechanism", *self.chosen.forecast.error.columns, "spends", "statement"
+        return "", "mechanism", *self.chosen.forecast.error.columns, "epsilon", "delta", "statement"
 
     def to_dict(self) -> dict[str, Any]:
         return {**self.told(), "answer": self.answer, "better": self.better}
@@ -144,11 +144,10 @@ class Plan:
             forecast = candidate.forecast
             if forecast is None:
                 continue  # below the table
-            spends = f"epsilon {number(forecast.epsilon)}, delta {number(forecast.delta)}"
-            spends = "nothing" if forecast.spends_nothing else spends
+            spends = number(forecast.epsilon), number(forecast.delta)
             words = f"{forecast.statement}; {forecast.work}"
             errors = forecast.error.cells(forecast.proved)
-            rows.append((mark, candidate.mechanism, *errors, spends, words))
+            rows.append((mark, candidate.mechanism, *errors, *spends, words))
         return rows
 
     def _title(self) -> str:
@@ -166,8 +165,10 @@ class Plan:
 
     def table(self) -> str:
         """The whole comparison: every forecast with its statement, and why each of the others does not serve."""
-        footer = self._footer() + self._others()
-        return table(self._columns, self._rows(self.candidates), title=self._title(), footer=footer)
+        rows = self._rows(self.candidates)  # statements below it: a column of them is long where lines are short
+        said = tuple(f"{row[1]}: {row[-1]}" for row in rows)
+        footer = (*said, *self._footer(), *self._others())
+        return table(self._columns[:-1], [row[:-1] for row in rows], title=self._title(), footer=footer)
 
     def why(self, mechanism: str) -> str:
         """All that the plan knows of one mechanism: its statement and what it spends, or why it was not chosen.
@@ -231,7 +232,9 @@ class Plan:
 
     def _repr_html_(self) -> str:
         rows = self._rows(self.candidates)
-        return html_table(self._columns, rows, title=self._title(), footer=self._footer() + self._others())
+        told = [each for each in self.candidates if each.forecast is not None]
+        footer = self._footer() + self._others()
+        return html_table(self._columns, rows, title=self._title(), footer=footer, marked=told.index(self.chosen))
 
     def _footer(self) -> tuple[str, ...]:
         assert self.chosen.forecast is not None

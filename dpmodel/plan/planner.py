@@ -10,7 +10,7 @@ from functools import cache, partial
 from typing import Any, Literal, cast, get_args
 
 from dpmodel.errors import DPModelError, InfeasibleError, SpecificationError, UnsupportedModelError
-from dpmodel.mechanisms.contract import Request, Verdict
+from dpmodel.mechanisms.contract import Progress, Request, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Forecast, Order
 from dpmodel.models.contract import ARITHMETIC, Candidate, PrivateModel
 from dpmodel.numerics.public_facts import key_of
@@ -128,11 +128,12 @@ def make_plan(
     *,
     compare: Compared = "needed",
     published: bool = False,
+    report: Progress = no_progress,
 ) -> Plan:
     """Compare the mechanisms for ``model``; ``mechanism`` forces one (a name, or an object with settings of its own).
 
     ``compare`` : "needed" forecasts what can win, and of forced ones nothing else; "all" every mechanism that applies.
-    ``published`` : all, and the papers' own constants too.
+    ``published`` : all, and the papers' own constants too. ``report`` : told whose forecast is computed.
 
     Raises
     ------
@@ -145,10 +146,10 @@ def make_plan(
         raise SpecificationError(
             f"compare={compare!r}", why="a plan forecasts what can win, or all", remedy='compare="needed" or "all"'
         )
-    everything, kind = compare == "all" or published, KINDS[type(model.data)]
+    everything, kind = compare == "all" or published, KINDS[model.kind]
 
     def build() -> Plan:
-        return _plan(model, request, mechanism, everything, published)
+        return _plan(model, request, mechanism, everything, published, report)
 
     def found() -> Plan:
         # Settings of somebody else's mechanism may change in place.
@@ -191,7 +192,7 @@ def make_plan(
 def _still(plan: Plan, model: PrivateModel[Any], request: Request) -> bool:
     """Whether the choice of ``plan``, made for a model like this one, says the same of this one: what is charged, and
     what a run computes of public facts before it reads anything, is this model's own."""
-    algorithm = next(each for each in KINDS[type(model.data)].mechanisms if each.name == plan.chosen.mechanism)
+    algorithm = next(each for each in KINDS[model.kind].mechanisms if each.name == plan.chosen.mechanism)
     model.check(request)
     fresh, then = model.capped(request, _candidate(algorithm, model, request)).forecast, plan.chosen.forecast
     if fresh is None or then is None:
@@ -200,18 +201,23 @@ def _still(plan: Plan, model: PrivateModel[Any], request: Request) -> bool:
 
 
 def _plan(
-    model: PrivateModel[Any], request: Request, mechanism: str | AnyMechanism, everything: bool, published: bool
+    model: PrivateModel[Any],
+    request: Request,
+    mechanism: str | AnyMechanism,
+    everything: bool,
+    published: bool,
+    report: Progress,
 ) -> Plan:
     if isinstance(mechanism, str) and mechanism == "auto":
         mechanism = model.preferred(request)
-    kind = type(model.data)
+    kind = model.kind
     forced = None if isinstance(mechanism, str) and mechanism == "auto" else named(mechanism, kind)
     offered = KINDS[kind].compared(published)
     compared = offered if everything or forced is None else (forced,)
     if forced is not None and forced not in compared:  # of the other kind, or with settings of its own
         compared = (*(each for each in compared if each.name != forced.name), forced)
     model.check(request)
-    candidates = _compared(model, request, compared, everything)
+    candidates = _compared(model, request, compared, everything, report)
     if forced is not None:
         chosen = next(candidate for candidate in candidates if candidate.mechanism == forced.name)
         if not chosen.eligible:
@@ -281,7 +287,7 @@ def _help(
         told = select_mechanism([candidate for candidate in candidates if candidate.reads], request) or chosen
     if not _silent(model, chosen) or (told is chosen and not chosen.reads):
         return nothing
-    offered = compared or KINDS[type(model.data)].mechanisms
+    offered = compared or KINDS[model.kind].mechanisms
     algorithm = next(each for each in offered if each.name == told.mechanism)
     return partial(_what_helps, model, request, algorithm, told)
 
@@ -309,7 +315,7 @@ def _perfect(candidate: Candidate) -> bool:
 
 def _verdict(mechanism: AnyMechanism, model: PrivateModel[Any], request: Request) -> Verdict:
     kind = mechanism.serves.model
-    if kind in KINDS and kind is not type(model.data):
+    if kind in KINDS and kind is not model.kind:
         return Verdict(False, f"it serves {KINDS[kind].words}")
     refused = model.serves(mechanism, request)
     if not refused.eligible:
@@ -320,7 +326,11 @@ def _verdict(mechanism: AnyMechanism, model: PrivateModel[Any], request: Request
 
 
 def _compared(
-    model: PrivateModel[Any], request: Request, mechanisms: Sequence[AnyMechanism], everything: bool
+    model: PrivateModel[Any],
+    request: Request,
+    mechanisms: Sequence[AnyMechanism],
+    everything: bool,
+    report: Progress = no_progress,
 ) -> list[Candidate]:
     """What the mechanisms say of themselves, in their order. Those that promise most at best are asked first, and those
     that cannot come before the best so far are not asked; ``everything`` : all are."""
@@ -334,6 +344,7 @@ def _compared(
     best, left = None, []
 
     def forecast(place: int) -> Candidate:
+        report(f"plan: forecast of {mechanisms[place].name}", 0.0)
         return model.capped(request, _candidate(mechanisms[place], model, request, verdicts[place]))
 
     def order(hoped: Forecast | None) -> Order:

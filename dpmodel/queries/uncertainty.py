@@ -16,12 +16,13 @@ import scipy.sparse as sp
 from dpmodel._types import Floats
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing, picks
 from dpmodel.errors import SpecificationError
-from dpmodel.execute.progress import reporter
+from dpmodel.execute.progress import shown
 from dpmodel.privacy import public_generator
 from dpmodel.problem import Problem
 from dpmodel.queries.consistent import Consistent
 from dpmodel.queries.linear_estimator import linear_errors
 from dpmodel.queries.refits import form_of, refits, solution_of
+from dpmodel.text import wrapped
 
 Method = Literal["noise", "percentile", "basic"]
 METHODS = ("noise", "percentile", "basic")
@@ -45,7 +46,7 @@ class Intervals:
 
     def __str__(self) -> str:
         width = float(np.median(self.high - self.low)) if self.low.size else math.nan
-        return (
+        return wrapped(
             f"{self.low.size} intervals at level {self.level:g} ({self.method}), median width {width:.4g}; "
             "simulated from the published numbers and their noise distributions: it costs no privacy"
         )
@@ -96,12 +97,12 @@ def standard_errors(
     count = _count(repetitions, 2)
     center = _apply(rows, x)
     first, second = np.zeros(center.size), np.zeros(center.size)
-    report = reporter(progress, False)
-    for done, again in enumerate(refits(model, x, count, rng, mechanism or solver), start=1):
-        moved = _apply(rows, again) - center
-        first += moved
-        second += np.square(moved)
-        report("simulated fits", done / count)
+    with shown(progress) as report:
+        for done, again in enumerate(refits(model, x, count, rng, mechanism or solver), start=1):
+            moved = _apply(rows, again) - center
+            first += moved
+            second += np.square(moved)
+            report("simulated fits", done / count)
     return _shaped(np.sqrt(np.maximum(second - np.square(first) / count, 0.0) / (count - 1)), shape)
 
 
@@ -173,18 +174,19 @@ def intervals(
             why=f"their quantiles need all of them at once; kept are {MOST_KEPT}",
             remedy="of=, for fewer functions, or fewer repetitions",
         )
-    report = reporter(progress, False)
     if method == "noise":
-        center, errors = linear_errors(model, rows, count, public_generator(rng), report)
+        with shown(progress) as report:
+            center, errors = linear_errors(model, rows, count, public_generator(rng), report)
         rank = math.ceil((count + 1) * level)
         half = np.partition(np.abs(errors), rank - 1, axis=0)[rank - 1]
         low, high = center - half, center + half
     else:
         center = _apply(rows, x)
         kept = np.empty((count, size))
-        for done, again in enumerate(refits(model, x, count, rng, mechanism or solver)):
-            kept[done] = _apply(rows, again)
-            report("simulated fits", (done + 1) / count)
+        with shown(progress) as report:
+            for done, again in enumerate(refits(model, x, count, rng, mechanism or solver)):
+                kept[done] = _apply(rows, again)
+                report("simulated fits", (done + 1) / count)
         low, high = np.quantile(kept, [(1 - level) / 2, (1 + level) / 2], axis=0)
         if method == "basic":
             low, high = 2 * center - high, 2 * center - low

@@ -94,7 +94,7 @@ TRAPS: dict[str, tuple[Any, ...]] = {  # name -> (objective, words of the messag
     "insensitive": (lambda m: cp.sum(cp.pos(cp.abs(m.r) - 0.1)), "abs", "affine"),
     "two kinks": (lambda m: cp.sum(cp.maximum(m.r - 0.1, -m.r - 0.1, 0)), "maximum", "shifted"),
     "exponential": (lambda m: cp.sum(cp.exp(m.X @ m.w)), "exp(X @ w)", "cp.logistic"),
-    "cube": (lambda m: cp.sum(cp.power(cp.abs(m.r), 3)), "Power"),
+    "cube": (lambda m: cp.sum(cp.power(cp.abs(m.r), 3)), "**3"),
     "many outputs with one intercept": (
         lambda m: cp.sum_squares(m.X @ cp.Variable((3, 2)) + m.b - m.Z),
         "shape (7, 2)",
@@ -123,7 +123,7 @@ TRAPS: dict[str, tuple[Any, ...]] = {  # name -> (objective, words of the messag
     "squared margin": (lambda m: cp.sum_squares(1 - m.margin), "multiplies the prediction"),
     "mixing": (lambda m: cp.sum_squares(np.tri(N) @ (m.X @ m.w - m.y)), "mixes the records"),
     "private weights": (lambda m: cp.sum(cp.multiply(m.t, cp.square(m.X @ m.w - 1))), "public weights"),
-    "variance": (lambda m: cp.var(m.r), "Sum("),
+    "variance": (lambda m: cp.var(m.r), "sum("),
     "softmax": (lambda m: cp.sum(cp.log_sum_exp(cp.vstack([np.zeros(N), m.z]), axis=0)), "log_sum_exp"),
     "concave penalty": (lambda m: cp.sum_squares(m.r) + cp.sum(cp.sqrt(m.v)), "not convex", "cp.norm1"),
     "convex with minus": (lambda m: cp.sum_squares(m.r) - cp.norm1(m.w), "not convex"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from dataclasses import fields
 
 import cvxpy as cp
@@ -235,7 +236,10 @@ def test_every_reason_and_statement_is_printed():
         assert (": chosen" in told) == (each is plan.chosen)
     with pytest.raises(dpm.SpecificationError, match="no mechanism 'magic'"):
         plan.why("magic")
-    assert plan._repr_html_().count("<tr>") == sum(each.forecast is not None for each in plan.candidates) + 1
+    page, compared = plan._repr_html_(), sum(each.forecast is not None for each in plan.candidates)
+    assert page.count("<tr") == compared + 1
+    (winner,) = re.findall(r"<tr style=.*?</tr>", page)
+    assert f">{plan.chosen.mechanism}<" in winner
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 200])
@@ -252,6 +256,16 @@ def test_a_plan_prints_in_a_dozen_lines_the_choice_first(width, monkeypatch):
         assert str(again).splitlines()[:3] == lines[:3]
         second = plan.runner_up
         assert second and second != plan.chosen.mechanism and any(f"runner-up: {second}" in line for line in lines)
+
+
+def test_what_would_be_better_counts_the_constraints_left_out():
+    """With ``AllBut(alpha=)`` alpha stays as it was asked for, and fewer constraints are left out."""
+    rows, x = dpm.Private(shape=(2000, 3), unit="row", bounds=[0, 1]), cp.Variable(3, bounds=[0, 1])
+    problem = dpm.Problem(cp.Minimize(0), [rows @ x >= 1])
+    now, then = (problem.plan(epsilon=e, delta=1e-6, feasibility=dpm.AllBut(alpha=0.2)) for e in (8, 16))
+    left_out = then.chosen.forecast.error.slack_rows
+    assert 0 < left_out < now.chosen.forecast.error.slack_rows
+    assert now.better.endswith(f"{left_out} constraints left out")
 
 
 def test_plans_are_plain_data():

@@ -169,7 +169,8 @@ def test_the_callers_own_error_in_progress_is_passed_on_without_frames(x):
         pass
 
     def cancel(stage, done):
-        raise Cancelled("enough")
+        if "charged" in stage:
+            raise Cancelled("enough")
 
     problem, budget = scalar_problem(x), dpm.Budget(3)
     with pytest.raises(Cancelled, match="enough") as caught:
@@ -187,6 +188,17 @@ def test_a_progress_that_can_be_called_is_not_refused(progress):
 def test_interrupts_pass(x):
     def interrupt(stage, done):
         raise KeyboardInterrupt
+
+    budget = dpm.Budget(3)
+    with pytest.raises(KeyboardInterrupt):
+        scalar_problem(x).solve(epsilon=1, rng=0, budget=budget, progress=interrupt)
+    assert budget.spent.epsilon == 0  # while it was compiled
+
+
+def test_interrupts_pass_while_it_runs(x):
+    def interrupt(stage, done):
+        if "charged" in stage:
+            raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         scalar_problem(x).solve(epsilon=1, rng=0, progress=interrupt)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from dpmodel.annotate.sources.contract import RowSource, in_order
 from dpmodel.annotate.sources.one_block import column_names, handed_out, joined, worked
+from dpmodel.annotate.sources.passes import numbers
 from dpmodel.errors import SpecificationError
 
 T = TypeVar("T")
@@ -40,7 +41,7 @@ class MemoryBlocks(RowSource):
 
     def map_reduce(self, function: Callable[[Any, int], T], combine: Callable[[T, T], T]) -> T:
         each = (
-            worked(function, lambda block=block: block, number, tries=1)  # type: ignore[misc]
-            for number, block in enumerate(self.blocks)
+            worked(function, lambda number=number: self.blocks[number], number, tries=1)  # type: ignore[misc]
+            for number in numbers(len(self.blocks))
         )
         return handed_out(in_order(each, partial(joined, combine)))

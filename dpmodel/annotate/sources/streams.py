@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from dpmodel.annotate.sources._extra import engine
 from dpmodel.annotate.sources.contract import RowSource, in_order
 from dpmodel.annotate.sources.one_block import handed_out, joined, worked
+from dpmodel.annotate.sources.passes import numbers
 from dpmodel.errors import SourceError
 
 T = TypeVar("T")
@@ -26,7 +27,7 @@ class StreamedBlocks(RowSource):
 
     def map_reduce(self, function: Callable[[Any, int], T], combine: Callable[[T, T], T]) -> T:
         stream = _Stream(self._open, self.sizes)
-        each = (worked(function, partial(stream.block, number), number) for number in range(len(self.sizes)))
+        each = (worked(function, partial(stream.block, number), number) for number in numbers(len(self.sizes)))
         return handed_out(in_order(each, partial(joined, combine)))
 
 

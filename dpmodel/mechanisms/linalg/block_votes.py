@@ -174,7 +174,7 @@ def count_votes(
     for block in range(blocks.count):
         members = order[starts[block] : starts[block + 1]][: blocks.size]
         if block % 256 == 0:
-            progress(f"block {block} of {blocks.count}", block / blocks.count)
+            progress(f"votes of {blocks.count} blocks", block / blocks.count)
         if members.size < blocks.size:
             continue
         basis = field.echelon(rows[members])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import highspy
 import numpy as np
@@ -19,6 +19,8 @@ from dpmodel.numerics.implied_bounds import tighten
 from dpmodel.numerics.polytopes.nearest_point import Projector, onto_row
 from dpmodel.numerics.polytopes.one_row_each import OneRowEach
 from dpmodel.numerics.solvers import pass_to_highs, silent_highs
+
+T = TypeVar("T")
 
 # HiGHS stops within 1e-7 of feasibility and optimality; bounds on maxima are widened to stay bounds.
 _SOLVER_SLACK = 1e-6
@@ -128,6 +130,17 @@ class Polyhedron:
         """For linear minimisation without a linear program, where that can be."""
         found: OneRowEach | None = OneRowEach.of(self.A_ub, self.b_ub, self.A_eq, self.b_eq, self.lower, self.upper)
         return found
+
+    @cached_property
+    def _memo(self) -> dict[Hashable, Any]:
+        return {}
+
+    def cached(self, key: Hashable, build: Callable[[], T]) -> T:
+        """``build()``, called once for each ``key``; copies start anew."""
+        if key not in self._memo:
+            self._memo[key] = build()
+        value: T = self._memo[key]
+        return value
 
     @cached_property
     def _supports(self) -> dict[bytes, float]:

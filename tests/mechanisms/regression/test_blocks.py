@@ -19,7 +19,7 @@ import dpmodel as dpm
 from dpmodel.annotate.sources.contract import MOST_BLOCKS, RowSource, SourceRows, in_order
 from dpmodel.annotate.sources.memory import MemoryBlocks
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.regression import blocks as block_module
+from dpmodel.compile import block_sums as block_module
 from dpmodel.errors import SourceError, SpecificationError, UnsupportedModelError
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.regression.descent.full_batch import NOISY_DESCENT
@@ -294,7 +294,7 @@ def test_what_is_no_regression_over_one_source_is_refused_with_a_remedy() -> Non
     w, per_row = cp.Variable(P), cp.Variable(120)
     loss = cp.sum_squares
     cases: dict[str, tuple[Any, list[Any], type[Exception], str]] = {
-        "program": (cp.sum(w), [X @ w <= 1], UnsupportedModelError, "Dataset"),
+        "open program": (cp.sum(w), [X @ w <= 1], UnsupportedModelError, "bound x"),
         "right sides": (cp.sum(per_row), [per_row >= y], UnsupportedModelError, "rows"),
         "no sum": (cp.max(cp.abs(X @ w - y)), [], UnsupportedModelError, "Dataset"),
         "another source": (loss(X @ w - other), [], SpecificationError, "same source"),

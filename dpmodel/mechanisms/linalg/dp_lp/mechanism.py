@@ -198,7 +198,7 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
         best: Candidate | None = None
         region = first
         for r, rho in enumerate(split.solve):
-            progress(f"round {r + 1}", r / len(split.solve))
+            progress("solving and choosing, in rounds", r / len(split.solve))
             if region.flat.dimension == 0:
                 break
             radius, origin = region.radius, region.middle

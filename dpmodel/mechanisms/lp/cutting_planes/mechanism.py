@@ -143,7 +143,7 @@ def _run(
     best: tuple[float, Floats, float] | None = None
     private_side = PrivateArray(cuts.gain * exact[cuts.number])
     for t in range(plan.count):
-        progress(f"round {t + 1} of {plan.count}", t / plan.count)
+        progress(f"cutting planes, {plan.count} rounds", t / plan.count)
         started = time.perf_counter()
         x = program.solve()
         seconds += time.perf_counter() - started

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.mechanisms.contract import Outcome, Progress, Request, Verdict
+from dpmodel.mechanisms.contract import Outcome, Progress, Request, Verdict, counted
 from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.regression.descent.metric import descent_metric
 from dpmodel.mechanisms.regression.descent.plan import DescentPlan, Search, judge_descent
@@ -88,13 +88,10 @@ class NoisyDescent(PureToo):
         settings = self.plan(model, request).settings
         steps = step_noise(model, _spend(request.epsilon, request.delta), settings)
         gradient = private_gradient(steps, model.read_table(), noise)
-        count, done = settings.steps, 0
+        step = counted(f"gradient descent, {settings.steps} steps", settings.steps, progress)
 
         def told(w: np.ndarray) -> np.ndarray:
-            nonlocal done
-            if done % max(count // 20, 1) == 0:
-                progress(f"gradient descent, {count} steps", done / count)
-            done += 1
+            step()
             return gradient(w)
 
         points = descend(steps.model, steps.metric, settings, told)

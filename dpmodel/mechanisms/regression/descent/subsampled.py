@@ -14,7 +14,7 @@ from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.rows import WHOLE, Rows, Table
-from dpmodel.mechanisms.contract import Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.contract import Mechanism, Outcome, Progress, Request, Serves, Verdict, counted, no_progress
 from dpmodel.mechanisms.forecast import Bound, ExcessRisk, Forecast
 from dpmodel.mechanisms.regression.descent.full_batch import NOISY_DESCENT
 from dpmodel.mechanisms.regression.descent.full_batch import step_noise as full_step_noise
@@ -156,9 +156,14 @@ class SubsampledDescent(Mechanism[PrivateRegression]):
         plan = self.plan(model, request)
         settings = plan.descent.settings
         steps = step_noise(model, settings, plan.rate, plan.multiplier)
-        progress(f"gradient descent on samples, {settings.steps} steps", 0.0)
+        step = counted(f"gradient descent on samples, {settings.steps} steps", settings.steps, progress)
         gradient = sampled_gradient(steps, model.read_table(), noise)
-        points = descend(steps.model, steps.metric, settings, gradient)
+
+        def told(w: Floats) -> Floats:
+            step()
+            return gradient(w)
+
+        points = descend(steps.model, steps.metric, settings, told)
         return Outcome("optimal", points[settings.averaging], None, None, notes=clip_note(model, settings.clip))
 
 

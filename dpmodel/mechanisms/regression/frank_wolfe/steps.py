@@ -16,7 +16,7 @@ from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.rows import Rows, Table
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.contract import Progress, no_progress
+from dpmodel.mechanisms.contract import Progress, counted, no_progress
 from dpmodel.mechanisms.regression.descent.steps import part_gradient
 from dpmodel.mechanisms.regression.public_point import public_point
 
@@ -82,8 +82,9 @@ def walk(
     ``moved`` : told (size, v) of every step but the last.
     """
     out = np.zeros_like(w)
+    told = counted(f"walk towards vertices, {steps.count} steps", steps.count, progress)
     for t, (size, share) in enumerate(zip(steps.sizes, steps.shares, strict=True)):
-        progress(f"step {t + 1} of {steps.count}", t / steps.count)
+        told()
         v = toward(w)
         w = w + size * (v - w)
         out += share * w

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.mechanisms.contract import Outcome, Progress, Request, Verdict
+from dpmodel.mechanisms.contract import Outcome, Progress, Request, Verdict, counted
 from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.regression.descent.metric import plain_metric
 from dpmodel.mechanisms.regression.descent.plan import DescentPlan, judge_descent
@@ -127,8 +127,13 @@ class MirrorDescent(PureToo):
         settings = plan.settings
         steps = step_noise(model, _spend(request.epsilon, request.delta), settings)
         gradient = private_gradient(steps, model.read_table(), noise)
-        progress(f"mirror descent, {settings.steps} steps", 0.0)
-        points = mirror_descend(model, mirror_maps(model.domain)[plan.map], settings, gradient)
+        step = counted(f"mirror descent, {settings.steps} steps", settings.steps, progress)
+
+        def told(w: Floats) -> Floats:
+            step()
+            return gradient(w)
+
+        points = mirror_descend(model, mirror_maps(model.domain)[plan.map], settings, told)
         return Outcome("optimal", points[settings.averaging], None, None, notes=clip_note(model, settings.clip))
 
 
