@@ -26,12 +26,13 @@ def python_blocks(text: str) -> list[str]:
     return re.findall(r"^```(?:python|\{code-cell\}[^\n]*)\n(?::[^\n]*\n)*(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
-# tests/linalg/test_docs.py runs that of linear-algebra.md, and looks at what it prints.
+# tests/linalg/test_docs.py and tests/house/test_table1_page.py run the code of these and look at what it does.
+OWN_TESTS = {"guide/linear-algebra.md", "table1/index.md"}
 SLOW = {"guide/one-person-one-constraint.md", "guide/regressions.md", "start/reading-a-plan.md"}
 CODE = [
     pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name
     for name in (page.relative_to(ROOT / "docs").as_posix() for page in PAGES if page.parent != ROOT)
-    if name != "guide/linear-algebra.md" and python_blocks((ROOT / "docs" / name).read_text())
+    if name not in OWN_TESTS and python_blocks((ROOT / "docs" / name).read_text())
 ]
 
 

@@ -36,6 +36,7 @@ def test_every_page_is_built(site: Path) -> None:
     built = {page.relative_to(site).with_suffix("") for page in site.rglob("*.html")}
     assert {page.relative_to(DOCS).with_suffix("") for page in DOCS.rglob("*.md")} <= built
     assert (site / "searchindex.js").stat().st_size > 10_000
+    assert (site / "explorer" / "index.html").exists()
 
 
 @pytest.mark.slow
