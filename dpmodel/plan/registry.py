@@ -175,8 +175,7 @@ def register_mechanism(mechanism: AnyMechanism) -> None:
         raise SpecificationError(
             f"{what} is no mechanism",
             why=f"it has no {', '.join(missing)}" if missing else "an object is asked for, not a class",
-            remedy="an object of a class that inherits from dpmodel.mechanisms.Mechanism "
-            "(docs/develop/adding-a-mechanism.md)",
+            remedy="an object whose class inherits dpmodel.mechanisms.Mechanism (docs/develop/adding-a-mechanism.md)",
         )
     if not isinstance(mechanism.name, str) or mechanism.name in {"auto", *_names()}:
         raise SpecificationError(f"mechanism {mechanism.name!r} is there already", remedy="another name")

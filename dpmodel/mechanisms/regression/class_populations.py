@@ -19,6 +19,7 @@ from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.losses import softmax
 from dpmodel.mechanisms.regression.populations import Labels, Populations
 from dpmodel.mechanisms.regression.public_point import shift_of
+from dpmodel.privacy import PublicGenerator
 
 # Standard deviation of the log-odds of two classes under the true coefficients, and their mean for the first and last.
 SIGNAL = 2.0
@@ -31,7 +32,7 @@ def class_truths(
     variance: Floats,
     common: Floats,
     chosen: Integers,
-    generator: np.random.Generator,
+    generator: PublicGenerator,
 ) -> Floats:
     """(K p,) coefficients on the ``chosen`` columns in random directions, one for each class, with intercepts (or
     coefficients along the columns' means) that make the last class less frequent than the first."""
