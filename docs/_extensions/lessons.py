@@ -14,16 +14,16 @@ EXPLORER = ROOT / "dpmodel" / "explorer"
 
 
 def copy_lessons() -> None:
-    """Hold ``PAGES`` equal to ``LESSONS``, links to other pages apart; what did not change is not built again."""
+    """Hold ``PAGES`` equal to ``LESSONS``; what did not change keeps its time, so that it is not built again."""
     PAGES.mkdir(exist_ok=True)
     names = {lesson.name for lesson in LESSONS.glob("*.ipynb")}
     for page in PAGES.glob("*.ipynb"):
         if page.name not in names:
             page.unlink()
     for name in names:
-        page, text = PAGES / name, (LESSONS / name).read_text().replace("](../../docs/", "](../../")
-        if not page.exists() or page.read_text() != text:
-            page.write_text(text)
+        page = PAGES / name
+        if not page.exists() or page.read_bytes() != (LESSONS / name).read_bytes():
+            shutil.copyfile(LESSONS / name, page)
 
 
 def _copy_explorer(app: Sphinx, failure: Exception | None) -> None:
