@@ -46,30 +46,26 @@ const Attack = (() => {
   function drawBits() {
     const x = state.bits.map((bit, i) => solved(bit, state.u[i]));
     byId("attack-bits").replaceChildren(...state.bits.map((bit, i) => {
-      const person = document.createElement("div"), button = document.createElement("button");
-      const level = document.createElement("span"), back = document.createElement("span");
-      person.className = "person";
+      const person = make("div", "person"), button = make("button", `bit ${bit ? "one" : "zero"}`, bit);
+      const level = make("span", "solution", digits(Number(x[i].toFixed(1)))), read = readBack(x[i]);
+      const back = make("span", read === bit ? "back right" : "back wrong", read);
       button.type = "button";
-      button.className = `bit ${bit ? "one" : "zero"}`;
-      button.textContent = bit;
-      button.setAttribute("aria-label", `person ${i + 1}: ${bit}, solution ${digits(x[i])}, read back as ${readBack(x[i])}`);
+      button.setAttribute("aria-label", `person ${i + 1}: ${bit}, solution ${digits(x[i])}, read back as ${read}`);
       button.addEventListener("click", () => {
         state.bits[i] = 1 - bit;
         show();
         byId("attack-bits").children[i].firstChild.focus();
       });
-      level.className = "solution";
       level.style.setProperty("--x", x[i]);
-      level.textContent = digits(Number(x[i].toFixed(1)));
-      back.className = readBack(x[i]) === bit ? "back right" : "back wrong";
-      back.textContent = readBack(x[i]);
-      level.ariaHidden = back.ariaHidden = "true";
+      for (const seen of [level, back]) seen.setAttribute("aria-hidden", "true"); // the button says both
       person.append(button, level, back);
       return person;
     }));
     const right = state.bits.filter((bit, i) => readBack(x[i]) === bit).length;
-    const end = right === numbers.bits ? "everybody's secret is out" : right > 0.75 * numbers.bits ? "most secrets are out" : "guessing gets half";
-    byId("attack-told").textContent = `${right} of ${numbers.bits} bits read back: ${end}. Error of this solution: ${digits(error(state.bits, x))}.`;
+    const most = right > 0.75 * numbers.bits ? "most secrets are out" : "guessing gets half";
+    const end = right === numbers.bits ? "everybody's secret is out" : most;
+    byId("attack-told").textContent =
+      `${right} of ${numbers.bits} bits read back: ${end}. Error of this solution: ${digits(error(state.bits, x))}.`;
   }
 
   // ---------------------------------------------------------------- error against epsilon
@@ -86,26 +82,41 @@ const Attack = (() => {
     Svg.add(layer, "polygon", { points: `${x(0.1)},${y(0)} ${points} ${x(10)},${y(0)}`, class: "forbidden" });
     Svg.add(layer, "polyline", { points, class: "bound" });
     Svg.add(layer, "path", { d: `M46 10V262H390`, class: "axis" });
-    for (const tick of [0.1, 0.3, 1, 3, 10]) Svg.add(layer, "text", { x: Math.min(x(tick), 382), y: 279, class: "tick", "text-anchor": "middle" }, String(tick));
-    for (const tick of state.part === "scalar" ? [0, 0.5, 1] : [0, 0.1, 0.2, 0.3]) Svg.add(layer, "text", { x: 38, y: y(tick) + 5, class: "tick", "text-anchor": "end" }, String(tick));
-    Svg.add(layer, "text", { x: 217, y: 308, class: "name", "text-anchor": "middle" }, "epsilon: more privacy to the left");
-    Svg.add(layer, "text", { class: "name", "text-anchor": "middle", transform: "translate(12 136) rotate(-90)" }, state.part === "scalar" ? "largest violation" : "loss / n");
+    for (const tick of [0.1, 0.3, 1, 3, 10]) word("tick", tick, { x: Math.min(x(tick), 382), y: 279 });
+    for (const tick of state.part === "scalar" ? [0, 0.5, 1] : [0, 0.1, 0.2, 0.3]) {
+      word("tick", tick, { x: 38, y: y(tick) + 5, "text-anchor": "end" });
+    }
+    word("name", "epsilon: more privacy to the left", { x: 217, y: 308 });
+    const measured = state.part === "scalar" ? "largest violation" : "loss / n";
+    word("name", measured, { transform: "translate(12 136) rotate(-90)" });
     const at = x(epsilons[state.epsilon]);
     Svg.add(layer, "line", { x1: at, x2: at, y1: 10, y2: 262, class: "now" });
-    if (state.who === "plain") return plainLine(y);
+    if (state.who === "plain") {
+      plainLine(y);
+      return;
+    }
     const errors = runs(), piles = new Map();
     for (const value of errors) piles.set(value.toFixed(3), (piles.get(value.toFixed(3)) ?? 0) + 1);
-    for (const [value, count] of piles) Svg.add(layer, "circle", { cx: at, cy: y(Number(value)), r: 2 + Math.sqrt(count), class: "noisy" });
+    for (const [value, count] of piles) {
+      Svg.add(layer, "circle", { cx: at, cy: y(Number(value)), r: 2 + Math.sqrt(count), class: "noisy" });
+    }
     const most = Random.quantile(errors, SHARE), least = gadget.lowerBound[state.epsilon];
     Svg.add(layer, "line", { x1: at - 16, x2: at + 16, y1: y(most), y2: y(most), class: "quantile" });
-    byId("attack-line").textContent = `At epsilon ${epsilons[state.epsilon]}, 95 of 100 private answers have an error of at most ${digits(most)}. `
-      + (least > 0 ? `${gadget.theorem}: no private mechanism brings that below ${digits(least)}.` : `${gadget.theorem} proves nothing at this epsilon: so little privacy need not cost anything.`);
-    return undefined;
+    byId("attack-line").textContent =
+      `At epsilon ${epsilons[state.epsilon]}, 95 of 100 private answers have an error of at most ${digits(most)}. `
+      + (least > 0
+        ? `${gadget.theorem}: no private mechanism brings that below ${digits(least)}.`
+        : `${gadget.theorem} proves nothing at this epsilon: so little privacy need not cost anything.`);
+  }
+
+  function word(kind, text, attributes) {
+    Svg.add(layer, "text", { class: kind, "text-anchor": "middle", ...attributes }, String(text));
   }
 
   function plainLine(y) {
     Svg.add(layer, "line", { x1: 46, x2: 388, y1: y(0), y2: y(0), class: "quantile" });
-    byId("attack-line").textContent = "The plain solver has error 0, in the grey area, where no private mechanism can be: it is not private at any epsilon.";
+    byId("attack-line").textContent =
+      "The plain solver has error 0, in the grey area, where no private mechanism can be: it is not private at any epsilon.";
   }
 
   const handle = makeHandle(picture, {

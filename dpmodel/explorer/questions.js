@@ -82,13 +82,9 @@ const QUESTIONS = {
   let count = 0;
 
   function card({ asks, answers }) {
-    const made = document.createElement("fieldset"), legend = document.createElement("legend"), told = document.createElement("p");
-    const name = `question-${count++}`;
-    made.className = "question";
-    legend.textContent = asks;
-    told.className = "told";
+    const made = make("fieldset", "question"), told = make("p", "told"), name = `question-${count++}`;
     told.setAttribute("role", "status");
-    made.append(legend, ...answers.map(([text, right, why]) => {
+    made.append(make("legend", "", asks), ...answers.map(([text, right, why]) => {
       const label = document.createElement("label"), input = document.createElement("input");
       Object.assign(input, { type: "radio", name });
       input.addEventListener("change", () => {
@@ -102,14 +98,10 @@ const QUESTIONS = {
   }
 
   for (const place of document.querySelectorAll(".questions")) {
-    const box = document.createElement("details"), head = document.createElement("summary");
-    const questions = QUESTIONS[place.dataset.after];
-    head.textContent = `Check yourself: ${questions.length} questions`;
+    const box = make("details", ""), cards = make("div", "cards"), questions = QUESTIONS[place.dataset.after];
     box.open = true;
-    const cards = document.createElement("div");
-    cards.className = "cards";
     cards.append(...questions.map(card));
-    box.append(head, cards);
+    box.append(make("summary", "", `Check yourself: ${questions.length} questions`), cards);
     place.append(box);
   }
   byId("version").textContent = window.DPMODEL.version;

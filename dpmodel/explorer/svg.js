@@ -1,4 +1,4 @@
-// Drawing: elements of SVG, numbers as people read them, and the controls of a form.
+// Drawing: elements of SVG, and scales from numbers to places.
 "use strict";
 
 const Svg = {
@@ -24,23 +24,3 @@ const Svg = {
     return [seen.x, seen.y];
   },
 };
-
-// Three digits, as "0.0123", "12.3", "0.000012"; null is what is not bounded.
-function digits(value) {
-  if (value === null) return "no bound";
-  if (value === 0) return "0";
-  if (Math.abs(value) >= 1000) return Math.round(value).toLocaleString("en-US");
-  const short = Number(value.toPrecision(3));
-  return Math.abs(short) < 1e-4 ? short.toExponential() : String(short);
-}
-
-const byId = id => document.getElementById(id);
-const chosen = name => document.querySelector(`input[name="${name}"]:checked`).value;
-
-function onChoice(name, told) {
-  for (const input of document.getElementsByName(name)) input.addEventListener("change", told);
-}
-
-function fill(select, options) {
-  select.replaceChildren(...options.map(([value, text]) => new Option(text, value)));
-}

@@ -159,7 +159,7 @@ def test_the_code_to_paste_has_the_forecasts_that_are_shown(page: Any, part: str
             assert page.locator("#map-bars li").count() == 0 and found.theorem in page.inner_text("#map-cell")
             continue
         plan = eval(asked.removesuffix(")") + ', compare="all")', scope)
-        shown = page.evaluate("Map1.forecasts().map(row => [DPMODEL.table1.mechanisms[row[0]], ...row.slice(1)])")
+        shown = page.evaluate("Table1.forecasts().map(row => [DPMODEL.table1.mechanisms[row[0]], ...row.slice(1)])")
         assert shown[0][0] == plan.chosen.mechanism
         served = {each.mechanism: each.forecast for each in plan.candidates if each.forecast is not None}
         assert {row[0] for row in shown} == set(served)
@@ -181,7 +181,7 @@ def test_lower_bounds(page: Any, part: str, level: str) -> None:
     for (i, epsilon), (j, delta) in itertools.product(enumerate(table["budgets"]), enumerate(table["deltas"])):
         page.fill("#map-epsilon", str(i))
         page.select_option("#map-delta", str(j))
-        found = page.evaluate("Map1.lowerBound()")
+        found = page.evaluate("Table1.lowerBound()")
         if level == "low" and part in ("row", "column"):
             assert found is None
             continue

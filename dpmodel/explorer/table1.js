@@ -1,9 +1,10 @@
 // Part 2: Table 1 as a map; forecasts and lower bounds are looked up, for the model in the box.
 "use strict";
 
-const Map1 = (() => {
+const Table1 = (() => {
   const table = window.DPMODEL.table1;
-  const state = { part: "scalar", level: "low", unit: "entry", bound: 1, n: 1, epsilon: 2, d: table.sizes[0], m: table.sizes[0], delta: 1 };
+  // n, epsilon and delta are places in their lists.
+  const state = { part: "scalar", level: "low", unit: "entry", bound: 1, n: 1, epsilon: 2, delta: 1, d: 5, m: 5 };
   const parts = Object.keys(table.units);
   const owns = { entry: "one entry", all: "every entry", row: "one row", column: "one column" };
   const missed = () => (state.part === "objective" ? "loss in objective" : "violation");
@@ -53,13 +54,11 @@ const Map1 = (() => {
 
   function square(part, level) {
     const found = table.cells.find(each => each.part === part && each.level === level);
-    const place = document.createElement("td"), button = document.createElement("button");
+    const place = document.createElement("td"), kind = { yes: "yes", "yes*": "few", no: "no" }[found.verdict];
+    const button = make("button", `cell ${kind}`);
     button.type = "button";
-    button.className = `cell ${found.verdict === "no" ? "no" : found.verdict === "yes" ? "yes" : "few"}`;
     button.dataset.cell = `${part} ${level}`;
-    button.innerHTML = "<b></b><br><span></span>";
-    button.firstChild.textContent = verdicts[found.verdict];
-    button.lastChild.textContent = found.theorem;
+    button.append(make("b", "", verdicts[found.verdict]), make("br", ""), make("span", "", found.theorem));
     button.addEventListener("click", () => choose(part, level));
     place.append(button);
     return place;
@@ -77,13 +76,18 @@ const Map1 = (() => {
     const rows = forecasts(), least = lowerBound(), open = state.level === "high";
     const shown = [...rows.map(row => row[1]), open ? null : least].filter(value => value > 0);
     const low = 10 ** Math.floor(Math.log10(Math.min(...shown)) - 0.5), high = Math.max(...shown) * 1.05;
-    const width = value => (value === null ? 100 : value <= 0 ? 0 : (100 * Math.log(value / low)) / Math.log(high / low));
-    const items = rows.map((row, i) => bar(table.mechanisms[row[0]], told(row), width(row[1]), ["says", "silent", "public"][row[5]], i === 0));
-    if (least > 0 && !open) items.push(bar("lower bound", `no private mechanism has less than ${digits(least)} on every program of this cell`, width(least), "bound", false));
+    const share = value => Math.log(value / low) / Math.log(high / low);
+    const width = value => (value === null ? 100 : value <= 0 ? 0 : 100 * share(value));
+    const items = rows.map((row, i) =>
+      bar(table.mechanisms[row[0]], told(row), width(row[1]), ["says", "silent", "public"][row[5]], i === 0));
+    if (least > 0 && !open) {
+      const words = `no private mechanism has less than ${digits(least)} on every program of this cell`;
+      items.push(bar("lower bound", words, width(least), "bound", false));
+    }
     byId("map-bars").replaceChildren(...items);
-    byId("map-bars").hidden = !rows.length;
-    byId("map-scale").hidden = !rows.length;
-    byId("map-scale").textContent = `Bars: the error as plans compare it, on a logarithmic scale from ${digits(low)} to ${digits(high)}, for the model in the box below.`
+    byId("map-bars").hidden = byId("map-scale").hidden = !rows.length;
+    byId("map-scale").textContent =
+      `Bars: the error as plans compare it, on a logarithmic scale from ${digits(low)} to ${digits(high)}, for the model below.`
       + (ownRow() ? " Where mechanisms leave rows out and no statement settles it, the plan tries them on synthetic data." : "");
   }
 
@@ -97,14 +101,9 @@ const Map1 = (() => {
   }
 
   function bar(name, text, percent, kind, first) {
-    const item = document.createElement("li"), head = document.createElement("span"), told = document.createElement("span"), drawn = document.createElement("span");
-    head.className = "mechanism";
-    head.textContent = first ? `${name} (chosen)` : name;
-    told.className = "amount";
-    told.textContent = text;
-    drawn.className = `drawn ${kind}`;
+    const item = make("li", ""), drawn = make("span", `drawn ${kind}`);
     drawn.style.width = `${Math.min(100, Math.max(1, percent))}%`;
-    item.append(head, " ", told, drawn);
+    item.append(make("span", "mechanism", first ? `${name} (chosen)` : name), " ", make("span", "amount", text), drawn);
     item.dataset.mechanism = name;
     return item;
   }
@@ -114,13 +113,17 @@ const Map1 = (() => {
     const found = cell(), least = lowerBound(), epsilon = table.budgets[state.epsilon];
     byId("map-cell").textContent = `${found.label}, ${state.level}: ${verdicts[found.verdict]} (${found.theorem}, section ${found.section})`;
     byId("map-sentence").textContent = found.summary;
-    let bound = "";
+    let bound = `One person moves an average over n people by at most ${state.bound} / n = ${digits(state.bound / table.people[state.n])}.`;
+    if (ownRow()) bound = "One person owns one constraint, so there are as many constraints as people.";
     if (found.verdict === "no") {
+      const entries = state.part === "scalar" ? "" : ` of ${state.d} private entries`;
       bound = least > 0
-        ? `If one record moves an entry by B, no private mechanism at epsilon ${epsilon} keeps the ${missed()} below ${digits(least)} B on every such program${state.part === "scalar" ? "" : ` of ${state.d} private entries`}; here B has no limit. Try: ${found.remedies[0]}.`
-        : `The theorem leaves no lower bound at epsilon ${epsilon}: so little privacy hides nothing. Without a limit on one record the package refuses all the same. Try: ${found.remedies[0]}.`;
-    } else if (ownRow()) bound = "One person owns one constraint, so there are as many constraints as people.";
-    else bound = `One person moves an average over n people by at most ${state.bound} / n = ${digits(state.bound / table.people[state.n])}.`;
+        ? `If one record moves an entry by B, no private mechanism at epsilon ${epsilon} keeps the ${missed()} below `
+          + `${digits(least)} B on every such program${entries}; here B has no limit.`
+        : `The theorem leaves no lower bound at epsilon ${epsilon}: so little privacy hides nothing. `
+          + "Without a limit on one record the package refuses all the same.";
+      bound += ` Try: ${found.remedies[0]}.`;
+    }
     byId("map-bound-told").textContent = bound;
     byId("map-code").textContent = code();
     byId("map-n-value").textContent = table.people[state.n].toLocaleString("en-US");
@@ -131,7 +134,8 @@ const Map1 = (() => {
 
   function show() {
     const open = state.level === "high";
-    fill(byId("map-unit"), (open ? table.units[state.part].slice(0, 1) : table.units[state.part]).map(unit => [unit, owns[unit]]));
+    const units = open ? table.units[state.part].slice(0, 1) : table.units[state.part];
+    fill(byId("map-unit"), units.map(unit => [unit, owns[unit]]));
     byId("map-unit").value = state.unit;
     byId("map-bound").value = open ? "none" : state.bound;
     byId("map-n").max = (ownRow() ? Object.keys(table.own[state.d]).length : table.people.length) - 1;
@@ -148,7 +152,8 @@ const Map1 = (() => {
   }
 
   drawTable();
-  fill(byId("map-bound"), [...table.bounds.map(bound => [bound, `by at most ${bound}${bound === 1 ? "" : " each"} (low)`]), ["none", "by any amount (high)"]]);
+  const bounds = table.bounds.map(bound => [bound, `by at most ${bound} / n (low)`]);
+  fill(byId("map-bound"), [...bounds, ["none", "by any amount (high)"]]);
   for (const name of ["d", "m"]) fill(byId(`map-${name}`), table.sizes.map(size => [size, size]));
   fill(byId("map-delta"), table.deltas.map((delta, i) => [i, delta === 0 ? "0" : delta.toExponential()]));
   byId("map-delta").value = state.delta;
