@@ -1,22 +1,24 @@
 """How Sphinx builds this site: ``python -m sphinx -W --keep-going -n -b html docs build/site``.
 
-Nothing is downloaded, neither while it is built nor while it is read: no scripts, styles, fonts or inventories of others.
+Nothing is downloaded, neither while it is built nor while it is read: no scripts, styles, fonts, inventories of others.
 """
 
+import os
 import sys
+import tomllib
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent / "_extensions"), str(Path(__file__).parents[1])]
-
-import dpmodel
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "_extensions"))
+os.environ["COLUMNS"] = "88"  # what lessons print fits the width of a page
 
 project = "dpmodel"
 author = "The dpmodel authors"
 copyright = author
-release = version = dpmodel.__version__
+release = version = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]["version"]
 
-extensions = ["lessons", "mathml", "docstrings", "myst_nb"]
-exclude_patterns = ["_extensions", "**/.ipynb_checkpoints"]
+extensions = ["lessons", "mathml", "docstrings", "offline", "myst_nb"]
+exclude_patterns = ["_extensions", "_static", "**/.ipynb_checkpoints"]
 root_doc = "index"
 
 # Pages: Markdown with formulas between dollars. Lessons are executed, whatever they held, and an error ends the build.
@@ -47,6 +49,8 @@ nitpick_ignore_regex = [("py:.*", f"{_OTHERS}|{_ALIASES}|{_INSIDE}")]
 html_theme = "furo"
 html_math_renderer = "mathml"
 html_title = f"dpmodel {version}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_search_summary = False  # a page that is opened as a file may not read others
