@@ -58,11 +58,12 @@ def descend(
     ``minimise`` : the private linear minimiser with its budget, from the (n,) private average of rows to a point.
     """
     G, h = rows.values(theta)
+    columns = G.T
     h *= plan.rate  # a fresh array
     measure = DenseMeasure(rows.count, plan.density, plan.idle)
     total = np.zeros(polytope.size)
     for step in range(1, plan.steps + 1):
-        x = minimise(PrivateArray(G.T @ measure.projected()))
+        x = minimise(PrivateArray(columns @ measure.projected()))
         total += x
         if step < plan.steps:
             gain = PrivateArray(G @ (plan.rate * x))
