@@ -159,16 +159,19 @@ def _corner(model: PrivateLP) -> tuple[Floats, Floats, float] | None:
 
 
 def _entries(model: PrivateLP) -> Iterator[tuple[Integers, Integers, Floats, Floats]]:
-    """Row, column and least and largest value of the entries of A: the public ones, then those with private numbers."""
+    """Row, column and least and largest value of the entries of private rows of A: the public ones, then those with
+    private numbers."""
     form = model.form
-    public = form.A0.tocoo()
-    yield *public.coords, public.data, public.data
+    row = np.repeat(np.arange(form.affine.rows), np.diff(form.A0.indptr))
+    own = np.flatnonzero(form.private_rows[row])
+    if own.size:
+        yield row[own], form.A0.indices[own], form.A0.data[own], form.A0.data[own]
     if form.matrix.nnz:
         row, column = form.matrix_positions()
         below, above = declared_range(model, "matrix")
         if np.diff(form.A0.indptr)[row].any():
-            own = np.asarray(form.A0[row, column]).ravel()
-            below, above = own + below, own + above
+            shared = np.asarray(form.A0[row, column]).ravel()
+            below, above = shared + below, shared + above
         yield row, column, below, above
 
 
