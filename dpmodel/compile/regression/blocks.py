@@ -50,7 +50,8 @@ class BlockReader:
             values = np.asarray(through(what, owned[which])).ravel()
             label = np.clip(scale * values + shift, low, high)
         offset = np.full(count, self.offset) if self.offset else None
-        return Rows(blocks, PrivateArray(label), self.size, offset, None, first)
+        # Several blocks may be views of one array.
+        return Rows(blocks, PrivateArray(label), self.size, offset, None, first, own=len(blocks) == 1)
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,8 @@ class Rows:
 
     ``blocks`` : (matrix, start): (n, k) dense or CSR features of the coefficients start .. start + k;
     ``labels`` : (n,); ``offset`` : (n,) public part of the predictions, or None; ``weights`` : (n,) public, or None.
-    ``first`` : number of the first row in the table.
+    ``first`` : number of the first row in the table. ``own`` : whether the matrices are copies made for one call, which
+    may overwrite them.
     """
 
     blocks: tuple[tuple[Any, int], ...]
@@ -67,6 +68,7 @@ class Rows:
     offset: Floats | None = None
     weights: Floats | None = None
     first: int = 0
+    own: bool = False
 
     @property
     def in_memory(self) -> Rows:
