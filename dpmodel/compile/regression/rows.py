@@ -59,7 +59,8 @@ class Rows:
     ``blocks`` : (matrix, start): (n, k) dense or CSR features of the coefficients start .. start + k;
     ``labels`` : (n,), or (n, K) where a record has K predictions, each with p coefficients of its own, which follow one
     another in w (K p,); ``offset`` : (n,) public part of the predictions, or None; ``weights`` : (n,) public, or None.
-    ``first`` : number of the first row in the table.
+    ``first`` : number of the first row in the table. ``own`` : whether the matrices are copies made for one call, which
+    may overwrite them.
     """
 
     blocks: tuple[tuple[Any, int], ...]
@@ -68,6 +69,7 @@ class Rows:
     offset: Floats | None = None
     weights: Floats | None = None
     first: int = 0
+    own: bool = False
 
     @property
     def in_memory(self) -> Rows:
