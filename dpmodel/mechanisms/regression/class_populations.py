@@ -31,14 +31,14 @@ def class_truths(
     variance: Floats,
     common: Floats,
     chosen: Integers,
-    generator: np.random.Generator,
+    directions: Floats,
 ) -> Floats:
-    """(K p,) coefficients on the ``chosen`` columns in random directions, one for each class, with intercepts (or
-    coefficients along the columns' means) that make the last class less frequent than the first."""
+    """(K p,) coefficients on the ``chosen`` columns in the ``directions`` (K, chosen), with intercepts (or coefficients
+    along the columns' means) that make the last class less frequent than the first."""
     out = np.zeros((model.scores, model.row.size))
     size = np.sqrt(np.maximum(variance[chosen] + common[chosen] ** 2, 1e-300))
     for k, level in enumerate(np.linspace(0.0, BALANCE, model.scores)):
-        v = generator.standard_normal(chosen.size) / size
+        v = directions[k] / size
         if common.any():  # what they do along the factor cancels
             along = common[chosen]
             v -= along * float(along @ v) / float(along @ along)
