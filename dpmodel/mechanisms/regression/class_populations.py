@@ -76,12 +76,12 @@ class ClassPopulations(Populations):
         moved = self._moved(truth)
         root, inverse = _roots(moved @ truth.transpose(0, 2, 1))
         first = self.grid[:, : self.model.scores]
-        chances = softmax(self._level(truth) + first @ root)
+        chances = softmax(_on_the_grid(self._level(truth), (root, first)))
         return moved, inverse, chances, _second(chances)
 
     def _level(self, w: Floats) -> Floats:
-        """(B, 1, K) mean scores."""
-        out: Floats = (w @ self.mean[..., None])[..., 0][:, None]
+        """(B, K, 1) mean scores."""
+        out: Floats = w @ self.mean[..., None]
         return out
 
     def _scores(self, w: Floats, moved: Floats) -> Floats:
@@ -91,7 +91,7 @@ class ClassPopulations(Populations):
         left = moved @ w.transpose(0, 2, 1) - along @ along.transpose(0, 2, 1)
         count = self.model.scores
         first, second = self.grid[:, :count], self.grid[:, count:]
-        return self._level(w) + first @ along.transpose(0, 2, 1) + second @ _roots(left)[0]
+        return _on_the_grid(self._level(w), (along, first), (_roots(left)[0], second))
 
     def gradients(self, w: Floats, clip: float | Floats = math.inf) -> Floats:
         """(B, K p) gradients of the data part.
@@ -132,6 +132,12 @@ class ClassPopulations(Populations):
             return np.stack([solver(each[:, k]) for k, solver in enumerate(solvers)], axis=1).reshape(g.shape)
 
         return solve
+
+
+def _on_the_grid(level: Floats, *parts: tuple[Floats, Floats]) -> Floats:
+    """(B, k, K) scores of these means (B, K, 1), and of coordinates (k, K) times factors (B, K, K). The K of a point
+    lie apart: sums over them are then sums of long arrays."""
+    return sum((factor @ points.T for factor, points in parts), level).transpose(0, 2, 1)
 
 
 def _second(p: Floats) -> Floats:
