@@ -116,7 +116,8 @@ class Rows:
         """(n,) predictions a_i' w (+ offset), or (n, K). One pass over the features."""
         if self.labels.ndim == 2:
             w = w.reshape(-1, self.size).T
-        z = np.zeros((self.count, *w.shape[1:])) if self.offset is None else self.offset.copy()
+        # Each of K predictions lies in one piece: what is done to a record's K numbers is then done to long arrays.
+        z = np.zeros((*w.shape[1:], self.count)).T if self.offset is None else self.offset.copy()
         for matrix, start in self.blocks:
             z += matrix @ w[start : start + matrix.shape[1]]
         return PrivateArray(z)
