@@ -19,7 +19,6 @@ from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.losses import softmax
 from dpmodel.mechanisms.regression.populations import Labels, Populations
 from dpmodel.mechanisms.regression.public_point import shift_of
-from dpmodel.privacy import PublicGenerator
 
 # Standard deviation of the log-odds of two classes under the true coefficients, and their mean for the first and last.
 SIGNAL = 2.0
