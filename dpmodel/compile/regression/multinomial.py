@@ -23,7 +23,7 @@ from dpmodel.compile.regression.outputs import Split, split
 from dpmodel.compile.regression.predictions import close
 from dpmodel.compile.regression.public_part import PublicPart
 from dpmodel.compile.regression.read_penalty import read_penalty, whole_penalty
-from dpmodel.compile.regression.recognise import Outputs, Recognised, certify, recognise
+from dpmodel.compile.regression.recognise import Outputs, Recognised, certify, has_rows, recognise
 from dpmodel.errors import UnsupportedModelError
 
 _REMEDY = (
@@ -34,8 +34,10 @@ _REMEDY = (
 
 def recognise_regression(problem: cp.Problem) -> Recognised | Outputs | None:
     """``recognise``, and multinomial regressions."""
-    rows = _of_rows(problem.objective.args[0])
-    return recognise(problem) if rows is None else _multinomial(problem, rows)
+    objective = problem.objective.args[0]
+    rows = _of_rows(objective)
+    # Where no record owns a row it is a program with exponential cones.
+    return recognise(problem) if rows is None or not has_rows(objective) else _multinomial(problem, rows)
 
 
 def _of_rows(objective: Any) -> Any:

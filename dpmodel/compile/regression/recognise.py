@@ -139,6 +139,12 @@ def recognise(problem: cp.Problem) -> Recognised | Outputs | None:
     return Outputs(parts, outputs.columns)
 
 
+def has_rows(objective: Any) -> bool:
+    """Whether a record owns a row of a private matrix in a term that is not affine, or a column that becomes a row."""
+    turned = _turned(objective)
+    return any(_is_rows(p) or (id(p) in turned and _sized(p)) for p in _in_losses(objective))
+
+
 def _in_losses(expression: Any) -> list[Private]:
     """Private parameters in terms of the objective that are not affine."""
     if not is_private(expression) or expression.is_affine():
