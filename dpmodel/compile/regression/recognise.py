@@ -131,7 +131,7 @@ def recognise(problem: cp.Problem) -> Recognised | Outputs | None:
         if not features and problem.is_dpp():
             return None
         refused = refusal
-    _refuse_hidden(problem)  # of the whole: twins in two outputs would not meet
+    refuse_hidden(problem)  # of the whole: twins in two outputs would not meet
     outputs = split(problem)
     if outputs is None:
         raise refused
@@ -184,7 +184,7 @@ def _is_entries(parameter: Private) -> bool:
 
 
 def _recognise(problem: cp.Problem, count: int) -> Recognised:
-    _refuse_hidden(problem)
+    refuse_hidden(problem)
     maximize = isinstance(problem.objective, cp.Maximize)
     objective = problem.objective.args[0]
     found = take_apart(objective, count, -1.0 if maximize else 1.0)
@@ -251,7 +251,7 @@ def _constant_columns(features: Any) -> np.ndarray:
 
 
 # ------------------------------------------------------------------ what must not be there
-def _refuse_hidden(problem: cp.Problem) -> None:
+def refuse_hidden(problem: cp.Problem) -> None:
     """Private parameters must be where the walk sees them, each once, and not in attributes of variables."""
     for variable in problem.variables():
         for bound in variable.attributes["bounds"] or ():
