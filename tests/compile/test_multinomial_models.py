@@ -154,6 +154,26 @@ def test_labels_declared_otherwise_are_refused_before_the_charge(declared: dict[
     assert budget.spent.epsilon == 0
 
 
+def test_where_no_record_owns_a_row_it_is_a_program() -> None:
+    b, Z = dpm.Private(np.ones((3, 4)), name="b", unit="entry", linf=0.1), cp.Variable((3, 4), nonneg=True)
+    cells = dpm.Problem(cp.Minimize(cp.sum(lse(Z - b))), [cp.sum(Z) == 1]).classify().cells
+    assert [(cell.part, cell.level) for cell in cells] == [("scalar", "low")]
+
+
+def test_a_record_may_own_a_column_and_be_absent() -> None:
+    people = dpm.Records("people", neighbors="add-remove")
+    X = dpm.Private(TABLE.T, name="X", unit="column", bounds=[-1, 1], records=people)
+    m = Leaves(records=people)
+    problem = dpm.Problem(cp.Minimize(cp.sum(lse(X.T @ m.W + m.b)) - cp.sum(cp.multiply(m.Y, X.T @ m.W + m.b))))
+    model = model_of(problem)
+    assert model.row.absent and model.derivative_bound == pytest.approx(np.sqrt(2))
+    np.testing.assert_array_equal(model.read_rows().blocks[0][0], TABLE)
+    reach = {order: model.loss.measured(order).derivative_bound(np.inf, 1.0) for order in (1.0, 2.0)}
+    for order, size in reach.items():
+        moved = model.row.sensitivity(size, order)
+        assert model.gradient_sensitivity(order) == pytest.approx(moved) and moved > 0
+
+
 def test_public_labels_and_clips_are_checked_too() -> None:
     m = Leaves()
     with pytest.raises(SpecificationError, match="public labels"):

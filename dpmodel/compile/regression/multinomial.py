@@ -7,6 +7,7 @@ Then the user's own objective and the multinomial one of these parts are compare
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,7 +24,7 @@ from dpmodel.compile.regression.outputs import Split, split
 from dpmodel.compile.regression.predictions import close
 from dpmodel.compile.regression.public_part import PublicPart
 from dpmodel.compile.regression.read_penalty import read_penalty, whole_penalty
-from dpmodel.compile.regression.recognise import Outputs, Recognised, certify, recognise
+from dpmodel.compile.regression.recognise import Outputs, Recognised, certify, has_rows, recognise, refuse_hidden
 from dpmodel.errors import UnsupportedModelError
 
 _REMEDY = (
@@ -34,8 +35,10 @@ _REMEDY = (
 
 def recognise_regression(problem: cp.Problem) -> Recognised | Outputs | None:
     """``recognise``, and multinomial regressions."""
-    rows = _of_rows(problem.objective.args[0])
-    return recognise(problem) if rows is None else _multinomial(problem, rows)
+    objective = problem.objective.args[0]
+    rows = _of_rows(objective)
+    # Where no record owns a row it is a program with exponential cones.
+    return recognise(problem) if rows is None or not has_rows(objective) else _multinomial(problem, rows)
 
 
 def _of_rows(objective: Any) -> Any:
@@ -54,12 +57,14 @@ def _is_row_wise(node: Any) -> bool:
 
 
 def _multinomial(problem: cp.Problem, rows: Any) -> Recognised:
-    """
+    """The regression, of which ``rows`` are the logarithms of sums of the exponentials of each record's scores.
+
     Raises
     ------
     UnsupportedModelError
-        For any other objective with ``rows``, the logarithms of sums of the exponentials of each record's scores.
+        For any other objective with ``rows``.
     """
+    refuse_hidden(problem)  # of the whole: twins in two scores would not meet
     count, classes = (int(size) for size in rows.args[0].shape)
     if classes < 2:
         unfit(rows, "it has one score for each record, and classes need two or more", _REMEDY)
@@ -67,19 +72,14 @@ def _multinomial(problem: cp.Problem, rows: Any) -> Recognised:
     terms = list(_terms(problem.objective.args[0], -1.0 if sense is cp.Maximize else 1.0))
     public = [(factor, term) for factor, term in terms if not is_private(term)]
     private = [factor * _with_logistics(term) for factor, term in terms if is_private(term)]
-    parts: list[Recognised] = []
     found: Split | None = None
-    try:
+    read: list[Recognised | Outputs | None] = []
+    with contextlib.suppress(UnsupportedModelError):
         found = split(cp.Problem(cp.Minimize(sum(private[1:], private[0]))))
-        for each in [] if found is None else found.problems:
-            part = recognise(each)
-            assert isinstance(part, Recognised)
-            parts.append(part)
-    except (UnsupportedModelError, AssertionError):
-        parts = []
+        read = [] if found is None else [recognise(each) for each in found.problems]
+    parts = [part for part in read if isinstance(part, Recognised)]
     if found is None or len(parts) != classes or not all(_follows(part, parts[0]) for part in parts):
         unfit(rows, "beside it only the labels times the same scores are subtracted, and public terms added", _REMEDY)
-    assert found is not None
     coefficients = cp.hstack([_users(part.coefficients, found, j) for j, part in enumerate(parts)])
     penalty, constraints = whole_penalty(public), tuple(problem.constraints)
     whole, first = PublicPart(coefficients, constraints, penalty), parts[0]

@@ -131,12 +131,18 @@ def recognise(problem: cp.Problem) -> Recognised | Outputs | None:
         if not features and problem.is_dpp():
             return None
         refused = refusal
-    _refuse_hidden(problem)  # of the whole: twins in two outputs would not meet
+    refuse_hidden(problem)  # of the whole: twins in two outputs would not meet
     outputs = split(problem)
     if outputs is None:
         raise refused
     parts = tuple(_recognise(each, count) for each in outputs.problems)
     return Outputs(parts, outputs.columns)
+
+
+def has_rows(objective: Any) -> bool:
+    """Whether a record owns a row of a private matrix in a term that is not affine, or a column that becomes a row."""
+    turned = _turned(objective)
+    return any(_is_rows(p) or (id(p) in turned and _sized(p)) for p in _in_losses(objective))
 
 
 def _in_losses(expression: Any) -> list[Private]:
@@ -178,7 +184,7 @@ def _is_entries(parameter: Private) -> bool:
 
 
 def _recognise(problem: cp.Problem, count: int) -> Recognised:
-    _refuse_hidden(problem)
+    refuse_hidden(problem)
     maximize = isinstance(problem.objective, cp.Maximize)
     objective = problem.objective.args[0]
     found = take_apart(objective, count, -1.0 if maximize else 1.0)
@@ -245,7 +251,7 @@ def _constant_columns(features: Any) -> np.ndarray:
 
 
 # ------------------------------------------------------------------ what must not be there
-def _refuse_hidden(problem: cp.Problem) -> None:
+def refuse_hidden(problem: cp.Problem) -> None:
     """Private parameters must be where the walk sees them, each once, and not in attributes of variables."""
     for variable in problem.variables():
         for bound in variable.attributes["bounds"] or ():
