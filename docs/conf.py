@@ -17,7 +17,7 @@ author = "The dpmodel authors"
 copyright = author
 release = version = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]["version"]
 
-extensions = ["lessons", "mathml", "docstrings", "offline", "myst_nb"]
+extensions = ["lessons", "mathml", "docstrings", "offline", "accessible", "myst_nb"]
 exclude_patterns = ["_extensions", "_static", "**/.ipynb_checkpoints"]
 root_doc = "index"
 
