@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +20,7 @@ from dpmodel.classify.regression_model import private_outputs, private_regressio
 from dpmodel.compile.leak_warning import warn_of_constants
 from dpmodel.compile.likelihood.face import recognise_postprocessing
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
-from dpmodel.compile.mathematics import model_html, model_latex
+from dpmodel.compile.mathematics import model_html, model_latex, model_text
 from dpmodel.compile.refusals import where_used
 from dpmodel.compile.regression.fewer_rows import recognise_blocks
 from dpmodel.compile.regression.multinomial import recognise_regression
@@ -29,7 +30,7 @@ from dpmodel.compile.standard_form.cvxpy_bridge import Lowered, forget_cached_fo
 from dpmodel.compile.standard_form.footprint import Footprint, footprint
 from dpmodel.compile.standard_form.form import public_theta, public_values, standard_form
 from dpmodel.compile.standard_form.public_set import PublicSet, base_program
-from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
+from dpmodel.errors import DPModelError, ImpossibilityError, InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.execute import check_budget, execute
 from dpmodel.execute.misplaced import refuse_misplaced
 from dpmodel.execute.progress import shown
@@ -49,6 +50,7 @@ from dpmodel.plan.registry import AnyMechanism
 from dpmodel.privacy import Budget
 from dpmodel.release.explanation import Explanation, explain, explain_postprocessing, explain_regression
 from dpmodel.release.release import Accuracy, Guarantee, Release
+from dpmodel.text import number
 
 Feasible = str | AllBut | Exact
 Goal = str | Target | Search | Penalty
@@ -90,6 +92,9 @@ class Problem(cp.Problem):  # type: ignore[misc]
         self._warned: set[int] = set()
 
     # ------------------------------------------------------------------ what it is
+    def __str__(self) -> str:
+        return model_text(self)
+
     def _repr_latex_(self) -> str:
         return model_latex(self)
 
@@ -173,11 +178,15 @@ class Problem(cp.Problem):  # type: ignore[misc]
             model, request = model.ask(options)
             return make_plan(model, request, mechanism, compare=compare, published=published, report=report)
 
-    def explain(self, *, tree: bool = False) -> Explanation | ExpressionTree:
-        """What the problem is, cell by cell, in words: the model's analyser.
+    def explain(
+        self, epsilon: float | None = None, delta: float = 0.0, *, tree: bool = False, **asked: Any
+    ) -> Explanation | ExpressionTree:
+        """What the problem is, cell by cell, in words: the model's analyser. Public facts and the last release alone.
 
         Parameters
         ----------
+        epsilon, delta, asked : as in ``plan``, for what is chosen, why, what its statement means and what would do
+            better; without epsilon those of the last solve, if any.
         tree : the expression tree instead, node by node with shape, sign, curvature and sensitivity, and the first node
             that breaks a rule; also for a model that is refused.
         """
@@ -186,15 +195,28 @@ class Problem(cp.Problem):  # type: ignore[misc]
             with contextlib.suppress(DPModelError):  # a model that is refused has a tree too
                 recognised = self._regression() is not None
             return expression_tree(self, regression=recognised)
+        plan = self.last_plan if self._release is not None else None
+        refused: tuple[str, ...] = ()
+        if epsilon is not None or asked:
+            try:
+                plan = self.plan(epsilon, delta, **asked)
+            except ImpossibilityError as error:
+                plan, refused = None, (f"no plan: by {error.theorem} no private algorithm keeps the error below "
+                                       f"{number(error.lower_bound)} on all such problems",)  # fmt: skip
+            except (InfeasibleError, UnsupportedModelError) as error:
+                plan, refused = None, (f"no plan: {error.what}: {error.why}; try {error.remedy}",)
+        choice = None if plan is None else plan.explain()
         published = self._postprocessing()
         if published is not None:
-            return explain_postprocessing(published, classify_postprocessing(published), self._release)
-        if self._regression() is not None:
+            told = explain_postprocessing(published, classify_postprocessing(published), self._release)
+        elif self._regression() is not None:
             model = self._model(None)
             assert isinstance(model, AnyRegression)
-            return explain_regression(model, self._release)
-        lowered, sensitivity, classification = self._compiled()
-        return explain(lowered.affine, sensitivity, classification, self._release, self._few)
+            told = explain_regression(model, self._release)
+        else:
+            lowered, sensitivity, classification = self._compiled()
+            told = explain(lowered.affine, sensitivity, classification, self._release, self._few)
+        return replace(told, choice=choice, advice=(*told.advice, *refused))
 
     def plot(self, epsilon: float | None = None, delta: float = 0.0, *, ax: Any = None, **asked: Any) -> Any:
         """Draw the feasible set of a linear problem in two variables, with bands as wide as the noise (extra [plot]).

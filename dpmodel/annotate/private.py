@@ -31,6 +31,7 @@ Positions = Literal["public", "private"]
 
 # Norms are sums of squares, which vanish or overflow outside this range.
 _LEAST_SENSITIVITY, _MOST_SENSITIVITY = 1e-100, 1e100
+_NORMS = ("l1", "l2", "linf", "row_l1")
 _REFUSED_ATTRIBUTES = ("complex", "imag", "hermitian")
 
 
@@ -302,6 +303,15 @@ class Private(cp.Parameter):  # type: ignore[misc]
     def with_rows(self, count: int) -> Private:
         """A parameter without a value, declared like this one, of ``count`` rows; of one with ``has_alike_rows``."""
         return Private(shape=(count, *self.shape[1:]), name=self.name(), records=self._records, **self._declared)
+
+    def moving(self, factor: float) -> Private:
+        """A parameter without a value, declared like this one, whose unit a record moves ``factor`` times as far: for
+        forecasts of what would be if data were other than they are."""
+        twin = object.__new__(Private)
+        twin.__dict__ = {**self.__dict__, "_caps": self._caps * factor, "_vanishes": False}
+        twin._sensitivity = SensitivityBounds(*(getattr(self._sensitivity, name) * factor for name in _NORMS))
+        twin._ball = Ball(*(getattr(self._ball, name) * factor for name in ("l1", "l2", "row_l1")))
+        return twin
 
     @property
     def has_value(self) -> bool:

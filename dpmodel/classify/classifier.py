@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from html import escape
@@ -28,6 +29,7 @@ from dpmodel.text import html_table, number, printable, wrapped
 # Texts name no more parameters than this at once, and tables show no more rows of one kind.
 _MOST_NAMES = 5
 
+_HINT = 'Constraints have names where you give them some: (x <= 1).set_label("capacity").'
 _PART_WORDS = {"objective": "the coefficients c", "scalar": "right-hand sides b"}
 
 
@@ -147,22 +149,24 @@ class Classification:
     def __str__(self) -> str:
         if not self.cells:
             return self.words or "Nothing is private: the problem is solved as it is."
-        lines, kinds = ["Classification (HRRU14, Table 1)"], self._kinds()
+        lines, kinds = ["Classification (HRRU14, Table 1)"], self.kinds()
         for names, cell in kinds[:_MOST_NAMES]:
             lines += [wrapped(f"{names}: {cell.verdict}"), *(wrapped(line, "  ") for line in cell.words)]
         if len(kinds) > _MOST_NAMES:
             lines.append(f"... and {len(kinds) - _MOST_NAMES} more kinds in to_dict()")
+        if any(re.match(r"constraint \d+ \(", label) for cell in self.cells for label in cell.where):
+            lines.append(wrapped(_HINT))
         return "\n".join(lines)
 
     def verdicts(self) -> tuple[str, ...]:
         """A line for each kind of cell, without its reason."""
-        return tuple(printable(f"{names}: {cell.verdict}") for names, cell in self._kinds())
+        return tuple(printable(f"{names}: {cell.verdict}") for names, cell in self.kinds())
 
     def told(self) -> tuple[str, ...]:
         """A line for each kind of cell, without its sensitivity."""
-        return tuple(printable(f"{names}: {cell.verdict}; {cell.reason}") for names, cell in self._kinds())
+        return tuple(printable(f"{names}: {cell.verdict}; {cell.reason}") for names, cell in self.kinds())
 
-    def _kinds(self) -> list[tuple[str, Cell]]:
+    def kinds(self) -> list[tuple[str, Cell]]:
         """Cells of which the same is to be said, with the names of their parameters: features and labels, say."""
         alike: dict[tuple[str, ...], list[Cell]] = {}
         for cell in self.cells:

@@ -205,8 +205,8 @@ def remedies(part: str) -> list[str]:
     aggregate = "aggregate over records, so that one record moves each entry by little (counts, sums, means)"
     public = "make it a plain cvxpy.Parameter if its values are public"
     most = (
-        'let one record own one row, Private(..., unit="row"), and accept that a few rows may be violated '
-        "(HRRU14, Theorems 11 and 12; feasibility=AllBut(rows=...) or AllBut(alpha=...))"
+        'let one record own one row, Private(..., unit="row"): a few rows may be violated (HRRU14, Theorems 11 and 12; '
+        "feasibility=dpm.AllBut(rows=...) or dpm.AllBut(alpha=...) says how many, or by how much the others)"
     )
     known = {
         "objective": [bound, aggregate, public],

@@ -35,4 +35,11 @@ class PrivateMultinomial(PrivateRegression):
     @cached_property
     def derivative_bound(self) -> float:
         """Largest 2-norm of the derivative: less than sqrt(2)."""
-        return min(self.loss.derivative_bound(self.prediction_bound, 1.0), math.sqrt(2))
+        return self.loss.derivative_bound(self.prediction_bound, 1.0)
+
+    def gradient_sensitivity(self, order: float, reach: float | None = None) -> float:
+        """How far one record moves ``sum_i omega_i s_i a_i'``, as the vector of its entries, for s_i (K,) of norm at
+        most ``reach`` in the same order (default: the loss's derivative)."""
+        if reach is None:
+            reach = self.loss.measured(order).derivative_bound(self.prediction_bound, 1.0)
+        return super().gradient_sensitivity(order, reach)

@@ -12,6 +12,7 @@ from dpmodel.cli.demo import show_demo
 from dpmodel.cli.explore import show_explorer
 from dpmodel.cli.ledger import show_ledger
 from dpmodel.cli.model_file import explain_file, plan_file
+from dpmodel.text import wrapped
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     attack.add_argument("--printed", action="store_true", help="Theorem 37 as printed, not in its sharper form")
     attack.add_argument("--figure", metavar="FILE", help="draw lower bound against epsilon (needs matplotlib)")
     explain = commands.add_parser("explain", help="what the problem in a Python file is, cell by cell")
+    explain.add_argument("--epsilon", type=float, help="what is chosen then, why, and what would do better")
+    explain.add_argument("--delta", type=float, default=0.0)
     explain.add_argument("--tree", action="store_true", help="the expression tree with sensitivities instead")
     plan = commands.add_parser("plan", help="compare the mechanisms for the problem in a Python file")
     plan.add_argument("--epsilon", type=float, required=True)
@@ -66,7 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         chosen.show(chosen)
     except dpmodel.DPModelError as error:
-        print(f"dpmodel: {error}", file=sys.stderr)
+        first, *more = str(error).splitlines()
+        print(
+            "\n".join([wrapped(f"dpmodel: {first}"), *(wrapped(line.strip(), "  ") for line in more)]), file=sys.stderr
+        )
         return 2
     except BrokenPipeError:  # the reader (head, a pager) had enough
         sys.stderr.close()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel.text import number, table
+from dpmodel.text import number, table, wrapped
 
 
 def show_demo(chosen: argparse.Namespace) -> None:
@@ -18,7 +18,9 @@ def show_demo(chosen: argparse.Namespace) -> None:
     requested: dict[str, Any] = {"epsilon": chosen.epsilon, "delta": chosen.delta}
     requested["feasibility"] = "strict" if chosen.strict else "relaxed"
     if not chosen.json:
-        print("Shipping from two plants to three markets at least cost; the markets' demands are private.\n")
+        print(
+            wrapped("Shipping from two plants to three markets at least cost; the markets' demands are private."), "\n"
+        )
         print(model.problem.plan(**requested), "\n")
     model.problem.solve(**requested)
     release = model.problem.release
@@ -33,6 +35,5 @@ def show_demo(chosen: argparse.Namespace) -> None:
     rows.append(("true demand", *(number(v) for v in book.DEMAND)))
     print(table(("cases shipped", *book.MARKETS), rows, title="Solution (what is released)"), "\n")
     print(release)
-    print(
-        "\nNext: dpmodel demo --strict, dpmodel taxonomy, dpmodel reconstruct, and for your own: dpmodel plan FILE.py"
-    )
+    following = "dpmodel demo --strict, dpmodel taxonomy, dpmodel reconstruct, and for your own: dpmodel plan FILE.py"
+    print(f"\n{wrapped(f'Next: {following}')}")

@@ -10,7 +10,7 @@ import cvxpy as cp
 
 from dpmodel.annotate.private import Private
 from dpmodel.compile.written import LATEX, latex_words, written
-from dpmodel.text import escaped
+from dpmodel.text import escaped, wrapped
 
 _MOST = 24  # constraints that are written out
 _LONGEST = 1200  # characters of one line of LaTeX
@@ -38,22 +38,35 @@ def model_latex(problem: cp.Problem) -> str:
     return f"$$\\begin{{aligned}}\n{body}\n\\end{{aligned}}$$"
 
 
+def model_text(problem: cp.Problem) -> str:
+    """The same for a terminal."""
+    lines = []
+    for start, text, label in _rows(problem):
+        told = f"{text}   [{label}]" if label else text
+        lines.append(f"{start:11}{wrapped(told, ' ' * 11)[11:]}")
+    return "\n".join(lines)
+
+
 def model_html(problem: cp.Problem) -> str:
     """The same as a table of plain text, which needs no script to be read."""
     private = {p.name() for p in problem.parameters() if isinstance(p, Private)}
+    cell = '<td style="text-align:left;padding:1px 10px">'
+    told = (
+        f"{cell}{escaped(start)}</td>{cell}<code>{_marked(text, private)}</code></td>{cell}{escaped(label)}</td>"
+        for start, text, label in _rows(problem)
+    )
+    return f"<table><tbody>{''.join(f'<tr>{row}</tr>' for row in told)}</tbody></table>"
+
+
+def _rows(problem: cp.Problem) -> list[tuple[str, str, str]]:
+    """What a line is, its mathematics in plain characters, its label."""
     aim = "minimise" if isinstance(problem.objective, cp.Minimize) else "maximise"
     rows = [(aim, written(problem.objective.expr), "")]
     for place, (label, constraint) in enumerate(_labelled(problem)):
         rows.append(("" if place else "subject to", written(constraint), label))
     left = len(problem.constraints) - _MOST
     rows += [("", "...", f"{left} more")] if left > 0 else []
-    rows += [("", f"{written(variable)} {sign}", "") for variable, sign in _declared(problem, _IN_WORDS)]
-    cell = '<td style="text-align:left;padding:1px 10px">'
-    told = (
-        f"{cell}{escaped(start)}</td>{cell}<code>{_marked(text, private)}</code></td>{cell}{escaped(label)}</td>"
-        for start, text, label in rows
-    )
-    return f"<table><tbody>{''.join(f'<tr>{row}</tr>' for row in told)}</tbody></table>"
+    return rows + [("", f"{written(variable)} {sign}", "") for variable, sign in _declared(problem, _IN_WORDS)]
 
 
 def _labelled(problem: cp.Problem) -> list[tuple[str, Any]]:

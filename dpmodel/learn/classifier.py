@@ -36,9 +36,10 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
 
     Notes
     -----
-    K > 2 classes are K models, each of one class against the rest, fitted within one budget: one release, whose risk is
-    the sum of the K risks. Labels become an (n, K) matrix of -1 and 1, whose rows belong to the records as the rows of
-    X do; ``mechanisms/regression/each_output`` has the privacy argument.
+    K > 2 classes, each against the rest, are K models fitted within one budget: one release, whose risk is the sum of
+    the K risks. Labels become an (n, K) matrix of -1 and 1, whose rows belong to the records as the rows of X do;
+    ``mechanisms/regression/each_output`` has the privacy argument. The multinomial model of
+    ``PrivateLogisticRegression`` is one model of all classes: ``mechanisms/regression/multinomial``.
     """
 
     classes: Any = None
@@ -91,14 +92,28 @@ class PrivateLogisticRegression(PrivateClassifier):
     ----------
     C : as in ``sklearn.linear_model.LogisticRegression``, for features mapped to [-1, 1] (rows of norm 1 with
         ``max_l2``); the intercept is free.
-    multi_class : of more than two classes, "ovr": each against the rest (see ``PrivateClassifier``); "multinomial": one
-        model of all, which minimises ``C sum_i (ln sum_k exp(x_i' w_k + b_k) - (x_i' w_k + b_k)[k = y_i]) +
-        ||W||^2 / 2``. Their risks are of different losses and cannot be compared by forecasts, so this is not chosen.
+    multi_class : of more than two classes, "multinomial" (scikit-learn's model): one model of all, which minimises
+        ``C sum_i (ln sum_k exp(z_ik) - z_ik[k = y_i]) + ||W||^2 / 2`` with ``z_ik = x_i' w_k + b_k``; or "ovr": each
+        against the rest, which more mechanisms serve (see ``PrivateClassifier``). Their risks are of different losses,
+        so no plan compares them.
     others : see ``PrivateLinearModel`` and ``PrivateClassifier``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpmodel.learn import PrivateLogisticRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 10, size=(20_000, 2))
+    >>> y = np.where(X[:, 0] > 6, "Bonn", np.where(X[:, 1] > 6, "Jena", "Ulm"))
+    >>> towns = PrivateLogisticRegression(
+    ...     bounds=(0, 10), classes=("Bonn", "Jena", "Ulm"), delta=1e-6, mechanism="noisy-descent"
+    ... ).fit(X, y)
+    >>> towns.coef_.shape, towns.predict_proba([[9, 1]]).argmax()
+    ((3, 2), np.int64(0))
     """
 
     C: float = 1.0
-    multi_class: str = "ovr"
+    multi_class: str = "multinomial"
 
     def predict_proba(self, X: Any) -> Any:
         """(n, K) probabilities of ``classes_`` under the fitted model; where each of more than two was fitted against
@@ -117,7 +132,7 @@ class PrivateLogisticRegression(PrivateClassifier):
         self._number("C", strict=True)
         if not isinstance(self.multi_class, str) or self.multi_class not in ("ovr", "multinomial"):
             raise SpecificationError(
-                "PrivateLogisticRegression: unknown multi_class", remedy="multi_class='ovr' or 'multinomial'"
+                "PrivateLogisticRegression: unknown multi_class", remedy="multi_class='multinomial' or 'ovr'"
             )
 
     def _fit_several(self, X: Any, one_hot: Any) -> tuple[Floats, Floats]:

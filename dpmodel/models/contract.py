@@ -167,6 +167,22 @@ class PrivateModel(ABC, Generic[M]):
         """The same as numbers, where a theorem gives one in the unit of an error: its column -> lower bound."""
         return {}
 
+    @property
+    def varies(self) -> tuple[str, ...]:
+        """What of it can be varied: "records" (how many there are), "sensitivity" (how far one moves what it owns)."""
+        return ()
+
+    def varied(self, what: str, factor: float, parameter: str = "") -> PrivateModel[M]:
+        """The model, without private values, with ``factor`` times the records or the sensitivity, of ``parameter`` or
+        of all.
+
+        Raises
+        ------
+        SpecificationError
+            For what it cannot vary.
+        """
+        raise SpecificationError(f"no {self.words} is forecast at another number of {what}", remedy="another epsilon")
+
     def measured(self, mechanism: Any, request: Request, runs: int) -> Mapping[str, Sequence[float]]:
         """Column of the error -> what ``mechanism`` errs by on each of ``runs`` databases drawn from public facts.
 

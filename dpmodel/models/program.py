@@ -172,6 +172,22 @@ class Program(PrivateModel[PrivateLP]):
         values = [each.value for each in found if each is not None and each.value > 0]
         return {"violation within": max(values)} if values else {}
 
+    @property
+    def varies(self) -> tuple[str, ...]:
+        """How private numbers come of records is not known; how far a record moves them is declared."""
+        bounded = all(cell.level == "low" for cell in self.data.classification.cells)
+        return ("sensitivity",) if bounded and self.problem is not None else ()
+
+    def varied(self, what: str, factor: float, parameter: str = "") -> PrivateModel[PrivateLP]:
+        if what not in self.varies:
+            return super().varied(what, factor, parameter)
+        private = [p for p in self.problem.parameters() if isinstance(p, Private)]
+        twins = {id(p): p.moving(factor) for p in private if parameter in ("", p.name())}
+        parts = (self.problem.objective, *self.problem.constraints)
+        objective, *constraints = (part.tree_copy(id_objects=twins) for part in parts)
+        model: PrivateModel[PrivateLP] = self.problem.copy([objective, constraints])._door(None)
+        return model
+
     def measured(self, mechanism: Any, request: Request, runs: int) -> Mapping[str, Sequence[float]]:
         return measured(mechanism, self.data, request, runs)
 
@@ -183,7 +199,9 @@ class Program(PrivateModel[PrivateLP]):
             if strict.code == "infeasible":
                 remedy = 'tighter public bounds=[lo, hi] on the private parameters, or feasibility="relaxed"'
                 return InfeasibleError(what, why=strict.reason, remedy=remedy)
-            return UnsupportedModelError(what, why=strict.reason, remedy='mend that, or feasibility="relaxed"')
+            mend = 'delta=1e-6, say, or feasibility="safe", which promises it with probability 1 - beta'
+            remedy = mend if request.delta == 0 else 'mend that, or feasibility="relaxed"'
+            return UnsupportedModelError(what, why=strict.reason, remedy=remedy)
         # Mechanisms that serve other cells or another feasibility explain nothing here.
         cells = {f"{cell.taxonomy.part} {cell.taxonomy.level}" for cell in self.data.classification.cells}
         told = [c for c in candidates if cells & set(c.cells)] or candidates

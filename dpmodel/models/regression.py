@@ -11,6 +11,7 @@ import numpy as np
 from dpmodel.annotate.private import Private
 from dpmodel.classify.private_multinomial import PrivateMultinomial
 from dpmodel.classify.private_outputs import AnyRegression, PrivateOutputs
+from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.classify.regression_lower_bounds import regression_lower_bounds
 from dpmodel.compile.standard_form.cvxpy_bridge import write_values
 from dpmodel.compile.standard_form.form import require_private_values
@@ -51,6 +52,20 @@ class Regression(PrivateModel[AnyRegression]):
         if isinstance(self.data, PrivateOutputs | PrivateMultinomial):
             return ()  # the theorems speak of one output
         return regression_lower_bounds(self.data, request.epsilon, request.delta)
+
+    @property
+    def varies(self) -> tuple[str, ...]:
+        return ("records",) if isinstance(self.data, PrivateRegression) else ()
+
+    def varied(self, what: str, factor: float, parameter: str = "") -> PrivateModel[AnyRegression]:
+        """More records of the same kind: each has less weight, and the objective the same."""
+        data = self.data
+        if what not in self.varies or not isinstance(data, PrivateRegression):
+            return super().varied(what, factor, parameter)
+        count = max(round(data.count * factor), 1)
+        times = count / data.count
+        scale, total = data.scale / times, data.total * times
+        return Regression(replace(data, count=count, scale=scale, total=total, _memo={}), self.problem)
 
     def ready(self, chosen: Candidate) -> None:
         if self.data.public is not None:

@@ -1,4 +1,4 @@
-"""What a plan would be at other epsilons: forecasts, lower bounds and simulated runs, for its figure."""
+"""What a plan would be at other epsilons, records or sensitivities: forecasts, lower bounds and simulated runs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _MOST = 4  # constraints that a caption names
 @dataclass(frozen=True)
 class Anew:
     """``model``, ``request`` : what was planned; ``mechanisms`` : all that were compared; ``compared`` : what some
-    of them say of themselves at a request."""
+    of them say of themselves of a model at a request."""
 
     model: PrivateModel[Any]
     request: Request
     mechanisms: Sequence[Any]
-    compared: Callable[[Request, Sequence[Any]], Sequence[Candidate]]
+    compared: Callable[[PrivateModel[Any], Request, Sequence[Any]], Sequence[Candidate]]
 
     @property
     def constraints(self) -> tuple[str, ...]:
@@ -32,16 +32,50 @@ class Anew:
         found = dict.fromkeys(label for cell in cells if cell.part != "objective" for label in cell.where)
         return (*list(found)[:_MOST], *(["..."] if len(found) > _MOST else []))
 
-    def at(self, epsilon: float) -> Sequence[Candidate]:
-        return self.compared(replace(self.request, epsilon=epsilon), self.mechanisms)
+    @property
+    def varies(self) -> tuple[str, ...]:
+        """What besides epsilon can be varied: "records", "sensitivity"."""
+        return self.model.varies
+
+    @property
+    def private(self) -> tuple[str, ...]:
+        """Names of the private parameters."""
+        cells = getattr(getattr(self.model.data, "classification", None), "cells", ())
+        return tuple(dict.fromkeys(cell.parameter for cell in cells))
+
+    def here(self, against: str) -> float:
+        """Where the plan stands on an axis: its epsilon, its number of records, 1 for the sensitivity."""
+        if against == "epsilon":
+            return self.request.epsilon
+        return float(self.model.data.count) if against == "records" else 1.0
+
+    def at(self, value: float, against: str = "epsilon") -> Sequence[Candidate]:
+        model, request = self._there(value, against)
+        return self.compared(model, request, self.mechanisms)
 
     def of(self, name: str, epsilon: float) -> Candidate:
-        """The same of one of them."""
-        then = replace(self.request, epsilon=epsilon)
-        return self.compared(then, [each for each in self.mechanisms if each.name == name])[0]
+        """What one of them says at another epsilon."""
+        return self.asked(replace(self.request, epsilon=epsilon), name)
 
-    def least(self, epsilon: float) -> Mapping[str, float]:
-        return self.model.least(replace(self.request, epsilon=epsilon))
+    def asked(self, request: Request, name: str) -> Candidate:
+        """What one of them says of another request."""
+        return self.compared(self.model, request, self._named(name))[0]
+
+    def varied(self, what: str, factor: float, name: str, parameter: str = "") -> Candidate:
+        """What one of them says with ``factor`` times the records or the sensitivity (of one parameter, or all)."""
+        return self.compared(self.model.varied(what, factor, parameter), self.request, self._named(name))[0]
+
+    def least(self, value: float, against: str = "epsilon") -> Mapping[str, float]:
+        model, request = self._there(value, against)
+        return model.least(request)
+
+    def _there(self, value: float, against: str) -> tuple[PrivateModel[Any], Request]:
+        if against == "epsilon":
+            return self.model, replace(self.request, epsilon=value)
+        return self.model.varied(against, value / self.here(against)), self.request
+
+    def _named(self, name: str) -> list[Any]:
+        return [each for each in self.mechanisms if each.name == name]
 
     def measured(self, name: str, epsilon: float, runs: int) -> Mapping[str, Sequence[float]]:
         mechanism = next(each for each in self.mechanisms if each.name == name)
@@ -80,8 +114,8 @@ class Simulated:
         return table(("mechanism", "epsilon", "runs", *heads), rows, title="Measured on synthetic databases")
 
 
-def checked_epsilons(epsilons: Any, here: float) -> list[float]:
-    """Increasing; by default from an eighth to eight times that of the plan.
+def checked_epsilons(epsilons: Any, here: float, name: str = "epsilons") -> list[float]:
+    """Increasing; by default from an eighth to eight times that of the plan. ``name`` : for messages.
 
     Raises
     ------
@@ -93,7 +127,7 @@ def checked_epsilons(epsilons: Any, here: float) -> list[float]:
     except (TypeError, ValueError):
         given = []
     if not given or not all(0 < each < math.inf for each in given):
-        raise SpecificationError("epsilons are finite numbers above 0", remedy="epsilons=[0.1, 1, 10], or leave it out")
+        raise SpecificationError(f"{name} are finite numbers above 0", remedy="[0.1, 1, 10], say, or leave it out")
     return given
 
 

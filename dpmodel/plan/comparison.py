@@ -12,6 +12,7 @@ from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.contract import Request
 from dpmodel.models.contract import Candidate
 from dpmodel.plan.anew import Anew, Simulated, checked_epsilons
+from dpmodel.plan.explained import PlanExplained
 from dpmodel.plan.picture import picture
 from dpmodel.plan.shown import error_words, short_text, why_text
 from dpmodel.release.plain import plain, plain_fields, revived
@@ -180,15 +181,23 @@ class Plan:
         """
         return why_text(self, mechanism)
 
-    def plot(self, epsilons: Any = None, *, simulated: Simulated | None = None, ax: Any = None) -> Any:
-        """Draw the forecast errors against epsilon, with the lower bound where a theorem gives one (extra ``[plot]``).
+    def explain(self) -> PlanExplained:
+        """What the statement means, why each other mechanism was not taken, and what to change to do better."""
+        return PlanExplained(self)
 
-        Every epsilon takes the forecasts of ``plan(compare="all")``. Public facts only; nothing is spent.
+    def plot(
+        self, values: Any = None, *, against: str = "epsilon", simulated: Simulated | None = None, ax: Any = None
+    ) -> Any:
+        """Draw the forecast errors, with the lower bound where a theorem gives one (extra ``[plot]``).
+
+        Every value takes the forecasts of ``plan(compare="all")``. Public facts only; nothing is spent.
 
         Parameters
         ----------
-        epsilons : numbers above 0; by default from an eighth to eight times that of the plan. ``simulated`` : of
-            ``simulate``, drawn as points. ``ax`` : matplotlib axes, for the first of the figure's panels.
+        values : numbers above 0; by default from an eighth to eight times that of the plan. ``against`` : what they
+            are: "epsilon"; "records", how many there are (regressions; the objective's weight stays); "sensitivity", as
+            a multiple of the declared one (programs). ``simulated`` : of ``simulate``, drawn as points. ``ax`` :
+            matplotlib axes, for the first of the figure's panels.
 
         Returns
         -------
@@ -197,9 +206,9 @@ class Plan:
         Raises
         ------
         MissingExtraError, SpecificationError
-            Without matplotlib; where there is nothing to draw, or a copy of a plan is asked for other epsilons.
+            Without matplotlib; where there is nothing to draw, or nothing is known at other values.
         """
-        return picture(self, epsilons, simulated, ax)
+        return picture(self, values, against, simulated, ax)
 
     def simulate(self, epsilons: Any = None, *, runs: int = 10, mechanisms: Sequence[str] | None = None) -> Simulated:
         """Run mechanisms on synthetic databases and measure their errors. Reads no private data and spends nothing.

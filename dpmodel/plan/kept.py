@@ -80,7 +80,11 @@ def digest(data: Any) -> bytes | None:
         facts.add(data)
     except _Unknown:
         return None
-    return facts.hash.digest()
+    found = blake2b(digest_size=32)
+    for part in facts.parts:
+        found.update(memoryview(part).nbytes.to_bytes(8, "big"))
+        found.update(part)
+    return found.digest()
 
 
 _SIMPLE = {type(None), bool, int, float, complex, str, bytes}
@@ -99,11 +103,11 @@ class _Unknown(Exception):
 
 
 class _Facts:
-    """A hash; the private parameters' records in the order in which they were met; and everything else that was met,
-    which is written once (and held, so that nothing else takes its identity)."""
+    """What to digest; the private parameters' records in the order in which they were met; and everything else that
+    was met, which is written once (and held, so that nothing else takes its identity)."""
 
     def __init__(self) -> None:
-        self.hash = blake2b(digest_size=32)
+        self.parts: list[Any] = []
         self.bytes = 0
         self.records: dict[int, int] = {}
         self.met: dict[int, tuple[int, Any]] = {}
@@ -154,9 +158,7 @@ class _Facts:
         self._write(b"end")
 
     def _write(self, part: Any) -> None:
-        size = memoryview(part).nbytes
-        self.bytes += size
+        self.bytes += memoryview(part).nbytes
         if self.bytes > _MOST_BYTES:
             raise _Unknown
-        self.hash.update(size.to_bytes(8, "big"))
-        self.hash.update(part)
+        self.parts.append(part)

@@ -1,4 +1,4 @@
-"""The figure of a plan: its forecasts against epsilon."""
+"""The figure of a plan: its forecasts against epsilon, the number of records, or the sensitivity."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.models.contract import Candidate
 from dpmodel.plan.anew import Simulated, checked_epsilons
 from dpmodel.release.plots.canvas import require_matplotlib
-from dpmodel.release.plots.error_against_epsilon import Line, Panel, error_against_epsilon
+from dpmodel.release.plots.error_against import Line, Panel, error_against
 from dpmodel.text import number
 
 if TYPE_CHECKING:
@@ -30,24 +30,37 @@ _UNITS = {
 }
 
 
-def picture(plan: Plan, epsilons: Any, simulated: Simulated | None, ax: Any) -> Any:
+AGAINST = ("epsilon", "records", "sensitivity")
+_AXES = {
+    "epsilon": "epsilon (vertical line: this plan)",
+    "records": "number of records (vertical line: this plan)",
+    "sensitivity": "sensitivity, as a multiple of the declared one (vertical line)",
+}
+_NAMES = {"epsilon": "epsilons", "records": "numbers of records", "sensitivity": "multiples of the sensitivity"}
+
+
+def picture(plan: Plan, values: Any, against: str, simulated: Simulated | None, ax: Any) -> Any:
     """``Plan.plot``."""
     require_matplotlib("plan.table()")
-    here = plan.request.epsilon
-    if not here > 0:
+    _check(plan, against, simulated)
+    if not plan.request.epsilon > 0:
         raise SpecificationError("plot: this plan costs no privacy", why="nothing in it depends on epsilon")
     if plan.anew is None:
-        if epsilons is not None:
+        if values is not None or against != "epsilon":
             raise SpecificationError(
                 "plot: forecasts at other epsilons need the problem",
                 why="this plan was copied or read back, and holds no model",
                 remedy="problem.plan(...).plot(epsilons), or plot() for its own epsilon",
             )
+        here = plan.request.epsilon
         at: dict[float, Sequence[Candidate]] = {here: plan.candidates}
         least: dict[float, Mapping[str, float]] = {}
     else:
-        at = {each: plan.anew.at(each) for each in checked_epsilons(epsilons, here)}
-        least = {each: plan.anew.least(each) for each in np.geomspace(min(at), max(at), _FINE).tolist()}
+        here = plan.anew.here(against)
+        chosen = checked_epsilons(values, here, _NAMES[against])
+        at = {each: plan.anew.at(each, against) for each in chosen}
+        fine = np.geomspace(min(at), max(at), _FINE).tolist() if against == "epsilon" else chosen
+        least = {each: plan.anew.least(each, against) for each in fine}
     assert plan.chosen.forecast is not None
     panels = [
         panel
@@ -56,15 +69,38 @@ def picture(plan: Plan, epsilons: Any, simulated: Simulated | None, ax: Any) -> 
     ]
     if not panels:
         raise SpecificationError(
-            "plot: no forecast at these epsilons says more than is known without data",
+            f"plot: no forecast at these {_NAMES[against]} says more than is known without data",
             why=plan.answer or "and is above 0",
             remedy="larger epsilons; print(plan) says what would help",
         )
     panels.sort(key=lambda panel: not panel.lower_bound)  # on one axes, the one that a theorem speaks of
     left = [panel.label for panel in panels[1:]] if ax is not None else []
-    return error_against_epsilon(
-        list(at), panels, here, f"{plan.title}: forecasts", _caption(plan, at, panels, left), ax
-    )
+    title = f"{plan.title}: forecasts"
+    return error_against(list(at), panels, here, title, _caption(plan, at, panels, left), ax, _AXES[against])
+
+
+def _check(plan: Plan, against: str, simulated: Simulated | None) -> None:
+    if against not in AGAINST:
+        raise SpecificationError(f"plot: against={against!r}", remedy=" or ".join(map(repr, AGAINST)))
+    if against == "epsilon":
+        return
+    if plan.anew is not None and against not in plan.anew.varies:
+        others = " or ".join(repr(each) for each in ("epsilon", *plan.anew.varies))
+        raise SpecificationError(
+            f"plot: this plan has no forecasts at other {_NAMES[against]}",
+            why=_WHY[against],
+            remedy=f"against={others}",
+        )
+    if simulated is not None:
+        raise SpecificationError("plot: simulated runs are drawn against epsilon", remedy="leave simulated= out")
+
+
+_WHY = {
+    "records": "how private numbers of a program come of its records is not known, and exact systems and several "
+    "outputs are planned for the records they have",
+    "sensitivity": "in a regression it follows from the bounds and the number of records, and where a record may move "
+    "numbers arbitrarily far there is none to scale",
+}
 
 
 def _panel(

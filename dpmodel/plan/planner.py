@@ -256,7 +256,7 @@ def _cells(model: PrivateModel[Any]) -> tuple[str, ...]:
 
 def _anew(model: PrivateModel[Any], request: Request, compared: Sequence[AnyMechanism]) -> Anew:
     """What finds out how all of them do at other epsilons."""
-    return Anew(model, request, compared, lambda then, some: _compared(model, then, some, everything=True))
+    return Anew(model, request, compared, lambda of, then, some: _compared(of, then, some, everything=True))
 
 
 def _first(model: PrivateModel[Any], request: Request, chosen: Candidate) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpmodel.annotate.private import Private
@@ -13,6 +13,8 @@ from dpmodel.classify.classifier import Classification, all_record_words
 from dpmodel.classify.impossibility import remedies
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_outputs import AnyRegression, PrivateOutputs
+from dpmodel.classify.reached import reached
+from dpmodel.classify.sentences import sentences
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.compile.standard_form.affine_map import AffineMap
 from dpmodel.compile.standard_form.alike_rows import FewRows
@@ -24,12 +26,17 @@ from dpmodel.release.plain import plain_fields
 from dpmodel.release.release import Accuracy, Guarantee, Release
 from dpmodel.text import escaped, html_table, number, table, wrapped
 
+_PLANNED = "explain(epsilon, delta) tells what is chosen then, why, and what would do better."
 _WORDS = {"objective": "c", "offset": "constant term", "scalar": "b", "matrix": "A"}
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """``problem.explain()``: prints, and is plain data."""
+    """``problem.explain()``: prints, and is plain data.
+
+    ``reached`` : entries of the standard form that records reach. ``sentences`` : cell and theorem in plain words.
+    ``choice`` : of a plan, what its statement means, why the others lost, what to change (``Plan.explain``); or None.
+    """
 
     size: str
     parameters: tuple[dict[str, Any], ...]
@@ -37,13 +44,26 @@ class Explanation:
     classification: Classification
     advice: tuple[str, ...]
     release: str
+    reached: tuple[dict[str, Any], ...] = ()
+    sentences: tuple[str, ...] = ()
+    choice: Any = None
 
     def to_dict(self) -> dict[str, Any]:
-        return plain_fields(self)
+        told = plain_fields(replace(self, choice=None))
+        return {**told, "choice": None if self.choice is None else self.choice.to_dict()}
+
+    @property
+    def _unplanned(self) -> bool:
+        """Whether nobody asked for a plan."""
+        return not any(line.startswith("no plan") for line in self.advice)
 
     def _tables(self) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
         title = "Private parameters" if self.parameters and "name" in self.parameters[0] else "Published numbers"
-        titled = {title: self.parameters, "What one record does to the standard form": self.sensitivities}
+        titled = {
+            title: self.parameters,
+            "What one record does to the standard form": self.sensitivities,
+            "Where records reach it": self.reached,
+        }
         return [
             (name, tuple(rows[0]), [tuple(str(v) for v in row.values()) for row in rows])
             for name, rows in titled.items()
@@ -54,7 +74,9 @@ class Explanation:
         parts = [wrapped(self.size)]
         parts += [table(columns, rows, title=title, width=120) for title, columns, rows in self._tables()]
         parts.append(str(self.classification))
-        parts += [wrapped(f"advice: {line}") for line in self.advice]
+        parts += ["\n".join(wrapped(line) for line in self.sentences)] if self.sentences else []
+        parts += ["\n".join(wrapped(f"advice: {line}") for line in self.advice)] if self.advice else []
+        parts += [str(self.choice)] if self.choice is not None else [wrapped(_PLANNED)] * self._unplanned
         parts.append(self.release)
         return "\n\n".join(parts)
 
@@ -62,7 +84,10 @@ class Explanation:
         parts = [f"<p>{escaped(self.size)}</p>"]
         parts += [html_table(columns, rows, title=title) for title, columns, rows in self._tables()]
         parts.append(self.classification._repr_html_())
+        parts += [f"<p>{escaped(line)}</p>" for line in self.sentences]
         parts += [f"<p>advice: {escaped(line)}</p>" for line in self.advice]
+        planned = [f"<p>{escaped(_PLANNED)}</p>"] * self._unplanned
+        parts += planned if self.choice is None else [self.choice._repr_html_()]
         parts.append(f"<p>{escaped(self.release)}</p>")
         return "".join(parts)
 
@@ -102,8 +127,11 @@ def explain(
             advice += [
                 f"{cell.parameter}: {r}" for r in remedies(cell.part) if not (cell.relaxed and "own one row" in r)
             ]
-    unique = tuple(dict.fromkeys(advice))
-    return Explanation(size, tuple(parameters), tuple(sensitivities), classification, unique, _told(release))
+    unique, told = tuple(dict.fromkeys(advice)), tuple(sensitivities)
+    return Explanation(
+        size, tuple(parameters), told, classification, unique, _told(release), reached(affine),
+        sentences(classification),
+    )  # fmt: skip
 
 
 def _told(release: Release | None) -> str:
@@ -136,7 +164,9 @@ def explain_regression(model: AnyRegression, release: Release | None) -> Explana
         f"Regression{outputs}: {model.loss.name.replace('_', ' ')} loss, {model.count} rows, {model.size} "
         f"coefficients, {sets} set; derivative of a record's loss: {derivative}."
     )
-    return Explanation(size, parameters, tuple(sensitivities), model.classification, (), _told(release))
+    told, classification = tuple(sensitivities), model.classification
+    said = sentences(classification)
+    return Explanation(size, parameters, told, classification, (), _told(release), sentences=said)
 
 
 def explain_postprocessing(

@@ -88,3 +88,15 @@ def test_a_classification_tells_the_standard_form() -> None:
     assert r"\underline{A}" not in latex
     nothing = dpm.Problem(cp.Minimize(y), [y >= 0]).classify()._repr_latex_()
     assert "Nothing is private" in nothing
+
+
+def test_a_problem_prints_without_words_of_cvxpys_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    ward = cp.Variable(3, name="ward", nonneg=True)
+    text = str(dpm.Problem(cp.Maximize(cp.sum(ward)), [(ward <= P).set_label("beds"), cp.sum(ward) <= 5]))
+    assert text.splitlines() == [
+        "maximise   sum(ward)",
+        "subject to ward <= need   [beds]",
+        "           sum(ward) <= 5   [constraint 1]",
+        "           ward >= 0",
+    ]

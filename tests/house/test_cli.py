@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import dpmodel as dpm
 from dpmodel.cli import main
 
 
@@ -23,6 +24,26 @@ def test_demo_prints_every_room(capsys: pytest.CaptureFixture[str]) -> None:
         "true demand",
     ):
         assert expected in printed
+
+
+@pytest.mark.parametrize("width", [80, 50])
+def test_every_line_fits(width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    for arguments, code in ((["demo"], 0), (["taxonomy"], 0), (["explain", "nobody_has_such_a_long_name.py"], 2)):
+        assert main(arguments) == code
+        printed = capsys.readouterr()
+        assert max(map(len, (printed.out + printed.err).splitlines())) <= width
+
+
+def test_explain_with_a_budget_tells_what_would_do_better(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "model.py"
+    file.write_text(
+        "import cvxpy as cp, dpmodel as dpm\n"
+        "x, need = cp.Variable(2, bounds=[0, 9]), dpm.Private(shape=2, name='need', unit='entry', linf=1)\n"
+        "problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= need])\n"
+    )
+    assert main(["explain", str(file), "--epsilon", "4"]) == 0
+    assert "What would do better" in capsys.readouterr().out
 
 
 def test_demo_strict_covers_every_true_demand(capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,6 +118,19 @@ other = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= 2 * need])
 if __name__ == "__main__":
     raise RuntimeError("not run")
 """
+
+
+@pytest.mark.parametrize("release", ["problem.solve(epsilon=1, budget=budget)", "dpm.measure(need, 1, budget=budget)"])
+def test_a_script_runs_up_to_its_first_charge(release: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    ledger, file = tmp_path / "spent.db", tmp_path / "script.py"
+    budget = f"budget = dpm.Budget(5, ledger={str(ledger)!r})"
+    swallowed = f"try:\n    {release}\nexcept Exception:\n    print('went on')"
+    file.write_text("\n".join([MODEL, budget, swallowed, "raise RuntimeError('went on')"]))
+    assert main(["plan", str(file), "--epsilon", "1"]) == 0
+    shown = capsys.readouterr()
+    assert "Plan for epsilon 1" in shown.out and "went on" not in shown.out + shown.err
+    assert "which was not made: nothing is spent" in shown.err
+    assert [what for _, what, *_ in dpm.Budget.open(ledger).charges] == ["left"]
 
 
 def test_a_model_in_a_file_is_explained_and_planned(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

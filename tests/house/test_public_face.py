@@ -255,3 +255,10 @@ def test_one_default_neighbor_relation_one_name_for_seeds_and_beta_by_name():
         if parameter.name == "random_state":
             assert name.startswith("dpmodel.learn."), name
         assert parameter.name != "seed", name
+
+
+def test_what_is_offered_for_completion_is_public():
+    """Names of other packages and rooms of this one are no part of the face."""
+    offered = [name for name in dir(dpm) if not name.startswith("__")]
+    assert not any(name.startswith("_") for name in offered)
+    assert set(offered) == set(dpm.__all__) | {"learn", "teach"}

@@ -361,3 +361,9 @@ def test_a_loss_in_the_objective_counts_beside_violations() -> None:
     once = {k.mechanism: k.forecast for k in plan.candidates if k.mechanism in ("laplace-once", "gaussian-once")}
     assert not once["gaussian-once"].vacuous and once["laplace-once"].vacuous
     assert once["gaussian-once"].error.rank < once["laplace-once"].error.rank
+
+
+def test_strict_without_delta_is_told_that_delta_is_what_it_needs():
+    with pytest.raises(dpm.UnsupportedModelError, match="takes delta > 0") as caught:
+        scalar_problem().plan(epsilon=1, feasibility="strict")
+    assert "delta=1e-6" in caught.value.remedy and 'feasibility="safe"' in caught.value.remedy

@@ -87,7 +87,9 @@ def test_every_table_is_in_text_and_html():
 
 def test_to_dict_is_plain():
     data = json.loads(json.dumps(problem_with().explain().to_dict()))
-    assert set(data) == {"size", "parameters", "sensitivities", "classification", "advice", "release"}
+    assert set(data) == {
+        "size", "parameters", "sensitivities", "classification", "advice", "release", "reached", "sentences", "choice",
+    }  # fmt: skip
     assert data["classification"]["cells"][0]["parameter"] == "demand"
 
 
@@ -101,3 +103,43 @@ def test_a_problem_without_private_data():
 def test_a_problem_without_rows():
     x = cp.Variable(2, name="x")
     assert "no rows" in dpm.Problem(cp.Minimize(cp.sum(x))).explain().size
+
+
+def test_which_entries_of_the_standard_form_records_reach():
+    told = problem_with().explain().reached
+    assert [(row["part"], row["where"], row["entries"], row["one record"]) for row in told] == [
+        ("b", "need", 2, 1),
+        ("b", "half", 2, 1),
+    ]
+    A = dpm.Private(shape=(3, 2), name="A", unit="row", linf=1)
+    x = cp.Variable(2, bounds=[0, 1], name="x")
+    (row,) = dpm.Problem(cp.Minimize(cp.sum(x)), [(A @ x <= 4).set_label("rows")]).explain().reached
+    assert (row["part"], row["where"]) == ("A", "rows, coefficients of x")
+    assert (row["entries"], row["one record"]) == (6, 2)
+    c = dpm.Private(shape=2, name="c", l1=2)
+    (row,) = dpm.Problem(cp.Minimize(c @ x), []).explain().reached
+    assert (row["part"], row["where"], row["entries"], row["one record"]) == ("c", "x", 2, 2)
+
+
+def test_each_cell_has_a_sentence_with_the_numbers_of_this_problem():
+    (said,) = problem_with().explain().sentences
+    assert said.startswith("demand: ") and "at most 1.5 each and 2.25 in all" in said and "Theorem 22" in said
+    (said,) = problem_with(unit="entry").explain().sentences
+    assert "no private algorithm" in said and "Theorem 36" in said
+
+
+def test_asked_with_a_budget_it_tells_the_choice_and_without_one_that_of_the_last_solve():
+    problem = problem_with()
+    assert problem.explain().choice is None and "explain(epsilon, delta)" in str(problem.explain())
+    told = problem.explain(1.0)
+    assert told.choice.plan.request.epsilon == 1 and "What would do better" in str(told) and "gaussian" in str(told)
+    data = json.loads(json.dumps(told.to_dict()))["choice"]
+    assert set(data) == {"answer", "statement", "meaning", "others", "changes"}
+    problem.solve(epsilon=0.5, rng=0)
+    assert problem.explain().choice.plan.request.epsilon == 0.5
+
+
+def test_an_impossible_problem_is_explained_with_its_lower_bound():
+    told = problem_with(unit="entry").explain(1.0)
+    assert told.choice is None and "no plan: by Theorem 36" in str(told) and "0.5" in told.advice[-1]
+    assert "no plan" in told._repr_html_() and "explain(epsilon" not in str(told)

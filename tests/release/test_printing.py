@@ -63,14 +63,14 @@ def plan(problem: dpm.Problem) -> dpm.Plan:
 
 
 @pytest.mark.parametrize("columns", [60, 75, 100, 133, 200])
-@pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252", "ascii"])
 def test_lines_fit_what_columns_says(
     columns: int, encoding: str, problem: dpm.Problem, plan: dpm.Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setattr(sys, "stdout", Pipe(encoding))
-    shown = (plan, problem.explain(), problem.release, problem.classify(), dpm.taxonomy())
-    texts = [str(each) for each in shown]
+    shown = (plan, problem.explain(), problem.release, problem.classify(), dpm.taxonomy(), problem.explain(tree=True))
+    texts = [*map(str, shown), plan.table(), str(plan.explain()), str(problem.explain(5.0))]
     monkeypatch.undo()
     longest = max(len(line) for text in texts for line in text.splitlines())
     assert longest <= columns

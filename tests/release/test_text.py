@@ -137,3 +137,15 @@ def test_array_text():
     assert array_text([[1, 2], [3, 4]]) == "[1, 2, 3, 4]  shape (2, 2)"
     assert array_text(np.arange(100)) == "[0, 1, 2, ..., 97, 98, 99]  shape (100,)"
     assert array_text([]) == "[]"
+
+
+def test_cells_of_a_tree_keep_their_indentation_where_they_wrap():
+    text = table(("tree", "b"), [("a", "x"), ("    indented words that do not fit", "y" * 24)], width=44)
+    lines = [line for line in text.splitlines() if line.startswith("    ")]
+    assert len(lines) >= 2 and lines[0].startswith("    indented") and lines[1].startswith("      ")
+    assert max(map(len, text.splitlines())) <= 44
+
+
+def test_one_row_of_a_page_stands_out():
+    assert html_table(("a",), [(1,), (2,)], marked=1).count("<tr style=") == 1
+    assert "<tr style=" not in html_table(("a",), [(1,)])

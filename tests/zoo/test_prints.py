@@ -6,20 +6,24 @@ import warnings
 
 import pytest
 
-from tests.zoo import cones, finance, flows, health, places, production, systems, tables  # noqa: F401
+from tests.zoo import cones, finance, flows, health, pipelines, places, production, systems, tables  # noqa: F401
 from tests.zoo.registry import MODELS, Case
 
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.parametrize("width", [80, 50])
 @pytest.mark.parametrize("name", [model.name for model in MODELS])
-def test_a_plan_is_a_dozen_lines_of_eighty_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
+def test_all_that_is_printed_fits(name: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
     model = next(each for each in MODELS if each.name == name)
     problem = Case(model, "small").problem
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        lines = str(problem.plan(1.0, 1e-6, **model.asked)).splitlines()
-    assert len(lines) <= 12 and max(map(len, lines)) <= 80
-    assert max(map(len, str(problem.classify()).splitlines())) <= 80
-    assert max(map(len, str(problem.explain(tree=True)).splitlines())) <= 80
+        plan = problem.plan(1.0, 1e-6, **model.asked)
+        texts = [str(plan), str(problem.classify()), str(problem.explain(tree=True)), plan.table(), str(plan.explain())]
+        texts.append(str(problem.explain(1.0, 1e-6, **model.asked)))
+    assert width < 80 or len(texts[0].splitlines()) <= 12
+    for text in texts:
+        assert max(map(len, text.splitlines())) <= width
+        assert "Promote(" not in text and ", None, False)" not in text and "Sum(" not in text, "words of CVXPY's own"

@@ -51,7 +51,8 @@ class BlockReader:
             values = values.ravel() if values.shape[1] == 1 else values
             label = np.clip(scale * values + shift, low, high)
         offset = np.full(count, self.offset) if self.offset else None
-        return Rows(blocks, PrivateArray(label), self.size, offset, None, first)
+        # Several blocks may be views of one array.
+        return Rows(blocks, PrivateArray(label), self.size, offset, None, first, own=len(blocks) == 1)
 
 
 @dataclass(frozen=True)

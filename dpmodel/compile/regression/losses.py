@@ -258,7 +258,9 @@ class Softmax(Loss):
         return math.inf  # against the least: with a label row of zeros losses have no lower bound
 
     def cut(self, derivatives: Floats, reach: float) -> Floats:
-        size = np.linalg.norm(derivatives, ord=self.order, axis=-1, keepdims=True)
+        size = np.abs(derivatives) if self.order == 1 else derivatives * derivatives
+        size = size.sum(axis=-1, keepdims=True)
+        size = size if self.order == 1 else np.sqrt(size)
         with np.errstate(divide="ignore", invalid="ignore"):
             np.multiply(derivatives, np.where(size > reach, reach / size, 1.0), out=derivatives)
         return derivatives

@@ -139,12 +139,11 @@ def _pieces(vector: Any) -> Iterator[tuple[float, Any]]:
                 yield from _pieces(arg)
         case "negate":
             yield from ((-by, piece) for by, piece in _pieces(args[0]))
-        case "divide" if is_number(args[1]) and args[1].size == 1:
-            yield from ((by / float(vector_of(args[1], 1)), piece) for by, piece in _pieces(args[0]))
-        case "multiply" if any(is_number(arg) and _one(arg) for arg in args):
-            number, rest = args if is_number(args[0]) and _one(args[0]) else args[::-1]
-            factor = float(vector_of(number.args[0] if number.size > 1 else number, 1))
-            yield from ((factor * by, piece) for by, piece in _pieces(rest))
+        case "divide" if _one(args[1]):
+            yield from ((by / _value(args[1]), piece) for by, piece in _pieces(args[0]))
+        case "multiply" if any(map(_one, args)):
+            number, rest = args if _one(args[0]) else args[::-1]
+            yield from ((_value(number) * by, piece) for by, piece in _pieces(rest))
         case _:
             yield 1.0, vector
 
@@ -155,8 +154,13 @@ def _weights(number: Any) -> bool:
 
 
 def _one(number: Any) -> bool:
-    """Whether it is one number, for all records perhaps."""
-    return number.size == 1 or (kind(number) in ("promote", "broadcast") and number.args[0].size == 1)
+    """Whether it is one public number, for all records perhaps."""
+    alone = number.size == 1 or (kind(number) in ("promote", "broadcast") and number.args[0].size == 1)
+    return alone and is_number(number)
+
+
+def _value(number: Any) -> float:
+    return float(vector_of(number if number.size == 1 else number.args[0], 1))
 
 
 def _with_logistics(term: Any) -> Any:
@@ -214,4 +218,4 @@ def _labels(rows: Any, parts: list[Recognised]) -> Label | Floats:
     first = features[0]
     maps = [sp.eye_array(each.owned) if each.map is None else each.map for each in features]
     joined = Features(first.parameter, tidy(sp.hstack(maps, format="csr")), first.turned)
-    return Label(joined, np.ones(()), np.zeros(()), limits=(0.0, 1.0))
+    return Label(joined, np.ones(()), np.zeros(()))

@@ -59,7 +59,8 @@ class Rows:
     ``blocks`` : (matrix, start): (n, k) dense or CSR features of the coefficients start .. start + k;
     ``labels`` : (n,), or (n, K) where a record has K predictions, each with p coefficients of its own, which follow one
     another in w (K p,); ``offset`` : (n,) public part of the predictions, or None; ``weights`` : (n,) public, or None.
-    ``first`` : number of the first row in the table.
+    ``first`` : number of the first row in the table. ``own`` : whether the matrices are copies made for one call, which
+    may overwrite them.
     """
 
     blocks: tuple[tuple[Any, int], ...]
@@ -68,6 +69,7 @@ class Rows:
     offset: Floats | None = None
     weights: Floats | None = None
     first: int = 0
+    own: bool = False
 
     @property
     def in_memory(self) -> Rows:
@@ -114,7 +116,8 @@ class Rows:
         """(n,) predictions a_i' w (+ offset), or (n, K). One pass over the features."""
         if self.labels.ndim == 2:
             w = w.reshape(-1, self.size).T
-        z = np.zeros((self.count, *w.shape[1:])) if self.offset is None else self.offset.copy()
+        # Each of K predictions lies in one piece: what is done to a record's K numbers is then done to long arrays.
+        z = np.zeros((*w.shape[1:], self.count)).T if self.offset is None else self.offset.copy()
         for matrix, start in self.blocks:
             z += matrix @ w[start : start + matrix.shape[1]]
         return PrivateArray(z)

@@ -45,9 +45,13 @@ class RowPart:
 
     def residual(self, x: Floats) -> PrivateArray:
         """(k,) ``G x - h``. One product with the rows."""
-        out = -self.h if self.shared is None else float(self.shared @ x) - self.h
-        for matrix, factor, start in self.blocks:
-            out += matrix @ (factor * x[start : start + matrix.shape[1]])
+        products = [matrix @ (factor * x[start : start + matrix.shape[1]]) for matrix, factor, start in self.blocks]
+        out = products[0] if products else np.zeros(self.count)
+        for other in products[1:]:
+            out += other
+        out -= self.h
+        if self.shared is not None:
+            out += float(self.shared @ x)
         if self.here is not None:
             out *= self.here
         return PrivateArray(out)

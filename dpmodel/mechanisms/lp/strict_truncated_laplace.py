@@ -81,7 +81,9 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
         if request.feasibility != "strict":
             return Verdict(False, f'serves feasibility="strict"; "{request.feasibility}" was asked for', "feasibility")
         if request.delta == 0:
-            return Verdict(False, "noise with bounded support needs delta > 0")
+            return Verdict(
+                False, "to promise anything with certainty takes noise of bounded size, and that takes delta > 0"
+            )
         private = model.form.private_rows
         for block in model.affine.cones:
             if block.kind == "zero" and private[block.rows].any():

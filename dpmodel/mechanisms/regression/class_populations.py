@@ -19,7 +19,6 @@ from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.losses import softmax
 from dpmodel.mechanisms.regression.populations import Labels, Populations
 from dpmodel.mechanisms.regression.public_point import shift_of
-from dpmodel.privacy import PublicGenerator
 
 # Standard deviation of the log-odds of two classes under the true coefficients, and their mean for the first and last.
 SIGNAL = 2.0
@@ -32,14 +31,14 @@ def class_truths(
     variance: Floats,
     common: Floats,
     chosen: Integers,
-    generator: PublicGenerator,
+    directions: Floats,
 ) -> Floats:
-    """(K p,) coefficients on the ``chosen`` columns in random directions, one for each class, with intercepts (or
-    coefficients along the columns' means) that make the last class less frequent than the first."""
+    """(K p,) coefficients on the ``chosen`` columns in the ``directions`` (K, chosen), with intercepts (or coefficients
+    along the columns' means) that make the last class less frequent than the first."""
     out = np.zeros((model.scores, model.row.size))
     size = np.sqrt(np.maximum(variance[chosen] + common[chosen] ** 2, 1e-300))
     for k, level in enumerate(np.linspace(0.0, BALANCE, model.scores)):
-        v = generator.standard_normal(chosen.size) / size
+        v = directions[k] / size
         if common.any():  # what they do along the factor cancels
             along = common[chosen]
             v -= along * float(along @ v) / float(along @ along)
@@ -77,12 +76,12 @@ class ClassPopulations(Populations):
         moved = self._moved(truth)
         root, inverse = _roots(moved @ truth.transpose(0, 2, 1))
         first = self.grid[:, : self.model.scores]
-        chances = softmax(self._level(truth) + first @ root)
+        chances = softmax(_on_the_grid(self._level(truth), (root, first)))
         return moved, inverse, chances, _second(chances)
 
     def _level(self, w: Floats) -> Floats:
-        """(B, 1, K) mean scores."""
-        out: Floats = (w @ self.mean[..., None])[..., 0][:, None]
+        """(B, K, 1) mean scores."""
+        out: Floats = w @ self.mean[..., None]
         return out
 
     def _scores(self, w: Floats, moved: Floats) -> Floats:
@@ -92,7 +91,7 @@ class ClassPopulations(Populations):
         left = moved @ w.transpose(0, 2, 1) - along @ along.transpose(0, 2, 1)
         count = self.model.scores
         first, second = self.grid[:, :count], self.grid[:, count:]
-        return self._level(w) + first @ along.transpose(0, 2, 1) + second @ _roots(left)[0]
+        return _on_the_grid(self._level(w), (along, first), (_roots(left)[0], second))
 
     def gradients(self, w: Floats, clip: float | Floats = math.inf) -> Floats:
         """(B, K p) gradients of the data part.
@@ -133,6 +132,12 @@ class ClassPopulations(Populations):
             return np.stack([solver(each[:, k]) for k, solver in enumerate(solvers)], axis=1).reshape(g.shape)
 
         return solve
+
+
+def _on_the_grid(level: Floats, *parts: tuple[Floats, Floats]) -> Floats:
+    """(B, k, K) scores of these means (B, K, 1), and of coordinates (k, K) times factors (B, K, K). The K of a point
+    lie apart: sums over them are then sums of long arrays."""
+    return sum((factor @ points.T for factor, points in parts), level).transpose(0, 2, 1)
 
 
 def _second(p: Floats) -> Floats:

@@ -176,7 +176,8 @@ def simulated_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
                 continue
             own, common = _tie(variance, chosen if tied else chosen[:0])
             if scores > 1:
-                truth, points = class_truths(model, mean, own, common, chosen, generator), grid[:, : 2 * scores]
+                directions = generator.standard_normal((scores, chosen.size))
+                truth, points = class_truths(model, mean, own, common, chosen, directions), grid[:, : 2 * scores]
                 risks.append(SimulatedRisk(model, mean, own, truth, points, grid[:, 0], 0.0, common, tied))
                 continue
             truth = _truth(model, mean, own, common, chosen, order, _LEVELS[len(risks)])

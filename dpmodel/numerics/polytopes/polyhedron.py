@@ -275,7 +275,8 @@ class Polyhedron:
         A = sp.csr_array(sp.vstack([self.A_ub, self.A_eq]))
         b = np.concatenate([self.b_ub, self.b_eq])
         equality = np.r_[np.zeros(self.A_ub.shape[0], bool), np.ones(self.A_eq.shape[0], bool)]
-        rows, columns, values = sp.find(A)
+        A.sum_duplicates()
+        rows, columns, values = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr)), A.indices, A.data
         if np.bincount(columns, minlength=1).max() > 1 or np.count_nonzero(np.bincount(rows)) != A.shape[0]:
             return None
         sign = np.ones(A.shape[0])

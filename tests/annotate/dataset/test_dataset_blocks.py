@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from small_tables import TOWNS, value_of
 from test_dataset_sensitivity import OTHERS, QUERIES, UNIVERSE, dataset, polars
 
 import dpmodel as dpm
-from dpmodel.annotate.dataset import Dataset
+from dpmodel.annotate.dataset import Dataset, blocks
 from dpmodel.annotate.dataset.table import merged
 from dpmodel.errors import DPModelError
 
@@ -86,11 +87,19 @@ def test_what_rows_in_blocks_cannot_do_is_refused_before_the_charge(tmp_path: Pa
     assert budget.spent.epsilon == 0
 
 
-def test_a_temporary_file_goes_with_its_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("told", [True, False], ids=["without a name", "with one"])
+def test_a_temporary_file_goes_with_its_rows(told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    if not told:
+        monkeypatch.setattr(blocks, "_OPEN", tmp_path / "nowhere")
     people = query(tmp_path)
     X = people.rows(["income"], in_blocks=True)
     (path,) = people._people.blocks.paths
-    assert path.exists() and path.parent.stat().st_mode & 0o077 == 0
+    assert path.exists() and people._people.blocks.count == ROWS
+    if told and blocks._OPEN.exists():
+        assert not list(tmp_path.iterdir()) and path.stat().st_nlink == 0
+    else:
+        assert path.is_relative_to(tmp_path) and path.parent.stat().st_mode & 0o077 == 0
     del X, people
     gc.collect()
     assert not path.exists()
@@ -172,8 +181,8 @@ def test_incidence_in_blocks_is_that_of_memory(engine: str, most: int | None, li
     assert there.shape == here.shape == (5, len(listed)) and there.labels == here.labels
     assert (there.sensitivity, there.magnitude, there.in_blocks) == (here.sensitivity, here.magnitude, True)
     rows: Any = dpm.annotate.vault.unseal(there)
-    blocks = rows.source.map_reduce(lambda block, _: (there.limits.hold(rows.numbers(block)),), lambda a, b: a + b)
-    assert sorted(np.concatenate(blocks).tolist()) == sorted(value_of(here).tolist())
+    held = rows.source.map_reduce(lambda block, _: (there.limits.hold(rows.numbers(block)),), lambda a, b: a + b)
+    assert sorted(np.concatenate(held).tolist()) == sorted(value_of(here).tolist())
 
 
 def test_a_program_over_incidence_in_blocks() -> None:

@@ -348,6 +348,28 @@ def test_the_point_of_least_violation() -> None:
     assert any("least further amount" in note for note in release.notes)
 
 
+def test_rows_that_contradict_nothing_do_not_give_way() -> None:
+    b, x = Private([4.0, 3.0], name="b", unit="entry", linf=0.1), cp.Variable(2, nonneg=True, name="x")
+    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b, x[0] <= 5, x[1] <= 100])
+    push = 50.0
+    problem.solve(epsilon=1.0, mechanism="laplace-once", rng=PushingSource(push))
+    assert problem.release is not None and problem.release.status == LEAST_VIOLATION
+    relax = problem.plan(1.0, mechanism="laplace-once").chosen.forecast.error.violation / 2  # type: ignore[union-attr]
+    assert np.allclose(x.value, [5.0, 3.0 + push - relax], atol=1e-3)
+
+
+@pytest.mark.parametrize("up", [True, False])
+def test_of_equalities_too_only_those_that_contradict_something(up: bool) -> None:
+    b, x = Private([3.0, 4.0], name="b", unit="entry", linf=0.1), cp.Variable(2, name="x")
+    problem = dpm.Problem(cp.Minimize(x[1]), [x == b, x[0] <= 5, x[0] >= -5, cp.abs(x[1]) <= 100])
+    push = 50.0 if up else -50.0
+    problem.solve(epsilon=1.0, mechanism="laplace-once", rng=PushingSource(push))
+    assert problem.release is not None and problem.release.status == LEAST_VIOLATION
+    relax = problem.plan(1.0, mechanism="laplace-once").chosen.forecast.error.violation / 2  # type: ignore[union-attr]
+    assert x.value[0] == pytest.approx(5.0 if up else -5.0, abs=1e-3)
+    assert abs(x.value[1] - (4.0 + push)) <= relax + 1e-3
+
+
 def far_equality() -> tuple[dpm.Problem, Private]:
     b = Private([3.0, 4.0], name="b", linf=0.5)
     x = cp.Variable(3, bounds=[0, 60])

@@ -114,10 +114,16 @@ def _sums(x: Floats, plan: DescentPlan, part: RowPart) -> PrivateArray:
 
 
 def say(residual: PrivateArray, plan: DescentPlan) -> PrivateArray:
-    """(k,) p(u) of ``forecast.py``, in [0, 1], row by row."""
+    """(k,) p(u) of ``forecast.py``, in [0, 1], row by row; in the memory of ``residual``."""
     if plan.accelerated:
-        return PrivateArray(np.clip(1 + residual / (2 * plan.say), 0.0, 1.0))
-    return PrivateArray(plan.say / np.maximum(-residual, plan.say))
+        residual /= 2 * plan.say
+        residual += 1
+        np.clip(residual, 0.0, 1.0, out=residual)
+    else:
+        np.negative(residual, out=residual)
+        np.maximum(residual, plan.say, out=residual)
+        np.divide(plan.say, residual, out=residual)
+    return residual
 
 
 def _slack(task: Task, rows: int, error: float, width: float) -> int:

@@ -281,6 +281,8 @@ def apart(affine: AffineMap, scores: LinearMap) -> float:
     change moves score i by ``a_ij d_j``, so ``u - v <= sum_j (max_i a_ij - min_i a_ij) |d_j|`` (0 counted in both), one
     more linear function whose change the footprint knows; it is exact when a record owns one entry.
     """
+    if not scores.nnz:
+        return 0.0
     high, low = np.zeros(affine.theta_size), np.zeros(affine.theta_size)
     np.maximum.at(high, scores.column, scores.coefficient)
     np.minimum.at(low, scores.column, scores.coefficient)

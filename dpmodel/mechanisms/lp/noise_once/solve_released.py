@@ -11,6 +11,7 @@ from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.public_set import base_program
 from dpmodel.mechanisms.contract import Outcome, Request
+from dpmodel.mechanisms.lp.noise_once.give_way import least_each
 from dpmodel.mechanisms.lp.noise_once.margins import giving_way, interior_direction
 from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, solve_cone_program
 from dpmodel.numerics.solvers import SOLVER_ERROR
@@ -54,7 +55,8 @@ def solve_released(
     may_give_way: bool = True,
 ) -> Outcome:
     """Solve the relaxed program; if it is infeasible (or no solver has an answer) and ``may_give_way``, find the point
-    of least violation."""
+    of least violation: no row gives way by more than the least such number, and of linear rows each by as little as
+    their sum allows."""
     program = relaxed_program(model, c, b, entries, relax)
     solve = partial(solve_cone_program, program, solver=request.solver, options=request.options, weights=weights)
     solution = solve()
@@ -67,6 +69,21 @@ def solve_released(
     if not first.solved:
         return _outcome(first, first.status)
     limit = first.slack * (1 + _TOLERANCE) + _TOLERANCE
+    each = least_each(
+        program, direction, limit, weights=weights, solver=request.solver, options=request.options
+    )  # fmt: skip
+    if each is not None:
+        eased = each + np.where(each > 0, _TOLERANCE * (1 + each), 0.0)
+        equality = model.affine.equalities()
+        by_row = solve_cone_program(
+            program.with_(
+                b=np.minimum(program.b + np.where(equality, 0.0, eased), model.public.ceiling),
+                band=program.band + np.where(equality, eased, 0.0),
+            ),
+            solver=request.solver, options=request.options, weights=weights,
+        )  # fmt: skip
+        if by_row.solved:
+            return _outcome(by_row, LEAST_VIOLATION, extra=limit, notes=_GIVES_WAY, seconds=solution.seconds)
     second = solve(direction=direction, slack_limit=limit)
     if not second.solved and "unbounded" in solution.status and first.slack <= _TOLERANCE:
         return _outcome(second, "unbounded")  # the solver could not tell the two apart at first

@@ -1,4 +1,4 @@
-"""Forecast errors against epsilon, one line for each mechanism that says something."""
+"""Forecast errors against epsilon (or another quantity), one line for each mechanism that says something."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 from dpmodel.release.plots.canvas import COLOURS, MARKERS, canvas
 from dpmodel.text import number
 
-_TICKS = 9  # epsilons with a tick each
+_TICKS = 9  # values with a tick each
 
 
 @dataclass(frozen=True)
 class Line:
-    """The errors of one mechanism at the epsilons of a figure, nan where it says nothing; ``proved`` alike."""
+    """The errors of one mechanism at the values of a figure, nan where it says nothing; ``proved`` alike."""
 
     name: str
     values: tuple[float, ...]
@@ -37,10 +37,16 @@ class Panel:
     points: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
 
 
-def error_against_epsilon(
-    epsilons: Sequence[float], panels: Sequence[Panel], here: float, title: str, caption: str, ax: Any = None
+def error_against(
+    values: Sequence[float],
+    panels: Sequence[Panel],
+    here: float,
+    title: str,
+    caption: str,
+    ax: Any = None,
+    along: str = "epsilon (vertical line: this plan)",
 ) -> Any:
-    """Draw the panels (only the first on a given ``ax``); ``here`` : the epsilon of the plan."""
+    """Draw the panels (only the first on a given ``ax``); ``here`` : where the plan stands; ``along`` : the axis."""
     drawn = canvas(ax, panels=len(panels), instead="plan.table()")
     names = list(dict.fromkeys(line.name for panel in panels for line in panel.lines))
     for axes, panel in zip(drawn.axes, panels, strict=False):
@@ -49,7 +55,7 @@ def error_against_epsilon(
             label = f"{line.name} (chosen)" if line.chosen else line.name
             style = "-" if line.proved else "--"
             width, size = (2.6, 6) if line.chosen else (1.2, 4)
-            axes.plot(epsilons, line.values, style, label=label, lw=width, ms=size, **look)
+            axes.plot(values, line.values, style, label=label, lw=width, ms=size, **look)
         for name, measured in panel.points.items():
             look = {"color": _look(names.index(name))["color"] if name in names else "0.4"}
             x, y = ([pair[k] if pair[1] > 0 else math.nan for pair in measured] for k in (0, 1))
@@ -59,10 +65,10 @@ def error_against_epsilon(
         if panel.lower_bound:
             axes.plot(*zip(*panel.lower_bound, strict=True), color="black", lw=1.5, label="lower bound (worst program)")
         axes.axvline(here, color="0.8", lw=1, zorder=0)
-        axes.set(xscale="log", yscale="log", xlabel="epsilon (vertical line: this plan)", ylabel=panel.label)
-        axes.set_xlim(min(epsilons) / 1.2, max(epsilons) * 1.2)
-        if len(epsilons) <= _TICKS:
-            axes.set_xticks(epsilons, [number(epsilon) for epsilon in epsilons])
+        axes.set(xscale="log", yscale="log", xlabel=along, ylabel=panel.label)
+        axes.set_xlim(min(values) / 1.2, max(values) * 1.2)
+        if len(values) <= _TICKS:
+            axes.set_xticks(values, [number(value) for value in values])
         else:
             _plain(axes.xaxis)
         axes.minorticks_off()
