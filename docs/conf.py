@@ -41,7 +41,7 @@ autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"
 # Types of others, whose inventories would have to be downloaded, and aliases of such.
 _OTHERS = r"(collections|cvxpy|numpy|os|pathlib|scipy|sklearn)\..*"
-_ALIASES = "Code|FloatArray|Floats|Fraction|Neighbors|Order"
+_ALIASES = "Averaging|Code|FloatArray|Floats|Fraction|Neighbors|Order"
 # Types in the signatures of results, which nobody makes by hand.
 _INSIDE = r"(.*\.)?(Ball|Basis|Limits|M|Postprocessing|PrivacyLoss|Schedule|Setting|Tables|Tree|_Solved|tuple\[str)"
 nitpick_ignore_regex = [("py:.*", f"{_OTHERS}|{_ALIASES}|{_INSIDE}")]
