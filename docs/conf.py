@@ -17,7 +17,7 @@ author = "The dpmodel authors"
 copyright = author
 release = version = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]["version"]
 
-extensions = ["lessons", "mathml", "docstrings", "offline", "myst_nb"]
+extensions = ["lessons", "mathml", "docstrings", "offline", "accessible", "myst_nb"]
 exclude_patterns = ["_extensions", "_static", "**/.ipynb_checkpoints"]
 root_doc = "index"
 
@@ -41,7 +41,7 @@ autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"
 # Types of others, whose inventories would have to be downloaded, and aliases of such.
 _OTHERS = r"(collections|cvxpy|numpy|os|pathlib|scipy|sklearn)\..*"
-_ALIASES = "Code|FloatArray|Floats|Fraction|Neighbors|Order"
+_ALIASES = "Averaging|Code|FloatArray|Floats|Fraction|Neighbors|Order"
 # Types in the signatures of results, which nobody makes by hand.
 _INSIDE = r"(.*\.)?(Ball|Basis|Limits|M|Postprocessing|PrivacyLoss|Schedule|Setting|Tables|Tree|_Solved|tuple\[str)"
 nitpick_ignore_regex = [("py:.*", f"{_OTHERS}|{_ALIASES}|{_INSIDE}")]
