@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from typing import Any
 
 import cvxpy as cp
@@ -105,6 +106,12 @@ def test_a_copy_of_a_plan_tells_all_but_changes() -> None:
     plan = program().plan(2.0)
     copy = type(plan).from_json(plan.to_json())
     assert copy.explain().changes == () and copy.explain().others == plan.explain().others
+
+
+def test_a_copy_of_an_explanation_keeps_what_was_found_and_no_way_to_the_data() -> None:
+    told = program(value=[20.0, 30.0, 12.0]).plan(2.0).explain()
+    copy = pickle.loads(pickle.dumps(told))
+    assert copy.changes == told.changes != () and copy.plan.anew is None and str(copy) == str(told)
 
 
 def test_no_value_is_carried_to_what_is_varied() -> None:
