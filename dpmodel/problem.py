@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import cvxpy as cp
@@ -13,7 +14,7 @@ import cvxpy as cp
 from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import Classification, classify
 from dpmodel.classify.expressions import ExpressionTree, expression_tree
-from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.classify.private_lp import PrivateLP, RecordsLP
 from dpmodel.classify.private_outputs import AnyRegression
 from dpmodel.classify.regression_model import private_outputs, private_regression
 from dpmodel.compile.leak_warning import warn_of_constants
@@ -22,7 +23,9 @@ from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.compile.mathematics import model_html, model_latex, model_text
 from dpmodel.compile.refusals import where_used
 from dpmodel.compile.regression.fewer_rows import recognise_blocks
-from dpmodel.compile.regression.recognise import Outputs, Recognised, recognise
+from dpmodel.compile.regression.multinomial import recognise_regression
+from dpmodel.compile.regression.recognise import Outputs, Recognised
+from dpmodel.compile.standard_form.alike_rows import FewRows, few_rows, row_maker, rows_read
 from dpmodel.compile.standard_form.cvxpy_bridge import Lowered, forget_cached_forms, forget_solution, lower
 from dpmodel.compile.standard_form.footprint import Footprint, footprint
 from dpmodel.compile.standard_form.form import public_theta, public_values, standard_form
@@ -78,6 +81,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         super().__init__(objective, constraints)
         self._clip = None if clip is None else checked_clip(clip)
         self._lowered: tuple[Lowered, Footprint, Classification] | None = None
+        self._few: FewRows | None = None  # what was lowered in its place, where records own the same rows each
         # None: not looked at yet. Regressions are recognised on the tree and never lowered.
         self._recognised: tuple[bytes | None, Recognised | Outputs | None] | None = None
         self._published: tuple[bytes | None, Postprocessing | None] | None = None
@@ -211,7 +215,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             told = explain_regression(model, self._release)
         else:
             lowered, sensitivity, classification = self._compiled()
-            told = explain(lowered.affine, sensitivity, classification, self._release)
+            told = explain(lowered.affine, sensitivity, classification, self._release, self._few)
         return replace(told, choice=choice, advice=(*told.advice, *refused))
 
     def plot(self, epsilon: float | None = None, delta: float = 0.0, *, ax: Any = None, **asked: Any) -> Any:
@@ -384,14 +388,19 @@ class Problem(cp.Problem):  # type: ignore[misc]
     def _compiled(self) -> tuple[Lowered, Footprint, Classification]:
         if self._lowered is None:
             self._warn_of_constants()
-            lowered = lower(self)
+            self._few = few_rows(self)
+            lowered = lower(self) if self._few is None else self._few.lowered
             if lowered.affine.variables == 0 and lowered.affine.private_blocks:
                 raise UnsupportedModelError(
                     "a problem without variables",
                     why="a mechanism releases a solution, and there is nothing to solve for",
                     remedy="a variable that the private parameters have a say in",
                 )
-            places = {b.name: where_used(self, b.parameter) for b in lowered.affine.private_blocks}
+            originals = {} if self._few is None else self._few.originals
+            places = {
+                b.name: where_used(self, originals.get(id(b.parameter), b.parameter))
+                for b in lowered.affine.private_blocks
+            }
             sensitivity = footprint(lowered.affine)
             self._lowered = lowered, sensitivity, classify(lowered.affine, sensitivity, places)
         return self._lowered
@@ -413,7 +422,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         if self._recognised is None or self._recognised[0] != key:
             self._warn_of_constants()
             blocks = any(isinstance(p, Private) and p.in_blocks for p in self.parameters())
-            self._recognised = (key, recognise_blocks(self) if blocks else recognise(self))
+            self._recognised = (key, recognise_blocks(self) if blocks else recognise_regression(self))
         return self._recognised[1]
 
     def _model(self, solver: str | None) -> PrivateLP | AnyRegression | Postprocessing:
@@ -434,10 +443,18 @@ class Problem(cp.Problem):  # type: ignore[misc]
         if published is not None:
             return published
         lowered, _, classification = self._compiled()
-        key = (solver, public_theta(lowered.affine).tobytes())
+        affine = lowered.affine
+        if affine.is_linear() and not (affine.boolean.size or affine.integer.size):
+            solver = None  # HiGHS keeps its basis between questions about the public set, and plans do not depend on it
+        key = (solver, public_theta(affine).tobytes())
         if self._last_model is None or self._last_model[0] != key:
-            form = standard_form(lowered.affine)
-            self._last_model = key, PrivateLP(form, classification, PublicSet(form, solver))
+            form, few = standard_form(affine), self._few
+            public = PublicSet(form, solver)
+            if few is None:
+                self._last_model = key, PrivateLP(form, classification, public)
+            else:
+                read = partial(rows_read, few, row_maker(form, few))
+                self._last_model = key, RecordsLP(form, classification, public, few.count, few.few, read)
         return self._last_model[1]
 
     def _refuse_clip(self) -> None:
@@ -481,7 +498,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
         # Compiled facts speak of this object's leaves: copies and pickles compile anew.
-        state["_lowered"] = state["_last_model"] = state["_recognised"] = state["_published"] = None
+        state["_few"] = state["_lowered"] = state["_last_model"] = state["_recognised"] = state["_published"] = None
         state.pop("__deepcopy__", None)  # the guard that CVXPY leaves behind would switch deepcopy off
         return state
 

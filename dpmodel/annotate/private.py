@@ -51,7 +51,8 @@ class Private(cp.Parameter):  # type: ignore[misc]
     Parameters
     ----------
     value : array, scipy sparse matrix or number; may be given later (``parameter.value = ...``). ``SourceRows`` leaves
-        the records where they lie (files, workers): regressions read them block by block.
+        the records where they lie (files, workers): regressions and programs in which a record owns its constraints
+        read them block by block.
     shape : needed when no value is given.
     name : shown in messages.
     unit : what one record owns: ``"all"`` (an aggregate; a record may move every entry), ``"entry"``,
@@ -64,8 +65,8 @@ class Private(cp.Parameter):  # type: ignore[misc]
         by at most twice that, or once where it can only be absent (add-remove, no declared change, unit not "all").
     records : whose data it is; parameters of the same ``Records`` move together.
     positions : of a matrix, ``"private"`` protects *which* entries are not zero like the values, yet keeps the
-        value as a sparse matrix (regressions read it as such; other models turn it into a dense one). Bounds must
-        then hold 0.
+        value as a sparse matrix (regressions read it as such, and so do programs in which a record owns its
+        constraints, if it is large; other models turn it into a dense one). Bounds must then hold 0.
     **cvxpy_attributes : ``nonneg``, ``bounds=(lo, hi)`` (entrywise magnitude; values are clipped to it), numbers or
         arrays with lo < hi (for a matrix (n, p), vectors of length p hold one bound per column), or for a matrix
         ``{column: (lo, hi)}`` for every column, by name (of a data frame) or index;
@@ -129,11 +130,12 @@ class Private(cp.Parameter):  # type: ignore[misc]
         self._in_blocks = isinstance(value, SourceRows)
         if self._in_blocks:
             _refuse_unlike_rows(unit, shape, positions, cvxpy_attributes, where)
+        self._hides_positions = _hides_positions(positions, shape, cvxpy_attributes, where)
+        if self._in_blocks or self._hides_positions:
             self._declared = dict(
                 unit=unit, l1=l1, l2=l2, linf=linf, row_l1=row_l1, max_l1=max_l1, max_l2=max_l2, max_linf=max_linf,
                 **cvxpy_attributes,
             )  # fmt: skip
-        self._hides_positions = _hides_positions(positions, shape, cvxpy_attributes, where)
         if sp.issparse(value) and not self._hides_positions and "sparsity" not in cvxpy_attributes and len(shape) == 2:
             cvxpy_attributes["sparsity"] = _public_pattern(value, where)
         bounds = cvxpy_attributes.get("bounds")
@@ -292,8 +294,15 @@ class Private(cp.Parameter):  # type: ignore[misc]
         """What every block's numbers are held to, of a parameter ``in_blocks``."""
         return Limits(self._entry_clips, self._magnitude, self._unit, int(self.shape[1]) if self.ndim == 2 else 1)
 
+    @property
+    def has_alike_rows(self) -> bool:
+        """Whether nothing is declared of one of its rows alone: of one ``in_blocks``, or with private positions."""
+        if self._in_blocks:
+            return True
+        return self._hides_positions and self._unit == "row" and all(np.ndim(end) != 1 for end in self._entry_clips)
+
     def with_rows(self, count: int) -> Private:
-        """A parameter without a value, declared like this one ``in_blocks``, of ``count`` rows."""
+        """A parameter without a value, declared like this one, of ``count`` rows; of one with ``has_alike_rows``."""
         return Private(shape=(count, *self.shape[1:]), name=self.name(), records=self._records, **self._declared)
 
     def moving(self, factor: float) -> Private:

@@ -32,7 +32,8 @@ class ExpressionSensitivity:
     Parameters
     ----------
     l1, l2, linf : bounds on the norms of the change (inf: arbitrarily far). ``exact`` : whether some change inside the
-        declared bounds attains them (else upper bounds; linf is attained always).
+        declared bounds attains them (else upper bounds; linf is attained all the same, unless parameters whose units
+        are not paired meet in one entry).
     entry : index of the entry that one record can move by linf, () for a number.
     record : what a record is, in words. ``neighbors`` : the relation.
     """
@@ -80,6 +81,12 @@ def sensitivity(expression: Any) -> ExpressionSensitivity:
         raise SpecificationError(
             f"sensitivity: {type(expression).__name__} is no expression",
             remedy="a Private parameter, or 2 * p + 1, say",
+        )
+    if expression.variables():
+        raise SpecificationError(
+            f"sensitivity of {_short(expression)}, which has variables",
+            why="how far one record moves it depends on their values",
+            remedy="an expression of parameters; problem.explain() for what one record does to c, b and A",
         )
     broken = next((node for node in _nodes(expression) if _rule(node)), None)
     if broken is not None:
@@ -183,7 +190,7 @@ def _moved(node: Any) -> str:
         return "-"
     if node.variables():
         return "its coefficients: private"
-    if not node.is_affine() and any(_rule(inner) for inner in _nodes(node)):
+    if any(_rule(inner) for inner in _nodes(node)):
         return "-"
     found = sensitivity(node)
     if math.isinf(found.linf):

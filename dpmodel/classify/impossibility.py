@@ -64,8 +64,10 @@ class LowerBound:
         with error ``B a`` is one of the old gadget with error ``a``, after dividing the objective, the
         private row, or x, by the public number B. This is post-processing, so privacy carries over, and an
         error below B times the lower bound would contradict the theorem. A bound on the change in the l1, l2 or
-        linf norm by B allows this gadget, hence the lower bound holds under each of the three. As B grows without
-        bound, so does the error: that is the sense in which arbitrary changes are impossible.
+        linf norm by B allows a gadget of which one entry moves, hence the lower bound holds under each of the three;
+        ``value`` of "row" and "matrix" is of a gadget all of whose entries move, and holds under linf alone (under
+        the others ``published`` does). As B grows without bound, so does the error: that is the sense in which
+        arbitrary changes are impossible.
 
         Parameters
         ----------

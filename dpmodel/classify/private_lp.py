@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpmodel._types import PrivateArray
 from dpmodel.classify.classifier import Classification
 from dpmodel.compile.standard_form.affine_map import AffineMap
+from dpmodel.compile.standard_form.alike_rows import BlockRows, MemoryRows
 from dpmodel.compile.standard_form.form import StandardForm, private_theta
 from dpmodel.compile.standard_form.public_set import PublicSet
 from dpmodel.numerics.public_facts import PublicFacts
+
+# What is read of a program: theta (P,) with the private values, or the rows of records where they lie.
+PrivateNumbers = PrivateArray | BlockRows | MemoryRows
 
 
 @dataclass(frozen=True)
@@ -18,7 +23,7 @@ class PrivateLP(PublicFacts):
 
     ``form`` : public constants and private linear maps; ``classification`` : its cells;
     ``public`` : what the public constraints say about x.
-    Everything but ``read_private`` is public.
+    Everything but ``read_private`` (and ``read_rows``) is public.
     """
 
     form: StandardForm
@@ -51,6 +56,31 @@ class PrivateLP(PublicFacts):
         through_rows = any("the objective" in cell.where and cell.part != "objective" for cell in cells)
         return self.split_rows > 0 and through_rows
 
+    def all_rows(self, of_form: int) -> int:
+        """How many rows of the program as many private rows of the form stand for."""
+        return of_form
+
     def read_private(self) -> PrivateArray:
         """(P,) theta with the private values. Only a mechanism's ``run`` may call this."""
         return private_theta(self.affine)
+
+
+@dataclass(frozen=True)
+class RecordsLP(PrivateLP):
+    """A program in which every one of ``count`` records owns the same rows: ``form`` has those of ``few`` records, and
+    ``read`` hands out all, where they lie."""
+
+    count: int
+    few: int
+    read: Callable[[], BlockRows | MemoryRows]
+
+    @property
+    def entries(self) -> int:
+        return self.all_rows(super().entries)
+
+    def all_rows(self, of_form: int) -> int:
+        return of_form * self.count // self.few
+
+    def read_rows(self) -> BlockRows | MemoryRows:
+        """The rows, of which sums can be asked. Only a mechanism's ``run`` may call this."""
+        return self.read()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from dpmodel._types import Floats
 from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import Classification
 from dpmodel.compile.regression.domain import Domain
@@ -47,9 +48,14 @@ class PrivateRegression(PublicFacts):
     private: tuple[Private, ...] = ()
 
     @property
+    def scores(self) -> int:
+        """How many predictions a record has, each with coefficients of its own: K of a multinomial model."""
+        return 1
+
+    @property
     def size(self) -> int:
-        """p, the number of coefficients (intercepts included)."""
-        return self.row.size
+        """p, the number of coefficients (intercepts included); of K scores K p."""
+        return self.row.size * self.scores
 
     @property
     def weight(self) -> float:
@@ -66,6 +72,10 @@ class PrivateRegression(PublicFacts):
     def derivative_bound(self) -> float:
         """Largest |derivative of the loss| over the set and the rows allowed."""
         return self.loss.derivative_bound(self.prediction_bound, self.row.label_bound)
+
+    def reaches(self, w: Floats) -> Floats:
+        """(B,) largest |prediction| of w (B, size) over the rows allowed, without the offset."""
+        return self.row.reaches(w)
 
     def gradient_sensitivity(self, order: float, reach: float | None = None) -> float:
         """How far one record moves ``sum_i omega_i s_i a_i``, |s_i| <= ``reach`` (default: the loss's derivative), with

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from dpmodel._types import Floats
 from dpmodel.annotate.records import DEFAULT_RECORDS
 from dpmodel.classify.classifier import Cell, Classification, record_words
+from dpmodel.classify.private_multinomial import PrivateMultinomial
 from dpmodel.classify.private_outputs import PrivateOutputs
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.domain import Domain
@@ -49,9 +50,15 @@ def private_regression(recognised: Recognised, clip: float = math.inf) -> Privat
     _refuse_unpaired(recognised)
     row = row_bounds(recognised)
     domain = domain_of(recognised.public)
-    weights, offset = recognised.weights, recognised.offset
+    weights, offset, several = recognised.weights, recognised.offset, recognised.loss.scores > 1
+    if several and math.isfinite(clip):
+        raise SpecificationError(
+            "clip= in a multinomial regression",
+            why="derivatives of its loss are at most sqrt(2) long as they are",
+            remedy="no clip",
+        )
     largest = 1.0 if weights is None else float(weights.max())
-    return PrivateRegression(
+    return (PrivateMultinomial if several else PrivateRegression)(
         loss=replace(recognised.loss, clip=clip),
         count=recognised.count,
         scale=recognised.scale,
@@ -273,6 +280,8 @@ def _label_range(recognised: Recognised) -> tuple[float, float]:
     if label is None:
         return 1.0, 1.0
     if not isinstance(label, Label):
+        if loss.scores > 1 and not (label.min() >= 0 and (label.sum(axis=1) <= 1 + 1e-9).all()):
+            raise _not_one_hot("the public labels")
         return float(label.min()), float(label.max())
     low, high = label.range
     wanted = {"sign": (-1.0, 1.0), "binary": (0.0, 1.0)}.get(loss.labels)
@@ -284,6 +293,8 @@ def _label_range(recognised: Recognised) -> tuple[float, float]:
             why=f"its labels are {words}, and the declared range sets how steep a record's loss can be",
             remedy=f"bounds=[{wanted[0]:g}, {wanted[1]:g}] (values beyond are clipped), or labels coded as {words}",
         )
+    if loss.scores > 1 and not label.features.norms[0] <= 1 + 1e-9:
+        raise _not_one_hot(label.features.name())
     if not (math.isfinite(low) and math.isfinite(high)):
         raise SpecificationError(
             f"{label.features.name()}: no bound on a label",
@@ -292,6 +303,14 @@ def _label_range(recognised: Recognised) -> tuple[float, float]:
         )
     _require_squares(label.features.name(), "label", max(abs(low), abs(high)))
     return low, high
+
+
+def _not_one_hot(name: str) -> SpecificationError:
+    return SpecificationError(
+        f"{name}: rows of labels are not declared as one-hot",
+        why="a record's labels are a row with one 1, whose sum sets how far the record moves all classes together",
+        remedy="a column for each class, bounds=(0, 1) and max_l1=1; Dataset.rows(['class']) declares that",
+    )
 
 
 # ------------------------------------------------------------------ the cell
@@ -346,5 +365,6 @@ def _words(recognised: Recognised) -> str:
     constants = int(recognised.constant.sum())
     plural = "" if free == 1 else "s"
     also = {0: "", 1: " and an intercept"}.get(constants, f" and {constants} constant columns")
-    loss = recognised.loss.name.replace("_", " ")
-    return f"the {how} {loss} loss of {n} records with {free} coefficient{plural}{also}"
+    loss, scores = recognised.loss.name.replace("_", " "), recognised.loss.scores
+    each = f" for each of {scores} classes" if scores > 1 else ""
+    return f"the {how} {loss} loss of {n} records with {free} coefficient{plural}{also}{each}"

@@ -1,4 +1,4 @@
-"""The command line: demo, taxonomy, explain, plan, reconstruct and ledger."""
+"""The command line: demo, taxonomy, explain, plan, reconstruct, ledger and explore."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import dpmodel
 from dpmodel.cli.demo import show_demo
+from dpmodel.cli.explore import show_explorer
 from dpmodel.cli.ledger import show_ledger
 from dpmodel.cli.model_file import explain_file, plan_file
 from dpmodel.text import wrapped
@@ -51,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ledger = commands.add_parser("ledger", help="show or verify the file of a Budget(..., ledger=FILE)")
     ledger.add_argument("what", choices=("show", "verify"))
     ledger.add_argument("file", metavar="FILE")
+    explore = commands.add_parser("explore", help="open a page to play with: one record, Table 1, the attack")
+    explore.add_argument("--path", action="store_true", help="print where the page lies and open nothing")
     for command, show in (
         (demo, show_demo),
         (cells, _taxonomy),
@@ -58,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         (explain, explain_file),
         (plan, plan_file),
         (ledger, show_ledger),
+        (explore, show_explorer),
     ):
         command.add_argument("--json", action="store_true", help="print JSON")
         command.set_defaults(show=show)

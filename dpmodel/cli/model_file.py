@@ -1,13 +1,19 @@
-"""``dpmodel explain`` and ``dpmodel plan``: the problem that somebody wrote in a Python file."""
+"""``dpmodel explain`` and ``dpmodel plan``: the problem that somebody wrote in a Python file.
+
+The file runs up to its first private release, which is not made: nothing is charged.
+"""
 
 from __future__ import annotations
 
 import argparse
 import re
-import runpy
+import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from dpmodel.errors import SpecificationError
+from dpmodel.execute.wall import ChargeReached, before_charges
 from dpmodel.problem import Problem
 
 
@@ -24,7 +30,8 @@ def plan_file(chosen: argparse.Namespace) -> None:
 
 
 def problem_in(file: str) -> Problem:
-    """The problem of ``FILE.py`` or ``FILE.py:name``; the file runs, but not what stands under ``__main__``.
+    """The problem of ``FILE.py`` or ``FILE.py:name``; the file runs up to the first charge, and not what stands under
+    ``__main__``.
 
     Raises
     ------
@@ -35,7 +42,7 @@ def problem_in(file: str) -> Problem:
     path, name = (named[1], named[2]) if named else (file, None)
     if not Path(path).is_file():
         raise SpecificationError(f"no file {path}", remedy="dpmodel plan model.py --epsilon 1")
-    scope = runpy.run_path(path, run_name="dpmodel_model")
+    scope = _run(path)
     found = {key: value for key, value in scope.items() if isinstance(value, Problem)}
     if name is not None and name not in found:
         raise SpecificationError(f"{path} has no problem called {name}", remedy=_choices(found))
@@ -48,6 +55,21 @@ def problem_in(file: str) -> Problem:
             remedy="problem = dpm.Problem(...) outside of functions",
         )
     return found[name or ("problem" if "problem" in found else next(iter(found)))]
+
+
+def _run(path: str) -> dict[str, Any]:
+    """What the file has made when it ends, or reaches its first charge."""
+    module = ModuleType("dpmodel_model")
+    module.__file__ = path
+    sys.modules[module.__name__] = module  # dataclasses look for the module that they are of
+    try:
+        with before_charges():
+            exec(compile(Path(path).read_bytes(), path, "exec"), module.__dict__)
+    except ChargeReached:
+        print(f"({path} ran up to its first private release, which was not made: nothing is spent)", file=sys.stderr)
+    finally:
+        del sys.modules[module.__name__]
+    return module.__dict__
 
 
 def _choices(found: dict[str, Problem]) -> str:

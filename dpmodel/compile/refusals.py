@@ -97,7 +97,8 @@ def refuse_blocks(parameters: Iterable[Any]) -> None:
     if name is not None:
         raise UnsupportedModelError(
             f"{name}: rows in blocks where the rows themselves are needed",
-            why="regressions need sums over records alone, and nothing else reads rows in blocks",
+            why="regressions, and constraints that are one record's each, need sums over records alone; nothing else "
+            "reads rows in blocks",
             remedy="counts and sums of the data (Dataset.count, Dataset.sum), or the rows as arrays in memory",
         )
 

@@ -108,7 +108,7 @@ def _executed(
     warn_of_no_guarantee(plan)
     forecast, name = plan.chosen.forecast, plan.chosen.mechanism
     assert forecast is not None
-    algorithm: Any = by_name(name, type(model.data)) if plan.algorithm is None else plan.algorithm
+    algorithm: Any = by_name(name, model.kind) if plan.algorithm is None else plan.algorithm
     spends = f"epsilon {number(forecast.epsilon)}, delta {number(forecast.delta)} charged"
 
     def run(told: Report) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from dpmodel.errors import DPModelError, SourceError, SpecificationError
@@ -14,6 +16,23 @@ from dpmodel.privacy import Budget
 T = TypeVar("T")
 # What ends a process or a cell of a notebook; whatever else is no Exception is told like one.
 _ENDINGS = (KeyboardInterrupt, SystemExit, GeneratorExit)
+
+
+_public_only: ContextVar[bool] = ContextVar("public_only", default=False)
+
+
+class ChargeReached(BaseException):
+    """A charge within `before_charges`. No Exception, so that no program that goes on after errors goes on here."""
+
+
+@contextmanager
+def before_charges() -> Iterator[None]:
+    """Nothing is charged, and no private data read, within: what would, raises `ChargeReached`."""
+    token = _public_only.set(True)
+    try:
+        yield
+    finally:
+        _public_only.reset(token)
 
 
 class RunError(DPModelError):
@@ -57,8 +76,12 @@ def charge_then_run(
     ------
     BudgetExceededError
         Before ``run`` is called.
+    ChargeReached
+        Within `before_charges`, where there is something to charge.
     """
     free = epsilon == 0 == delta
+    if _public_only.get() and not free:
+        raise ChargeReached
     if budget is not None and not free:
         budget.charge(epsilon, delta, label=label)
     charged()

@@ -36,9 +36,10 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
 
     Notes
     -----
-    K > 2 classes are K models, each of one class against the rest, fitted within one budget: one release, whose risk is
-    the sum of the K risks. Labels become an (n, K) matrix of -1 and 1, whose rows belong to the records as the rows of
-    X do; ``mechanisms/regression/each_output`` has the privacy argument.
+    K > 2 classes, each against the rest, are K models fitted within one budget: one release, whose risk is the sum of
+    the K risks. Labels become an (n, K) matrix of -1 and 1, whose rows belong to the records as the rows of X do;
+    ``mechanisms/regression/each_output`` has the privacy argument. The multinomial model of
+    ``PrivateLogisticRegression`` is one model of all classes: ``mechanisms/regression/multinomial``.
     """
 
     classes: Any = None
@@ -53,15 +54,18 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
         X, y = checked(self, X, y, fitting=True)
         classes, places = classes_and_places(self, given, y, self._most_classes)
         if len(classes) == 2:
-            signs = 2.0 * places - 1.0
+            coefficients, intercept = self._fit(X, 2.0 * places - 1.0, (-1.0, 1.0))
         else:
-            signs = np.where(places[:, None] == np.arange(len(classes)), 1.0, -1.0)
-        coefficients, intercept = self._fit(X, signs, (-1.0, 1.0))
+            coefficients, intercept = self._fit_several(X, places[:, None] == np.arange(len(classes)))
         self.classes_ = classes
         self.coef_: Floats = np.atleast_2d(coefficients.T)
         self.intercept_: Floats = np.atleast_1d(intercept)
         self._say(classes if len(classes) > 2 else classes[1:])
         return self
+
+    def _fit_several(self, X: Any, one_hot: Any) -> tuple[Floats, Floats]:
+        """Coefficients (p, K) and intercepts (K,) for labels (n, K), True for the class of a record."""
+        return self._fit(X, np.where(one_hot, 1.0, -1.0), (-1.0, 1.0))
 
     def decision_function(self, X: Any) -> Floats:
         """(n,) linear predictions, positive for ``classes_[1]``; of more than two classes (n, K), one of each."""
@@ -84,20 +88,36 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
 class PrivateLogisticRegression(PrivateClassifier):
     """Logistic regression: minimise ``C sum_i ln(1 + exp(-y_i (x_i' w + b))) + ||w||^2 / 2`` for labels -1 and 1.
 
-    More than two classes: of each against the rest (see ``PrivateClassifier``).
-
     Parameters
     ----------
     C : as in ``sklearn.linear_model.LogisticRegression``, for features mapped to [-1, 1] (rows of norm 1 with
         ``max_l2``); the intercept is free.
+    multi_class : of more than two classes, "multinomial" (scikit-learn's model): one model of all, which minimises
+        ``C sum_i (ln sum_k exp(z_ik) - z_ik[k = y_i]) + ||W||^2 / 2`` with ``z_ik = x_i' w_k + b_k``; or "ovr": each
+        against the rest, which more mechanisms serve (see ``PrivateClassifier``). Their risks are of different losses,
+        so no plan compares them.
     others : see ``PrivateLinearModel`` and ``PrivateClassifier``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpmodel.learn import PrivateLogisticRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 10, size=(20_000, 2))
+    >>> y = np.where(X[:, 0] > 6, "Bonn", np.where(X[:, 1] > 6, "Jena", "Ulm"))
+    >>> towns = PrivateLogisticRegression(
+    ...     bounds=(0, 10), classes=("Bonn", "Jena", "Ulm"), delta=1e-6, mechanism="noisy-descent"
+    ... ).fit(X, y)
+    >>> towns.coef_.shape, towns.predict_proba([[9, 1]]).argmax()
+    ((3, 2), np.int64(0))
     """
 
     C: float = 1.0
+    multi_class: str = "multinomial"
 
     def predict_proba(self, X: Any) -> Any:
-        """(n, K) probabilities of ``classes_`` under the fitted model; of more than two, each against the rest, divided
-        by their sum."""
+        """(n, K) probabilities of ``classes_`` under the fitted model; where each of more than two was fitted against
+        the rest, divided by their sum."""
         return np.exp(self.predict_log_proba(X))
 
     def predict_log_proba(self, X: Any) -> Any:
@@ -105,14 +125,25 @@ class PrivateLogisticRegression(PrivateClassifier):
         z = self.decision_function(X)
         if z.ndim == 1:
             return -np.column_stack([np.logaddexp(0, z), np.logaddexp(0, -z)])
-        each = -np.logaddexp(0, -z)
+        each = z if self.multi_class == "multinomial" else -np.logaddexp(0, -z)
         return each - logsumexp(each, axis=1, keepdims=True)
 
     def _check(self) -> None:
         self._number("C", strict=True)
+        if not isinstance(self.multi_class, str) or self.multi_class not in ("ovr", "multinomial"):
+            raise SpecificationError(
+                "PrivateLogisticRegression: unknown multi_class", remedy="multi_class='multinomial' or 'ovr'"
+            )
+
+    def _fit_several(self, X: Any, one_hot: Any) -> tuple[Floats, Floats]:
+        if self.multi_class == "ovr":
+            return super()._fit_several(X, one_hot)
+        return self._fit(X, one_hot.astype(np.float64), (0.0, 1.0), max_l1=1.0)
 
     def _model(self, z: Any, y: Private, w: Any, b: Any, unit: float) -> tuple[Any, Any, list[Any]]:
         penalty = unit**2 / (2 * self.C) * cp.sum_squares(w)
+        if z.ndim == 2 and self.multi_class == "multinomial":
+            return cp.log_sum_exp(z, axis=1) - cp.sum(cp.multiply(y, z), axis=1), penalty, []
         return cp.logistic(-cp.multiply(y, z)), penalty, []
 
 

@@ -7,6 +7,7 @@ import math
 import sys
 import warnings
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 from sklearn.base import BaseEstimator
@@ -73,6 +74,21 @@ class Counted(BaseEstimator):  # type: ignore[misc]
         self._shared_lineage.copied = True
         copy._lineage = self._shared_lineage
         return copy
+
+    def __copy__(self) -> Any:
+        return self._copied(self.__dict__)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        new = memo[id(self)] = self._copied({})
+        new.__dict__.update(deepcopy(self.__dict__, memo))
+        return new
+
+    def _copied(self, state: dict[str, Any]) -> Any:
+        """Before the first fit, too, copies have one lineage."""
+        self._shared_lineage.copied = True
+        new: Any = type(self).__new__(type(self))
+        new.__dict__.update(state)
+        return new
 
     @property
     def _shared_lineage(self) -> Lineage:

@@ -64,12 +64,14 @@ class Features:
             data = np.clip(X.data, low[columns], high[columns]) / self.half[columns]
             return sp.csr_array((data, columns, X.indptr), shape=X.shape)
         out = np.empty(X.shape, dtype=np.float64, order="F")
+        moved = self.middle.any() or (self.half != 1).any()
         step = max(1, _BLOCK // X.shape[1])
         for start in range(0, X.shape[0], step):
             # Clipped first: numbers far beyond the bounds could overflow.
             block = np.clip(X[start : start + step], low, high)
-            block -= self.middle
-            block /= self.half
+            if moved:
+                block -= self.middle
+                block /= self.half
             out[start : start + step] = block
         return out
 

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpmodel._types import Floats
 from dpmodel.annotate import Private, Records
+from dpmodel.annotate.bounds import Unit
 from dpmodel.annotate.elements import elements
 from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import SpecificationError
@@ -91,11 +92,14 @@ class PrivateLinearModel(Counted):
     random_state: Any = None
     progress: Any = None
 
-    def _fit(self, X: Any, sealed: Any, labels: tuple[float, float], risk_unit: float = 1.0) -> tuple[Floats, Floats]:
+    def _fit(
+        self, X: Any, sealed: Any, labels: tuple[float, float], risk_unit: float = 1.0, max_l1: float | None = None
+    ) -> tuple[Floats, Floats]:
         """Solve for checked rows X (n, p) and mapped labels ``sealed`` (n,), or (n, K) for K outputs, in the public
         range ``labels``.
 
-        ``risk_unit`` : of a loss of 1 of the mapped labels, so that forecasts speak in those of the label.
+        ``risk_unit`` : of a loss of 1 of the mapped labels, so that forecasts speak in those of the label. ``max_l1`` :
+        of a row of labels.
 
         Returns the coefficients (p,) or (p, K) of the features as given and the intercept () or (K,), both in units of
         the mapped labels.
@@ -104,7 +108,8 @@ class PrivateLinearModel(Counted):
         records = Records("rows of X", neighbors=self.neighbors)
         rows = features.private(X, records)
         outputs = np.shape(sealed)[1:]
-        y = Private(sealed, name="y", unit="row" if outputs else "entry", bounds=list(labels), records=records)
+        owned: Unit = "row" if outputs else "entry"
+        y = Private(sealed, name="y", unit=owned, bounds=list(labels), max_l1=max_l1, records=records)
         w = cp.Variable((rows.shape[1], *outputs), name="w")
         b: Any = cp.Variable(outputs, name="b") if self.fit_intercept else None
         z = rows @ w if b is None else rows @ w + b

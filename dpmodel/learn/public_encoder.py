@@ -47,6 +47,11 @@ class PublicEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
+    In a pipeline ``PublicEncoder(...).set_output(transform="pandas")`` hands on the names of columns; without, the next
+    step gets an array, and its release numbers the features. The zeros and ones of a category add up to 1: beside an
+    intercept their coefficients are known up to a common shift only, so compare differences, or leave the intercept
+    out.
+
     What is missing, infinite or in no list has a rule of its own: a number (or ``ordinal``) becomes the middle of its
     range, a category zeros in all its columns. Frames are pandas, polars or pyarrow, whose columns have types; an array
     has one type for all columns, which one record could decide.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -90,7 +92,8 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
     ------
     SpecificationError, BudgetExceededError
         By ``fit``, before anything is spent: steps that learn from the rows, parameters of privacy in the grid,
-        unusable rows and labels.
+        unusable rows and labels, and whatever a fit of any candidate is refused for. (So every candidate is planned
+        twice.)
 
     Examples
     --------
@@ -155,9 +158,10 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
         account = _Account(self.budget, *total)
         self._warn_of_costs()
 
-        def fit_one(params: Any, places: Any, cost: tuple[float, float]) -> Any:
-            seed = given if seeds is None else int(seeds.integers(2**31))
-            ours = dict(zip(_OURS, (*cost, account, seed, False), strict=True)) | fixed
+        def fit_one(params: Any, places: Any, cost: tuple[float, float], pays: Budget = account) -> Any:
+            rehearsed = isinstance(pays, _Rehearsal)
+            seed = given if seeds is None else 0 if rehearsed else int(seeds.integers(2**31))
+            ours = dict(zip(_OURS, (*cost, pays, seed, False), strict=True)) | fixed
             model = clone(self.estimator).set_params(**params)
             name = _final(model)[0]
             model.set_params(**{f"{name}{key}": value for key, value in ours.items()})
@@ -180,6 +184,13 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
                 raise failure
             assert found is not None
             return model, found
+
+        # What public facts refuse in any candidate is told before the first of them is paid for.
+        rehearsals = [(fitted_on, each), *[(None, (total.epsilon * part, total.delta * part))] * bool(self.refit)]
+        for params, (places, cost) in product(candidates, rehearsals):
+            with warnings.catch_warnings(), contextlib.suppress(_Reached):
+                warnings.simplefilter("ignore")  # each is given again when the fit is made
+                fit_one(params, places, cost, _Rehearsal())
 
         models: Sequence[Any]
         with warnings.catch_warnings():
@@ -396,7 +407,7 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
 class _Account(Budget):
     """What the fits of one search charge: the first of them pays for the whole search, the others for nothing.
 
-    So a refusal by public facts, in the first fit, comes before the charge, and the charge before any row is read.
+    So the charge comes before any row is read.
     """
 
     def __init__(self, budget: Budget | None, epsilon: float, delta: float) -> None:
@@ -412,6 +423,20 @@ class _Account(Budget):
 
     def __str__(self) -> str:
         return "the budget of a search"
+
+
+class _Reached(Exception):
+    """A fit came as far as its charge: public facts stand against nothing in it."""
+
+
+class _Rehearsal(Budget):
+    """Ends a fit where it would be paid for, before it reads a row."""
+
+    def __init__(self) -> None:
+        pass
+
+    def charge(self, epsilon: float, delta: float = 0.0, label: str = "") -> Charge:
+        raise _Reached
 
 
 def _final(estimator: Any) -> tuple[str, Any]:

@@ -44,6 +44,8 @@ _CLASSES = {
     "LeastSquaresTree": "postprocess.least_squares_tree.mechanism",
     "MeasureAndFit": "lp.measure_and_fit",
     "MirrorDescent": "regression.mirror_descent.mechanism",
+    "MultinomialDescent": "regression.multinomial",
+    "MultinomialSubsampled": "regression.multinomial",
     "NoisyDescent": "regression.descent.full_batch",
     "NoisyHingeDescent": "lp.hinge_descent.mechanism",
     "ObjectivePerturbation": "regression.objective_perturbation.mechanism",

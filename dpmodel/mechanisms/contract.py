@@ -166,7 +166,8 @@ class Mechanism(Protocol[M]):
 
     @property
     def reads_blocks(self) -> bool:
-        """Whether all it reads of a regression's rows are sums (``Table.map_reduce``): then they may lie anywhere."""
+        """Whether all it reads of private rows are sums (``Table.map_reduce`` of regressions, ``RowTable.map_reduce``
+        of programs): then they may lie anywhere."""
         return False
 
     def eligible(self, model: M, request: Request) -> Verdict:

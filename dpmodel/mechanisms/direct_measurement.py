@@ -68,7 +68,7 @@ class DirectMeasurement:
     Utility
         Unbiased, with the distribution stated, for private numbers up to the clamp in size.
     Cost
-        One draw per entry (docs/measurements.md has the times); dot products linear in the coefficients.
+        One draw per entry (docs/measurements/speed.md has the times); dot products linear in the coefficients.
 
     Parameters
     ----------

@@ -109,6 +109,11 @@ class PrivateModel(ABC, Generic[M]):
         self.data = data
 
     @property
+    def kind(self) -> type:
+        """The type of data whose mechanisms are compared."""
+        return type(self.data)
+
+    @property
     def is_public(self) -> bool:
         """Whether no private parameter reaches the problem, so that it can be solved as it is."""
         return False

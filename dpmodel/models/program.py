@@ -12,7 +12,7 @@ import numpy as np
 
 from dpmodel.annotate.private import Private
 from dpmodel.classify.impossibility import impossibility_error
-from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.classify.private_lp import PrivateLP, RecordsLP
 from dpmodel.compile.standard_form.cvxpy_bridge import Lowered, evaluate_objective
 from dpmodel.compile.standard_form.form import require_private_values
 from dpmodel.errors import DPModelError, InfeasibleError, UnsupportedModelError
@@ -60,6 +60,10 @@ class Program(PrivateModel[PrivateLP]):
         self.problem, self.lowered = problem, lowered
 
     @property
+    def kind(self) -> type:
+        return PrivateLP
+
+    @property
     def is_public(self) -> bool:
         return not self.data.private_parts()
 
@@ -67,6 +71,12 @@ class Program(PrivateModel[PrivateLP]):
         request = program_request(self.problem, self.data, options)
         if not isinstance(options.feasibility, Exact):
             return self, request
+        if isinstance(self.data, RecordsLP):
+            raise UnsupportedModelError(
+                "feasibility=Exact() for rows that are read a part at a time",
+                why="what satisfies rows exactly looks at all of them together",
+                remedy="the rows as an array in memory, or AllBut(rows=, alpha=)",
+            )
         refuse_impossible(self.data, request)
         rows = exact_rows(self.data, request, options)
         return (self if rows is None else ExactRows(rows, self)), request
@@ -79,6 +89,8 @@ class Program(PrivateModel[PrivateLP]):
         refuse_impossible(self.data, request)
 
     def serves(self, mechanism: Any, request: Request) -> Verdict:
+        if isinstance(self.data, RecordsLP) and not getattr(mechanism, "reads_blocks", False):
+            return Verdict(False, "it needs all rows in one array, and these are read a part at a time")
         if request.satisfy == "exact" and mechanism.name not in SATISFIES_EXACTLY:
             why = "it satisfies constraints nearly, and feasibility=Exact() was asked for"
             return Verdict(False, why, "feasibility")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpmodel.annotate.private import Private
+from dpmodel.classify.private_multinomial import PrivateMultinomial
 from dpmodel.classify.private_outputs import AnyRegression, PrivateOutputs
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.classify.regression_lower_bounds import regression_lower_bounds
@@ -48,7 +49,7 @@ class Regression(PrivateModel[AnyRegression]):
         return YES
 
     def lower_bounds(self, request: Request) -> tuple[str, ...]:
-        if isinstance(self.data, PrivateOutputs):
+        if isinstance(self.data, PrivateOutputs | PrivateMultinomial):
             return ()  # the theorems speak of one output
         return regression_lower_bounds(self.data, request.epsilon, request.delta)
 

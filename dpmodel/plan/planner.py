@@ -146,7 +146,7 @@ def make_plan(
         raise SpecificationError(
             f"compare={compare!r}", why="a plan forecasts what can win, or all", remedy='compare="needed" or "all"'
         )
-    everything, kind = compare == "all" or published, KINDS[type(model.data)]
+    everything, kind = compare == "all" or published, KINDS[model.kind]
 
     def build() -> Plan:
         return _plan(model, request, mechanism, everything, published, report)
@@ -192,7 +192,7 @@ def make_plan(
 def _still(plan: Plan, model: PrivateModel[Any], request: Request) -> bool:
     """Whether the choice of ``plan``, made for a model like this one, says the same of this one: what is charged, and
     what a run computes of public facts before it reads anything, is this model's own."""
-    algorithm = next(each for each in KINDS[type(model.data)].mechanisms if each.name == plan.chosen.mechanism)
+    algorithm = next(each for each in KINDS[model.kind].mechanisms if each.name == plan.chosen.mechanism)
     model.check(request)
     fresh, then = model.capped(request, _candidate(algorithm, model, request)).forecast, plan.chosen.forecast
     if fresh is None or then is None:
@@ -210,7 +210,7 @@ def _plan(
 ) -> Plan:
     if isinstance(mechanism, str) and mechanism == "auto":
         mechanism = model.preferred(request)
-    kind = type(model.data)
+    kind = model.kind
     forced = None if isinstance(mechanism, str) and mechanism == "auto" else named(mechanism, kind)
     offered = KINDS[kind].compared(published)
     compared = offered if everything or forced is None else (forced,)
@@ -287,7 +287,7 @@ def _help(
         told = select_mechanism([candidate for candidate in candidates if candidate.reads], request) or chosen
     if not _silent(model, chosen) or (told is chosen and not chosen.reads):
         return nothing
-    offered = compared or KINDS[type(model.data)].mechanisms
+    offered = compared or KINDS[model.kind].mechanisms
     algorithm = next(each for each in offered if each.name == told.mechanism)
     return partial(_what_helps, model, request, algorithm, told)
 
@@ -315,7 +315,7 @@ def _perfect(candidate: Candidate) -> bool:
 
 def _verdict(mechanism: AnyMechanism, model: PrivateModel[Any], request: Request) -> Verdict:
     kind = mechanism.serves.model
-    if kind in KINDS and kind is not type(model.data):
+    if kind in KINDS and kind is not model.kind:
         return Verdict(False, f"it serves {KINDS[kind].words}")
     refused = model.serves(mechanism, request)
     if not refused.eligible:

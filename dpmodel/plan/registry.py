@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any, ClassVar
 
 from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.classify.private_multinomial import PrivateMultinomial
 from dpmodel.classify.private_outputs import PrivateOutputs
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
@@ -62,6 +63,11 @@ _HOMES: dict[type, tuple[str, ...]] = {
         "published.adassp:ADASSP_PUBLISHED",
         "published.frank_wolfe:FRANK_WOLFE_PUBLISHED",
         "published.stochastic_mirror_descent:STOCHASTIC_MIRROR_DESCENT",
+    ),
+    PrivateMultinomial: (
+        "regression.multinomial:PUBLIC_ONLY_MULTINOMIAL",
+        "regression.multinomial:MULTINOMIAL_DESCENT",
+        "regression.multinomial:MULTINOMIAL_SUBSAMPLED",
     ),
     Postprocessing: (
         "postprocess.exact_tree.mechanism:EXACT_TREE",
@@ -134,6 +140,7 @@ _WORDS: dict[type, str] = {
     PrivateLP: "linear and cone programs with private parameters",
     PrivateRegression: "regressions",
     PrivateOutputs: "regressions of several outputs",
+    PrivateMultinomial: "multinomial regressions",
     Postprocessing: "post-processing of published numbers",
     PrivateVectors: "spans and equations, one vector per record",
     PrivateInequalities: "inequalities to be satisfied exactly, one per record",
@@ -153,9 +160,9 @@ def register_mechanism(mechanism: AnyMechanism) -> None:
 
     Parameters
     ----------
-    mechanism : an object of a class that inherits from ``dpmodel.mechanisms.Mechanism`` (docs/adding-a-mechanism.md).
-        Whoever writes one vouches for its privacy: a plan holds its forecast to the budget and checks the form of what
-        it hands back, and cannot check what its ``run`` does.
+    mechanism : an object of a class that inherits from ``dpmodel.mechanisms.Mechanism``
+        (docs/develop/adding-a-mechanism.md). Whoever writes one vouches for its privacy: a plan holds its forecast to
+        the budget and checks the form of what it hands back, and cannot check what its ``run`` does.
 
     Raises
     ------
@@ -168,7 +175,7 @@ def register_mechanism(mechanism: AnyMechanism) -> None:
         raise SpecificationError(
             f"{what} is no mechanism",
             why=f"it has no {', '.join(missing)}" if missing else "an object is asked for, not a class",
-            remedy="an object of a class that inherits from dpmodel.mechanisms.Mechanism (docs/adding-a-mechanism.md)",
+            remedy="an object whose class inherits dpmodel.mechanisms.Mechanism (docs/develop/adding-a-mechanism.md)",
         )
     if not isinstance(mechanism.name, str) or mechanism.name in {"auto", *_names()}:
         raise SpecificationError(f"mechanism {mechanism.name!r} is there already", remedy="another name")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.models.contract import Candidate
 from dpmodel.text import number, wrapped
 
@@ -66,9 +66,13 @@ def why_text(plan: Plan, mechanism: str) -> str:
 
 
 def error_words(forecast: Forecast) -> str:
-    """Its error in the columns of its kind."""
-    told = zip(forecast.error.columns, forecast.error.cells(forecast.proved), strict=True)
-    words = ", ".join(f"{name} {value}" for name, value in told if value != "-")
+    """Its error in the columns of its kind, and how many private constraints the statement leaves out."""
+    error = forecast.error
+    told = zip(error.columns, error.cells(forecast.proved), strict=True)
+    parts = [f"{name} {value}" for name, value in told if value != "-"]
+    if isinstance(error, Violation) and error.slack_rows:
+        parts.append(f"{error.slack_rows} constraints left out")
+    words = ", ".join(parts)
     return f"says nothing here ({words})" if forecast.vacuous else words
 
 

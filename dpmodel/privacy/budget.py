@@ -192,21 +192,18 @@ class Budget:
 
     def __str__(self) -> str:
         # A repr must never raise: it is what a debugger shows in a forked child or beside a lost file.
-        head = f"Budget(epsilon={self.epsilon:g}, delta={self.delta:g}"
-        if isinstance(self._ledger, SQLiteLedger):
-            head += f", ledger={str(self._ledger.path)!r}"
+        head = f"Budget(epsilon={self.epsilon:g}, delta={self.delta:g}): "
+        file = f"\n  ledger: {self._ledger.path}" if isinstance(self._ledger, SQLiteLedger) else ""
         try:
             history = self.history
         except SpecificationError as error:
-            return f"{head}): {error.what}"
+            return f"{head}{error.what}{file}"
         rest = self._rest(total(history))
-        return (
-            f"{head}): {len(history)} charge{'s' * (len(history) != 1)}, "
-            f"remaining epsilon={rest.epsilon:.6g}, delta={rest.delta:.6g}"
-        )
+        left = f"remaining epsilon={rest.epsilon:.6g}, delta={rest.delta:.6g}"
+        return f"{head}{len(history)} charge{'s' * (len(history) != 1)}, {left}{file}"
 
     def __repr__(self) -> str:
-        return f"<{self}>"
+        return f"<{str(self).replace(chr(10) + '  ', ', ')}>"
 
     @property
     def charges(self) -> tuple[tuple[str, str, str, str], ...]:

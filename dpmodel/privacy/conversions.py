@@ -15,6 +15,7 @@ import numpy as np
 
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy._checks import fraction, non_negative, positive
+from dpmodel.text import number
 
 _MARGIN = 1e-9
 _LEAST_DELTA = 1e-200
@@ -26,6 +27,9 @@ class PrivacyLoss(NamedTuple):
 
     epsilon: float
     delta: float
+
+    def __str__(self) -> str:
+        return f"epsilon {number(self.epsilon)}, delta {number(self.delta)}"
 
 
 def validate_privacy(epsilon: object, delta: object = 0.0) -> PrivacyLoss:

@@ -13,7 +13,7 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, Labels
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.likelihood.blocks import require_one_publication
 from dpmodel.compile.likelihood.face import neg_log_likelihood
@@ -102,6 +102,8 @@ class Consistent:
             notes.append(self._rounded_words(round))
         variables = {} if outcome.x is None else self._variables(outcome.x)
         release = release_of(self.model, replace(done.ran(), outcome=outcome), variables, notes)
+        if variables:
+            release = replace(release, labels=self._labels())
         if outcome.x is not plain:
             said = f"integers beside the solution, whose likelihood they may miss ({release.accuracy.statement})"
             release = replace(release, accuracy=Accuracy(alpha=None, beta=None, proved=False, statement=said))
@@ -180,6 +182,10 @@ class Consistent:
 
     def _variables(self, x: Floats) -> Mapping[str, Any]:
         raise NotImplementedError
+
+    def _labels(self) -> Mapping[str, Labels]:
+        """Names of the entries of ``_variables``, where there are some."""
+        return {}
 
     def _rounded(self, x: Floats, round: Round, seed: int) -> Floats:
         raise NotImplementedError

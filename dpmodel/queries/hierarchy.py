@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, Labels
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.likelihood.postprocessing import picks
 from dpmodel.errors import SpecificationError
@@ -218,6 +218,13 @@ class FittedHierarchy(Consistent):
 
     def _variables(self, x: Floats) -> Mapping[str, Any]:
         return {str(level): x[self.hierarchy._span(level)] for level in self.hierarchy.levels}
+
+    def _labels(self) -> Mapping[str, Labels]:
+        def told(name: Hashable) -> Hashable:
+            return " / ".join(map(str, name)) if isinstance(name, tuple) else name
+
+        levels = self.hierarchy.levels
+        return {str(level): ((str(level), tuple(map(told, self.hierarchy.level(level)))),) for level in levels}
 
     def _rounded(self, x: Floats, round: Round, seed: int) -> Floats:
         return rounded_tree(self.hierarchy.tree, x, self._form.lower, self._form.upper, round, seed)

@@ -19,6 +19,7 @@ from dpmodel.annotate.private import Private
 from dpmodel.annotate.records import NEIGHBORS, Neighbors, Records
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.lp.measure_and_fit import MEASURE_AND_FIT, MeasureAndFit
+from dpmodel.plan.comparison import Plan
 from dpmodel.problem import Problem
 from dpmodel.queries.weights import Loss, automatic_weights
 from dpmodel.queries.workload import Marginal, Tables, checked_marginals, counts, marginal_named
@@ -86,19 +87,26 @@ class QueryRelease:
         ]
         return html_table(("marginal", "cells", ""), rows, title=repr(self))
 
+    def plan(self, epsilon: float, delta: float = 0.0, **options: Any) -> Plan:
+        """``problem.plan`` with the same arguments, of what ``solve`` would do."""
+        return self.problem.plan(epsilon, delta, **self._for_the_loss(epsilon, delta, options))
+
     def solve(self, epsilon: float, delta: float = 0.0, **options: Any) -> Release:
         """``problem.solve`` with the same arguments; returns the release.
 
         Plans compare the largest violation. Where measure-and-fit is chosen, the mean error was asked for and delta > 0
         allows both distributions of noise, the distribution with the least mean standard deviation is drawn.
         """
+        self.problem.solve(epsilon, delta, **self._for_the_loss(epsilon, delta, options))
+        assert self.problem.release is not None
+        return self.problem.release
+
+    def _for_the_loss(self, epsilon: float, delta: float, options: dict[str, Any]) -> dict[str, Any]:
         if delta > 0 and self.loss == "mean" and options.get("mechanism", "auto") == "auto":
             requested = {k: v for k, v in options.items() if k not in _OF_SOLVE}
             if self.problem.plan(epsilon, delta, **requested).chosen.mechanism == MEASURE_AND_FIT.name:
-                options["mechanism"] = MeasureAndFit(loss="mean")
-        self.problem.solve(epsilon, delta, **options)
-        assert self.problem.release is not None
-        return self.problem.release
+                return {**options, "mechanism": MeasureAndFit(loss="mean")}
+        return options
 
     def answers(self, marginal: Iterable[str] | str) -> MarginalAnswer:
         """The released counts of a marginal: sums of x, post-processing.

@@ -11,7 +11,7 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, Labels
 from dpmodel.annotate.domain import Domain
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
@@ -121,6 +121,11 @@ class FittedTable(Consistent):
             return {"cells " + " x ".join(self.domain.columns): x}
         shape = self.domain.shape
         return {" x ".join(t) or "total": x[self.tables.span(t)].reshape(shape(t)) for t in self.tables.offset}
+
+    def _labels(self) -> Mapping[str, Labels]:
+        if self.tables.cells is not None:
+            return {}
+        return {" x ".join(t): tuple(zip(t, self.domain.labels(t), strict=True)) for t in self.tables.offset if t}
 
     def _rounded(self, x: Floats, round: Round, seed: int) -> Floats:
         return rounded_table(self.model, x, round, seed)

@@ -49,8 +49,8 @@ class TreeOfSums:
         return self.tree.sums(values)
 
     def query(self, leaf_values: Any) -> cp.Expression:
-        """The affine expression (nodes,) of Private leaf counts (or of a CVXPY vector), for ``measure``; ``private``
-        has no matrix to go through."""
+        """The affine expression (nodes,) of Private leaf counts (or of a CVXPY vector), for ``measure``. Under
+        "replace-one" ``private`` needs less noise: it knows that the total stays, and this does not."""
         leaves = self.tree.leaves.size
         if tuple(leaf_values.shape) != (leaves,):
             raise SpecificationError(f"leaf counts of shape {tuple(leaf_values.shape)}", remedy=f"shape ({leaves},)")

@@ -22,6 +22,7 @@ from dpmodel.problem import Problem
 from dpmodel.queries.consistent import Consistent
 from dpmodel.queries.linear_estimator import linear_errors
 from dpmodel.queries.refits import form_of, refits, solution_of
+from dpmodel.text import wrapped
 
 Method = Literal["noise", "percentile", "basic"]
 METHODS = ("noise", "percentile", "basic")
@@ -45,7 +46,7 @@ class Intervals:
 
     def __str__(self) -> str:
         width = float(np.median(self.high - self.low)) if self.low.size else math.nan
-        return (
+        return wrapped(
             f"{self.low.size} intervals at level {self.level:g} ({self.method}), median width {width:.4g}; "
             "simulated from the published numbers and their noise distributions: it costs no privacy"
         )

@@ -17,6 +17,7 @@ from dpmodel.classify.reached import reached
 from dpmodel.classify.sentences import sentences
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.compile.standard_form.affine_map import AffineMap
+from dpmodel.compile.standard_form.alike_rows import FewRows
 from dpmodel.compile.standard_form.footprint import Footprint
 from dpmodel.mechanisms.contract import STOPPED, Outcome
 from dpmodel.mechanisms.forecast import Forecast
@@ -92,16 +93,24 @@ class Explanation:
 
 
 def explain(
-    affine: AffineMap, footprint: Footprint, classification: Classification, release: Release | None
+    affine: AffineMap,
+    footprint: Footprint,
+    classification: Classification,
+    release: Release | None,
+    few: FewRows | None = None,
 ) -> Explanation:
-    """Collect the explanation; public facts and the last release only."""
+    """Collect the explanation; public facts and the last release only. ``few`` : of which records the form has rows."""
     kinds: dict[str, int] = {}
     for cone in affine.cones:
         kinds[cone.kind] = kinds.get(cone.kind, 0) + cone.size
     rows = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "no"
     entries = affine.public_matrix.nnz + affine.private_matrix.nnz
     size = f"Standard form: {affine.variables} variables, {rows} rows, {entries} coefficients in A."
-    parameters = [_declared(block.parameter) for block in affine.private_blocks]
+    private = [block.parameter for block in affine.private_blocks]
+    if few is not None:
+        size += f" These are of {few.few} of the {few.count} records, which own the same rows each."
+        private = [few.originals[id(parameter)] for parameter in private]
+    parameters = [_declared(parameter) for parameter in private]
     sensitivities = [
         {
             "part": _WORDS[part],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import os
 from collections.abc import Iterable, Sequence
@@ -13,7 +12,7 @@ import numpy as np
 
 from dpmodel.classify.impossibility import lower_bound
 from dpmodel.errors import SpecificationError
-from dpmodel.release.plots.canvas import require_matplotlib
+from dpmodel.release.plots.canvas import canvas, require_matplotlib
 from dpmodel.teach.demonstration import Demonstration, Row
 from dpmodel.text import html_table, number, table
 
@@ -22,12 +21,12 @@ _SCALAR = "Theorem 36 (scalar)"
 _SHARP = "Theorem 37 (objective), sharper"
 _PRINTED = "Theorems 37, 38 (objective, column)"
 _MARKERS = "osv^Dx*P"
-_BAR = 30  # characters for the largest lower bound of a column
+_BAR = 24  # characters for the largest lower bound of a column
 
 
 @dataclass(frozen=True)
 class LowerBoundTable:
-    """``columns`` : name of a bound -> its lower bounds at ``epsilons``, for changes of 1; see `Gadget.floor`."""
+    """``columns`` : name of a bound -> its lower bounds at ``epsilons``, for changes of 1; see `Gadget.lower_bound`."""
 
     epsilons: tuple[float, ...]
     columns: dict[str, tuple[float, ...]]
@@ -44,11 +43,11 @@ class LowerBoundTable:
         largest = max(self.columns[_SHARP]) or 1.0
         bars = ["#" * math.ceil(_BAR * value / largest) for value in self.columns[_SHARP]]
         title = f"Least error of any private mechanism, delta {number(self.delta)}, beta {number(self.beta)}"
-        heads = ("epsilon", *self.columns, "sharper lower bound of Theorem 37, as bars")
+        heads = ("epsilon", *self.columns, "sharper, as bars")
         return {"columns": heads, "rows": zip(self.epsilons, *self.columns.values(), bars, strict=True), "title": title}
 
     def __str__(self) -> str:
-        return table(**self._shown(), width=120)
+        return table(**self._shown())
 
     def _repr_html_(self) -> str:
         return html_table(**self._shown())
@@ -58,7 +57,7 @@ def lower_bounds(epsilons: Iterable[float] = EPSILONS, delta: float = 0.0, beta:
     """The lower bounds of the gadgets at each epsilon, for changes of 1 (a change by B multiplies them by B).
 
     Theorem 36: violation of one constraint. Theorems 37 and 38: loss or violation divided by n; as printed, and in the
-    sharper form of 37 (`Gadget.floor`). 0 where nothing is proved.
+    sharper form of 37 (`Gadget.lower_bound`). 0 where nothing is proved.
     """
     wanted = tuple(float(epsilon) for epsilon in epsilons)
     if not wanted:
@@ -100,7 +99,8 @@ def figure(
     SpecificationError
         For values out of range, or delta or beta that contradict the demonstration.
     """
-    require_matplotlib("gadgets.lower_bounds(), which prints the same numbers")
+    instead = "gadgets.lower_bounds(), which prints the same numbers"
+    require_matplotlib(instead)
     if demonstration is not None:
         for name, mine, its in (("delta", delta, demonstration.delta), ("beta", beta, demonstration.beta)):
             if mine is not None and mine != its:
@@ -110,9 +110,9 @@ def figure(
     lines = lower_bounds(np.geomspace(0.01, 10.0, 200) if epsilons is None else epsilons, delta, beta)
     if min(lines.epsilons) <= 0:
         raise SpecificationError("an epsilon that is not above 0", why="its axis is logarithmic", remedy="epsilon > 0")
-    drawn = importlib.import_module("matplotlib.figure").Figure(figsize=(12, 5), layout="constrained")
-    panels = drawn.subplots(1, 3)
-    for axes, (part, title) in zip(panels, _PANELS.items(), strict=True):
+    made = canvas(panels=3, size=(5.0, 5.0), instead=instead)
+    drawn = made.figure
+    for axes, (part, title) in zip(made.axes, _PANELS.items(), strict=True):
         rows = [] if demonstration is None else [row for row in demonstration.rows if row.part == part]
         _lower_bound_lines(axes, part, lines, sharp=not rows or rows[0].sharp)
         highest = 0.5 if part == "scalar" else 0.25
@@ -140,7 +140,7 @@ _UNITS = {"scalar": "violation of one constraint", "objective": "loss / n", "col
 
 def _lower_bound_lines(axes: Any, part: str, lines: LowerBoundTable, *, sharp: bool) -> None:
     main = {"scalar": _SCALAR, "objective": _SHARP, "column": _PRINTED}[part]
-    name = "lower bound, sharper form" if part == "objective" else "lower_bound"
+    name = "lower bound, sharper form" if part == "objective" else "lower bound"
     grey = main if sharp or part != "objective" else _PRINTED  # the lower bound of the gadget that was attacked
     axes.fill_between(lines.epsilons, _alive(lines.columns[grey]), color="0.88")
     axes.plot(lines.epsilons, _alive(lines.columns[main]), color="black", label=name)

@@ -99,7 +99,7 @@ def randomised_response(bits: Any, epsilon: float, *, rng: Any = None) -> Bits:
 
     Source
         Warner 1965. It attains the stronger constant of Theorem 35, ``2 c(epsilon, 0, beta)`` as n grows and beta
-        tends to 0 (`classify.impossibility.reconstruction_floor`).
+        tends to 0 (`classify.impossibility.reconstruction_lower_bound`).
     Privacy
         epsilon-DP, one record being one bit (flip): the bits are drawn apart from each other, and either answer
         has probability ``e^epsilon / (1 + e^epsilon)`` or ``1 / (1 + e^epsilon)``, a ratio of e^epsilon. It is

@@ -77,10 +77,15 @@ def test_what_is_no_expression() -> None:
         dpm.sensitivity(3)
 
 
+def test_variables_are_refused() -> None:
+    with pytest.raises(SpecificationError, match="depends on their values"):
+        dpm.sensitivity(ENTRY @ cp.Variable(3))  # "no record moves it" would be false: the coefficients are private
+
+
 def test_the_tree_shows_every_node_and_marks_the_first_broken_rule() -> None:
     x = cp.Variable(3, name="x")
     fine = (T @ x <= T @ ENTRY).set_label("covered")
-    problem = dpm.Problem(cp.Minimize(cp.Constant([7.0, 8.0, 9.0]) @ x), [fine, cp.multiply(ENTRY, ALL) <= x])
+    problem = dpm.Problem(cp.Minimize(cp.Constant([7.0, 8.0, 9.0]) @ x), [fine, 1 + cp.multiply(ENTRY, ALL) <= x])
     tree = problem.explain(tree=True)
     text = str(tree)
     assert text.count("BROKEN") == 1 and "-> entry * all" in text and "covered" in text

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import dpmodel as dpm
 from dpmodel.cli import main
 
 
@@ -117,6 +118,19 @@ other = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= 2 * need])
 if __name__ == "__main__":
     raise RuntimeError("not run")
 """
+
+
+@pytest.mark.parametrize("release", ["problem.solve(epsilon=1, budget=budget)", "dpm.measure(need, 1, budget=budget)"])
+def test_a_script_runs_up_to_its_first_charge(release: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    ledger, file = tmp_path / "spent.db", tmp_path / "script.py"
+    budget = f"budget = dpm.Budget(5, ledger={str(ledger)!r})"
+    swallowed = f"try:\n    {release}\nexcept Exception:\n    print('went on')"
+    file.write_text("\n".join([MODEL, budget, swallowed, "raise RuntimeError('went on')"]))
+    assert main(["plan", str(file), "--epsilon", "1"]) == 0
+    shown = capsys.readouterr()
+    assert "Plan for epsilon 1" in shown.out and "went on" not in shown.out + shown.err
+    assert "which was not made: nothing is spent" in shown.err
+    assert [what for _, what, *_ in dpm.Budget.open(ledger).charges] == ["left"]
 
 
 def test_a_model_in_a_file_is_explained_and_planned(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -124,13 +124,13 @@ SHOWN = {
         r"median income at 40 with 12 years: 4[5-9]\.",
         r"logistic: \S+, 7\d\.\d%",
         r"hinge: \S+, 7\d\.\d%",
-        r"epsilon=3\.0",
+        r"spent: epsilon 3, delta",
     ],
     "scikit_learn.py": [
         r"ridge: R2 0\.8\d+; differential privacy with epsilon = 1",
         r"logistic: accuracy 0\.9\d+; mechanism",
         r"search: \{'alpha': 1\} by every, R2 0\.\d+; differential privacy with epsilon = 1",
-        r"epsilon=3\.0",
+        r"spent: epsilon 3, delta",
     ],
     "own_lp_file.py": [
         r"wyndor\.mps: b private",

@@ -229,6 +229,7 @@ def test_private_values_are_read_where_they_may_be():
     assert unsealing <= {
         "dpmodel.annotate.private",
         "dpmodel.compile.standard_form.form",
+        "dpmodel.compile.standard_form.alike_rows",
         "dpmodel.compile.regression.read_rows",
     }
     reading = {FILES[path] for path, names in attributes().items() if names & {"read_private", "read_rows"}}

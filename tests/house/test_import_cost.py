@@ -50,5 +50,6 @@ def test_type_checkers_see_the_names_that_are_found_when_asked_for() -> None:
     seen = {(node.module, each.name) for node in imports for each in node.names}
     assert seen == {(home, name) for name, home in dpmodel._HOME.items()}
     assert {name for _, name in seen} == set(dpmodel.__all__) <= set(dir(dpmodel))
+    assert {"learn", "teach"} <= set(dir(dpmodel))  # so that completion finds them
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         dpmodel.nothing  # noqa: B018

@@ -68,6 +68,18 @@ def test_totals_are_of_what_was_spent() -> None:
     assert {g.epsilon for g in spent} == {0.5}
 
 
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_copies_of_what_was_never_fitted_are_counted_together(copied: Any) -> None:
+    first = PrivateRidge(**RIDGE)
+    second = copied(first)
+    assert type(second) is PrivateRidge and second.get_params() == first.get_params() and second is not first
+    words = said(lambda: [each.fit(X, Y) for each in (second, first)])
+    assert len(words) == 1 and "this is fit 2 " in words[0] and "epsilon = 2 together" in words[0]
+    again = copied(first)
+    np.testing.assert_array_equal(again.coef_, first.coef_)
+    assert (again.coef_ is first.coef_) == (copied is copy.copy)
+
+
 def test_the_same_estimator_fitted_twice_is_counted() -> None:
     ridge = PrivateRidge(**RIDGE).fit(X, Y)
     assert "fit 2 " in said(lambda: ridge.fit(X, Y))[0]

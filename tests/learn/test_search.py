@@ -84,6 +84,16 @@ def test_a_fit_of_what_was_found_is_a_charge_of_its_own() -> None:
     assert budget.spent.epsilon == 4.0
 
 
+@pytest.mark.parametrize("strategy", ["every", "random-stopping"])
+@pytest.mark.parametrize("refused", [{"alpha": [-1.0]}, {"mechanism": ["no-such"]}, {"mechanism": ["gaussian-once"]}])
+def test_a_refusal_of_a_later_candidate_comes_before_the_charge(strategy: str, refused: Any, unread: None) -> None:
+    budget = dpm.Budget(4.0)
+    found = PrivateSearchCV(ridge(), [GRID, refused], epsilon=4.0, strategy=strategy, budget=budget)
+    with pytest.raises(DPModelError):
+        found.fit(X, Y)
+    assert budget.spent.epsilon == 0 and budget.history == ()
+
+
 def test_without_a_budget_what_it_cost_is_counted() -> None:
     found = search()
     with warnings.catch_warnings():

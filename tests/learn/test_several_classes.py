@@ -1,4 +1,4 @@
-"""More than two classes: each against the rest, in one release and one budget."""
+"""More than two classes: one multinomial model, or each against the rest, in one release and one budget."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ GIVEN: dict[str, Any] = {
     "mechanism": "noisy-descent",
     "random_state": 0,
 }
-KINDS = [PrivateLogisticRegression, PrivateLinearSVC]
+OVR = {"multi_class": "ovr"}
+KINDS = [(PrivateLogisticRegression, {}), (PrivateLogisticRegression, OVR), (PrivateLinearSVC, {})]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_three_classes(kind: Any) -> None:
+@pytest.mark.parametrize(("kind", "how"), KINDS)
+def test_three_classes(kind: Any, how: dict[str, Any]) -> None:
     budget = dpm.Budget(4, 1e-6)
-    fitted = kind(**GIVEN, budget=budget).fit(pd.DataFrame(X, columns=["east", "north"]), Y)
+    fitted = kind(**GIVEN | how, budget=budget).fit(pd.DataFrame(X, columns=["east", "north"]), Y)
     frame = pd.DataFrame(X, columns=["east", "north"])
     assert fitted.classes_.tolist() == ["Ulm", "Bonn", "Jena"]  # the declared order
     assert fitted.coef_.shape == (3, 2) and fitted.intercept_.shape == (3,)
@@ -43,16 +44,17 @@ def test_three_classes(kind: Any) -> None:
     np.testing.assert_allclose(scores, X @ fitted.coef_.T + fitted.intercept_)
     np.testing.assert_array_equal(fitted.predict(frame), fitted.classes_[scores.argmax(axis=1)])
     assert fitted.guarantee_.epsilon == 4 and len(budget.history) == 1
-    assert "all 3 outputs together" in fitted.release_.accuracy.statement
+    multinomial = kind is PrivateLogisticRegression and not how
+    assert ("all 3 outputs together" in fitted.release_.accuracy.statement) != multinomial
     assert fitted.release_.labels["coef"] == (("class", ("Ulm", "Bonn", "Jena")), ("feature", ("east", "north")))
     assert fitted.release_.to_frame("coef").shape == (6, 3)
     assert_no_trace([vars(fitted)], [X[:5]])
     if kind is PrivateLogisticRegression:
         chances = fitted.predict_proba(frame)
         np.testing.assert_allclose(chances.sum(axis=1), 1)
-        np.testing.assert_allclose(np.log(chances), fitted.predict_log_proba(frame), rtol=1e-9)
+        np.testing.assert_allclose(np.log(chances), fitted.predict_log_proba(frame), rtol=1e-9, atol=1e-12)
         np.testing.assert_array_equal(chances.argmax(axis=1), scores.argmax(axis=1))
-        each = 1 / (1 + np.exp(-scores))
+        each = np.exp(scores) if multinomial else 1 / (1 + np.exp(-scores))
         np.testing.assert_allclose(chances, each / each.sum(axis=1, keepdims=True))
 
 
@@ -81,6 +83,22 @@ def test_labels_are_looked_up_one_by_one() -> None:
     labels[7] = "2"
     with pytest.raises(dpm.SpecificationError, match="not among the 3 classes"):
         clone(fitted).fit(X, labels)
+
+
+@pytest.mark.slow
+def test_more_budget_comes_nearer_to_scikit_learns_model() -> None:
+    """On features mapped to [-1, 1], with the same penalty."""
+    from sklearn.linear_model import LogisticRegression
+
+    plain = LogisticRegression(C=1.0, tol=1e-8, max_iter=1000).fit(X / 5 - 1, Y)
+    fitted = PrivateLogisticRegression(**GIVEN | {"epsilon": 1e4, "classes": tuple(TOWNS)}).fit(X, Y)
+    apart = fitted.predict_proba(X) - plain.predict_proba(X / 5 - 1)
+    assert np.abs(apart).mean() < 0.03 and fitted.score(X, Y) == pytest.approx(plain.score(X / 5 - 1, Y), abs=0.01)
+
+
+def test_another_word_for_the_kind_of_model() -> None:
+    with pytest.raises(dpm.SpecificationError, match="unknown multi_class"):
+        PrivateLogisticRegression(**GIVEN | {"multi_class": "softmax"}).fit(X, Y)
 
 
 def test_a_half_space_has_two_sides() -> None:

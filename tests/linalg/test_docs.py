@@ -1,4 +1,4 @@
-"""docs/linear-algebra.md is executed: its Python blocks run in order, and its table of sizes is what plans say."""
+"""docs/guide/linear-algebra.md is executed: its blocks run in order, and its table of sizes is what plans say."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import dpmodel as dpm
 from dpmodel import linalg
 
-DOCS = (Path(__file__).parents[2] / "docs" / "linear-algebra.md").read_text()
+DOCS = (Path(__file__).parents[2] / "docs" / "guide" / "linear-algebra.md").read_text()
 
 
 @pytest.mark.slow  # plans of inequalities simulate for seconds
@@ -20,7 +20,7 @@ def test_blocks_run_in_order(capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)
     assert len(blocks) == 3
     for block in blocks:
-        exec(compile(block, "docs/linear-algebra.md", "exec"), names)
+        exec(compile(block, "docs/guide/linear-algebra.md", "exec"), names)
     printed = capsys.readouterr().out
     assert "[1, 2, 3, 4]" in printed and "exact-equations" in printed
     assert names["point"].found and names["point"].accuracy.slack_rows is not None

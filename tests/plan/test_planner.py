@@ -258,6 +258,16 @@ def test_a_plan_prints_in_a_dozen_lines_the_choice_first(width, monkeypatch):
         assert second and second != plan.chosen.mechanism and any(f"runner-up: {second}" in line for line in lines)
 
 
+def test_what_would_be_better_counts_the_constraints_left_out():
+    """With ``AllBut(alpha=)`` alpha stays as it was asked for, and fewer constraints are left out."""
+    rows, x = dpm.Private(shape=(2000, 3), unit="row", bounds=[0, 1]), cp.Variable(3, bounds=[0, 1])
+    problem = dpm.Problem(cp.Minimize(0), [rows @ x >= 1])
+    now, then = (problem.plan(epsilon=e, delta=1e-6, feasibility=dpm.AllBut(alpha=0.2)) for e in (8, 16))
+    left_out = then.chosen.forecast.error.slack_rows
+    assert 0 < left_out < now.chosen.forecast.error.slack_rows
+    assert now.better.endswith(f"{left_out} constraints left out")
+
+
 def test_plans_are_plain_data():
     for problem in (scalar_problem(), simplex_problem(), two_parts(True)):
         data = problem.plan(epsilon=1, delta=1e-6, published=True).to_dict()

@@ -156,3 +156,5 @@ def test_readable():
     assert re.fullmatch(r"<Budget\(.*\).*>", repr(budget))
     plain = budget.to_dict()
     assert plain["spent"] == {"epsilon": 0.5, "delta": 0.0} and plain["history"][0]["label"] == "first"
+    budget.charge(1.2)
+    assert str(budget.remaining) == "epsilon 0.3, delta 1e-6"  # 0.30000000000000004 as a float

@@ -43,7 +43,8 @@ def test_pickling_reopens_the_file(path, monkeypatch):
     clone = pickle.loads(data)
     clone.charge(0.3)
     assert budget.spent.epsilon == 0.3
-    assert "budget.db" in str(budget) and "1 charge" in repr(budget)
+    assert str(budget).splitlines()[1].endswith("budget.db") and "1 charge" in repr(budget)
+    assert "\n" not in repr(budget)
 
 
 def spend_all(path, start, results):

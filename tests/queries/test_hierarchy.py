@@ -110,9 +110,11 @@ def test_leaves_at_any_depth_and_repeated_names():
     with pytest.raises(SpecificationError, match="2 nodes are called 'Washington'"):
         places.index("Washington")
     fit = places.fit(Noisy([5.0, 1.0, 2.0, 3.0, 2.0, 2.0], noise=Laplace(1.0)))
-    fit.solve()
+    frame = fit.solve().to_frame("county")
     assert fit.read("DC") == pytest.approx(1)
     assert fit.read("OH") == pytest.approx(5)
+    assert frame["county"].tolist() == ["OH / Washington", "OH / Clark", "VA / Washington"]  # as fit.level("county")
+    assert dpm.Release.from_json(fit.release.to_json()).to_frame("county").equals(frame)
 
 
 @pytest.mark.parametrize("how", ["unbiased", "controlled", "nearest"])

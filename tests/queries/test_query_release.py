@@ -164,6 +164,15 @@ def test_solving_through_the_problem():
     assert "add" in written.guarantee.neighbors
 
 
+def test_the_plan_is_of_what_solve_does():
+    """Where the loss asks for other noise than the largest violation would, the plan states that noise."""
+    table = {name: np.arange(60) % size for name, size in (("a", 5), ("b", 3), ("c", 4))}
+    release = _query_release(table, [("a", "b"), ("b", "c"), ("a", "c")], domain={"a": 5, "b": 3, "c": 4})
+    statement = release.plan(1.0, 1e-6).chosen.forecast.statement
+    assert release.problem.plan(1.0, 1e-6).chosen.forecast.statement != statement
+    assert release.solve(1.0, 1e-6, rng=1).accuracy.statement == statement
+
+
 def test_consistency_over_marginals():
     """Every released table sums to the same smaller ones."""
     rng = np.random.default_rng(0)

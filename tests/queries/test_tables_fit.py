@@ -204,7 +204,8 @@ def test_measure_marginals_of_a_private_table():
 
 def test_series():
     fit = consistent_table({tuple(DOMAIN): exact(tuple(DOMAIN))}, domain=DOMAIN)
-    fit.solve()
+    named = fit.solve().to_frame("age x sex x town").set_index(list(DOMAIN))["value"]
+    assert named.loc[(1, "m", "C")] == pytest.approx(TRUTH[1, 1, 2])
     series = fit.to_series(("town", "age"))
     assert series.index.names == ["age", "town"]
     assert series.loc[(1, "C")] == pytest.approx(TRUTH[1, :, 2].sum())

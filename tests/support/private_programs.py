@@ -157,6 +157,17 @@ def several_outputs(values, count=300):
     return dpm.Problem(cp.Minimize(goal), [(cp.norm1(W, axis=0) <= 1).set_label("balls")])
 
 
+def three_classes(values, count=300):
+    """A multinomial regression over an l2 ball, with classes read off the values."""
+    X, y = _rows_of(values, count)
+    place = (np.resize(values[3:], count) // 7 + np.arange(count)).astype(int) % 3
+    Y = dpm.Private(np.eye(3)[place], name="Y", unit="row", bounds=[0, 1], max_l1=1, records=y.records)
+    W = cp.Variable((2, 3), name="W")
+    scores = X @ W
+    goal = cp.sum(cp.log_sum_exp(scores, axis=1)) - cp.sum(cp.multiply(Y, scores))
+    return dpm.Problem(cp.Minimize(goal / count), [(cp.norm(W, "fro") <= 1e-3).set_label("ball")])
+
+
 def large_least_squares(values):
     return least_squares(values, 20_000)
 
@@ -189,6 +200,7 @@ CASES = [
     *[(least_squares, name, {}) for name in ("objective-perturbation", "adassp-published", "frank-wolfe-published")],
     *[(several_outputs, name, {}) for name in ("sufficient-statistics", "frank-wolfe")],
     (clipped_least_squares, "noisy-descent", {}),
+    (three_classes, "noisy-descent", {}),
     (large_least_squares, "subsampled-descent", {}),
     (margins, "stochastic-mirror-descent", {"epsilon": 0.1}),
     (huber_over_a_general_set, "gaussian-frank-wolfe", {}),

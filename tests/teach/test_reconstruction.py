@@ -296,6 +296,8 @@ def test_the_figure(tmp_path, shown):
     rows = [row for row in shown.rows if row.part == "objective" and row.who == "laplace-once"]
     assert list(lines["laplace-once"].get_data()[1]) == [row.error for row in rows]
     assert "matplotlib.pyplot" not in sys.modules, "no state and no window"
+    assert "<svg" in drawn._repr_svg_()  # shown by notebooks as it is
+    assert panels[0].get_legend_handles_labels()[1][0] == "lower bound"
     with pytest.raises(dpm.SpecificationError, match="delta"):
         gadgets.figure(shown, delta=0.5)
     with pytest.raises(dpm.SpecificationError, match="above 0"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import weakref
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ from dpmodel.annotate.sources.memory import MemoryBlocks
 from dpmodel.annotate.sources.parquet import ParquetBlocks
 from dpmodel.annotate.sources.spark import SparkBlocks
 from dpmodel.annotate.sources.streams import ROWS
+
+_OPEN = Path("/proc/self/fd")  # files that this process has open, where the system tells (Linux)
 
 
 def blocks_of(frame: nw.LazyFrame[Any] | nw.DataFrame[Any], columns: Sequence[str], engine: str) -> RowSource:
@@ -32,6 +35,13 @@ def blocks_of(frame: nw.LazyFrame[Any] | nw.DataFrame[Any], columns: Sequence[st
         native.sink_parquet(path)
     else:
         native.to_parquet(str(path))
-    source = ParquetBlocks(path)
-    weakref.finalize(source, folder.cleanup)
+    if not _OPEN.exists():
+        source = ParquetBlocks(path)
+        weakref.finalize(source, folder.cleanup)
+        return source
+    # A file without a name is gone with the process, however that ends.
+    number = os.open(path, os.O_RDONLY)
+    folder.cleanup()
+    source = ParquetBlocks(_OPEN / str(number))
+    weakref.finalize(source, os.close, number)
     return source

@@ -8,6 +8,7 @@ from typing import Any
 
 import narwhals as nw
 
+from dpmodel.annotate.dataset.flags import Flags
 from dpmodel.annotate.dataset.table import Groups, Table, computed, first_rows, grouped, merged
 from dpmodel.annotate.sources.contract import RowSource
 from dpmodel.annotate.sources.dask import DaskBlocks
@@ -38,14 +39,21 @@ class DaskTable(Table):
         return DaskTable(self.collection[list(columns)].drop_duplicates())
 
     def first_rows(self, person: str, most: int, order: Sequence[str]) -> Table:
+        return self._by_person(person)._each(partial(_first_rows, person=person, most=most, order=list(order)))
+
+    def flagged(self, flags: Flags) -> Table:
+        together = self._by_person(flags.person)
+        return together._each(partial(_flagged, flags=flags), _flagged(self.collection._meta, flags))
+
+    def _by_person(self, person: str) -> DaskTable:
+        """The same rows, those of one person in one partition."""
         if self.collection._meta[person].dtype == object:
             raise SpecificationError(
                 f"Dataset: people of a Dask frame are told apart by {person!r}, a column of Python objects",
                 why="equal objects of two types, as 1 and 1.0, may come to two workers: one person would count twice",
                 remedy="astype('int64') or astype('string') on the frame first",
             )
-        together = DaskTable(computed(lambda: self.collection.shuffle(on=[person])))
-        return together._each(partial(_first_rows, person=person, most=most, order=list(order)))
+        return DaskTable(computed(lambda: self.collection.shuffle(on=[person])))
 
     def eager(self, columns: Sequence[str]) -> nw.DataFrame[Any]:
         return computed(lambda: nw.from_native(self.collection[list(columns)].compute().reset_index(drop=True)))
@@ -53,8 +61,9 @@ class DaskTable(Table):
     def blocks(self, columns: Sequence[str]) -> RowSource:
         return computed(lambda: DaskBlocks(self.collection[list(columns)]))
 
-    def _each(self, work: Callable[[Any], Any]) -> DaskTable:
-        return DaskTable(computed(lambda: self.collection.map_partitions(work, meta=self.collection._meta)))
+    def _each(self, work: Callable[[Any], Any], meta: Any = None) -> DaskTable:
+        shape = self.collection._meta if meta is None else meta
+        return DaskTable(computed(lambda: self.collection.map_partitions(work, meta=shape)))
 
 
 def _grouped(block: Any, number: int, columns: Any, by: Any, sums: Any) -> Groups:
@@ -67,6 +76,12 @@ def _chosen(block: Any, keep: nw.Expr) -> Any:
 
 def _first_rows(block: Any, person: str, most: int, order: Sequence[str]) -> Any:
     return first_rows(_frame(block), person, most, order).collect().to_native()
+
+
+def _flagged(block: Any, flags: Flags) -> Any:
+    known = _frame(block).filter(~nw.col(flags.person).is_null()).collect()
+    # pandas has no groups of no rows.
+    return (flags.of(known.lazy()) if len(known) else flags.none(known.lazy())).collect().to_native()
 
 
 def _frame(block: Any) -> nw.LazyFrame[Any]:

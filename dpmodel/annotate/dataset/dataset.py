@@ -252,9 +252,10 @@ class Dataset:
         ordinal : columns of categories that become their codes 0, 1, ... ``scale`` : whether numbers and codes are
             mapped to [-1, 1] by their bounds.
         first : take the first row of each person, where ``max_rows`` lets more of them count elsewhere.
-        in_blocks : whether rows stay where they are and are read a block at a time, for regressions (True), or come
-            into memory, for all models (False). None: in blocks on Dask and PySpark, and where a file or query has
-            more than 2^26 numbers. Rows of a query in blocks are written once to a temporary file of this user.
+        in_blocks : whether rows stay where they are and are read a block at a time, for regressions and programs in
+            which a record owns its constraints (True), or come into memory, for all models (False). None: in blocks on
+            Dask and PySpark, and where a file or query has more than 2^26 numbers. Rows of a query in blocks are
+            written once to a temporary file of this user.
 
         Returns
         -------
@@ -265,7 +266,13 @@ class Dataset:
         return matrices.rows(self._people, columns, ordinal, scale=scale, first=first, in_blocks=in_blocks, name=name)
 
     def incidence(
-        self, person: str, item: str, *, items: Sequence[Any] | None = None, name: str | None = None
+        self,
+        person: str,
+        item: str,
+        *,
+        items: Sequence[Any] | None = None,
+        in_blocks: bool | None = None,
+        name: str | None = None,
     ) -> Private:
         """Who has what: a matrix of zeros and ones with a row per person and a column per item.
 
@@ -273,14 +280,18 @@ class Dataset:
         ----------
         person : ``privacy_id``, the column that says whose row it is. ``item`` : the column of items. ``items`` : the
             public list of items; the declared domain of ``item`` where it is left out.
+        in_blocks : whether the matrix is made and stays where the table is, and is read a block at a time by
+            regressions and programs in which a person owns a constraint (True), or comes into memory as a sparse matrix
+            (False). None: in blocks on Dask and PySpark.
 
         Returns
         -------
         Private
-            (people, items), sparse, unit "row", people in the order of ``rows``. Which entries are 1 is private; how
-            many people there are is public. With ``max_rows`` the first that many items of each person count.
+            (people, items), sparse, unit "row"; in memory people are in the order of ``rows``, in blocks the matrix
+            stands alone. Which entries are 1 is private; how many people there are is public. With ``max_rows`` the
+            first that many items of each person count.
         """
-        return matrices.incidence(self._people, person, item, items, name)
+        return matrices.incidence(self._people, person, item, items, in_blocks=in_blocks, name=name)
 
     def _repr_html_(self) -> str:
         declared = self._people.declared

@@ -12,7 +12,8 @@ import scipy.sparse as sp
 
 from dpmodel._types import Integers
 from dpmodel.annotate.dataset.declared import Declared, refuse_unknown
-from dpmodel.annotate.dataset.encoder import Encoder, Term, codes_of
+from dpmodel.annotate.dataset.encoder import Encoder, OneHot, Term, codes_of
+from dpmodel.annotate.dataset.flags import Flags
 from dpmodel.annotate.dataset.people import People
 from dpmodel.annotate.dataset.table import computed
 from dpmodel.annotate.elements import elements, key
@@ -36,8 +37,7 @@ def rows(
     name: str | None,
 ) -> Private:
     """``Dataset.rows``."""
-    if in_blocks not in (None, True, False):
-        raise SpecificationError("Dataset.rows: in_blocks is not True, False or None", remedy="in_blocks=True")
+    _refuse_unlike_answer(in_blocks, "rows")
     terms = [columns] if isinstance(columns, str) else list(columns)
     named = (ordinal,) if isinstance(ordinal, str) else tuple(ordinal)
     if isinstance(columns, str) and columns not in named and people.declared.listed(columns):
@@ -71,13 +71,20 @@ def rows(
         value = computed(lambda: numbers(block)).view(Handed)
     if width is None:
         return Private(value, name=called, unit="entry", bounds=[low[0], high[0]], records=people.records)
-    private = Private(value, name=called, unit="row", bounds=[low, high], records=people.records)
+    # Declared for more than one column of categories, a norm would hide that columns have units of their own.
+    alone = len(encoder.parts) == 1 and isinstance(encoder.parts[0], OneHot)
+    private = Private(
+        value, name=called, unit="row", bounds=[low, high], max_l1=1 if alone else None, records=people.records
+    )
     private.labels = ((None, ()), ("column", encoder.names))
     return private
 
 
-def incidence(people: People, person: str, item: str, items: Sequence[Any] | None, name: str | None) -> Private:
+def incidence(
+    people: People, person: str, item: str, items: Sequence[Any] | None, *, in_blocks: bool | None, name: str | None
+) -> Private:
     """``Dataset.incidence``."""
+    _refuse_unlike_answer(in_blocks, "incidence")
     for column in (person, item):
         refuse_unknown(column, people.table.schema)
     if people.person != person:
@@ -93,6 +100,14 @@ def incidence(people: People, person: str, item: str, items: Sequence[Any] | Non
     visits = everybody.used([item])
     everybody.summed(visits, {}, {}, [item])
     visits = visits.distinct([person, item])
+    declared: dict[str, Any] = {"unit": "row", "bounds": [0.0, 1.0], "max_l1": people.max_rows}
+    declared |= {"name": name or f"{person} x {item}", "records": people.records}
+    if people.table.stays if in_blocks is None else in_blocks:
+        _refuse_objects(people.table.schema[item], item)
+        flags = Flags(person, item, listed, people.max_rows)
+        # Of everybody, whatever they have.
+        source = everybody.used([]).distinct([person, item]).flagged(flags).blocks(flags.names)
+        return _labelled(Private(SourceRows(source, flags.numbers, len(listed)), **declared), person, item, listed)
     if people.max_rows is not None:
         visits = everybody.bounded(visits, people.max_rows)
     pairs = visits.eager([person, item])
@@ -101,17 +116,26 @@ def incidence(people: People, person: str, item: str, items: Sequence[Any] | Non
     count, number = computed(lambda: _numbered(people.one_row_each[person]))
     places = computed(lambda: (number(pairs[person]), codes_of(pairs[item], listed)))
     matrix = sp.csr_array((np.ones(len(pairs)), places), shape=(count, len(listed)))
-    private = Private(
-        matrix,
-        name=name or f"{person} x {item}",
-        unit="row",
-        positions="private",
-        bounds=[0.0, 1.0],
-        records=people.records,
-        max_l1=people.max_rows,
-    )
+    return _labelled(Private(matrix, positions="private", **declared), person, item, listed)
+
+
+def _labelled(private: Private, person: str, item: str, listed: tuple[Any, ...]) -> Private:
     private.labels = ((person, ()), (item, listed))
     return private
+
+
+def _refuse_unlike_answer(in_blocks: Any, method: str) -> None:
+    if in_blocks not in (None, True, False):
+        raise SpecificationError(f"Dataset.{method}: in_blocks is not True, False or None", remedy="in_blocks=True")
+
+
+def _refuse_objects(dtype: Any, item: str) -> None:
+    if dtype == nw.Object:
+        raise SpecificationError(
+            f"Dataset.incidence: {item!r} is a column of Python objects",
+            why="engines compare such values in ways of their own",
+            remedy="astype('string') or a number type on the table first, or in_blocks=False",
+        )
 
 
 def _numbered(column: nw.Series[Any]) -> tuple[int, Callable[[nw.Series[Any]], Integers]]:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import narwhals as nw
 
 from dpmodel.annotate.dataset.blocks import blocks_of
+from dpmodel.annotate.dataset.flags import Flags
 from dpmodel.annotate.elements import key
 from dpmodel.annotate.sources.contract import RowSource
 from dpmodel.annotate.sources.parquet import ParquetBlocks
@@ -47,6 +48,10 @@ class Table(ABC):
     def first_rows(self, person: str, most: int, order: Sequence[str]) -> Table:
         """At most ``most`` rows of every ``person``, the first in ``order``: a function of the person's own rows alone
         where ``order`` holds every column."""
+
+    @abstractmethod
+    def flagged(self, flags: Flags) -> Table:
+        """One row of flags per person, of rows that are distinct pairs of person and item."""
 
     @abstractmethod
     def blocks(self, columns: Sequence[str]) -> RowSource:
@@ -90,6 +95,9 @@ class FrameTable(Table):
 
     def first_rows(self, person: str, most: int, order: Sequence[str]) -> Table:
         return computed(lambda: FrameTable(first_rows(self.frame, person, most, order), lazy=self.lazy))
+
+    def flagged(self, flags: Flags) -> Table:
+        return computed(lambda: FrameTable(flags.of(self.frame), lazy=self.lazy))
 
     def blocks(self, columns: Sequence[str]) -> RowSource:
         if self.files:

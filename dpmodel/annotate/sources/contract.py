@@ -55,8 +55,9 @@ class RowSource(ABC):
 class SourceRows:
     """Numbers computed from the rows of a source, one row at a time: what a ``Private`` of unit "row" is given.
 
-    ``numbers`` : block -> (rows, width) float array, or (rows,) where ``width`` is None. Row i is a function of record
-    i alone, and finite. It can be pickled where the source's workers are other processes.
+    ``numbers`` : block -> (rows, width) float array, or a tuple of ``width`` columns (rows,), of which no copy is made;
+    or (rows,) where ``width`` is None. Row i is a function of record i alone, and finite. It can be pickled where the
+    source's workers are other processes.
     """
 
     source: RowSource

@@ -19,6 +19,20 @@ from dpmodel.errors import SourceError
 
 
 @dataclass(frozen=True)
+class Columns:
+    """The columns of a matrix where each lies: what a frame hands out without a copy."""
+
+    each: tuple[Floats, ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.each[0].shape[0], len(self.each)
+
+    def __getitem__(self, rows: slice) -> Columns:
+        return Columns(tuple(column[rows] for column in self.each))
+
+
+@dataclass(frozen=True)
 class Limits:
     """Declared bounds of the rows of one parameter, so that what a record can do never rests on who computed its row.
 
@@ -30,17 +44,19 @@ class Limits:
     unit: Unit
     width: int
 
-    def checked(self, numbers: Any, rows: int, number: int) -> Floats:
-        """(rows, width) of what was computed from block ``number``.
+    def checked(self, numbers: Any, rows: int, number: int) -> Floats | Columns:
+        """(rows, width) of what was computed from block ``number``: an array, or a tuple of columns.
 
         Raises
         ------
         SourceError
             For another shape or type: the fault of who computed it, whatever the records hold.
         """
-        array = np.asarray(numbers)
-        array = array[:, None] if array.ndim == 1 else array
-        if array.shape != (rows, self.width) or array.dtype.kind not in "biuf":
+        parts = [np.asarray(each) for each in (numbers if isinstance(numbers, tuple) else (numbers,))]
+        alone = not isinstance(numbers, tuple)
+        array = (parts[0][:, None] if parts[0].ndim == 1 else parts[0]) if alone else Columns(tuple(parts))
+        shapes = [array.shape] if alone else [(*each.shape, len(parts)) for each in parts]
+        if any(shape != (rows, self.width) for shape in shapes) or any(each.dtype.kind not in "biuf" for each in parts):
             raise SourceError(
                 f"block {number}: numbers of another shape or type than declared",
                 why="every row of a block gives the same count of real numbers",
@@ -53,7 +69,7 @@ class Limits:
         """(0, width) of a block without rows."""
         return np.zeros((0, self.width))
 
-    def hold(self, numbers: Floats, out: Floats | None = None) -> PrivateArray:
+    def hold(self, numbers: Floats | Columns, out: Floats | None = None) -> PrivateArray:
         """(rows, width) a copy within the bounds; what is not finite is put to the middle of its range.
 
         ``out`` : memory for it, used if it has the shape, whole, in Fortran order.
@@ -61,7 +77,11 @@ class Limits:
         if out is None or out.shape != numbers.shape or not out.flags.f_contiguous:
             out = np.empty(numbers.shape, order="F")
         with np.errstate(all="ignore"):  # a warning would tell of an odd record
-            out[...] = numbers
+            if isinstance(numbers, Columns):
+                for place, column in enumerate(numbers.each):
+                    out[:, place] = column
+            else:
+                out[...] = numbers
             finite = math.isfinite(float(out.sum()))  # a pass less, where all are
         if not finite:
             np.copyto(out, self._middle, where=~np.isfinite(out))

@@ -164,9 +164,9 @@ class Features:
 
 @dataclass(frozen=True, eq=False)
 class Label:
-    """``scale_i * number_i + shift_i`` for one private number of record i.
+    """``scale_i * number_i + shift_i`` for one private number of record i, or K as they are.
 
-    ``features`` : of one column. ``scale``, ``shift`` : () or (n,) public. ``limits`` : of the labels, beyond
+    ``features`` : of one column, or of K. ``scale``, ``shift`` : () or (n,) public. ``limits`` : of the labels, beyond
     which only rounding can take them; there they are clipped.
     """
 
@@ -187,16 +187,18 @@ class Label:
     @cached_property
     def range(self) -> tuple[float, float]:
         """(lowest, highest) label."""
-        low, high = (float(end[0]) for end in self.features.column_range)
+        lows, highs = self.features.column_range
+        low, high = float(lows.min()), float(highs.max())
         with np.errstate(invalid="ignore"):
             ends = [np.where(self.scale == 0, 0.0, self.scale * end) + self.shift for end in (low, high)]
         lowest, highest = min(float(e.min()) for e in ends), max(float(e.max()) for e in ends)
         return max(lowest, self.limits[0]), min(highest, self.limits[1])
 
     def of(self, owned: Any) -> Floats:
-        """(n,) labels of numbers in the shape of the parameter, not clipped."""
-        column = self.features.rows(owned)
-        values: Floats = (column.toarray() if sp.issparse(column) else np.asarray(column)).ravel()
+        """(n,) or (n, K) labels of numbers in the shape of the parameter, not clipped."""
+        columns = self.features.rows(owned)
+        values: Floats = columns.toarray() if sp.issparse(columns) else np.asarray(columns)
+        values = values.ravel() if values.shape[1] == 1 else values
         return values if self.plain else self.scale * values + self.shift
 
 

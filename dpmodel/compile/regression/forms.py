@@ -54,6 +54,7 @@ def _kinds() -> dict[str, tuple[type, ...]]:
         "quad_form": [cp.quad_form(x, np.eye(3))],
         "huber": [cp.huber(x)],
         "logistic": [cp.logistic(x)],
+        "log_sum_exp": [cp.log_sum_exp(x)],
         "max": [cp.max(x)],
         "min": [cp.min(x)],
         "index": [x[:2], x[[0, 1]]],

@@ -4,14 +4,14 @@ reaches.
 Normalised as CVXPY writes them: squared ``(z - y)^2``, absolute ``|z - y|``, Huber ``r^2`` up to its threshold and
 ``2 M |r| - M^2`` beyond (twice scikit-learn's), quantile ``tau (y - z)_+ + (1 - tau) (z - y)_+``, logistic
 ``ln(1 + e^(-y z))`` for labels of two signs and ``ln(1 + e^z) - y z`` for labels 0 and 1, hinge ``(1 - y z)_+``
-and its square.
+and its square. ``Softmax`` has K predictions of a record, its scores, and K labels: ``ln sum_k e^(z_k) - <y, z>``.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -48,6 +48,15 @@ class Loss:
     @property
     def labels(self) -> LabelKind:
         return _KINDS[self.name]
+
+    @property
+    def scores(self) -> int:
+        """How many predictions a record has."""
+        return 1
+
+    def measured(self, order: float) -> Loss:
+        """The loss whose bounds are on derivatives in this norm (1 or 2): one number has the same in all."""
+        return self
 
     @property
     def smoothness(self) -> float:
@@ -122,6 +131,17 @@ class Loss:
                 bound = 2 * y * (1 + y * z)
         return min(bound, self.clip)
 
+    def largest(self, low: float, high: float, labels: tuple[float, float]) -> float:
+        """Largest loss of a prediction in [low, high] and labels in their range: losses are convex in both. The least
+        is 0."""
+        with np.errstate(all="ignore"):
+            found = self.value(np.array([low, low, high, high]), np.array([*labels, *labels]))
+        return float(found.max()) if not np.isnan(found).any() else math.inf
+
+    def cut(self, derivatives: Floats, reach: float) -> Floats:
+        """In place, derivatives (or parts of them) of size at most ``reach``."""
+        return np.clip(derivatives, -reach, reach, out=derivatives)
+
     # ------------------------------------------------------------------ derivatives with their middle taken out
     def middle(self, y: Floats) -> Floats:
         """(n,) m(y): the part of the derivative that does not depend on the prediction.
@@ -177,6 +197,95 @@ class Loss:
                 return 0.5
             case _:
                 return self.derivative_bound(z, y)
+
+
+@dataclass(frozen=True)
+class Softmax(Loss):
+    """The multinomial loss ``ln sum_k e^(z_k) - <y, z>`` of K scores z and labels y, a one-hot row.
+
+    Its derivative is the vector p - y, p = softmax(z); sizes are norms of that ``order``. Rows y are non-negative with
+    a sum of at most 1, the convex hull of 0 and the one-hot e_k; norms are convex, so bounds for e_k (and 0, which is
+    never larger here) hold for all of them. What bounds call ``z`` is the largest difference s of two scores.
+
+    Derivative. ``|p - e_k|_1 = 2 (1 - p_k)``, and 1 - p_k is at most ``t = (K - 1) / (K - 1 + e^-s)``. ``|p - e_k|^2 =
+    (1 - p_k)^2 + sum_{j != k} p_j^2 <= (1 - p_k)^2 + (1 - p_k) max p_j <= t^2 + t q`` with ``q = 1 / (1 + (K - 1)
+    e^-s)``, the most that one p_j can be. At s = 0 that is 1 - 1/K, and it grows to 2: ``|p - y| < sqrt(2)``, attained
+    in the limit. Smoothness: the second derivative is ``diag(p) - p p'``, and ``u' (diag(p) - p p') u`` is the variance
+    of u under p, at most ``(max u - min u)^2 / 4 <= |u|^2 / 2``, attained by two classes of equal chance.
+
+    Middle and rest (``Loss.middle``): ``p - y = (1/K - y) + (p - 1/K)``. The rest is largest where m scores are s above
+    the others. 2-norm: ``|p|^2`` has the derivative ``2 p_l (p_l - |p|^2)`` in z_l, negative and then positive as z_l
+    grows, so it is largest at the ends, and ``|p - 1/K|^2 = |p|^2 - 1/K``. 1-norm: twice the largest ``P(S) - |S| / K``
+    over sets S of classes, which is largest with S on top.
+    """
+
+    name: Any = "softmax"
+    classes: int = 2
+    order: float = 2.0
+
+    @property
+    def labels(self) -> LabelKind:
+        return "binary"
+
+    @property
+    def scores(self) -> int:
+        return self.classes
+
+    @property
+    def smoothness(self) -> float:
+        return 0.5
+
+    def measured(self, order: float) -> Softmax:
+        return replace(self, order=order)
+
+    def value(self, z: Floats, y: Floats) -> Floats:
+        """(...) losses of scores and labels (..., K)."""
+        top = z.max(axis=-1)
+        out: Floats = np.log(np.exp(z - top[..., None]).sum(axis=-1)) + top - (y * z).sum(axis=-1)
+        return out
+
+    def derivative(self, z: Floats, y: Floats) -> Floats:
+        """(..., K)"""
+        out: Floats = softmax(z) - y
+        return out
+
+    def derivative_bound(self, z: float, y: float) -> float:
+        others, low = self.classes - 1, math.exp(-z)
+        t, q = others / (others + low), 1 / (1 + others * low)
+        return 2 * t if self.order == 1 else math.sqrt(t * t + t * q)
+
+    def largest(self, low: float, high: float, labels: tuple[float, float]) -> float:
+        return math.inf  # against the least: with a label row of zeros losses have no lower bound
+
+    def cut(self, derivatives: Floats, reach: float) -> Floats:
+        size = np.abs(derivatives) if self.order == 1 else derivatives * derivatives
+        size = size.sum(axis=-1, keepdims=True)
+        size = size if self.order == 1 else np.sqrt(size)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            np.multiply(derivatives, np.where(size > reach, reach / size, 1.0), out=derivatives)
+        return derivatives
+
+    def middle(self, y: Floats) -> Floats:
+        return 1 / self.classes - y
+
+    def middle_bound(self, y: float) -> float:
+        left = 1 - 1 / self.classes
+        return 2 * left if self.order == 1 else math.sqrt(left)
+
+    def rest_bound(self, z: float, y: float) -> float:
+        m, low = np.arange(1, self.classes), math.exp(-z)
+        total = m + (self.classes - m) * low
+        if self.order == 1:
+            return float(2 * (m * (1 / total - 1 / self.classes)).max())
+        square = float(((m + (self.classes - m) * low * low) / total**2).max()) - 1 / self.classes
+        return math.sqrt(max(square, 0.0))
+
+
+def softmax(z: Floats) -> Floats:
+    """(..., K) chances of scores (..., K)."""
+    out: Floats = np.exp(z - z.max(axis=-1, keepdims=True))
+    out /= out.sum(axis=-1, keepdims=True)
+    return out
 
 
 def sigmoid(t: Floats) -> Floats:

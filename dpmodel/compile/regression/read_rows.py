@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.annotate import vault
 from dpmodel.annotate.private import Private
+from dpmodel.compile.block_sums import held_numbers
 from dpmodel.compile.regression.blocks import BlockReader, BlockTable
 from dpmodel.compile.regression.features import Features, Label
 from dpmodel.compile.regression.recognise import Recognised
@@ -70,17 +71,14 @@ def _block_table(recognised: Recognised) -> BlockTable:
         label = (place[id(features.parameter)], features.map, *ends, *label.range)
     else:
         label = 1.0 if label is None else float(label[0])
-    source = sealed[0].source
     reader = BlockReader(
-        numbers=tuple(rows.numbers for rows in sealed),
-        limits=tuple(p.limits for p in private),
+        held=held_numbers(private, sealed),
         blocks=blocks,
         label=label,
         offset=0.0 if recognised.offset is None else float(recognised.offset[0]),
         size=recognised.size,
-        firsts=np.concatenate([[0], np.cumsum(source.sizes, dtype=np.int64)]),
     )
-    return BlockTable(source, reader)
+    return BlockTable(sealed[0].source, reader)
 
 
 def _first_row(table: Any) -> Floats:

@@ -40,7 +40,8 @@ class Recognised:
     (n, k), dense or CSR. ``label`` : private, public (n,), or None (all 1). ``offset``, ``weights`` : (n,) public, or
     None (weights of mean 1). ``up_to_constant`` : a number that depends on the private data alone was left out.
     ``coefficients`` : c, a public expression (p,) affine in the variables; intercepts last. ``constant`` : (p,) bool,
-    columns that are the same public number for all records. ``penalty_expression`` : as written, or None.
+    columns that are the same public number for all records. Of K scores, c is (K p,), those of each after the other.
+    ``penalty_expression`` : as written, or None.
     ``public`` : coefficients, constraints and penalty together. ``where`` : text of the loss, for messages.
     """
 
@@ -212,7 +213,7 @@ def _recognise(problem: cp.Problem, count: int) -> Recognised:
     if missing:
         name = next(p.name() for p in objective.parameters() if id(p) in missing)
         unfit(objective, f"{name} has no part in the loss that was recognised", "terms without it")
-    _certify(problem, out)
+    certify(problem, out)
     return out
 
 
@@ -283,7 +284,7 @@ def _innermost_with(expression: Any, parameter: Any) -> Any:
 
 
 # ------------------------------------------------------------------ the certificate
-def _certify(problem: cp.Problem, claimed: Recognised) -> None:
+def certify(problem: cp.Problem, claimed: Recognised) -> None:
     """Compare the user's objective with the claimed normal form at random points.
 
     Raises
@@ -319,7 +320,8 @@ def _values(expression: Any, claimed: Recognised, seed: int, dense: bool, size: 
 
 def _values_at(point: Point, expression: Any, claimed: Recognised) -> tuple[float, float, float]:
     c = point.vector(claimed.coefficients)
-    z = np.zeros(claimed.count) if claimed.offset is None else claimed.offset.copy()
+    c = c if claimed.loss.scores == 1 else c.reshape(claimed.loss.scores, -1).T
+    z = np.zeros((claimed.count, *c.shape[1:])) if claimed.offset is None else claimed.offset.copy()
     for features, start in claimed.blocks:
         numbers = features
         if isinstance(features, Features):

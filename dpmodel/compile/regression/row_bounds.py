@@ -10,6 +10,8 @@ import numpy as np
 
 from dpmodel._types import Floats, Integers
 
+_MOST_PAIRED = 12  # scores up to which all pairs are compared
+
 
 @dataclass(frozen=True)
 class RowBounds:
@@ -125,6 +127,18 @@ class RowBounds:
                 with np.errstate(invalid="ignore"):
                     columns = np.minimum(columns, np.where((norm == 0) | (bound == 0), 0.0, bound * norm))
         return np.asarray(columns + np.abs(w[:, fixed] @ self.lower[fixed]))
+
+    def spreads(self, w: Floats) -> Floats:
+        """(B,) largest ``<a, w_j - w_k>`` over the rows allowed and the pairs of K scores, for every w (B, K, p); for
+        many scores a bound on it, by their differences from the mean of the w_j."""
+        count, scores, _ = w.shape
+        if scores <= _MOST_PAIRED:
+            first, second = np.triu_indices(scores, 1)
+            between = w[:, first] - w[:, second]
+            return np.asarray(self.reaches(between.reshape(-1, self.size)).reshape(count, -1).max(axis=1))
+        between = w - w.mean(axis=1, keepdims=True)
+        each = np.sort(self.reaches(between.reshape(-1, self.size)).reshape(count, -1), axis=1)
+        return np.asarray(each[:, -1] + each[:, -2])
 
     @cached_property
     def _centred(self) -> bool:

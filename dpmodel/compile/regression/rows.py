@@ -57,8 +57,10 @@ class Rows:
     """Features in blocks, so that neither an intercept nor a sparse block is copied into one dense matrix.
 
     ``blocks`` : (matrix, start): (n, k) dense or CSR features of the coefficients start .. start + k;
-    ``labels`` : (n,); ``offset`` : (n,) public part of the predictions, or None; ``weights`` : (n,) public, or None.
-    ``first`` : number of the first row in the table.
+    ``labels`` : (n,), or (n, K) where a record has K predictions, each with p coefficients of its own, which follow one
+    another in w (K p,); ``offset`` : (n,) public part of the predictions, or None; ``weights`` : (n,) public, or None.
+    ``first`` : number of the first row in the table. ``own`` : whether the matrices are copies made for one call, which
+    may overwrite them.
     """
 
     blocks: tuple[tuple[Any, int], ...]
@@ -67,6 +69,7 @@ class Rows:
     offset: Floats | None = None
     weights: Floats | None = None
     first: int = 0
+    own: bool = False
 
     @property
     def in_memory(self) -> Rows:
@@ -74,7 +77,7 @@ class Rows:
 
     @property
     def count(self) -> int:
-        return int(self.labels.size)
+        return int(self.labels.shape[0])
 
     def part(self, which: Any) -> Rows:
         """The rows of these numbers (or of a slice)."""
@@ -110,20 +113,23 @@ class Rows:
         return self if self.offset is None else replace(self, offset=None)
 
     def predict(self, w: Floats) -> PrivateArray:
-        """(n,) predictions a_i' w (+ offset). One pass over the features."""
-        z = np.zeros(self.count) if self.offset is None else self.offset.copy()
+        """(n,) predictions a_i' w (+ offset), or (n, K). One pass over the features."""
+        if self.labels.ndim == 2:
+            w = w.reshape(-1, self.size).T
+        # Each of K predictions lies in one piece: what is done to a record's K numbers is then done to long arrays.
+        z = np.zeros((*w.shape[1:], self.count)).T if self.offset is None else self.offset.copy()
         for matrix, start in self.blocks:
             z += matrix @ w[start : start + matrix.shape[1]]
         return PrivateArray(z)
 
     def combine(self, coefficients: Floats) -> PrivateArray:
-        """(p,) sum_i coefficients_i weights_i a_i. One pass over the features."""
+        """(p,) sum_i coefficients_i weights_i a_i, or (K p,) for coefficients (n, K). One pass over the features."""
         if self.weights is not None:
-            coefficients = coefficients * self.weights
-        out = np.zeros(self.size)
+            coefficients = (coefficients.T * self.weights).T
+        out = np.zeros((self.size, *coefficients.shape[1:]))
         for matrix, start in self.blocks:
             out[start : start + matrix.shape[1]] = matrix.T @ coefficients
-        return PrivateArray(out)
+        return PrivateArray(out.T.ravel())
 
     def gram(self) -> PrivateArray:
         """(p, p) sum_i weights_i a_i a_i'."""

@@ -17,7 +17,7 @@ from dpmodel._types import Floats, Integers, Mask
 from dpmodel.annotate.layout import Layout
 from dpmodel.annotate.per_entry import same_for_all, some
 from dpmodel.annotate.private import Private
-from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.classify.private_lp import PrivateLP, RecordsLP
 from dpmodel.compile.standard_form.affine_map import LinearMap, ThetaBlock, coordinates_of
 from dpmodel.compile.standard_form.extremes import most_items
 from dpmodel.compile.standard_form.form import StandardForm
@@ -34,7 +34,8 @@ _MOST_MU = 100.0
 
 @dataclass(frozen=True)
 class FewerRecords(PrivateLP):
-    """``whole`` : the problem of which this has a ``share`` of the records."""
+    """``whole`` : the problem of which this has a ``share`` of the records (all of them, where that reads rows a part
+    at a time, and these are written out)."""
 
     whole: PrivateLP
     share: float
@@ -48,6 +49,8 @@ class FewerRecords(PrivateLP):
 def fewer_records(model: PrivateLP) -> FewerRecords | None:
     """About ``ENTRIES`` private numbers of ``model``, evenly spaced records; None where it has no more, or where its
     rows do not belong to one record each (with public coefficients they hang together), or the objective is private."""
+    if isinstance(model, RecordsLP):
+        return FewerRecords(model.form, model.classification, model.public, model, model.few / model.count)
     form, affine = model.form, model.affine
     numbers = form.matrix.nnz + form.scalar.nnz
     if numbers <= ENTRIES or not form.matrix.nnz or form.objective.nnz or form.offset.nnz or not affine.is_linear():

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.classify.private_lp import PrivateLP, RecordsLP
 from dpmodel.compile.standard_form.form import entry_ends
 from dpmodel.compile.standard_form.public_set import base_program
 from dpmodel.errors import SpecificationError
@@ -29,9 +29,15 @@ def measured(mechanism: Any, model: PrivateLP, request: Request, runs: int) -> d
     Raises
     ------
     SpecificationError
-        For cones, and where a private number has no declared range to be drawn from.
+        For cones, rows that are not in one array, and where a private number has no declared range to be drawn from.
     """
     form = model.form
+    if isinstance(model, RecordsLP):
+        raise SpecificationError(
+            "simulate: a program whose rows are read a part at a time",
+            why="databases are drawn, and programs solved exactly, in memory",
+            remedy="simulate a program over fewer people",
+        )
     if not model.affine.is_linear():
         raise SpecificationError("simulate: the program has cones", why="violations are told of linear rows")
     parts = [form.private_part(name) for name in model.private_parts()]

@@ -15,17 +15,16 @@ import scipy.sparse as sp
 
 from dpmodel._types import Array, Floats, Integers, Mask, PrivateArray
 from dpmodel.annotate.per_entry import each, same_for_all
-from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.compile.standard_form.affine_map import AffineMap, sum_by
 from dpmodel.compile.standard_form.extremes import most_items
 from dpmodel.compile.standard_form.footprint import most_touched, record_blocks
 from dpmodel.compile.standard_form.form import ranges_in_order, value_range
 from dpmodel.mechanisms.contract import Verdict
+from dpmodel.mechanisms.lp.row_tables import RowPart, RowsHere, RowTable, Treatment, Widths, row_table
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.numerics.public_facts import cached
 
-# Relative rows whose own width is below this (their numbers are zero or nearly subnormal) read ``0 <= 0``.
-_TINY = 1e-290
 # What points of a solver miss bounds by, and more than sums of entries are rounded by.
 _SOLVER = 1e-6
 
@@ -100,7 +99,7 @@ class PrivateRows:
 
     @property
     def count(self) -> int:
-        return int(self.index.size)
+        return self.model.all_rows(int(self.index.size))
 
     # ------------------------------------------------------------------ how far rows can differ
     def swing(self, order: int) -> float:
@@ -140,28 +139,28 @@ class PrivateRows:
         return min(0.0, below), max(0.0, above)
 
     # ------------------------------------------------------------------ the one reading of private values
-    def values(self, theta: PrivateArray) -> tuple[sp.csr_array, PrivateArray]:
+    def values(self, theta: PrivateNumbers) -> tuple[sp.csr_array, PrivateArray]:
         """(k x n) G and (k,) h at theta; for a mechanism's ``run`` only. Rows whose unbounded numbers overflow read
         ``0 <= 0``, as do rows too small to divide; without a warning, which would tell."""
+        assert isinstance(theta, np.ndarray)  # mechanisms that read no blocks are not asked
         with np.errstate(over="ignore", invalid="ignore"):
             G, h = rows_at(self.model, theta, self.index, absent=self.absent)
             if (self.sign < 0).any():
                 G.data *= np.repeat(self.sign, np.diff(G.indptr))
                 h *= self.sign
-            return self._shares(G, h) if self.relative else (G, h)
+            return self._widths().shares(G, h) if self.relative else (G, h)
 
-    def _shares(self, G: sp.csr_array, h: PrivateArray) -> tuple[sp.csr_array, PrivateArray]:
-        """The rows divided by their own widths."""
-        scale, by_norm = _relative_scale(public_polyhedron(self.model))
-        size = abs(G)
-        reach = size.max(axis=1).toarray().ravel() * float(scale[0]) if by_norm else np.asarray(size @ scale).ravel()
-        width = reach + np.abs(h)
-        sized = np.isfinite(width) & (width > _TINY)
-        factor = np.divide(1.0, width, out=np.zeros_like(width), where=sized)
-        G.data[np.repeat(~sized, np.diff(G.indptr))] = 0.0
-        # Columns that the public set fixes at zero are outside the width, and say nothing.
-        G = sp.csr_array(sp.diags_array(factor) @ G @ sp.diags_array((scale > 0).astype(float)))
-        return G, PrivateArray(np.where(sized, h, 0.0) * factor)
+    def table(self, private: PrivateNumbers) -> RowTable:
+        """The same as a table, of which sums can be asked, wherever the rows lie."""
+        if isinstance(private, np.ndarray):
+            G, h = self.values(private)
+            return RowsHere((RowPart(((G, 1.0, 0),), h, int(G.shape[1])),))
+        widths = self._widths() if self.relative else None
+        equalities = tuple(kind.equality for kind in private.maker.kinds)
+        return row_table(private, Treatment(equalities, private.maker.size, self.absent, widths))
+
+    def _widths(self) -> Widths:
+        return Widths(*_relative_scale(public_polyhedron(self.model)))
 
 
 @cached

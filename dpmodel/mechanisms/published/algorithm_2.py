@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpmodel._types import PrivateArray
-from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict
 from dpmodel.mechanisms.lp.dense_weights.mechanism import Plan, caveats, covered, descend, most_density, work
@@ -133,7 +132,7 @@ class Algorithm2(CountingEngine):
         )  # fmt: skip
 
     def point(
-        self, task: Task, promise: Promise, theta: PrivateArray, source: NoiseSource, progress: Progress
+        self, task: Task, promise: Promise, theta: PrivateNumbers, source: NoiseSource, progress: Progress
     ) -> Point:
         rows, plan = private_rows(task.model), promise.plan
         minimise = partial(

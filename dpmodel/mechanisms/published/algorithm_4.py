@@ -9,7 +9,7 @@ from typing import ClassVar
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import YES, Request, Verdict
 from dpmodel.mechanisms.lp.engines.contract import Task
-from dpmodel.mechanisms.lp.multiplicative_weights.game import MOST_STEPS, Steps, longest_game
+from dpmodel.mechanisms.lp.multiplicative_weights.game import MOST_STEPS, Shape, Steps, longest_game
 from dpmodel.mechanisms.lp.multiplicative_weights.right_hand_sides import (
     ScalarMultiplicativeWeights,
     ScalarRows,
@@ -50,18 +50,18 @@ class Algorithm4(ScalarMultiplicativeWeights):
             return verdict
         if request.delta == 0:
             return Verdict(False, "the published algorithm composes its selections with delta > 0")
-        form = self.form(model, public_polyhedron(model))
-        if isinstance(form, Verdict):
-            return form
-        if self._printed(scalar_rows(model), form, request.epsilon, request.delta, request.beta) is None:
+        shape = self.shape(model, public_polyhedron(model))
+        if isinstance(shape, Verdict):
+            return shape
+        if self._printed(scalar_rows(model), shape.form, request.epsilon, request.delta, request.beta) is None:
             return Verdict(False, f"the published constants ask for more than {MOST_STEPS} steps")
         return YES
 
     def range_of(self, rows: ScalarRows, polytope: Polyhedron) -> float:
         return 2 * rows.sensitivity
 
-    def plan(self, rows: ScalarRows, form: SimplexForm, task: Task) -> tuple[Steps, float]:
-        found = self._printed(rows, form, task.epsilon, task.delta, task.beta)
+    def plan(self, rows: ScalarRows, shape: Shape, task: Task) -> tuple[Steps, float]:
+        found = self._printed(rows, shape.form, task.epsilon, task.delta, task.beta)
         assert found is not None  # eligible() came first, and less budget asks for fewer steps
         return found
 

@@ -13,7 +13,7 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import YES, Request, Verdict
 from dpmodel.mechanisms.lp.engines.contract import Task
 from dpmodel.mechanisms.lp.multiplicative_weights.coefficients import NoisyMultiplicativeWeights
-from dpmodel.mechanisms.lp.multiplicative_weights.game import MOST_STEPS, Steps, longest_game
+from dpmodel.mechanisms.lp.multiplicative_weights.game import MOST_STEPS, Shape, Steps, longest_game
 from dpmodel.mechanisms.lp.multiplicative_weights.matrix_rows import MatrixRows, matrix_rows
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
 from dpmodel.mechanisms.spend import valid_step
@@ -54,10 +54,13 @@ class Algorithm5(NoisyMultiplicativeWeights):
         if request.delta == 0:
             return Verdict(False, "the published algorithm composes its steps with delta > 0")
         polytope = public_polyhedron(model)
-        form = self.form(model, polytope)
-        if isinstance(form, Verdict):
-            return form
-        if self._printed(matrix_rows(model), form, polytope, request.epsilon, request.delta, request.beta) is None:
+        shape = self.shape(model, polytope)
+        if isinstance(shape, Verdict):
+            return shape
+        if (
+            self._printed(matrix_rows(model), shape.form, polytope, request.epsilon, request.delta, request.beta)
+            is None
+        ):
             return Verdict(False, f"the published constants ask for more than {MOST_STEPS} steps")
         return YES
 
@@ -88,8 +91,8 @@ class Algorithm5(NoisyMultiplicativeWeights):
         l1, _, linf = rows.norms(x)
         return max(self.range_of(rows, task.polytope), self._reach(rows, l1, linf))
 
-    def plan(self, rows: MatrixRows, form: SimplexForm, task: Task) -> tuple[Steps, float]:
-        found = self._printed(rows, form, task.polytope, task.epsilon, task.delta, task.beta)
+    def plan(self, rows: MatrixRows, shape: Shape, task: Task) -> tuple[Steps, float]:
+        found = self._printed(rows, shape.form, task.polytope, task.epsilon, task.delta, task.beta)
         assert found is not None  # eligible() came first, and less budget asks for fewer steps
         return found
 

@@ -18,7 +18,7 @@ def public_point(model: PrivateRegression) -> Floats:
     one that predicts the best constant. Public facts only.
 
     The best constant c minimises the largest loss over labels in [lo, hi]: their middle for losses of ``|z - y|``,
-    ``tau hi + (1 - tau) lo`` for quantiles (there ``tau (hi - c) = (1 - tau)(c - lo)``), 0 for two classes. An
+    ``tau hi + (1 - tau) lo`` for quantiles (there ``tau (hi - c) = (1 - tau)(c - lo)``), 0 for two classes or more. An
     intercept predicts it, or else coefficients along the middles of the columns.
     """
     return _search(model).copy()
@@ -45,7 +45,7 @@ def objective_range(model: PrivateRegression) -> float:
 
 def shift_of(model: PrivateRegression, mean: Floats) -> Floats:
     """(p,) what adds 1 to the prediction of a row of these columns: the intercept, or else coefficients along it."""
-    anchors, out = np.flatnonzero(model.row.constant & (model.row.lower != 0)), np.zeros(model.size)
+    anchors, out = np.flatnonzero(model.row.constant & (model.row.lower != 0)), np.zeros(model.row.size)
     if anchors.size:
         out[anchors[0]] = 1.0 / model.row.lower[anchors[0]]
     elif mean.any():
@@ -58,6 +58,8 @@ def shift_of(model: PrivateRegression, mean: Floats) -> Floats:
 @cached
 def _search(model: PrivateRegression) -> Floats:
     center = np.asarray(model.domain.center(), dtype=np.float64)
+    if model.scores > 1:
+        return center  # equal chances of all classes, where the set allows them
     low, high = model.row.lower, model.row.upper
     middle = np.where(np.isfinite(low) & np.isfinite(high), low / 2 + high / 2, 0.0)
     with np.errstate(all="ignore"):
@@ -91,6 +93,9 @@ def _worst(model: PrivateRegression, w: Floats) -> float:
 def _predictions(model: PrivateRegression, w: Floats) -> tuple[float, float]:
     """Lowest and highest prediction of w over the rows and offsets allowed (missing records only move a zero row)."""
     row, fixed = model.row, model.row.constant
+    if model.scores > 1:
+        spread = float(model.reaches(w[None])[0])
+        return -spread, spread
     base, u = float(row.lower[fixed] @ w[fixed]), w[~fixed]
     with np.errstate(invalid="ignore"):
         ends = np.stack([np.where(u == 0, 0.0, row.lower[~fixed] * u), np.where(u == 0, 0.0, row.upper[~fixed] * u)])
@@ -101,8 +106,5 @@ def _predictions(model: PrivateRegression, w: Floats) -> tuple[float, float]:
 
 
 def _largest_loss(model: PrivateRegression, low: float, high: float) -> float:
-    """Largest loss of a prediction in [low, high]: losses are convex in predictions and in labels."""
-    z = np.array([low, low, high, high])
-    with np.errstate(all="ignore"):
-        found = model.loss.value(z, np.array([*model.row.label, *model.row.label]))
-    return float(found.max()) if not np.isnan(found).any() else math.inf
+    """Largest loss of a prediction in [low, high]."""
+    return model.loss.largest(low, high, model.row.label)

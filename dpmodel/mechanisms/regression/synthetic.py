@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
@@ -23,6 +24,7 @@ from dpmodel._types import Floats, Integers
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.losses import sigmoid
 from dpmodel.compile.regression.row_bounds import length
+from dpmodel.mechanisms.regression.class_populations import BALANCE, SIGNAL, ClassPopulations, class_truths
 from dpmodel.mechanisms.regression.populations import Labels, Populations
 from dpmodel.mechanisms.regression.public_point import public_point, shift_of
 from dpmodel.numerics.public_facts import cached
@@ -31,8 +33,6 @@ from dpmodel.privacy import public_generator
 _POINTS, _DRAWN = 1024, 1024  # points of the grid; half of them are drawn, from so many
 # How many coefficients carry the signal: few or all.
 _SUPPORTS = (10, 10_000_000)
-_SIGNAL = 2.0  # standard deviation of the log-odds of binary labels under the true coefficients, and their mean
-_BALANCE = -1.0
 # Where numeric labels lie on average, as a share of their range: settings tuned to one level would miss others.
 _LEVELS = (0.35, 0.6, 0.5, 0.4, 0.45)
 _SHARE = 1 / 3  # standard deviation of a numeric label's signal, as a share of the label's bound
@@ -54,8 +54,8 @@ class SimulatedRisk:
 
     ``mean`` : (p,) of a row's columns; their covariance is ``diag(variance) + common common'``, (p,) both. ``truth`` :
     (p,) the coefficients labels were made from.
-    ``points`` : (k, 2) standard normal, the plane of the predictions of
-    the truth and of w; ``coins`` : (k,) standard normal, for labels; ``noise`` : standard deviation of a numeric
+    ``points`` : (k, 2) standard normal, the plane of the predictions of the truth and of w ((k, 2 K) for K scores,
+    whose truth is (K p,)); ``coins`` : (k,) standard normal, for labels; ``noise`` : standard deviation of a numeric
     label's noise; ``tied`` : whether columns have a common factor; ``room`` : how many times larger the variance of a
     column could be within its bounds.
     """
@@ -140,7 +140,9 @@ class SimulatedRisk:
 def side_by_side(risks: Sequence[SimulatedRisk], labels: Sequence[Floats] | None = None) -> Populations:
     """Populations of one model and grid. ``labels`` : (k,) for each, in place of those that records have by chance."""
     names = ("mean", "variance", "common", "truth")
-    taken = {name: np.stack([getattr(risk, name) for risk in risks]) for name in names}
+    taken: dict[str, Any] = {name: np.stack([getattr(risk, name) for risk in risks]) for name in names}
+    if risks[0].model.scores > 1:
+        return ClassPopulations(risks[0].model, **taken, grid=risks[0].points)
     if labels is not None:
         given: tuple[Labels, ...] = (Labels(np.ones((len(risks), risks[0].points.shape[0])), np.stack(labels)),)
     else:
@@ -160,18 +162,24 @@ def populations_of(model: PrivateRegression) -> Populations:
 def simulated_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
     """The populations forecasts are averaged over; the same at every call."""
     generator = public_generator(0)
-    half = generator.standard_normal((_DRAWN, 3))[: _POINTS // 2]
+    scores = model.scores
+    half = generator.standard_normal((_DRAWN, max(3, 2 * scores)))[: _POINTS // 2]
     grid = np.concatenate([half, -half])  # odd moments vanish
     risks: list[SimulatedRisk] = []
     for decay, share, tied in ((0.0, _LITTLE, False), (1.0, _MUCH, False), (1.0, _MUCH, True)):
         mean, variance = _row_distribution(model, decay)
         room = 3.0 if decay else 1.0  # of a uniform column, up to one at the ends of its bounds
         for support in _SUPPORTS[: 1 if tied else None]:
-            order = generator.permutation(model.size)
+            order = generator.permutation(model.row.size)
             chosen = _chosen(variance, order, support)
             if tied and not _may_tie(model, chosen):
                 continue
             own, common = _tie(variance, chosen if tied else chosen[:0])
+            if scores > 1:
+                directions = generator.standard_normal((scores, chosen.size))
+                truth, points = class_truths(model, mean, own, common, chosen, directions), grid[:, : 2 * scores]
+                risks.append(SimulatedRisk(model, mean, own, truth, points, grid[:, 0], 0.0, common, tied))
+                continue
             truth = _truth(model, mean, own, common, chosen, order, _LEVELS[len(risks)])
             signal = math.sqrt(float(own @ truth**2) + float(common @ truth) ** 2)
             risks.append(
@@ -244,12 +252,12 @@ def _truth(
     constant = (model.row.constant & (model.row.lower != 0)).any()
     numbers, (low, high) = model.loss.labels == "number", model.row.label
     half = (high - low) / 2 if constant else model.row.label_bound
-    wanted = (_SHARE * half if math.isfinite(half) else 1.0) if numbers else _SIGNAL
+    wanted = (_SHARE * half if math.isfinite(half) else 1.0) if numbers else SIGNAL
     # Without an intercept the mean of a numeric signal is a part of it.
     part = float(mean @ v) if numbers and not constant else 0.0
     size = math.sqrt(max(float(variance @ v**2) + float(common @ v) ** 2 + part**2, 1e-300))
     v = _inside(model, v * wanted / size)
-    aim = _BALANCE if not numbers else low + level * (high - low) if math.isfinite(high - low) else 0.0
+    aim = BALANCE if not numbers else low + level * (high - low) if math.isfinite(high - low) else 0.0
     if not numbers or constant:
         v = v + shift_of(model, mean) * (aim - float(mean @ v))
     return model.domain.project(v)

@@ -38,7 +38,7 @@ def GF(q: int) -> PrimeField | ExtensionField:
     ----------
     q : a prime below 2^31, or a power p^k with k > 1 up to 2^16.
 
-    Elements are integers: modulo p for q = p; for q = p^k the integer ``c_0 + c_1 p + ... `` stands for the polynomial
+    Elements are integers: modulo p for q = p; for q = p^k the integer ``c_0 + c_1 p + ...`` stands for the polynomial
     ``c_0 + c_1 z + ...`` modulo ``GF(q).modulus``, a Conway polynomial (what Sage, GAP and Magma use).
 
     Raises

@@ -164,7 +164,9 @@ def _needed(A: sp.csr_array, b: Floats, form: SimplexForm, *, equality: bool) ->
     if equality:
         needed |= least < right - 1e-9 * size
     keep = np.flatnonzero(needed)
-    return sp.csr_array(sp.diags_array(1 / size[keep]) @ B[keep]), right[keep] / size[keep]
+    found = B[keep]
+    found.data = found.data * np.repeat(1 / size[keep], np.diff(found.indptr))
+    return found, right[keep] / size[keep]
 
 
 def _bounds_as_caps(polytope: Polyhedron, form: SimplexForm) -> tuple[sp.csr_array, Floats, Floats | None]:

@@ -77,14 +77,16 @@ class OneRowEach:
         beyond = self.open[self.row] & (price < 0)
         if np.isinf(self.capacity[beyond]).any():
             return None
-        order = np.lexsort((price, self.row)) if self.row[-1] else np.argsort(price, kind="stable")
-        row, capacity, price = self.row[order], np.minimum(self.capacity, self.room[self.row])[order], price[order]
-        first = np.r_[True, row[1:] != row[:-1]]
+        order = np.flatnonzero(self.filled[self.row] | (price < 0))  # the others take nothing
+        row, price = self.row[order], price[order]
+        if ((price[1:] < price[:-1]) & (row[1:] == row[:-1])).any():
+            place = np.lexsort((price, row)) if row[0] != row[-1] else np.argsort(price, kind="stable")
+            order, row = order[place], row[place]
+        capacity = np.minimum(self.capacity[order], self.room[row])
+        first = np.r_[True, row[1:] != row[:-1]][: row.size]
         before = np.cumsum(capacity) - capacity
         before -= np.repeat(before[first], np.diff(np.r_[np.flatnonzero(first), row.size]))
         taken = np.clip(self.room[row] - before, 0.0, capacity)
-        taken = np.where(self.filled[row] | (price < 0), taken, 0.0)
         taken = np.where(beyond[order], self.capacity[order], taken)
-        column = self.column[order]
-        x[column] += taken / self.value[order]
+        x[self.column[order]] += taken / self.value[order]
         return np.clip(x, self.lower, self.upper)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import highspy
 import numpy as np
@@ -19,6 +19,8 @@ from dpmodel.numerics.implied_bounds import tighten
 from dpmodel.numerics.polytopes.nearest_point import Projector, onto_row
 from dpmodel.numerics.polytopes.one_row_each import OneRowEach
 from dpmodel.numerics.solvers import pass_to_highs, silent_highs
+
+T = TypeVar("T")
 
 # HiGHS stops within 1e-7 of feasibility and optimality; bounds on maxima are widened to stay bounds.
 _SOLVER_SLACK = 1e-6
@@ -128,6 +130,17 @@ class Polyhedron:
         """For linear minimisation without a linear program, where that can be."""
         found: OneRowEach | None = OneRowEach.of(self.A_ub, self.b_ub, self.A_eq, self.b_eq, self.lower, self.upper)
         return found
+
+    @cached_property
+    def _memo(self) -> dict[Hashable, Any]:
+        return {}
+
+    def cached(self, key: Hashable, build: Callable[[], T]) -> T:
+        """``build()``, called once for each ``key``; copies start anew."""
+        if key not in self._memo:
+            self._memo[key] = build()
+        value: T = self._memo[key]
+        return value
 
     @cached_property
     def _supports(self) -> dict[bytes, float]:
@@ -262,7 +275,8 @@ class Polyhedron:
         A = sp.csr_array(sp.vstack([self.A_ub, self.A_eq]))
         b = np.concatenate([self.b_ub, self.b_eq])
         equality = np.r_[np.zeros(self.A_ub.shape[0], bool), np.ones(self.A_eq.shape[0], bool)]
-        rows, columns, values = sp.find(A)
+        A.sum_duplicates()
+        rows, columns, values = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr)), A.indices, A.data
         if np.bincount(columns, minlength=1).max() > 1 or np.count_nonzero(np.bincount(rows)) != A.shape[0]:
             return None
         sign = np.ones(A.shape[0])

@@ -94,9 +94,13 @@ class SimplexForm:
         """(rows x columns) A S."""
         if self.trivial and not self.slack:
             return A
-        parts = [A @ _pairing(self.shift.size, self.signed, self.size) @ sp.diags_array(self.factor)]
-        if self.split.size:
-            parts.append(-sp.csr_array(A[:, self.split]) @ sp.diags_array(self.factor[self.split]))
+        paired = sp.csr_array(A @ _pairing(self.shift.size, self.signed, self.size)) if self.signed.size else A
+        # Columns are scaled in place: a product with a diagonal matrix takes ten times as long.
+        scaled = paired.data * self.factor[paired.indices], paired.indices, paired.indptr
+        if not self.split.size:
+            return sp.csr_array(scaled, shape=(A.shape[0], self.columns))
+        parts = [sp.csr_array(scaled, shape=A.shape)]
+        parts.append(-sp.csr_array(A[:, self.split]) @ sp.diags_array(self.factor[self.split]))
         if self.slack:
             parts.append(sp.csr_array((A.shape[0], 1)))
         return sp.csr_array(sp.hstack(parts))

@@ -62,11 +62,8 @@ def write(path: Path, rows: int) -> None:
             file.write_table(pa.table([*X.T, y], schema=schema), row_group_size=GROUP)
 
 
-def features_of(block: Any) -> np.ndarray:
-    out = np.empty((len(block), P), order="F")
-    for j in range(P):
-        out[:, j] = _column(block, NAMES[j])
-    return out
+def features_of(block: Any) -> tuple[Any, ...]:
+    return tuple(_column(block, name) for name in NAMES[:-1])
 
 
 def labels_of(block: Any) -> np.ndarray:

@@ -19,7 +19,7 @@ from scipy.stats import binom
 import dpmodel as dpm
 from dpmodel.compile.leak_warning import PossibleLeakWarning
 from dpmodel.mechanisms.contract import Request, no_progress
-from dpmodel.mechanisms.lp.dense_weights import mechanism as module
+from dpmodel.mechanisms.lp.dense_weights import weights
 from dpmodel.mechanisms.lp.dense_weights.measure import DenseMeasure
 from dpmodel.mechanisms.lp.dense_weights.mechanism import DENSE_MULTIPLICATIVE_WEIGHTS, Plan
 from dpmodel.mechanisms.lp.dense_weights.oracles import ListedSelection, NoisyMinimisation, ProductSelection, oracles
@@ -256,7 +256,7 @@ def test_audit_catches_wrong_scales_zcdp(twin: str) -> None:
 def test_audit_catches_a_forgotten_projection(monkeypatch: pytest.MonkeyPatch) -> None:
     cases = ((12, 5, 3.0), (20, 5, 8.0))
     assert all(worst_pair(*case, 2.0, 0.0) <= 2.0 for case in cases)
-    monkeypatch.setattr(module, "DenseMeasure", NotDense)
+    monkeypatch.setattr(weights, "DenseMeasure", NotDense)
     assert max(worst_pair(*case, 2.0, 0.0) for case in cases) > 2.0
 
 

@@ -135,10 +135,10 @@ def test_other_settings_state_their_own_error(priced: bool) -> None:
     model = covering(ballots(300, 8, 3, 1.0, 0), priced=priced)._model(None)
     request = Request(1.0, 1e-6, goal="penalty" if priced else "auto")
     route = best_route(model, ENGINE, request)
-    assert route is not None and len(route.promise.others) > 2
+    assert route is not None and len(route.promise.others()) > 2
     same = with_promise(route, route.promise)
     assert same == replace(route, violation=pytest.approx(route.violation))
-    for promise in route.promise.others:
+    for promise in route.promise.others():
         other = with_promise(route, promise)
         assert other.violation >= promise.alpha and other.slack_rows == promise.slack_rows
         if priced:

@@ -40,7 +40,7 @@ def test_draws_are_inside_what_is_declared(name: str) -> None:
     A = dpm.Private(shape=(30, 6), name="A", **how)
     x = cp.Variable(6, bounds=[0, 1], name="x")
     model = dpm.Problem(cp.Minimize(cp.sum(x)), [A @ x <= 9])._model(None)
-    found = databases(model)
+    found = databases(model, DATABASES)
     assert len(found) == DATABASES and len({theta.tobytes() for theta in found}) == DATABASES
     for theta in found:
         table = theta[model.affine.private_blocks[0].columns].reshape((30, 6), order="F")

@@ -59,10 +59,10 @@ class RescalingPerceptron(Mechanism[PrivateInequalities]):
     Utility
         Nothing is proved. ``missed`` is four times a quantile of simulated runs on synthetic systems that keep the
         promised margin (``synthetic``), for the worst kind of them: those rows are dense, and on real one-hot rows up
-        to half of the runs missed more than the quantile itself (docs/measurements.md, Half-spaces). Rows count as
-        violated below a positive threshold, so answers satisfy the others strictly. From margins of ``1 / sqrt(D)`` on
-        the plan does not rescale. Public constraints hold up to ``1e-12 ||y||``; where no candidate has ``x0 > 0`` the
-        status is "nothing".
+        to half of the runs missed more than the quantile itself (docs/measurements/linear-algebra.md, Half-spaces).
+        Rows count as violated below a positive threshold, so answers satisfy the others strictly. From margins of
+        ``1 / sqrt(D)`` on the plan does not rescale. Public constraints hold up to ``1e-12 ||y||``; where no candidate
+        has ``x0 > 0`` the status is "nothing".
     Cost
         40 to 300 rounds, each two products with the rows and a projection; a rescaling, two products of the rows with
         a (D, D) matrix and the eigenvalues of one.

@@ -49,10 +49,10 @@ class StableSpan(Mechanism[PrivateVectors]):
 
         (1) M changes at k alone, by 1: all N together are epsilon-DP with noise of scale 1/epsilon.
         (2) m(k), the number of sets of size k, rises by 1, m(k - 1) falls by 1. V_j is the same in D and D' wherever
-        both have a set of size j: the counts of subspaces differ in two subspaces only, one of each of these
-        dimensions, and sets of one size share their span. So V_j exists on one side only (and is told as "none" on the
-        other) for j = k if m(k) is 0 in D and 1 in D', and for j = k - 1 if m(k - 1) is 1 in D and 0 in D'. Let B be
-        the set of these j, at most {k, k - 1}.
+            both have a set of size j: the counts of subspaces differ in two subspaces only, one of each of these
+            dimensions, and sets of one size share their span. So V_j exists on one side only (and is told as "none"
+            on the other) for j = k if m(k) is 0 in D and 1 in D', and for j = k - 1 if m(k - 1) is 1 in D and 0 in
+            D'. Let B be the set of these j, at most {k, k - 1}.
 
         Consider the release of all of N with all V_j that pass and exist, of which the algorithm is a function.
         Outside the event P that some j in B passes, it is the same function of N on D and D', and P is an event of N.

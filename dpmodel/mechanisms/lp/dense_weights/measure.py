@@ -114,6 +114,6 @@ class DenseMeasure:
         """(m,) the 1/s-dense distribution to weigh the rows with; overwritten by the next call."""
         return PrivateArray(project_dense(self._log, self._density, self._idle, self._projected))
 
-    def add(self, gain: Floats) -> None:
-        """Multiply the weights by ``exp(gain)``, (m,): violated rows gain."""
-        self._log += gain
+    def add(self, gain: Floats, start: int = 0) -> None:
+        """Multiply the weights from ``start`` on by ``exp(gain)``: violated rows gain."""
+        self._log[start : start + gain.size] += gain

@@ -10,10 +10,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpmodel._types import Floats, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP
+from dpmodel._types import Floats, Integers, PrivateArray
+from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict, counted
-from dpmodel.mechanisms.lp.dense_weights.measure import DenseMeasure
 from dpmodel.mechanisms.lp.dense_weights.oracles import (
     MOST_TERMS,
     ListedSelection,
@@ -22,6 +21,7 @@ from dpmodel.mechanisms.lp.dense_weights.oracles import (
     Selection,
     oracles,
 )
+from dpmodel.mechanisms.lp.dense_weights.weights import HeldWeights, RecomputedWeights, RowWeights
 from dpmodel.mechanisms.lp.engines.contract import CountingEngine, Point, Promise, Task
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, private_rows
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
@@ -50,27 +50,27 @@ def descend(
     polytope: Polyhedron,
     plan: Plan,
     minimise: Callable[[PrivateArray], Floats],
-    theta: PrivateArray,
+    theta: PrivateNumbers,
     progress: Progress,
 ) -> Point:
     """The loop of HRRU14, Algorithm 2, with the lazy Algorithm 1: (n,) the average of the T points chosen.
 
     ``minimise`` : the private linear minimiser with its budget, from the (n,) private average of rows to a point.
     """
-    G, h = rows.values(theta)
-    h *= plan.rate  # a fresh array
-    measure = DenseMeasure(rows.count, plan.density, plan.idle)
+    table, gains = rows.table(theta), rows.residual_range(polytope)
+    weights: RowWeights
+    if table.in_memory is None:
+        weights = RecomputedWeights(table, rows.count, plan.rate, plan.density, plan.idle, gains)
+    else:
+        weights = HeldWeights(table.in_memory, plan.rate, plan.density, plan.idle)
     total = np.zeros(polytope.size)
     told = counted(f"dense multiplicative weights, {plan.steps} steps", plan.steps, progress)
     for step in range(1, plan.steps + 1):
         told()
-        x = minimise(PrivateArray(G.T @ measure.projected()))
+        x = minimise(weights.average())
         total += x
         if step < plan.steps:
-            gain = PrivateArray(G @ (plan.rate * x))
-            gain -= h
-            measure.add(gain)
-            del gain
+            weights.learn(x)
     return Point(polytope.nearest(total / plan.steps))
 
 
@@ -105,7 +105,9 @@ class DenseMultiplicativeWeights(CountingEngine):
         ``eta sum of gains - KL(y, uniform)`` over the 1/s-dense distributions (the projection of a lazy measure), whose
         conjugate is 1-smooth in the maximum norm, and losses may be centred to 1/2 in size, so for the uniform
         distribution y* on any s rows
+
             ``sum_t (y* - y_t)'(G x_t - h) <= W (ln(m/s)/eta + eta T/8) = W sqrt(T ln(m/s) / 2)``
+
         for ``eta = sqrt(8 ln(m/s) / T)``. The oracle has ``tilt'x_t + y_t'(G x_t - h) <= tilt'x* + e_t`` for a feasible
         x*, so for the average point: ``tilt'x + max_y* y*'(G x - h) <= tilt'x* + mean e_t + W sqrt(ln(m/s) / (2T))``.
         Without a tilt this bounds V (the errors are non-negative). With one, s idle rows ``0 <= 0`` are added: the s
@@ -115,13 +117,15 @@ class DenseMultiplicativeWeights(CountingEngine):
         that was, else the s <= m/2 with the least ``alpha + width (s - 1) / m``.
     Cost
         T steps: a product with G and one with its transpose, a projection in O(m), a selection or one linear program
-        over the public set. Three vectors of m numbers beside G and h.
+        over the public set. Three vectors of m numbers beside G and h. Of rows in blocks nothing is kept: some five
+        products, in four passes (``weights.py``).
     """
 
     cells: ClassVar[tuple[str, ...]] = ("scalar low", "row low", "row high")
     name = "dense-multiplicative-weights"
     source = "HRRU14, Algorithms 1 and 2, tightened"
     search_steps = 8
+    reads_blocks = True
     vertices: Any = field(default=None, compare=False, repr=False)
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
@@ -132,35 +136,43 @@ class DenseMultiplicativeWeights(CountingEngine):
         low, high = rows.residual_range(task.polytope)
         candidates = oracles(rows, task.polytope, task.vertices)
         if task.cut:  # only noise serves every part of the set, no worse than all of it
-            candidates = (NoisyMinimisation.of(rows, task.polytope),)
-        steps = _grid(MOST_STEPS)
+            candidates = tuple(each for each in candidates if isinstance(each, NoisyMinimisation)) or (
+                NoisyMinimisation.of(rows, task.polytope),
+            )
+        steps, tilted = _grid(MOST_STEPS), task.tilted
+        errors = [oracle.error(task.spend, steps, task.beta) for oracle in candidates]
 
-        def best(density: int) -> tuple[float, int, Oracle]:
-            """Least error for this s, and how to reach it."""
-            share = min(rows.per_record / density, 1.0)
-            all_rows = rows.count + (density if task.tilted else 0)
-            regret = (high - low) * np.sqrt(math.log(all_rows / density) / (2 * steps))
-            tables = [share * oracle.error(task.spend, steps, task.beta) + regret for oracle in candidates]
-            errors = [float(table.min()) for table in tables]
-            chosen = int(np.argmin(errors))
-            return errors[chosen], int(steps[int(tables[chosen].argmin())]), candidates[chosen]
+        def tables(densities: Integers) -> Floats:
+            """(oracles, k, steps) errors for each s (k,)."""
+            size = np.log((rows.count + (densities if tilted else 0)) / densities)
+            regret = (high - low) * np.sqrt(size[:, None] / (2 * steps))
+            share = np.minimum(rows.per_record / densities, 1.0)[:, None]
+            return np.stack([share * each + regret for each in errors])
+
+        def least(densities: Integers) -> Floats:
+            """(k,) the least of them."""
+            return np.asarray(tables(densities).min(axis=(0, 2)), dtype=np.float64)
 
         most = most_density(rows, task)
         if task.slack_rows is not None:
             density = min(task.slack_rows + 1, most)
         elif task.violation is not None:
-            density = _least(lambda s: best(s)[0] <= (task.violation or 0.0), _fewest(rows), most)
+            limit = task.violation
+            density = _least(lambda s: float(least(np.array([s]))[0]) <= limit, _fewest(rows), most)
         else:
             fewest = _fewest(rows)
             choices = np.unique(np.geomspace(fewest, max(fewest, min(most, rows.count // 2)), 120).astype(np.int64))
-            density = int(min(choices, key=lambda s: best(int(s))[0] + high * (s - 1) / rows.count))
-        error, number, oracle = best(density)
-        idle = density if task.tilted else 0
+            density = int(choices[int(np.argmin(least(choices) + high * (choices - 1) / rows.count))])
+        table = tables(np.array([density]))[:, 0]
+        chosen = int(table.min(axis=1).argmin())
+        place = int(table[chosen].argmin())
+        error, number, oracle = float(table[chosen, place]), int(steps[place]), candidates[chosen]
+        idle = density if tilted else 0
         eta = math.sqrt(8 * math.log((rows.count + idle) / density) / number)
         plan = Plan(density, number, eta / (high - low) if high > low else 0.0, idle, oracle.name)
         share = min(rows.per_record / density, 1.0)
         return Promise(
-            error=error if task.tilted else min(error, high),
+            error=error if tilted else min(error, high),
             gain=1.0,
             slack_rows=density - 1,
             rows=rows.count,
@@ -172,7 +184,7 @@ class DenseMultiplicativeWeights(CountingEngine):
         )
 
     def point(
-        self, task: Task, promise: Promise, theta: PrivateArray, source: NoiseSource, progress: Progress
+        self, task: Task, promise: Promise, theta: PrivateNumbers, source: NoiseSource, progress: Progress
     ) -> Point:
         rows, plan = private_rows(task.model), promise.plan
         candidates = oracles(rows, task.polytope, task.vertices)

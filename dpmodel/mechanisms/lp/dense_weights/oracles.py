@@ -302,12 +302,16 @@ def selections(
 
 
 def oracles(rows: PrivateRows, polytope: Polyhedron, points: Floats | None) -> tuple[Oracle, ...]:
-    """The oracles that can serve: listed points alone where given; else product selection and noise."""
-    found = selections(rows, polytope, points)
-    if isinstance(found, ListedSelection):
-        return (found,)
-    noisy = NoisyMinimisation.of(rows, polytope)
-    return (noisy,) if found is None else (found, noisy)
+    """The oracles that can serve: listed points alone where given; else product selection and noise. Found once."""
+
+    def build() -> tuple[Any, tuple[Oracle, ...]]:
+        found, held = selections(rows, polytope, points), (rows, points)  # so that nothing else takes their identity
+        if isinstance(found, ListedSelection):
+            return held, (found,)
+        noisy = NoisyMinimisation.of(rows, polytope)
+        return held, (noisy,) if found is None else (found, noisy)
+
+    return polytope.cached(("oracles", id(rows), id(points)), build)[1]
 
 
 def _by_group(total: np.ufunc, values: Floats, groups: Sequence[Integers]) -> list[float]:

@@ -12,17 +12,19 @@ with probability at least 1 - beta, and ``V(x) <= v`` means that all but ``slack
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from dpmodel._types import Floats, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP
+from dpmodel._types import Floats
+from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict
 from dpmodel.mechanisms.forecast import Bound, Violation
 from dpmodel.mechanisms.lp.private_rows import private_rows
+from dpmodel.mechanisms.lp.row_tables import RowPart
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.privacy import NoiseSource
@@ -70,8 +72,8 @@ class Promise:
     ``slack_rows`` of the ``rows`` private rows are violated by at most ``gain * v``. ``width`` : how far any row can be
     violated.
     ``proved`` : a theorem, not a prediction. ``work``, ``noise``, ``caveats`` : as in ``Forecast``.
-    ``plan`` : the engine's own numbers (steps, rates), handed back to it in ``point``. ``others`` : what it promises
-    with other settings, which say less and may do better; ``simulated_settings.py`` chooses.
+    ``plan`` : the engine's own numbers (steps, rates), handed back to it in ``point``. ``others()`` : what it promises
+    with other settings, which say less and may do better; ``simulated_settings.py`` asks and chooses.
     """
 
     error: float
@@ -84,7 +86,7 @@ class Promise:
     noise: Mapping[str, Any] = field(default_factory=dict)
     caveats: tuple[str, ...] = ()
     plan: Any = None
-    others: tuple[Promise, ...] = ()
+    others: Callable[[], tuple[Promise, ...]] = tuple
 
     @property
     def alpha(self) -> float:
@@ -125,6 +127,8 @@ class Engine:
     search_steps: int = 6
     # Whether it keeps to (task.epsilon, task.delta) by composition of its own instead of to ``task.spend``.
     own_composition: bool = False
+    # Whether all it reads are sums over the rows (``RowTable.map_reduce``): then they may lie anywhere.
+    reads_blocks: bool = False
     # Whether it leaves rows out: ``excess`` counts rows then (else it is the largest violation).
     counts_rows: bool = False
 
@@ -145,12 +149,12 @@ class Engine:
         yield bound_of(self.promise(task), every_row=not self.counts_rows)
 
     def point(
-        self, task: Task, promise: Promise, theta: PrivateArray, source: NoiseSource, progress: Progress
+        self, task: Task, promise: Promise, theta: PrivateNumbers, source: NoiseSource, progress: Progress
     ) -> Point:
-        """Spend ``task.spend`` on private data. ``theta`` (P,) holds the private values."""
+        """Spend ``task.spend`` on private data. ``theta`` (P,) holds the private values, or says where rows lie."""
         raise NotImplementedError
 
-    def excess(self, task: Task, promise: Promise, x: Floats, theta: PrivateArray) -> float:
+    def excess(self, task: Task, promise: Promise, x: Floats, theta: PrivateNumbers) -> float:
         """Private: how badly x misses the promise, for the paid test of a search: the number of rows violated by
         more than alpha, or the largest violation."""
         raise NotImplementedError
@@ -169,12 +173,17 @@ class CountingEngine(Engine):
 
     counts_rows = True
 
-    def excess(self, task: Task, promise: Promise, x: Floats, theta: PrivateArray) -> float:
-        G, h = private_rows(task.model).values(theta)
-        return float(np.count_nonzero(G @ x - h > promise.alpha))
+    def excess(self, task: Task, promise: Promise, x: Floats, theta: PrivateNumbers) -> float:
+        table = private_rows(task.model).table(theta)
+        return float(table.map_reduce(partial(_missed, x, promise.alpha)))
 
     def excess_sensitivity(self, task: Task) -> float:
         return float(private_rows(task.model).per_record)
 
     def excess_limit(self, promise: Promise) -> float:
         return float(promise.slack_rows)
+
+
+def _missed(x: Floats, alpha: float, part: RowPart) -> int:
+    """Rows violated by more than ``alpha``."""
+    return int(np.count_nonzero(part.residual(x) > alpha))

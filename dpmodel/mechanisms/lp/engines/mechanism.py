@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel._types import Floats, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP
+from dpmodel._types import Floats
+from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers, RecordsLP
 from dpmodel.mechanisms.contract import (
     YES,
     Mechanism,
@@ -89,6 +89,10 @@ class EngineMechanism(Mechanism[PrivateLP]):
     @property
     def serves(self) -> Serves:
         return Serves(PrivateLP, self.engine.cells)
+
+    @property
+    def reads_blocks(self) -> bool:
+        return self.engine.reads_blocks
 
     @property
     def published(self) -> bool:
@@ -175,7 +179,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
 
     def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         route = settle(model, self.engine, request)
-        theta = PrivateArray(model.read_private())
+        theta = model.read_rows() if isinstance(model, RecordsLP) else model.read_private()
         cost = _released_cost(model, request, theta, noise)
         if route.goal == "search":
             point = self._search(route, cost, theta, noise, progress)
@@ -201,7 +205,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
         )  # fmt: skip
 
     def _search(
-        self, route: Route, cost: Floats, theta: PrivateArray, source: NoiseSource, progress: Progress
+        self, route: Route, cost: Floats, theta: PrivateNumbers, source: NoiseSource, progress: Progress
     ) -> Point:
         """Bisection on the objective's value; see the class."""
         # A fresh copy of the public set: what it keeps of released numbers ends with this solve.
@@ -239,7 +243,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
         route: Route,
         cost: Floats,
         target: float,
-        theta: PrivateArray,
+        theta: PrivateNumbers,
         source: NoiseSource,
         progress: Progress = no_progress,
     ) -> tuple[Promise, Point]:
@@ -251,12 +255,13 @@ class EngineMechanism(Mechanism[PrivateLP]):
         return promise, replace(point, extra_violation=point.extra_violation + over)
 
 
-def _released_cost(model: PrivateLP, request: Request, theta: PrivateArray, source: NoiseSource) -> Floats:
+def _released_cost(model: PrivateLP, request: Request, theta: PrivateNumbers, source: NoiseSource) -> Floats:
     """(n,) the public objective, or the private one measured with its share of the budget."""
     measured = objective_design(model, request)
     if measured is None:
         return model.form.c0
     part = measured.parts["objective"]
+    assert isinstance(theta, np.ndarray)  # where rows lie in blocks, the objective is public
     cost = model.form.c0.copy()
     cost[part.measurement.positions] += release(part, theta, source)
     return cost

@@ -39,7 +39,7 @@ def settle(model: PrivateLP, engine: Engine, request: Request) -> Route:
     assert route is not None  # eligible() came first
     requested = request.by_proof or (request.violation, request.slack_rows) != (None, None)
     replanned = route.goal == "target" and private_objective(model)
-    if requested or replanned or route.goal == "search" or not route.promise.others or not route.promise.width > 0:
+    if requested or replanned or route.goal == "search" or not route.promise.width > 0 or not route.promise.others():
         return route
     tries = _tried(model, engine, request, route)
     if not tries:
@@ -64,12 +64,12 @@ def _tried(
     if few is not None:
         asked = as_noisy(replace(request, goal=route.goal or "auto", penalty=request.penalty), few.share)
         found = best_route(few, engine, asked)
-        if found is None or found.goal != route.goal or len(found.promise.others) != len(route.promise.others):
+        if found is None or found.goal != route.goal or len(found.promise.others()) != len(route.promise.others()):
             return []
         same = found
     drawn = few or model
     out: list[tuple[Promise, Callable[[int], float], float]] = []
-    own = [*zip(route.promise.others, same.promise.others, strict=True)]
+    own = [*zip(route.promise.others(), same.promise.others(), strict=True)]
     if route.promise.plan.accelerated and same.promise.plan.accelerated:
         own.append((route.promise, same.promise))
     for promise, twin in own:
@@ -89,7 +89,7 @@ def _simulated(engine: Engine, model: PrivateLP, route: Route, promise: Promise,
     total, rows = 0.0, private_rows(model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotPrivateWarning)
-        for number, theta in enumerate(databases(model)[:count]):
+        for number, theta in enumerate(databases(model, count)):
             task = route.task
             if route.goal == "penalty":
                 task = replace(task, tilt=(model.form.c0 + model.form.objective.apply(theta)) / route.weight)

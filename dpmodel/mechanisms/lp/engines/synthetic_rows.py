@@ -61,7 +61,7 @@ def against_public(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotPrivateWarning)
             without = PUBLIC_ONLY.run(model, request, SeededSource(0)).x if public else None
-            drawings = databases(drawn)[:count]
+            drawings = databases(drawn, count)
             other = sum(error(drawn, theta, without) if public else 1.0 for theta in drawings)
             for number, theta in enumerate(drawings):
                 if own > enough * other:
@@ -80,9 +80,9 @@ def against_public(
 
 
 @cached
-def databases(model: PrivateLP) -> list[PrivateArray]:
-    """(P,) private numbers of each database; the same ones whenever they are asked for."""
-    return drawn_databases(model, DATABASES)
+def databases(model: PrivateLP, count: int) -> list[PrivateArray]:
+    """(P,) private numbers of each database; the first are the same ones, however many are asked for."""
+    return drawn_databases(model, count)
 
 
 def drawn_databases(model: PrivateLP, count: int) -> list[PrivateArray]:

@@ -46,7 +46,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from dpmodel._types import Floats, Integers
 from dpmodel.mechanisms.lp.engines.contract import Task
@@ -252,7 +252,7 @@ def _turn(facts: _Facts, order: Integers, spread: Floats) -> Floats:
     rest = facts.beta * (1 - _SIZE_SHARE[facts.kind])
     squares = _powers(facts, order, 2)
     if facts.kind == "gaussian":
-        return facts.scale * spread * np.sqrt(squares) * float(norm.isf(rest / 2))
+        return facts.scale * spread * np.sqrt(squares) * float(-ndtri(rest / 2))
     # exp(-r q + (4/3) r^2 (b S)^2 sum a_t^2) = rest, at the best r in (0, 1 / (2 b S max a_t)].
     log, highest = math.log(1 / rest), np.where(order == 0, 1.0, facts.steps.astype(np.float64))
     free = np.minimum(np.sqrt(0.75 * log / squares), 0.5 / highest)

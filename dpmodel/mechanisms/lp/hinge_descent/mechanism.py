@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 
-from dpmodel._types import PrivateArray
-from dpmodel.classify.private_lp import PrivateLP
+from dpmodel._types import Floats, PrivateArray
+from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict
 from dpmodel.mechanisms.forecast import Bound
 from dpmodel.mechanisms.lp.engines.contract import CountingEngine, Point, Promise, Task, bound_of
 from dpmodel.mechanisms.lp.hinge_descent.forecast import DescentPlan, plan_descent, sum_sensitivity
 from dpmodel.mechanisms.lp.private_rows import plain_linear, private_rows
+from dpmodel.mechanisms.lp.row_tables import RowPart
 from dpmodel.privacy import NoiseSource
 
 
@@ -31,10 +32,10 @@ class NoisyHingeDescent(CountingEngine):
     Privacy
         Private values enter only through the d sums ``sum_i p(u_i) G_i`` of each step, d the columns that private
         rows reach. Given the released numbers, which fix the point x_t, p(u_i) in [0, 1] is a function of
-        row i alone, so one record moves the sums by at most ``sum_sensitivity`` (proof there; sparse products are
-        computed row by row, hence what one record does not own is computed alike in both databases). Every step adds
-        Gaussian noise calibrated to its 2-norm (Laplace and 1-norm for pure budgets), T steps with a public T,
-        adaptively composed by ``Spend``. Everything else is a function of the noisy sums and of public facts.
+        row i alone, so one record moves the sums by at most ``sum_sensitivity`` (proof there; products are computed
+        row by row, hence what one record does not own is computed alike in both databases, in memory and in blocks).
+        Every step adds Gaussian noise calibrated to its 2-norm (Laplace and 1-norm for pure budgets), T steps with a
+        public T, adaptively composed by ``Spend``. Everything else is a function of the noisy sums and of public facts.
     Utility
         V is the mean hinge. ``forecast.py`` proves w.p. 1 - beta ``w'x + V(x) <= w'x* + error``. If more than s rows
         were violated by more than ``a = k v / (s + 1)``, V would exceed ``a (s + 1) / k = v``: ``gain = k / (s + 1)``.
@@ -45,21 +46,22 @@ class NoisyHingeDescent(CountingEngine):
         met rows are given a say (c in ``forecast.py``), the rate is high and only the last half of the iterates is
         averaged. The statement is always that of the settings that are run, and mostly gives no guarantee then.
     Cost
-        T products with G and its transpose, T projections (exact for a box with one row), T d noisy numbers; T at most
-        2,000, fewer when d or G is large.
+        T products with G and its transpose (of rows in blocks T passes), T projections (exact for a box with one row),
+        T d noisy numbers; T at most 2,000, fewer when d or G is large.
     """
 
     cells: ClassVar[tuple[str, ...]] = ("scalar low", "row low", "row high")
     name = "noisy-hinge-descent"
     source = "Bassily, Smith and Thakurta 2014; Nesterov 2009 (dual averaging on the mean violation)"
     gaussian_only = True
+    reads_blocks = True
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         return plain_linear(model) or YES
 
     def promise(self, task: Task) -> Promise:
-        best, *others = (self._promise(task, error, plan) for error, plan in plan_descent(task))
-        return replace(best, others=tuple(others))
+        plans = (self._promise(task, error, plan) for error, plan in plan_descent(task))
+        return replace(next(plans), others=cache(lambda: tuple(plans)))
 
     def least(self, task: Task) -> Iterator[Bound]:
         yield bound_of(self._promise(task, *next(plan_descent(task))))
@@ -82,12 +84,12 @@ class NoisyHingeDescent(CountingEngine):
         )  # fmt: skip
 
     def point(
-        self, task: Task, promise: Promise, theta: PrivateArray, source: NoiseSource, progress: Progress
+        self, task: Task, promise: Promise, theta: PrivateNumbers, source: NoiseSource, progress: Progress
     ) -> Point:
         plan: DescentPlan = promise.plan
-        G, h = private_rows(task.model).values(theta)
-        live = sp.csr_array(sp.csc_array(G)[:, plan.live].T)
-        k, total = max(h.size, 1), np.zeros(task.polytope.size)
+        rows = private_rows(task.model)
+        table = rows.table(theta)
+        k, total = max(rows.count, 1), np.zeros(task.polytope.size)
         z = task.polytope.project(plan.start)
         x, weight = np.zeros(task.polytope.size), 0.0
         for step in range(plan.steps):
@@ -95,7 +97,7 @@ class NoisyHingeDescent(CountingEngine):
                 progress(f"descent on the violations, {plan.steps} steps", step / plan.steps)
             a = step + 1.0 if plan.accelerated else 1.0
             requested = (weight * x + a * z) / (weight + a) if plan.accelerated else z
-            sums = PrivateArray(live @ say(PrivateArray(G @ requested - h), plan))
+            sums = table.map_reduce(partial(_sums, requested, plan))
             noisy = source.laplace(sums, plan.scale) if plan.kind == "laplace" else source.gaussian(sums, plan.scale)
             total += a * task.tilt
             total[plan.live] += a * noisy / k
@@ -106,11 +108,22 @@ class NoisyHingeDescent(CountingEngine):
         return Point(task.polytope.nearest(x))
 
 
+def _sums(x: Floats, plan: DescentPlan, part: RowPart) -> PrivateArray:
+    """(d,) ``sum_i p(u_i) G_i`` over the rows of a part, at the point x."""
+    return PrivateArray(part.pull(say(part.residual(x), plan))[plan.live])
+
+
 def say(residual: PrivateArray, plan: DescentPlan) -> PrivateArray:
-    """(k,) p(u) of ``forecast.py``, in [0, 1], row by row."""
+    """(k,) p(u) of ``forecast.py``, in [0, 1], row by row; in the memory of ``residual``."""
     if plan.accelerated:
-        return PrivateArray(np.clip(1 + residual / (2 * plan.say), 0.0, 1.0))
-    return PrivateArray(plan.say / np.maximum(-residual, plan.say))
+        residual /= 2 * plan.say
+        residual += 1
+        np.clip(residual, 0.0, 1.0, out=residual)
+    else:
+        np.negative(residual, out=residual)
+        np.maximum(residual, plan.say, out=residual)
+        np.divide(plan.say, residual, out=residual)
+    return residual
 
 
 def _slack(task: Task, rows: int, error: float, width: float) -> int:

@@ -10,12 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict, refuse_high
 from dpmodel.mechanisms.lp.engines.contract import Point, Promise, Task
 from dpmodel.mechanisms.lp.multiplicative_weights.game import (
     GameEngine,
     PrivateRowsNow,
+    Shape,
     Steps,
     finish,
     noisy_regret,
@@ -25,7 +26,6 @@ from dpmodel.mechanisms.lp.multiplicative_weights.game import (
 )
 from dpmodel.mechanisms.lp.multiplicative_weights.matrix_rows import MatrixRows, matrix_rows
 from dpmodel.mechanisms.lp.private_rows import private_rows
-from dpmodel.numerics.polytopes.entropic_projection import EntropicPolytope
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.numerics.polytopes.simplex_form import SimplexForm
 from dpmodel.privacy import NoiseSource
@@ -94,14 +94,14 @@ class NoisyMultiplicativeWeights(GameEngine):
     def width(self, form: SimplexForm, rows: MatrixRows) -> float:
         return form.row_range(rows.rows.lower, rows.rows.upper)
 
-    def told(self, rows: MatrixRows, plan: Steps, task: Task) -> dict[str, Any]:
+    def told(self, rows: MatrixRows, shape: Shape, plan: Steps, task: Task) -> dict[str, Any]:
         return {
             "row noise": {"distribution": "laplace" if self.pure(task) else "gaussian", "scale": plan.noise},
             "change of a row": {"l1": rows.row_l1, "l2": rows.row_l2, "linf": rows.linf},
         }
 
     def point(
-        self, task: Task, promise: Promise, theta: PrivateArray, source: NoiseSource, progress: Progress
+        self, task: Task, promise: Promise, theta: PrivateNumbers, source: NoiseSource, progress: Progress
     ) -> Point:
         rows, plan = matrix_rows(task.model), promise.plan
         now = rows.now(theta)
@@ -132,14 +132,13 @@ class NoisyMultiplicativeWeights(GameEngine):
         keeps scores divided by it finite."""
         return max(rows.reach(x, exact=plan.count <= _EXACT_STEPS), 1e-9 * rows.reach_over(task.polytope))
 
-    def plan(self, rows: MatrixRows, form: SimplexForm, task: Task) -> tuple[Steps, float]:
+    def plan(self, rows: MatrixRows, shape: Shape, task: Task) -> tuple[Steps, float]:
         """Steps and the share of the selections on a grid."""
-        spend = task.spend
+        spend, form, width = task.spend, shape.form, shape.width
         reading = rows.sizes[0] + 10 * (rows.candidates + form.columns)
         drawing = _SELECTION_WORK * min(rows.candidates, 2 * math.isqrt(rows.candidates) + 1)
         drawing += _NOISE_WORK * rows.row_entries
-        grid = step_grid(reading + drawing + EntropicPolytope.of(task.polytope, form).work)
-        width = self.width(form, rows)
+        grid = step_grid(reading + drawing + shape.work)
         if spend.rho is None:
             each = spend.epsilon * _SHARES / grid
             scale = rows.row_l1 * grid / (spend.epsilon * (1 - _SHARES))

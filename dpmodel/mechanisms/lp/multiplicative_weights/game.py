@@ -35,7 +35,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -43,7 +44,7 @@ from scipy.optimize import brentq
 from scipy.special import gammainccinv
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap
 from dpmodel.compile.standard_form.footprint import sensitivity_of
 from dpmodel.mechanisms.contract import YES, Progress, Verdict, counted
@@ -192,8 +193,21 @@ def finish(polytope: Polyhedron, x: Floats, row_bound: float) -> Point:
 
 
 # ------------------------------------------------------------------ planning
-def simplex_of(model: PrivateLP, polytope: Polyhedron, lower: Floats, upper: Floats) -> SimplexForm | Verdict:
-    """The simplex form of a public set for rows between ``lower`` and ``upper``, or why there is none."""
+class Shape(NamedTuple):
+    """A public set as a game on private rows sees it. ``form`` : its simplex form. ``work`` : of a projection onto it,
+    as numbers that could be read instead. ``width`` : W, some point satisfies every row, and no row differs by more
+    between two."""
+
+    form: SimplexForm
+    work: float
+    width: float
+
+
+def simplex_of(
+    model: PrivateLP, polytope: Polyhedron, lower: Floats, upper: Floats
+) -> tuple[SimplexForm, float] | Verdict:
+    """The simplex form of a public set for rows between ``lower`` and ``upper``, and the work of a projection; or why
+    there is none."""
     form = simplex_form(polytope, lower, upper)
     if not isinstance(form, SimplexForm):
         names = list(dict.fromkeys(model.affine.column_names[j] for j in form))
@@ -203,12 +217,13 @@ def simplex_of(model: PrivateLP, polytope: Polyhedron, lower: Floats, upper: Flo
             f"the public constraints leave {which} unbounded, so they give no L with ||x||_1 <= L; "
             "give bounds=[lo, hi] or a public constraint that bounds the sum",
         )
-    rows = EntropicPolytope.of(polytope, form).rows.shape[0]
+    projection = EntropicPolytope.of(polytope, form)
+    rows = projection.rows.shape[0]
     # The objective may become one more row later: a target, or the runs of a search.
     most = MOST_ROWS - 1 if polytope is public_polyhedron(model) else MOST_ROWS
     if rows > most:
         return Verdict(False, f"{rows} public rows couple the variables; it projects onto at most {most}")
-    return form
+    return form, projection.work
 
 
 def step_grid(work: float) -> Floats:
@@ -266,6 +281,8 @@ def apart(affine: AffineMap, scores: LinearMap) -> float:
     change moves score i by ``a_ij d_j``, so ``u - v <= sum_j (max_i a_ij - min_i a_ij) |d_j|`` (0 counted in both), one
     more linear function whose change the footprint knows; it is exact when a record owns one entry.
     """
+    if not scores.nnz:
+        return 0.0
     high, low = np.zeros(affine.theta_size), np.zeros(affine.theta_size)
     np.maximum.at(high, scores.column, scores.coefficient)
     np.minimum.at(low, scores.column, scores.coefficient)
@@ -303,33 +320,35 @@ class GameEngine(Engine):
         raise NotImplementedError
 
     def width(self, form: SimplexForm, rows: Any) -> float:
-        """W: some point satisfies every row, and no row differs by more between two points."""
+        """W, see ``Shape``."""
         raise NotImplementedError
 
     def range_of(self, rows: Any, polytope: Polyhedron) -> float:
         """R of the selections over the public set."""
         raise NotImplementedError
 
-    def plan(self, rows: Any, form: SimplexForm, task: Task) -> tuple[Steps, float]:
+    def plan(self, rows: Any, shape: Shape, task: Task) -> tuple[Steps, float]:
         """The plan of least error, and its error."""
         raise NotImplementedError
 
-    def told(self, rows: Any, plan: Steps, task: Task) -> dict[str, Any]:
+    def told(self, rows: Any, shape: Shape, plan: Steps, task: Task) -> dict[str, Any]:
         """More public numbers for the forecast."""
         return {}
 
-    def form(self, model: PrivateLP, polytope: Polyhedron) -> SimplexForm | Verdict:
-        """The simplex form of the public set for these rows, or why there is none."""
+    def shape(self, model: PrivateLP, polytope: Polyhedron) -> Shape | Verdict:
+        """Of the public set for these rows, or why there is none."""
+        rows = self.rows(model)
+        bounds = model.cached(("bounds of entries", self.rows.__qualname__), partial(self.entry_bounds, model))
 
-        def build() -> SimplexForm | Verdict:
-            return simplex_of(model, polytope, *self.entry_bounds(model))
+        def build() -> tuple[Any, Shape | Verdict]:
+            found = simplex_of(model, polytope, *bounds)
+            return rows, found if isinstance(found, Verdict) else Shape(*found, self.width(found[0], rows))
 
-        key = ("simplex form", self.rows.__qualname__)
-        return model.cached(key, build) if polytope is public_polyhedron(model) else build()
+        return polytope.cached(("shape", id(rows)), build)[1]  # with the rows, so that nothing else takes their id
 
     def formed(self, model: PrivateLP) -> Verdict:
-        form = self.form(model, public_polyhedron(model))
-        return form if isinstance(form, Verdict) else YES
+        shape = self.shape(model, public_polyhedron(model))
+        return YES if isinstance(shape, Shape) else shape
 
     def least(self, task: Task) -> Iterator[Bound]:
         """First what selections with all of the budget fall short by, the regret left out."""
@@ -337,28 +356,29 @@ class GameEngine(Engine):
         each = task.spend.epsilon / grid if task.spend.rho is None else np.sqrt(8 * task.spend.rho / grid)
         short = self.range_of(rows, task.polytope) / each * shortfall(rows.candidates, grid, task.beta)
         yield Bound(Violation(violation=float(short.min())))
-        if isinstance(self.form(task.model, task.polytope), SimplexForm):
+        if isinstance(self.shape(task.model, task.polytope), Shape):
             yield from super().least(task)
 
     def promise(self, task: Task) -> Promise:
-        rows, form = self.rows(task.model), self.form(task.model, task.polytope)
-        assert isinstance(form, SimplexForm)  # eligible() came first
-        (plan, error), reach, count = self.plan(rows, form, task), self.range_of(rows, task.polytope), rows.index.size
+        rows, shape = self.rows(task.model), self.shape(task.model, task.polytope)
+        assert isinstance(shape, Shape)  # eligible() came first
+        (plan, error), reach, count = self.plan(rows, shape, task), self.range_of(rows, task.polytope), rows.index.size
         return Promise(
             error=error,
             gain=1.0,
             slack_rows=0,
             rows=int(count),
-            width=self.width(form, rows),
+            width=shape.width,
             work=f"{plan.count} products with the {count} private rows{self.words}",
             noise={
                 "steps": plan.count, "range": reach, "selection scale": reach / plan.epsilon,
-                "epsilon of a selection": plan.epsilon, "rate": plan.rate, "columns": form.columns, "L": form.total,
-                **self.told(rows, plan, task),
+                "epsilon of a selection": plan.epsilon, "rate": plan.rate, "columns": shape.form.columns,
+                "L": shape.form.total,
+                **self.told(rows, shape, plan, task),
             },
             plan=plan,
         )  # fmt: skip
 
-    def excess(self, task: Task, promise: Promise, x: Floats, theta: PrivateArray) -> float:
+    def excess(self, task: Task, promise: Promise, x: Floats, theta: PrivateNumbers) -> float:
         now: PrivateRowsNow = self.rows(task.model).now(theta)
         return now.worst(x)

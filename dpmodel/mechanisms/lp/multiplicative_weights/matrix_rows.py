@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.compile.standard_form.affine_map import LinearMap, numbered, sum_by
 from dpmodel.compile.standard_form.footprint import Sensitivity, record_blocks, sensitivity_of, sensitivity_under
 from dpmodel.mechanisms.lp.multiplicative_weights.game import PrivateRowsNow, apart, both_signs, listed_rows
@@ -146,8 +146,9 @@ class MatrixRows:
         return 4 * terms * 2.0**-53 * size
 
     # ------------------------------------------------------------------ private values
-    def now(self, theta: PrivateArray) -> PrivateRowsNow:
+    def now(self, theta: PrivateNumbers) -> PrivateRowsNow:
         """The rows at theta; private. ``parts[0]`` has the columns of ``pattern``, zeros included."""
+        assert isinstance(theta, np.ndarray)
         form = self.rows.model.form
         positions, number = self._numbered()
         entries = sum_by(number, weights=form.matrix.coefficient * theta[form.matrix.column], minlength=positions.size)

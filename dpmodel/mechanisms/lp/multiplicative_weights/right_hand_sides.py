@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.compile.standard_form.affine_map import LinearMap
 from dpmodel.compile.standard_form.footprint import sensitivity_of
 from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict, refuse_high
@@ -18,6 +18,7 @@ from dpmodel.mechanisms.lp.engines.contract import Point, Promise, Task
 from dpmodel.mechanisms.lp.multiplicative_weights.game import (
     GameEngine,
     PrivateRowsNow,
+    Shape,
     Steps,
     apart,
     both_signs,
@@ -29,7 +30,6 @@ from dpmodel.mechanisms.lp.multiplicative_weights.game import (
     step_grid,
 )
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, exact_rows
-from dpmodel.numerics.polytopes.entropic_projection import EntropicPolytope
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.numerics.polytopes.simplex_form import SimplexForm
 from dpmodel.numerics.public_facts import cached
@@ -61,9 +61,10 @@ class ScalarRows:
     def candidates(self) -> int:
         return int(self.index.size + self.twins.size + 1)
 
-    def now(self, theta: PrivateArray) -> PrivateRowsNow:
+    def now(self, theta: PrivateNumbers) -> PrivateRowsNow:
         """The rows at theta; private."""
         limit = _CLAMP * self.reach if self.reach > 0 else math.inf
+        assert isinstance(theta, np.ndarray)
         h = PrivateArray(np.clip(exact_rows(self.h, theta), -limit, limit))
         return PrivateRowsNow((self.matrix,), self.fixed, h, self.twins, limit)
 
@@ -118,23 +119,23 @@ class ScalarMultiplicativeWeights(GameEngine):
     def width(self, form: SimplexForm, rows: ScalarRows) -> float:
         return form.widest_rows(rows.matrix)
 
-    def told(self, rows: ScalarRows, plan: Steps, task: Task) -> dict[str, Any]:
-        return {"width of the losses": self.width(plan.form, rows)}
+    def told(self, rows: ScalarRows, shape: Shape, plan: Steps, task: Task) -> dict[str, Any]:
+        return {"width of the losses": shape.width}
 
     def range_of(self, rows: ScalarRows, polytope: Polyhedron) -> float:
         return rows.reach
 
-    def plan(self, rows: ScalarRows, form: SimplexForm, task: Task) -> tuple[Steps, float]:
-        public = EntropicPolytope.of(task.polytope, form)
-        grid = step_grid(rows.matrix.nnz + 10 * (rows.candidates + form.columns) + public.work)
-        regret, rate = plain_regret(self.width(form, rows), form.columns, grid)
+    def plan(self, rows: ScalarRows, shape: Shape, task: Task) -> tuple[Steps, float]:
+        form = shape.form
+        grid = step_grid(rows.matrix.nnz + 10 * (rows.candidates + form.columns) + shape.work)
+        regret, rate = plain_regret(shape.width, form.columns, grid)
         each = task.spend.epsilon / grid if task.spend.rho is None else np.sqrt(8 * task.spend.rho / grid)
         error = regret + rows.reach / each * shortfall(rows.candidates, grid, task.beta)
         best = int(np.argmin(error))
         return Steps(form, int(grid[best]), float(rate[best]), float(each[best])), float(error[best])
 
     def point(
-        self, task: Task, promise: Promise, theta: PrivateArray, source: NoiseSource, progress: Progress
+        self, task: Task, promise: Promise, theta: PrivateNumbers, source: NoiseSource, progress: Progress
     ) -> Point:
         rows, plan = scalar_rows(task.model), promise.plan
         # Scores that no record can move are the same for all data: any scale will do.

@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import chdtri, ndtri
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, Integers
 from dpmodel.annotate.layout import sum_by
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import Request
@@ -196,10 +197,21 @@ def _mixes(m: Measurement) -> bool:
 @cached
 def x_bound(model: PrivateLP) -> float:
     """Public bound on the 1-norm of x over the columns in which A is private (inf when there is none)."""
-    _, columns = model.form.matrix_positions()
-    weights = np.zeros(model.affine.variables)
-    weights[columns] = 1.0
-    return model.public.weighted_norm(weights)
+    return model.public.weighted_norm(private_columns(model).astype(np.float64))
+
+
+@cached
+def private_columns(model: PrivateLP) -> npt.NDArray[np.bool_]:
+    """(n,) the columns in which A is private."""
+    used = np.zeros(model.affine.variables, dtype=bool)
+    used[model.form.matrix_positions()[1]] = True
+    return used
+
+
+@cached
+def private_counts(model: PrivateLP) -> Integers:
+    """(m,) private entries of A in each row, up to the last that has one."""
+    return np.bincount(model.form.matrix_positions()[0])
 
 
 def row_margins(model: PrivateLP, noise: NoiseDesign) -> RowMargins:

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict
 from dpmodel.mechanisms.lp.engines.contract import CountingEngine, Point, Promise, Task
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, plain_linear, private_rows, public_polyhedron
@@ -127,7 +127,7 @@ class PointExponential(CountingEngine):
         )
 
     def point(
-        self, task: Task, promise: Promise, theta: PrivateArray, source: NoiseSource, progress: Progress
+        self, task: Task, promise: Promise, theta: PrivateNumbers, source: NoiseSource, progress: Progress
     ) -> Point:
         rows, plan = private_rows(task.model), promise.plan
         progress(promise.work, 0.1)
@@ -141,7 +141,7 @@ class PointExponential(CountingEngine):
             chosen = exponential_mechanism(-counts, reach, rho=task.spend.rho, source=source)
         return Point(np.array(points[chosen]), extra_violation=threshold - plan.threshold)
 
-    def excess(self, task: Task, promise: Promise, x: Floats, theta: PrivateArray) -> float:
+    def excess(self, task: Task, promise: Promise, x: Floats, theta: PrivateNumbers) -> float:
         G, h = private_rows(task.model).values(theta)
         return float(violated(G, h, x[None, :], promise.alpha)[0])
 

@@ -61,6 +61,8 @@ class PublicOnly(Mechanism[PrivateLP]):
     name: str = "public-only"
     source: str = "Ben-Tal, El Ghaoui and Nemirovski 2009, chapter 1"
 
+    reads_blocks: ClassVar[bool] = True  # it reads nothing
+
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         if not model.private_parts():
             return Verdict(False, "no private parameter changes c, b or A")

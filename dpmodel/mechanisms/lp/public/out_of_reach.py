@@ -6,11 +6,13 @@ Public facts only. "No" means that nothing was seen here: then the points are lo
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 from cvxpy import HIGHS, INFEASIBLE
 
 from dpmodel._types import Floats, Integers
+from dpmodel.annotate.per_entry import same_for_all
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.form import value_range
 from dpmodel.mechanisms.lp.engines.routes import cost_range, objective_span, private_objective
@@ -144,30 +146,40 @@ def _corner(model: PrivateLP) -> tuple[Floats, Floats, float] | None:
     if not np.isfinite(x).all() or not model.public.holds(x):
         return None
     missed = worst_violations(model, x)
-    row, column, falls = _falls(model, np.sign(c))
-    with np.errstate(divide="ignore"):
-        per_cost = np.where(falls > 0, falls / np.abs(c)[column], 0.0)
-    most = np.zeros(model.affine.rows)
-    np.maximum.at(most, row, per_cost)
+    most, equal = np.zeros(model.affine.rows), model.affine.equalities()
+    for row, column, low, high in _entries(model):
+        if same_for_all(low) and same_for_all(high) and not equal[row].any():  # one number stands for a column
+            falls = _falls(low[:1], high[:1], np.sign(c), np.zeros(c.size, dtype=bool), np.abs(c))[column]
+        else:
+            falls = _falls(low, high, np.sign(c)[column], equal[row], np.abs(c)[column])
+        np.maximum.at(most, row, falls)
     with np.errstate(divide="ignore"):
         price = 1.0 / most
     return missed, price, _SAFE * (1 + abs(float(c @ x)) + float(np.abs(c).sum()))
 
 
-def _falls(model: PrivateLP, away: Floats) -> tuple[Integers, Integers, Floats]:
-    """Row, column and how fast the residual of the row can fall as the column moves ``away`` (n,): 1 up, -1 down, 0
-    either way, whatever the data are. Equalities fall on both sides."""
+def _entries(model: PrivateLP) -> Iterator[tuple[Integers, Integers, Floats, Floats]]:
+    """Row, column and least and largest value of the entries of private rows of A: the public ones, then those with
+    private numbers."""
     form = model.form
-    public = form.A0.tocoo()
-    row, column = public.coords
-    low = high = public.data
+    row = np.repeat(np.arange(form.affine.rows), np.diff(form.A0.indptr))
+    own = np.flatnonzero(form.private_rows[row])
+    if own.size:
+        yield row[own], form.A0.indices[own], form.A0.data[own], form.A0.data[own]
     if form.matrix.nnz:
-        at, to = form.matrix_positions()
+        row, column = form.matrix_positions()
         below, above = declared_range(model, "matrix")
-        own = np.asarray(form.A0[at, to]).ravel()
-        row, column = np.concatenate([row, at]), np.concatenate([column, to])
-        low, high = np.concatenate([low, own + below]), np.concatenate([high, own + above])
-    side = away[column]
-    one = np.where(side > 0, -low, np.where(side < 0, high, np.maximum(np.abs(low), np.abs(high))))
+        if np.diff(form.A0.indptr)[row].any():
+            shared = np.asarray(form.A0[row, column]).ravel()
+            below, above = shared + below, shared + above
+        yield row, column, below, above
+
+
+def _falls(low: Floats, high: Floats, away: Floats, equal: np.ndarray, cost: Floats) -> Floats:
+    """How fast the residual of a row can fall per ``cost`` as a column moves ``away``: 1 up, -1 down, 0 either way,
+    whatever the data are. Equalities fall on both sides. All (k,)."""
     both = np.maximum(np.abs(low), np.abs(high))
-    return row, column, np.maximum(np.where(model.affine.equalities()[row], both, one), 0.0)
+    one = np.where(away > 0, -low, np.where(away < 0, high, both))
+    falls = np.maximum(np.where(equal, both, one), 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(falls > 0, falls / cost, 0.0)

@@ -52,7 +52,7 @@ class Admm(Mechanism[Postprocessing]):
         scales of the point and its data (``Splits.dual_bound``). "optimal_inaccurate": the steps ran out before.
         Infeasible and unbounded problems are recognised with HiGHS when the multipliers grow or the steps run out.
         Of several optima under absolute errors of sums (strategies) it takes one near the least-squares point, from
-        which it starts (docs/measurements.md, matrix mechanism).
+        which it starts (docs/measurements/post-processing.md, matrix mechanism).
     Cost
         One factorisation (and one per polish, a few in all), 20 to 1,000 steps of one solve with it each; poorly
         conditioned strategies take thousands.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -26,7 +27,7 @@ class Metric:
     Then ``a'w = (M a)'v``. Row j of M is ``scale_j (e_j - middle_j / c e_k)``: column j less its middle (c the value of
     the constant column k, which absorbs it), times a scale. Vectors (p,), or every row of (B, p), are mapped. ``row`` :
     bounds on M a. ``exchange`` : k, or None without centring. ``uncentred`` : norms (order -> size) that rounding acts
-    on.
+    on. ``scores`` : of how many M maps the p sums (and the coefficients) of each, one after the other.
     """
 
     scale: Floats
@@ -34,26 +35,45 @@ class Metric:
     exchange: int | None
     row: RowBounds
     uncentred: dict[float, float]
+    scores: int = 1
+
+    @cached_property
+    def scales(self) -> Floats:
+        """(size,) the scale of every coefficient."""
+        return np.tile(self.scale, self.scores)
 
     def sums(self, g: Floats) -> Floats:
         """(p,) M g."""
         if self.exchange is None:
-            return np.asarray(self.scale * g)
-        return np.asarray(self.scale * (g - self.middle * g[..., self.exchange, None]))
+            return np.asarray(self.scales * g)
+        each = self._each(g)
+        return np.asarray(self.scale * (each - self.middle * each[..., self.exchange, None])).reshape(g.shape)
 
     def coefficients(self, v: Floats) -> Floats:
         """(p,) M' v."""
-        w = self.scale * v
+        w = self.scales * v
         if self.exchange is not None:
-            w[..., self.exchange] -= w @ self.middle
+            each = self._each(w)  # a view
+            each[..., self.exchange] -= each @ self.middle
         return w
 
     def coordinates(self, w: Floats) -> Floats:
         """(p,) v with M' v = w."""
         if self.exchange is not None:
             w = w.copy()
-            w[..., self.exchange] += w @ self.middle
-        return w / self.scale
+            each = self._each(w)
+            each[..., self.exchange] += each @ self.middle
+        return w / self.scales
+
+    def _each(self, w: Floats) -> Floats:
+        """(..., K, p) of (..., K p), where there are several scores."""
+        return w if self.scores == 1 else w.reshape(*w.shape[:-1], self.scores, -1)
+
+    def reaches(self, w: Floats) -> Floats:
+        """(B,) ``PrivateRegression.reaches`` of w (B, size), centred: sharper, as the constant column has taken the
+        columns' middles."""
+        v = self.coordinates(w)
+        return self.row.reaches(v) if self.scores == 1 else self.row.spreads(self._each(v))
 
     @property
     def diagonal(self) -> bool:
@@ -64,6 +84,8 @@ class Metric:
 
         ``row`` bounds every row M a, so that ``RowBounds.change`` applies to it as it does to plain rows: two vectors
         of norm at most ``reach * norm``, or (an absent record, never centred) one of them with constant columns only.
+        Of several scores, s_i is a vector and what moves the matrix of its outer product with M a, whose norm is the
+        product of theirs: the same.
         Rounding: the sum in column j is off by at most ``(n + 4) 2^-53 total reach |a_j|``, which M scales and, where
         it centres, adds to middle_j times the error of the constant column.
         """
@@ -90,21 +112,22 @@ def projects_exactly(domain: Domain) -> bool:
 
 @cached
 def descent_metric(model: PrivateRegression) -> Metric:
-    """The metric for this model, a public fact.
+    """The metric for this model, a public fact; the same for all of several scores.
 
     Columns are divided by their largest size where their coefficients are free or in a box and no norm of the row was
     declared below what the columns allow (then the declared norm says that units are alike). With an intercept and no
     constraints, they are first centred in their interval. Other coefficients keep the user's coordinates, in which
     their set projects.
     """
-    row, moving, loose = model.row, ~model.row.constant, separable(model.domain)
+    row, moving = model.row, ~model.row.constant
+    loose = separable(model.domain).reshape(model.scores, -1).all(axis=0)
     size = row.magnitudes
     by_columns = bool(np.isfinite(size[moving]).all()) and float(np.linalg.norm(size[moving])) <= row.l2 * (1 + 1e-9)
-    scale, middle, exchange = np.ones(model.size), np.zeros(model.size), None
+    scale, middle, exchange = np.ones(row.size), np.zeros(row.size), None
     lower, upper = row.lower, row.upper
     if by_columns:
         anchors = np.flatnonzero(row.constant & (row.lower != 0))
-        smooth = not model.penalty.l1[anchors].any() and model.penalty.other is None
+        smooth = not model.penalty.l1.reshape(model.scores, -1)[:, anchors].any() and model.penalty.other is None
         if model.domain.kind == "free" and anchors.size and not row.absent and smooth:
             exchange = int(anchors[0])
             middle = np.where(moving, (lower + upper) / 2, 0.0)
@@ -135,7 +158,7 @@ def descent_metric(model: PrivateRegression) -> Metric:
     plain = bounds(row.lower, row.upper, True)
     ends = np.abs(scale * middle) * (abs(row.lower[exchange]) if exchange is not None else 0.0)
     uncentred = {order: plain.norm(order) + float(np.linalg.norm(ends, ord=order)) for order in (1.0, 2.0, math.inf)}
-    return Metric(scale, middle, exchange, part, uncentred)
+    return Metric(scale, middle, exchange, part, uncentred, model.scores)
 
 
 @cached

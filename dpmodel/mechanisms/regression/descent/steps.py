@@ -67,6 +67,11 @@ class StepNoise:
     def order(self) -> float:
         return 1.0 if self.spend.rho is None else 2.0
 
+    @property
+    def loss(self) -> Loss:
+        """The loss, with bounds in the norm that the noise hides."""
+        return self.model.loss.measured(self.order)
+
     def reach(self, w: Floats) -> float:
         """Bound on the part of the derivatives that a step at w noises."""
         fixed = self.fixed_reach
@@ -80,10 +85,8 @@ class StepNoise:
 
     def predictions(self, w: Floats) -> Floats:
         """(B,) largest predictions of w (B, p) over the rows allowed, or what stands for them in the metric."""
-        if self.metric.exchange is None:
-            return self.model.row.reaches(w) + self.model.offset_bound
-        # Sharper, as the constant column has taken the columns' middles.
-        return self.metric.row.reaches(self.metric.coordinates(w)) + self.model.offset_bound
+        reaches = self.model.reaches if self.metric.exchange is None else self.metric.reaches
+        return reaches(w) + self.model.offset_bound
 
     def reach_at(self, z: float) -> float:
         """``reach`` where predictions are at most z."""
@@ -94,7 +97,7 @@ class StepNoise:
         return min(reach, _FARTHEST * self._bound(max(y, 1.0))) if math.isfinite(y) else reach
 
     def _bound(self, z: float) -> float:
-        loss = self.model.loss
+        loss = self.loss
         return (loss.rest_bound if self.share > 0 else loss.derivative_bound)(z, self.model.row.label_bound)
 
     def sensitivity(self, reach: float) -> float:
@@ -107,7 +110,7 @@ class StepNoise:
     @property
     def middle_scale(self) -> float:
         """The same for the one measurement of the middles."""
-        reach = self.model.loss.middle_bound(self.model.row.label_bound)
+        reach = self.loss.middle_bound(self.model.row.label_bound)
         return self._scale(self.sensitivity(reach), self.spend.part(self.share), 1) if self.share > 0 else 0.0
 
     def _scale(self, sensitivity: float, spend: Spend, steps: int) -> float:
@@ -144,7 +147,7 @@ Gradient = Callable[[Floats], Floats]
 
 def private_gradient(noise: StepNoise, rows: Table, source: NoiseSource) -> Gradient:
     """w -> noisy gradient of the data part in the metric's coordinates; measures the middles first."""
-    model, metric, loss = noise.model, noise.metric, noise.model.loss
+    model, metric, loss = noise.model, noise.metric, noise.loss
     bound, fixed = None, np.zeros(model.size)
     if noise.share > 0:
         bound = loss.middle_bound(model.row.label_bound)
@@ -160,17 +163,17 @@ def private_gradient(noise: StepNoise, rows: Table, source: NoiseSource) -> Grad
 
 
 def part_gradient(part: Rows, loss: Loss, w: Floats, reach: float, middle: float | None = None) -> PrivateArray:
-    """(p,) ``sum_i omega_i s_i a_i`` of some rows, the derivatives at w cut to +-reach; ``middle`` : less their
+    """(p,) ``sum_i omega_i s_i a_i`` of some rows, the derivatives at w cut to this size; ``middle`` : less their
     middles, which are at most that large."""
     derivatives = loss.derivative(part.predict(w), part.labels)
     if middle is not None:
-        derivatives = derivatives - np.clip(loss.middle(part.labels), -middle, middle)
-    return part.combine(np.clip(derivatives, -reach, reach, out=derivatives))
+        derivatives = derivatives - loss.cut(loss.middle(part.labels), middle)
+    return part.combine(loss.cut(derivatives, reach))
 
 
 def part_middles(part: Rows, loss: Loss, bound: float) -> PrivateArray:
     """(p,) ``sum_i omega_i m(y_i) a_i`` of some rows."""
-    return part.combine(np.clip(loss.middle(part.labels), -bound, bound))
+    return part.combine(loss.cut(loss.middle(part.labels), bound))
 
 
 def descend(
@@ -210,7 +213,7 @@ def descended(
     shrinks = domain.kind in SEPARABLE and bool(penalty.l1.any())
     projects = domain.kind != "free"
     v = metric.coordinates(start)
-    threshold = step * penalty.l1 * metric.scale
+    threshold = step * penalty.l1 * metric.scales
     velocity, requested, reached = np.zeros_like(v), list[Floats](), list[Floats]()
     for _ in range(steps):
         u = v + momentum * velocity
@@ -253,8 +256,9 @@ def curvature(model: PrivateRegression, metric: Metric) -> float:
         smoothness = 0.5 if model.loss.labels == "sign" else 2 / label if 0 < label < math.inf else 1.0
     data = model.weight * smoothness * metric.row.norm(2) ** 2
     ridge = model.penalty.ridge
-    moved = metric.scale * np.sqrt(ridge)
+    moved = metric.scales * np.sqrt(ridge)
     public = 2 * float((moved**2).max(initial=0.0))
     if metric.exchange is not None:
-        public += 2 * float(ridge[metric.exchange]) * float(np.sum((metric.middle * metric.scale) ** 2))
+        anchored = float(ridge[metric.exchange :: model.row.size].max())
+        public += 2 * anchored * float(np.sum((metric.middle * metric.scale) ** 2))
     return data + public

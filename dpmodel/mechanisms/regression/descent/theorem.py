@@ -12,7 +12,7 @@ from dpmodel.mechanisms.regression.public_point import public_point
 
 def averaged_excess(noise: StepNoise, settings: Settings, beta: float) -> float | None:
     """Proved bound, or None where the theorem does not speak (momentum, other averages, Laplace noise, unbounded sets,
-    penalties that are not quadratic).
+    penalties that are not quadratic, several scores).
 
     Theorem. Points u_t of a convex set U, ``u_{t+1} = P_U(u_t - h (g_t + x_t))``, g_t a subgradient of f at u_t with
     ``|g_t| <= G``, x_t given the past N(0, s_t^2 I) with s_t <= s, plus a fixed N(0, r^2 I) vector x. The mean of the
@@ -34,6 +34,7 @@ def averaged_excess(noise: StepNoise, settings: Settings, beta: float) -> float 
         or settings.averaging != "all"
         or noise.order != 2
         or not penalty.smooth
+        or model.scores > 1
     ):
         return None
     if not math.isfinite(model.prediction_bound) or not model.domain.bounded or not metric.diagonal:

@@ -22,6 +22,7 @@ from dpmodel.mechanisms.regression.objective_perturbation.perturbed_objective im
 from dpmodel.mechanisms.regression.populations import Populations
 from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.mechanisms.regression.synthetic import populations_of, side_by_side, simulated_risks
+from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource, gaussian_delta, gaussian_mu, public_generator
 
 # Shares of epsilon that the curvature term ln(1 + ...) may take: the smaller, the stronger the added ridge.
@@ -234,13 +235,19 @@ def smoothness(model: PrivateRegression) -> float:
 
 def leverage(model: PrivateRegression, ridge: float) -> float:
     """Largest ``x' (ridge + user's ridges)^-1 x`` over the rows allowed; inf where a coefficient has no ridge."""
-    own, fixed = 2 * model.penalty.ridge / model.scale, model.row.constant
     out = 0.0
-    for columns, size in ((~fixed, model.row.moving(2.0)), (fixed, model.row.fixed(2.0))):
-        if columns.any() and size > 0:
-            least = ridge + float(own[columns].min())
-            out += size**2 / least if least > 0 else math.inf
+    for square, own in _levers(model):
+        least = ridge + own
+        out += square / least if least > 0 else math.inf
     return out
+
+
+@cached
+def _levers(model: PrivateRegression) -> list[tuple[float, float]]:
+    """Largest squared norm of the columns that move and of those that do not, and the user's least ridge on them."""
+    own, fixed = 2 * model.penalty.ridge / model.scale, model.row.constant
+    parts = ((~fixed, model.row.moving(2.0)), (fixed, model.row.fixed(2.0)))
+    return [(size**2, float(own[columns].min())) for columns, size in parts if columns.any() and size > 0]
 
 
 def ridge_for(model: PrivateRegression, curvature: float) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -84,9 +85,13 @@ def _add_raw(layout: Layout, rows: Rows, residual: Floats) -> tuple[Floats, Floa
 
 
 def _add_centred(layout: Layout, rows: Rows, residual: Floats) -> tuple[Floats, Floats, Floats]:
-    x = np.empty((rows.count, layout.size), order="F")
-    for matrix, start in rows.blocks:
-        x[:, start : start + matrix.shape[1]] = matrix.toarray() if sp.issparse(matrix) else matrix
+    first: Any = rows.blocks[0][0]
+    if rows.own and not sp.issparse(first) and first.shape[1] == layout.size:
+        x = first  # memory asked for anew, part by part, may cost as much as the sums
+    else:
+        x = np.empty((rows.count, layout.size), order="F")
+        for matrix, start in rows.blocks:
+            x[:, start : start + matrix.shape[1]] = matrix.toarray() if sp.issparse(matrix) else matrix
     u = x if layout.count == layout.size else x[:, layout.moving]
     u -= layout.middle
     u /= layout.width

@@ -1,0 +1,296 @@
+"""Programs in which every record owns the same few rows: compiled on some of the records, read a part at a time.
+
+``A @ x >= b`` with one row of A and one entry of b for each of n persons has a standard form of n rows that differ in
+private numbers alone. With n' < n rows the same program is written anew (``cut_rows``) and lowered; that all its
+records' rows are alike is then seen on the form. So nothing as long as the data is made to plan, and what a record's
+rows are is a few small maps from its own numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel._types import Floats, Integers, PrivateArray
+from dpmodel.annotate import vault
+from dpmodel.annotate.private import Private
+from dpmodel.annotate.sources.contract import RowSource
+from dpmodel.compile.block_sums import HeldNumbers, held_numbers
+from dpmodel.compile.cut_rows import CutRows, rows_of_one_source
+from dpmodel.compile.refusals import refuse_blocks
+from dpmodel.compile.regression.rows import cached_rows
+from dpmodel.compile.standard_form.affine_map import AffineMap, coordinates_of
+from dpmodel.compile.standard_form.cvxpy_bridge import Lowered, lower
+from dpmodel.compile.standard_form.form import StandardForm, require_private_values
+from dpmodel.errors import DPModelError, UnsupportedModelError
+
+# Private numbers of the small program, from which on one of more records says nothing else.
+ENTRIES = 100_000
+_FEWEST = 11
+# Entries of a sparse table beyond which it is not written out: with the coordinates of each that is a gigabyte.
+_SPARSE = 1 << 24
+
+
+@dataclass(frozen=True)
+class FewRows:
+    """``problem`` written anew with ``few`` of ``count`` rows, and ``lowered``.
+
+    ``originals`` : the parameters that those of the small problem stand for, by id. ``table`` (few, r) : the private
+    rows of every record, which are alike.
+    """
+
+    problem: cp.Problem
+    lowered: Lowered
+    count: int
+    few: int
+    originals: dict[int, Private]
+    table: Integers
+
+
+def few_rows(problem: cp.Problem) -> FewRows | None:
+    """The problem with few rows, where its private rows lie in blocks, or in one large sparse table; None for others.
+
+    Raises
+    ------
+    UnsupportedModelError, SpecificationError
+        For rows in blocks that are not read alike.
+    """
+    private = [p for p in problem.parameters() if isinstance(p, Private)]
+    in_blocks = any(p.in_blocks for p in private)
+    if not in_blocks and not _one_large_table(private):
+        return None
+    count = rows_of_one_source(private) if in_blocks else int(private[0].shape[0])
+    try:
+        return _written_anew(problem, private, count)
+    except DPModelError:
+        if in_blocks:
+            raise
+        return None  # it is written out
+
+
+def _one_large_table(private: Sequence[Private]) -> bool:
+    if len(private) != 1 or private[0].positions == "public" or private[0].unit != "row":
+        return False
+    return private[0].size > _SPARSE and private[0].has_alike_rows
+
+
+def _written_anew(problem: cp.Problem, private: Sequence[Private], count: int) -> FewRows:
+    if any(isinstance(p, Private) for p in problem.objective.parameters()):
+        refuse_blocks(private)
+    width = sum(p.size // count for p in private)
+    constraints = problem.constraints
+    roots = [arg for each in [problem.objective, *constraints] for arg in each.args]
+    rows = CutRows(roots, private, count, max(_FEWEST, ENTRIES // width))
+
+    def cut(constraint: Any) -> Any:
+        if not any(isinstance(p, Private) for p in constraint.parameters()):
+            return constraint
+        if type(constraint) not in (cp.constraints.Inequality, cp.constraints.Equality):
+            rows.refuse(constraint, "it is no inequality or equality for every record")
+        return type(constraint)(*map(rows.cut, constraint.args), constr_id=constraint.id).set_label(constraint.label)
+
+    small = cp.Problem(problem.objective, [cut(each) for each in constraints])
+    originals = {id(p): rows.original(p) for p in small.parameters() if isinstance(p, Private)}
+    lowered = lower(small)
+    return FewRows(small, lowered, count, rows.few, originals, _alike(lowered.affine, rows.few))
+
+
+# ---------------------------------------------------------------------- what the rows of one record are
+@dataclass(frozen=True)
+class RowKind:
+    """One of the rows that every record owns: ``a'x <= b`` (or ``=``, where ``equality``).
+
+    ``blocks`` : (parameter, map, factor, start): a has ``factor * numbers @ map`` in the columns from ``start`` on (map
+    None: the numbers as they are). ``shared`` (n,) : public part of a, or None. ``sides`` : (parameter, map (k,)), sums
+    of which are added to ``side``, the public part of b. ``owned`` : per parameter the numbers that the row depends on.
+    """
+
+    equality: bool
+    blocks: tuple[tuple[int, Any, float, int], ...]
+    shared: Floats | None
+    sides: tuple[tuple[int, Floats], ...]
+    side: float
+    owned: tuple[Integers, ...]
+
+
+@dataclass(frozen=True)
+class RecordRows:
+    """One kind of row of some records, as computed from their numbers: private.
+
+    ``blocks`` : (matrix (k, w), factor, start); ``sides`` (k,) : b. ``numbers`` : all that the rows depend on.
+    """
+
+    kind: int
+    blocks: tuple[tuple[Any, float, int], ...]
+    shared: Floats | None
+    sides: PrivateArray
+    numbers: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class RowMaker:
+    """``kinds`` of rows of every record over ``size`` columns."""
+
+    kinds: tuple[RowKind, ...]
+    size: int
+
+    def of(self, owned: Sequence[Any]) -> Iterator[RecordRows]:
+        """Every kind of row of the records whose numbers ``owned`` has, (k, w) for each parameter, dense or CSR."""
+        for number, kind in enumerate(self.kinds):
+            sides = np.full(owned[0].shape[0], kind.side)
+            for which, weights in kind.sides:
+                sides += np.asarray(owned[which] @ weights)
+            blocks = tuple(
+                (owned[which] if map is None else owned[which] @ map, factor, start)
+                for which, map, factor, start in kind.blocks
+            )
+            numbers = tuple(
+                each if columns.size == each.shape[1] else each[:, columns]
+                for each, columns in zip(owned, kind.owned, strict=True)
+                if columns.size
+            )
+            yield RecordRows(number, blocks, kind.shared, PrivateArray(sides), numbers)
+
+
+@dataclass(frozen=True)
+class BlockRows:
+    """Rows in blocks: a ``PartReader``, and where it reads."""
+
+    source: RowSource
+    held: HeldNumbers
+    maker: RowMaker
+
+    def parts(self, block: Any, number: int, step: int | None) -> Iterator[RecordRows]:
+        """As ``HeldNumbers`` has them, one kind of row after the other."""
+        for owned, _ in self.held.parts(block, number, cached_rows(self.maker.size) if step is None else step):
+            yield from self.maker.of(owned)
+
+
+@dataclass(frozen=True)
+class MemoryRows:
+    """The same of one sparse table in memory, which is not copied."""
+
+    owned: tuple[Any, ...]
+    maker: RowMaker
+
+    def all(self) -> tuple[RecordRows, ...]:
+        return tuple(self.maker.of(self.owned))
+
+
+def rows_read(few: FewRows, maker: RowMaker) -> BlockRows | MemoryRows:
+    """The private rows, for a mechanism's ``run`` only."""
+    private = [few.originals[id(block.parameter)] for block in few.lowered.affine.private_blocks]
+    require_private_values(private)
+    sealed: list[Any] = [vault.unseal(p) for p in private]
+    if private[0].in_blocks:
+        return BlockRows(sealed[0].source, held_numbers(private, sealed), maker)
+    return MemoryRows(tuple(sealed), maker)
+
+
+def row_maker(form: StandardForm, few: FewRows) -> RowMaker:
+    """What the rows of every record are, read off those of the first."""
+    rows, kinds = few.table[0], np.full(form.affine.rows, -1)
+    kinds[rows] = np.arange(rows.size)
+    found = _coefficients(form.affine, few.few)
+    mine = [each[(kinds[found[0]] >= 0) & (found[2] >= 0)] for each in found]
+    equality, widths = form.affine.equalities(), [block.size // few.few for block in form.affine.private_blocks]
+    return RowMaker(
+        tuple(
+            _kind(form, int(row), [each[mine[0] == row] for each in mine[2:]], widths, equality[row]) for row in rows
+        ),
+        form.affine.variables,
+    )
+
+
+def _coefficients(affine: AffineMap, few: int) -> list[Any]:
+    """Every coefficient of A, and of b (in column n): row; record, -1 for public ones; parameter, -1 for public ones;
+    number in the record's part of it, for public ones entry of theta; column; size."""
+    parts = [affine.private_matrix, affine.public_matrix]
+    rows, columns = (
+        np.concatenate(each) for each in zip(*(coordinates_of(p.row, affine.rows) for p in parts), strict=True)
+    )
+    rows = np.concatenate([rows, affine.scalar.row])
+    columns = np.concatenate([columns, np.full(affine.scalar.nnz, affine.variables)])
+    theta = np.concatenate([*(p.column for p in parts), affine.scalar.column])
+    sizes = np.concatenate([*(p.coefficient for p in parts), affine.scalar.coefficient])
+    which, record, number = np.full(theta.size, -1), np.full(theta.size, -1), theta.copy()
+    for k, block in enumerate(affine.private_blocks):
+        inside = (theta >= block.offset) & (theta < block.offset + block.size)
+        entry = theta[inside] - block.offset  # columns one after the other
+        which[inside], record[inside], number[inside] = k, entry % few, entry // few
+    return [rows, record, which, number, columns, sizes]
+
+
+def _alike(affine: AffineMap, few: int) -> Integers:
+    """(few, r) the private rows of every record, in order.
+
+    Raises
+    ------
+    UnsupportedModelError
+        Where rows hold numbers of several records, or the rows of one record are not those of another.
+    """
+    rows, record, which, number, columns, sizes = _coefficients(affine, few)
+    owner = np.full(affine.rows, -1)
+    owner[rows[which >= 0]] = record[which >= 0]
+    private = np.flatnonzero(owner >= 0)
+    table = private[np.argsort(owner[private], kind="stable")]
+    inside = owner[rows] >= 0
+    alone = (owner[rows] == record)[which >= 0].all() and (
+        np.bincount(owner[private], minlength=few) * few == private.size
+    ).all()
+    if not alone or not private.size or np.count_nonzero(inside) % few:
+        _refuse()
+    table = table.reshape(few, -1)
+    kind = np.empty(affine.rows, dtype=np.int64)
+    kind[table] = np.arange(table.shape[1])
+    order = np.lexsort((columns, number, which, kind[rows], owner[rows]))[np.count_nonzero(~inside) :]
+    facts = [each[order].reshape(few, -1) for each in (owner[rows], kind[rows], which, number, columns, sizes)]
+    alike = all((each == each[0]).all() for each in [*facts[1:], affine.equalities()[table]])
+    if not alike or not (facts[0] == np.arange(few)[:, None]).all():
+        _refuse()
+    return table
+
+
+def _kind(form: StandardForm, row: int, facts: list[Any], widths: list[int], equality: bool) -> RowKind:
+    """``facts`` : parameter, number, column and size of the private coefficients of a row."""
+    n, (which, number, columns, sizes) = form.affine.variables, facts
+    blocks: list[tuple[int, Any, float, int]] = []
+    sides: list[tuple[int, Floats]] = []
+    owned: list[Integers] = []
+    for k, width in enumerate(widths):
+        mine = which == k
+        owned.append(np.unique(number[mine]))
+        inside, beside = mine & (columns < n), mine & (columns == n)
+        if inside.any():
+            blocks.append((k, *_map(number[inside], columns[inside], sizes[inside], width)))
+        if beside.any():
+            weights = np.zeros(width)
+            weights[number[beside]] = sizes[beside]
+            sides.append((k, weights))
+    shared = form.A0[[row]].toarray().ravel()
+    return RowKind(
+        bool(equality), tuple(blocks), shared if shared.any() else None, tuple(sides), float(form.b0[row]), tuple(owned)
+    )
+
+
+def _map(number: Integers, column: Integers, size: Floats, width: int) -> tuple[Any, float, int]:
+    """(map, factor, first column) of the coefficients; no map where all numbers are taken as they are, up to one
+    factor."""
+    start, stop = int(column.min()), int(column.max()) + 1
+    plain = number.size == width == stop - start and (column - start == number).all() and (size == size[0]).all()
+    if plain:
+        return None, float(size[0]), start
+    return sp.csr_array((size, (number, column - start)), shape=(width, stop - start)), 1.0, start
+
+
+def _refuse() -> None:
+    raise UnsupportedModelError(
+        "constraints over rows in blocks that are not one record's each",
+        why="rows are read a block at a time, and each must be the same function of the numbers of one record",
+        remedy="A @ x <= b with one row of A (and entry of b) for each record; sums of a Dataset for other constraints",
+    )

@@ -1,0 +1,47 @@
+// Part 1, its model: a program in the plane, moved by one record, and the private answers to it.
+"use strict";
+
+const Plane = (() => {
+  const numbers = window.DPMODEL.plane, epsilons = window.DPMODEL.epsilons;
+  // As docs/write_explorer.py has it in PLANE; tests solve both. `low`, `high`: how far one record may move the number.
+  const models = {
+    scalar: { unit: "hours", start: 8, low: [-0.5, 0.5], high: [-8, 6], range: [0, 16] },
+    objective: { unit: "worth", start: 9.75, low: [-0.5, 0.5], high: [-9.75, 10.25], range: [0, 20] },
+  };
+  const HOURS = 8, VISITS = 6, WORTH = [10, 9.75], PUBLIC_WORTH = [3, 2];
+  // `draws`: pairs of quantiles, so that the same draws glide along when epsilon moves.
+  const state = { part: "scalar", level: "low", epsilon: epsilons.indexOf(1), mode: "relaxed", moved: 0, draws: [] };
+
+  const clamp = (value, [low, high]) => Math.min(high, Math.max(low, value));
+  const rows = () => state.part === "scalar";
+  const feasible = hours => Polygon.cut(Polygon.box(VISITS, VISITS), [1, 1], hours);
+  const hours = () => (rows() ? HOURS + state.moved : HOURS);
+  const worth = () => (rows() ? PUBLIC_WORTH : [WORTH[0], WORTH[1] + state.moved]);
+  const optimum = () => Polygon.best(feasible(hours()), worth());
+  const before = () => Polygon.best(feasible(HOURS), rows() ? PUBLIC_WORTH : WORTH);
+  const noise = () => (rows() ? numbers.scalar[state.mode][state.epsilon] : numbers.objective[state.epsilon]);
+  const forecast = () => (rows() ? noise().violation : noise().objective);
+  const limits = () => models[state.part][state.level];
+
+  // The private answer for quantiles u of the noise: the released number is moved into its declared range, then the
+  // row gives way or is tightened, as the mechanism does it.
+  function answer(u) {
+    const { scale, width, shift } = noise(), range = models[state.part].range;
+    if (rows()) {
+      const released = clamp(hours() + Random.truncated(u[0], scale, width), range);
+      return Polygon.best(feasible(clamp(released + shift, range)), PUBLIC_WORTH);
+    }
+    return Polygon.best(feasible(HOURS), worth().map((c, i) => clamp(c + Random.laplace(u[i], scale), range)));
+  }
+
+  // What is wrong with an answer: the hours that it takes too many, or the worth that it loses.
+  function error(point) {
+    if (rows()) return point[0] + point[1] - hours();
+    return Polygon.value(optimum(), worth()) - Polygon.value(point, worth());
+  }
+
+  return {
+    numbers, epsilons, models, state, rows, limits, hours, worth, noise, forecast, answer, error, optimum, before,
+    start: { hours: HOURS, worth: WORTH }, feasible: () => feasible(hours()),
+  };
+})();

@@ -1,0 +1,97 @@
+"""The explorer's files: they need nobody else, travel with the package, and its numbers are what the script writes."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpmodel.cli.explore import PAGE
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "docs" / "write_explorer.py"
+FILES = sorted(PAGE.parent.iterdir())
+# Numbers have four digits, and solvers of other versions differ by less.
+CLOSE = 2e-3
+
+
+def written() -> Any:
+    """The script as a module."""
+    specification = importlib.util.spec_from_file_location("write_explorer", SCRIPT)
+    assert specification is not None and specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def differences(found: Any, expected: Any, where: str = "") -> list[str]:
+    """Where two trees of plain data differ by more than rounding."""
+    if isinstance(expected, dict) and isinstance(found, dict) and found.keys() == expected.keys():
+        return [line for key in expected for line in differences(found[key], expected[key], f"{where}/{key}")]
+    if isinstance(expected, list) and isinstance(found, list) and len(found) == len(expected):
+        pairs = zip(found, expected, strict=True)
+        return [line for k, (f, e) in enumerate(pairs) for line in differences(f, e, f"{where}/{k}")]
+    numbers = all(isinstance(each, (int, float)) for each in (found, expected))
+    same = math.isclose(found, expected, rel_tol=CLOSE, abs_tol=1e-6) if numbers else found == expected
+    return [] if same else [f"{where}: {found!r} is not {expected!r}"]
+
+
+def without_digits(data: Any) -> Any:
+    """Statements with the last digits of their numbers left out."""
+    if isinstance(data, dict):
+        return {key: without_digits(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [without_digits(value) for value in data]
+    if isinstance(data, str):
+        return re.sub(r"\d+\.\d+", lambda number: f"{float(number[0]):.2g}", data)
+    return data
+
+
+def test_differences_are_found() -> None:
+    assert differences({"a": [1.0, 2.0]}, {"a": [1.0, 2.0001]}) == []
+    assert differences({"a": [1.0, 2.0]}, {"a": [1.0, 2.1]}) == ["/a/1: 2.0 is not 2.1"]
+    assert differences({"a": 1}, {"b": 1}) and differences([1], [1, 2]) and differences(None, 0)
+
+
+def test_the_page_names_its_own_files_and_nothing_else() -> None:
+    text = PAGE.read_text()
+    named = set(re.findall(r'(?:src|href)="([^"#][^"]*)"', text)) - {"data:,"}
+    assert named | {"index.html"} == {file.name for file in FILES}
+    for file in FILES:
+        links = set(re.findall(r"https?://[^\s\"'`]+", file.read_text()))
+        assert links <= {"http://www.w3.org/2000/svg"}, file.name
+    assert sum(file.stat().st_size for file in FILES) < 400_000
+
+
+def test_every_script_is_small_and_strict() -> None:
+    for file in FILES:
+        if file.suffix == ".js" and file.name != "data.js":
+            text = file.read_text()
+            assert text.startswith("// ") and '"use strict";' in text, file.name
+            assert len(text.splitlines()) <= 200 and "innerHTML" not in text, file.name
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SCRIPT.exists(), reason="docs are not shipped with this copy")
+def test_the_numbers_are_what_the_script_writes() -> None:
+    script = written()
+    kept = script.read(script.FILE.read_text())
+    again = script.read(script.written(script.data()))
+    assert differences(without_digits(kept), without_digits(again)) == []
+
+
+@pytest.mark.slow
+def test_a_wheel_has_the_page(tmp_path: Path) -> None:
+    pytest.importorskip("hatchling", reason="wheels are built with hatchling, of the extra [dev]")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    inside = set(zipfile.ZipFile(wheel).namelist())
+    assert {f"dpmodel/explorer/{file.name}" for file in FILES} <= inside
