@@ -65,7 +65,7 @@ def test_constraints_left_out_at_which_the_error_halves() -> None:
     asked: dict[str, Any] = {"mechanism": "dense-multiplicative-weights"}
     plan = problem.plan(5.0, 1e-6, feasibility=dpm.AllBut(rows=500), **asked)
     (told,) = [row for row in plan.explain().changes if "left out instead of 500" in row["change"]]
-    rows, then = int(told["change"].split()[0]), float(told["error"].rsplit(" ", 1)[1])
+    rows, then = int(told["change"].split()[0]), float(told["error"].split(",")[0].rsplit(" ", 1)[1])
     now = plan.chosen.forecast.error.violation
     again = problem.plan(5.0, 1e-6, feasibility=dpm.AllBut(rows=rows), **asked)
     assert again.chosen.forecast.error.violation == pytest.approx(then, rel=1e-3)
