@@ -26,6 +26,7 @@ from dpmodel.annotate.sources.contract import SourceRows
 from dpmodel.annotate.sources.limits import Limits
 from dpmodel.annotate.values import checked_entries, checked_rows, limit_entries, limit_rows
 from dpmodel.errors import SpecificationError
+from dpmodel.users_line import users_line
 
 Positions = Literal["public", "private"]
 
@@ -440,7 +441,7 @@ def _public_pattern(value: Any, where: str) -> tuple[npt.NDArray[Any], ...]:
         f"{where}: the positions of the {pattern.nnz} stored entries are taken as public; only their values "
         "are protected. Pass sparsity= to say so, or positions='private' to protect the positions as well.",
         PublicPatternWarning,
-        stacklevel=3,
+        stacklevel=users_line(),
     )
     coords: tuple[npt.NDArray[Any], ...] = pattern.coords
     return coords

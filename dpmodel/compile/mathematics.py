@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any
 
 import cvxpy as cp
+import numpy as np
 
 from dpmodel.annotate.private import Private
-from dpmodel.compile.written import LATEX, latex_words, written
+from dpmodel.compile.written import LATEX, TEXT, Notation, latex_words, written
 from dpmodel.text import escaped, wrapped
 
 _MOST = 24  # constraints that are written out
@@ -33,7 +34,7 @@ def model_latex(problem: cp.Problem) -> str:
         lines.append(rf"{start} & {_within(written(constraint, LATEX))} & & {latex_words(label)}")
     left = len(problem.constraints) - _MOST
     lines += [rf"& \dots & & \text{{{left} more}}"] if left > 0 else []
-    lines += [rf"& {written(variable, LATEX)} {sign} & &" for variable, sign in _declared(problem, _SETS)]
+    lines += [rf"& {told} & &" for told in _declared(problem, _SETS, LATEX)]
     body = " \\\\\n".join(lines)
     return f"$$\\begin{{aligned}}\n{body}\n\\end{{aligned}}$$"
 
@@ -66,7 +67,7 @@ def _rows(problem: cp.Problem) -> list[tuple[str, str, str]]:
         rows.append(("" if place else "subject to", written(constraint), label))
     left = len(problem.constraints) - _MOST
     rows += [("", "...", f"{left} more")] if left > 0 else []
-    return rows + [("", f"{written(variable)} {sign}", "") for variable, sign in _declared(problem, _IN_WORDS)]
+    return rows + [("", told, "") for told in _declared(problem, _IN_WORDS, TEXT)]
 
 
 def _labelled(problem: cp.Problem) -> list[tuple[str, Any]]:
@@ -74,11 +75,25 @@ def _labelled(problem: cp.Problem) -> list[tuple[str, Any]]:
     return [(str(c.label) if getattr(c, "label", None) else f"constraint {k}", c) for k, c in enumerate(shown)]
 
 
-def _declared(problem: cp.Problem, words: dict[str, str]) -> Iterable[tuple[Any, str]]:
+def _declared(problem: cp.Problem, words: dict[str, str], notation: Notation) -> Iterator[str]:
+    """What variables are declared to be: signs, integers, bounds."""
     for variable in problem.variables()[:_MOST]:
-        for attribute, sign in words.items():
-            if variable.attributes.get(attribute):
-                yield variable, sign
+        name = written(variable, notation)
+        yield from (f"{name} {sign}" for attribute, sign in words.items() if variable.attributes.get(attribute))
+        ends = [_end(end, notation) for end in variable.attributes.get("bounds") or ()]
+        if any(ends):
+            below = r" \le " if notation is LATEX else " <= "
+            yield below.join(piece for piece in (ends[0], name, ends[1]) if piece)
+
+
+def _end(end: Any, notation: Notation) -> str:
+    """One end of declared bounds: a number where it is the same for all entries, "" for none."""
+    if isinstance(end, cp.Expression):
+        return written(end, notation)
+    numbers = np.unique(np.asarray(end, dtype=float))
+    if not np.isfinite(numbers).any():
+        return ""
+    return written(cp.Constant(numbers[0]) if numbers.size == 1 else cp.Constant(numbers), notation)
 
 
 def _within(line: str) -> str:

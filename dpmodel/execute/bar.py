@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import multiprocessing
 import sys
 import threading
 import time
@@ -65,6 +66,8 @@ def screen() -> Display | None:
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if type(shell).__name__ == "ZMQInteractiveShell":
         return _Notebook()
+    if multiprocessing.parent_process() is not None:  # workers share one terminal
+        return None
     return _Terminal() if getattr(sys.stderr, "isatty", lambda: False)() else None
 
 
@@ -80,10 +83,10 @@ class _Terminal:
 
     def show(self, stage: str, done: float) -> None:
         if self._bars is None:
-            self._begin()
+            self._begin(stage)
         self._bars.update(self._task, description=stage, total=1.0 if done > 0 else None, completed=done)
 
-    def _begin(self) -> None:
+    def _begin(self, stage: str) -> None:
         # Rich costs tens of milliseconds to import, and most work is done before.
         from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
@@ -95,7 +98,7 @@ class _Terminal:
             SpinnerColumn("line"), words, BarColumn(24), TaskProgressColumn(),
             console=console, transient=True, redirect_stdout=False, redirect_stderr=False,
         )  # fmt: skip
-        self._bars, self._task = bars, bars.add_task("", total=None)
+        self._bars, self._task = bars, bars.add_task(stage, total=None)
         bars.start()
 
     def close(self) -> None:

@@ -58,6 +58,10 @@ class PlanExplained:
         """What would do better, with the error that the chosen mechanism forecasts then."""
         return changes(self.plan)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What would do better is looked for now: a copy has nothing to look for it in."""
+        return {**self.__dict__, "changes": self.changes}
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {

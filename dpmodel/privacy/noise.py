@@ -23,6 +23,7 @@ from dpmodel.privacy.checked_source import CheckedSource, SelectionKind
 from dpmodel.privacy.discrete import IntArray, discrete_normal, two_sided_geometric
 from dpmodel.privacy.exact_source import ExactSource
 from dpmodel.privacy.opendp_source import OpenDPSource
+from dpmodel.users_line import users_line
 
 
 class NotPrivateWarning(UserWarning):
@@ -80,7 +81,7 @@ class SeededSource(CheckedSource):
             "SeededSource is NOT private: its noise can be recomputed and subtracted. Use it for tests only; "
             "leave rng=None for a release.",
             NotPrivateWarning,
-            stacklevel=2,
+            stacklevel=users_line(),
         )
 
     def _real(self, array: FloatArray, scale: float, gaussian: bool) -> FloatArray:

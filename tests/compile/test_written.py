@@ -100,3 +100,16 @@ def test_a_problem_prints_without_words_of_cvxpys_own(monkeypatch: pytest.Monkey
         "           sum(ward) <= 5   [constraint 1]",
         "           ward >= 0",
     ]
+
+
+def test_declared_bounds_of_variables_are_written() -> None:
+    both, above, each = (
+        cp.Variable(2, bounds=[0, 9], name="both"),
+        cp.Variable(2, bounds=[None, 1.5], name="above"),
+        cp.Variable(2, bounds=[[0, 1], [2, 3]], name="each"),
+    )
+    problem = dpm.Problem(cp.Minimize(cp.sum(both + above + each)))
+    assert {"0 <= both <= 9", "above <= 1.5", "[...] <= each <= [...]"} <= {
+        line.strip() for line in str(problem).splitlines()
+    }
+    assert r"0 \le \text{both} \le 9" in model_latex(problem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from typing import Any
 
 import cvxpy as cp
@@ -64,7 +65,7 @@ def test_constraints_left_out_at_which_the_error_halves() -> None:
     asked: dict[str, Any] = {"mechanism": "dense-multiplicative-weights"}
     plan = problem.plan(5.0, 1e-6, feasibility=dpm.AllBut(rows=500), **asked)
     (told,) = [row for row in plan.explain().changes if "left out instead of 500" in row["change"]]
-    rows, then = int(told["change"].split()[0]), float(told["error"].rsplit(" ", 1)[1])
+    rows, then = int(told["change"].split()[0]), float(told["error"].split(",")[0].rsplit(" ", 1)[1])
     now = plan.chosen.forecast.error.violation
     again = problem.plan(5.0, 1e-6, feasibility=dpm.AllBut(rows=rows), **asked)
     assert again.chosen.forecast.error.violation == pytest.approx(then, rel=1e-3)
@@ -105,6 +106,12 @@ def test_a_copy_of_a_plan_tells_all_but_changes() -> None:
     plan = program().plan(2.0)
     copy = type(plan).from_json(plan.to_json())
     assert copy.explain().changes == () and copy.explain().others == plan.explain().others
+
+
+def test_a_copy_of_an_explanation_keeps_what_was_found_and_no_way_to_the_data() -> None:
+    told = program(value=[20.0, 30.0, 12.0]).plan(2.0).explain()
+    copy = pickle.loads(pickle.dumps(told))
+    assert copy.changes == told.changes != () and copy.plan.anew is None and str(copy) == str(told)
 
 
 def test_no_value_is_carried_to_what_is_varied() -> None:
