@@ -104,7 +104,10 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "mechanism", "neighbors", "delta", "declared"), CASES)
+@pytest.mark.parametrize(
+    ("name", "mechanism", "neighbors", "delta", "declared"),
+    [*CASES[:4], *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES[4:])],
+)
 def test_released_numbers_are_those_of_memory(
     name: str, mechanism: str, neighbors: str, delta: float, declared: Any
 ) -> None:
@@ -165,7 +168,7 @@ def in_parts(logs: np.ndarray) -> RowsHere:
     )
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(measures(), st.floats(0.1, 50.0))
 def test_recomputed_weights_are_those_that_are_kept(case: Any, far: float) -> None:
     """Of ties, geometric and extreme weights, wherever the first grid lies."""
@@ -210,11 +213,13 @@ def largest_loss(mechanism: str, make: Any) -> float:
     return worst
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", READERS)
 def test_one_record_moves_no_more_than_is_paid_for(mechanism: str) -> None:
     assert 0.15 < largest_loss(mechanism, ragged) <= 1 + 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", READERS)
 def test_a_block_counted_twice_is_caught(mechanism: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the sum; and by the search of worst records, where the sum does not look."""
