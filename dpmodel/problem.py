@@ -454,7 +454,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
                 self._last_model = key, PrivateLP(form, classification, public)
             else:
                 read = partial(rows_read, few, row_maker(form, few))
-                self._last_model = key, RecordsLP(form, classification, public, few.count, few.few, read)
+                self._last_model = key, RecordsLP(form, classification, public, few.count, few.few, few.in_blocks, read)
         return self._last_model[1]
 
     def _refuse_clip(self) -> None:

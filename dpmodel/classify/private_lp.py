@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpmodel._types import PrivateArray
+from dpmodel.annotate.sources.contract import MOST_BLOCKS
 from dpmodel.classify.classifier import Classification
+from dpmodel.compile.regression.rows import cached_rows
 from dpmodel.compile.standard_form.affine_map import AffineMap
 from dpmodel.compile.standard_form.alike_rows import BlockRows, MemoryRows
 from dpmodel.compile.standard_form.form import StandardForm, private_theta
@@ -60,6 +63,10 @@ class PrivateLP(PublicFacts):
         """How many rows of the program as many private rows of the form stand for."""
         return of_form
 
+    def additions(self, terms: int) -> int:
+        """The most additions that a term goes through in a sum over so many rows: what it may lose to rounding."""
+        return terms
+
     def read_private(self) -> PrivateArray:
         """(P,) theta with the private values. Only a mechanism's ``run`` may call this."""
         return private_theta(self.affine)
@@ -68,10 +75,11 @@ class PrivateLP(PublicFacts):
 @dataclass(frozen=True)
 class RecordsLP(PrivateLP):
     """A program in which every one of ``count`` records owns the same rows: ``form`` has those of ``few`` records, and
-    ``read`` hands out all, where they lie."""
+    ``read`` hands out all, where they lie. ``in_blocks`` : whether that is in blocks, of which sums are added up."""
 
     count: int
     few: int
+    in_blocks: bool
     read: Callable[[], BlockRows | MemoryRows]
 
     @property
@@ -80,6 +88,13 @@ class RecordsLP(PrivateLP):
 
     def all_rows(self, of_form: int) -> int:
         return of_form * self.count // self.few
+
+    def additions(self, terms: int) -> int:
+        if not self.in_blocks:
+            return terms
+        # In a part; over the parts of a block, of which every kind of row has its own; in the tree over blocks.
+        step, kinds = cached_rows(self.affine.variables), 2 * max(terms // self.count, 1)
+        return min(terms, step + terms // step + kinds + 2 * int(math.log2(MOST_BLOCKS)) + 1)
 
     def read_rows(self) -> BlockRows | MemoryRows:
         """The rows, of which sums can be asked. Only a mechanism's ``run`` may call this."""

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import narwhals as nw
-import numpy as np
 
-from dpmodel._types import PrivateArray
 from dpmodel.annotate.dataset.held import held
 from dpmodel.annotate.elements import key
 
@@ -56,10 +54,7 @@ class Flags:
         """The same of nobody."""
         return pairs.select(self.person, *(nw.lit(0).cast(nw.Int8).alias(name) for name in self.names))
 
-    def numbers(self, block: Any) -> PrivateArray:
-        """(n, items) of a block of the table, in Fortran order."""
+    def numbers(self, block: Any) -> tuple[Any, ...]:
+        """The columns of a block of the table, (n,) small whole numbers each."""
         frame = nw.from_native(block, eager_only=True)
-        out = np.empty((len(frame), len(self.items)), dtype=np.int8, order="F")
-        for place, name in enumerate(self.names):
-            out[:, place] = frame[name].to_numpy()
-        return PrivateArray(out)  # type: ignore[arg-type]  # small whole numbers, which become floats part by part
+        return tuple(frame[name].to_numpy() for name in self.names)

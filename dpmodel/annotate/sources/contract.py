@@ -61,7 +61,7 @@ class SourceRows:
     """
 
     source: RowSource
-    numbers: Callable[[Any], PrivateArray]
+    numbers: Callable[[Any], PrivateArray | tuple[Any, ...]]
     width: int | None
 
     def __post_init__(self) -> None:

@@ -51,6 +51,10 @@ class FewRows:
     originals: dict[int, Private]
     table: Integers
 
+    @property
+    def in_blocks(self) -> bool:
+        return any(parameter.in_blocks for parameter in self.originals.values())
+
 
 def few_rows(problem: cp.Problem) -> FewRows | None:
     """The problem with few rows, where its private rows lie in blocks, or in one large sparse table; None for others.

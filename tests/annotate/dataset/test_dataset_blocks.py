@@ -181,7 +181,8 @@ def test_incidence_in_blocks_is_that_of_memory(engine: str, most: int | None, li
     assert there.shape == here.shape == (5, len(listed)) and there.labels == here.labels
     assert (there.sensitivity, there.magnitude, there.in_blocks) == (here.sensitivity, here.magnitude, True)
     rows: Any = dpm.annotate.vault.unseal(there)
-    held = rows.source.map_reduce(lambda block, _: (there.limits.hold(rows.numbers(block)),), lambda a, b: a + b)
+    limits, whole = there.limits, lambda block, n: limits.hold(limits.checked(rows.numbers(block), len(block), n))
+    held = rows.source.map_reduce(lambda block, number: (whole(block, number),), lambda a, b: a + b)
     assert sorted(np.concatenate(held).tolist()) == sorted(value_of(here).tolist())
 
 

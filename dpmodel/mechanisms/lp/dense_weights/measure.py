@@ -48,7 +48,8 @@ def project_dense(log_weights: Floats, density: int, idle: int = 0, out: Floats 
         out.fill(1.0 / density)
         return out
     shift = float(log_weights.max(initial=0.0 if idle else -np.inf))
-    weights, rest = _relative(log_weights, shift, out), float(np.exp(-shift)) if idle else 0.0
+    np.subtract(log_weights, shift, out=out)  # none is above zero
+    weights, rest = np.exp(out, out=out), float(np.exp(-shift)) if idle else 0.0
     capped, threshold = 0, (float(weights.sum()) + idle * rest) / density
     passes = 0
     while threshold <= 1.0 or passes:  # at first the largest weight is 1

@@ -9,6 +9,7 @@ from sums over blocks.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -36,10 +37,10 @@ class RowWeights(Protocol):
 
 
 class HeldWeights:
-    """Of rows in memory. Memory: two vectors of m numbers."""
+    """Of rows in memory. Memory: three vectors of m numbers."""
 
     def __init__(self, parts: tuple[RowPart, ...], rate: float, density: int, idle: int) -> None:
-        self._parts, self._rate = parts, rate
+        self._parts, self._rate = tuple(replace(part, h=PrivateArray(rate * part.h)) for part in parts), rate
         self._starts = np.concatenate([[0], np.cumsum([part.count for part in parts])])
         self._measure = DenseMeasure(int(self._starts[-1]), density, idle)
 
@@ -50,9 +51,7 @@ class HeldWeights:
 
     def learn(self, x: Floats) -> None:
         for part, start in zip(self._parts, self._starts, strict=False):
-            gain = part.residual(x)
-            gain *= self._rate
-            self._measure.add(gain, int(start))
+            self._measure.add(part.residual(self._rate * x), int(start))
 
 
 class RecomputedWeights:
