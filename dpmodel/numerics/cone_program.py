@@ -239,7 +239,8 @@ def _in_arrays(
     low, high = np.full(index.size, -np.inf), np.concatenate(above)
     low[: plain.size][equal] = (program.b[plain] - band)[equal]
     in_cones = np.concatenate([np.arange(block.start, block.start + block.size) for block in blocks] or [_NO_ROWS])
-    G, c, lower, upper = left[in_cones], program.c, program.lower, np.maximum(program.lower, program.upper)
+    G = left[in_cones] if in_cones.size else sp.csr_array((0, left.shape[1]))
+    c, lower, upper = program.c, program.lower, np.maximum(program.lower, program.upper)
     if slack:
         R, G = R + _column(-gives, n, R.shape), G + _column(-moves[in_cones], n, G.shape)
         c = np.append(np.zeros(n) if minimise_slack else c, float(minimise_slack))
@@ -291,14 +292,17 @@ def _left_side(program: ConeProgram, robust: Any, first: int) -> tuple[sp.csr_ar
     on. ``|x|`` is linear where bounds fix the sign."""
     A = sp.csr_array(program.A)
     m, n = A.shape
-    if robust is None:
-        return (A if first == n else sp.csr_array((A.data, A.indices, A.indptr), shape=(m, first))), _NO_ROWS
-    weights = sp.csc_array(robust)
-    columns = np.flatnonzero(np.diff(weights.indptr))
-    sign = np.where(program.lower >= 0, 1.0, np.where(program.upper <= 0, -1.0, 0.0))
-    free = columns[sign[columns] == 0]
-    parts = [A + weights @ sp.diags_array(sign), sp.csr_array((m, first - n)), weights[:, free]]
-    return sp.csr_array(sp.hstack(parts)), free
+    free = _NO_ROWS
+    if robust is not None:
+        weights = sp.csr_array(robust)
+        sign = np.where(program.lower >= 0, 1.0, np.where(program.upper <= 0, -1.0, 0.0))
+        open_ = sign == 0
+        open_[np.bincount(weights.indices, minlength=n) == 0] = False
+        free = np.flatnonzero(open_)
+        A = A + sp.csr_array((weights.data * sign[weights.indices], weights.indices, weights.indptr), shape=(m, n))
+    if not free.size:
+        return (A if first == n else sp.csr_array((A.data, A.indices, A.indptr), shape=(m, first))), free
+    return sp.csr_array(sp.hstack([A, sp.csr_array((m, first - n)), weights[:, free]])), free
 
 
 def _column(values: Floats, place: int, shape: tuple[int, int]) -> sp.csr_array:

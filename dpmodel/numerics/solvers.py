@@ -162,6 +162,8 @@ def pass_to_highs(
 
 
 def _highs_knows(options: Mapping[str, Any]) -> bool:
+    if not options:
+        return True
     known = silent_highs()
     return all(known.getOptionType(name)[0] == highspy.HighsStatus.kOk for name in options)
 

@@ -184,6 +184,7 @@ def middle_cost(model: PrivateLP) -> Floats | None:
     return (low + high) / 2 if np.isfinite(low).all() and np.isfinite(high).all() else None
 
 
+@cached
 def middle_program(model: PrivateLP) -> ConeProgram | None:
     """The model with private numbers of its constraints at the middle of their ranges; None where some have none."""
     form = model.form
@@ -199,6 +200,7 @@ def middle_program(model: PrivateLP) -> ConeProgram | None:
     return base_program(form).with_(b=form.b0 + (low + high) / 2, A=A)
 
 
+@cached
 def half_ranges(model: PrivateLP) -> tuple[Floats, sp.csr_array | None]:
     """How far b and A may be from that middle: (m,) for right-hand sides, what A adds in cones included, and weights on
     |x| in linear rows (None: A is public)."""
