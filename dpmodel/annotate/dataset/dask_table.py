@@ -43,7 +43,9 @@ class DaskTable(Table):
 
     def flagged(self, flags: Flags) -> Table:
         together = self._by_person(flags.person)
-        return together._each(partial(_flagged, flags=flags), _flagged(self.collection._meta, flags))
+        made = together._each(partial(_flagged, flags=flags), _flagged(self.collection._meta, flags))
+        # Kept by the workers: no pass brings people together anew.
+        return DaskTable(computed(lambda: made.collection.persist()))
 
     def _by_person(self, person: str) -> DaskTable:
         """The same rows, those of one person in one partition."""

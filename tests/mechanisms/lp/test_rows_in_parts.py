@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import pickle
 import tracemalloc
 import warnings
 from dataclasses import replace
@@ -122,6 +123,22 @@ def test_released_numbers_are_those_of_memory(
     assert isinstance(model_of(asked), RecordsLP)
     np.testing.assert_allclose(found[0], found[2], rtol=1e-7, atol=1e-9)
     assert found[1] == found[3]
+
+
+class Sent(MemoryBlocks):
+    """Blocks that lie elsewhere: what is done to them is sent there."""
+
+    def map_reduce(self, function: Any, combine: Any) -> Any:
+        return super().map_reduce(*(pickle.loads(pickle.dumps(each)) for each in (function, combine)))
+
+
+@pytest.mark.parametrize("mechanism", READERS)
+def test_what_is_done_to_a_block_can_be_sent(mechanism: str) -> None:
+    found = [
+        solved(problem("cover", kind(ragged(table()).blocks), "add-remove"), mechanism, goal=dpm.Target(1.5))
+        for kind in (MemoryBlocks, Sent)
+    ]
+    np.testing.assert_array_equal(found[0], found[1])
 
 
 def incidence(rows: int = 300, seed: int = 1) -> sp.csr_array:
