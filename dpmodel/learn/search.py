@@ -21,6 +21,7 @@ from dpmodel.annotate.elements import elements
 from dpmodel.errors import SpecificationError, unsaid
 from dpmodel.execute import charge_then_run, check_budget
 from dpmodel.execute.progress import shown, silent
+from dpmodel.execute.wall import ChargeReached, before_charges
 from dpmodel.learn.classifier import PrivateClassifier, classes_and_places, flat, places_of, require_classes
 from dpmodel.learn.costs import CompositionWarning, Counted, Lineage, learners
 from dpmodel.learn.data import checked
@@ -158,10 +159,9 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
         account = _Account(self.budget, *total)
         self._warn_of_costs()
 
-        def fit_one(params: Any, places: Any, cost: tuple[float, float], pays: Budget = account) -> Any:
-            rehearsed = isinstance(pays, _Rehearsal)
-            seed = given if seeds is None else 0 if rehearsed else int(seeds.integers(2**31))
-            ours = dict(zip(_OURS, (*cost, pays, seed, False), strict=True)) | fixed
+        def fit_one(params: Any, places: Any, cost: tuple[float, float]) -> Any:
+            seed = given if seeds is None else int(seeds.integers(2**31))
+            ours = dict(zip(_OURS, (*cost, account, seed, False), strict=True)) | fixed
             model = clone(self.estimator).set_params(**params)
             name = _final(model)[0]
             model.set_params(**{f"{name}{key}": value for key, value in ours.items()})
@@ -188,9 +188,9 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
         # What public facts refuse in any candidate is told before the first of them is paid for.
         rehearsals = [(fitted_on, each), *[(None, (total.epsilon * part, total.delta * part))] * bool(self.refit)]
         for params, (places, cost) in product(candidates, rehearsals):
-            with warnings.catch_warnings(), contextlib.suppress(_Reached):
+            with warnings.catch_warnings(), contextlib.suppress(ChargeReached), before_charges():
                 warnings.simplefilter("ignore")  # each is given again when the fit is made
-                fit_one(params, places, cost, _Rehearsal())
+                fit_one(params, places, cost)
 
         models: Sequence[Any]
         with warnings.catch_warnings():
@@ -423,20 +423,6 @@ class _Account(Budget):
 
     def __str__(self) -> str:
         return "the budget of a search"
-
-
-class _Reached(Exception):
-    """A fit came as far as its charge: public facts stand against nothing in it."""
-
-
-class _Rehearsal(Budget):
-    """Ends a fit where it would be paid for, before it reads a row."""
-
-    def __init__(self) -> None:
-        pass
-
-    def charge(self, epsilon: float, delta: float = 0.0, label: str = "") -> Charge:
-        raise _Reached
 
 
 def _final(estimator: Any) -> tuple[str, Any]:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpmodel.execute import charge_then_run
+from dpmodel.execute.progress import silent
 from dpmodel.learn import PrivateSearchCV, search
 from dpmodel.learn.linear_model import estimator
 from dpmodel.learn.regressor import PrivateRegressor
@@ -140,8 +142,9 @@ class Logged(PrivateRegressor):
     value: float = 0.0
 
     def fit(self, X: Any, y: Any) -> Logged:
+        paid = {"epsilon": self.epsilon, "delta": self.delta, "budget": self.budget}
+        charge_then_run(lambda told: None, name="none", label="fit", report=silent, **paid)
         LOG.append(("fit", set(X[:, 0].astype(int)), self.epsilon))
-        self.budget.charge(self.epsilon, self.delta)
         self.coef_, self.intercept_, self.n_features_in_ = np.zeros(X.shape[1]), self.value, X.shape[1]
         self.guarantee_ = Guarantee(self.epsilon, self.delta)
         self.release_ = Release(

@@ -131,7 +131,7 @@ def of_numbers(records: Any) -> list[Any]:
 
 def of_labels(records: Any, classes: Any, kind: Any = learn.PrivateLogisticRegression) -> list[Any]:
     class Seen(kind):  # type: ignore[misc]
-        def _fit(self, X: Any, sealed: Any, labels: Any, risk_unit: float = 1.0) -> Any:
+        def _fit(self, X: Any, sealed: Any, labels: Any, **more: Any) -> Any:
             raise Captured(sealed)
 
     X = np.ones((len(records), 1))
