@@ -63,9 +63,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
     Parameters
     ----------
     objective, constraints : as in CVXPY; private data enters as ``Private`` parameters only.
-    clip : regressions: the
-    model's loss with the derivative of every record's loss cut to [-clip, clip] (residuals, for the
-        squared loss: that makes it Huber's), which bounds what a record can do where the loss itself does not.
+    clip : of regressions: the model's loss with the derivative of every record's loss cut to [-clip, clip] (residuals,
+        for the squared loss: that makes it Huber's), which bounds what a record can do where the loss itself does not.
 
     Examples
     --------
@@ -420,9 +419,9 @@ class Problem(cp.Problem):  # type: ignore[misc]
     def _regression(self) -> Recognised | Outputs | None:
         key = self._public_key()
         if self._recognised is None or self._recognised[0] != key:
-            self._warn_of_constants()
             blocks = any(isinstance(p, Private) and p.in_blocks for p in self.parameters())
             self._recognised = (key, recognise_blocks(self) if blocks else recognise_regression(self))
+            self._warn_of_constants()
         return self._recognised[1]
 
     def _model(self, solver: str | None) -> PrivateLP | AnyRegression | Postprocessing:
@@ -475,7 +474,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
         return Program(data, self, self._compiled()[0])
 
     def _warn_of_constants(self) -> None:
-        warn_of_constants(self, self._warned)
+        regression = self._recognised is not None and self._recognised[1] is not None
+        warn_of_constants(self, self._warned, by_record=regression)
 
     # ------------------------------------------------------------------ CVXPY's own arithmetic keeps the class
     def copy(self, args: list[Any] | None = None, id_objects: dict[int, Any] | None = None) -> Problem:
@@ -484,7 +484,9 @@ class Problem(cp.Problem):  # type: ignore[misc]
             found: Problem = id_objects[id(self)]
             return found
         objective, constraints = args if args is not None else (self.objective, self.constraints)
-        return Problem(objective, constraints, clip=self.clip)
+        new = Problem(objective, constraints, clip=self.clip)
+        new._warned = self._warned  # the same leaves
+        return new
 
     def get_data(self) -> list[Any]:
         return []

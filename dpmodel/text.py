@@ -135,16 +135,16 @@ def table(
     from rich.table import Table
     from rich.text import Text
 
-    polytope = _checked(columns, rows)
-    width, align = line_width(width), _alignment(len(columns), polytope)
+    content = _checked(columns, rows)
+    width, align = line_width(width), _alignment(len(columns), content)
     # Escapes are longer than what they stand for, so they come before the layout.
     columns = [printable(cell_text(name)) for name in columns]
-    polytope = [[printable(cell_text(item)) for item in row] for row in polytope]
-    widths = _widths(columns, polytope, width)
+    content = [[printable(cell_text(item)) for item in row] for row in content]
+    widths = _widths(columns, content, width)
     grid = Table(box=SIMPLE_HEAD, show_header=any(columns), pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     for name, justify, fixed in zip(columns, align, widths, strict=True):
         grid.add_column(Text(name), justify=justify, overflow="fold", width=fixed)
-    for row in polytope:
+    for row in content:
         grid.add_row(*(Text(_hanging(str(item), width)) for item, width in zip(row, widths, strict=True)))
 
     # Everything else that rich would read from the environment is fixed, so that the text is the same everywhere.
@@ -215,8 +215,8 @@ def html_table(
     Arguments and errors are those of `table`; ``title`` becomes a caption, ``footer`` paragraphs.
     ``marked`` : the row that stands out, if any.
     """
-    polytope = _checked(columns, rows)
-    align = _alignment(len(columns), polytope)
+    content = _checked(columns, rows)
+    align = _alignment(len(columns), content)
     parts = ['<div style="margin:4px 0"><table style="border-collapse:collapse;font-size:90%">']
     if title:
         parts.append(f'<caption style="text-align:left;font-weight:bold">{escaped(title)}</caption>')
@@ -224,7 +224,7 @@ def html_table(
         heads = (f'<th style="{_CELL}{a}">{escaped(name)}</th>' for name, a in zip(columns, align, strict=True))
         parts.append(f"<thead><tr>{''.join(heads)}</tr></thead>")
     parts.append("<tbody>")
-    for place, row in enumerate(polytope):
+    for place, row in enumerate(content):
         cells = (f'<td style="{_CELL}{a}">{escaped(item)}</td>' for item, a in zip(row, align, strict=True))
         look = ' style="background:#e6f2ea;color:#111;font-weight:bold"' if place == marked else ""
         parts.append(f"<tr{look}>{''.join(cells)}</tr>")
@@ -240,31 +240,31 @@ def escaped(value: object) -> str:
 
 
 def _checked(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[list[object]]:
-    polytope = [list(row) for row in rows]
-    for index, row in enumerate(polytope):
+    content = [list(row) for row in rows]
+    for index, row in enumerate(content):
         if len(row) != len(columns):
             raise ValueError(f"row {index} has {len(row)} cells, the table has {len(columns)} columns")
-    return polytope
+    return content
 
 
-def _alignment(k: int, polytope: list[list[object]]) -> list[Literal["left", "right"]]:
+def _alignment(k: int, content: list[list[object]]) -> list[Literal["left", "right"]]:
     """``right`` for each column whose cells are all numbers or None, with at least one number."""
 
     def numeric(column: int) -> bool:
-        cells = [row[column] for row in polytope if row[column] is not None]
+        cells = [row[column] for row in content if row[column] is not None]
         return bool(cells) and all(isinstance(item, Real) and not isinstance(item, bool | np.bool_) for item in cells)
 
     return ["right" if numeric(column) else "left" for column in range(k)]
 
 
-def _widths(columns: Sequence[str], polytope: list[list[object]], total: int) -> list[int]:
+def _widths(columns: Sequence[str], content: list[list[object]], total: int) -> list[int]:
     """Share ``total`` characters out: the widest columns give way first, words are cut as a last resort.
 
     Rich's own sharing cuts words of narrow columns while others could still wrap.
     """
     from rich.cells import cell_len
 
-    texts = [[cell_text(name), *(cell_text(row[k]) for row in polytope)] for k, name in enumerate(columns)]
+    texts = [[cell_text(name), *(cell_text(row[k]) for row in content)] for k, name in enumerate(columns)]
     widths = [max(1, *(cell_len(line) for text in column for line in text.split("\n"))) for column in texts]
     words = [max((cell_len(word) for text in column for word in text.split()), default=1) for column in texts]
     room = total - (2 * len(columns) - 1)  # rich counts a space of padding per column and one between two

@@ -148,9 +148,9 @@ class Private(cp.Parameter):  # type: ignore[misc]
             super().__init__(shape, name=name, **cvxpy_attributes)
         except (ValueError, TypeError) as error:
             raise SpecificationError(
-                f"{where}: {error}",
+                f"{where}: {str(error).rpartition('got an ')[2]}",
                 why="besides unit, bounds and records, keywords are CVXPY's parameter attributes",
-                remedy="l1, l2, linf, row_l1, max_l1, max_l2, max_linf, unit, records, name, shape, or an attribute",
+                remedy="bounds, l1, l2, linf, row_l1, max_l1, max_l2, max_linf, unit, records, name, shape",
             ) from None
         self._where = f"Private({self.name()!r})"
         names = names_of(value) if len(self.shape) == 2 else None

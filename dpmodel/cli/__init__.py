@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.add_argument(
             "file",
             metavar="FILE.py[:problem]",
-            help="the file runs (a solve in it is charged); :name: which of several",
+            help="the file runs up to its first private release, which is not made; :name: which of several",
         )
     ledger = commands.add_parser("ledger", help="show or verify the file of a Budget(..., ledger=FILE)")
     ledger.add_argument("what", choices=("show", "verify"))
@@ -103,7 +103,3 @@ def _reconstruct(chosen: argparse.Namespace) -> None:
     print(json.dumps({**shown.to_dict(), **lines.to_dict()}, indent=2) if chosen.json else f"{shown}\n\n{lines}")
     if chosen.figure:
         gadgets.figure(shown, file=chosen.figure)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

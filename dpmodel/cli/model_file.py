@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -62,13 +63,14 @@ def _run(path: str) -> dict[str, Any]:
     module = ModuleType("dpmodel_model")
     module.__file__ = path
     sys.modules[module.__name__] = module  # dataclasses look for the module that they are of
+    sys.path.insert(0, str(Path(path).resolve().parent))  # as when the file is run by itself
     try:
-        with before_charges():
+        with before_charges(), redirect_stdout(sys.stderr):
             exec(compile(Path(path).read_bytes(), path, "exec"), module.__dict__)
     except ChargeReached:
         print(f"({path} ran up to its first private release, which was not made: nothing is spent)", file=sys.stderr)
     finally:
-        del sys.modules[module.__name__]
+        del sys.modules[module.__name__], sys.path[0]
     return module.__dict__
 
 

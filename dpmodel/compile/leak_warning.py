@@ -17,25 +17,27 @@ class PossibleLeakWarning(UserWarning):
     """A constant of the model looks like private data."""
 
 
-def warn_of_constants(problem: cp.Problem, warned: set[int]) -> None:
+def warn_of_constants(problem: cp.Problem, warned: set[int], *, by_record: bool) -> None:
     """Warn of constants of a private shape and of public parameters in the memory of a private value.
 
     CVXPY copies constants, so memory says nothing of them. Values are not compared. ``warned`` : ids of leaves that
-    were warned of already; it grows.
+    were warned of already; it grows. ``by_record`` : whether row i of a private parameter is record i, as in
+    regressions: then constants of as many rows are warned of, such as labels that were not marked.
     """
     private = [p for p in problem.parameters() if isinstance(p, Private)]
     for leaf in (*problem.constants(), *problem.parameters()):
         if id(leaf) in warned or leaf.size < 2 or isinstance(leaf, Private) or leaf.sparse_idx is not None:
             continue
         constant, value, shape = isinstance(leaf, cp.Constant), leaf.value, tuple(leaf.shape)
-        same_shape = constant and any(shape == tuple(p.shape) for p in private)
-        suspicious = same_shape and not has_name(leaf) and _varies(value)
+        suspicious = constant and not has_name(leaf) and _varies(value)
         what = f"a plain constant of shape {shape}" if constant else f"public parameter {leaf.name()!r}"
         for parameter in private:
             same_memory = parameter.shares_memory(value)
-            if same_memory or (suspicious and shape == tuple(parameter.shape)):
+            same_shape, same_rows = shape == parameter.shape, by_record and shape[:1] == parameter.shape[:1]
+            if same_memory or (suspicious and (same_shape or same_rows)):
                 warned.add(id(leaf))
-                how = "shares the memory of" if same_memory else "has the shape of"
+                how = "has the shape of" if same_shape else "has as many rows as"
+                how = "shares the memory of" if same_memory else how
                 warnings.warn(
                     f"{what} {how} private parameter {parameter.name()!r}. If it was computed from the same "
                     "records, it must enter as a Private; if it is public, say so with "

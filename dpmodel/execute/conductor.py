@@ -112,10 +112,26 @@ def _executed(
     spends = f"epsilon {number(forecast.epsilon)}, delta {number(forecast.delta)} charged"
 
     def run(told: Report) -> Any:
-        def step(stage: str, done: float) -> None:
+        # How many passes a mechanism makes may be found in the data (a search, a certificate), so that of the passes
+        # between two of its own steps, whose number is public, only the first is told.
+        told_since, telling = False, False
+
+        def say(stage: str, done: float) -> None:
             told(stage if forecast.spends_nothing else f"{stage} ({spends})", done)
 
-        with watched(lambda block, count: step(f"a pass over {count} blocks", block / count)):
+        def step(stage: str, done: float) -> None:
+            nonlocal told_since
+            told_since = False
+            say(stage, done)
+
+        def passes(block: int, count: int) -> None:
+            nonlocal told_since, telling
+            if block == 0:
+                telling, told_since = not told_since, True
+            if telling:
+                say(f"a pass over {count} blocks", block / count)
+
+        with watched(passes):
             return model.checked(algorithm.run(model.data, request, source, step))
 
     outcome, failure = charge_then_run(

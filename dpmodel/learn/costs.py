@@ -33,8 +33,8 @@ class Lineage:
     """What an estimator and all its copies have spent without a ``Budget``: one object that copies share.
 
     ``spent`` : (epsilon, delta) of each fit. ``copied`` : whether there are copies; not how many, which would tell how
-    many fits random stopping made. ``elsewhere`` : whether this is a copy in
-    another process, which knows nothing of the others.
+    many fits random stopping made. ``elsewhere`` : whether this is a copy in another process, which knows nothing of
+    the others.
     """
 
     def __init__(self) -> None:

@@ -90,5 +90,5 @@ def _unusable(estimator: Any) -> SpecificationError:
     return SpecificationError(
         f"{type(estimator).__name__}: X or y is not an array of numbers",
         why="noise is added to real numbers (the entries that do not fit are not shown)",
-        remedy="encode categories as numbers first; one row per record, one label per row",
+        remedy="encode categories with learn.PublicEncoder(domain=...); one row per record, one label per row",
     )

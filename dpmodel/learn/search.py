@@ -165,7 +165,7 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
             model = clone(self.estimator).set_params(**params)
             name = _final(model)[0]
             model.set_params(**{f"{name}{key}": value for key, value in ours.items()})
-            return model.fit(_rows(X, places), _rows(y, places))
+            return unsaid(lambda: model.fit(_rows(X, places), _rows(y, places)), _failed)
 
         def run(place: int) -> tuple[Any, int]:
             model = fit_one(candidates[place], fitted_on, each)
@@ -449,16 +449,18 @@ def _transformed(steps: Sequence[Any], X: Any) -> Any:
     def through() -> Any:
         found = X
         for step in steps:
-            found = found if step is None or isinstance(step, str) else clone(step).fit_transform(found)
+            if step is not None and not isinstance(step, str):
+                found = clone(step).fit(found).transform(found)
         return found
 
-    return unsaid(
-        through,
-        lambda failed: SpecificationError(
-            f"PrivateSearchCV: a step of the pipeline failed ({failed})",
-            why="its message may hold values of records, so it is not shown; nothing was charged",
-            remedy="the same step by itself, where you may look at the data",
-        ),
+    return unsaid(through, _failed)
+
+
+def _failed(failed: str) -> SpecificationError:
+    return SpecificationError(
+        f"PrivateSearchCV: a step of the pipeline failed ({failed})",
+        why="its message may hold values of records, so it is not shown",
+        remedy="the same step by itself, where you may look at the data",
     )
 
 

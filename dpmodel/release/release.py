@@ -210,7 +210,7 @@ class Release:
 
     def _named(self, who: str, name: str | None) -> str:
         """``name``, or that of the only variable."""
-        known = {**self.duals, **self.variables}
+        known = {**self.variables, **self.duals}
         if name is None and len(self.variables) == 1:
             name = next(iter(self.variables))
         if name is None or name not in known:

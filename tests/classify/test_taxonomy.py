@@ -30,7 +30,7 @@ def test_the_eight_cells():
 
 
 def test_mechanisms_serve_the_solvable_cells():
-    """Which ones exactly is tested against what the registered mechanisms say, in tests/test_registry.py."""
+    """Which ones exactly is tested against what the registered mechanisms say, in tests/plan/test_registry.py."""
     for item in taxonomy():
         assert bool(item.mechanisms) == item.solvable
         assert len(set(item.mechanisms)) == len(item.mechanisms)

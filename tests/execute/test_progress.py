@@ -9,6 +9,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
+from blocks import problem, table
 
 import dpmodel as dpm
 from dpmodel.annotate.sources.memory import MemoryBlocks
@@ -179,3 +180,20 @@ def test_planning_is_told_before_anything_is_charged() -> None:
     problem.plan(0.71, 1e-6, progress=lambda stage, done: told.append(stage))
     assert told[0] == "compile" and any(stage.startswith("plan: forecast of ") for stage in told)
     assert not any("charged" in stage for stage in told)
+
+
+@pytest.mark.parametrize("separable", [True, False])
+def test_how_many_passes_a_mechanism_made_is_not_told(separable: bool) -> None:
+    """Objective perturbation takes more Newton steps, each a pass, where a plane separates the classes."""
+    data, passes, told = table(400), [], []
+    if not separable:
+        data[:, -1] = np.random.default_rng(0).choice([-1.0, 1.0], 400)
+
+    class Counted(MemoryBlocks):
+        def map_reduce(self, function: Any, combine: Any) -> Any:
+            passes.append(1)
+            return super().map_reduce(function, combine)
+
+    model = problem("logistic", Counted.of(data, 100))
+    model.solve(1, 1e-6, mechanism="objective-perturbation", rng=0, progress=lambda *event: told.append(event))
+    assert len(passes) > 2 and [done for stage, done in told if "a pass" in stage] == [0.0, 0.25, 0.5, 0.75]

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pytest
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import Normalizer, StandardScaler
+from sklearn.preprocessing import Normalizer, OneHotEncoder, StandardScaler
 from walking import assert_no_trace
 
 import dpmodel as dpm
@@ -303,3 +304,17 @@ def test_secure_noise() -> None:
         warnings.simplefilter("error", dpm.NotPrivateWarning)
         found = search(random_state=None).fit(X, Y)
     assert "NOT PRIVATE" not in str(found.guarantee_)
+
+
+def test_a_candidate_whose_step_fails_says_nothing_of_a_record() -> None:
+    """A frozen encoder names the categories that it does not know: they are people's."""
+    frame = pd.DataFrame({"ward": ["a", "b"] * 19 + ["a", "SECRETVILLE"]})
+    frozen = FrozenEstimator(OneHotEncoder(sparse_output=False).fit(pd.DataFrame({"ward": ["a", "b"]})))
+    public = PublicEncoder(domain={"ward": ["a", "b"]})
+    pipeline = Pipeline([("e", public), ("r", PrivateRidge(bounds=(-1, 1), label_bounds=(0, 1)))])
+    budget = dpm.Budget(1.0)
+    search = PrivateSearchCV(pipeline, {"e": [public, frozen]}, epsilon=1.0, budget=budget)
+    with pytest.raises(SpecificationError) as caught:
+        search.fit(frame, np.zeros(40))
+    assert "ValueError" in str(caught.value) and "SECRETVILLE" not in str(caught.value)
+    assert caught.value.__context__ is None and budget.spent.epsilon == 0

@@ -39,7 +39,7 @@ ELSEWHERE = {
 
 
 def test_every_mechanism_is_audited_and_has_a_twin() -> None:
-    # public-only reads nothing, which tests/test_what_leaves.py holds.
+    # public-only reads nothing, which tests/private_data/test_what_leaves.py holds.
     names = {mechanism.name for mechanism in PORTFOLIO} - {"public-only"}
     here = {audit.mechanism for audit in HONEST}
     assert here == {audit.mechanism for audit in BROKEN}

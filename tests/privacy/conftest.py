@@ -1,4 +1,4 @@
-"""Makes tests/auditing.py importable from this folder."""
+"""Makes tests/support/auditing.py importable from this folder."""
 
 import sys
 from pathlib import Path

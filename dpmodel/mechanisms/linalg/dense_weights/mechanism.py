@@ -47,7 +47,7 @@ class DenseWeights(Mechanism[PrivateInequalities]):
         idle ones (they are s, so such a c exists for every n, and n is nowhere used). With the new row c' <= c, so all
         other weights fall, together by ``w' <= 1/s``. So ``u' - u = w' (a' - a_bar)``, a_bar an average of other rows
         and of zeros: at most ``2 r / s`` in the 2-norm, r = ``row_norm``.
-        *One row replaced*: at most ``2 r / s`` too (``mechanisms/lp/dense_multiplicative_weights.py``, "One row").
+        *One row replaced*: at most ``2 r / s`` too (``mechanisms/lp/dense_weights/mechanism.py``, "One row").
         So both relations need the same noise (``sum_sensitivity``). At most ``2^39 / s`` rows are read, the first ones;
         where this cuts, one row more also drops the last one, which is a row replaced.
         *Rounding.* Sums of n terms are off by (n + 8) 2^-53 of the sum of their sizes, at most 1, in weights and in u;

@@ -12,7 +12,7 @@ ball.
    is at most ``sd (sqrt(D) + 2 q / sqrt(T))`` with probability ``Phi(q)`` at least (Gaussian concentration).
 2. *Regret.* w_t maximises ``eta sum of gains - KL(w, uniform)`` over the 1/s-dense distributions. For w* uniform on any
    s real rows the entropy is ``ln((n + s) / s)``, so the mean over w* of the mean violation is at most that of step 1
-   plus ``2 r (ln((n + s) / s) / (eta T) + eta / 8)`` (``mechanisms/lp/dense_multiplicative_weights.py``), for every n.
+   plus ``2 r (ln((n + s) / s) / (eta T) + eta / 8)`` (``mechanisms/lp/dense_weights/mechanism.py``), for every n.
 3. The average y has ``mean over w* of v(y)`` at most this error E, for every s rows. If s rows had ``<a, y> < c``,
    some w* would have more than ``rho - c``. So while ``E <= rho - c``, fewer than s rows are missed. c allows for grids
    and the lift (as in ``hinge_bounds``, step 6), and the choice by noisy counts adds ``CountNoise.lost``.
