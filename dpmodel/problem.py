@@ -178,13 +178,13 @@ class Problem(cp.Problem):  # type: ignore[misc]
             return make_plan(model, request, mechanism, compare=compare, published=published, report=report)
 
     def explain(
-        self, epsilon: float | None = None, delta: float = 0.0, *, tree: bool = False, **asked: Any
+        self, epsilon: float | None = None, delta: float = 0.0, *, tree: bool = False, **options: Any
     ) -> Explanation | ExpressionTree:
         """What the problem is, cell by cell, in words: the model's analyser. Public facts and the last release alone.
 
         Parameters
         ----------
-        epsilon, delta, asked : as in ``plan``, for what is chosen, why, what its statement means and what would do
+        epsilon, delta, options : as in ``plan``, for what is chosen, why, what its statement means and what would do
             better; without epsilon those of the last solve, if any.
         tree : the expression tree instead, node by node with shape, sign, curvature and sensitivity, and the first node
             that breaks a rule; also for a model that is refused.
@@ -196,9 +196,9 @@ class Problem(cp.Problem):  # type: ignore[misc]
             return expression_tree(self, regression=recognised)
         plan = self.last_plan if self._release is not None else None
         refused: tuple[str, ...] = ()
-        if epsilon is not None or asked:
+        if epsilon is not None or options:
             try:
-                plan = self.plan(epsilon, delta, **asked)
+                plan = self.plan(epsilon, delta, **options)
             except ImpossibilityError as error:
                 plan, refused = None, (f"no plan: by {error.theorem} no private algorithm keeps the error below "
                                        f"{number(error.lower_bound)} on all such problems",)  # fmt: skip
@@ -217,7 +217,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             told = explain(lowered.affine, sensitivity, classification, self._release, self._few)
         return replace(told, choice=choice, advice=(*told.advice, *refused))
 
-    def plot(self, epsilon: float | None = None, delta: float = 0.0, *, ax: Any = None, **asked: Any) -> Any:
+    def plot(self, epsilon: float | None = None, delta: float = 0.0, *, ax: Any = None, **options: Any) -> Any:
         """Draw the feasible set of a linear problem in two variables, with bands as wide as the noise (extra [plot]).
 
         Reads public facts and the last release, never a private value: private rows are drawn where the release
@@ -225,8 +225,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
 
         Parameters
         ----------
-        epsilon, delta, asked : as in ``plan``, for the bands; without epsilon those of the last solve, if any. ``ax`` :
-            matplotlib axes to draw on.
+        epsilon, delta, options : as in ``plan``, for the bands; without epsilon those of the last solve, if any.
+        ax : matplotlib axes to draw on.
 
         Returns
         -------
@@ -237,7 +237,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         MissingExtraError, SpecificationError
             Without matplotlib; for any other problem. And what ``plan`` raises.
         """
-        model = self._door(asked.get("solver"))
+        model = self._door(options.get("solver"))
         if not isinstance(model, Program):
             raise SpecificationError(
                 "plot: not a linear problem in two variables",
@@ -245,7 +245,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
                 remedy="release.plot_values() and plan.plot()",
             )
         solved = epsilon is None and self._release is not None
-        plan = self.plan(epsilon, delta, **asked) if epsilon is not None else self.last_plan if solved else None
+        plan = self.plan(epsilon, delta, **options) if epsilon is not None else self.last_plan if solved else None
         chosen, request = (None, None) if plan is None else (plan.chosen, plan.request)
         return feasible_picture(model, chosen, request, self._release, ax)
 

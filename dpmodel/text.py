@@ -191,6 +191,11 @@ def wrapped(text: str, indent: str = "") -> str:
     return "\n".join(lines)
 
 
+def shortened(text: str, most: int = 32) -> str:
+    """``text``, or as much of it as fits ``most`` characters, and dots."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def printable(text: str) -> str:
     """``text`` with what standard output cannot encode (cp1252 on a Windows console or pipe) written in ASCII."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"

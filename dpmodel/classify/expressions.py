@@ -18,7 +18,7 @@ from dpmodel.compile.standard_form.footprint import entry_sensitivities, largest
 from dpmodel.compile.written import passed_over, written
 from dpmodel.errors import SpecificationError
 from dpmodel.release.plain import plain_fields
-from dpmodel.text import WIDTH, html_table, line_width, number, table, wrapped
+from dpmodel.text import WIDTH, html_table, line_width, number, shortened, table, wrapped
 
 _LONGEST = 48  # characters of an expression in a row of the tree
 _WIDE = 72  # columns from which on the tree is a table
@@ -229,4 +229,4 @@ def _short(node: Any) -> str:
     if isinstance(node, cp.Constraint) and node.label:
         return str(node.label)
     text = written(node)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return shortened(text, _LONGEST)

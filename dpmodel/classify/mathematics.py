@@ -4,11 +4,10 @@ moves it."""
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dpmodel.compile.written import latex_words
+from dpmodel.compile.written import latex_number, latex_words
 from dpmodel.text import number
 
 if TYPE_CHECKING:
@@ -48,12 +47,8 @@ def _moves(cell: Cell, letter: str) -> str:
     if cell.level == "high":
         return rf"{place} \Delta {letter} \text{{ arbitrary}}"
     norms = [
-        rf"\lVert \Delta {letter} \rVert_{{{_NORM[name]}}} \le {_latex_number(value)}"
+        rf"\lVert \Delta {letter} \rVert_{{{_NORM[name]}}} \le {latex_number(number(value))}"
         for name, value in cell.sensitivity.items()
         if name in _NORM and math.isfinite(value)
     ]
     return rf"{place} {', '.join(norms)}"
-
-
-def _latex_number(value: float) -> str:
-    return re.sub(r"e(-?\d+)", r" \\cdot 10^{\1}", number(value))

@@ -11,6 +11,7 @@ from cvxpy import constraints
 from dpmodel.annotate.private import Private
 from dpmodel.compile.written import written
 from dpmodel.errors import UnsupportedModelError
+from dpmodel.text import shortened
 
 _LONG = 80
 _CONSTRAINTS = (
@@ -35,8 +36,7 @@ def constraint_label(constraint: Any, number: int) -> str:
 
 def short(expression: Any) -> str:
     """The expression's text (parameters by name, tables of numbers left out), cut to a line."""
-    text = written(expression)
-    return text if len(text) <= _LONG else text[: _LONG - 3] + "..."
+    return shortened(written(expression), _LONG)
 
 
 def where_used(problem: cp.Problem, parameter: Any) -> tuple[str, ...]:

@@ -177,6 +177,11 @@ def _call(kind: str, args: Sequence[str], notation: Notation) -> str:
     return f"{notation.function(kind[0].lower() + kind[1:])}{left}{_listed(args, notation)}{right}"
 
 
+def latex_number(text: str) -> str:
+    """A number as it prints, its power of ten as one."""
+    return re.sub(r"e(-?\d+)", r" \\cdot 10^{\1}", text)
+
+
 def _constant(node: Any, notation: Notation) -> _Piece:
     if getattr(node, "_name", None):
         return notation.symbol(str(node._name), False), _WHOLE
@@ -184,8 +189,7 @@ def _constant(node: Any, notation: Notation) -> _Piece:
         return notation.numbers(node.shape), _WHOLE  # its numbers say little, and may be somebody's data by mistake
     value = node.value.item() if not hasattr(node.value, "toarray") else node.value.toarray().item()
     text = number(value) if isinstance(value, int | float) else str(value)
-    if notation is LATEX and "e" in text:
-        text = re.sub(r"e(-?\d+)", r" \\cdot 10^{\1}", text)
+    text = latex_number(text) if notation is LATEX else text
     return text, _SUM if text.startswith("-") else _PRODUCT if "cdot" in text else _WHOLE
 
 

@@ -28,8 +28,7 @@ class Anew:
     @property
     def constraints(self) -> tuple[str, ...]:
         """Labels of some private constraints."""
-        cells = getattr(getattr(self.model.data, "classification", None), "cells", ())
-        found = dict.fromkeys(label for cell in cells if cell.part != "objective" for label in cell.where)
+        found = dict.fromkeys(label for cell in self._cells if cell.part != "objective" for label in cell.where)
         return (*list(found)[:_MOST], *(["..."] if len(found) > _MOST else []))
 
     @property
@@ -40,8 +39,12 @@ class Anew:
     @property
     def private(self) -> tuple[str, ...]:
         """Names of the private parameters."""
-        cells = getattr(getattr(self.model.data, "classification", None), "cells", ())
-        return tuple(dict.fromkeys(cell.parameter for cell in cells))
+        return tuple(dict.fromkeys(cell.parameter for cell in self._cells))
+
+    @property
+    def _cells(self) -> Sequence[Any]:
+        """None where the family has no cells."""
+        return getattr(getattr(self.model.data, "classification", None), "cells", ())
 
     def here(self, against: str) -> float:
         """Where the plan stands on an axis: its epsilon, its number of records, 1 for the sensitivity."""

@@ -58,11 +58,6 @@ class Canvas:
         return self.figure
 
 
-def shortened(text: str, most: int = 32) -> str:
-    """A name that fits beside an axis."""
-    return text if len(text) <= most else text[: most - 3] + "..."
-
-
 def _filled(text: str, width: int) -> str:
     return textwrap.fill(text, width, break_on_hyphens=False)  # names of mechanisms have some
 
@@ -99,10 +94,9 @@ def is_figure(item: Any) -> bool:
     return hasattr(getattr(item, "figure", None) or item, "savefig")
 
 
-def svg(figure: Any, prefix: str = "", words: str = "") -> str:
+def svg(figure: Any, prefix: str = "") -> str:
     """``figure`` as an ``<svg>`` element for a page: text stays text, nothing is loaded, the same figure gives the same
-    text. ``prefix`` : before its ids, so that several fit one page. ``words`` : what a screen reader says; by default
-    its title."""
+    text, and a screen reader says its title. ``prefix`` : before its ids, so that several fit one page."""
     figure = getattr(figure, "figure", None) or figure
     with importlib.import_module("matplotlib").rc_context({"svg.fonttype": "none", "svg.hashsalt": "dpmodel"}):
         buffer = io.StringIO()
@@ -111,5 +105,5 @@ def svg(figure: Any, prefix: str = "", words: str = "") -> str:
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     if prefix:
         text = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{prefix}-", text)
-    told = words or (figure.get_suptitle() if hasattr(figure, "get_suptitle") else "") or "figure"
+    told = (figure.get_suptitle() if hasattr(figure, "get_suptitle") else "") or "figure"
     return text.replace("<svg", f'<svg role="img" aria-label="{escape(told, quote=True)}"', 1)

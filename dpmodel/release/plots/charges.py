@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dpmodel.release.plots.canvas import COLOURS, canvas, shortened
-from dpmodel.text import number
+from dpmodel.release.plots.canvas import COLOURS, canvas
+from dpmodel.text import number, shortened
 
 _MOST = 20  # bars; the oldest charges share one
 

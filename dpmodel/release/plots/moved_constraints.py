@@ -6,8 +6,8 @@ import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from dpmodel.release.plots.canvas import COLOURS, canvas, shortened
-from dpmodel.text import number
+from dpmodel.release.plots.canvas import COLOURS, canvas
+from dpmodel.text import number, shortened
 
 
 def moved_constraints(

@@ -10,7 +10,8 @@ import numpy as np
 
 from dpmodel._types import Floats, Labels
 from dpmodel.errors import SpecificationError
-from dpmodel.release.plots.canvas import COLOURS, canvas, shortened
+from dpmodel.release.plots.canvas import COLOURS, canvas
+from dpmodel.text import shortened
 
 _MOST = 60  # numbers one by one
 _NAMED = 24  # numbers with their names
