@@ -274,6 +274,7 @@ def check_synthetic(case: tuple[AffineMap, list[Private], dict[str, dict[str, An
 SETTINGS = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandomize": True}
 
 
+@pytest.mark.slow
 @settings(max_examples=25, **SETTINGS)
 @given(synthetic())
 def test_random_maps_of_random_parameters(case: Any) -> None:

@@ -49,6 +49,7 @@ def reference(w, goal, constraints):
     return w.value, problem.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("name", SETS)
 def test_all_solves_agree_with_cvxpy(name, penalty):

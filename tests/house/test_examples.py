@@ -180,6 +180,7 @@ def test_it_prints_what_it_shows(
     in_order(SHOWN[name], capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_an_example_is_a_script(tmp_path: Path) -> None:
     """As a user starts it: its own process, another folder."""
     path = os.pathsep.join([str(EXAMPLES.parent), os.environ.get("PYTHONPATH", "")])

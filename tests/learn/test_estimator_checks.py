@@ -42,6 +42,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.slow
 @parametrize_with_checks(FIRST)
 def test_one_estimator_passes_scikit_learns_checks(estimator: Any, check: Any) -> None:
     check(estimator)

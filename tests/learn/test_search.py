@@ -52,6 +52,7 @@ def search(**given: Any) -> PrivateSearchCV:
     return PrivateSearchCV(ridge(), GRID, **{"epsilon": 4.0, "random_state": 0} | given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["every", "random-stopping"])
 @pytest.mark.parametrize("refit", [True, False])
 def test_the_better_candidate_is_found_within_one_charge(strategy: str, refit: bool) -> None:
@@ -95,6 +96,7 @@ def test_a_refusal_of_a_later_candidate_comes_before_the_charge(strategy: str, r
     assert budget.spent.epsilon == 0 and budget.history == ()
 
 
+@pytest.mark.slow
 def test_without_a_budget_what_it_cost_is_counted() -> None:
     found = search()
     with warnings.catch_warnings():
@@ -113,6 +115,7 @@ def test_several_deltas() -> None:
     assert found.cv_results_["epsilon"].sum() <= 0.75 and found.cv_results_["delta"].sum() <= 0.75e-6
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::dpmodel.learn.CompositionWarning")
 def test_pipelines_and_frames() -> None:
     frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(town=np.where(Y > 0, "Ulm", "Bonn"))
@@ -131,6 +134,7 @@ def test_pipelines_and_frames() -> None:
     assert plain.release_.labels["coef"] == (("feature", ("a", "b", "c", "town=Bonn", "town=Ulm")),)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateLinearSVC])
 def test_classifiers(kind: Any) -> None:
     labels = np.where(Y > 0, "high", "low").tolist()
@@ -264,6 +268,7 @@ def test_one_odd_row_that_is_held_out_shows_in_no_warning_and_no_error() -> None
     assert budget.spent.epsilon == 1.0
 
 
+@pytest.mark.slow
 def test_a_class_that_only_held_out_rows_have() -> None:
     held = search()._split(N)[1]
     labels = np.zeros(N, dtype=int)

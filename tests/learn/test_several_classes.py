@@ -31,6 +31,7 @@ OVR = {"multi_class": "ovr"}
 KINDS = [(PrivateLogisticRegression, {}), (PrivateLogisticRegression, OVR), (PrivateLinearSVC, {})]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "how"), KINDS)
 def test_three_classes(kind: Any, how: dict[str, Any]) -> None:
     budget = dpm.Budget(4, 1e-6)
@@ -73,6 +74,7 @@ def test_two_of_three_listed_classes_may_be_absent() -> None:
     assert fitted.coef_.shape == (3, 2) and (fitted.predict(X) == "Ulm").mean() > 0.9
 
 
+@pytest.mark.slow
 def test_labels_are_looked_up_one_by_one() -> None:
     classes = (1, "1", None)
     labels: list[Any] = [classes[i] for i in np.argmax(np.column_stack([t == Y for t in TOWNS]), axis=1)]

@@ -34,6 +34,7 @@ def fitted(kind: Any, unit: float = 1.0, **given: Any) -> Any:
     return kind(bounds=tuple(BOUNDS), **own).fit(X, Y * unit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "degree", "mechanism"),
     [

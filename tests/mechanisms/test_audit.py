@@ -50,6 +50,7 @@ def test_every_mechanism_is_audited_and_has_a_twin() -> None:
         assert all(word in text for word in words), file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("audit", HONEST, ids=str)
 def test_no_audit_exceeds_the_claim(audit: Audit) -> None:
     """False alarm 1e-7 (vertex-exponential: 2e-7, two events)."""

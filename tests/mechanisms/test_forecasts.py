@@ -41,6 +41,7 @@ def alpha(mechanism: Any, name: str, how: str, **asked: float) -> float:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mechanism", "name", "how"), SERVED, ids=[f"{m.name}-{n}-{h}" for m, n, h in SERVED])
 def test_more_budget_never_raises_the_forecast(mechanism: Any, name: str, how: str) -> None:
     @settings(FEW, max_examples=8 if mechanism.name in IN_PROPORTION else 2)
@@ -81,6 +82,7 @@ def test_larger_changes_never_lower_the_forecast(part: str, size: float, more: f
         assert large[name] == pytest.approx(value * more, rel=1e-4)  # and in proportion
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 @FEW
 @given(epsilon=EPSILON, delta=st.sampled_from([0.0, 1e-9, 1e-6, 1e-3]))

@@ -120,11 +120,13 @@ SERVED = {
 PLAYED = [(family, name) for family, names in SERVED.items() for name in names]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "name"), PLAYED)
 def test_no_neighbour_loses_more_than_the_budget(family: str, name: str) -> None:
     assert SERVED[family][name] <= most(family, name, asked(name, 1.0, 1e-6), seeds_of(family, name)) <= 1 + 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "name"), PLAYED)
 def test_at_large_and_pure_budgets_too(family: str, name: str) -> None:
     for epsilon, delta in ((100.0, 1e-6), (1.0, 0.0)):

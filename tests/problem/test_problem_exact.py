@@ -189,6 +189,7 @@ def test_fractions_in_public_coefficients_and_pure_budgets_are_refused() -> None
 
 
 # ------------------------------------------------------------------ inequalities
+@pytest.mark.slow
 def test_inequalities_with_a_margin_hold_exactly() -> None:
     problem, x, (G, h) = inequalities(2000)
     problem.solve(4.0, 1e-6, rng=1, feasibility=dpm.Exact(margin=0.2), mechanism="hinge-descent")

@@ -26,6 +26,7 @@ print(problem.classify(), dpm.taxonomy(), problem.release.guarantee, problem.cla
 """
 
 
+@pytest.mark.slow
 def test_every_text_prints_in_the_encoding_of_the_pipe() -> None:
     """In ASCII, the least that a pipe can be."""
     env = {k: v for k, v in os.environ.items() if k != "COLUMNS"} | {"PYTHONIOENCODING": "ascii"}

@@ -46,6 +46,7 @@ balanced_bits = st.integers(1, 8).flatmap(lambda half: st.permutations([0] * hal
 
 
 # ------------------------------------------------------------------ neighboring databases, neighboring programs
+@pytest.mark.slow
 @pytest.mark.parametrize("sensitivity", [None, 2.5])
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=12, deadline=None)

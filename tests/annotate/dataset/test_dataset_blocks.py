@@ -72,6 +72,7 @@ def fitted(people: Dataset, in_blocks: bool) -> np.ndarray:
     return np.asarray(w.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_blocks_release_what_memory_releases(place: str, tmp_path: Path) -> None:
     expected = fitted(Dataset(table(), **DECLARED), in_blocks=False)
@@ -120,6 +121,7 @@ def test_people_of_python_objects_are_refused_on_dask() -> None:
         people.count("town")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 2])
 @pytest.mark.parametrize("name", QUERIES)
 def test_dask_counts_on_the_workers(name: str, most: int) -> None:

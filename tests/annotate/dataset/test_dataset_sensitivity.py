@@ -59,6 +59,7 @@ def moved(values: np.ndarray, neighbors: str) -> dict[str, float]:
     return {name: float(np.linalg.norm(pairs, order, axis=-1).max()) for name, order in orders}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", QUERIES)
 def test_no_rows_of_one_person_move_more_than_declared(query: str) -> None:
     values = values_of(query, 2)

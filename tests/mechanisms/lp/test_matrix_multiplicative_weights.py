@@ -300,6 +300,7 @@ def test_a_game_costs_its_budget_at_most(unit: str, delta: float) -> None:
     assert 0.55 <= spent <= 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("twin", [t for t in TWINS if t])
 @pytest.mark.usefixtures("short_games")

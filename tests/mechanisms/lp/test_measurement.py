@@ -156,6 +156,7 @@ def brute_force(lp: PrivateLP, private: list[Private], declared: Declared, ms: l
     return closest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", LOW, ids=str)
 def test_no_neighbour_moves_a_measurement_further(model: Model) -> None:
     lp, private, declared = opened(model)

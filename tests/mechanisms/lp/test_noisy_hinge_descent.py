@@ -122,6 +122,7 @@ def test_the_sensitivity_is_attained(neighbors: str, order: int) -> None:
 TWINS = ("noise halved", "steps forgotten", "replaced taken for removed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 1e-3])
 @pytest.mark.parametrize("twin", ["", *TWINS])
 def test_audit(twin: str, delta: float) -> None:

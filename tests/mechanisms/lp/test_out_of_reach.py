@@ -85,6 +85,7 @@ def wrong(build: Any, seed: int) -> tuple[int, int]:
     return len(said), sum(any(loss <= a and missed <= v for loss, missed in points) for a, v in said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", BUILDS)
 def test_no_point_reaches_what_is_out_of_reach(build: Any) -> None:
     told = [wrong(build, seed) for seed in range(12)]
@@ -92,6 +93,7 @@ def test_no_point_reaches_what_is_out_of_reach(build: Any) -> None:
     assert sum(said for said, _ in told) > 0  # something is seen at all
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("build", "name"), [(needs, "_corner"), (limits, "_costs_more"), (costs, "_least_regret")])
 def test_a_proof_that_is_none_is_found_out(build: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: prices, optima and regrets that are ten times too large."""

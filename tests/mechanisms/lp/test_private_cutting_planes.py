@@ -223,6 +223,7 @@ def limit_of(request: Request) -> float:
     return request.epsilon if request.delta == 0 else zcdp_rho(request.epsilon, request.delta)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", REQUESTS)
 @pytest.mark.parametrize("name", DECLARED)
 def test_what_whole_transcripts_cost(name: str, which: str) -> None:

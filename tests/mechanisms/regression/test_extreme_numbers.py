@@ -74,6 +74,7 @@ def named(name: str) -> Any:
     return QUICK.get(name) or next(each for each in REGRESSIONS if each.name == name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [each.name for each in REGRESSIONS])
 def test_numbers_of_every_size(name: str) -> None:
     served = [serve(named(name), model_of(*case), Request(*budget)) for case in FEW for budget in FEW_BUDGETS]

@@ -184,6 +184,7 @@ def largest_ratio(situation, absent):
     return max(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", range(0, 160, 20))
 def test_no_record_moves_a_noised_sum_by_more_than_is_claimed(start):
     ratios = [largest_ratio(s := Situation(seed), s.absent) for seed in range(start, start + 20)]
