@@ -178,6 +178,7 @@ def _refuted(row: gadgets.Row) -> bool:
     return bool(low > 1 - BETA)
 
 
+@pytest.mark.slow
 def test_the_plain_solver_reconstructs_every_bit_with_no_error(shown):
     plain = [row for row in shown.rows if row.who == show.PLAIN]
     assert [row.part for row in plain] == ["scalar", "objective", "column"]
@@ -185,6 +186,7 @@ def test_the_plain_solver_reconstructs_every_bit_with_no_error(shown):
         assert row.share == 1.0 and row.error < 1e-9 and row.lower_bound is None and row.epsilon is None
 
 
+@pytest.mark.slow
 def test_private_mechanisms_stay_above_the_floor(shown):
     private = [row for row in shown.rows if row.epsilon is not None]
     seen = {(row.part, row.who) for row in private}
@@ -213,6 +215,7 @@ def test_the_same_count_refutes_a_solver_without_privacy():
         assert row.below == RUNS and _refuted(row)
 
 
+@pytest.mark.slow
 def test_the_demonstration_is_repeatable_plain_data(shown):
     again = gadgets.demonstrate("scalar", n=20, epsilons=(1,), repetitions=3, rng=7)
     assert again == gadgets.demonstrate(["scalar"], n=20, epsilons=(1,), repetitions=3, rng=7)
@@ -281,6 +284,7 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
         gadgets.figure()
 
 
+@pytest.mark.slow
 def test_the_figure(tmp_path, shown):
     pytest.importorskip("matplotlib")
     file = tmp_path / "lower_bound.png"
