@@ -35,5 +35,5 @@ def show_demo(chosen: argparse.Namespace) -> None:
     rows.append(("true demand", *(number(v) for v in book.DEMAND)))
     print(table(("cases shipped", *book.MARKETS), rows, title="Solution (what is released)"), "\n")
     print(release)
-    following = "dpmodel demo --strict, dpmodel explore, dpmodel taxonomy, dpmodel reconstruct, and for your own: dpmodel plan FILE.py"
+    following = "dpmodel explore, dpmodel demo --strict, taxonomy, reconstruct, and for your own: dpmodel plan FILE.py"
     print(f"\n{wrapped(f'Next: {following}')}")
