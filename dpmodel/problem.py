@@ -35,6 +35,7 @@ from dpmodel.execute import check_budget, execute
 from dpmodel.execute.misplaced import refuse_misplaced
 from dpmodel.execute.progress import shown
 from dpmodel.models.contract import PrivateModel
+from dpmodel.models.explanation import Explanation, explain, explain_postprocessing, explain_regression, refusal
 from dpmodel.models.feasible_picture import feasible_picture
 from dpmodel.models.options import AllBut, Exact, Options, Penalty, Search, Target
 from dpmodel.models.postprocessing import Published, classify_postprocessing
@@ -48,9 +49,7 @@ from dpmodel.plan.comparison import Plan
 from dpmodel.plan.planner import Compared, make_plan
 from dpmodel.plan.registry import AnyMechanism
 from dpmodel.privacy import Budget
-from dpmodel.release.explanation import Explanation, explain, explain_postprocessing, explain_regression
 from dpmodel.release.release import Accuracy, Guarantee, Release
-from dpmodel.text import number
 
 Feasible = str | AllBut | Exact
 Goal = str | Target | Search | Penalty
@@ -195,16 +194,12 @@ class Problem(cp.Problem):  # type: ignore[misc]
                 recognised = self._regression() is not None
             return expression_tree(self, regression=recognised)
         plan = self.last_plan if self._release is not None else None
-        refused: tuple[str, ...] = ()
+        unplanned: dict[str, Any] = {}
         if epsilon is not None or options:
             try:
                 plan = self.plan(epsilon, delta, **options)
-            except ImpossibilityError as error:
-                plan, refused = None, (f"no plan: by {error.theorem} no private algorithm keeps the error below "
-                                       f"{number(error.lower_bound)} on all such problems",)  # fmt: skip
-            except (InfeasibleError, UnsupportedModelError) as error:
-                plan, refused = None, (f"no plan: {error.what}: {error.why}; try {error.remedy}",)
-        choice = None if plan is None else plan.explain()
+            except (ImpossibilityError, InfeasibleError, UnsupportedModelError) as error:
+                plan, unplanned = None, {"unplanned": refusal(error)}
         published = self._postprocessing()
         if published is not None:
             told = explain_postprocessing(published, classify_postprocessing(published), self._release)
@@ -215,7 +210,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         else:
             lowered, sensitivity, classification = self._compiled()
             told = explain(lowered.affine, sensitivity, classification, self._release, self._few)
-        return replace(told, choice=choice, advice=(*told.advice, *refused))
+        return replace(told, choice=None if plan is None else plan.explain(), **unplanned)
 
     def plot(self, epsilon: float | None = None, delta: float = 0.0, *, ax: Any = None, **options: Any) -> Any:
         """Draw the feasible set of a linear problem in two variables, with bands as wide as the noise (extra [plot]).
@@ -485,7 +480,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             return found
         objective, constraints = args if args is not None else (self.objective, self.constraints)
         new = Problem(objective, constraints, clip=self.clip)
-        new._warned = self._warned  # the same leaves
+        new._warned = set(self._warned)  # the same leaves
         return new
 
     def get_data(self) -> list[Any]:

@@ -43,7 +43,7 @@ class Anew:
 
     @property
     def _cells(self) -> Sequence[Any]:
-        """None where the family has no cells."""
+        """Of Table 1; families without them have none."""
         return getattr(getattr(self.model.data, "classification", None), "cells", ())
 
     def here(self, against: str) -> float:
@@ -58,9 +58,9 @@ class Anew:
 
     def of(self, name: str, epsilon: float) -> Candidate:
         """What one of them says at another epsilon."""
-        return self.asked(replace(self.request, epsilon=epsilon), name)
+        return self.at_request(replace(self.request, epsilon=epsilon), name)
 
-    def asked(self, request: Request, name: str) -> Candidate:
+    def at_request(self, request: Request, name: str) -> Candidate:
         """What one of them says of another request."""
         return self.compared(self.model, request, self._named(name))[0]
 

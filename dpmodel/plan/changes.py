@@ -76,8 +76,8 @@ def _rows_that_halve(plan: Plan) -> tuple[str, Forecast] | None:
     rows = now.error.slack_rows
     while rows < now.error.private_rows:
         rows = min(2 * rows, now.error.private_rows)
-        asked = replace(plan.request, slack_rows=rows, violation=None)
-        then = _forecast(lambda asked=asked: plan.anew.asked(asked, plan.chosen.mechanism))
+        request = replace(plan.request, slack_rows=rows, violation=None)
+        then = _forecast(lambda request=request: plan.anew.at_request(request, plan.chosen.mechanism))
         if then is not None and isinstance(then.error, Violation) and then.error.violation <= now.error.violation / 2:
             return f"{then.error.slack_rows} constraints left out instead of {now.error.slack_rows}", then
     return None

@@ -19,6 +19,7 @@ from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.compile.standard_form.affine_map import AffineMap
 from dpmodel.compile.standard_form.alike_rows import FewRows
 from dpmodel.compile.standard_form.footprint import Footprint
+from dpmodel.errors import DPModelError, ImpossibilityError
 from dpmodel.mechanisms.contract import STOPPED, Outcome
 from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.numerics.solvers import SOLVER_ERROR
@@ -35,7 +36,8 @@ class Explanation:
     """``problem.explain()``: prints, and is plain data.
 
     ``reached`` : entries of the standard form that records reach. ``sentences`` : cell and theorem in plain words.
-    ``choice`` : of a plan, what its statement means, why the others lost, what to change (``Plan.explain``); or None.
+    ``choice`` : of a plan, what its statement means, why the others lost, what to change (``Plan.explain``); or None,
+    and ``unplanned`` says why.
     """
 
     size: str
@@ -47,15 +49,11 @@ class Explanation:
     reached: tuple[dict[str, Any], ...] = ()
     sentences: tuple[str, ...] = ()
     choice: Any = None
+    unplanned: str = _PLANNED
 
     def to_dict(self) -> dict[str, Any]:
         told = plain_fields(replace(self, choice=None))
         return {**told, "choice": None if self.choice is None else self.choice.to_dict()}
-
-    @property
-    def _unplanned(self) -> bool:
-        """Whether nobody asked for a plan."""
-        return not any(line.startswith("no plan") for line in self.advice)
 
     def _tables(self) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
         title = "Private parameters" if self.parameters and "name" in self.parameters[0] else "Published numbers"
@@ -76,7 +74,7 @@ class Explanation:
         parts.append(str(self.classification))
         parts += ["\n".join(wrapped(line) for line in self.sentences)] if self.sentences else []
         parts += ["\n".join(wrapped(f"advice: {line}") for line in self.advice)] if self.advice else []
-        parts += [str(self.choice)] if self.choice is not None else [wrapped(_PLANNED)] * self._unplanned
+        parts.append(wrapped(self.unplanned) if self.choice is None else str(self.choice))
         parts.append(self.release)
         return "\n\n".join(parts)
 
@@ -86,10 +84,17 @@ class Explanation:
         parts.append(self.classification._repr_html_())
         parts += [f"<p>{escaped(line)}</p>" for line in self.sentences]
         parts += [f"<p>advice: {escaped(line)}</p>" for line in self.advice]
-        planned = [f"<p>{escaped(_PLANNED)}</p>"] * self._unplanned
-        parts += planned if self.choice is None else [self.choice._repr_html_()]
+        parts.append(f"<p>{escaped(self.unplanned)}</p>" if self.choice is None else self.choice._repr_html_())
         parts.append(f"<p>{escaped(self.release)}</p>")
         return "".join(parts)
+
+
+def refusal(error: DPModelError) -> str:
+    """Why there is no plan to explain, in a sentence."""
+    if isinstance(error, ImpossibilityError):
+        least = number(error.lower_bound)
+        return f"no plan: by {error.theorem} no private algorithm keeps the error below {least} on all such problems"
+    return f"no plan: {error.what}: {error.why}; try {error.remedy}"
 
 
 def explain(

@@ -88,7 +88,7 @@ def test_every_table_is_in_text_and_html():
 def test_to_dict_is_plain():
     data = json.loads(json.dumps(problem_with().explain().to_dict()))
     assert set(data) == {
-        "size", "parameters", "sensitivities", "classification", "advice", "release", "reached", "sentences", "choice",
+        "size", "parameters", "sensitivities", "classification", "advice", "release", "reached", "sentences", "choice", "unplanned",
     }  # fmt: skip
     assert data["classification"]["cells"][0]["parameter"] == "demand"
 
@@ -141,5 +141,5 @@ def test_asked_with_a_budget_it_tells_the_choice_and_without_one_that_of_the_las
 
 def test_an_impossible_problem_is_explained_with_its_lower_bound():
     told = problem_with(unit="entry").explain(1.0)
-    assert told.choice is None and "no plan: by Theorem 36" in str(told) and "0.5" in told.advice[-1]
+    assert told.choice is None and "no plan: by Theorem 36" in str(told) and "0.5" in told.unplanned
     assert "no plan" in told._repr_html_() and "explain(epsilon" not in str(told)
