@@ -228,5 +228,4 @@ def _private(node: Any) -> bool:
 def _short(node: Any) -> str:
     if isinstance(node, cp.Constraint) and node.label:
         return str(node.label)
-    text = written(node)
-    return shortened(text, _LONGEST)
+    return shortened(written(node), _LONGEST)

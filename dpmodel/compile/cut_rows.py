@@ -20,6 +20,8 @@ from dpmodel.compile.refusals import short
 from dpmodel.compile.regression.forms import is_private, kind
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
 
+# Rows that are left: enough for records that are not alike to show it (sums of neighbouring ones, a first or last one).
+FEWEST = 11
 _SHAPED = ("promote", "broadcast", "reshape")
 
 
@@ -55,7 +57,9 @@ class CutRows:
         For what is another function of the number of rows.
     """
 
-    def __init__(self, expressions: Iterable[Any], private: Sequence[Private], count: int, fewest: int) -> None:
+    def __init__(
+        self, expressions: Iterable[Any], private: Sequence[Private], count: int, fewest: int = FEWEST
+    ) -> None:
         self.count = count
         roots = list(expressions)
         if any(count in p.shape[1:] for p in private) or any(

@@ -20,8 +20,6 @@ from dpmodel.compile.regression.features import Features, Label
 from dpmodel.compile.regression.multinomial import recognise_regression
 from dpmodel.compile.regression.recognise import Outputs, Recognised
 
-_FEWEST = 11  # rows of the small model
-
 
 def recognise_blocks(problem: cp.Problem) -> Recognised | Outputs | None:
     """As ``recognise``, for a problem with private parameters ``in_blocks``; None where private parameters stand in
@@ -38,7 +36,7 @@ def recognise_blocks(problem: cp.Problem) -> Recognised | Outputs | None:
         return None
     objective = problem.objective
     roots = [objective.args[0], *(each for constraint in problem.constraints for each in constraint.args)]
-    small = _Small(CutRows(roots, private, count, _FEWEST), objective.args[0])
+    small = _Small(CutRows(roots, private, count), objective.args[0])
     found = recognise_regression(cp.Problem(type(objective)(small.rows.cut(small.loss)), problem.constraints))
     if found is None:
         refuse_blocks(private)

@@ -21,7 +21,7 @@ from dpmodel.annotate import vault
 from dpmodel.annotate.private import Private
 from dpmodel.annotate.sources.contract import RowSource
 from dpmodel.compile.block_sums import HeldNumbers, held_numbers
-from dpmodel.compile.cut_rows import CutRows, rows_of_one_source
+from dpmodel.compile.cut_rows import FEWEST, CutRows, rows_of_one_source
 from dpmodel.compile.refusals import refuse_blocks
 from dpmodel.compile.regression.rows import cached_rows
 from dpmodel.compile.standard_form.affine_map import AffineMap, coordinates_of
@@ -31,7 +31,6 @@ from dpmodel.errors import DPModelError, UnsupportedModelError
 
 # Private numbers of the small program, from which on one of more records says nothing else.
 ENTRIES = 100_000
-_FEWEST = 11
 # Entries of a sparse table beyond which it is not written out: with the coordinates of each that is a gigabyte.
 _SPARSE = 1 << 24
 
@@ -89,7 +88,7 @@ def _written_anew(problem: cp.Problem, private: Sequence[Private], count: int) -
     width = sum(p.size // count for p in private)
     constraints = problem.constraints
     roots = [arg for each in [problem.objective, *constraints] for arg in each.args]
-    rows = CutRows(roots, private, count, max(_FEWEST, ENTRIES // width))
+    rows = CutRows(roots, private, count, max(FEWEST, ENTRIES // width))
 
     def cut(constraint: Any) -> Any:
         if not any(isinstance(p, Private) for p in constraint.parameters()):
