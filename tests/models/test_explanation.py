@@ -88,7 +88,8 @@ def test_every_table_is_in_text_and_html():
 def test_to_dict_is_plain():
     data = json.loads(json.dumps(problem_with().explain().to_dict()))
     assert set(data) == {
-        "size", "parameters", "sensitivities", "classification", "advice", "release", "reached", "sentences", "choice", "unplanned",
+        "size", "parameters", "sensitivities", "classification", "advice", "release", "reached", "sentences", "choice",
+        "unplanned",
     }  # fmt: skip
     assert data["classification"]["cells"][0]["parameter"] == "demand"
 
