@@ -312,7 +312,7 @@ def test_it_learns_and_says_so() -> None:
     excess = objective(model, mechanism.run(model, REQUEST, seeded(0)).x) - best(model)
     nothing = objective(model, np.zeros(9)) - best(model)
     assert excess < 0.1 * nothing and not forecast.vacuous and forecast.error.predicted < 0.2 * nothing
-    assert "noise on 9 sums each" in forecast.work
+    assert "noise on 9 sums in each" in forecast.work
     public = PUBLIC_ONLY_MULTINOMIAL.forecast(model, REQUEST)
     assert public.epsilon == 0 and public.error.predicted > forecast.error.predicted and not public.proved
     x = PUBLIC_ONLY_MULTINOMIAL.run(model, REQUEST, seeded(0)).x

@@ -72,7 +72,7 @@ class NoisyDescent(PureToo):
             request,
             predicted=plan.predicted,
             at_most=averaged_excess(noise, settings, request.beta),
-            work=f"{settings.steps} passes over the data, noise on {model.size} sums each",
+            work=f"{settings.steps} passes over the data, noise on {model.size} sums in each",
             noise={
                 **noise.told(settings),
                 "share of the middles": settings.share,

@@ -141,7 +141,7 @@ class SubsampledDescent(Mechanism[PrivateRegression]):
             request,
             predicted=plan.descent.predicted,
             work=f"{settings.steps * plan.rate:.3g} passes over the data in {settings.steps} steps, "
-            f"noise on {model.size} sums each",
+            f"noise on {model.size} sums in each",
             noise={
                 **noise.told(settings),
                 "sampling rate": plan.rate,

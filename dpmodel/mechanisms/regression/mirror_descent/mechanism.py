@@ -112,7 +112,7 @@ class MirrorDescent(PureToo):
             request,
             predicted=plan.predicted,
             at_most=proved,
-            work=f"{plan.settings.steps} passes over the data, noise on {model.size} sums each",
+            work=f"{plan.settings.steps} passes over the data, noise on {model.size} sums in each",
             noise={
                 **noise.told(plan.settings),
                 "map": plan.map,
