@@ -240,6 +240,16 @@ def test_a_file_that_breaks_after_it_was_opened(tmp_path: Path) -> None:
         source.map_reduce(sums, both)
 
 
+def test_a_cluster_adds_in_the_order_of_every_other_source() -> None:
+    da = pytest.importorskip("dask.array")
+    from dpmodel.annotate.sources.dask import DaskBlocks
+
+    for count in (1, 2, 7, 8, 9, 73):
+        source = DaskBlocks(da.zeros((count, 1), chunks=(1, 1)))
+        found = source.map_reduce(lambda block, number: str(number), lambda a, b: f"({a} {b})")
+        assert found == in_order(map(str, range(count)), lambda a, b: f"({a} {b})")
+
+
 def test_dask_collections(tmp_path: Path) -> None:
     dd, da = pytest.importorskip("dask.dataframe"), pytest.importorskip("dask.array")
     from dask import delayed

@@ -99,7 +99,7 @@ class People:
         # Of columns that are grouped by, the keys tell, without another look at every row.
         checked = self._inside([column for column in used if column not in by])
         if checked:
-            columns[_BAD] = (~nw.all_horizontal(*checked, ignore_nulls=False)).cast(nw.Int64)
+            columns[_BAD] = nw.when(nw.all_horizontal(*checked, ignore_nulls=False)).then(0).otherwise(1)
         groups = table.summed(columns, list(by), [*sums, *([_BAD] if checked else [])])
         known = [{key(c) for c in self.declared.categories(b)} if b in used else None for b in by]
         strange = any(

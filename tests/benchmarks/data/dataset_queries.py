@@ -1,7 +1,8 @@
 """Time of ``Dataset.count`` and ``sum`` over a table in DuckDB, beside the plain query, in the same run.
 
 The plain query is what one would write without privacy: ``select town, count(*)`` and ``select town, sum(income)``,
-and "clipped" with the bounds in it. --rows rows in --towns towns. Shortest of --repeats.
+and "clipped" with the bounds in it, as a sum that one record moves by a known amount must have them: a bare sum is
+shown beside it, and nothing is expected there. --rows rows in --towns towns. Shortest of --repeats.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def main() -> int:
         theirs = seconds(lambda plain=plain: connection.sql(plain).fetchall(), options.repeats)
         mine = seconds(ours, options.repeats)
         table.row(name, short(theirs), short(mine), short(mine / theirs))
-        expected.expect(mine <= MOST * theirs, f"{name}: at most {MOST} times the plain query")
+        if name in ("count", "sum clipped", "total clipped"):
+            expected.expect(mine <= MOST * theirs, f"{name}: at most {MOST} times the plain query")
     return expected.close()
 
 
