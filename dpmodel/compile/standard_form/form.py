@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.annotate import vault
 from dpmodel.annotate.layout import free_entries
-from dpmodel.annotate.per_entry import each, same_for_all
+from dpmodel.annotate.per_entry import all_equal, each, same_for_all
 from dpmodel.annotate.private import Private
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, coordinates_of, sum_by
 from dpmodel.errors import MissingValueError, SpecificationError
@@ -42,12 +42,27 @@ class StandardForm:
         """(m,) sums of ``reach_ij size_j`` over the private entries of every row, zeros of ``reach`` left out;
         ``reach`` in the order of ``matrix_positions``, ``size`` (n,)."""
         rows, columns = self.matrix_positions()
+        if same_for_all(reach) and reach.size > 1:
+            return self.sums_by_column(reach[0] * size if reach[0] > 0 else np.zeros(size.size))
         with np.errstate(invalid="ignore"):
-            if same_for_all(reach) and reach.size > 1:
-                product = (reach[0] * size if reach[0] > 0 else np.zeros(size.size))[columns]
-            else:
-                product = np.where(reach > 0, reach * size[columns], 0.0)
+            product = np.where(reach > 0, reach * size[columns], 0.0)
         return sum_by(rows, weights=product, minlength=self.affine.rows)
+
+    def sums_by_column(self, numbers: Floats) -> Floats:
+        """(m,) sums of ``numbers`` (n,), one for every column, over the private entries of every row."""
+        out = np.zeros(self.affine.rows)
+        if not numbers.any():
+            return out
+        if all_equal(numbers):  # no product with rows that have none: it may be infinite
+            np.multiply(numbers[0], self.entries_of_rows, out=out, where=self.entries_of_rows > 0)
+            return out
+        rows, columns = self.matrix_positions()
+        return sum_by(rows, weights=numbers[columns], minlength=self.affine.rows)
+
+    @cached_property
+    def entries_of_rows(self) -> Integers:
+        """(m,) private entries of A in every row."""
+        return np.bincount(self.matrix_positions()[0], minlength=self.affine.rows)
 
     @cached_property
     def private_rows(self) -> np.ndarray:
@@ -208,7 +223,9 @@ def _terms(affine: AffineMap, part: LinearMap) -> tuple[Floats, Floats]:
 
 def entry_ends(affine: AffineMap, part: LinearMap) -> tuple[Floats, Floats]:
     """Least and largest values of these entries of theta."""
-    if part.nnz and len(affine.private_blocks) == 1 and part.within(affine.private_blocks[0]):
+    if not part.nnz:
+        return np.zeros(0), np.zeros(0)
+    if len(affine.private_blocks) == 1 and part.within(affine.private_blocks[0]):
         low, high = affine.private_blocks[0].parameter.entry_range
         if same_for_all(low) and same_for_all(high):
             return np.broadcast_to(low[:1], (part.nnz,)), np.broadcast_to(high[:1], (part.nnz,))

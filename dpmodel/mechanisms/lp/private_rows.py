@@ -19,7 +19,7 @@ from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.compile.standard_form.affine_map import AffineMap, sum_by
 from dpmodel.compile.standard_form.extremes import most_items
 from dpmodel.compile.standard_form.footprint import most_touched, record_blocks
-from dpmodel.compile.standard_form.form import ranges_in_order, value_range
+from dpmodel.compile.standard_form.form import StandardForm, ranges_in_order, value_range
 from dpmodel.mechanisms.contract import Verdict
 from dpmodel.mechanisms.lp.row_tables import RowPart, RowsHere, RowTable, Treatment, Widths, row_table
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
@@ -229,7 +229,7 @@ def _entry_bounds(model: PrivateLP, rows: Integers, both_signs: bool) -> tuple[F
     if form.matrix.nnz and public.nnz:
         fixed = ~np.isin(row + np.int64(affine.rows) * column, form.matrix.positions)
         row, column, entry = row[fixed], column[fixed], entry[fixed]
-    _add_ends(ends, row, entry, entry, box, column)
+    _add_ends(form, ends, row, entry, entry, box, column)
     if form.matrix.nnz:
         below, above = ranges_in_order(affine, form.matrix)
         row, column = form.matrix_positions()
@@ -240,12 +240,18 @@ def _entry_bounds(model: PrivateLP, rows: Integers, both_signs: bool) -> tuple[F
         here = column[first]
         low[here] = np.minimum(low[here], below[0] if same_for_all(below) else np.minimum.reduceat(below, first))
         high[here] = np.maximum(high[here], above[0] if same_for_all(above) else np.maximum.reduceat(above, first))
-        _add_ends(ends, row, below, above, box, column)
+        _add_ends(form, ends, row, below, above, box, column)
     return (np.minimum(low, -high), np.maximum(high, -low), *ends) if both_signs else (low, high, *ends)
 
 
 def _add_ends(
-    ends: tuple[Floats, Floats], row: Integers, low: Floats, high: Floats, box: tuple[Floats, Floats], column: Integers
+    form: StandardForm,
+    ends: tuple[Floats, Floats],
+    row: Integers,
+    low: Floats,
+    high: Floats,
+    box: tuple[Floats, Floats],
+    column: Integers,
 ) -> None:
     """Add to the least and largest values of every row what entries between ``low`` and ``high`` contribute over the
     box."""
@@ -260,7 +266,7 @@ def _add_ends(
             np.minimum(least, np.where(nothing, -np.inf, corner), out=least)
             np.maximum(most, np.where(nothing, np.inf, corner), out=most)
     for end, part in zip(ends, (least, most), strict=True):
-        end += sum_by(row, weights=part[column] if by_column else part, minlength=end.size)
+        end += form.sums_by_column(part) if by_column else sum_by(row, weights=part, minlength=end.size)
 
 
 def _declared_norms(model: PrivateLP, rows: Integers) -> tuple[float, float]:

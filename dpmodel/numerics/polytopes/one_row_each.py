@@ -83,9 +83,10 @@ class OneRowEach:
             place = np.lexsort((price, row)) if row[0] != row[-1] else np.argsort(price, kind="stable")
             order, row = order[place], row[place]
         capacity = np.minimum(self.capacity[order], self.room[row])
-        first = np.r_[True, row[1:] != row[:-1]][: row.size]
         before = np.cumsum(capacity) - capacity
-        before -= np.repeat(before[first], np.diff(np.r_[np.flatnonzero(first), row.size]))
+        starts, first = np.zeros(row.size), np.flatnonzero(row[1:] != row[:-1]) + 1
+        starts[first] = before[first]
+        before -= np.maximum.accumulate(starts)  # of rows that come earlier
         taken = np.clip(self.room[row] - before, 0.0, capacity)
         taken = np.where(beyond[order], self.capacity[order], taken)
         x[self.column[order]] += taken / self.value[order]

@@ -37,8 +37,8 @@ def test_sensitivity_of_the_weighted_sum(neighbors: str, size: int, density: int
         start = rows[1:] if neighbors == "add-remove" else rows
         before = log[2:] if neighbors == "add-remove" else np.r_[log[1], log[2:]]
         after_rows, after = np.vstack([new, rows[1:]]), np.r_[log[0], log[2:]]
-        sensitivity = after_rows.T @ project_dense(after, density, density)
-        sensitivity = sensitivity - start.T @ project_dense(before, density, density)
+        sensitivity = after_rows.T @ project_dense(after, density, density)[0]
+        sensitivity = sensitivity - start.T @ project_dense(before, density, density)[0]
         for order in most:
             most[order] = max(most[order], float(np.linalg.norm(sensitivity, order)))
     for order, found in most.items():

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpmodel.mechanisms.lp.dense_weights import measure as dense_measure
-from dpmodel.mechanisms.lp.dense_weights.measure import DenseMeasure, project_dense
+from dpmodel.mechanisms.lp.dense_weights.measure import DenseMeasure
 
 
 def by_sorting(log_weights, density, idle=0):
@@ -24,6 +24,10 @@ def by_sorting(log_weights, density, idle=0):
         if log_c + rest[0] <= 1e-15:
             return np.exp(np.minimum(log_weights + log_c, 0.0)) / density
     return np.exp(np.minimum(log_weights - falling[density - 1], 0.0)) / density
+
+
+def project_dense(*given, **near):
+    return dense_measure.project_dense(*given, **near)[0]
 
 
 @st.composite
@@ -57,6 +61,10 @@ def test_exact(case) -> None:
     order = np.argsort(log)
     assert (np.diff(y[order]) >= 0).all()
     assert all(np.ptp(y[log == value]) == 0 for value in np.unique(log))
+    # Wherever the search for the threshold begins.
+    first, found = dense_measure.project_dense(log, density, idle)
+    for near in (found, found + 1e-9, found - 1e-9, found - 1, found + 1, found - 40, found - 800):
+        assert np.allclose(project_dense(log, density, idle, near=near), first, rtol=1e-11, atol=1e-300)
     # A measure is known up to a factor.
     assert np.allclose(project_dense(log + 3.25, density), project_dense(log, density), rtol=1e-9, atol=1e-15 / density)
 
@@ -84,21 +92,24 @@ def test_extreme_weights() -> None:
 
 def test_few_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Newton's method on the capped set: about 60 passes at the very worst, whatever the weights."""
-    passes, inner = [0], dense_measure._split
+    passes, inner = [0], dense_measure._all_split
 
-    def counted(weights, threshold):
+    def counted(*given):
         passes[0] += 1
-        return inner(weights, threshold)
+        return inner(*given)
 
-    monkeypatch.setattr(dense_measure, "_split", counted)
+    monkeypatch.setattr(dense_measure, "_all_split", counted)
     rng = np.random.default_rng(0)
     most = 0
     for density in (1, 50, 5_000, 19_999):
         for log in (rng.normal(size=20_000), rng.normal(size=20_000) * 30, -np.arange(20_000) * 0.01,
                     -np.arange(20_000) * 1.0, np.log(rng.pareto(0.5, 20_000))):  # fmt: skip
             passes[0] = 0
-            project_dense(log, density)
+            found = dense_measure.project_dense(log, density)[1]
             most = max(most, passes[0])
+            passes[0] = 0
+            project_dense(log + 1e-6 * rng.normal(size=log.size), density, near=found)
+            assert passes[0] <= 5 or found < log.max() - 600  # where weights underflow, it begins anew
     assert 4 < most <= 70
 
 

@@ -68,7 +68,7 @@ class MatrixRows:
         if np.diff(form.A0.indptr)[self.index].any():
             counts = [np.diff(each.indptr) for each in self.tables]
         else:
-            counts = [np.bincount(form.matrix_positions()[0]), np.zeros(1, dtype=np.int64)]
+            counts = [form.entries_of_rows, np.zeros(1, dtype=np.int64)]
         private, other = (int(each.max(initial=0)) for each in counts)
         return int(sum(each.sum() for each in counts)), private, other
 

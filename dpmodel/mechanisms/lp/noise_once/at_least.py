@@ -17,7 +17,7 @@ from dpmodel.compile.standard_form.block_view import AlikeView
 from dpmodel.compile.standard_form.footprint import record_blocks, sensitivity_under
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.forecast import Bound, Violation
-from dpmodel.mechanisms.lp.noise_once.design import Kind, private_columns, private_counts, x_bound
+from dpmodel.mechanisms.lp.noise_once.design import Kind, private_columns, x_bound
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING
 from dpmodel.mechanisms.lp.public.points import declared_range, largest_violation
 from dpmodel.privacy import Gaussian, Laplace, gaussian_mu
@@ -57,7 +57,7 @@ def at_least(model: PrivateLP, request: Request, kind: Kind) -> Iterator[Bound]:
     way = for_all = noise.max_abs_quantile(form.matrix.nnz, request.beta) * float(size.max())
     both = 2 * way
     if kind == "gaussian":
-        counts = private_counts(model)
+        counts = model.form.entries_of_rows
         tail = request.beta / (2 * int(np.count_nonzero(counts)))
         unit = noise.standard_deviation * min(float(np.linalg.norm(size)), norm)
         for_all = unit * math.sqrt(chdtri(int(counts.max()), tail))

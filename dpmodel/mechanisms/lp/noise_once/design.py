@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import chdtri, ndtri
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats
 from dpmodel.annotate.layout import sum_by
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import Request
@@ -206,12 +206,6 @@ def private_columns(model: PrivateLP) -> npt.NDArray[np.bool_]:
     used = np.zeros(model.affine.variables, dtype=bool)
     used[model.form.matrix_positions()[1]] = True
     return used
-
-
-@cached
-def private_counts(model: PrivateLP) -> Integers:
-    """(m,) private entries of A in each row, up to the last that has one."""
-    return np.bincount(model.form.matrix_positions()[0])
 
 
 def row_margins(model: PrivateLP, noise: NoiseDesign) -> RowMargins:

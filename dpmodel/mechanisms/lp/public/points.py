@@ -279,7 +279,7 @@ def _ranges_at(model: PrivateLP, x: Floats) -> tuple[Floats, Floats]:
             gain = matrix.coefficient[0] * x  # zero times any number is zero, whatever its range
             at = [np.multiply(gain, end[0], out=np.zeros_like(gain), where=gain != 0) for end in ends]
             by_column = np.minimum(*at), np.maximum(*at)
-            return widened(*(sum_by(row, weights=end[column], minlength=affine.rows) for end in by_column))
+            return widened(*map(form.sums_by_column, by_column))
     gap = LinearMap(row, matrix.column, matrix.coefficient * x[column], affine.rows)
     if not gap.coefficient.all():
         gap = gap.select(gap.coefficient != 0)
