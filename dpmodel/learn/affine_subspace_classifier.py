@@ -133,18 +133,17 @@ class AffineSubspaceClassifier(ClassifierMixin, Counted):  # type: ignore[misc]
         if self.expected is not None:  # positive examples, of which there are fewer than rows
             guess = expected_of(self.expected, None, where)
             model = replace(model, expected=guess if model.records is None else min(guess, model.records))
-        self._warn_of_costs()
-        found, shared = solve_system(
-            model, request, mechanism=self.mechanism, budget=self.budget, rng=_rng(self.random_state),
-            progress=self.progress, label=f"learn.{where}", record="a record is one row of X with its label",
-        )  # fmt: skip
+        with self._counted() as budget:
+            found, shared = solve_system(
+                model, request, mechanism=self.mechanism, budget=budget, rng=_rng(self.random_state),
+                progress=self.progress, label=f"learn.{where}", record="a record is one row of X with its label",
+            )  # fmt: skip
         self.classes_ = classes
         self.subspace_ = AffineSubspace(homogeneous=found.answer, **shared, **counts_of(found), _grid=self.grid)
         self.dimension_: int = self.subspace_.dimension
         point, directions = self.subspace_.point, self.subspace_.directions
         variables = {} if point is None else {"point": point, "directions": directions.rows}
         keep_release(self, self.subspace_, variables, model.expected, "positive examples")
-        self._count_fit()
         return self
 
     def predict(self, X: Any) -> Any:

@@ -17,7 +17,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils import get_tags
 
-from dpmodel.privacy import validate_privacy
+from dpmodel.privacy import Budget, validate_privacy
 from dpmodel.text import number
 from dpmodel.users_line import users_line
 
@@ -96,8 +96,23 @@ class Counted(BaseEstimator):  # type: ignore[misc]
             self._lineage = Lineage()
         return self._lineage
 
+    def _counted(self) -> contextlib.AbstractContextManager[Budget]:
+        """The budget that a fit within charges, after a warning of what the fit adds to earlier ones and of what is
+        learnt beside it. What it charges is counted, also where it fails afterwards; a ``budget`` keeps its own
+        account."""
+        self._warn_of_costs()
+        return contextlib.nullcontext(self.budget) if self.budget is not None else self._counting()
+
+    @contextlib.contextmanager
+    def _counting(self) -> Iterator[Budget]:
+        own = Budget(self.epsilon, self.delta)
+        try:
+            yield own
+        finally:
+            if any(own.spent):
+                self._shared_lineage.spent.append(own.spent)
+
     def _warn_of_costs(self) -> None:
-        """Before anything is spent: what this fit adds to earlier ones, and what is learnt beside it."""
         validate_privacy(self.epsilon, self.delta)
         said = [] if self.budget is not None else [self._shared_lineage.words(self.epsilon, self.delta)]
         beside = _learnt_beside()
@@ -108,12 +123,6 @@ class Counted(BaseEstimator):  # type: ignore[misc]
             )
         if any(said):
             warnings.warn("; ".join(filter(None, said)), CompositionWarning, stacklevel=users_line())
-
-    def _count_fit(self) -> None:
-        """After a fit that nobody else keeps account of."""
-        guarantee = self.guarantee_
-        if self.budget is None and (guarantee.epsilon or guarantee.delta):
-            self._shared_lineage.spent.append((guarantee.epsilon, guarantee.delta))
 
 
 def learners(step: Any) -> list[str]:

@@ -104,20 +104,20 @@ class HalfspaceClassifier(PrivateClassifier):
         X, y = checked(self, X, y, fitting=True)
         classes, places = classes_and_places(self, given, y)
         signs, count = np.where(places, 1.0, -1.0), X.shape[1]
-        self._warn_of_costs()
-        point = feasible_point(
-            _rows(X, signs, self._scale),
-            epsilon=self.epsilon,
-            delta=self.delta,
-            margin=self.margin,
-            neighbors=self.neighbors,
-            budget=self.budget,
-            expected=self.expected,
-            beta=self.beta,
-            mechanism=self.mechanism,
-            rng=_rng(self.random_state),
-            progress=self.progress,
-        )
+        with self._counted() as budget:
+            point = feasible_point(
+                _rows(X, signs, self._scale),
+                epsilon=self.epsilon,
+                delta=self.delta,
+                margin=self.margin,
+                neighbors=self.neighbors,
+                budget=budget,
+                expected=self.expected,
+                beta=self.beta,
+                mechanism=self.mechanism,
+                rng=_rng(self.random_state),
+                progress=self.progress,
+            )
         w = np.zeros(count + 1)
         if point.x is not None:
             w[: len(point.x)] = point.x
@@ -126,7 +126,6 @@ class HalfspaceClassifier(PrivateClassifier):
         self.intercept_: Floats = w[count:] * self._scale
         guarantee = replace(point.guarantee, record=point.guarantee.record.replace(_ROW, "one row of X with its label"))
         keep_release(self, replace(point, guarantee=guarantee), {}, point.expected, "records")
-        self._count_fit()
         self._say(classes[1:])
         return self
 

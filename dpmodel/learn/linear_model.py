@@ -118,13 +118,12 @@ class PrivateLinearModel(Counted):
         objective = each * cp.sum(losses)
         problem = Problem(cp.Minimize(objective if penalty is None else objective + each * penalty), constraints)
         requested: dict[str, Any] = {"epsilon": self.epsilon, "delta": self.delta, "mechanism": self.mechanism}
-        self._warn_of_costs()
-        problem.solve(**requested, budget=self.budget, rng=_rng(self.random_state), progress=self.progress)
+        with self._counted() as budget:
+            problem.solve(**requested, budget=budget, rng=_rng(self.random_state), progress=self.progress)
         assert problem.release is not None
         assert problem.last_plan is not None
         self.plan_, self.release_ = problem.last_plan.alone(), problem.release
         self.guarantee_ = self.release_.guarantee
-        self._count_fit()
         coefficients, shift = features.back(np.asarray(w.value, dtype=np.float64))
         return coefficients, np.zeros(outputs) if b is None else np.asarray(b.value, dtype=np.float64) + shift
 

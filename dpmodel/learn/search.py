@@ -156,7 +156,7 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
         given = _rng(self.random_state)
         seeds = public_generator(int(given)) if isinstance(given, int | np.integer) else None
         source = noise_source(given if seeds is None else seeds)
-        account = _Account(self.budget, *total)
+        account = _Account(self.budget, self._shared_lineage, *total)
         self._warn_of_costs()
 
         def fit_one(params: Any, places: Any, cost: tuple[float, float]) -> Any:
@@ -339,7 +339,6 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
         one = _final(best)[1].guarantee_
         words = f"{one.record}; all fits of a search over {len(candidates)} candidates and their scores together"
         self.guarantee_ = Guarantee(float(self.epsilon), float(self.delta), "replace-one", words)
-        self._count_fit()
         for model in {id(m): m for m in [*models, best]}.values():
             _final(model)[1].budget = self.budget  # a later fit is a charge of its own
         found = _final(best)[1]
@@ -410,14 +409,16 @@ class _Account(Budget):
     So the charge comes before any row is read.
     """
 
-    def __init__(self, budget: Budget | None, epsilon: float, delta: float) -> None:
-        self._payer: Budget | None = budget
+    def __init__(self, budget: Budget | None, lineage: Lineage, epsilon: float, delta: float) -> None:
+        self._payer, self._lineage = budget, lineage
         self._cost = epsilon, delta
         self._settled = False
 
     def charge(self, epsilon: float, delta: float = 0.0, label: str = "") -> Charge:
-        if self._payer is not None and not self._settled:
+        if not self._settled and self._payer is not None:
             self._payer.charge(*self._cost, label="learn.PrivateSearchCV")
+        elif not self._settled:
+            self._lineage.spent.append(self._cost)
         self._settled = True
         return Charge(epsilon, delta, label, "", "")
 

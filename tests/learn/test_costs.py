@@ -22,8 +22,15 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, OneHotEncoder, PolynomialFeatures, StandardScaler
 
 import dpmodel as dpm
-from dpmodel.learn import CompositionWarning, HalfspaceClassifier, PrivateLogisticRegression, PrivateRidge
+from dpmodel.learn import (
+    CompositionWarning,
+    HalfspaceClassifier,
+    PrivateLogisticRegression,
+    PrivateRidge,
+    PrivateSearchCV,
+)
 from dpmodel.learn.costs import learners
+from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import SufficientStatistics
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, size=(200, 3))
@@ -108,6 +115,21 @@ def test_refused_fits_are_not_counted() -> None:
         with pytest.raises(dpm.DPModelError):
             clone(ridge).set_params(**wrong).fit(X, Y)
     assert said(lambda: clone(ridge).fit(X, Y)) == []
+
+
+def test_fits_that_fail_after_their_charge_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*given: Any, **named: Any) -> None:
+        raise ValueError
+
+    one = PrivateRidge(**RIDGE)
+    search = PrivateSearchCV(PrivateRidge(**RIDGE), {"alpha": [0.1, 1.0]}, epsilon=3.0, random_state=0)
+    with monkeypatch.context() as patched:
+        patched.setattr(SufficientStatistics, "run", broken)
+        for each in (one, search):
+            with pytest.raises(dpm.DPModelError):
+                each.fit(X, Y)
+    assert "epsilon = 2 together" in said(lambda: one.fit(X, Y))[0]
+    assert "epsilon = 6 together" in said(lambda: search.fit(X, Y))[0]
 
 
 def test_as_an_error_it_comes_before_anything_is_spent() -> None:

@@ -164,7 +164,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
             delta=request.delta,
             beta=request.beta,
             proved=promise.proved,
-            work=promise.work if route.steps == 1 else f"{route.steps} times: {promise.work}",
+            work=promise.work if route.steps == 1 else f"{route.steps} runs of {promise.work}",
             noise=noise,
             caveats=(*promise.caveats, *((_RELATIVE,) if self._relative(model) else ())),
             error=Violation(
