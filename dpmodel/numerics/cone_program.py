@@ -64,7 +64,7 @@ class ConeProgram:
 @dataclass(frozen=True)
 class ConeSolution:
     """``status`` : "optimal", "infeasible" or "unbounded" (CVXPY's words), or ``SOLVER_ERROR`` when no solver had an
-    answer; ``x`` (n,), ``dual`` (m,) or None; ``notes`` : which solvers had none."""
+    answer; ``x`` (n,), ``dual`` (m,) or None; ``notes`` : which solvers had none; ``basis`` : see ``start``."""
 
     status: str
     value: float | None
@@ -73,6 +73,7 @@ class ConeSolution:
     seconds: float
     slack: float = 0.0
     notes: tuple[str, ...] = ()
+    basis: Any = None
 
     @property
     def solved(self) -> bool:
@@ -88,6 +89,7 @@ def solve_cone_program(
     weights: Any = None,
     solver: str | None = None,
     options: Mapping[str, Any] | None = None,
+    start: Any = None,
 ) -> ConeSolution:
     """Solve a cone program. Every answer of a solver is handled, and none raises: after one that has no answer (or an
     exception) the next of ``_solvers`` is asked, and at the end the status is ``SOLVER_ERROR``.
@@ -100,6 +102,7 @@ def solve_cone_program(
     weights : (m x n) sparse W; adds ``W @ |x|`` to the left side of the rows (robust rows).
     solver, options : as CVXPY's; by default HiGHS for linear programs, else what CVXPY chooses: SCS where matrices are
         semidefinite, Clarabel for other cones.
+    start : the ``basis`` of a solution of this program with another objective, which HiGHS begins from.
     """
     lower, upper = program.lower, program.upper
     if (lower > upper + 1e-9 * (1 + np.abs(lower))).any():
@@ -109,7 +112,7 @@ def solve_cone_program(
     mute: list[str] = []
     for number, each in enumerate(_solvers(program, solver)):
         own = dict(options or {}) if number == 0 else {}
-        answer = ask(arrays.program, each, own)
+        answer = ask(arrays.program, each, own, start)
         # A limit that the user set is kept; a solver's own is a reason to ask another.
         mine = answer.status == cp.USER_LIMIT and answer.x is None and not own
         if answer.status != SOLVER_ERROR and not mine:
@@ -124,7 +127,7 @@ def solve_cone_program(
     point = answer.x[: program.c.size]
     used = float(answer.x[program.c.size]) if direction is not None else 0.0
     value = float(program.c @ point + program.d)
-    return ConeSolution(answer.status, value, point, arrays.dual(answer), seconds, used, notes)
+    return ConeSolution(answer.status, value, point, arrays.dual(answer), seconds, used, notes, answer.basis)
 
 
 def _solvers(program: ConeProgram, solver: str | None) -> tuple[str | None, ...]:

@@ -13,7 +13,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import cvxpy as cp
@@ -82,18 +82,25 @@ class ArrayProgram:
 @dataclass(frozen=True)
 class Answer:
     """``x`` (n,) or None. ``rows`` (p,), ``cones`` (q,) : multipliers, positive where an upper side binds; None where
-    the solver gives none."""
+    the solver gives none. ``basis`` : where HiGHS ended, to begin from with another objective."""
 
     status: str
     x: Floats | None = None
     rows: Floats | None = None
     cones: Floats | None = None
+    basis: Any = None
 
 
-def ask(program: ArrayProgram, solver: str | None, options: Mapping[str, Any]) -> Answer:
-    """One attempt. Exceptions, and statuses and points that say nothing, come out as ``SOLVER_ERROR``."""
+def ask(program: ArrayProgram, solver: str | None, options: Mapping[str, Any], start: Any = None) -> Answer:
+    """One attempt. Exceptions, and statuses and points that say nothing, come out as ``SOLVER_ERROR``.
+
+    ``start`` : the ``basis`` of the answer to a program with the same rows and bounds, for HiGHS.
+    """
+    way = _straight(program, solver, options) or _by_cvxpy
     try:
-        answer = (_straight(program, solver, options) or _by_cvxpy)(program, solver, options)
+        if way is _by_highs and start is not None and not options:
+            way = partial(_from_basis, start)
+        answer = way(program, solver, options)
     except Exception:  # the interfaces of solvers raise more than cp.SolverError
         return Answer(SOLVER_ERROR)
     if answer.status not in ANSWERS:
@@ -169,6 +176,19 @@ def _highs_knows(options: Mapping[str, Any]) -> bool:
 
 
 def _by_highs(program: ArrayProgram, solver: str | None, options: Mapping[str, Any]) -> Answer:
+    return _told(program, *_run_highs(program, options))
+
+
+def _from_basis(start: Any, program: ArrayProgram, solver: str | None, options: Mapping[str, Any]) -> Answer:
+    """The primal simplex method from a vertex of the same polyhedron; anew where that leads nowhere."""
+    highs, status = _run_highs(program, {"simplex_strategy": _PRIMAL}, start)
+    return _told(program, highs, status) if status == cp.OPTIMAL else _by_highs(program, solver, options)
+
+
+_PRIMAL = 4  # HiGHS' number for it
+
+
+def _run_highs(program: ArrayProgram, options: Mapping[str, Any], start: Any = None) -> tuple[highspy.Highs, str]:
     highs = silent_highs()
     for name, value in options.items():
         if highs.setOptionValue(name, value) == highspy.HighsStatus.kError:
@@ -182,8 +202,13 @@ def _by_highs(program: ArrayProgram, solver: str | None, options: Mapping[str, A
         lower[program.boolean] = np.maximum(lower[program.boolean], 0.0)
         upper[program.boolean] = np.minimum(upper[program.boolean], 1.0)
     pass_to_highs(highs, program.c, program.R, (program.low, program.high), (lower, upper), whole)
+    if start is not None:
+        highs.setBasis(start)
     highs.run()
-    status = _HIGHS_SAYS.get(highs.getModelStatus().name, SOLVER_ERROR)
+    return highs, _HIGHS_SAYS.get(highs.getModelStatus().name, SOLVER_ERROR)
+
+
+def _told(program: ArrayProgram, highs: highspy.Highs, status: str) -> Answer:
     if status not in _WITH_POINT:
         return Answer(status)
     found = highs.getSolution()
@@ -191,7 +216,7 @@ def _by_highs(program: ArrayProgram, solver: str | None, options: Mapping[str, A
     if x.size != program.size:
         return Answer(SOLVER_ERROR)
     rows = -np.array(found.row_dual, dtype=np.float64) if program.continuous and found.dual_valid else None
-    return Answer(status, x, rows, np.zeros(0))
+    return Answer(status, x, rows, np.zeros(0), highs.getBasis() if program.continuous else None)
 
 
 # ---------------------------------------------------------------------- Clarabel and SCS

@@ -189,7 +189,7 @@ class PublicSet:
         box_bound = float((weights[used] * np.maximum(np.abs(lower[used]), np.abs(upper[used]))).sum())
         if not self.program.keep.any():
             return box_bound
-        best = self._maximise(weights * derivative, lower, upper)
+        best = self._maximise(weights * derivative, lower, upper, then=True)
         return min(box_bound, best + constant)
 
     def support(self, direction: Floats) -> float:
@@ -221,9 +221,20 @@ class PublicSet:
         high = upper if np.isfinite(upper) else self._maximise(unit, *box)
         return low, high
 
-    def _maximise(self, objective: Floats, lower: Floats, upper: Floats) -> float:
+    @property
+    def start(self) -> Any:
+        """Where HiGHS ended in ``weighted_norm``, if all rows are public and there was something to solve: programs
+        with another objective begin there. A public fact."""
+        return self.__dict__.get("basis")
+
+    def _maximise(self, objective: Floats, lower: Floats, upper: Floats, then: bool = False) -> float:
+        """``then`` : whether a program with the same rows, if all are public, is solved afterwards."""
+        ours = self._linear and not (self.program.boolean.size or self.program.integer.size)
+        alike = then and ours and not self.form.private_rows.any() and self.solver in (None, "HIGHS")
+        if alike and self.polyhedron.one_row_each is None:
+            lower, upper = self.program.lower, self.program.upper  # as solved afterwards; rows say the rest of the box
         # Without integrality the maximum is an upper bound, and one linear program away.
-        if self._linear:
+        elif self._linear:
             try:
                 best = self.polyhedron.support(objective)
                 self.__dict__["feasible"] = True
@@ -240,7 +251,7 @@ class PublicSet:
             self.__dict__["feasible"] = True
         if not solution.solved or solution.value is None:
             return np.inf
-        self.__dict__["feasible"] = True
+        self.__dict__["feasible"], self.__dict__["basis"] = True, solution.basis if alike else None
         return -solution.value + _SOLVER_SLACK * (1 + abs(solution.value))
 
 

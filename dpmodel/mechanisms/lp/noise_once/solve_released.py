@@ -59,7 +59,7 @@ def solve_released(
     their sum allows."""
     program = relaxed_program(model, c, b, entries, relax)
     solve = partial(solve_cone_program, program, solver=request.solver, options=request.options, weights=weights)
-    solution = solve()
+    solution = solve(start=None if model.form.private_rows.any() else model.public.start)
     stays = not (may_give_way and model.form.private_rows.any())
     without_point = "infeasible" in solution.status or solution.status == SOLVER_ERROR
     if solution.solved or not without_point or stays:
