@@ -23,7 +23,7 @@ from dpmodel.mechanisms.regression.populations import Populations
 from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.mechanisms.regression.synthetic import populations_of, side_by_side, simulated_risks
 from dpmodel.numerics.public_facts import cached
-from dpmodel.privacy import NoiseSource, gaussian_delta, gaussian_mu, public_generator
+from dpmodel.privacy import NoiseSource, gaussian_delta, public_generator
 
 # Shares of epsilon that the curvature term ln(1 + ...) may take: the smaller, the stronger the added ridge.
 _SHARES = (0.5, 0.3, 0.15, 0.08, 0.04, 0.02, 0.01, 0.003, 0.001, 0.0003)
@@ -179,7 +179,7 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
             risks = simulated_risks(model)
             risks = risks if model.size <= _MANY else risks[::2]
             few = side_by_side([coarsened(risk) for risk in risks])
-            most = max(1, _SIDE_BY_SIDE // (few.count * max(model.size, few.along.size)))
+            most = max(1, _SIDE_BY_SIDE // (few.count * max(model.size, few.points)))
             parts = [found[at : at + most] for at in range(0, len(found), most)]
             errors = np.concatenate([predicted_excesses(model, part, few, steps=_FIRST_STEPS) for part in parts])
             chosen, draws = found[int(np.argmin(errors))], max(1, min(_DRAWS, _SHARED // model.size))
@@ -242,18 +242,30 @@ def leverage(model: PrivateRegression, ridge: float) -> float:
     return out
 
 
+def determinants(model: PrivateRegression) -> tuple[int, float]:
+    """(k, B): one record changes determinants by a factor of ``(1 + omega B leverage)^k`` at most."""
+    return (1, smoothness(model)) if model.scores == 1 else (model.scores - 1, 1 / model.scores)
+
+
+def steepness(model: PrivateRegression) -> float:
+    """r: largest norm of the derivative, over the set. That of several scores is not cut beyond the set, where what is
+    cut would be no gradient: its bound holds for all scores."""
+    return model.derivative_bound if model.scores == 1 else model.loss.derivative_bound(math.inf, 1.0)
+
+
 @cached
 def _levers(model: PrivateRegression) -> list[tuple[float, float]]:
     """Largest squared norm of the columns that move and of those that do not, and the user's least ridge on them."""
-    own, fixed = 2 * model.penalty.ridge / model.scale, model.row.constant
+    own, fixed = (2 * model.penalty.ridge / model.scale).reshape(model.scores, -1).min(axis=0), model.row.constant
     parts = ((~fixed, model.row.moving(2.0)), (fixed, model.row.fixed(2.0)))
     return [(size**2, float(own[columns].min())) for columns, size in parts if columns.any() and size > 0]
 
 
 def ridge_for(model: PrivateRegression, curvature: float) -> float:
-    """Least ridge to add that leaves ``ln(1 + omega B leverage) <= curvature``; 0 where the user's ridge does."""
+    """Least ridge to add that leaves ``k ln(1 + omega B leverage) <= curvature``; 0 where the user's ridge does."""
+    power, bend = determinants(model)
     # Beyond e^500 a share less of epsilon: a larger ridge than asked for is as good.
-    wanted = math.expm1(min(curvature, 500.0)) / (model.largest_weight * smoothness(model))
+    wanted = math.expm1(min(curvature / power, 500.0)) / (model.largest_weight * bend)
     # Without the user's ridge: R^2 / ridge. With it less is needed: bisection between the two.
     high = model.row.norm(2.0) ** 2 / wanted * (1 + 1e-9)
     if leverage(model, 0.0) <= wanted and model.penalty.ridge.min() > 0:
@@ -285,14 +297,13 @@ def _design(model: PrivateRegression, epsilon: float, delta: float, ridge: float
     strong = ridge + float(own.min())
     if strong <= 0:
         return None
-    curvature = math.log1p(model.largest_weight * smoothness(model) * leverage(model, ridge)) * (1 + 1e-12)
+    power, bend = determinants(model)
+    curvature = power * math.log1p(model.largest_weight * bend * leverage(model, ridge)) * (1 + 1e-12)
     left = epsilon - curvature
     if left <= 0:
         return None
-    moved = model.gradient_sensitivity(2.0)
-    other = model.largest_weight * model.derivative_bound * model.row.moving(2.0)
-    second = (other / moved) ** 2 if model.row.absent and model.row.fixed(2.0) > 0 and moved > 0 else 0.0
-    mu = noise_level(left, delta * (1 - _FAILURE), second * (1 - _OUTPUT) + _OUTPUT)
+    moved = model.gradient_sensitivity(2.0, steepness(model))
+    mu = noise_level(left, delta * (1 - _FAILURE), corners(model))
     sigma = moved / (mu * math.sqrt(1 - _OUTPUT))
     rare = math.log(1 / _FAILURE) - math.log(delta) + float(np.logaddexp(0.0, epsilon))
     length = sigma * (math.sqrt(model.size) + math.sqrt(2 * rare))
@@ -304,35 +315,56 @@ def _design(model: PrivateRegression, epsilon: float, delta: float, ridge: float
     return Design(ridge, curvature, mu, sigma, length, radius, output, facts)
 
 
-def noise_level(epsilon: float, delta: float, second: float) -> float:
-    """mu with ``2 h(mu^2) + 2 h(second mu^2) <= delta``, inside the range where h is convex."""
-    limit = math.sqrt(2 * (math.hypot(1.0, epsilon) - 1)) * (1 - 1e-9)
-    for share in (1 / 2.001, 1 / 4):
-        mu = min(gaussian_mu(epsilon, delta * share), limit)
-        if 2 * (gaussian_delta(mu, epsilon) + gaussian_delta(math.sqrt(second) * mu, epsilon)) <= delta:
-            return mu
-    return mu  # second <= 1: both terms are at most delta / 4
+def corners(model: PrivateRegression) -> list[tuple[int, float]]:
+    """(number, share): at so many corners ``a^2`` is at most this share of its largest value, see (3); both noises."""
+    row, count = model.row, model.scores
+    largest = row.sensitivity(steepness(model), 2.0)
+    constants = row.absent and row.fixed(2.0) > 0 and largest > 0
+    if count == 1:
+        other = row.moving(2.0) * steepness(model) / largest if constants else 0.0
+        found = [(2, 1.0), (2, other**2)]
+    elif constants:
+        found = [(count * (count - 1), 1.0), (count, (row.fixed(2.0) / largest) ** 2)]
+    elif row.absent:
+        found = [(count - 1, 1.0), (1, 0.0)]
+    else:
+        found = [(count - 1, 1.0), ((count - 1) * (count - 2), 0.75), (2 * (count - 1), 0.25), (1, 0.0)]
+    return [(number, share * (1 - _OUTPUT) + _OUTPUT) for number, share in found]
+
+
+def noise_level(epsilon: float, delta: float, shares: Sequence[tuple[int, float]]) -> float:
+    """Largest mu with ``sum number h(share mu^2) <= delta``, inside the range where h is convex."""
+    low, high = 0.0, math.sqrt(2 * (math.hypot(1.0, epsilon) - 1)) * (1 - 1e-9)
+    for k in range(60):
+        mu = high if k == 0 else (low + high) / 2
+        spent = sum(number * gaussian_delta(math.sqrt(share) * mu, epsilon) for number, share in shares)
+        low, high = (mu, high) if spent <= delta else (low, mu)
+    return low
 
 
 def facts_of(model: PrivateRegression, ridge: float, strong: float, length: float) -> Facts:
     """Public constants of the perturbed objective; ``length`` bounds the 2-norm of the random term."""
     own, center = 2 * model.penalty.ridge / model.scale, public_point(model)
-    middle = model.row.reach(center) + model.offset_bound
+    reach, count = steepness(model), model.scores
+    middle = float(np.linalg.norm(model.row.reaches(center.reshape(count, -1)))) + model.offset_bound
     # At the centre a loss is at most r |z| above its value at z = 0, which is at most r |y| (numbers) or 1 (ln 2; 1)
-    # above its least one, and strong/2 d^2 <= A + B d implies d <= sqrt(2 A / strong) + 2 B / strong.
-    at_zero = model.derivative_bound * model.row.label_bound if model.loss.labels == "number" else 1.0
-    above = model.total * (model.derivative_bound * middle + at_zero)
+    # above its least one, and strong/2 d^2 <= A + B d implies d <= sqrt(2 A / strong) + 2 B / strong. Of K scores it is
+    # ln K at 0 and, with t = 1 - sum y in [0, 1], at least t times the mean score, |z| / sqrt(K) at most.
+    at_zero = reach * model.row.label_bound if model.loss.labels == "number" else max(1.0, math.log(count))
+    mean = 1 / math.sqrt(count) if count > 1 else 0.0
+    above = model.total * ((reach + mean) * middle + at_zero)
     above += float(own @ center**2) / 2 + float(model.penalty.l1 @ np.abs(center)) / model.scale
-    size = float(np.linalg.norm(center)) + math.sqrt(2 * above / strong)
-    size += 2 * (length + float(np.linalg.norm(model.penalty.linear)) / model.scale) / strong
+    pull = length + float(np.linalg.norm(model.penalty.linear)) / model.scale + mean * model.total * model.row.norm(2.0)
+    size = float(np.linalg.norm(center)) + math.sqrt(2 * above / strong) + 2 * pull / strong
     return Facts(
         curvature=smoothness(model),
-        reach=model.derivative_bound,
+        reach=reach,
         row=model.row.norm(2.0),
         total=model.total,
         offset=model.offset_bound,
         count=model.count,
         columns=model.size,
+        scores=count,
         strong=strong,
         ridge=ridge + float(own.max()),
         size=min(size, model.domain.norm(2.0)),
