@@ -23,7 +23,7 @@ from dpmodel.mechanisms.regression.populations import Populations
 from dpmodel.mechanisms.regression.public_point import public_point
 from dpmodel.mechanisms.regression.synthetic import populations_of, side_by_side, simulated_risks
 from dpmodel.numerics.public_facts import cached
-from dpmodel.privacy import NoiseSource, gaussian_delta, public_generator
+from dpmodel.privacy import NoiseSource, gaussian_delta, gaussian_mu, public_generator
 
 # Shares of epsilon that the curvature term ln(1 + ...) may take: the smaller, the stronger the added ridge.
 _SHARES = (0.5, 0.3, 0.15, 0.08, 0.04, 0.02, 0.01, 0.003, 0.001, 0.0003)
@@ -324,7 +324,9 @@ def corners(model: PrivateRegression) -> list[tuple[int, float]]:
         other = row.moving(2.0) * steepness(model) / largest if constants else 0.0
         found = [(2, 1.0), (2, other**2)]
     elif constants:
-        found = [(count * (count - 1), 1.0), (count, (row.fixed(2.0) / largest) ** 2)]
+        m, c = ((size / largest) ** 2 for size in (row.moving(2.0), row.fixed(2.0)))
+        found = [(count - 1, 2 * m + 5 * c), ((count - 1) * (count - 2), 2 * m + 3 * c)]
+        found += [(count - 1, 2 * m + c), (count, c)]
     elif row.absent:
         found = [(count - 1, 1.0), (1, 0.0)]
     else:
@@ -333,13 +335,15 @@ def corners(model: PrivateRegression) -> list[tuple[int, float]]:
 
 
 def noise_level(epsilon: float, delta: float, shares: Sequence[tuple[int, float]]) -> float:
-    """Largest mu with ``sum number h(share mu^2) <= delta``, inside the range where h is convex."""
-    low, high = 0.0, math.sqrt(2 * (math.hypot(1.0, epsilon) - 1)) * (1 - 1e-9)
-    for k in range(60):
-        mu = high if k == 0 else (low + high) / 2
+    """mu with ``sum number h(share mu^2) <= delta``, inside the range where h is convex."""
+    limit = math.sqrt(2 * (math.hypot(1.0, epsilon) - 1)) * (1 - 1e-9)
+    parts = 1.0005 * shares[0][0]
+    while True:  # the first share is the largest: with as many parts as corners it is enough
+        mu = min(gaussian_mu(epsilon, delta / parts) / math.sqrt(shares[0][1]), limit)
         spent = sum(number * gaussian_delta(math.sqrt(share) * mu, epsilon) for number, share in shares)
-        low, high = (mu, high) if spent <= delta else (low, mu)
-    return low
+        if spent <= delta:
+            return mu
+        parts *= 1.0005 * spent / delta
 
 
 def facts_of(model: PrivateRegression, ridge: float, strong: float, length: float) -> Facts:
