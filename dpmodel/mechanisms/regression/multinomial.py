@@ -65,14 +65,15 @@ class MultinomialObjectivePerturbation(ObjectivePerturbation):
         (1) *Determinants.* As there W -> b_D(W) is a bijection, and the minimiser has the density ``phi(b_D(W)) |det
         J_D(W)|``. The record's part of J_D is omega times the Kronecker product of ``M = diag(p) - p p'`` and the row's
         outer product. It is positive semidefinite, so with the part H common to both ``det J_D' >= det H`` and ``det
-        J_D / det H = det(I + omega V'H^-1 V)``, V the Kronecker product of M^(1/2) and the row. H is at least the diagonal of Lambda and ridges, hence ``V'H^-1 V <= L
-        M``, L the leverage with the least ridge over the classes. M takes the vector of ones to 0: of its eigenvalues
-        K - 1 are left, of sum ``1 - sum p_k^2 <= (K-1)/K``, and by the inequality of the means ``det <= prod (1 + omega
-        L lambda_j) <= (1 + omega L / K)^(K-1) = e^C``, attained for p = 1/K as H nears its bound.
-        (2) *Shift and output.* ``b_D' = b_D + Delta``, Delta = omega times the outer product of s and x less that of
-        s' and x'. y and y' do not depend on b; s and s' do, and u is convex in them, so it is at most its largest
-        value over the K^2 corners ``s = e_k - y, s' = e_l - y'``, where Delta does not depend on b. As there: delta
-        <= the sum over corners of ``h(a_corner^2 + a_o^2)``, ``a = |Delta| / sigma``.
+        J_D / det H = det(I + omega V'H^-1 V)``, V the Kronecker product of M^(1/2) and the row. H is at least the
+        diagonal of Lambda and ridges, hence ``V'H^-1 V <= L M``, L the leverage with the least ridge over the classes.
+        M takes the vector of ones to 0: of its eigenvalues K - 1 are left, of sum ``1 - sum p_k^2 <= (K-1)/K``, and by
+        the inequality of the means ``det <= prod (1 + omega L lambda_j) <= (1 + omega L / K)^(K-1) = e^C``, attained
+        for p = 1/K as H nears its bound.
+        (2) *Shift and output.* ``b_D' = b_D + Delta``, Delta = omega times the outer product of s and x less that of s'
+        and x'. y and y' do not depend on b; s and s' do, and u is convex in them, so it is at most its largest value
+        over the K^2 corners ``s = e_k - y, s' = e_l - y'``, where Delta does not depend on b. As there: delta <= the
+        sum over corners of ``h(a_corner^2 + a_o^2)``, ``a = |Delta| / sigma``.
         (3) *Corners.* h is convex and grows where it is used; a^2 is convex in (y, y') and in (x, x') and linear in
         ``<x, x'>``. So the sum is largest for labels 0 or e_j, rows of the largest norm R, and x' = x or -x. Of all
         these y = y' = e_j, x' = -x is the dearest: ``|Delta|^2 = omega^2 R^2 |s + s'|^2``, which is 8 for k = l, 6 for
