@@ -249,8 +249,8 @@ def determinants(model: PrivateRegression) -> tuple[int, float]:
 
 def steepness(model: PrivateRegression) -> float:
     """r: largest norm of the derivative, over the set. That of several scores is not cut beyond the set, where what is
-    cut would be no gradient: its bound holds for all scores."""
-    return model.derivative_bound if model.scores == 1 else model.loss.derivative_bound(math.inf, 1.0)
+    cut would be no gradient: its bound holds for all scores (and labels that sum to 1 as it is checked, to 1e-9)."""
+    return model.derivative_bound if model.scores == 1 else model.loss.derivative_bound(math.inf, 1.0) * (1 + 1e-9)
 
 
 @cached
@@ -316,21 +316,20 @@ def _design(model: PrivateRegression, epsilon: float, delta: float, ridge: float
 
 
 def corners(model: PrivateRegression) -> list[tuple[int, float]]:
-    """(number, share): at so many corners ``a^2`` is at most this share of its largest value, see (3); both noises."""
-    row, count = model.row, model.scores
-    largest = row.sensitivity(steepness(model), 2.0)
-    constants = row.absent and row.fixed(2.0) > 0 and largest > 0
-    if count == 1:
-        other = row.moving(2.0) * steepness(model) / largest if constants else 0.0
-        found = [(2, 1.0), (2, other**2)]
+    """(number, share): at so many corners ``a^2`` is at most this share of mu^2, the first the largest, see (3); both
+    noises."""
+    row, others = model.row, model.scores - 1
+    largest = row.sensitivity(1.0, 2.0)
+    constants = row.absent and row.fixed(2.0) > 0
+    m, c = ((size / largest) ** 2 if constants else 0.0 for size in (row.moving(2.0), row.fixed(2.0)))
+    if others == 0:
+        found = [(2, 1.0), (2, m)]
     elif constants:
-        m, c = ((size / largest) ** 2 for size in (row.moving(2.0), row.fixed(2.0)))
-        found = [(count - 1, 2 * m + 5 * c), ((count - 1) * (count - 2), 2 * m + 3 * c)]
-        found += [(count - 1, 2 * m + c), (count, c)]
+        found = [(others, m + 2.5 * c), (others * (others - 1), m + 1.5 * c), (others, m + 0.5 * c), (others + 1, c / 2)]
     elif row.absent:
-        found = [(count - 1, 1.0), (1, 0.0)]
+        found = [(others, 1.0), (1, 0.0)]
     else:
-        found = [(count - 1, 1.0), ((count - 1) * (count - 2), 0.75), (2 * (count - 1), 0.25), (1, 0.0)]
+        found = [(others, 1.0), (others * (others - 1), 0.75), (2 * others, 0.25), (1, 0.0)]
     return [(number, share * (1 - _OUTPUT) + _OUTPUT) for number, share in found]
 
 
