@@ -325,7 +325,8 @@ def corners(model: PrivateRegression) -> list[tuple[int, float]]:
     if others == 0:
         found = [(2, 1.0), (2, m)]
     elif constants:
-        found = [(others, m + 2.5 * c), (others * (others - 1), m + 1.5 * c), (others, m + 0.5 * c), (others + 1, c / 2)]
+        found = [(others, m + 2.5 * c), (others * (others - 1), m + 1.5 * c), (others, m + 0.5 * c)]
+        found += [(others + 1, 0.5 * c)]
     elif row.absent:
         found = [(others, 1.0), (1, 0.0)]
     else:
