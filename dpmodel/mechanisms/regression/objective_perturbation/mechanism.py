@@ -33,6 +33,9 @@ _SIMULATED_STEPS, _FIRST_STEPS = 20, 12  # of the design that was chosen, and of
 _MOST_STEPS = 10_000_000  # of the solver, on the worst data
 _DRAWS, _SHARED = 4, 500  # draws of the noise per population for the chosen design; times columns, so many
 _MANY = 1000  # columns up to which all populations choose
+# Designs are chosen, as settings of descents are, by the mean logarithm of their excess over that of knowing nothing:
+# where little can be learnt does not decide for where much can. Less than this share is as good as none.
+_LOWER_BOUND = 0.003
 _SIDE_BY_SIDE = 200_000  # numbers in the largest arrays of designs side by side
 
 
@@ -108,7 +111,7 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
         ||. - c||^2/2 + <b, .>) gives ``F(w*) - F(w^) <= scale (Lambda rho^2/2 + min(||b||^2 / (2 Lambda), 2 rho
         ||b||))``: strong convexity takes ``Lambda d^2 / 2`` off ``<b, w^ - w*> <= ||b|| d``, d = ||w^ - w*||. Moving
         from w* to the release costs the Lipschitz constant times its length. Lambda is the one that does best on
-        synthetic populations (``simulated_risks``); ``predicted`` is their mean.
+        synthetic populations (``simulated_risks``), by the mean logarithm; ``predicted`` is their mean.
     Cost
         Newton's method on a sample of 5,000 rows (10 p above 500 columns), then on all rows four steps of two products,
         two of them n p^2 / 2 more for the Hessian, and the certificate (two, four with a set): 12 or 14 products, two
@@ -173,7 +176,7 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
     def _choose(self, model: PrivateRegression, request: Request) -> tuple[Design, float]:
         """The design, and its mean excess risk on the synthetic populations."""
 
-        def best() -> tuple[Design, float]:
+        def chosen() -> tuple[Design, float]:
             ridges = self._ridges(model, request)
             found = [plan for plan in (self._design(model, request, ridge) for ridge in ridges) if plan is not None]
             risks = simulated_risks(model)
@@ -182,10 +185,12 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
             most = max(1, _SIDE_BY_SIDE // (few.count * max(model.size, few.points)))
             parts = [found[at : at + most] for at in range(0, len(found), most)]
             errors = np.concatenate([predicted_excesses(model, part, few, steps=_FIRST_STEPS) for part in parts])
-            chosen, draws = found[int(np.argmin(errors))], max(1, min(_DRAWS, _SHARED // model.size))
-            return chosen, float(predicted_excesses(model, [chosen], populations_of(model), draws)[0])
+            shares = np.maximum(errors, 0.0) / np.maximum(few.nothing, 1e-300)
+            best = found[int(np.argmin(np.log(_LOWER_BOUND + shares).mean(axis=1)))]
+            draws = max(1, min(_DRAWS, _SHARED // model.size))
+            return best, float(predicted_excesses(model, [best], populations_of(model), draws).mean())
 
-        return model.cached((self, request.epsilon, request.delta), best)
+        return model.cached((self, request.epsilon, request.delta), chosen)
 
     # ------------------------------------------------------------------ forecast and run
     def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
@@ -417,8 +422,8 @@ def predicted_excesses(
     draws: int = 1,
     steps: int = _SIMULATED_STEPS,
 ) -> Floats:
-    """(plans,) mean excess risk of the released point over the synthetic populations, so many draws of the noise each,
-    the same for all plans. All are minimised side by side."""
+    """(plans, populations) mean excess risk of the released point over so many draws of the noise, the same for all
+    plans. All are minimised side by side."""
     generator = public_generator(1)
     shape = len(plans), draws * populations.count
     rows = populations.at(np.tile(np.arange(populations.count), shape[0] * draws))
@@ -427,7 +432,8 @@ def predicted_excesses(
         np.repeat([getattr(plan, name) for plan in plans], shape[1])[:, None] for name in ("sigma", "output", "ridge")
     )
     w = _minimise_simulated(model, rows, ridge, sigma * b, plans[0].facts.exact, steps)
-    return np.asarray(rows.excess(model.domain.projected(w + output * e)).reshape(shape).mean(axis=1))
+    excess = rows.excess(model.domain.projected(w + output * e))
+    return np.asarray(excess.reshape(len(plans), draws, -1).mean(axis=1))
 
 
 def _minimise_simulated(
