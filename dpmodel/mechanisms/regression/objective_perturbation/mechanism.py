@@ -33,8 +33,8 @@ _SIMULATED_STEPS, _FIRST_STEPS = 20, 12  # of the design that was chosen, and of
 _MOST_STEPS = 10_000_000  # of the solver, on the worst data
 _DRAWS, _SHARED = 4, 500  # draws of the noise per population for the chosen design; times columns, so many
 _MANY = 1000  # columns up to which all populations choose
-# Designs are chosen, as settings of descents are, by the mean logarithm of their excess over that of knowing nothing:
-# where little can be learnt does not decide for where much can. Less than this share is as good as none.
+# Of several scores designs are chosen, as settings of descents are, by the mean logarithm of their excess over that of
+# knowing nothing: hard populations do not decide for easy ones. Less than this share is as good as none.
 _LOWER_BOUND = 0.003
 _SIDE_BY_SIDE = 200_000  # numbers in the largest arrays of designs side by side
 
@@ -111,7 +111,7 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
         ||. - c||^2/2 + <b, .>) gives ``F(w*) - F(w^) <= scale (Lambda rho^2/2 + min(||b||^2 / (2 Lambda), 2 rho
         ||b||))``: strong convexity takes ``Lambda d^2 / 2`` off ``<b, w^ - w*> <= ||b|| d``, d = ||w^ - w*||. Moving
         from w* to the release costs the Lipschitz constant times its length. Lambda is the one that does best on
-        synthetic populations (``simulated_risks``), by the mean logarithm; ``predicted`` is their mean.
+        synthetic populations (``simulated_risks``); ``predicted`` is their mean.
     Cost
         Newton's method on a sample of 5,000 rows (10 p above 500 columns), then on all rows four steps of two products,
         two of them n p^2 / 2 more for the Hessian, and the certificate (two, four with a set): 12 or 14 products, two
@@ -185,8 +185,9 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
             most = max(1, _SIDE_BY_SIDE // (few.count * max(model.size, few.points)))
             parts = [found[at : at + most] for at in range(0, len(found), most)]
             errors = np.concatenate([predicted_excesses(model, part, few, steps=_FIRST_STEPS) for part in parts])
-            shares = np.maximum(errors, 0.0) / np.maximum(few.nothing, 1e-300)
-            best = found[int(np.argmin(np.log(_LOWER_BOUND + shares).mean(axis=1)))]
+            if model.scores > 1:
+                errors = np.log(_LOWER_BOUND + np.clip(errors / np.maximum(few.nothing, 1e-300), 0.0, 1.0))
+            best = found[int(np.argmin(errors.mean(axis=1)))]
             draws = max(1, min(_DRAWS, _SHARED // model.size))
             return best, float(predicted_excesses(model, [best], populations_of(model), draws).mean())
 
