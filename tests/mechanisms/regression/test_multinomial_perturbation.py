@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from descents import Replay
 from scipy.stats import norm
-from test_multinomial import REQUEST, drawn, multinomial
+from test_multinomial import REQUEST, drawn, multinomial, objective
 
 from dpmodel.classify.private_multinomial import PrivateMultinomial
 from dpmodel.compile.regression.domain import Box, L2Ball
@@ -317,3 +317,20 @@ def test_plans_prefer_it_where_many_records_leave_little_noise() -> None:
         assert "products with the rows" in own.work and not own.proved
     x = MULTINOMIAL_OBJECTIVE_PERTURBATION.run(drawn(2000, 2, 3, 1), Request(300.0, 1e-6), SeededSource(0)).x
     assert x is not None and isinstance(drawn(1, 2, 3, 1).loss, Softmax)
+
+
+def test_what_is_proved_of_bounded_sets_holds() -> None:
+    """On the worst labels for a ball, a third of the rows of each class, and on those of one class alone."""
+    corner = np.random.default_rng(0).choice([-1.0, 1.0], (3000, 2))
+    for places in (np.arange(3000) % 3, np.zeros(3000)):
+        model = multinomial(corner, places, 3, domain=L2Ball(6, 0.5))
+        request = Request(3.0, 1e-6)
+        forecast = MULTINOMIAL_OBJECTIVE_PERTURBATION.forecast(model, request)
+        plan = design(model, 20.0, 1e-6, 0.05)  # hardly a ridge
+        assert forecast.proved and plan is not None
+        best, found = perturbed(model, plan, np.zeros(6)).minimise(np.zeros(6), 1e-4, 1.0)
+        least = objective(model, best)
+        assert found and least + 1e-5 < objective(model, np.zeros(6))
+        for seed in range(20):
+            x = MULTINOMIAL_OBJECTIVE_PERTURBATION.run(model, request, SeededSource(seed)).x
+            assert x is not None and objective(model, x) - least <= forecast.error.alpha < 0.3
