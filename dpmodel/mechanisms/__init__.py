@@ -45,6 +45,7 @@ _CLASSES = {
     "MeasureAndFit": "lp.measure_and_fit",
     "MirrorDescent": "regression.mirror_descent.mechanism",
     "MultinomialDescent": "regression.multinomial",
+    "MultinomialObjectivePerturbation": "regression.multinomial",
     "MultinomialSubsampled": "regression.multinomial",
     "NoisyDescent": "regression.descent.full_batch",
     "NoisyHingeDescent": "lp.hinge_descent.mechanism",

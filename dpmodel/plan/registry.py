@@ -67,6 +67,7 @@ _HOMES: dict[type, tuple[str, ...]] = {
     PrivateMultinomial: (
         "regression.multinomial:PUBLIC_ONLY_MULTINOMIAL",
         "regression.multinomial:MULTINOMIAL_DESCENT",
+        "regression.multinomial:MULTINOMIAL_OBJECTIVE_PERTURBATION",
         "regression.multinomial:MULTINOMIAL_SUBSAMPLED",
     ),
     Postprocessing: (

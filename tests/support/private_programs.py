@@ -200,7 +200,7 @@ CASES = [
     *[(least_squares, name, {}) for name in ("objective-perturbation", "adassp-published", "frank-wolfe-published")],
     *[(several_outputs, name, {}) for name in ("sufficient-statistics", "frank-wolfe")],
     (clipped_least_squares, "noisy-descent", {}),
-    (three_classes, "noisy-descent", {}),
+    *[(three_classes, name, {}) for name in ("noisy-descent", "objective-perturbation")],
     (large_least_squares, "subsampled-descent", {}),
     (margins, "stochastic-mirror-descent", {"epsilon": 0.1}),
     (huber_over_a_general_set, "gaussian-frank-wolfe", {}),

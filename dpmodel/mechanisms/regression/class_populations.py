@@ -58,6 +58,10 @@ class ClassPopulations(Populations):
     labels: tuple[Labels, ...] = ()
     grid: Floats = field(default_factory=lambda: np.zeros((0, 0)))
 
+    @property
+    def points(self) -> int:
+        return int(self.grid.size) // 2
+
     def _each(self, w: Floats) -> Floats:
         """(B, K, p) of (B, K p)."""
         return w.reshape(self.count, self.model.scores, -1)
@@ -124,14 +128,18 @@ class ClassPopulations(Populations):
 
     @cached_property
     def _preconditioned(self) -> Callable[[Floats], Floats]:
-        ridge = self.model.penalty.ridge.reshape(self.model.scores, -1)
-        solvers = [self.curved(self.model.loss.smoothness, 2 * each)[1] for each in ridge]
+        return self.curved(self.model.loss.smoothness, 2 * self.model.penalty.ridge)[1]
+
+    def curved(self, c: float | Floats, h: Floats) -> tuple[Floats, Callable[[Floats], Floats]]:
+        """Of every score by itself."""
+        ridges = self._each(np.broadcast_to(h, self.truth.shape)).transpose(1, 0, 2)
+        parts = [Populations.curved(self, c, each) for each in ridges]
 
         def solve(g: Floats) -> Floats:
             each = self._each(g)
-            return np.stack([solver(each[:, k]) for k, solver in enumerate(solvers)], axis=1).reshape(g.shape)
+            return np.stack([solver(each[:, k]) for k, (_, solver) in enumerate(parts)], axis=1).reshape(g.shape)
 
-        return solve
+        return np.hstack([diagonal for diagonal, _ in parts]), solve
 
 
 def _on_the_grid(level: Floats, *parts: tuple[Floats, Floats]) -> Floats:

@@ -84,6 +84,11 @@ class Populations:
         """B"""
         return int(self.mean.shape[0])
 
+    @property
+    def points(self) -> int:
+        """Predictions on the grid."""
+        return int(self.along.size)
+
     def at(self, which: Sequence[int] | Floats) -> Populations:
         """The populations of these numbers, in their order; the same one may stand more than once."""
         names = ("mean", "variance", "common", "truth")

@@ -31,9 +31,11 @@ from dpmodel.mechanisms.regression.descent.metric import descent_metric
 from dpmodel.mechanisms.regression.descent.steps import Settings, StepNoise, descend, private_gradient
 from dpmodel.mechanisms.regression.multinomial import (
     MULTINOMIAL_DESCENT,
+    MULTINOMIAL_OBJECTIVE_PERTURBATION,
     MULTINOMIAL_SUBSAMPLED,
     PUBLIC_ONLY_MULTINOMIAL,
     MultinomialDescent,
+    MultinomialObjectivePerturbation,
 )
 from dpmodel.mechanisms.regression.synthetic import populations_of, simulated_risks
 from dpmodel.mechanisms.spend import Spend
@@ -285,11 +287,14 @@ def test_the_truth_is_best_and_knowing_nothing_is_not() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("mechanism", [MULTINOMIAL_DESCENT, MULTINOMIAL_OBJECTIVE_PERTURBATION])
 @pytest.mark.parametrize(("n", "p", "classes"), [(4000, 4, 3), (10_000, 8, 4)])
-def test_the_forecast_is_near_the_excess_risk_on_data_of_its_populations(n: int, p: int, classes: int) -> None:
+def test_the_forecast_is_near_the_excess_risk_on_data_of_its_populations(
+    n: int, p: int, classes: int, mechanism: Any
+) -> None:
     """Rows and labels drawn from the populations that forecasts are made on: means of 3 runs each. Seeds 0 to 2."""
     empty = multinomial(np.zeros((n, p)), np.zeros(n), classes, intercept=True)
-    forecast, rng = MULTINOMIAL_DESCENT.forecast(empty, REQUEST), np.random.default_rng(0)
+    forecast, rng = mechanism.forecast(empty, REQUEST), np.random.default_rng(0)
     populations, found = populations_of(empty), []
     for b in range(populations.count):
         a = populations.mean[b] + np.sqrt(populations.variance[b]) * rng.standard_normal((n, p + 1))
@@ -298,7 +303,7 @@ def test_the_forecast_is_near_the_excess_risk_on_data_of_its_populations(n: int,
         places = (scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
         model = replace(multinomial(a[:, :p], places, classes, intercept=True), _memo=empty._memo)
         least = best(model)
-        runs = [MULTINOMIAL_DESCENT.run(model, REQUEST, seeded(seed)).x for seed in range(3)]
+        runs = [mechanism.run(model, REQUEST, seeded(seed)).x for seed in range(3)]
         found.append(np.mean([objective(model, x) - least for x in runs if x is not None]))
     assert not forecast.vacuous
     assert 0.6 < np.mean(found) / forecast.error.predicted < 1.7
@@ -332,7 +337,7 @@ def test_two_classes_are_a_logistic_regression() -> None:
 @pytest.mark.slow
 def test_constraints_hold_and_samples_serve() -> None:
     model = drawn(30_000, 2, 3, 1, domain=Box(np.zeros(6), np.full(6, 0.5)))
-    for mechanism in (MultinomialDescent(steps=4), MULTINOMIAL_SUBSAMPLED):
+    for mechanism in (MultinomialDescent(steps=4), MULTINOMIAL_SUBSAMPLED, MULTINOMIAL_OBJECTIVE_PERTURBATION):
         x = mechanism.run(model, REQUEST, seeded(0)).x
         assert x is not None and (x >= 0).all() and (x <= 0.5).all() and x.any()
 
@@ -355,7 +360,8 @@ def _others(block: Any) -> Any:
     return block[:, 2:]
 
 
-def test_rows_in_blocks_release_what_rows_in_memory_do() -> None:
+@pytest.mark.parametrize("mechanism", [MultinomialDescent(steps=3), MultinomialObjectivePerturbation(ridge=50.0)])
+def test_rows_in_blocks_release_what_rows_in_memory_do(mechanism: Any) -> None:
     rng = np.random.default_rng(0)
     X, Y = rng.uniform(-1, 1, (90, 2)), np.eye(3)[rng.integers(3, size=90)]
     source = MemoryBlocks(np.split(np.hstack([X, Y]), [7, 7, 50]))
@@ -363,6 +369,6 @@ def test_rows_in_blocks_release_what_rows_in_memory_do() -> None:
     outside = _asked(SourceRows(source, _first, 2), SourceRows(source, _others, 3), 90)
     assert outside._model(None).in_blocks
     for problem in (inside, outside):
-        problem.solve(1, 1e-6, mechanism=MultinomialDescent(steps=3), rng=0)
+        problem.solve(1, 1e-6, mechanism=mechanism, rng=0)
     for one, two in zip(inside.variables(), outside.variables(), strict=True):
         np.testing.assert_allclose(one.value, two.value, rtol=1e-9, atol=1e-12)

@@ -201,7 +201,7 @@ def curvature_forgotten(model: PrivateRegression) -> Design:
     """All of epsilon for the noise, and hardly a ridge: what the determinants cost is forgotten."""
     honest = design(model, EPSILON, DELTA, 50.0)
     assert honest is not None
-    mu = noise_level(EPSILON, DELTA, 0.01)
+    mu = noise_level(EPSILON, DELTA, [(2, 1.0), (2, 0.01)])
     facts = replace(honest.facts, strong=0.02, ridge=0.02)
     return replace(honest, ridge=0.02, mu=mu, sigma=model.gradient_sensitivity(2.0) / mu, facts=facts)
 

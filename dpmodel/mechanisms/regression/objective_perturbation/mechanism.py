@@ -33,6 +33,9 @@ _SIMULATED_STEPS, _FIRST_STEPS = 20, 12  # of the design that was chosen, and of
 _MOST_STEPS = 10_000_000  # of the solver, on the worst data
 _DRAWS, _SHARED = 4, 500  # draws of the noise per population for the chosen design; times columns, so many
 _MANY = 1000  # columns up to which all populations choose
+# Of several scores designs are chosen, as settings of descents are, by the mean logarithm of their excess over that of
+# knowing nothing: hard populations do not decide for easy ones. Less than this share is as good as none.
+_LOWER_BOUND = 0.003
 _SIDE_BY_SIDE = 200_000  # numbers in the largest arrays of designs side by side
 
 
@@ -173,19 +176,22 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
     def _choose(self, model: PrivateRegression, request: Request) -> tuple[Design, float]:
         """The design, and its mean excess risk on the synthetic populations."""
 
-        def best() -> tuple[Design, float]:
+        def chosen() -> tuple[Design, float]:
             ridges = self._ridges(model, request)
             found = [plan for plan in (self._design(model, request, ridge) for ridge in ridges) if plan is not None]
             risks = simulated_risks(model)
             risks = risks if model.size <= _MANY else risks[::2]
             few = side_by_side([coarsened(risk) for risk in risks])
-            most = max(1, _SIDE_BY_SIDE // (few.count * max(model.size, few.along.size)))
+            most = max(1, _SIDE_BY_SIDE // (few.count * max(model.size, few.points)))
             parts = [found[at : at + most] for at in range(0, len(found), most)]
             errors = np.concatenate([predicted_excesses(model, part, few, steps=_FIRST_STEPS) for part in parts])
-            chosen, draws = found[int(np.argmin(errors))], max(1, min(_DRAWS, _SHARED // model.size))
-            return chosen, float(predicted_excesses(model, [chosen], populations_of(model), draws)[0])
+            if model.scores > 1:
+                errors = np.log(_LOWER_BOUND + np.clip(errors / np.maximum(few.nothing, 1e-300), 0.0, 1.0))
+            best = found[int(np.argmin(errors.mean(axis=1)))]
+            draws = max(1, min(_DRAWS, _SHARED // model.size))
+            return best, float(predicted_excesses(model, [best], populations_of(model), draws).mean())
 
-        return model.cached((self, request.epsilon, request.delta), best)
+        return model.cached((self, request.epsilon, request.delta), chosen)
 
     # ------------------------------------------------------------------ forecast and run
     def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
@@ -242,18 +248,30 @@ def leverage(model: PrivateRegression, ridge: float) -> float:
     return out
 
 
+def determinants(model: PrivateRegression) -> tuple[int, float]:
+    """(k, B): one record changes determinants by a factor of ``(1 + omega B leverage)^k`` at most."""
+    return (1, smoothness(model)) if model.scores == 1 else (model.scores - 1, 1 / model.scores)
+
+
+def steepness(model: PrivateRegression) -> float:
+    """r: largest norm of the derivative, over the set. That of several scores is not cut beyond the set, where what is
+    cut would be no gradient: its bound holds for all scores (and labels that sum to 1 as it is checked, to 1e-9)."""
+    return model.derivative_bound if model.scores == 1 else model.loss.derivative_bound(math.inf, 1.0) * (1 + 1e-9)
+
+
 @cached
 def _levers(model: PrivateRegression) -> list[tuple[float, float]]:
     """Largest squared norm of the columns that move and of those that do not, and the user's least ridge on them."""
-    own, fixed = 2 * model.penalty.ridge / model.scale, model.row.constant
+    own, fixed = (2 * model.penalty.ridge / model.scale).reshape(model.scores, -1).min(axis=0), model.row.constant
     parts = ((~fixed, model.row.moving(2.0)), (fixed, model.row.fixed(2.0)))
     return [(size**2, float(own[columns].min())) for columns, size in parts if columns.any() and size > 0]
 
 
 def ridge_for(model: PrivateRegression, curvature: float) -> float:
-    """Least ridge to add that leaves ``ln(1 + omega B leverage) <= curvature``; 0 where the user's ridge does."""
+    """Least ridge to add that leaves ``k ln(1 + omega B leverage) <= curvature``; 0 where the user's ridge does."""
+    power, bend = determinants(model)
     # Beyond e^500 a share less of epsilon: a larger ridge than asked for is as good.
-    wanted = math.expm1(min(curvature, 500.0)) / (model.largest_weight * smoothness(model))
+    wanted = math.expm1(min(curvature / power, 500.0)) / (model.largest_weight * bend)
     # Without the user's ridge: R^2 / ridge. With it less is needed: bisection between the two.
     high = model.row.norm(2.0) ** 2 / wanted * (1 + 1e-9)
     if leverage(model, 0.0) <= wanted and model.penalty.ridge.min() > 0:
@@ -285,14 +303,13 @@ def _design(model: PrivateRegression, epsilon: float, delta: float, ridge: float
     strong = ridge + float(own.min())
     if strong <= 0:
         return None
-    curvature = math.log1p(model.largest_weight * smoothness(model) * leverage(model, ridge)) * (1 + 1e-12)
+    power, bend = determinants(model)
+    curvature = power * math.log1p(model.largest_weight * bend * leverage(model, ridge)) * (1 + 1e-12)
     left = epsilon - curvature
     if left <= 0:
         return None
-    moved = model.gradient_sensitivity(2.0)
-    other = model.largest_weight * model.derivative_bound * model.row.moving(2.0)
-    second = (other / moved) ** 2 if model.row.absent and model.row.fixed(2.0) > 0 and moved > 0 else 0.0
-    mu = noise_level(left, delta * (1 - _FAILURE), second * (1 - _OUTPUT) + _OUTPUT)
+    moved = model.gradient_sensitivity(2.0, steepness(model))
+    mu = noise_level(left, delta * (1 - _FAILURE), corners(model))
     sigma = moved / (mu * math.sqrt(1 - _OUTPUT))
     rare = math.log(1 / _FAILURE) - math.log(delta) + float(np.logaddexp(0.0, epsilon))
     length = sigma * (math.sqrt(model.size) + math.sqrt(2 * rare))
@@ -304,35 +321,60 @@ def _design(model: PrivateRegression, epsilon: float, delta: float, ridge: float
     return Design(ridge, curvature, mu, sigma, length, radius, output, facts)
 
 
-def noise_level(epsilon: float, delta: float, second: float) -> float:
-    """mu with ``2 h(mu^2) + 2 h(second mu^2) <= delta``, inside the range where h is convex."""
+def corners(model: PrivateRegression) -> list[tuple[int, float]]:
+    """(number, share): at so many corners ``a^2`` is at most this share of mu^2, the first the largest, see (3); both
+    noises."""
+    row, others = model.row, model.scores - 1
+    largest = row.sensitivity(1.0, 2.0)
+    constants = row.absent and row.fixed(2.0) > 0
+    m, c = ((size / largest) ** 2 if constants else 0.0 for size in (row.moving(2.0), row.fixed(2.0)))
+    if others == 0:
+        found = [(2, 1.0), (2, m)]
+    elif constants:
+        found = [(others, m + 2.5 * c), (others * (others - 1), m + 1.5 * c), (others, m + 0.5 * c)]
+        found += [(others + 1, 0.5 * c)]
+    elif row.absent:
+        found = [(others, 1.0), (1, 0.0)]
+    else:
+        found = [(others, 1.0), (others * (others - 1), 0.75), (2 * others, 0.25), (1, 0.0)]
+    return [(number, share * (1 - _OUTPUT) + _OUTPUT) for number, share in found]
+
+
+def noise_level(epsilon: float, delta: float, shares: Sequence[tuple[int, float]]) -> float:
+    """mu with ``sum number h(share mu^2) <= delta``, inside the range where h is convex."""
     limit = math.sqrt(2 * (math.hypot(1.0, epsilon) - 1)) * (1 - 1e-9)
-    for share in (1 / 2.001, 1 / 4):
-        mu = min(gaussian_mu(epsilon, delta * share), limit)
-        if 2 * (gaussian_delta(mu, epsilon) + gaussian_delta(math.sqrt(second) * mu, epsilon)) <= delta:
+    parts = 1.0005 * shares[0][0]
+    while True:  # the first share is the largest: with as many parts as corners it is enough
+        mu = min(gaussian_mu(epsilon, delta / parts) / math.sqrt(shares[0][1]), limit)
+        spent = sum(number * gaussian_delta(math.sqrt(share) * mu, epsilon) for number, share in shares)
+        if spent <= delta:
             return mu
-    return mu  # second <= 1: both terms are at most delta / 4
+        parts *= 1.0005 * spent / delta
 
 
 def facts_of(model: PrivateRegression, ridge: float, strong: float, length: float) -> Facts:
     """Public constants of the perturbed objective; ``length`` bounds the 2-norm of the random term."""
     own, center = 2 * model.penalty.ridge / model.scale, public_point(model)
-    middle = model.row.reach(center) + model.offset_bound
+    reach, count = steepness(model), model.scores
+    middle = float(np.linalg.norm(model.row.reaches(center.reshape(count, -1)))) + model.offset_bound
     # At the centre a loss is at most r |z| above its value at z = 0, which is at most r |y| (numbers) or 1 (ln 2; 1)
-    # above its least one, and strong/2 d^2 <= A + B d implies d <= sqrt(2 A / strong) + 2 B / strong.
-    at_zero = model.derivative_bound * model.row.label_bound if model.loss.labels == "number" else 1.0
-    above = model.total * (model.derivative_bound * middle + at_zero)
+    # above its least one, and strong/2 d^2 <= A + B d implies d <= sqrt(2 A / strong) + 2 B / strong. Of K scores it is
+    # ln K at 0 and, with t = 1 - sum y in [0, 1], at least t times the mean score, |z| / sqrt(K) at most.
+    at_zero = reach * model.row.label_bound if model.loss.labels == "number" else max(1.0, math.log(count))
+    mean = 1 / math.sqrt(count) if count > 1 else 0.0
+    above = model.total * ((reach + mean) * middle + at_zero)
     above += float(own @ center**2) / 2 + float(model.penalty.l1 @ np.abs(center)) / model.scale
-    size = float(np.linalg.norm(center)) + math.sqrt(2 * above / strong)
-    size += 2 * (length + float(np.linalg.norm(model.penalty.linear)) / model.scale) / strong
+    pull = length + float(np.linalg.norm(model.penalty.linear)) / model.scale + mean * model.total * model.row.norm(2.0)
+    size = float(np.linalg.norm(center)) + math.sqrt(2 * above / strong) + 2 * pull / strong
     return Facts(
         curvature=smoothness(model),
-        reach=model.derivative_bound,
+        reach=reach,
         row=model.row.norm(2.0),
         total=model.total,
         offset=model.offset_bound,
         count=model.count,
         columns=model.size,
+        scores=count,
         strong=strong,
         ridge=ridge + float(own.max()),
         size=min(size, model.domain.norm(2.0)),
@@ -381,8 +423,8 @@ def predicted_excesses(
     draws: int = 1,
     steps: int = _SIMULATED_STEPS,
 ) -> Floats:
-    """(plans,) mean excess risk of the released point over the synthetic populations, so many draws of the noise each,
-    the same for all plans. All are minimised side by side."""
+    """(plans, populations) mean excess risk of the released point over so many draws of the noise, the same for all
+    plans. All are minimised side by side."""
     generator = public_generator(1)
     shape = len(plans), draws * populations.count
     rows = populations.at(np.tile(np.arange(populations.count), shape[0] * draws))
@@ -391,7 +433,8 @@ def predicted_excesses(
         np.repeat([getattr(plan, name) for plan in plans], shape[1])[:, None] for name in ("sigma", "output", "ridge")
     )
     w = _minimise_simulated(model, rows, ridge, sigma * b, plans[0].facts.exact, steps)
-    return np.asarray(rows.excess(model.domain.projected(w + output * e)).reshape(shape).mean(axis=1))
+    excess = rows.excess(model.domain.projected(w + output * e))
+    return np.asarray(excess.reshape(len(plans), draws, -1).mean(axis=1))
 
 
 def _minimise_simulated(

@@ -10,14 +10,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import combinations, islice
 
 import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
 from dpmodel.compile.regression.domain import Domain
-from dpmodel.compile.regression.losses import Loss
+from dpmodel.compile.regression.losses import Loss, softmax
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.compile.regression.rows import Rows, Table
 from dpmodel.mechanisms.regression.accelerated import accelerated
@@ -50,8 +50,9 @@ Curve = Callable[[Floats, Floats, float], Floats]
 @dataclass(frozen=True)
 class Facts:
     """Public constants of the objective: ``curvature`` of f, ``reach`` of its derivative, largest 2-norm ``row`` of a
-    row, sum ``total`` of weights, ``offset`` bound, ``count`` of rows, p ``columns``, least ``strong`` and largest
-    ``ridge`` of the h_j, ``size`` : bound on the minimiser's 2-norm, ``exact`` : neither set nor l1 term."""
+    row, sum ``total`` of weights, ``offset`` bound, ``count`` of rows, p ``columns`` (K p of K ``scores``), least
+    ``strong`` and largest ``ridge`` of the h_j, ``size`` : bound on the minimiser's 2-norm, ``exact`` : neither set nor
+    l1 term."""
 
     curvature: float
     reach: float
@@ -64,6 +65,7 @@ class Facts:
     ridge: float
     size: float
     exact: bool
+    scores: int = 1
 
     @property
     def smooth(self) -> float:
@@ -93,12 +95,12 @@ class Facts:
     def rounding(self, size: float, linear: float) -> float:
         """Error (2-norm) of a certificate's gradients in double precision at ||w|| = size, ||linear|| = linear.
 
-        Predictions: (p + 3) ulp of ``row * size``, times the curvature. Derivatives: 8 ulp. Sums in blocks: one
+        Predictions: (p + 3) ulp of ``row * size``, times the curvature. Derivatives: 8 + K ulp. Sums in blocks: one
         ulp for each addition on the way of a term (Higham 2002, section 4.2; between blocks of a source 42 of them,
         ``sources.contract.in_order``). Two gradients where there is a set.
         """
         prediction = self.curvature * ((self.columns + 3) * self.row * size + 4 * self.offset) * ULP
-        sums = (self.block + self.count / self.block + 64) * ULP * self.reach
+        sums = (self.block + self.count / self.block + 63 + self.scores) * ULP * self.reach
         one = self.total * self.row * (prediction + sums) + 8 * ULP * (self.ridge * size + linear)
         if self.exact:
             return one
@@ -279,10 +281,11 @@ class PerturbedObjective:
         if hessian is None:
             rows = self.rows.in_memory
             assert rows is not None  # ``eligible`` asks for few columns otherwise
-            second, still = curvature(self.loss, rows.predict(w), rows.labels, self.facts.reach), rows.still
+            z, still = rows.predict(w), rows.still
+            bent = bending(self.loss, z, rows.labels, self.facts.reach)
 
             def product(v: Floats) -> Floats:
-                return still.combine(second * still.predict(v)) + self.h * v
+                return still.combine(bent(still.predict(v))) + self.h * v
 
             return lambda w, gradient, share: _conjugate_gradients(product, -gradient, CONJUGATE, share)
         if self.facts.exact:
@@ -308,7 +311,7 @@ class PerturbedObjective:
         ``_GUESSED`` of them. Their length is 1/L for a guess of L by power iteration; no result rests on it."""
         rows = self.rows.in_memory
         few = self if rows is None or self.facts.stride == 1 else self._sample(rows)
-        v = np.ones(self.rows.size) / math.sqrt(self.rows.size)
+        v = np.ones(start.size) / math.sqrt(start.size)
         for _ in range(_POWERS):
             image = few.rows.map_reduce(partial(part_image, v=v))
             smooth = float(np.linalg.norm(image))
@@ -337,22 +340,44 @@ def part_slopes(part: Rows, loss: Loss, reach: float, w: Floats, curved: bool) -
     first = part.combine(np.clip(loss.derivative(z, part.labels), -reach, reach))
     if not curved:
         return (first,)
-    second = curvature(loss, z, part.labels, reach)
-    weights = second if part.weights is None else second * part.weights
-    return first, _weighed(replace(part, weights=np.sqrt(weights))).gram()
+    if loss.scores > 1:
+        return first, classes_gram(part, softmax(z))
+    return first, _weighed(part, curvature(loss, z, part.labels, reach)).gram()
+
+
+def classes_gram(part: Rows, p: Floats) -> Floats:
+    """(K p, K p) ``sum_i omega_i (diag(p_i) - p_i p_i') x a_i a_i'`` for chances p (n, K): of the pairs of classes
+    ``sum_i omega_i p_ij p_ik a_i a_i'``, as the sums over a class vanish."""
+    classes, size = p.shape[1], part.size
+    out = np.zeros((classes, size, classes, size))
+    for j, k in combinations(range(classes), 2):
+        block = _weighed(part, p[:, j] * p[:, k]).gram()
+        out[j, :, k] = out[k, :, j] = -block
+        out[j, :, j] += block
+        out[k, :, k] += block
+    return out.reshape(classes * size, -1)
 
 
 def part_along(part: Rows, loss: Loss, reach: float, w: Floats, move: Floats, points: Floats) -> Floats:
     """(points,) derivatives along ``move`` of the losses of some rows at ``w + t move``."""
     z, along = part.predict(w), part.still.predict(move)
-    weighted = along if part.weights is None else along * part.weights
-    each = [np.clip(loss.derivative(z + t * along, part.labels), -reach, reach) @ weighted for t in points]
+    weighted = along if part.weights is None else (along.T * part.weights).T
+    each = [np.vdot(np.clip(loss.derivative(z + t * along, part.labels), -reach, reach), weighted) for t in points]
     return np.array(each)
 
 
 def part_image(part: Rows, v: Floats) -> Floats:
     """(p,) ``sum_i omega_i a_i a_i' v`` of some rows."""
     return part.combine(part.still.predict(v))
+
+
+def bending(loss: Loss, z: Floats, y: Floats, reach: float) -> Callable[[Floats], Floats]:
+    """How derivatives at predictions z (n,) or (n, K) move when these move a little (the same shape)."""
+    if loss.scores > 1:
+        p = softmax(z)
+        return lambda u: p * (u - (p * u).sum(axis=1, keepdims=True))
+    second = curvature(loss, z, y, reach)
+    return lambda u: second * u
 
 
 def curvature(loss: Loss, z: Floats, y: Floats, reach: float) -> Floats:
@@ -394,9 +419,10 @@ def _conjugate_gradients(product: Callable[[Floats], Floats], right: Floats, ste
     return x
 
 
-def _weighed(rows: Rows) -> Rows:
-    """Each row times its weight: the product of a dense block with itself is then one symmetric update in BLAS."""
-    assert rows.weights is not None
-    scale = sp.diags_array(rows.weights)
-    blocks = ((scale @ m if sp.issparse(m) else m * rows.weights[:, None], first) for m, first in rows.blocks)
+def _weighed(rows: Rows, weights: Floats) -> Rows:
+    """Each row times the root of its weights: the product of a dense block with itself is then one symmetric update in
+    BLAS."""
+    root = np.sqrt(weights if rows.weights is None else weights * rows.weights)
+    scale = sp.diags_array(root)
+    blocks = ((scale @ m if sp.issparse(m) else m * root[:, None], first) for m, first in rows.blocks)
     return replace(rows, blocks=tuple(blocks), weights=None)
