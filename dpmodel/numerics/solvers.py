@@ -134,9 +134,17 @@ _HIGHS_SAYS = {
 }
 
 
+class _Silent(highspy.Highs):  # type: ignore[misc]
+    """The constructor asks for callbacks, which some versions answer with a banner: silenced before that."""
+
+    def enableCallbacks(self) -> None:
+        self.setOptionValue("output_flag", False)
+        super().enableCallbacks()
+
+
 def silent_highs() -> highspy.Highs:
-    solver = highspy.Highs()
-    solver.setOptionValue("output_flag", False)
+    solver = _Silent()
+    solver.setOptionValue("output_flag", False)  # where the constructor asks for nothing
     return solver
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import cvxpy as cp
+import highspy
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -268,3 +271,28 @@ def test_sizes_of_entries_stand_for_absolute_values() -> None:
         truth.solve(solver=cp.CLARABEL)
         assert found.status == truth.status == "optimal"
         assert found.slack == pytest.approx(truth.value, abs=1e-5)
+
+
+def test_highs_is_silent_before_anything_is_asked_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Newer versions print a banner from within their constructor, which asks for callbacks."""
+    spoke: list[bool] = []
+    asked = highspy.Highs.enableCallbacks
+
+    def enable(solver: Any) -> None:
+        spoke.append(solver.getOptionValue("output_flag")[1])
+        asked(solver)
+
+    monkeypatch.setattr(highspy.Highs, "enableCallbacks", enable)
+    solver = solvers.silent_highs()
+    assert not any(spoke)
+    assert not solver.getOptionValue("output_flag")[1]
+
+
+def test_a_fit_prints_nothing() -> None:
+    """Not through the C library either; in a process of its own, as banners come once."""
+    code = (
+        "import numpy as np, dpmodel.learn as l\n"
+        "l.PrivateLasso(delta=1e-6, bounds=(-1, 1), label_bounds=(-1, 1)).fit(np.zeros((300, 3)), np.zeros(300))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == ""
