@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -34,7 +35,7 @@ class Penalty:
         """Whether it is quadratic."""
         return self.other is None and not self.l1.any()
 
-    @property
+    @cached_property
     def absent(self) -> bool:
         return self.smooth and not (self.ridge.any() or self.linear.any())
 
@@ -48,7 +49,7 @@ class Penalty:
 
     def derivative(self, w: Floats) -> Floats:
         """(p,) gradient of the quadratic part."""
-        return 2 * self.ridge * w + self.linear
+        return np.zeros_like(w) if self.absent else 2 * self.ridge * w + self.linear
 
     def subgradient(self, w: Floats) -> Floats:
         """(p,) a subgradient of all of it; (B, p) for every row of such a w."""

@@ -329,10 +329,10 @@ def _values_at(point: Point, expression: Any, claimed: Recognised) -> tuple[floa
     c = c if claimed.loss.scores == 1 else c.reshape(claimed.loss.scores, -1).T
     z = np.zeros((claimed.count, *c.shape[1:])) if claimed.offset is None else claimed.offset.copy()
     for features, start in claimed.blocks:
-        numbers = features
         if isinstance(features, Features):
-            numbers = features.rows(point.numbers[id(features.parameter)])
-        z += numbers @ c[start : start + numbers.shape[1]]
+            z += features.predict(point.numbers[id(features.parameter)], c[start : start + features.size])
+        else:
+            z += features @ c[start : start + features.shape[1]]
     label: Any = np.ones(claimed.count) if claimed.label is None else claimed.label
     if isinstance(label, Label):
         label = label.of(point.numbers[id(label.parameter)])
