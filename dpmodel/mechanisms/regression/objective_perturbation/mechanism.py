@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import ClassVar
@@ -13,11 +13,12 @@ import numpy as np
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.mechanisms.forecast import Bound, Forecast
 from dpmodel.mechanisms.regression.accelerated import accelerated
 from dpmodel.mechanisms.regression.descent.metric import projects_exactly
 from dpmodel.mechanisms.regression.descent.search import coarsened
 from dpmodel.mechanisms.regression.excess import excess_forecast
+from dpmodel.mechanisms.regression.information import too_noisy
 from dpmodel.mechanisms.regression.objective_perturbation.perturbed_objective import DENSE, Facts, PerturbedObjective
 from dpmodel.mechanisms.regression.populations import Populations
 from dpmodel.mechanisms.regression.public_point import public_point
@@ -188,6 +189,9 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
         return model.cached((self, request.epsilon, request.delta), best)
 
     # ------------------------------------------------------------------ forecast and run
+    def at_least(self, model: PrivateRegression, request: Request) -> Iterator[Bound]:
+        return too_noisy(model, request)
+
     def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
         plan, predicted = self._choose(model, request)
         proved = proved_excess(model, plan, request.beta)

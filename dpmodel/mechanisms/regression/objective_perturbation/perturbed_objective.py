@@ -31,6 +31,7 @@ ULP = 2.0**-53
 NEWTON_STEPS = 10  # on all rows, where there are few
 _SAMPLE = 5000  # rows, or 10 per column, on which the first steps are made where there are more than twice as many
 _SAMPLE_STEPS = 15
+_KEPT = 5  # steps more with the Hessian of all rows, at most
 _MORE = 15  # pairs of further steps where these did not suffice
 DENSE = 1200  # columns up to which the Hessian is formed
 CONJUGATE = 100  # steps of conjugate gradients in its place
@@ -203,8 +204,9 @@ class PerturbedObjective:
         from the rows take the place of Newton's method.
         """
         point, found, more = start, math.inf, 0
+        target = radius * self.facts.strong / 4
         if self.facts.newton and NEWTON_STEPS:
-            w, more = self._approach(start), _MORE
+            w, more = self._approach(start, target), _MORE
         else:
             w = self._guessed(start, radius)
         for k in range(more + 1):
@@ -237,36 +239,49 @@ class PerturbedObjective:
         blocks = tuple((np.ascontiguousarray(m) if isinstance(m, np.ndarray) else m, first) for m, first in part.blocks)
         return replace(self, rows=replace(part, blocks=blocks, weights=weights * stride))
 
-    def _approach(self, w: Floats) -> Floats:
-        """Newton's method: on a sample until its minimiser hardly moves; then one step with its Hessian, two with the
-        own, one with the last again (near the minimiser the Hessian hardly changes: a step costs a pass, a Hessian p/2
-        more). Rows in blocks have no sample, for which rows would have to leave them."""
+    def _approach(self, w: Floats, target: float) -> Floats:
+        """Newton's method: on a sample until its minimiser hardly moves; then two steps with its Hessian and the others
+        with one of their own (near the minimiser the Hessian hardly changes: a step costs a pass, a Hessian p/2 more).
+        Rows in blocks have no sample, for which rows would have to leave them."""
         rows = self.rows.in_memory
         if rows is None or self.facts.stride == 1:
-            return self._newton(w, (True,) * NEWTON_STEPS, _FINE, enough=_NEAR)[0]
+            return self._newton(w, (True,) * NEWTON_STEPS, _FINE, enough=_NEAR, target=target)[0]
         w, curve = self._sample(rows)._newton(w, (True,) * _SAMPLE_STEPS, _ROUGH, enough=_ROUGH)
-        return self._newton(w, (False, True, True, False), _FINE, curve)[0]
+        return self._newton(w, (False, False, True, *(False,) * _KEPT), _FINE, curve, target=target)[0]
 
     def _newton(
-        self, w: Floats, fresh: Sequence[bool], share: float, curve: Curve | None = None, enough: float = 0.0
+        self,
+        w: Floats,
+        fresh: Sequence[bool],
+        share: float,
+        curve: Curve | None = None,
+        enough: float = 0.0,
+        target: float = 0.0,
     ) -> tuple[Floats, Curve | None]:
         """(p,) after steps with a Hessian of their own, or that of the step before (a pass each, and one), and the last
-        Hessian. Ends where a whole step is at most ``enough`` of w."""
+        Hessian. Ends where a whole step is at most ``enough`` of w, or the step leaves no more of the gradient (what a
+        set does not hold) than ``target``: then without a pass at the point it leads to."""
         forms = self.facts.dense
         gradient, hessian = self._slopes(w, forms and (fresh[0] or curve is None))
+        drop = last = math.inf  # how far the step before moved the gradient, and its own size
         for own, later in zip(fresh, (*fresh[1:], False), strict=True):
             if curve is None or own:
                 curve = self._curve(w, hessian)
             move = curve(w, gradient, share)
-            if not np.isfinite(move).all():
+            size = float(np.linalg.norm(move))
+            if not math.isfinite(size):
                 break
+            # Steps shrink by about one factor: what the gradient is after this one.
+            if drop * (size / last) ** 2 <= target:
+                return w + move, curve
             ahead, length = self._slopes(w + move, forms and later), 1.0
-            near = bool(np.linalg.norm(move) < _NEAR * np.linalg.norm(w))  # rounding would decide
+            near = bool(size < _NEAR * np.linalg.norm(w))  # rounding would decide
             if not (near or self._along(ahead[0], w + move, move) <= 0.5 * abs(self._along(gradient, w, move))):
                 length = self._length(w, move)
                 ahead = self._slopes(w + length * move, forms and later)
+            drop, last = float(np.linalg.norm(ahead[0] - gradient)), max(length * size, 1e-300)
             w, (gradient, hessian) = w + length * move, ahead
-            if length == 1 and np.linalg.norm(move) < enough * np.linalg.norm(w):
+            if length == 1 and size < enough * np.linalg.norm(w):
                 break
         return w, curve
 
