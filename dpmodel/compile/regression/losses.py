@@ -102,7 +102,12 @@ class Loss:
                 r = z - y
                 out = np.where(r > 0, 1 - self.parameter, np.where(r < 0, -self.parameter, 0.5 - self.parameter))
             case "logistic":
-                out = -y * sigmoid(-y * z)
+                out = y * z  # -y sigmoid(-y z), in one array
+                out *= -0.5
+                out = np.tanh(out, out=out)
+                out += 1
+                out *= y
+                out *= -0.5
             case "binary_logistic":
                 out = sigmoid(z) - y
             case "hinge":

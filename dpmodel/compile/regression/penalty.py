@@ -30,7 +30,7 @@ class Penalty:
     def none(size: int) -> Penalty:
         return Penalty(np.zeros(size), np.zeros(size), np.zeros(size))
 
-    @property
+    @cached_property
     def smooth(self) -> bool:
         """Whether it is quadratic."""
         return self.other is None and not self.l1.any()
@@ -53,7 +53,8 @@ class Penalty:
 
     def subgradient(self, w: Floats) -> Floats:
         """(p,) a subgradient of all of it; (B, p) for every row of such a w."""
-        return self.derivative(w) + self.l1 * np.sign(w) + self.other_subgradient(w)
+        out = self.derivative(w)
+        return out if self.smooth else out + self.l1 * np.sign(w) + self.other_subgradient(w)
 
     def other_subgradient(self, w: Floats) -> Floats | float:
         """The same of ``other`` alone."""

@@ -40,8 +40,11 @@ def simulated_reaches(
             parts.setdefault(bound, []).append(k)
     tables = [(np.array([bound(z) for z in grid.tolist()]), which) for bound, which in parts.items()]
     known = np.array([[reach or 0.0] for reach in fixed])
+    alike = len(tables) == 1 and len(tables[0][1]) == len(fixed)
 
     def reaches(w: Floats) -> Floats:
+        if alike:
+            return np.interp(predictions(w), grid, tables[0][0])[:, None]
         out = np.repeat(known, w.shape[0] // len(fixed), axis=1)
         if tables:
             z = predictions(w).reshape(out.shape)
@@ -124,10 +127,12 @@ class Populations:
         """(B, k) predictions of w (B, p) on the grid, their covariance with each coordinate, (B, 1) twice, and (B, p)
         with the columns."""
         moved = self.covariance(w)
-        along, own, level = (np.einsum("ij,ij->i", each, w) for each in (self._direction, moved, self.mean))
-        across = np.sqrt(np.maximum(own - along * along, 0.0))
-        z = np.stack([level, along, across], axis=1) @ self._grid
-        return z, along[:, None], across[:, None], moved
+        found = np.empty((3, self.count))  # mean, and the two coordinates' factors
+        for out, each in zip(found, (self.mean, self._direction, moved), strict=True):
+            np.einsum("ij,ij->i", each, w, out=out)
+        _, along, across = found
+        across[:] = np.sqrt(np.maximum(across - along * along, 0.0))
+        return found.T @ self._grid, along[:, None], across[:, None], moved
 
     def gradients(self, w: Floats, clip: float | Floats = math.inf) -> Floats:
         """(B, p) gradients of the data part, derivatives clipped ((B, 1) or one for all).

@@ -205,6 +205,7 @@ def simulated_pick(
     )
 
     absent = model.penalty.absent
+    draws = iter(np.stack([g.uniform(size=(settings[0].count, shape.populations, 1)) for g in generators], axis=1))
 
     def pick(gradients: Floats, w: Floats) -> Floats:
         scores = domain.scores(-gradients if absent else -gradients - model.penalty.derivative(w))
@@ -212,8 +213,7 @@ def simulated_pick(
         with np.errstate(divide="ignore", invalid="ignore"):
             scores *= epsilon / (unit * reaches(w))
         scores[np.isnan(scores)] = 0.0  # 0 times infinity: the largest, where nothing can move scores
-        drawn = shape.spread(np.stack([g.uniform(size=(shape.populations, 1)) for g in generators]))
-        return domain.vertex_rows(places_of(np.exp(scores, out=scores), drawn))
+        return domain.vertex_rows(places_of(np.exp(scores, out=scores), shape.spread(next(draws))))
 
     return pick
 
