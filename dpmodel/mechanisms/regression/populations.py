@@ -44,7 +44,7 @@ def simulated_reaches(
 
     def reaches(w: Floats) -> Floats:
         if alike:
-            return np.interp(predictions(w), grid, tables[0][0])[:, None]
+            return np.asarray(np.interp(predictions(w), grid, tables[0][0])[:, None])
         out = np.repeat(known, w.shape[0] // len(fixed), axis=1)
         if tables:
             z = predictions(w).reshape(out.shape)

@@ -73,13 +73,13 @@ def walked(populations: Populations, settings: Sequence[Steps], maker: Maker, ru
         np.repeat([getattr(steps, name) for steps in settings], runs * shape.populations, axis=0)[..., None]
         for name in ("sizes", "shares")
     )
-    w, out, counts = rows.start, np.zeros_like(rows.mean), shares.any(axis=(0, 2))
+    w, out = rows.start, np.zeros_like(rows.mean)
     for t in range(settings[0].count):
         move = pick(rows.gradients(w, clip), w)
         move -= w
         move *= sizes[:, t]
         w = move + w
-        if counts[t]:
+        if shares[:, t].any():
             out += shares[:, t] * w
     return rows.excess(out).reshape(shape.settings, runs, populations.count)
 

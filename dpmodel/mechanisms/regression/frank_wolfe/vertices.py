@@ -234,7 +234,7 @@ def places_of(weights: Floats, drawn: Floats) -> Integers:
     within = np.minimum(stretch[:, None] * length + np.arange(length), size - 1)
     total = before[:, None] + np.cumsum(weights[rows[:, None], within], axis=1)
     place = stretch * length + (total < aim).sum(axis=1)
-    return np.minimum(place, np.minimum((stretch + 1) * length, size) - 1)
+    return np.asarray(np.minimum(place, np.minimum((stretch + 1) * length, size) - 1))
 
 
 def forecast_of(model: PrivateRegression, request: Request, steps: Steps, epsilon: float) -> Forecast:

@@ -111,11 +111,11 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
         from w* to the release costs the Lipschitz constant times its length. Lambda is the one that does best on
         synthetic populations (``simulated_risks``); ``predicted`` is their mean.
     Cost
-        Newton's method on a sample of 5,000 rows (10 p above 500 columns), then on all rows four steps of two products,
-        two of them n p^2 / 2 more for the Hessian, and the certificate (two, four with a set): 12 or 14 products, two
-        of which read the rows once. Up to twice the sample's rows, and in blocks: at most ten steps and Hessians. Where
-        the certificate fails, pairs of further steps. Above 1,200 columns conjugate gradients (up to 200 products a
-        step), with a set accelerated steps instead.
+        Newton's method on a sample of 5,000 rows (10 p above 500 columns), then on all rows about five gradients of two
+        products (eight at most), one with n p^2 / 2 more for the Hessian, and the certificate (two; four with a set):
+        12 or 14 products, two of which read the rows once. Up to twice the sample's rows, and in blocks: at most ten
+        steps and Hessians. Where the certificate fails, pairs of further steps. Above 1,200 columns conjugate gradients
+        (up to 200 products a step), with a set accelerated steps instead.
         ``work`` tells the largest number.
     Errors
         Refuses by ``eligible``: delta = 0, losses that are not smooth, unbounded derivatives, sets without exact
