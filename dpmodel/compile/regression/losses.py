@@ -114,7 +114,7 @@ class Loss:
                 out = np.where(y * z < 1, -y, 0.0)
             case "squared_hinge":
                 out = -2 * y * np.maximum(1 - y * z, 0.0)
-        return out if math.isinf(self.clip) else np.clip(out, -self.clip, self.clip)
+        return out if math.isinf(self.clip) else np.minimum(np.maximum(out, -self.clip), self.clip)
 
     def derivative_bound(self, z: float, y: float) -> float:
         """Largest size of the derivative where |prediction| <= ``z`` and |label| <= ``y`` (either may be inf)."""
@@ -146,7 +146,7 @@ class Loss:
 
     def cut(self, derivatives: Floats, reach: float) -> Floats:
         """In place, derivatives (or parts of them) of size at most ``reach``."""
-        return np.clip(derivatives, -reach, reach, out=derivatives)
+        return np.minimum(np.maximum(derivatives, -reach, out=derivatives), reach, out=derivatives)
 
     # ------------------------------------------------------------------ derivatives with their middle taken out
     def middle(self, y: Floats) -> Floats:

@@ -117,7 +117,8 @@ class Rows:
         if self.labels.ndim == 2:
             w = w.reshape(-1, self.size).T
         # Each of K predictions lies in one piece: what is done to a record's K numbers is then done to long arrays.
-        z = np.zeros((*w.shape[1:], self.count)).T if self.offset is None else self.offset.copy()
+        z: Any = np.zeros((*w.shape[1:], self.count)).T if w.ndim == 2 else 0.0
+        z = z if self.offset is None else self.offset.copy()
         for matrix, start in self.blocks:
             own = w[start : start + matrix.shape[1]]
             # A column times a number: an intercept's takes half as long as a product of matrices does.
