@@ -183,7 +183,8 @@ def _choosers(model: PrivateRegression) -> tuple[Populations, Floats]:
         weak = weakest.setdefault(risk.truth.tobytes(), risk)
         if _size(risk) < _size(weak):
             weakest[risk.truth.tobytes()] = risk
-    risks = sorted(weakest.values(), key=lambda risk: -risk.nothing)
+    # Rounding must not decide between those that are alike.
+    risks = sorted(weakest.values(), key=lambda risk: -float(f"{risk.nothing:.6g}"))
     most = max(risks[0].nothing, 1e-300)
     members, labels, shares = list[SimulatedRisk](), list[Floats](), list[float]()
     for number, (risk, variants) in enumerate(zip(risks, _VARIANTS, strict=False)):
