@@ -17,7 +17,7 @@ from dpmodel.annotate.declared_bounds import read_bounds
 from dpmodel.annotate.values import Handed
 from dpmodel.errors import SpecificationError
 
-_BLOCK = 1 << 18  # entries that are mapped at once
+_BLOCK = 1 << 17  # entries that are mapped at once, within a processor's cache
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,13 @@ class Features:
         moved = self.middle.any() or (self.half != 1).any()
         step = max(1, _BLOCK // X.shape[1])
         for start in range(0, X.shape[0], step):
+            block = out[start : start + step]
+            block[...] = X[start : start + step]
             # Clipped first: numbers far beyond the bounds could overflow.
-            block = np.clip(X[start : start + step], low, high)
+            np.clip(block, low, high, out=block)
             if moved:
                 block -= self.middle
                 block /= self.half
-            out[start : start + step] = block
         return out
 
 

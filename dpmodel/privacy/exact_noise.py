@@ -44,6 +44,7 @@ from dpmodel.privacy.random_bits import FIRST_BITS, LIBRARY_ERROR, Ball, Words, 
 _QUOTIENT_BITS = 19  # ratio < 2^20: few enough that 53 digits decide Q, many enough that R is hardly ever rejected
 _LARGEST_QUOTIENT = 2**36
 _SPARE_BITS = 64 - FIRST_BITS
+_GAUSSIAN_KEPT = 0.6  # share of the discrete Laplace draws, at least
 _BLOCK = 2**16  # draws at a time: they fit the cache
 _MARGIN = 4 * LIBRARY_ERROR  # of an enclosure of -ratio ln U, relatively: log and three roundings of 2^-53
 # Of an enclosure of exp(-y^2 / 2), y = |z| / s - 1. y is computed to (1 + |y|) 2^-50, of which the slope,
@@ -83,7 +84,7 @@ def discrete_gaussian(scale: Scale, count: int) -> IntArray:
         noise = discrete_laplace(scale, size)
         return noise[:, _gaussian_kept(scale, noise)]
 
-    return _kept(candidates, count)
+    return _kept(candidates, count, _GAUSSIAN_KEPT)
 
 
 def truncated_laplace(scale: Scale, count: int, most: int) -> IntArray:
@@ -99,13 +100,14 @@ def truncated_laplace(scale: Scale, count: int, most: int) -> IntArray:
     return _kept(candidates, count)
 
 
-def _kept(candidates: Callable[[int], IntArray], count: int) -> IntArray:
-    """The first ``count`` of a sequence of draws, of which ``candidates(size)`` makes ``size`` and keeps some."""
+def _kept(candidates: Callable[[int], IntArray], count: int, share: float = 1.0) -> IntArray:
+    """The first ``count`` that are kept of a sequence of draws, of which ``candidates(size)`` makes ``size`` and keeps
+    some, about this share. Which later ones were kept too says nothing of the first."""
     parts, missing = [np.zeros((2, 0), dtype=np.int64)], count
-    while missing:
-        parts.append(candidates(min(missing, _BLOCK)))
+    while missing > 0:
+        parts.append(candidates(min(math.ceil(missing / share), _BLOCK)))
         missing -= parts[-1].shape[1]
-    return np.concatenate(parts, axis=1)
+    return np.concatenate(parts, axis=1)[:, :count]
 
 
 def _laplace_candidates(scale: Scale, size: int) -> IntArray:

@@ -197,3 +197,17 @@ def test_recoded_labels_of_absent_records_are_not_zero() -> None:
     m = Leaves(Records("people", neighbors="add-remove"))
     assert model_of(cp.sum_squares(m.X @ m.w - 2 * m.t)).row.absent
     assert not model_of(cp.sum(cp.logistic(cp.multiply(1 - 2 * m.t, m.X @ m.w)))).row.absent
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("several", [False, True])
+def test_predictions_are_those_of_the_rows(turned: bool, sparse: bool, mapped: bool, several: bool) -> None:
+    rng = np.random.default_rng(0)
+    parameter = Private(shape=(3, 5) if turned else (5, 3), unit="column" if turned else "row", bounds=[-1, 1])
+    owned: Any = rng.uniform(size=parameter.shape)
+    owned = sp.csc_array(owned) if sparse else owned
+    features = Features(parameter, tidy(rng.normal(size=(3, 4))) if mapped else None, turned)
+    w = rng.normal(size=(features.size, 2) if several else features.size)
+    assert np.allclose(features.predict(owned, w), features.rows(owned) @ w, rtol=1e-13)

@@ -78,8 +78,16 @@ class Features:
 
     def rows(self, owned: Any) -> Any:
         """(n, k) dense or sparse: these features of numbers in the shape of the parameter."""
+        return through(self.map, self._by_record(owned))
+
+    def predict(self, owned: Any, w: Floats) -> Floats:
+        """(n,) or (n, K): these features times coefficients (k,) or (k, K), without making the features."""
+        return np.asarray(self._by_record(owned) @ (w if self.map is None else self.map @ w))
+
+    def _by_record(self, owned: Any) -> Any:
+        """(n, p)"""
         owned = owned if owned.ndim == 2 else owned[:, None]
-        return through(self.map, owned.T if self.turned else owned)
+        return owned.T if self.turned else owned
 
     # ------------------------------------------------------------------ bounds, from the declarations alone
     @cached_property

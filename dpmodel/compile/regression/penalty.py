@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -29,12 +30,12 @@ class Penalty:
     def none(size: int) -> Penalty:
         return Penalty(np.zeros(size), np.zeros(size), np.zeros(size))
 
-    @property
+    @cached_property
     def smooth(self) -> bool:
         """Whether it is quadratic."""
         return self.other is None and not self.l1.any()
 
-    @property
+    @cached_property
     def absent(self) -> bool:
         return self.smooth and not (self.ridge.any() or self.linear.any())
 
@@ -48,11 +49,12 @@ class Penalty:
 
     def derivative(self, w: Floats) -> Floats:
         """(p,) gradient of the quadratic part."""
-        return 2 * self.ridge * w + self.linear
+        return np.zeros_like(w) if self.absent else 2 * self.ridge * w + self.linear
 
     def subgradient(self, w: Floats) -> Floats:
         """(p,) a subgradient of all of it; (B, p) for every row of such a w."""
-        return self.derivative(w) + self.l1 * np.sign(w) + self.other_subgradient(w)
+        out = self.derivative(w)
+        return out if self.smooth else out + self.l1 * np.sign(w) + self.other_subgradient(w)
 
     def other_subgradient(self, w: Floats) -> Floats | float:
         """The same of ``other`` alone."""

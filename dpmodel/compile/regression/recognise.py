@@ -30,6 +30,7 @@ from dpmodel.errors import UnsupportedModelError
 # The claimed normal form and the user's objective are compared at this many random points, to this accuracy.
 _POINTS = 3
 _AGREE = 1e-8
+_MANY = 1000  # records that are random points themselves, so that their numbers serve all of these
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,8 +301,10 @@ def certify(problem: cp.Problem, claimed: Recognised) -> None:
     """
     maximize = isinstance(problem.objective, cp.Maximize)
     expression = -problem.objective.args[0] if maximize else problem.objective.args[0]
+    shared: dict[bool, dict[int, Any]] = {}
     for seed in range(_POINTS):
-        values = at_a_random_point(partial(_values, expression, claimed, seed))
+        shared = shared if claimed.count >= _MANY else {}
+        values = at_a_random_point(partial(_values, expression, claimed, seed, shared))
         rounding = 1e-13 * np.abs(values[:, 1:]).max()
         # Where a constant was left out, differences between two points are compared.
         losses, public, theirs = values[0] - values[1] if claimed.up_to_constant else values[0]
@@ -313,10 +316,13 @@ def certify(problem: cp.Problem, claimed: Recognised) -> None:
             )
 
 
-def _values(expression: Any, claimed: Recognised, seed: int, dense: bool, size: float) -> Floats:
+def _values(
+    expression: Any, claimed: Recognised, seed: int, shared: dict[bool, dict[int, Any]], dense: bool, size: float
+) -> Floats:
     """(points, 3) claimed losses, public terms and the user's objective, at random points that share private numbers:
-    two where a constant was left out, otherwise one."""
-    point = Point(claimed.variables, claimed.private, 100 + seed, dense=dense, size=size)
+    two where a constant was left out, otherwise one. ``shared`` : these numbers, sparse and dense, where known."""
+    point = Point(claimed.variables, claimed.private, 100 + seed, dense=dense, size=size, numbers=shared.get(dense))
+    shared[dense] = point.numbers
     out = [_values_at(point, expression, claimed)]
     if claimed.up_to_constant:
         other = Point(claimed.variables, claimed.private, 200 + seed, size=size, numbers=point.numbers)
@@ -329,10 +335,10 @@ def _values_at(point: Point, expression: Any, claimed: Recognised) -> tuple[floa
     c = c if claimed.loss.scores == 1 else c.reshape(claimed.loss.scores, -1).T
     z = np.zeros((claimed.count, *c.shape[1:])) if claimed.offset is None else claimed.offset.copy()
     for features, start in claimed.blocks:
-        numbers = features
         if isinstance(features, Features):
-            numbers = features.rows(point.numbers[id(features.parameter)])
-        z += numbers @ c[start : start + numbers.shape[1]]
+            z += features.predict(point.numbers[id(features.parameter)], c[start : start + features.size])
+        else:
+            z += features @ c[start : start + features.shape[1]]
     label: Any = np.ones(claimed.count) if claimed.label is None else claimed.label
     if isinstance(label, Label):
         label = label.of(point.numbers[id(label.parameter)])

@@ -109,18 +109,18 @@ class RowBounds:
 
     def reaches(self, w: Floats) -> Floats:
         """(B,) the same for every row of w (B, p)."""
+        if self._centred and self._by_columns:
+            top, level = self._ends
+            return np.asarray(np.abs(w) @ top + np.abs(w @ level))
         fixed, moving = self._fixed, self._moving
         u = w if fixed.size == 0 else w[:, moving]
         low, high = (end if fixed.size == 0 else end[moving] for end in (self.lower, self.upper))
         size = np.abs(u)
-        if self._centred:
-            columns = size @ high
-        else:
-            with np.errstate(invalid="ignore"):
-                ends = low * u, high * u
-            if not self._finite:  # 0 times infinity is 0 here
-                ends = np.where(u == 0, 0.0, ends[0]), np.where(u == 0, 0.0, ends[1])
-            columns = np.maximum(np.maximum(*ends).sum(axis=1), -np.minimum(*ends).sum(axis=1))
+        with np.errstate(invalid="ignore"):
+            ends = low * u, high * u
+        if not self._finite:  # 0 times infinity is 0 here
+            ends = np.where(u == 0, 0.0, ends[0]), np.where(u == 0, 0.0, ends[1])
+        columns = np.maximum(np.maximum(*ends).sum(axis=1), -np.minimum(*ends).sum(axis=1))
         if not self._by_columns:
             norms = size.max(axis=1, initial=0.0), np.linalg.norm(u, axis=1), size.sum(axis=1)
             for bound, norm in zip((self.l1, self.l2, self.linf), norms, strict=True):
@@ -144,6 +144,11 @@ class RowBounds:
     def _centred(self) -> bool:
         """Whether columns have bounds around 0."""
         return self._finite and bool((self.lower == -self.upper)[self._moving].all())
+
+    @cached_property
+    def _ends(self) -> tuple[Floats, Floats]:
+        """(p,), (p,): upper bounds of the columns that move, and values of the constant ones; 0 elsewhere."""
+        return np.where(self.constant, 0.0, self.upper), np.where(self.constant, self.lower, 0.0)
 
     @cached_property
     def _by_columns(self) -> bool:

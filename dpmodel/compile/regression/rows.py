@@ -117,9 +117,12 @@ class Rows:
         if self.labels.ndim == 2:
             w = w.reshape(-1, self.size).T
         # Each of K predictions lies in one piece: what is done to a record's K numbers is then done to long arrays.
-        z = np.zeros((*w.shape[1:], self.count)).T if self.offset is None else self.offset.copy()
+        z: Any = np.zeros((*w.shape[1:], self.count)).T if w.ndim == 2 else 0.0
+        z = z if self.offset is None else self.offset.copy()
         for matrix, start in self.blocks:
-            z += matrix @ w[start : start + matrix.shape[1]]
+            own = w[start : start + matrix.shape[1]]
+            # A column times a number: an intercept's takes half as long as a product of matrices does.
+            z += matrix[:, 0] * own[0] if own.shape == (1,) and isinstance(matrix, np.ndarray) else matrix @ own
         return PrivateArray(z)
 
     def combine(self, coefficients: Floats) -> PrivateArray:

@@ -16,7 +16,7 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.regression.losses import sigmoid
+from dpmodel.compile.regression.losses import sigmoid, softplus
 from dpmodel.mechanisms.regression.public_point import public_point, shift_of
 
 _TABLE = np.concatenate([[0.0], np.geomspace(1e-3, 1e4, 99)])
@@ -40,8 +40,11 @@ def simulated_reaches(
             parts.setdefault(bound, []).append(k)
     tables = [(np.array([bound(z) for z in grid.tolist()]), which) for bound, which in parts.items()]
     known = np.array([[reach or 0.0] for reach in fixed])
+    alike = len(tables) == 1 and len(tables[0][1]) == len(fixed)
 
     def reaches(w: Floats) -> Floats:
+        if alike:
+            return np.asarray(np.interp(predictions(w), grid, tables[0][0])[:, None])
         out = np.repeat(known, w.shape[0] // len(fixed), axis=1)
         if tables:
             z = predictions(w).reshape(out.shape)
@@ -120,15 +123,21 @@ class Populations:
         """(B, p) covariance of the columns with the first coordinate."""
         return self.covariance(self.truth) / self.distribution[1]
 
+    @cached_property
+    def _grid(self) -> Floats:
+        """(3, k) ones and the two coordinates."""
+        return np.stack([np.ones_like(self.along), self.along, self.across])
+
     def predictions(self, w: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         """(B, k) predictions of w (B, p) on the grid, their covariance with each coordinate, (B, 1) twice, and (B, p)
         with the columns."""
         moved = self.covariance(w)
-        along = np.einsum("ij,ij->i", self._direction, w)[:, None]
-        own = np.einsum("ij,ij->i", moved, w)[:, None]
-        across = np.sqrt(np.maximum(own - along * along, 0.0))
-        z = np.einsum("ij,ij->i", self.mean, w)[:, None] + along * self.along + across * self.across
-        return z, along, across, moved
+        found = np.empty((3, self.count))  # mean, and the two coordinates' factors
+        for out, each in zip(found, (self.mean, self._direction, moved), strict=True):
+            np.einsum("ij,ij->i", each, w, out=out)
+        _, along, across = found
+        across[:] = np.sqrt(np.maximum(across - along * along, 0.0))
+        return found.T @ self._grid, along[:, None], across[:, None], moved
 
     def gradients(self, w: Floats, clip: float | Floats = math.inf) -> Floats:
         """(B, p) gradients of the data part, derivatives clipped ((B, 1) or one for all).
@@ -139,17 +148,14 @@ class Populations:
         u and t alone.
         """
         z, along, across, moved = self.predictions(w)
-        derivatives = self._derivatives(z, clip)
-        size = z.shape[1]
-        level = derivatives.mean(axis=1, keepdims=True)
-        first = (derivatives @ self.along)[:, None] / size
-        second = (derivatives @ self.across)[:, None] / size
+        means = self._derivatives(z, clip) @ self._grid.T
+        level, first, second = (means * (self.model.weight / z.shape[1])).T[..., None]
         # Nothing lies across where w is along the truth, or zero.
         second = np.divide(second, across, out=np.zeros_like(second), where=across > 1e-9 * np.abs(along) + 1e-12)
         out: Floats = self.mean * level
         out += (first - second * along) * self._direction
-        out += second * moved
-        out *= self.model.weight
+        moved *= second
+        out += moved
         return out
 
     def _derivatives(self, z: Floats, clip: float | Floats) -> Floats:
@@ -159,11 +165,13 @@ class Populations:
             out: Floats = sigmoid(z)
             out -= self._yes
             return out
-        out = np.zeros_like(z)
-        for each in self.labels:
-            own = loss.derivative(z, each.value)
-            out += each.share * (np.minimum(np.maximum(own, -clip), clip) if cut else own)
-        return out
+        parts = [loss.derivative(z, each.value) for each in self.labels]
+        for own, each in zip(parts, self.labels, strict=True):
+            if cut:
+                np.minimum(np.maximum(own, -clip, out=own), clip, out=own)
+            if len(parts) > 1:  # one kind of label has them all
+                own *= each.share
+        return sum(parts[1:], parts[0])
 
     @property
     def _logistic(self) -> bool:
@@ -180,8 +188,7 @@ class Populations:
         """(B,) objective values of w (B, p): data part plus penalty."""
         z, *_ = self.predictions(w)
         if self._logistic:
-            # ln(1 + e^z), which is faster this way than by ``logaddexp``.
-            loss = np.log1p(np.exp(-np.abs(z))) + np.maximum(z, 0.0) - self._yes * z
+            loss = softplus(z) - self._yes * z
         else:
             loss = sum((each.share * self.model.loss.value(z, each.value) for each in self.labels), np.zeros_like(z))
         return np.asarray(self.model.weight * loss.mean(axis=1) + self.model.penalty.values(w))

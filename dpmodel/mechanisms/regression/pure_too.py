@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import ClassVar
 
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.mechanisms.contract import Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.mechanisms.forecast import Bound, Forecast
 from dpmodel.mechanisms.regression.excess import predicted_by
+from dpmodel.mechanisms.regression.information import too_noisy
 from dpmodel.privacy import NoiseSource, gaussian_mu
 
 
@@ -35,6 +37,9 @@ class PureToo(Mechanism[PrivateRegression], ABC):
         self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress
     ) -> Outcome:
         """With the distribution that this delta has."""
+
+    def at_least(self, model: PrivateRegression, request: Request) -> Iterator[Bound]:
+        return iter(()) if _may_win(model, request) else too_noisy(model, request)
 
     def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
         return self.forecast_as_requested(model, self.spent(model, request))

@@ -395,3 +395,18 @@ def test_penalties_are_public() -> None:
 def test_settings_without_sense_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(SpecificationError, match="steps >= 1"):
         Steps(**({"count": 3} | wrong))
+
+
+@pytest.mark.parametrize("size", [1, 7, 500, 501, 10_000])
+def test_places_are_those_of_partial_sums(size: int) -> None:
+    rng = np.random.default_rng(0)
+    weights = np.exp(rng.normal(size=(40, size)) * 4)
+    weights[:10, 1:] = 0.0
+    drawn = rng.uniform(size=(40, 1))
+    drawn[-2:] = [[0.0], [np.nextafter(1.0, 0.0)]]
+    sums = np.cumsum(weights, axis=1)
+    found = frank_wolfe.places_of(weights, drawn)
+    aim, rows = (drawn * sums[:, -1:])[:, 0], np.arange(40)
+    before = np.where(found > 0, sums[rows, found - 1], 0.0)
+    assert (found < size).all()
+    assert (before <= aim * (1 + 1e-12)).all() and (aim <= sums[rows, found] * (1 + 1e-12)).all()

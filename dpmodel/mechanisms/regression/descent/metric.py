@@ -42,9 +42,14 @@ class Metric:
         """(size,) the scale of every coefficient."""
         return np.tile(self.scale, self.scores)
 
+    @cached_property
+    def _centres(self) -> bool:
+        """Whether a column has another middle than 0."""
+        return bool(self.middle.any())
+
     def sums(self, g: Floats) -> Floats:
         """(p,) M g."""
-        if self.exchange is None:
+        if not self._centres:
             return np.asarray(self.scales * g)
         each = self._each(g)
         return np.asarray(self.scale * (each - self.middle * each[..., self.exchange, None])).reshape(g.shape)
@@ -52,14 +57,14 @@ class Metric:
     def coefficients(self, v: Floats) -> Floats:
         """(p,) M' v."""
         w = self.scales * v
-        if self.exchange is not None:
+        if self._centres:
             each = self._each(w)  # a view
             each[..., self.exchange] -= each @ self.middle
         return w
 
     def coordinates(self, w: Floats) -> Floats:
         """(p,) v with M' v = w."""
-        if self.exchange is not None:
+        if self._centres:
             w = w.copy()
             each = self._each(w)
             each[..., self.exchange] += each @ self.middle

@@ -287,9 +287,10 @@ def _simulated_pick(
     memory = shape.each([plan.memory for plan in plans])
     followed: Floats | None = None
 
+    kinds = [(g.laplace if request.delta == 0 else g.standard_normal) for g in generators]
+
     def draw() -> Floats:
         """(rows, p) noise of scale 1; the same for all settings and populations."""
-        kinds = [(g.laplace if request.delta == 0 else g.standard_normal) for g in generators]
         return shape.spread(np.stack([kind(size=model.size) for kind in kinds]))
 
     middle = shape.each([_middle_scale(model, request) if plan.middle else 0.0 for plan in plans])

@@ -69,12 +69,18 @@ def walked(populations: Populations, settings: Sequence[Steps], maker: Maker, ru
     shape = Shape(len(settings), runs, populations.count)
     rows = populations.at(np.tile(np.arange(populations.count), shape.settings * runs))
     clip, pick = shape.each([steps.clip for steps in settings]), maker(settings, shape, first)
-    sizes, shares = (np.stack([getattr(steps, name) for steps in settings]) for name in ("sizes", "shares"))
+    sizes, shares = (
+        np.repeat([getattr(steps, name) for steps in settings], runs * shape.populations, axis=0)[..., None]
+        for name in ("sizes", "shares")
+    )
     w, out = rows.start, np.zeros_like(rows.mean)
-    for size, share in zip(sizes.T, shares.T, strict=True):
-        w = w + shape.each(size) * (pick(rows.gradients(w, clip), w) - w)
-        if share.any():
-            out += shape.each(share) * w
+    for t in range(settings[0].count):
+        move = pick(rows.gradients(w, clip), w)
+        move -= w
+        move *= sizes[:, t]
+        w = move + w
+        if shares[:, t].any():
+            out += shares[:, t] * w
     return rows.excess(out).reshape(shape.settings, runs, populations.count)
 
 
@@ -177,7 +183,8 @@ def _choosers(model: PrivateRegression) -> tuple[Populations, Floats]:
         weak = weakest.setdefault(risk.truth.tobytes(), risk)
         if _size(risk) < _size(weak):
             weakest[risk.truth.tobytes()] = risk
-    risks = sorted(weakest.values(), key=lambda risk: -risk.nothing)
+    # Rounding must not decide between those that are alike.
+    risks = sorted(weakest.values(), key=lambda risk: -float(f"{risk.nothing:.6g}"))
     most = max(risks[0].nothing, 1e-300)
     members, labels, shares = list[SimulatedRisk](), list[Floats](), list[float]()
     for number, (risk, variants) in enumerate(zip(risks, _VARIANTS, strict=False)):

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpmodel._types import Floats, PrivateArray
+from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.domain import L1Ball
 from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
@@ -38,6 +38,7 @@ from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource, exponential_mechanism, per_step, permute_and_flip, public_generator
 
 _MOST_VERTICES = 2_000_000
+_SHORT = 500  # weights in a row that are added up one by one
 _MANY = 20_000  # coordinates of an l1 ball from which signs are drawn apart
 
 
@@ -203,18 +204,37 @@ def simulated_pick(
         partial(predictions, model),
     )
 
+    absent = model.penalty.absent
+    draws = iter(np.stack([g.uniform(size=(settings[0].count, shape.populations, 1)) for g in generators], axis=1))
+
     def pick(gradients: Floats, w: Floats) -> Floats:
-        scores = -domain.scores(gradients + model.penalty.derivative(w))
+        scores = domain.scores(-gradients if absent else -gradients - model.penalty.derivative(w))
         scores -= scores.max(axis=1, keepdims=True)
         with np.errstate(divide="ignore", invalid="ignore"):
             scores *= epsilon / (unit * reaches(w))
         scores[np.isnan(scores)] = 0.0  # 0 times infinity: the largest, where nothing can move scores
-        total = np.cumsum(np.exp(scores, out=scores), axis=1)
-        drawn = shape.spread(np.stack([g.uniform(size=(shape.populations, 1)) for g in generators]))
-        chosen = (total < drawn * total[:, -1:]).sum(axis=1)
-        return domain.vertex_rows(chosen)
+        return domain.vertex_rows(places_of(np.exp(scores, out=scores), shape.spread(next(draws))))
 
     return pick
+
+
+def places_of(weights: Floats, drawn: Floats) -> Integers:
+    """(B,) the place in each row of weights (B, k) where their sum from the left comes to a share ``drawn`` (B, 1) of
+    it: first among stretches of a row, then within one, which leaves most partial sums out."""
+    count, size = weights.shape
+    if size <= _SHORT:
+        total = np.cumsum(weights, axis=1)
+        return np.asarray((total < drawn * total[:, -1:]).sum(axis=1))
+    length = math.isqrt(size)
+    sums = np.cumsum(np.add.reduceat(weights, np.arange(0, size, length), axis=1), axis=1)
+    aim = drawn * sums[:, -1:]
+    stretch = np.minimum((sums < aim).sum(axis=1), sums.shape[1] - 1)
+    rows = np.arange(count)
+    before = np.where(stretch > 0, sums[rows, stretch - 1], 0.0)
+    within = np.minimum(stretch[:, None] * length + np.arange(length), size - 1)
+    total = before[:, None] + np.cumsum(weights[rows[:, None], within], axis=1)
+    place = stretch * length + (total < aim).sum(axis=1)
+    return np.asarray(np.minimum(place, np.minimum((stretch + 1) * length, size) - 1))
 
 
 def forecast_of(model: PrivateRegression, request: Request, steps: Steps, epsilon: float) -> Forecast:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import ClassVar
@@ -13,11 +13,12 @@ import numpy as np
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.mechanisms.forecast import Bound, Forecast
 from dpmodel.mechanisms.regression.accelerated import accelerated
 from dpmodel.mechanisms.regression.descent.metric import projects_exactly
 from dpmodel.mechanisms.regression.descent.search import coarsened
 from dpmodel.mechanisms.regression.excess import excess_forecast
+from dpmodel.mechanisms.regression.information import too_noisy
 from dpmodel.mechanisms.regression.objective_perturbation.perturbed_objective import DENSE, Facts, PerturbedObjective
 from dpmodel.mechanisms.regression.populations import Populations
 from dpmodel.mechanisms.regression.public_point import public_point
@@ -113,11 +114,11 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
         from w* to the release costs the Lipschitz constant times its length. Lambda is the one that does best on
         synthetic populations (``simulated_risks``); ``predicted`` is their mean.
     Cost
-        Newton's method on a sample of 5,000 rows (10 p above 500 columns), then on all rows four steps of two products,
-        two of them n p^2 / 2 more for the Hessian, and the certificate (two, four with a set): 12 or 14 products, two
-        of which read the rows once. Up to twice the sample's rows, and in blocks: at most ten steps and Hessians. Where
-        the certificate fails, pairs of further steps. Above 1,200 columns conjugate gradients (up to 200 products a
-        step), with a set accelerated steps instead.
+        Newton's method on a sample of 5,000 rows (10 p above 500 columns), then on all rows about five gradients of two
+        products (eight at most), one with n p^2 / 2 more for the Hessian, and the certificate (two; four with a set):
+        12 or 14 products, two of which read the rows once. Up to twice the sample's rows, and in blocks: at most ten
+        steps and Hessians. Where the certificate fails, pairs of further steps. Above 1,200 columns conjugate gradients
+        (up to 200 products a step), with a set accelerated steps instead.
         ``work`` tells the largest number.
     Errors
         Refuses by ``eligible``: delta = 0, losses that are not smooth, unbounded derivatives, sets without exact
@@ -194,6 +195,9 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
         return model.cached((self, request.epsilon, request.delta), chosen)
 
     # ------------------------------------------------------------------ forecast and run
+    def at_least(self, model: PrivateRegression, request: Request) -> Iterator[Bound]:
+        return too_noisy(model, request)
+
     def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
         plan, predicted = self._choose(model, request)
         proved = proved_excess(model, plan, request.beta)

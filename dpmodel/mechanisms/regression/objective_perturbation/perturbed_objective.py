@@ -31,6 +31,8 @@ ULP = 2.0**-53
 NEWTON_STEPS = 10  # on all rows, where there are few
 _SAMPLE = 5000  # rows, or 10 per column, on which the first steps are made where there are more than twice as many
 _SAMPLE_STEPS = 15
+# Steps on all rows after those on a sample, at most: whether each makes a Hessian or has the one before.
+_STEPS = (False, False, True, False, False, False, False)
 _MORE = 15  # pairs of further steps where these did not suffice
 DENSE = 1200  # columns up to which the Hessian is formed
 CONJUGATE = 100  # steps of conjugate gradients in its place
@@ -133,9 +135,10 @@ class Facts:
         if not self.newton:
             first = 2 * _CHECK + 2 * check
             return first, (2 * _GUESSED + check * (_GUESSED // _CHECK + 1) + 2 * _POWERS) + proved
-        steps, longest = NEWTON_STEPS if self.stride == 1 else 4, 2 + _SEARCH + inner
+        steps, most = (NEWTON_STEPS, NEWTON_STEPS) if self.stride == 1 else (4, len(_STEPS))
+        longest = 2 + _SEARCH + inner
         usual = 2 + steps * (2 + inner // 10) + check
-        return usual, 2 + steps * longest + check + _MORE * (2 + 2 * longest + check) + proved
+        return usual, 2 + most * longest + check + _MORE * (2 + 2 * longest + check) + proved
 
 
 @dataclass(frozen=True)
@@ -205,8 +208,9 @@ class PerturbedObjective:
         from the rows take the place of Newton's method.
         """
         point, found, more = start, math.inf, 0
+        target = radius * self.facts.strong / 4
         if self.facts.newton and NEWTON_STEPS:
-            w, more = self._approach(start), _MORE
+            w, more = self._approach(start, target), _MORE
         else:
             w = self._guessed(start, radius)
         for k in range(more + 1):
@@ -239,36 +243,49 @@ class PerturbedObjective:
         blocks = tuple((np.ascontiguousarray(m) if isinstance(m, np.ndarray) else m, first) for m, first in part.blocks)
         return replace(self, rows=replace(part, blocks=blocks, weights=weights * stride))
 
-    def _approach(self, w: Floats) -> Floats:
-        """Newton's method: on a sample until its minimiser hardly moves; then one step with its Hessian, two with the
-        own, one with the last again (near the minimiser the Hessian hardly changes: a step costs a pass, a Hessian p/2
-        more). Rows in blocks have no sample, for which rows would have to leave them."""
+    def _approach(self, w: Floats, target: float) -> Floats:
+        """Newton's method: on a sample until its minimiser hardly moves; then two steps with its Hessian and the others
+        with one of all rows (near the minimiser the Hessian hardly changes: a step costs a pass, a Hessian p/2 more).
+        Rows in blocks have no sample, for which rows would have to leave them."""
         rows = self.rows.in_memory
         if rows is None or self.facts.stride == 1:
-            return self._newton(w, (True,) * NEWTON_STEPS, _FINE, enough=_NEAR)[0]
+            return self._newton(w, (True,) * NEWTON_STEPS, _FINE, enough=_NEAR, target=target)[0]
         w, curve = self._sample(rows)._newton(w, (True,) * _SAMPLE_STEPS, _ROUGH, enough=_ROUGH)
-        return self._newton(w, (False, True, True, False), _FINE, curve)[0]
+        return self._newton(w, _STEPS, _FINE, curve, target=target)[0]
 
     def _newton(
-        self, w: Floats, fresh: Sequence[bool], share: float, curve: Curve | None = None, enough: float = 0.0
+        self,
+        w: Floats,
+        fresh: Sequence[bool],
+        share: float,
+        curve: Curve | None = None,
+        enough: float = 0.0,
+        target: float = 0.0,
     ) -> tuple[Floats, Curve | None]:
         """(p,) after steps with a Hessian of their own, or that of the step before (a pass each, and one), and the last
-        Hessian. Ends where a whole step is at most ``enough`` of w."""
+        Hessian. Ends where a whole step is at most ``enough`` of w; or with a step after which the next one would move
+        the gradient by ``target`` at most, without a pass there."""
         forms = self.facts.dense
         gradient, hessian = self._slopes(w, forms and (fresh[0] or curve is None))
+        drop = last = math.inf  # how far the step before moved the gradient, and its own size
         for own, later in zip(fresh, (*fresh[1:], False), strict=True):
             if curve is None or own:
                 curve = self._curve(w, hessian)
             move = curve(w, gradient, share)
-            if not np.isfinite(move).all():
+            size = float(np.linalg.norm(move))
+            if not math.isfinite(size):
                 break
+            # Steps shrink by about the same factor each.
+            if drop * (size / last) ** 2 <= target:
+                return w + move, curve
             ahead, length = self._slopes(w + move, forms and later), 1.0
-            near = bool(np.linalg.norm(move) < _NEAR * np.linalg.norm(w))  # rounding would decide
+            near = bool(size < _NEAR * np.linalg.norm(w))  # rounding would decide
             if not (near or self._along(ahead[0], w + move, move) <= 0.5 * abs(self._along(gradient, w, move))):
                 length = self._length(w, move)
                 ahead = self._slopes(w + length * move, forms and later)
+            drop, last = float(np.linalg.norm(ahead[0] - gradient)), max(length * size, 1e-300)
             w, (gradient, hessian) = w + length * move, ahead
-            if length == 1 and np.linalg.norm(move) < enough * np.linalg.norm(w):
+            if length == 1 and size < enough * np.linalg.norm(w):
                 break
         return w, curve
 

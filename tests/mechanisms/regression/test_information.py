@@ -1,0 +1,85 @@
+"""What gradients under noise can tell: the inequality, and that no forecast says more."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from regressions import regression
+
+from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.compile.regression.domain import Box, Domain, FreeSpace, L1Ball, L2Ball, Product
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.forecast import ExcessRisk
+from dpmodel.mechanisms.regression.descent.full_batch import NOISY_DESCENT
+from dpmodel.mechanisms.regression.excess import predicted_by
+from dpmodel.mechanisms.regression.frank_wolfe.gaussian import GAUSSIAN_FRANK_WOLFE
+from dpmodel.mechanisms.regression.information import _ROOM, too_noisy
+from dpmodel.mechanisms.regression.mirror_descent.mechanism import MIRROR_DESCENT
+from dpmodel.mechanisms.regression.objective_perturbation.mechanism import OBJECTIVE_PERTURBATION
+
+DELTA = 1e-6
+
+
+@pytest.mark.parametrize("carrying", [1, 2, 6])
+@pytest.mark.parametrize("a", [0.3, 1.0, 1.5])
+def test_inequality(a: float, carrying: int) -> None:
+    """The best function of a gradient under noise, where it may lie on any ``carrying`` of 6 columns with any signs:
+    <g, u> by the mean of g given what is seen, exactly."""
+    p, rng = 6, np.random.default_rng(0)
+    places, signs = itertools.combinations(range(p), carrying), itertools.product((-1.0, 1.0), repeat=carrying)
+    gradients = np.zeros((math.comb(p, carrying) * 2**carrying, p))
+    for row, (which, sign) in zip(gradients, itertools.product(places, list(signs)), strict=True):
+        row[list(which)] = sign
+    gradients *= a / math.sqrt(carrying)  # |g| = a, and the noise is 1
+    seen = gradients[rng.integers(len(gradients), size=20_000)] + rng.normal(size=(20_000, p))
+    weights = np.exp(seen @ gradients.T)
+    means = (weights @ gradients) / weights.sum(axis=1, keepdims=True)
+    gained = float(np.linalg.norm(means, axis=1).mean())  # = E <g, u> for the u of length 1 that is best
+    assert gained <= _ROOM * a * a / math.sqrt(p)
+    assert gained >= 0.3 * a * a / math.sqrt(p)  # and the bound is of the right size
+
+
+def model_of(n: int, p: int, loss: str, domain: Domain) -> PrivateRegression:
+    return regression(np.zeros((n, p)), np.zeros(n), loss, domain=domain, lower=-1.0, upper=1.0)
+
+
+def least(model: PrivateRegression, epsilon: float) -> float:
+    found = [bound.error for bound in too_noisy(model, Request(epsilon, DELTA))]
+    assert len(found) <= 1
+    return float(found[0].predicted) if found and isinstance(found[0], ExcessRisk) else 0.0
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize(("n", "p"), [(300, 400), (100, 100), (1000, 1500)])
+def test_no_forecast_is_below(n: int, p: int, loss: str) -> None:
+    said = 0
+    for domain, epsilon in itertools.product((L1Ball(p, 1.0), L2Ball(p, 1.0)), (0.1, 0.3, 1.0)):
+        model, request = model_of(n, p, loss, domain), Request(epsilon, DELTA)
+        bound = least(model, epsilon)
+        said += bound > 0
+        for each in (NOISY_DESCENT, MIRROR_DESCENT, GAUSSIAN_FRANK_WOLFE, OBJECTIVE_PERTURBATION):
+            if bound > 0 and each.eligible(model, request).eligible:
+                assert predicted_by(each.forecast(model, request)) >= bound, each.name
+    assert said >= 2
+
+
+def test_with_less_noise_than_it_was_told_of_forecasts_are_below() -> None:
+    model = model_of(2000, 300, "squared", L1Ball(300, 1.0))
+    assert predicted_by(NOISY_DESCENT.forecast(model, Request(10.0, DELTA))) < least(model, 0.05)
+
+
+def test_nothing_is_said_of_other_models() -> None:
+    """With an intercept, unlike columns, no set or a pure budget."""
+    n, p = 50, 200
+    X, y, ball = np.zeros((n, p)), np.zeros(n), L1Ball(p, 1.0)
+    assert least(model_of(n, p, "squared", ball), 0.1) > 0
+    assert not list(too_noisy(model_of(n, p, "squared", ball), Request(0.1, 0.0)))
+    assert least(model_of(n, p, "logistic", FreeSpace(p)), 0.1) == 0
+    unlike = np.linspace(0.5, 1.0, p)
+    for bounds in ({"lower": -unlike, "upper": unlike}, {"lower": 0.0, "upper": 1.0}):
+        assert least(regression(X, y, domain=ball, **bounds), 0.1) == 0
+    whole = Product(((ball, 0), (Box(-np.ones(1), np.ones(1)), p)))
+    assert least(regression(X, y, domain=whole, lower=-1.0, upper=1.0, intercept=True), 0.1) == 0
