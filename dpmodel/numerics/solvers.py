@@ -229,13 +229,28 @@ def _cone_rows(program: ArrayProgram, *, upper_triangle: bool) -> _ConeRows:
     above, below = np.flatnonzero(~equal & np.isfinite(high)), np.flatnonzero(~equal & np.isfinite(low))
     picked = np.concatenate([zero, above, below])
     sign = np.concatenate([np.ones(zero.size + above.size), -np.ones(below.size)])
-    straight = sp.vstack([program.R, sp.eye_array(program.size)], format="csr")[picked]
-    straight.data *= np.repeat(sign, np.diff(straight.indptr))
     triangles = _triangles(program, upper_triangle) if program.semidefinite else None
     G, h = (program.G, program.h) if triangles is None else (triangles @ program.G, triangles @ program.h)
-    A = sp.csc_array(sp.vstack([straight, G]) if h.size else straight)
+    # One matrix from the entries of R, I and G, which takes a fraction of stacking them.
+    column, size = np.arange(program.size), picked.size
+    of = _row_numbers(program.R), program.R.shape[0] + column
+    row, entry = np.concatenate(of), np.concatenate([program.R.data, np.ones(program.size)])
+    column = np.concatenate([program.R.indices, column])
+    first, second = np.full(low.size, -1), np.full(low.size, -1)
+    first[picked[: size - below.size]], second[below] = np.split(np.arange(size), [size - below.size])
+    up, down = (np.flatnonzero(place[row] >= 0) for place in (first, second))
+    rows = np.concatenate([first[row[up]], second[row[down]], size + _row_numbers(G)])
+    columns = np.concatenate([column[up], column[down], G.indices])
+    A = sp.csc_array(
+        (np.concatenate([entry[up], -entry[down], G.data]), (rows, columns)), shape=(size + h.size, program.size)
+    )
     b = np.concatenate([high[zero], high[above], -low[below], h])
     return _ConeRows(picked, sign, triangles, A, b, zero.size, above.size + below.size)
+
+
+def _row_numbers(A: sp.csr_array) -> Integers:
+    """(nnz,) the row of every entry."""
+    return np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
 
 
 def _triangles(program: ArrayProgram, upper: bool) -> sp.csr_array:
