@@ -13,7 +13,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import cvxpy as cp
@@ -134,6 +134,11 @@ _HIGHS_SAYS = {
 }
 
 
+# For linear programs of which a value is asked and that have fewer entries than ``SMALL``: solving takes less than
+# looking for what can be left out.
+SMALL, AT_ONCE = 20_000, {"presolve": "off"}
+
+
 def silent_highs() -> highspy.Highs:
     solver = highspy.Highs()
     solver.setOptionValue("output_flag", False)
@@ -150,11 +155,12 @@ def pass_to_highs(
 ) -> None:
     """Give ``solver`` the program with cost c (n,), ``matrix`` (m x n) between ``rows`` (two of (m,)), columns between
     ``bounds`` (two of (n,)) and, where ``whole`` (n,) says so, integers."""
-    A = sp.csc_array(matrix)
+    A = matrix if matrix.format in ("csr", "csc") else sp.csc_array(matrix)
+    layout = highspy.MatrixFormat.kRowwise if A.format == "csr" else highspy.MatrixFormat.kColwise
     arrays = (c, *bounds, *rows)
     # HiGHS takes arrays in its own types only; numpy hands over what is already of them without a copy.
     solver.passModel(
-        *(A.shape[1], A.shape[0], A.nnz, int(highspy.MatrixFormat.kColwise), int(highspy.ObjSense.kMinimize), 0.0),
+        *(A.shape[1], A.shape[0], A.nnz, int(layout), int(highspy.ObjSense.kMinimize), 0.0),
         *(np.ascontiguousarray(each, dtype=np.float64) for each in arrays),
         *(A.indptr.astype(np.int32), A.indices.astype(np.int32), A.data.astype(np.float64)),
         np.zeros(c.size, dtype=np.int32) if whole is None else whole.astype(np.int32),
@@ -162,10 +168,12 @@ def pass_to_highs(
 
 
 def _highs_knows(options: Mapping[str, Any]) -> bool:
-    if not options:
-        return True
-    known = silent_highs()
-    return all(known.getOptionType(name)[0] == highspy.HighsStatus.kOk for name in options)
+    return all(map(_highs_has, options))
+
+
+@cache
+def _highs_has(name: str) -> bool:
+    return bool(silent_highs().getOptionType(name)[0] == highspy.HighsStatus.kOk)
 
 
 def _by_highs(program: ArrayProgram, solver: str | None, options: Mapping[str, Any]) -> Answer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -48,6 +48,11 @@ class StandardForm:
             else:
                 product = np.where(reach > 0, reach * size[columns], 0.0)
         return sum_by(rows, weights=product, minlength=self.affine.rows)
+
+    @cached_property
+    def found(self) -> dict[Hashable, Any]:
+        """Public facts of this form that are found once."""
+        return {}
 
     @cached_property
     def private_rows(self) -> np.ndarray:

@@ -275,19 +275,24 @@ def single_variable_rows(form: StandardForm, *, lowering_only: bool) -> tuple[Fl
 
 
 def base_program(form: StandardForm) -> ConeProgram:
-    """The public numbers of ``form`` as a cone program; variable attributes become bounds."""
-    lower, upper, used = single_variable_rows(form, lowering_only=True)
-    affine = form.affine
-    return ConeProgram(
-        c=form.c0,
-        d=form.d0,
-        b=form.b0,
-        A=form.A0,
-        cones=affine.cones,
-        boolean=affine.boolean,
-        integer=affine.integer,
-        lower=lower,
-        upper=upper,
-        band=np.zeros(affine.rows),
-        keep=~used,
-    )
+    """The public numbers of ``form`` as a cone program; variable attributes become bounds. Written once."""
+    if "program" not in form.found:
+        lower, upper, used = single_variable_rows(form, lowering_only=True)
+        affine, band = form.affine, np.zeros(form.affine.rows)
+        for each in (lower, upper, used, band):
+            each.setflags(write=False)  # handed out again and again
+        form.found["program"] = ConeProgram(
+            c=form.c0,
+            d=form.d0,
+            b=form.b0,
+            A=form.A0,
+            cones=affine.cones,
+            boolean=affine.boolean,
+            integer=affine.integer,
+            lower=lower,
+            upper=upper,
+            band=band,
+            keep=~used,
+        )
+    program: ConeProgram = form.found["program"]
+    return program

@@ -18,7 +18,7 @@ from dpmodel.numerics.cone_program import ConeProgram, SolverFailure
 from dpmodel.numerics.implied_bounds import tighten
 from dpmodel.numerics.polytopes.nearest_point import Projector, onto_row
 from dpmodel.numerics.polytopes.one_row_each import OneRowEach
-from dpmodel.numerics.solvers import pass_to_highs, silent_highs
+from dpmodel.numerics.solvers import AT_ONCE, SMALL, pass_to_highs, silent_highs
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ _SOLVER_SLACK = 1e-6
 # Proving that a set is unbounded takes a linear program long; with more columns, only single rows are looked at.
 _MOST_COLUMNS = 20_000
 # From so many entries on, a point is looked for by at most so many steps of least squares before a linear program.
-_LARGE, _STEPS = 20_000, 500
+_LARGE, _STEPS = SMALL, 500
 
 
 @dataclass(frozen=True)
@@ -350,6 +350,9 @@ class LinearMinimiser:
         self._columns = np.arange(polytope.size, dtype=np.int32)
         self._bounds = polytope.lower, polytope.upper
         self._highs = highs(polytope, np.zeros(polytope.size), polytope.lower, polytope.upper)
+        if polytope.A_ub.nnz + polytope.A_eq.nnz < SMALL:
+            for name, value in AT_ONCE.items():
+                self._highs.setOptionValue(name, value)
 
     def minimise(self, cost: Floats) -> Floats | None:
         cost = np.asarray(cost, dtype=np.float64)

@@ -26,6 +26,7 @@ from dpmodel.mechanisms.lp.public.points import (
 )
 from dpmodel.numerics.cone_program import SolverFailure, solve_cone_program
 from dpmodel.numerics.public_facts import cached
+from dpmodel.numerics.solvers import AT_ONCE, SMALL
 
 # Points of a solver miss rows by 1e-6 (``points._SOLVER``) and optima by as much; this is well beyond.
 _SAFE = 1e-5
@@ -83,7 +84,8 @@ def _costs_more(model: PrivateLP, loss: float, violation: float) -> bool:
     room = np.where(form.private_rows, violation - half, 0.0)
     b, band = program.b + np.where(zero, 0.0, room), np.where(zero, room, 0.0)
     robust = program.with_(d=0.0, b=b, band=band, boolean=none, integer=none)
-    solution = solve_cone_program(robust, weights=weights, solver=HIGHS)
+    quickly = AT_ONCE if robust.A.nnz < SMALL else {}
+    solution = solve_cone_program(robust, weights=weights, solver=HIGHS, options=quickly)
     if solution.value is None:
         return bool(solution.status == INFEASIBLE)
     return solution.value > least + loss + _SAFE * (1 + abs(least) + abs(solution.value))
