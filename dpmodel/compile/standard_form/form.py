@@ -55,6 +55,16 @@ class StandardForm:
         return {}
 
     @cached_property
+    def cost_range(self) -> tuple[Floats, Floats]:
+        """(n,), (n,): public range of what private numbers add to c."""
+        return value_range(self.affine, self.objective)
+
+    @cached_property
+    def side_range(self) -> tuple[Floats, Floats]:
+        """(m,), (m,): public range of what private numbers add to b."""
+        return value_range(self.affine, self.scalar)
+
+    @cached_property
     def private_rows(self) -> np.ndarray:
         mask = np.zeros(self.affine.rows, dtype=bool)
         mask[self.scalar.row] = True

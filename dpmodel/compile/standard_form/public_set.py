@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.compile.standard_form.form import StandardForm, value_range
+from dpmodel.compile.standard_form.form import StandardForm
 from dpmodel.errors import InfeasibleError
 from dpmodel.numerics.cone_program import ConeProgram, SolverFailure, solve_cone_program
 from dpmodel.numerics.implied_bounds import implied_bounds
@@ -94,7 +94,7 @@ class PublicSet:
         lower_bound, ceiling = np.full(form.affine.rows, -np.inf), np.full(form.affine.rows, np.inf)
         if not form.scalar.nnz:
             return lower_bound, ceiling
-        low, high = value_range(form.affine, form.scalar)
+        low, high = form.side_range
         fits = np.zeros(form.affine.rows, dtype=bool)
         for block in form.affine.cones:
             if block.kind == "nonneg":

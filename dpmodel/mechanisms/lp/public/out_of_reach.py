@@ -14,7 +14,6 @@ from cvxpy import HIGHS, INFEASIBLE
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.per_entry import same_for_all
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.form import value_range
 from dpmodel.mechanisms.lp.engines.routes import cost_range, objective_span, private_objective
 from dpmodel.mechanisms.lp.public.points import (
     MOST_ENTRIES,
@@ -108,7 +107,7 @@ def _least_violation(model: PrivateLP) -> float:
     rows = affine.equalities() & form.private_rows
     if form.matrix.nnz:
         rows[form.matrix_coordinates()[0]] = False
-    low, high = value_range(affine, form.scalar)
+    low, high = form.side_range
     return float((high - low)[rows].max(initial=0.0)) / 2
 
 
