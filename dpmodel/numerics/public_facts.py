@@ -31,9 +31,11 @@ class PublicFacts:
 def cached(function: Callable[Concatenate[F, P], T]) -> Callable[Concatenate[F, P], T]:
     """``function(model, ...)``, kept with the model under its name and its other arguments."""
 
+    name = function.__module__, function.__qualname__
+
     @wraps(function)
     def kept(model: F, /, *given: P.args, **named: P.kwargs) -> T:
-        key = (function.__module__, function.__qualname__, *map(key_of, given), key_of(named))
+        key = (*name, *map(key_of, given), key_of(named) if named else ())
         return model.cached(key, lambda: function(model, *given, **named))
 
     return kept
