@@ -339,6 +339,8 @@ def highs(polytope: Polyhedron, cost: Floats, lower: Floats, upper: Floats) -> h
     )
     solver = silent_highs()
     wide = sp.csr_array((A.data, A.indices, A.indptr), shape=(A.shape[0], cost.size))
+    for name, value in AT_ONCE.items() if A.nnz < SMALL else ():
+        solver.setOptionValue(name, value)
     pass_to_highs(solver, cost, wide, rows, (lower, upper))
     return solver
 
@@ -350,9 +352,6 @@ class LinearMinimiser:
         self._columns = np.arange(polytope.size, dtype=np.int32)
         self._bounds = polytope.lower, polytope.upper
         self._highs = highs(polytope, np.zeros(polytope.size), polytope.lower, polytope.upper)
-        if polytope.A_ub.nnz + polytope.A_eq.nnz < SMALL:
-            for name, value in AT_ONCE.items():
-                self._highs.setOptionValue(name, value)
 
     def minimise(self, cost: Floats) -> Floats | None:
         cost = np.asarray(cost, dtype=np.float64)
