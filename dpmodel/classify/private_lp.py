@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from dpmodel._types import PrivateArray
 from dpmodel.annotate.sources.contract import MOST_BLOCKS
@@ -44,6 +45,10 @@ class PrivateLP(PublicFacts):
 
     def private_parts(self) -> tuple[str, ...]:
         """Which of "objective", "scalar", "matrix" depend on private parameters."""
+        return self._private_parts
+
+    @cached_property
+    def _private_parts(self) -> tuple[str, ...]:
         return tuple(name for name in ("objective", "scalar", "matrix") if self.form.private_part(name).nnz)
 
     @property

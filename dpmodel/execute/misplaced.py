@@ -35,7 +35,6 @@ def refuse_misplaced(function: Callable[..., Any], positional: Mapping[str, Any]
     SpecificationError
         With the argument that says it here.
     """
-    own = [name for name in inspect.signature(function).parameters if name not in ("self", "unknown")]
     for place, value in positional.items():
         is_solver = isinstance(value, str) and value.upper() in installed_solvers()
         if is_solver or (isinstance(value, str) and value in _mechanisms()):
@@ -45,6 +44,8 @@ def refuse_misplaced(function: Callable[..., Any], positional: Mapping[str, Any]
                 why=f"the first arguments of {function.__name__} are epsilon and delta",
                 remedy=f"{function.__name__}(epsilon=1.0, {right})",
             )
+    parameters = inspect.signature(function).parameters if unknown else ()
+    own = [name for name in parameters if name not in ("self", "unknown")]
     for name, value in unknown.items():
         shown = repr(value) if isinstance(value, str | int | float | None) else type(value).__name__
         near = [_OTHER_NAMES[name]] if name in _OTHER_NAMES else difflib.get_close_matches(name, own, 1, 0.8)

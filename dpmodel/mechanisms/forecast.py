@@ -77,6 +77,11 @@ class Error(ABC):
         """Of a bound: whether what it bounds is needed where the order does not settle the choice."""
         return False
 
+    @property
+    def nothing(self) -> bool:
+        """Whether there is no error at all."""
+        return False
+
     def records_needed(self) -> str:
         """How many records would help, in words, where that is known."""
         return ""
@@ -195,6 +200,10 @@ class Violation(Error):
     def rival(self) -> bool:
         """Those that leave rows out are compared by simulations: a bound without private rows is of none of them."""
         return self.private_rows > 0
+
+    @property
+    def nothing(self) -> bool:
+        return not (self.objective > 0 or self.violation > 0 or self.tightening > 0 or self.slack_rows)
 
     def if_requested(self, request: Request) -> str:
         unasked = self.slack_rows > 0 and (request.violation, request.slack_rows) == (None, None)
@@ -323,6 +332,11 @@ class Forecast:
     noise: Mapping[str, Any] = field(default_factory=dict)
     caveats: tuple[str, ...] = ()
     moved: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def unbeatable(self) -> bool:
+        """Whether no answer could do better, whatever the data are."""
+        return self.proved and not self.vacuous and self.error.nothing
 
     @property
     def alpha(self) -> float:

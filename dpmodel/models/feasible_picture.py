@@ -10,7 +10,6 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.form import value_range
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.noise_once.design import Kind, design
@@ -92,7 +91,7 @@ def feasible_picture(
 def _middle(model: PrivateLP) -> tuple[Floats, Any, Any]:
     """b and dense A with private numbers at the middle of their declared ranges, and (m,) which rows these place."""
     form = model.form
-    low, high = value_range(model.affine, form.scalar)
+    low, high = form.side_range
     known = np.isfinite(low) & np.isfinite(high)
     b = form.b0 + np.where(known, (low + np.where(known, high, low)) / 2, 0.0)
     A = form.A0.toarray()

@@ -15,9 +15,9 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.form import value_range
 from dpmodel.compile.standard_form.public_set import base_program
 from dpmodel.errors import SpecificationError, UnsupportedModelError
+from dpmodel.mechanisms.lp.private_rows import plain_linear
 from dpmodel.models.contract import Candidate
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 from dpmodel.numerics.cones import ConeBlock, ConeKind
@@ -79,6 +79,8 @@ def _unbounded(model: PrivateLP) -> UnsupportedModelError | None:
     ``-A d`` lies in the cones and d in the recession cone of the bounds. d is zero in columns whose coefficients in
     rows are private, so it does not depend on them. A feasible program with such a d is unbounded, whatever b is.
     """
+    if plain_linear(model) is None:  # a bounded public set has no such direction
+        return None
     form, base = model.form, base_program(model.form)
     lower, upper = _ends(model, base)
     loose = upper > lower
@@ -192,7 +194,7 @@ def _objectives(model: PrivateLP, cone: ConeProgram, private: np.ndarray) -> Ite
     """Objectives at ends of their public range, at which some direction may fall: complete where signs of x are known,
     or nothing is declared; with finite ranges on free variables some are not looked at."""
     form = model.form
-    low, high = value_range(form.affine, form.objective)
+    low, high = form.cost_range
     low, high = form.c0 + np.where(private, low, 0.0), form.c0 + np.where(private, high, 0.0)
     up, down = cone.lower >= 0, cone.upper <= 0
     free = ~(up | down)

@@ -32,13 +32,16 @@ def settled(
     Public facts only.
 
     Two cases. No statement of a mechanism that reads data says anything, and none of the others is predicted to beat
-    the public point. Or ``best``, the choice by statements, leaves rows out itself: what its proof allows (rows left
-    out, times all that one of them can be violated by) is far more than what happens, with it and with the others, and
-    who proves most is not who does best. With slack rows or alpha asked for, statements are what was asked for.
+    the public point, which misses something. Or ``best``, the choice by statements, leaves rows out itself: what its
+    proof allows (rows left out, times all that one of them can be violated by) is far more than what happens, with it
+    and with the others, and who proves most is not who does best. With slack rows or alpha asked for, statements are
+    what was asked for.
     """
     readers = [c.forecast for c in candidates if c.forecast is not None and not c.forecast.spends_nothing]
     silent = all(forecast.vacuous for forecast in readers)
     if silent and any(isinstance(f.error, Violation) and f.error.against_public < 1 for f in readers):
+        return list(candidates)
+    if best is not None and best.forecast is not None and best.forecast.unbeatable:
         return list(candidates)
     first = None if best is None else best.forecast
     if not silent and not (first is not None and first.error.contested(first, request)):

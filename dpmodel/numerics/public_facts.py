@@ -31,12 +31,29 @@ class PublicFacts:
 def cached(function: Callable[Concatenate[F, P], T]) -> Callable[Concatenate[F, P], T]:
     """``function(model, ...)``, kept with the model under its name and its other arguments."""
 
+    name = function.__module__, function.__qualname__
+
     @wraps(function)
     def kept(model: F, /, *given: P.args, **named: P.kwargs) -> T:
-        key = (function.__module__, function.__qualname__, *map(key_of, given), key_of(named))
+        key = (*name, *map(key_of, given), key_of(named) if named else ())
         return model.cached(key, lambda: function(model, *given, **named))
 
     return kept
+
+
+_KEY = "_key_of_fields"
+
+
+def _of_fields(value: Any) -> Hashable:
+    """Found once of what cannot change: options are part of dozens of keys."""
+    known = vars(value)
+    if _KEY in known:
+        key: Hashable = known[_KEY]
+        return key
+    key = type(value), key_of(known)
+    if type(value).__dataclass_params__.frozen:
+        known[_KEY] = key
+    return key
 
 
 def key_of(value: Any) -> Hashable:
@@ -45,7 +62,7 @@ def key_of(value: Any) -> Hashable:
         hash(value)
     except TypeError:
         if is_dataclass(value):
-            return type(value), key_of(vars(value))
+            return _of_fields(value)
         if isinstance(value, Mapping):
             return tuple((name, key_of(each)) for name, each in value.items())
         if isinstance(value, (list, tuple)):

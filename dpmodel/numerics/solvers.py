@@ -13,7 +13,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import cvxpy as cp
@@ -141,6 +141,11 @@ _HIGHS_SAYS = {
 }
 
 
+# For linear programs of which a value is asked and that have fewer entries than ``SMALL``: solving takes less than
+# looking for what can be left out.
+SMALL, AT_ONCE = 20_000, {"presolve": "off"}
+
+
 def silent_highs() -> highspy.Highs:
     solver = highspy.Highs()
     solver.setOptionValue("output_flag", False)
@@ -157,11 +162,12 @@ def pass_to_highs(
 ) -> None:
     """Give ``solver`` the program with cost c (n,), ``matrix`` (m x n) between ``rows`` (two of (m,)), columns between
     ``bounds`` (two of (n,)) and, where ``whole`` (n,) says so, integers."""
-    A = sp.csc_array(matrix)
+    A = matrix if matrix.format in ("csr", "csc") else sp.csc_array(matrix)
+    layout = highspy.MatrixFormat.kRowwise if A.format == "csr" else highspy.MatrixFormat.kColwise
     arrays = (c, *bounds, *rows)
     # HiGHS takes arrays in its own types only; numpy hands over what is already of them without a copy.
     solver.passModel(
-        *(A.shape[1], A.shape[0], A.nnz, int(highspy.MatrixFormat.kColwise), int(highspy.ObjSense.kMinimize), 0.0),
+        *(A.shape[1], A.shape[0], A.nnz, int(layout), int(highspy.ObjSense.kMinimize), 0.0),
         *(np.ascontiguousarray(each, dtype=np.float64) for each in arrays),
         *(A.indptr.astype(np.int32), A.indices.astype(np.int32), A.data.astype(np.float64)),
         np.zeros(c.size, dtype=np.int32) if whole is None else whole.astype(np.int32),
@@ -169,10 +175,12 @@ def pass_to_highs(
 
 
 def _highs_knows(options: Mapping[str, Any]) -> bool:
-    if not options:
-        return True
-    known = silent_highs()
-    return all(known.getOptionType(name)[0] == highspy.HighsStatus.kOk for name in options)
+    return all(map(_highs_has, options))
+
+
+@cache
+def _highs_has(name: str) -> bool:
+    return bool(silent_highs().getOptionType(name)[0] == highspy.HighsStatus.kOk)
 
 
 def _by_highs(program: ArrayProgram, solver: str | None, options: Mapping[str, Any]) -> Answer:
@@ -257,13 +265,28 @@ def _cone_rows(program: ArrayProgram, *, upper_triangle: bool) -> _ConeRows:
     above, below = np.flatnonzero(~equal & np.isfinite(high)), np.flatnonzero(~equal & np.isfinite(low))
     picked = np.concatenate([zero, above, below])
     sign = np.concatenate([np.ones(zero.size + above.size), -np.ones(below.size)])
-    straight = sp.vstack([program.R, sp.eye_array(program.size)], format="csr")[picked]
-    straight.data *= np.repeat(sign, np.diff(straight.indptr))
     triangles = _triangles(program, upper_triangle) if program.semidefinite else None
     G, h = (program.G, program.h) if triangles is None else (triangles @ program.G, triangles @ program.h)
-    A = sp.csc_array(sp.vstack([straight, G]) if h.size else straight)
+    # One matrix from the entries of R, I and G, which takes a fraction of stacking them.
+    column, size = np.arange(program.size), picked.size
+    of = _row_numbers(program.R), program.R.shape[0] + column
+    row, entry = np.concatenate(of), np.concatenate([program.R.data, np.ones(program.size)])
+    column = np.concatenate([program.R.indices, column])
+    first, second = np.full(low.size, -1), np.full(low.size, -1)
+    first[picked[: size - below.size]], second[below] = np.split(np.arange(size), [size - below.size])
+    up, down = (np.flatnonzero(place[row] >= 0) for place in (first, second))
+    rows = np.concatenate([first[row[up]], second[row[down]], size + _row_numbers(G)])
+    columns = np.concatenate([column[up], column[down], G.indices])
+    A = sp.csc_array(
+        (np.concatenate([entry[up], -entry[down], G.data]), (rows, columns)), shape=(size + h.size, program.size)
+    )
     b = np.concatenate([high[zero], high[above], -low[below], h])
     return _ConeRows(picked, sign, triangles, A, b, zero.size, above.size + below.size)
+
+
+def _row_numbers(A: sp.csr_array) -> Integers:
+    """(nnz,) the row of every entry."""
+    return np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
 
 
 def _triangles(program: ArrayProgram, upper: bool) -> sp.csr_array:

@@ -367,8 +367,9 @@ def _compared(
         best = None if first is None else first.forecast
     # Where no statement says anything, or the best leaves rows out, simulations choose among those that do.
     contested = best is not None and (best.vacuous or best.error.contested(best, request))
-    # A public point is chosen only where something else could read the data, and plans tell what would help that.
-    unread = best is None or best.spends_nothing
+    # A public point is chosen only where something else could read the data, and plans tell what would help that;
+    # nothing would, where it misses nothing.
+    unread = best is None or (best.spends_nothing and not best.unbeatable)
     for place in left:
         each, hoped = mechanisms[place], hopes[place]
         assert hoped is not None

@@ -342,6 +342,8 @@ def _frozen_array(array: NDArray[Any]) -> NDArray[Any]:
 
 def _freeze(item: Any) -> Any:
     """Copy containers and arrays into read-only ones, at every depth; leave other objects alone."""
+    if type(item) in (str, float, int, bool):  # most of them, and quickly told
+        return item
     if isinstance(item, Mapping):
         return MappingProxyType({key: _freeze(value) for key, value in item.items()})
     if type(item) in (list, tuple):

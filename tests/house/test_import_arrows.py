@@ -176,7 +176,6 @@ def test_cvxpy_internals_of_the_bridge_are_listed():
         "cvxpy.reductions.eliminate_zero_sized",
         "cvxpy.reductions.flip_objective",
         "cvxpy.reductions.solution",
-        "cvxpy.reductions.solvers.conic_solvers.conic_solver",
     }
 
 

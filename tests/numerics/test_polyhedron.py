@@ -199,6 +199,20 @@ def test_onto_a_large_simplex_is_fast_and_exact() -> None:
 
 @QUICK
 @given(SEEDS)
+def test_projections_are_as_near_where_rows_differ_in_length(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    plain, point = random_polyhedron(rng)
+    size = [10.0 ** rng.uniform(-3, 3, rows) for rows in (plain.b_ub.size, plain.b_eq.size)]
+    projector = Projector(
+        sp.csr_array(sp.diags_array(size[0]) @ plain.A_ub), size[0] * plain.b_ub,
+        sp.csr_array(sp.diags_array(size[1]) @ plain.A_eq), size[1] * plain.b_eq, plain.lower, plain.upper,
+    )  # fmt: skip
+    for x in (point + rng.normal(size=plain.size) * 3, point):
+        assert np.allclose(projector.project(x), by_clarabel(plain, x), atol=3e-5)
+
+
+@QUICK
+@given(SEEDS)
 @example(259)  # two rows that fix one column, to the rounding of their quotients
 def test_general_projection_against_clarabel(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import cvxpy as cp
@@ -15,6 +16,7 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import Request, Serves, Verdict
 from dpmodel.mechanisms.forecast import Bound, Forecast, Violation
 from dpmodel.mechanisms.lp.vertex_exponential.mechanism import VertexExponential
+from dpmodel.models import simulation
 from dpmodel.models.contract import Candidate, PrivateModel
 from dpmodel.models.systems import system as model_of
 from dpmodel.numerics import cone_program
@@ -196,3 +198,25 @@ def test_another_epsilon_solves_the_released_program_alone(name: str, monkeypatc
     asked.clear()
     problem.solve(1.1, 1e-6, rng=0, **model.asked)
     assert asked == ["ask"]
+
+
+@pytest.mark.parametrize("compare", ["needed", "all"])
+def test_nothing_is_simulated_where_a_public_point_misses_nothing(monkeypatch: Any, compare: Any) -> None:
+    """The cheapest roster keeps every private limit, whatever the data are."""
+    tried = []
+    monkeypatch.setattr(simulation, "against_public", lambda mechanism, *others: tried.append(mechanism.name) or 2.0)
+    case = Case(next(model for model in MODELS if model.name == "staff_wishes"), "small")
+    plan = case.problem.plan(1.0, 1e-6, compare=compare)
+    forecast = plan.chosen.forecast
+    assert plan.chosen.mechanism == "public-only" and forecast is not None and forecast.unbeatable
+    assert not tried
+    others = [candidate for candidate in plan.candidates if candidate is not plan.chosen and candidate.eligible]
+    assert others and all((each.forecast is None) == (compare == "needed") for each in others)
+
+
+def test_a_statement_that_leaves_something_open_can_be_beaten() -> None:
+    nothing = Forecast("", 0.0, 0.0, 0.0, Violation(0.0, math.nan))
+    assert nothing.unbeatable
+    assert not replace(nothing, proved=False).unbeatable and not replace(nothing, vacuous=True).unbeatable
+    for error in (Violation(1e-9, 0.0), Violation(math.nan, 1e-9), Violation(0.0, 0.0, slack_rows=1)):
+        assert not replace(nothing, error=error).unbeatable

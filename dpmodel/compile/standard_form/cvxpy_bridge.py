@@ -22,7 +22,6 @@ from cvxpy.reductions.dcp2cone.dcp2cone import Dcp2Cone
 from cvxpy.reductions.eliminate_zero_sized import EliminateZeroSized
 from cvxpy.reductions.flip_objective import FlipObjective
 from cvxpy.reductions.solution import Solution
-from cvxpy.reductions.solvers.conic_solvers.conic_solver import ConicSolver
 
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.private import Private
@@ -145,7 +144,6 @@ def lower(problem: cp.Problem) -> Lowered:
                 why="served are linear, second-order, exponential, 3-d power and semidefinite cones",
                 remedy="rewrite it with those cones (n-d power cones as chains of 3-d ones)",
             )
-    program = ConicSolver.format_constraints(program, [0, 1, 2])
     affine = _affine_map(problem, program, chain, maximize)
     width, columns = affine.variables, np.arange(affine.variables)
     if products:
@@ -191,8 +189,8 @@ def _affine_map(problem: cp.Problem, program: Any, chain: Any, maximize: bool) -
     else:
         tensor = sp.coo_array(program.A)
         split = np.int64(m) * n
-        in_a = tensor.row < split
-        row, column, data = tensor.row, tensor.col, tensor.data
+        row, column, data = _in_cones(program, tensor.row.astype(np.int64), tensor.col, tensor.data)
+        in_a = row < split
         matrix = LinearMap.of(row[in_a], column[in_a], -data[in_a], int(split))
         scalar = LinearMap.of(row[~in_a] - split, column[~in_a], data[~in_a], m)
     for part in (objective, offset, scalar, matrix):
@@ -225,6 +223,28 @@ def _affine_map(problem: cp.Problem, program: Any, chain: Any, maximize: bool) -
         integer=integer,
         maximize=maximize,
     )
+
+
+def _in_cones(program: Any, row: Integers, column: Integers, data: Floats) -> tuple[Integers, Integers, Floats]:
+    """Coordinates of CVXPY's tensor, rows moved from the order of the constraints' arguments to that of their cones
+    (heads beside their tails), and those of equalities negated."""
+    place, negated, start = np.arange(int(program.constr_size)), np.zeros(int(program.constr_size), dtype=bool), 0
+    for constraint in program.constraints:
+        sizes, end = [int(argument.size) for argument in constraint.args], start + int(constraint.size)
+        negated[start:end] = type(constraint) is Zero
+        if type(constraint) is SOC:  # every head, and behind it its column of tails
+            heads, tails = sizes
+            high = tails // heads
+            place[start:end] = start + np.concatenate(
+                [np.arange(heads) * (high + 1), (np.arange(heads)[:, None] * (high + 1) + 1 + np.arange(high)).ravel()]
+            )
+        elif type(constraint) in (ExpCone, PowCone3D):  # triples
+            place[start:end] = start + np.arange(end - start).reshape(-1, 3).T.ravel()
+        start = end
+    if not negated.any() and (place[1:] > place[:-1]).all():
+        return row, column, data
+    of = row % np.int64(place.size)
+    return place[of] + (row - of), column, np.where(negated[of], -data, data)
 
 
 def _cones(problem: cp.Problem, program: Any) -> tuple[ConeBlock, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -63,6 +63,21 @@ class StandardForm:
     def entries_of_rows(self) -> Integers:
         """(m,) private entries of A in every row."""
         return np.bincount(self.matrix_positions()[0], minlength=self.affine.rows)
+
+    @cached_property
+    def found(self) -> dict[Hashable, Any]:
+        """Public facts of this form that are found once."""
+        return {}
+
+    @cached_property
+    def cost_range(self) -> tuple[Floats, Floats]:
+        """(n,), (n,): public range of what private numbers add to c."""
+        return value_range(self.affine, self.objective)
+
+    @cached_property
+    def side_range(self) -> tuple[Floats, Floats]:
+        """(m,), (m,): public range of what private numbers add to b."""
+        return value_range(self.affine, self.scalar)
 
     @cached_property
     def private_rows(self) -> np.ndarray:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.compile.standard_form.form import StandardForm, value_range
+from dpmodel.compile.standard_form.form import StandardForm
 from dpmodel.errors import InfeasibleError
 from dpmodel.numerics.cone_program import ConeProgram, SolverFailure, solve_cone_program
 from dpmodel.numerics.implied_bounds import implied_bounds
@@ -94,7 +94,7 @@ class PublicSet:
         lower_bound, ceiling = np.full(form.affine.rows, -np.inf), np.full(form.affine.rows, np.inf)
         if not form.scalar.nnz:
             return lower_bound, ceiling
-        low, high = value_range(form.affine, form.scalar)
+        low, high = form.side_range
         fits = np.zeros(form.affine.rows, dtype=bool)
         for block in form.affine.cones:
             if block.kind == "nonneg":
@@ -286,19 +286,24 @@ def single_variable_rows(form: StandardForm, *, lowering_only: bool) -> tuple[Fl
 
 
 def base_program(form: StandardForm) -> ConeProgram:
-    """The public numbers of ``form`` as a cone program; variable attributes become bounds."""
-    lower, upper, used = single_variable_rows(form, lowering_only=True)
-    affine = form.affine
-    return ConeProgram(
-        c=form.c0,
-        d=form.d0,
-        b=form.b0,
-        A=form.A0,
-        cones=affine.cones,
-        boolean=affine.boolean,
-        integer=affine.integer,
-        lower=lower,
-        upper=upper,
-        band=np.zeros(affine.rows),
-        keep=~used,
-    )
+    """The public numbers of ``form`` as a cone program; variable attributes become bounds. Written once."""
+    if "program" not in form.found:
+        lower, upper, used = single_variable_rows(form, lowering_only=True)
+        affine, band = form.affine, np.zeros(form.affine.rows)
+        for each in (lower, upper, used, band):
+            each.setflags(write=False)  # handed out again and again
+        form.found["program"] = ConeProgram(
+            c=form.c0,
+            d=form.d0,
+            b=form.b0,
+            A=form.A0,
+            cones=affine.cones,
+            boolean=affine.boolean,
+            integer=affine.integer,
+            lower=lower,
+            upper=upper,
+            band=band,
+            keep=~used,
+        )
+    program: ConeProgram = form.found["program"]
+    return program

@@ -146,7 +146,7 @@ def _largest(model: PrivateLP, rows: Integers) -> int | None:
     m = max(model.affine.rows, 1)
     form = model.form
     low, high = value_range(model.affine, form.matrix)
-    b_low, b_high = value_range(model.affine, form.scalar)
+    b_low, b_high = form.side_range
     if form.matrix.nnz:
         position = form.matrix.positions
         constant = np.asarray(form.A0[position % m, position // m]).ravel()

@@ -19,7 +19,7 @@ from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.compile.standard_form.affine_map import AffineMap, sum_by
 from dpmodel.compile.standard_form.extremes import most_items
 from dpmodel.compile.standard_form.footprint import most_touched, record_blocks
-from dpmodel.compile.standard_form.form import StandardForm, ranges_in_order, value_range
+from dpmodel.compile.standard_form.form import StandardForm, ranges_in_order
 from dpmodel.mechanisms.contract import Verdict
 from dpmodel.mechanisms.lp.row_tables import RowPart, RowsHere, RowTable, Treatment, Widths, row_table
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
@@ -173,7 +173,7 @@ def private_rows(model: PrivateLP) -> PrivateRows:
     sign = np.concatenate([np.ones(rows.size), -np.ones(int(zero[rows].sum()))])
     both = zero[rows].any()
     low, high, least, most = _entry_bounds(model, rows, bool(both))
-    h_low, h_high = value_range(affine, form.scalar)
+    h_low, h_high = form.side_range
     h_low, h_high = (form.b0 + h_low)[index], (form.b0 + h_high)[index]
     h_low, h_high = np.where(sign > 0, h_low, -h_high), np.where(sign > 0, h_high, -h_low)
     least, most = np.where(sign > 0, least[index], -most[index]), np.where(sign > 0, most[index], -least[index])

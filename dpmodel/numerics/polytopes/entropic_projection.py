@@ -194,7 +194,8 @@ def _bounds_as_caps(polytope: Polyhedron, form: SimplexForm) -> tuple[sp.csr_arr
     late = np.isfinite(lower_bound) & (lower_bound > 1e-9 * (1 + np.abs(form.shift)))
     above |= late & (form.factor < 0)
     below |= late & (form.factor > 0)
-    eye = sp.eye_array(n, format="csr")
-    rows = sp.csr_array(sp.vstack([eye[np.flatnonzero(above)], -eye[np.flatnonzero(below)]]))
+    column = np.append(np.flatnonzero(above), np.flatnonzero(below))
+    sign = np.repeat([1.0, -1.0], [above.sum(), below.sum()])
+    rows = sp.csr_array((sign, column, np.arange(column.size + 1)), shape=(column.size, n))
     binding = bool((caps < form.total * (1 - 1e-9)).any())
     return rows, np.concatenate([polytope.upper[above], -polytope.lower[below]]), caps if binding else None

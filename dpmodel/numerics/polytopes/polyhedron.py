@@ -18,7 +18,7 @@ from dpmodel.numerics.cone_program import ConeProgram, SolverFailure
 from dpmodel.numerics.implied_bounds import tighten
 from dpmodel.numerics.polytopes.nearest_point import Projector, onto_row
 from dpmodel.numerics.polytopes.one_row_each import OneRowEach
-from dpmodel.numerics.solvers import pass_to_highs, silent_highs
+from dpmodel.numerics.solvers import AT_ONCE, SMALL, pass_to_highs, silent_highs
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ _SOLVER_SLACK = 1e-6
 # Proving that a set is unbounded takes a linear program long; with more columns, only single rows are looked at.
 _MOST_COLUMNS = 20_000
 # From so many entries on, a point is looked for by at most so many steps of least squares before a linear program.
-_LARGE, _STEPS = 20_000, 500
+_LARGE, _STEPS = SMALL, 500
 
 
 @dataclass(frozen=True)
@@ -339,6 +339,8 @@ def highs(polytope: Polyhedron, cost: Floats, lower: Floats, upper: Floats) -> h
     )
     solver = silent_highs()
     wide = sp.csr_array((A.data, A.indices, A.indptr), shape=(A.shape[0], cost.size))
+    for name, value in AT_ONCE.items() if A.nnz < SMALL else ():
+        solver.setOptionValue(name, value)
     pass_to_highs(solver, cost, wide, rows, (lower, upper))
     return solver
 

@@ -238,7 +238,9 @@ def _positive_rows(
         right_sides = b - A @ shift
         pulled = A if pairing is None else sp.csr_array(A @ pairing)
         for row in np.flatnonzero(np.diff(pulled.indptr) >= int(live.sum()))[:_MOST_SCALES]:
-            a, right = np.asarray(pulled[[row]].todense()).ravel() * sign, float(right_sides[row])
+            entries = slice(pulled.indptr[row], pulled.indptr[row + 1])
+            a = np.bincount(pulled.indices[entries], pulled.data[entries], polytope.size) * sign
+            right = float(right_sides[row])
             if equality and (a[live] < 0).all():
                 a, right = -a, -right
             if (a[live] > 0).all() and right > 0:

@@ -13,7 +13,6 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.form import value_range
 from dpmodel.mechanisms.contract import Goal, Request
 from dpmodel.mechanisms.lp.engines.contract import Engine, Promise, Task
 from dpmodel.mechanisms.lp.noise_once.design import NoiseDesign, design
@@ -251,7 +250,7 @@ def cost_range(model: PrivateLP) -> tuple[Floats, Floats]:
     """(n,), (n,): public bounds of the objective's coefficients."""
     if not private_objective(model):
         return model.form.c0, model.form.c0
-    below, above = value_range(model.affine, model.form.objective)
+    below, above = model.form.cost_range
     return model.form.c0 + below, model.form.c0 + above
 
 

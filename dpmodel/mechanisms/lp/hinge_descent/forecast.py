@@ -116,7 +116,7 @@ def plan_descent(task: Task) -> Iterator[tuple[float, DescentPlan]]:
     rows, polytope = private_rows(task.model), task.polytope
     kind = "laplace" if task.spend.rho is None else "gaussian"
     sensitivity = sum_sensitivity(task, 1 if kind == "laplace" else 2)
-    start, radius = centre(polytope)
+    start, radius = polytope.cached("centre", lambda: centre(polytope))
     live = live_columns(rows, polytope)
     width, most = max(rows.residual_range(polytope)[1], 0.0), _step_cap(task, live.size)
 

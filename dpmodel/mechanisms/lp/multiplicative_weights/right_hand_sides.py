@@ -113,8 +113,10 @@ class ScalarMultiplicativeWeights(GameEngine):
 
     def entry_bounds(self, model: PrivateLP) -> tuple[Floats, Floats]:
         matrix = scalar_rows(model).matrix
-        matrix = sp.csc_array(sp.vstack([matrix, sp.csr_array((1, matrix.shape[1]))]))
-        return matrix.min(axis=0).toarray().ravel(), matrix.max(axis=0).toarray().ravel()
+        low, high = np.zeros(matrix.shape[1]), np.zeros(matrix.shape[1])
+        np.minimum.at(low, matrix.indices, matrix.data)
+        np.maximum.at(high, matrix.indices, matrix.data)
+        return low, high
 
     def width(self, form: SimplexForm, rows: ScalarRows) -> float:
         return form.widest_rows(rows.matrix)

@@ -14,7 +14,6 @@ from cvxpy import HIGHS, INFEASIBLE
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.per_entry import same_for_all
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.form import value_range
 from dpmodel.mechanisms.lp.engines.routes import cost_range, objective_span, private_objective
 from dpmodel.mechanisms.lp.public.points import (
     MOST_ENTRIES,
@@ -26,6 +25,7 @@ from dpmodel.mechanisms.lp.public.points import (
 )
 from dpmodel.numerics.cone_program import SolverFailure, solve_cone_program
 from dpmodel.numerics.public_facts import cached
+from dpmodel.numerics.solvers import AT_ONCE, SMALL
 
 # Points of a solver miss rows by 1e-6 (``points._SOLVER``) and optima by as much; this is well beyond.
 _SAFE = 1e-5
@@ -83,7 +83,8 @@ def _costs_more(model: PrivateLP, loss: float, violation: float) -> bool:
     room = np.where(form.private_rows, violation - half, 0.0)
     b, band = program.b + np.where(zero, 0.0, room), np.where(zero, room, 0.0)
     robust = program.with_(d=0.0, b=b, band=band, boolean=none, integer=none)
-    solution = solve_cone_program(robust, weights=weights, solver=HIGHS)
+    quickly = AT_ONCE if robust.A.nnz < SMALL else {}
+    solution = solve_cone_program(robust, weights=weights, solver=HIGHS, options=quickly)
     if solution.value is None:
         return bool(solution.status == INFEASIBLE)
     return solution.value > least + loss + _SAFE * (1 + abs(least) + abs(solution.value))
@@ -106,7 +107,7 @@ def _least_violation(model: PrivateLP) -> float:
     rows = affine.equalities() & form.private_rows
     if form.matrix.nnz:
         rows[form.matrix_coordinates()[0]] = False
-    low, high = value_range(affine, form.scalar)
+    low, high = form.side_range
     return float((high - low)[rows].max(initial=0.0)) / 2
 
 

@@ -188,7 +188,7 @@ def middle_cost(model: PrivateLP) -> Floats | None:
 def middle_program(model: PrivateLP) -> ConeProgram | None:
     """The model with private numbers of its constraints at the middle of their ranges; None where some have none."""
     form = model.form
-    low, high = value_range(model.affine, form.scalar)
+    low, high = form.side_range
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         return None
     A = form.A0
@@ -204,7 +204,7 @@ def middle_program(model: PrivateLP) -> ConeProgram | None:
 def half_ranges(model: PrivateLP) -> tuple[Floats, sp.csr_array | None]:
     """How far b and A may be from that middle: (m,) for right-hand sides, what A adds in cones included, and weights on
     |x| in linear rows (None: A is public)."""
-    low, high = value_range(model.affine, model.form.scalar)
+    low, high = model.form.side_range
     half = (high - low) / 2
     if not model.form.matrix.nnz:
         return half, None
@@ -293,7 +293,7 @@ def _ranges_at(model: PrivateLP, x: Floats) -> tuple[Floats, Floats]:
 def sides_are_open(model: PrivateLP) -> bool:
     """Whether declarations allow some private right-hand side to be so tight that every public point violates it, by
     any amount: then no such point keeps a statement with a number in it."""
-    low, high = value_range(model.affine, model.form.scalar)
+    low, high = model.form.side_range
     return bool((np.isneginf(low) | (np.isposinf(high) & model.affine.equalities())).any())
 
 
@@ -321,7 +321,7 @@ def spread_of_sides(model: PrivateLP) -> float:
     """How far the right-hand sides of private rows lie apart between the best and the worst data."""
     if not model.form.private_rows.any():
         return 0.0
-    low, high = value_range(model.affine, model.form.scalar)
+    low, high = model.form.side_range
     half = (high - low) / 2
     if model.form.matrix.nnz:
         below, above = declared_range(model, "matrix")
