@@ -79,14 +79,15 @@ def _unbounded(model: PrivateLP) -> UnsupportedModelError | None:
     ``-A d`` lies in the cones and d in the recession cone of the bounds. d is zero in columns whose coefficients in
     rows are private, so it does not depend on them. A feasible program with such a d is unbounded, whatever b is.
     """
-    if plain_linear(model) is None:  # a bounded public set has no such direction
-        return None
     form, base = model.form, base_program(model.form)
     lower, upper = _ends(model, base)
     loose = upper > lower
     private = np.zeros(form.affine.variables, dtype=bool)
     private[form.objective.row] = True
     if not loose.any() or not ((private & loose).any() or _falls(form.c0, (lower, upper))):
+        return None
+    # A bounded public set has no such direction, which plans for private rows have found out.
+    if form.private_rows.any() and plain_linear(model) is None:
         return None
     cone = _recession(base, lower, upper)
     fixed = cone.with_(lower=np.where(private, 0.0, cone.lower), upper=np.where(private, 0.0, cone.upper))
