@@ -41,28 +41,13 @@ def cached(function: Callable[Concatenate[F, P], T]) -> Callable[Concatenate[F, 
     return kept
 
 
-_KEY = "_key_of_fields"
-
-
-def _of_fields(value: Any) -> Hashable:
-    """Found once of what cannot change: options are part of dozens of keys."""
-    known = vars(value)
-    if _KEY in known:
-        key: Hashable = known[_KEY]
-        return key
-    key = type(value), key_of(known)
-    if type(value).__dataclass_params__.frozen:
-        known[_KEY] = key
-    return key
-
-
 def key_of(value: Any) -> Hashable:
     """``value`` as part of a key; equal for equal settings."""
     try:
         hash(value)
     except TypeError:
         if is_dataclass(value):
-            return _of_fields(value)
+            return type(value), key_of(vars(value))
         if isinstance(value, Mapping):
             return tuple((name, key_of(each)) for name, each in value.items())
         if isinstance(value, (list, tuple)):

@@ -42,9 +42,9 @@ class StandardForm:
         """(m,) sums of ``reach_ij size_j`` over the private entries of every row, zeros of ``reach`` left out;
         ``reach`` in the order of ``matrix_positions``, ``size`` (n,)."""
         rows, columns = self.matrix_positions()
-        if same_for_all(reach) and reach.size > 1:
-            return self.sums_by_column(reach[0] * size if reach[0] > 0 else np.zeros(size.size))
         with np.errstate(invalid="ignore"):
+            if same_for_all(reach) and reach.size > 1:
+                return self.sums_by_column(reach[0] * size if reach[0] > 0 else np.zeros(size.size))
             product = np.where(reach > 0, reach * size[columns], 0.0)
         return sum_by(rows, weights=product, minlength=self.affine.rows)
 

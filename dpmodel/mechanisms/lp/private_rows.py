@@ -229,7 +229,7 @@ def _entry_bounds(model: PrivateLP, rows: Integers, both_signs: bool) -> tuple[F
     if form.matrix.nnz and public.nnz:
         fixed = ~np.isin(row + np.int64(affine.rows) * column, form.matrix.positions)
         row, column, entry = row[fixed], column[fixed], entry[fixed]
-    _add_ends(form, ends, row, entry, entry, box, column)
+    _add_ends(None, ends, row, entry, entry, box, column)
     if form.matrix.nnz:
         below, above = ranges_in_order(affine, form.matrix)
         row, column = form.matrix_positions()
@@ -245,7 +245,7 @@ def _entry_bounds(model: PrivateLP, rows: Integers, both_signs: bool) -> tuple[F
 
 
 def _add_ends(
-    form: StandardForm,
+    form: StandardForm | None,
     ends: tuple[Floats, Floats],
     row: Integers,
     low: Floats,
@@ -254,11 +254,11 @@ def _add_ends(
     column: Integers,
 ) -> None:
     """Add to the least and largest values of every row what entries between ``low`` and ``high`` contribute over the
-    box."""
-    by_column = row.size > 1 and same_for_all(low) and same_for_all(high)
-    sides = box if by_column else tuple(x[column] for x in box)
+    box. ``form`` : whose private entries they are, all of them; None for others."""
+    alike = form if row.size > 1 and same_for_all(low) and same_for_all(high) else None  # one number for a column
+    sides = box if alike else tuple(x[column] for x in box)
     least, most = np.full(sides[0].size, np.inf), np.full(sides[0].size, -np.inf)
-    for end in (low[:1], high[:1]) if by_column else (low, high):
+    for end in (low[:1], high[:1]) if alike else (low, high):
         for x in sides:
             with np.errstate(invalid="ignore"):
                 corner = end * x
@@ -266,7 +266,7 @@ def _add_ends(
             np.minimum(least, np.where(nothing, -np.inf, corner), out=least)
             np.maximum(most, np.where(nothing, np.inf, corner), out=most)
     for end, part in zip(ends, (least, most), strict=True):
-        end += form.sums_by_column(part) if by_column else sum_by(row, weights=part, minlength=end.size)
+        end += alike.sums_by_column(part) if alike else sum_by(row, weights=part, minlength=end.size)
 
 
 def _declared_norms(model: PrivateLP, rows: Integers) -> tuple[float, float]:

@@ -17,6 +17,7 @@ from dpmodel.numerics.public_facts import cached
 _SMALL = 1e-6  # of the derivatives' bound: cut there, derivatives tell their sign alone
 _SYMMETRIC = ("l1", "l2", "linf")
 _ROOM = 2.0  # for the higher orders, and for gradients asked for at other points than the first
+_FAINT = 1.5  # a, beyond which higher orders count: a truth in one column is found then
 
 
 def too_noisy(model: PrivateRegression, request: Request) -> Iterator[Bound]:
@@ -50,5 +51,6 @@ def _least(model: PrivateRegression, epsilon: float, delta: float) -> float:
         model.gradient_sensitivity(2.0, clip)
     )
     told, gained = (np.linalg.norm(populations.gradients(start, cut), axis=1) for cut in (clip, math.inf))
-    gain = _ROOM * radius * gained * (told / noise) / math.sqrt(model.size)
+    a = told / noise
+    gain = np.where(a <= _FAINT, _ROOM * radius * gained * a / math.sqrt(model.size), math.inf)
     return float(np.maximum(populations.nothing - gain, 0.0).mean())

@@ -16,7 +16,7 @@ from dpmodel.mechanisms.forecast import ExcessRisk
 from dpmodel.mechanisms.regression.descent.full_batch import NOISY_DESCENT
 from dpmodel.mechanisms.regression.excess import predicted_by
 from dpmodel.mechanisms.regression.frank_wolfe.gaussian import GAUSSIAN_FRANK_WOLFE
-from dpmodel.mechanisms.regression.information import _ROOM, too_noisy
+from dpmodel.mechanisms.regression.information import _FAINT, _ROOM, too_noisy
 from dpmodel.mechanisms.regression.mirror_descent.mechanism import MIRROR_DESCENT
 from dpmodel.mechanisms.regression.objective_perturbation.mechanism import OBJECTIVE_PERTURBATION
 
@@ -24,7 +24,7 @@ DELTA = 1e-6
 
 
 @pytest.mark.parametrize("carrying", [1, 2, 6])
-@pytest.mark.parametrize("a", [0.3, 1.0, 1.5])
+@pytest.mark.parametrize("a", [0.3, 1.0, _FAINT])
 def test_inequality(a: float, carrying: int) -> None:
     """The best function of a gradient under noise, where it may lie on any ``carrying`` of 6 columns with any signs:
     <g, u> by the mean of g given what is seen, exactly."""
@@ -40,6 +40,11 @@ def test_inequality(a: float, carrying: int) -> None:
     gained = float(np.linalg.norm(means, axis=1).mean())  # = E <g, u> for the u of length 1 that is best
     assert gained <= _ROOM * a * a / math.sqrt(p)
     assert gained >= 0.3 * a * a / math.sqrt(p)  # and the bound is of the right size
+
+
+def test_a_truth_in_one_of_many_columns() -> None:
+    """The hardest for the first order, by Cauchy's inequality: ``sinh(a^2) / p`` in place of ``a^2 / p``."""
+    assert math.sinh(_FAINT**2) < (_ROOM * _FAINT) ** 2 < math.sinh(2.0**2)
 
 
 def model_of(n: int, p: int, loss: str, domain: Domain) -> PrivateRegression:

@@ -273,7 +273,7 @@ def _ranges_at(model: PrivateLP, x: Floats) -> tuple[Floats, Floats]:
     """(m,), (m,): public range of the private numbers of every row at ``x``."""
     form, affine = model.form, model.affine
     (row, column), matrix = form.matrix_coordinates(), form.matrix
-    if not (matrix.repeats or form.scalar.nnz):
+    if matrix.single and not form.scalar.nnz:
         ends = entry_ends(affine, matrix)
         if matrix.nnz > 1 and all(map(same_for_all, (matrix.coefficient, *ends))):
             gain = matrix.coefficient[0] * x  # zero times any number is zero, whatever its range
