@@ -17,7 +17,7 @@ from dpmodel.numerics.public_facts import cached
 _SMALL = 1e-6  # of the derivatives' bound: cut there, derivatives tell their sign alone
 _SYMMETRIC = ("l1", "l2", "linf")
 _ROOM = 2.0  # for the higher orders, and for gradients asked for at other points than the first
-_FAINT = 1.5  # a, beyond which higher orders count: a truth in one column is found then
+_FAINT = 1.5  # standard deviations of the noise: a column of h beyond that is found, whatever the others are
 
 
 def too_noisy(model: PrivateRegression, request: Request) -> Iterator[Bound]:
@@ -29,7 +29,9 @@ def too_noisy(model: PrivateRegression, request: Request) -> Iterator[Bound]:
     are alike to the mechanism, so that the truth might as well lie at other columns with other signs, a function u of
     ``h + N(0, s^2)``, |u| <= R, has ``E <-g, u> <= R (E <g, g'> e^(<h, h'> / s^2))^(1/2)`` for two such truths (Cauchy
     and Schwarz against the noise alone), which is ``R |g| a / sqrt(p)`` to first order, a = |h| / s. h is what is
-    noised; a is largest for derivatives that are cut to their signs.
+    noised; a is largest for derivatives that are cut to their signs. Higher orders are largest where few columns carry
+    h: where k do alike, ``k sinh(a^2 / k)`` stands for a^2, but for truths that share more than one of them. So no
+    column may have more than ``_FAINT`` s of it.
     """
     least = _least(model, request.epsilon, request.delta) if request.delta > 0 else 0.0
     if least > 0:
@@ -50,7 +52,7 @@ def _least(model: PrivateRegression, epsilon: float, delta: float) -> float:
     noise = model.scale * Spend.of(epsilon, delta, gaussian_only=True).gaussian_sigma(
         model.gradient_sensitivity(2.0, clip)
     )
-    told, gained = (np.linalg.norm(populations.gradients(start, cut), axis=1) for cut in (clip, math.inf))
-    a = told / noise
-    gain = np.where(a <= _FAINT, _ROOM * radius * gained * a / math.sqrt(model.size), math.inf)
+    h, gained = populations.gradients(start, clip), np.linalg.norm(populations.gradients(start, math.inf), axis=1)
+    gain = _ROOM * radius * gained * np.linalg.norm(h, axis=1) / (noise * math.sqrt(model.size))
+    gain[np.abs(h).max(axis=1) > _FAINT * noise] = math.inf
     return float(np.maximum(populations.nothing - gain, 0.0).mean())
