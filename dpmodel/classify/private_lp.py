@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 from dpmodel._types import PrivateArray
 from dpmodel.annotate.sources.contract import MOST_BLOCKS
@@ -45,11 +44,8 @@ class PrivateLP(PublicFacts):
 
     def private_parts(self) -> tuple[str, ...]:
         """Which of "objective", "scalar", "matrix" depend on private parameters."""
-        return self._private_parts
-
-    @cached_property
-    def _private_parts(self) -> tuple[str, ...]:
-        return tuple(name for name in ("objective", "scalar", "matrix") if self.form.private_part(name).nnz)
+        names = ("objective", "scalar", "matrix")
+        return self.cached("private parts", lambda: tuple(each for each in names if self.form.private_part(each).nnz))
 
     @property
     def split_rows(self) -> int:

@@ -48,7 +48,7 @@ _SIDE_BY_SIDE = 500_000  # numbers in the largest arrays of trials side by side
 # Weight of labels that hardly depend on the columns: beside flat and falling spectra and columns that move together,
 # one of four kinds.
 _WEAK = 1 / 4
-_LOWER_BOUND = 0.003  # of the excess of knowing nothing: less is as good as none
+LOWER_BOUND = 0.003  # of the excess of knowing nothing: less is as good as none
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class Search:
         with np.errstate(divide="ignore", over="ignore"):
             shares = np.maximum(found, 0.0) / np.maximum(choosers(self.model).nothing, 1e-300)
         weak = self.model.loss.labels == "number"
-        gain = float(np.log(_LOWER_BOUND + shares[:-1] if weak else _LOWER_BOUND + shares).mean())
+        gain = float(np.log(LOWER_BOUND + shares[:-1] if weak else LOWER_BOUND + shares).mean())
         return ((1 - _WEAK) * gain + _WEAK * math.log(max(shares[-1], 1.0)) if weak else gain), gain
 
     def _draws(self) -> int:

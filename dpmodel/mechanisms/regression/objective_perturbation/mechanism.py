@@ -16,6 +16,7 @@ from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Reque
 from dpmodel.mechanisms.forecast import Bound, Forecast
 from dpmodel.mechanisms.regression.accelerated import accelerated
 from dpmodel.mechanisms.regression.descent.metric import projects_exactly
+from dpmodel.mechanisms.regression.descent.plan import LOWER_BOUND
 from dpmodel.mechanisms.regression.descent.search import coarsened
 from dpmodel.mechanisms.regression.excess import excess_forecast
 from dpmodel.mechanisms.regression.information import too_noisy
@@ -34,9 +35,6 @@ _SIMULATED_STEPS, _FIRST_STEPS = 20, 12  # of the design that was chosen, and of
 _MOST_STEPS = 10_000_000  # of the solver, on the worst data
 _DRAWS, _SHARED = 4, 500  # draws of the noise per population for the chosen design; times columns, so many
 _MANY = 1000  # columns up to which all populations choose
-# Of several scores designs are chosen, as settings of descents are, by the mean logarithm of their excess over that of
-# knowing nothing: hard populations do not decide for easy ones. Less than this share is as good as none.
-_LOWER_BOUND = 0.003
 _SIDE_BY_SIDE = 200_000  # numbers in the largest arrays of designs side by side
 
 
@@ -186,8 +184,8 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
             most = max(1, _SIDE_BY_SIDE // (few.count * max(model.size, few.points)))
             parts = [found[at : at + most] for at in range(0, len(found), most)]
             errors = np.concatenate([predicted_excesses(model, part, few, steps=_FIRST_STEPS) for part in parts])
-            if model.scores > 1:
-                errors = np.log(_LOWER_BOUND + np.clip(errors / np.maximum(few.nothing, 1e-300), 0.0, 1.0))
+            if model.scores > 1:  # as settings of descents are chosen: hard populations do not decide for easy ones
+                errors = np.log(LOWER_BOUND + np.clip(errors / np.maximum(few.nothing, 1e-300), 0.0, 1.0))
             best = found[int(np.argmin(errors.mean(axis=1)))]
             draws = max(1, min(_DRAWS, _SHARED // model.size))
             return best, float(predicted_excesses(model, [best], populations_of(model), draws).mean())
