@@ -58,12 +58,12 @@ def known_without_data(model: PrivateLP, feasibility: str = "relaxed") -> Known:
     """
 
     def build() -> Known:
-        objective_span(model)  # which tells on its way whether there is a public point
-        model.public.require_feasible()
+        span, points = objective_span(model), public_points(model)
+        model.public.require_feasible()  # known by now, where something was solved
         return Known(
-            objective=objective_span(model),
+            objective=span,
             violation=largest_violation(model),
-            points=tuple((point.loss, point.violation) for point in public_points(model)),
+            points=tuple((point.loss, point.violation) for point in points),
             tightening=spread_of_sides(model),
         )
 
@@ -79,10 +79,10 @@ def public_points(model: PrivateLP) -> tuple[PublicPoint, ...]:
     """The cheapest public point, the one that violates least whatever the data are, and the optimum for the middle of
     the declared ranges; those of them that exist."""
     try:
+        cheapest, rows = _cheapest(model), model.form.private_rows.any()  # which may tell whether there is a point
         if not model.public.feasible:
             return ()
-        rows = model.form.private_rows.any()
-        found = (_cheapest(model), _safest(model) if rows else None, _middle(model) if rows else None)
+        found = (cheapest, _safest(model) if rows else None, _middle(model) if rows else None)
     except (SolverFailure, InfeasibleError):
         return ()
     return tuple(point for point in found if point is not None)
