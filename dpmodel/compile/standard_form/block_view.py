@@ -98,7 +98,11 @@ class BlockView:
         """Largest change of any entry; per (entry, unit) its largest change, and that unit."""
         maxima = np.zeros(self.row_unit_count)
         for member, mask, ball in self._members():
-            maxima += self._support(self.size, mask, self.row_unit, self.row_unit_count, member, ball)
+            if self.mixes:
+                maxima += self._support(self.size, mask, self.row_unit, self.row_unit_count, member, ball)
+            else:  # one coefficient each
+                cap = np.minimum(self.cap[self.part.column[mask]], min(ball.l1, ball.l2, ball.row_l1))
+                maxima[self.row_unit[mask]] = self.size[mask] * cap
         units = np.zeros(self.row_unit_count, dtype=np.int64)
         units[self.row_unit] = self.unit[self.part.column]
         return float(maxima.max(initial=0.0)), maxima, units

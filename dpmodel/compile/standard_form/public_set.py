@@ -217,6 +217,23 @@ class PublicSet:
             return self._least(c, *self.box).x
         return solve_cone_program(program.with_(c=c), solver=self.solver).x
 
+    def beside(self, x: Floats, c: Floats) -> float:
+        """``c'y`` at the point y of a linear set where rows or bounds stop who leaves ``x``, a point of the set as far
+        as a solver tells, against c; inf where x is none."""
+        program, (lower, upper) = self.program, self.box
+        rows, room = np.asarray(program.keep, dtype=bool), program.b - program.A @ x
+        equal = rows & self.form.affine.equalities()
+        left = np.r_[room[rows & ~equal], -np.abs(room[equal]), upper - x, x - lower]
+        if not self._linear or left.min(initial=0.0) < -_SOLVER_SLACK:
+            return np.inf
+        if not (program.boolean.size or program.integer.size):
+            self.__dict__["feasible"] = True
+        way = np.where(np.where(c > 0, x - lower, upper - x) > _SOLVER_SLACK, -c, 0.0)
+        pace = program.A @ way
+        pace = np.r_[pace[rows & ~equal], np.abs(pace[equal]), way, -way]
+        step = float((left[pace > 0] / pace[pace > 0]).min(initial=np.inf))
+        return float(c @ x) + max(step, 0.0) * float(c @ way)
+
     def magnitudes(self) -> Floats:
         """(n,) bounds on |x_j| from the box (inf where the box has none)."""
         lower, upper = self.box

@@ -65,25 +65,34 @@ def _robust_optimum(model: PrivateLP, loss: float, violation: float) -> bool:
     curved = any(block.kind not in ("zero", "nonneg") and form.private_rows[block.rows].any() for block in affine.cones)
     if curved or form.matrix.nnz > MOST_ENTRIES or not np.isfinite(half_ranges(model)[0]).all():
         return False
+    more, missed = loss * (1 + _SAFE), violation * (1 + _SAFE) + _SAFE
+    told: list[_Tangent] = model.cached("robust optima", list)
+
+    def beyond(best: float) -> bool:
+        return any(each.exceeds(best + more, missed) for each in told)
+
+    if not told:
+        told.append(_tangent(model, missed))
+    if beyond(min(each.near for each in told)):
+        return True
     least = -model.public.support(-form.c0)
     if not math.isfinite(least):
         return False
-    limit, missed = least + loss * (1 + _SAFE), violation * (1 + _SAFE) + _SAFE
-    told: list[_Tangent] = model.cached("robust optima", list)
-    if not any(each.exceeds(limit, missed) or each.reaches(limit, missed) for each in told):
+    if not (beyond(least) or any(each.reaches(least + more, missed) for each in told)):
         told.append(_tangent(model, missed))
-    return any(each.exceeds(limit, missed) for each in told)
+    return beyond(least)
 
 
 @dataclass(frozen=True)
 class _Tangent:
     """The least objective where private constraints are violated by ``at`` at most, and how fast it falls with that, by
     the multipliers: it is convex, so it lies above this line. inf where there is no such point, nan where no solver
-    told."""
+    told. ``near`` : the objective at a public point beside."""
 
     at: float
     value: float
     falls: float = 0.0
+    near: float = math.inf
 
     def exceeds(self, limit: float, violation: float) -> bool:
         """Whether it is more than ``limit`` at ``violation`` for certain."""
@@ -109,18 +118,17 @@ def _tangent(model: PrivateLP, violation: float) -> _Tangent:
     room = np.where(form.private_rows, violation - half, 0.0)
     b, band = program.b + np.where(zero, 0.0, room), np.where(zero, room, 0.0)
     robust = program.with_(d=0.0, b=b, band=band, boolean=none, integer=none)
-    if affine.is_linear():
-        solution = solve_cone_program(
-            robust, weights=weights, solver=HIGHS, options=AT_ONCE if robust.A.nnz < SMALL else {}
-        )
-    else:
-        solution = solve_cone_program(robust, weights=weights, solver=model.public.solver)
+    solver = model.public.solver
+    at_once = affine.is_linear() and solver in (None, HIGHS) and robust.A.nnz < SMALL
+    options, solver = (AT_ONCE, HIGHS) if at_once else ({}, solver)
+    solution = solve_cone_program(robust, weights=weights, solver=solver, options=options)
     if solution.status == INFEASIBLE:
         return _Tangent(violation, math.inf)
     if solution.value is None or solution.status != OPTIMAL:
         return _Tangent(violation, math.nan)
     falls = math.inf if solution.dual is None else float(np.abs(solution.dual[form.private_rows]).sum())
-    return _Tangent(violation, solution.value, falls)
+    near = math.inf if solution.x is None else model.public.beside(solution.x, form.c0)
+    return _Tangent(violation, solution.value, falls, near)
 
 
 @cached
