@@ -98,7 +98,7 @@ class _Tangent:
         """Whether it is more than ``limit`` at ``violation`` for certain."""
         if math.isinf(self.value):
             return violation <= self.at
-        left = self.falls * (violation - self.at)
+        left = self.falls * (violation - self.at) if violation > self.at else 0.0
         return self.value - left > limit + _SAFE * (1 + abs(limit) + abs(self.value) + abs(left))
 
     def reaches(self, limit: float, violation: float) -> bool:
