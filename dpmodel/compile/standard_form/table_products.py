@@ -1,9 +1,10 @@
-"""Products of a large private table with a variable, kept out of CVXPY's canonicalisation and put in afterwards.
+"""Products of a private table with a variable, kept out of the lowering and put in afterwards.
 
-``A @ x`` with millions of stored entries takes CVXPY dozens of passes over as many triples. In its place a vector
-variable y of its own is lowered, which costs as much as A has rows; then ``y = A x`` is substituted in the standard
-form. That is exact wherever the product stands in affine constraints: a coefficient s of y_i in row r becomes the
-coefficients ``s A_ij`` of x_j, each with its private entry. Everywhere else CVXPY lowers the product as it stands.
+A table with millions of stored entries takes dozens of passes over as many triples to lower, and a sparse one as many
+zeros. In place of ``A @ x`` a vector variable y of its own is lowered, which costs as much as A has rows; then
+``y = A x`` is substituted in the standard form. That is exact wherever the product stands in affine constraints: a
+coefficient s of y_i in row r becomes the coefficients ``s A_ij`` of x_j, each with its private entry. Everywhere else
+the product is lowered as it stands.
 """
 
 from __future__ import annotations
@@ -20,8 +21,6 @@ from dpmodel._types import Floats, Integers
 from dpmodel.annotate.private import Private
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock, coordinates_of, joined
 
-# Entries from which a table is large; below, CVXPY takes milliseconds.
-_LARGE = 50_000
 _CONSTRAINTS = (cp.constraints.Inequality, cp.constraints.Equality)
 
 
@@ -35,13 +34,13 @@ class Product:
 
 
 def apart(problem: cp.Problem) -> tuple[cp.Problem, tuple[Product, ...]]:
-    """``problem`` with variables in place of the products of large private tables, and these products; none where a
-    large table stands anywhere else too."""
-    large = {p.id for p in problem.parameters() if _large(p)}
+    """``problem`` with variables in place of the products of private tables, and these products; none where a table
+    stands anywhere else too."""
+    tables = {p.id for p in problem.parameters() if _is_table(p)}
     found: list[Product] = []
 
     def replaced(node: Any) -> Any:
-        if isinstance(node, cp.atoms.MulExpression) and isinstance(node.args[0], Private) and node.args[0].id in large:
+        if isinstance(node, cp.atoms.MulExpression) and isinstance(node.args[0], Private) and node.args[0].id in tables:
             factor = node.args[1]
             if isinstance(factor, cp.Variable) and factor.ndim == 1 and factor.sparse_idx is None:
                 found.append(Product(cp.Variable(node.shape), node.args[0], factor))
@@ -50,23 +49,23 @@ def apart(problem: cp.Problem) -> tuple[cp.Problem, tuple[Product, ...]]:
         return node if all(a is b for a, b in zip(args, node.args, strict=True)) else node.copy(args)
 
     def of_constraint(constraint: Any) -> Any:
-        if type(constraint) not in _CONSTRAINTS or not large & {p.id for p in constraint.parameters()}:
+        if type(constraint) not in _CONSTRAINTS or not tables & {p.id for p in constraint.parameters()}:
             return constraint
         if not all(each.is_affine() for each in constraint.args):
             return constraint
         return type(constraint)(*map(replaced, constraint.args), constr_id=constraint.id)
 
-    if not large:
+    if not tables:
         return problem, ()
     other = cp.Problem(problem.objective, [of_constraint(each) for each in problem.constraints])
     left, variables = {p.id for p in other.parameters()}, {v.id for v in other.variables()}
-    if left & large or not {each.factor.id for each in found} <= variables:
+    if left & tables or not {each.factor.id for each in found} <= variables:
         return problem, ()
     return other, tuple(found)
 
 
-def _large(parameter: Any) -> bool:
-    if not isinstance(parameter, Private) or parameter.ndim != 2 or parameter.layout.size < _LARGE:
+def _is_table(parameter: Any) -> bool:
+    if not isinstance(parameter, Private) or parameter.ndim != 2:
         return False
     return not any(parameter.attributes[key] for key in ("diag", "symmetric", "PSD", "NSD"))
 
