@@ -102,9 +102,8 @@ def written_out(affine: AffineMap) -> tuple[Any, ...]:
         assert (np.diff(linear.row) >= 0).all()
         for row, column, value in zip(linear.row, linear.column, linear.coefficient, strict=True):
             found[part, int(row), names[int(column)]] = round(float(value), 12)
-    columns = [name if not name.startswith("var") else "auxiliary" for name in affine.column_names]
     cones = [(cone.kind, cone.start, cone.size, cone.constraint, cone.label) for cone in affine.cones]
-    return found, affine.variables, columns, dict(affine.variable_columns), cones, affine.integer.tolist()
+    return found, affine.variables, affine.column_names, dict(affine.variable_columns), cones, affine.integer.tolist()
 
 
 def models() -> Iterator[tuple[cp.Problem, bool]]:

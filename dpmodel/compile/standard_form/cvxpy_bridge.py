@@ -292,7 +292,7 @@ def _affine_map(problem: cp.Problem, program: _Program, chain: Any, maximize: bo
         private_matrix=matrix.select(private),
         cones=_cones(problem, program),
         parameters=parameters,
-        column_names=_column_names(program, n),
+        column_names=_column_names(problem, program, n),
         variable_columns=_variable_columns(problem, program, chain),
         boolean=boolean,
         integer=integer,
@@ -357,11 +357,13 @@ def _theta_blocks(problem: cp.Problem, program: _Program, chain: Any) -> tuple[T
     return tuple(sorted(blocks, key=lambda block: block.offset))
 
 
-def _column_names(program: _Program, n: int) -> tuple[str, ...]:
-    names = [""] * n
+def _column_names(problem: cp.Problem, program: _Program, n: int) -> tuple[str, ...]:
+    # CVXPY numbers what it adds; a number would tell two problems that are written alike apart.
+    own = {variable.id: str(variable.name()) for variable in problem.variables()}
+    known, names = set(own.values()), [""] * n
     for variable in program.variables:
-        start = int(program.start[variable.id])
-        names[start : start + variable.size] = [str(variable.name())] * int(variable.size)
+        start, name = int(program.start[variable.id]), own.get(variable.id, str(variable.name()))
+        names[start : start + variable.size] = [name if name in known else "an auxiliary variable"] * int(variable.size)
     return tuple(names)
 
 
