@@ -122,6 +122,8 @@ def models() -> Iterator[tuple[cp.Problem, bool]]:
             True,
         )
         yield cp.Problem(cost, [*public, np.ones((3, 7)) @ (M @ w) + z[1] >= 1, 2 * e - M @ x <= b, M @ w == 2]), True
+        none = cp.Parameter((0, 4), name="none")
+        yield cp.Problem(cost, [*public, e <= b, none @ x <= 1]), True  # a parameter that nothing is left of
         yield cp.Problem(cost, [*public, e <= 1, cp.norm1(M @ w) <= 3]), False  # it stands elsewhere too
         yield cp.Problem(cp.Minimize(0), [e <= 1]), False  # x would be gone
     yield cp.Problem(cost, [*public, A @ x >= 1, S @ w <= 2]), True

@@ -153,7 +153,7 @@ def lower(problem: cp.Problem) -> Lowered:
     affine = _affine_map(problem, program, chain, maximize)
     width, columns = affine.variables, np.arange(affine.variables)
     if products:
-        affine, columns = substituted(affine, products, _variable_columns(other, program, chain))
+        affine, columns = substituted(affine, products, _variable_columns(other, program, chain), problem.parameters())
     return Lowered(affine, chain, inverse, width, columns)
 
 

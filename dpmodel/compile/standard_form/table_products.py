@@ -9,7 +9,7 @@ the product is lowered as it stands.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -71,32 +71,37 @@ def _is_table(parameter: Any) -> bool:
 
 
 def substituted(
-    affine: AffineMap, products: tuple[Product, ...], first_column: Mapping[int, int]
+    affine: AffineMap, products: tuple[Product, ...], first_column: Mapping[int, int], parameters: Sequence[Any]
 ) -> tuple[AffineMap, Integers]:
     """The standard form with the products in place of their stand-ins, and which of its columns are left.
 
-    ``first_column`` : id of a variable -> its first column.
+    ``first_column`` : id of a variable -> its first column. ``parameters`` : all, in the order of theta.
     """
-    m, stay, offset = affine.rows, np.ones(affine.variables, dtype=bool), affine.theta_size - 1
-    tables, start = [], {}
+    m, stay = affine.rows, np.ones(affine.variables, dtype=bool)
     for each in products:
         begin = first_column[each.stand_in.id]
         stay[begin : begin + each.stand_in.size] = False
-        if each.table.id not in start:
-            start[each.table.id] = offset
-            tables.append(ThetaBlock(each.table, offset, each.table.layout.size, True))
-            offset += each.table.layout.size
+    theta = np.zeros(affine.theta_size, dtype=np.int64)  # where its entries go
+    before = {block.parameter.id: block for block in affine.parameters}
+    tables = {each.table.id: ThetaBlock(each.table, 0, each.table.layout.size, True) for each in products}
+    known, blocks, offset = before | tables, [], 0
+    for parameter in parameters:
+        if (block := known.get(parameter.id)) is not None:
+            blocks.append(replace(block, offset=offset))
+            if parameter.id in before:
+                theta[block.columns] = np.arange(offset, offset + block.size)
+            offset += block.size
+    start = {block.parameter.id: block.offset for block in blocks}
+    theta[-1] = offset
     kept = np.flatnonzero(stay)
     place = np.cumsum(stay) - 1
 
     def moved(part: LinearMap, row: Integers, height: int) -> LinearMap:
-        # The constant is the last entry of theta.
-        column = np.where(part.column == affine.theta_size - 1, offset, part.column)
-        return LinearMap(row, column, part.coefficient, height)
+        return LinearMap(row, theta[part.column], part.coefficient, height)
 
     rows, columns = coordinates_of(affine.public_matrix.row, m)
-    others = stay[columns]
-    public = moved(affine.public_matrix.select(others), rows[others] + m * place[columns[others]], m * kept.size)
+    left = stay[columns]
+    public = moved(affine.public_matrix.select(left), rows[left] + m * place[columns[left]], m * kept.size)
     rows_of, columns_of = coordinates_of(affine.private_matrix.row, m)
     parts = [moved(affine.private_matrix, rows_of + m * place[columns_of], m * kept.size)]
     for each in products:
@@ -115,7 +120,7 @@ def substituted(
         scalar=moved(affine.scalar, affine.scalar.row, m),
         public_matrix=public,
         private_matrix=joined(parts),
-        parameters=(*affine.parameters, *tables),
+        parameters=tuple(blocks),
         column_names=tuple(affine.column_names[j] for j in kept),
         variable_columns={
             identity: int(place[column])
