@@ -83,3 +83,15 @@ def test_what_is_told_is_true(name: str) -> None:
 
 def test_an_objective_of_nothing() -> None:
     assert told(0 * cp.Variable(N, name="z")[0] + 0, [cp.norm(cp.Variable(2, name="w")) <= 1])[0] == 0.0
+
+
+def test_a_point_of_second_order_cones_is_seen_without_a_solver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpmodel.compile.standard_form.public_set.solve_cone_program", None)
+    b = dpm.Private(shape=1, name="b", unit="entry", linf=1)
+    x = cp.Variable(N, nonneg=True, name="x")
+    for centre, inside in ((1.0, True), (2.0, False), (-1.0, True)):
+        ball = cp.SOC(cp.Constant(2), x - centre)
+        public = dpm.Problem(cp.Minimize(cp.sum_squares(x)), [x[:1] >= b, ball])._door(None).data.public
+        assert public.holds(np.zeros(public.form.affine.variables)) == inside
+        if inside:
+            assert public.feasible

@@ -232,7 +232,7 @@ class PublicSet:
         pace = program.A @ way
         pace = np.r_[pace[rows & ~equal], np.abs(pace[equal]), way, -way]
         step = float((left[pace > 0] / pace[pace > 0]).min(initial=np.inf))
-        return float(c @ x) + max(step, 0.0) * float(c @ way)
+        return float(c @ x) + (max(step, 0.0) * float(c @ way) if way.any() else 0.0)
 
     def magnitudes(self) -> Floats:
         """(n,) bounds on |x_j| from the box (inf where the box has none)."""

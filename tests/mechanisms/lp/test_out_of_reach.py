@@ -142,3 +142,19 @@ def test_a_best_point_is_one_that_loses_nothing(build: Any) -> None:
         if model.public.feasible:
             assert some_point_is_best(model) == (build not in (costs, both))
             assert not some_point_is_best(model) or any(point.loss == 0 for point in public_points(model))
+
+
+@pytest.mark.parametrize("build", [needs, limits, equalities])
+def test_a_point_beside_another_is_public_and_no_worse(build: Any) -> None:
+    moved = 0
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        model = build(rng)._door(None).data
+        public, c = model.public, model.form.c0
+        x = public.polyhedron.minimise(rng.normal(size=c.size)) if public.feasible else None
+        if x is not None:
+            near = public.beside(x, c)
+            assert -public.support(-c) - 1e-5 <= near <= c @ x + 1e-9
+            moved += near < c @ x - 1e-3
+        assert public.beside(np.full(c.size, 1e3), c) == np.inf  # no public point
+    assert moved or build is not needs
