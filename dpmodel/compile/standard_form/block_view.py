@@ -51,7 +51,8 @@ class BlockView:
             return
         self.size = np.abs(part.coefficient)
         # A row mixes when it depends on two private entries of the same record. Rows are sorted.
-        if bool((part.row[1:] != part.row[:-1]).all()):
+        alone = len(block) == 1 and block[0].parameter.layout.unit_size == 1  # every entry is a unit
+        if alone or bool((part.row[1:] != part.row[:-1]).all()):
             rows_units, count = np.arange(part.nnz, dtype=np.int64), part.nnz
         else:
             rows_units, count = group_ids(part.row, self.unit[part.column])
