@@ -107,7 +107,7 @@ EXPRESSIONS: list[Callable[[], Any]] = [
     lambda: sp.csr_array(C) @ y - C @ q,
     lambda: s - s + 0.0 * t,
     lambda: cp.hstack([cube(), 2.0 * cube()]),  # which CVXPY's COO backend (1.9) puts in another order
-    lambda: cp.transpose(cp.vstack([cube(), s * cube()]), axes=(2, 0, 1)) / np.array([1.0, 2.0, 4.0, 8.0]),
+    lambda: cp.transpose(cp.vstack([cube(), s * cube()]), axes=(2, 1, 0)) / np.array([1.0, 2.0, 4.0, 8.0]),
     lambda: cp.sum(cube() + np.arange(2.0), axis=(0, 2)) - cp.broadcast_to(t, (2,)),
     lambda: cp.concatenate([cp.multiply(P, 3.0), X[:, :2]], axis=0) / np.array([[2.0, 4.0]]),
     lambda: s * (t + 2.0),
