@@ -78,6 +78,12 @@ X = cp.Variable((2, 4), name="X")
 y = cp.Variable(3, name="y")
 t = cp.Variable(name="t")
 C = np.array([[1.0, -2.0, 0.0], [0.5, 0.0, 3.0]])
+
+
+def cube() -> Any:
+    return cp.reshape(X, (2, 2, 2), order="F")
+
+
 EXPRESSIONS: list[Callable[[], Any]] = [
     lambda: P @ X,
     lambda: C @ (P @ X) + 1.0,
@@ -100,6 +106,10 @@ EXPRESSIONS: list[Callable[[], Any]] = [
     lambda: cp.multiply(cp.broadcast_to(t, (3, 2)), P),
     lambda: sp.csr_array(C) @ y - C @ q,
     lambda: s - s + 0.0 * t,
+    lambda: cp.hstack([cube(), 2.0 * cube()]),  # which CVXPY's COO backend (1.9) puts in another order
+    lambda: cp.transpose(cp.vstack([cube(), s * cube()]), axes=(2, 1, 0)) / np.array([1.0, 2.0, 4.0, 8.0]),
+    lambda: cp.sum(cube() + np.arange(2.0), axis=(0, 2)) - cp.broadcast_to(t, (2,)),
+    lambda: cp.concatenate([cp.multiply(P, 3.0), X[:, :2]], axis=0) / np.array([[2.0, 4.0]]),
     lambda: s * (t + 2.0),
 ]
 

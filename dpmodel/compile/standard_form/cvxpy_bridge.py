@@ -205,6 +205,7 @@ class _Stuffing(ConeMatrixStuffing):  # type: ignore[misc]
         return program, inverse
 
 
+_AFFINE = (cp.atoms.affine.affine_atom.AffAtom, cp.expressions.leaf.Leaf)
 _ORDER = ("zero", "nonneg", "soc", "psd", "exp", "pow3d")
 # Their ``expr`` is the left side less the right one.
 _TWO_SIDES = (Equality, Inequality)
@@ -224,8 +225,8 @@ def _stuffed(problem: cp.Problem, maximize: bool) -> tuple[Any, _Program, Any]:
     ways = [[Dcp2Cone(quad_obj=False), ConeMatrixStuffing(canon_backend=backend)] for backend in _BACKENDS]
     if not any(map(_mostly_zeros, problem.parameters())):
         ways.insert(0, [Dcp2Cone(quad_obj=False), _Stuffing()])
-        if problem.objective.expr.is_affine() and all(arg.is_affine() for c in problem.constraints for arg in c.args):
-            ways.insert(0, [_Stuffing()])  # unless a parameter stands in an atom that is not affine
+        if all(map(_has_affine_atoms, (problem.objective, *problem.constraints))):
+            ways.insert(0, [_Stuffing()])
     for *cones, stuffing in ways:
         chain = Chain(reductions=[*flip, *cones, CvxAttr2Constr(reduce_bounds=True), EliminateZeroSized(), stuffing])
         try:
@@ -239,6 +240,11 @@ def _stuffed(problem: cp.Problem, maximize: bool) -> tuple[Any, _Program, Any]:
         remedy="another way to write the expressions with private parameters, such as sums and products with matrices "
         "(a convolution is a product with a Toeplitz matrix)",
     )
+
+
+def _has_affine_atoms(node: Any) -> bool:
+    """Whether nothing below is for ``Dcp2Cone`` to rewrite, by types alone: curvature is asked for elsewhere."""
+    return all(isinstance(each, _AFFINE) and _has_affine_atoms(each) for each in node.args)
 
 
 def _mostly_zeros(parameter: Any) -> bool:
