@@ -96,14 +96,17 @@ class BlockView:
         return out
 
     def largest_entries(self) -> tuple[float, Floats, Integers]:
-        """Largest change of any entry; per (entry, unit) its largest change, and that unit."""
+        """Largest change of any entry; per (entry, unit) its largest change, and where entries mix that unit."""
         maxima = np.zeros(self.row_unit_count)
+        if not self.mixes:  # one coefficient each
+            room = self.cap.copy()
+            for member in self.block:
+                ball = member.parameter.ball
+                room[member.columns] = np.minimum(room[member.columns], min(ball.l1, ball.l2, ball.row_l1))
+            maxima[self.row_unit] = self.size * room[self.part.column]
+            return float(maxima.max(initial=0.0)), maxima, np.zeros(0, dtype=np.int64)
         for member, mask, ball in self._members():
-            if self.mixes:
-                maxima += self._support(self.size, mask, self.row_unit, self.row_unit_count, member, ball)
-            else:  # one coefficient each
-                cap = np.minimum(self.cap[self.part.column[mask]], min(ball.l1, ball.l2, ball.row_l1))
-                maxima[self.row_unit[mask]] = self.size[mask] * cap
+            maxima += self._support(self.size, mask, self.row_unit, self.row_unit_count, member, ball)
         units = np.zeros(self.row_unit_count, dtype=np.int64)
         units[self.row_unit] = self.unit[self.part.column]
         return float(maxima.max(initial=0.0)), maxima, units
