@@ -69,7 +69,6 @@ def never_ends(program: ConeProgram, objective: Floats, lower: Floats, upper: Fl
     weight = np.where(falls[row], 1.0, -1.0)[tails] * change[tails] ** 2
     shape = (program.b.size, columns.size)
     left = sp.csr_array((weight, (cone[row[tails]], column[tails])), shape=shape)
-    left.sum_duplicates()
     stuck[left.indices[left.data > 0]] = True
     return not stuck.all()
 

@@ -37,6 +37,10 @@ TAKEN = {
     "dense": lambda x: 3 * cp.sum_squares(F @ x - SHIFT),
     "a chain, and a linear part": lambda x: cp.sum_squares(CHAIN @ x) + cp.sum(x) + 0.1 * cp.sum_squares(x - 1),
     "a form": lambda x: cp.quad_form(x, F.T @ F) - x[0],
+    "each for itself": lambda x: cp.sum(cp.square(x - 1)) + x[2],
+    "rows of a product, each for itself": lambda x: cp.sum(cp.square(F @ x - SHIFT)),
+    "near zero only": lambda x: cp.sum(cp.huber(x)),
+    "long and short rows": lambda x: cp.sum_squares(F @ x - SHIFT) + cp.sum_squares(x),
     "beside a norm": lambda x: cp.sum_squares(x) + cp.norm(x - 1),
 }
 

@@ -118,10 +118,9 @@ def _tangent(model: PrivateLP, violation: float) -> _Tangent:
     room = np.where(form.private_rows, violation - half, 0.0)
     b, band = program.b + np.where(zero, 0.0, room), np.where(zero, room, 0.0)
     robust = program.with_(d=0.0, b=b, band=band, boolean=none, integer=none)
-    solver = model.public.solver
-    at_once = affine.is_linear() and solver in (None, HIGHS) and robust.A.nnz < SMALL
-    options, solver = (AT_ONCE, HIGHS) if at_once else ({}, solver)
-    solution = solve_cone_program(robust, weights=weights, solver=solver, options=options)
+    quickly = AT_ONCE if affine.is_linear() and robust.A.nnz < SMALL else {}
+    solver = HIGHS if affine.is_linear() else model.public.solver
+    solution = solve_cone_program(robust, weights=weights, solver=solver, options=quickly)
     if solution.status == INFEASIBLE:
         return _Tangent(violation, math.inf)
     if solution.value is None or solution.status != OPTIMAL:
