@@ -1,8 +1,9 @@
-"""A program in arrays, and the solvers that take it: straight (HiGHS, Clarabel, OSQP, SCS) or through CVXPY.
+"""The solvers that take a program in arrays: straight (HiGHS, Clarabel, OSQP, SCS) or through CVXPY.
 
 What comes out is the same by either way: CVXPY's words for the status, and multipliers with its signs. The straight
 way leaves out CVXPY's compiling, which takes longer than HiGHS does on most linear programs. Options that are CVXPY's
-own (``verbose``, ``warm_start``) or that a table here does not know, and other solvers, go through CVXPY.
+own (``verbose``, ``warm_start``) or that a table here does not know, and other solvers, go through CVXPY. Clarabel is
+given sums of squares as such (``squares.py``).
 
 Every number here is public or released, so all of it is post-processing.
 """
