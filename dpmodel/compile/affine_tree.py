@@ -52,8 +52,10 @@ class Scale:
     def forward(self, rows: Affine) -> Affine:
         row, column, data = rows.coo()
         factor = np.asarray(self.factor)
-        data = data * (factor if factor.ndim == 0 else factor[row])
-        return Affine(rows.offset * factor, row=row, column=column, data=data, width=rows.width)
+        with np.errstate(invalid="ignore"):  # infinite ones are told of by whoever reads the coefficients
+            data = data * (factor if factor.ndim == 0 else factor[row])
+            offset = rows.offset * factor
+        return Affine(offset, row=row, column=column, data=data, width=rows.width)
 
     def back(self, weights: Floats) -> Floats:
         return np.asarray(weights * self.factor)
@@ -141,8 +143,16 @@ def pairs(left: Integers, right: Integers) -> tuple[Integers, Integers]:
 
 
 def flat(value: Any) -> Floats:
-    """A value column by column."""
+    """A real value column by column.
+
+    Raises
+    ------
+    NotAffine
+        For complex numbers, of which later products may be real.
+    """
     value = value.toarray() if sp.issparse(value) else value
+    if np.iscomplexobj(value):
+        raise NotAffine("a complex constant")
     return np.asarray(value, dtype=np.float64).ravel(order="F")
 
 
@@ -210,7 +220,8 @@ class AffineReader:
         if isinstance(node, kinds["trace"]) and args[0].ndim == 2:
             return [(args[0], Times(_diagonal(args[0].shape[0])))]
         if isinstance(node, kinds["divide"]) and self.is_constant(args[1]):
-            return [(args[0], Scale(1.0 / _one(flat(args[1].value))))]
+            with np.errstate(divide="ignore"):
+                return [(args[0], Scale(_one(1.0 / flat(args[1].value))))]
         if isinstance(node, kinds["multiply"]):  # before the matrix product, whose subclass it is
             left = self.is_constant(args[0])
             if left or self.is_constant(args[1]):
@@ -321,7 +332,9 @@ def _numbers(shape: tuple[int, ...]) -> Floats:
 
 
 def _sparse(value: Any, column: bool = False) -> sp.csr_array:
-    """A constant factor as a matrix: a vector is a row, or a column."""
+    """A constant factor as a matrix: a vector is a row, or a column. Errors as ``flat``."""
+    if np.iscomplexobj(value):
+        raise NotAffine("a complex constant")
     if sp.issparse(value):
         return sp.csr_array(value)
     value = np.asarray(value, dtype=np.float64)
@@ -363,7 +376,7 @@ def atom_kinds() -> dict[str, Any]:
         "multiply": multiply,
         "product": type(np.ones(3) @ x),
         "rearrange": rearrange,
-        "identity": (type(cp.real(x)), type(cp.psd_wrap(square)).__base__),
+        "identity": (type(cp.real(x)), type(cp.conj(x)), type(cp.psd_wrap(square)).__base__),
         "trace": type(cp.trace(square)),
         "outer": (negative, divide, multiply, *rearrange),
     }

@@ -99,7 +99,7 @@ def written_out(affine: AffineMap) -> tuple[Any, ...]:
     found = {}
     for part in ("objective", "offset", "scalar", "public_matrix", "private_matrix"):
         linear = getattr(affine, part)
-        assert (np.diff(linear.row) >= 0).all()
+        assert (np.diff(linear.row * affine.theta_size + linear.column) > 0).all()
         for row, column, value in zip(linear.row, linear.column, linear.coefficient, strict=True):
             found[part, int(row), names[int(column)]] = round(float(value), 12)
     cones = [(cone.kind, cone.start, cone.size, cone.constraint, cone.label) for cone in affine.cones]
@@ -124,6 +124,8 @@ def models() -> Iterator[tuple[cp.Problem, bool]]:
         yield cp.Problem(cost, [*public, np.ones((3, 7)) @ (M @ w) + z[1] >= 1, 2 * e - M @ x <= b, M @ w == 2]), True
         none = cp.Parameter((0, 4), name="none")
         yield cp.Problem(cost, [*public, e <= b, none @ x <= 1]), True  # a parameter that nothing is left of
+        norm, q = cp.norm(w - b[:4]), cp.Parameter(4, name="q")  # parameters in another order than the cones'
+        yield cp.Problem(cp.Minimize(norm + q @ x), [*public, e <= b]), True
         yield cp.Problem(cost, [*public, e <= 1, cp.norm1(M @ w) <= 3]), False  # it stands elsewhere too
         yield cp.Problem(cp.Minimize(0), [e <= 1]), False  # x would be gone
     yield cp.Problem(cost, [*public, A @ x >= 1, S @ w <= 2]), True

@@ -19,6 +19,7 @@ from dpmodel.compile.standard_form import cvxpy_bridge
 from dpmodel.compile.standard_form.affine_map import AffineMap
 from dpmodel.compile.standard_form.cvxpy_bridge import Lowered, lower
 from dpmodel.compile.standard_form.tensor_reader import TensorReader
+from dpmodel.errors import SpecificationError, UnsupportedModelError
 from tests.zoo import cones, finance, flows, health, places, production, systems, tables  # noqa: F401
 from tests.zoo.registry import MODELS, Case, Model
 
@@ -156,6 +157,34 @@ def test_no_value_is_asked_for() -> None:
 def test_what_cannot_be_followed_is_refused(made: Callable[[], Any]) -> None:
     with pytest.raises(NotAffine):
         evaluated(made(), np.ones(11), np.ones(12))
+
+
+def test_imaginary_parts_are_not_dropped() -> None:
+    """Their products may be real."""
+    b, x = dpm.Private(shape=2, name="b", linf=1), cp.Variable(2)
+    for side in (
+        cp.real(1j * (1j * b)),
+        cp.real((2 + 1j) * (1j * b + b)),
+        cp.real(sp.eye_array(2) * 1j @ (1j * x)) + b,
+    ):
+        with pytest.raises(UnsupportedModelError):
+            lower(cp.Problem(cp.Minimize(cp.sum(x)), [x >= side]))
+    seen = lower(cp.Problem(cp.Minimize(cp.sum(x)), [x >= cp.real(np.array([2 + 1j, 3.0])) - cp.conj(b)]))
+    assert is_read(seen) and seen.affine.scalar.nnz == 4
+
+
+def test_a_division_by_zero_is_refused_in_words() -> None:
+    """CVXPY's backends take 1 / 0 for 0, so that what is divided is gone."""
+    b, x = dpm.Private(shape=2, name="b", linf=1), cp.Variable(2)
+    for constraint in (b / 0 <= x, x / np.zeros(2) >= b):
+        with pytest.raises(SpecificationError, match="NaN or infinite"):
+            lower(cp.Problem(cp.Minimize(cp.sum(x)), [constraint]))
+
+
+def test_whole_entries_that_cvxpy_cannot_find_are_refused_in_words() -> None:
+    b, x = dpm.Private(shape=3, name="b", linf=1), cp.Variable(3, boolean=[0, 2])
+    with pytest.raises(UnsupportedModelError, match="function of its parameters"):
+        lower(cp.Problem(cp.Minimize(cp.sum(x)), [x >= b]))
 
 
 # ------------------------------------------------------------------ whole problems that are lowered another way

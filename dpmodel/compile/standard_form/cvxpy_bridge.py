@@ -52,8 +52,8 @@ _KINDS: dict[type, ConeKind] = {
 class Lowered:
     """A lowered problem: its affine map, and what is needed to write a solution back to the user's.
 
-    ``_width``, ``_columns`` : columns of CVXPY's form, and which of them ``affine`` has (all, but for stand-ins of
-    products).
+    ``_width``, ``_columns`` : columns of the program in cones, and which of them ``affine`` has (all, but for stand-ins
+    of products).
     """
 
     affine: AffineMap
@@ -82,6 +82,7 @@ class Lowered:
             duals = {b.constraint_id: dual[b.rows] if b.size > 1 else dual[b.start] for b in self.affine.cones}
         whole = np.zeros(self._width)
         whole[self._columns] = x
+        # CVXPY takes the only value that there is, whatever its number.
         solution = Solution(status, 0.0 if value is None else value, {0: whole}, duals, {})
         problem.unpack(self._chain.invert(solution, self._inverse))
         problem._value = value
@@ -159,16 +160,18 @@ def lower(problem: cp.Problem) -> Lowered:
 
 @dataclass(frozen=True)
 class _Program:
-    """A problem in cones: ``objective`` and ``rows`` are (row, variable, parameter, coefficient), rows those of the
-    constraints' arguments, and ``start``, ``begin`` the first entries of variables and parameters."""
+    """A problem in cones: ``objective`` is (variable, parameter, coefficient); ``rows`` has before these the row, counted
+    through the constraints' arguments. ``start``, ``begin`` : the first entries of variables and parameters.
+    ``discrete`` : boolean and integer entries, as CVXPY lists them."""
 
-    objective: tuple[Integers, Integers, Integers, Floats]
+    objective: tuple[Integers, Integers, Floats]
     rows: tuple[Integers, Integers, Integers, Floats]
     constraints: list[Any]
     variables: list[Any]
     start: Mapping[int, int]
     parameters: list[Any]
     begin: Mapping[int, int]
+    discrete: tuple[list[Any], list[Any]]
 
     @property
     def width(self) -> int:
@@ -188,30 +191,33 @@ class _Stuffing(ConeMatrixStuffing):  # type: ignore[misc]
 
     def apply(self, problem: cp.Problem) -> tuple[_Program, Any]:
         inverse = InverseData(problem)
-        if any(getattr(each, "axis", 0) == 1 or _bent(each) for each in problem.constraints):
+        if any(map(_across, problem.constraints)):
             raise NotAffine("cones across rows")
         constraints = sorted(problem.constraints, key=lambda each: _ORDER.index(_KINDS[type(each)]))
         inverse.cons_id_map = self._cons_id_map = {each.id: each.id for each in constraints}
-        inverse.minimize = True
+        inverse.minimize = True  # what is maximised was turned before
         theta_size = sum(inverse.param_to_size.values())
         reader = TensorReader(inverse.var_offsets, inverse.x_length, inverse.param_id_map, theta_size)
-        objective = reader.coefficients([problem.objective.expr])
+        _, variable, parameter, cost = reader.coefficients([problem.objective.expr])
         sides = [[each.expr] if type(each) in _TWO_SIDES else each.args for each in constraints]
         rows = reader.coefficients([side for each in sides for side in each])
         program = _Program(
-            objective, rows, constraints, problem.variables(), inverse.var_offsets, problem.parameters(),
-            inverse.param_id_map,
+            (variable, parameter, cost), rows, constraints, problem.variables(), inverse.var_offsets, problem.parameters(),
+            inverse.param_id_map, extract_mip_idx(problem.variables()),
         )  # fmt: skip
         return program, inverse
 
 
 _AFFINE = (cp.atoms.affine.affine_atom.AffAtom, cp.expressions.leaf.Leaf)
-_ORDER = ("zero", "nonneg", "soc", "psd", "exp", "pow3d")
+_ORDER = tuple(dict.fromkeys(_KINDS.values()))
 # Their ``expr`` is the left side less the right one.
 _TWO_SIDES = (Equality, Inequality)
 
 
-def _bent(constraint: Any) -> bool:
+def _across(constraint: Any) -> bool:
+    """Whether CVXPY rearranges the arguments of a cone before it reads them."""
+    if type(constraint) is SOC:
+        return bool(constraint.axis == 1)
     return type(constraint) in (ExpCone, PowCone3D) and constraint.args[0].ndim > 1
 
 
@@ -255,18 +261,18 @@ def _mostly_zeros(parameter: Any) -> bool:
 def _told(program: Any) -> _Program:
     """What CVXPY's stuffing says, as coordinates."""
     q = sp.coo_array(program.q)
-    objective = np.zeros_like(q.row), q.row, q.col, q.data
     A, m = sp.coo_array((0, 0)) if program.A is None else sp.coo_array(program.A), int(program.constr_size)
     row, variable = coordinates_of(A.row.astype(np.int64), m)
     return _Program(
-        objective, (row, variable, A.col, A.data), program.constraints, program.variables, program.var_id_to_col,
-        program.parameters, program.param_id_to_col,
+        (q.row, q.col, q.data), (row, variable, A.col, A.data), program.constraints, program.variables,
+        program.var_id_to_col, program.parameters, program.param_id_to_col,
+        (program.x.boolean_idx, program.x.integer_idx),
     )  # fmt: skip
 
 
 def _affine_map(problem: cp.Problem, program: _Program, chain: Any, maximize: bool) -> AffineMap:
     n, m, width = program.width, program.height, program.theta_size
-    _, variable, column, data = program.objective
+    variable, column, data = program.objective
     in_c = variable < n
     objective = LinearMap.of(variable[in_c], column[in_c], data[in_c], n)
     offset = LinearMap.of(np.zeros((~in_c).sum()), column[~in_c], data[~in_c], 1)
@@ -282,9 +288,7 @@ def _affine_map(problem: cp.Problem, program: _Program, chain: Any, maximize: bo
                 why="the standard form must be finite",
                 remedy="check the arrays that enter the model (infinite bounds can be left out)",
             )
-    boolean, integer = (
-        np.array([index[0] for index in indices], dtype=np.int64) for indices in extract_mip_idx(program.variables)
-    )
+    boolean, integer = (np.array([entry[0] for entry in each], dtype=np.int64) for each in program.discrete)
     parameters = _theta_blocks(problem, program, chain)
     private = private_mask(parameters, width)[matrix.column]
     return AffineMap(

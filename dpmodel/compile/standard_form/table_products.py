@@ -19,6 +19,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.private import Private
+from dpmodel.compile.affine_tree import pairs
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock, coordinates_of, joined
 
 _CONSTRAINTS = (cp.constraints.Inequality, cp.constraints.Equality)
@@ -81,7 +82,7 @@ def substituted(
     for each in products:
         begin = first_column[each.stand_in.id]
         stay[begin : begin + each.stand_in.size] = False
-    theta = np.zeros(affine.theta_size, dtype=np.int64)  # where its entries go
+    theta = np.full(affine.theta_size, -1)  # where its entries go
     before = {block.parameter.id: block for block in affine.parameters}
     tables = {each.table.id: ThetaBlock(each.table, 0, each.table.layout.size, True) for each in products}
     known, blocks, offset = before | tables, [], 0
@@ -93,11 +94,12 @@ def substituted(
             offset += block.size
     start = {block.parameter.id: block.offset for block in blocks}
     theta[-1] = offset
+    assert (theta >= 0).all()
     kept = np.flatnonzero(stay)
     place = np.cumsum(stay) - 1
 
     def moved(part: LinearMap, row: Integers, height: int) -> LinearMap:
-        return LinearMap(row, theta[part.column], part.coefficient, height)
+        return LinearMap.of(row, theta[part.column], part.coefficient, height)
 
     rows, columns = coordinates_of(affine.public_matrix.row, m)
     left = stay[columns]
@@ -149,17 +151,13 @@ def _composed(
         entry, table_row = np.arange(layout.size), layout.rows
         counts = np.full(layout.width, layout.height)
     to_column = m * (np.arange(counts.size, dtype=np.int64) + to_x)
-    count = np.bincount(i, minlength=layout.height)
-    order = np.argsort(i, kind="stable")
-    if (count == 1).all():
+    if (np.bincount(i, minlength=layout.height) == 1).all():
+        order = np.argsort(i, kind="stable")
         row, size, chosen = row[order], size[order], table_row
         position = np.repeat(to_column, counts)
     else:
-        times = count[table_row]
-        first = np.repeat((np.cumsum(count) - count)[table_row], times)
-        within = np.arange(first.size) - np.repeat(np.cumsum(times) - times, times)
-        chosen = order[first + within]
-        entry, position = np.repeat(entry, times), np.repeat(np.repeat(to_column, counts), times)
+        here, chosen = pairs(table_row, i)
+        entry, position = entry[here], np.repeat(to_column, counts)[here]
     position += row[chosen]
     alike = size.size > 0 and bool((size == size[0]).all())
     coefficient = np.broadcast_to(size[:1], chosen.shape) if alike else size[chosen]

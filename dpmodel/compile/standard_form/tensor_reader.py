@@ -28,7 +28,7 @@ class TensorReader(AffineReader):
     ) -> None:
         super().__init__(start)
         self._parameters, self._variables, self._theta_size = parameters, variables, theta_size
-        self._one = (variables + 1) * theta_size - 1
+        self._column_of_one = (variables + 1) * theta_size - 1
 
     def is_leaf(self, node: Any) -> bool:
         return isinstance(node, cp.Variable | cp.Parameter)
@@ -86,7 +86,7 @@ class TensorReader(AffineReader):
         here, there = pairs(left[0][row], right[0][other_row])
         place = left[1][row[here]] + right[1][other_row[there]]
         # (variable, 1) and (1, parameter) make (variable, parameter).
-        column = column[here] + other_column[there] - self._one
+        column = column[here] + other_column[there] - self._column_of_one
         return Affine(np.zeros(node.size), row=place, column=column, data=data[here] * other_data[there])
 
     def _bilinear(self, parameters: Integers, variables: Integers) -> bool:
@@ -101,6 +101,6 @@ class TensorReader(AffineReader):
         constant = np.flatnonzero(rows.offset)
         if not constant.size:
             return row, column, data
-        one = np.full(constant.size, self._one)
+        one = np.full(constant.size, self._column_of_one)
         offset = rows.offset[constant]
         return np.concatenate([row, constant]), np.concatenate([column, one]), np.concatenate([data, offset])
