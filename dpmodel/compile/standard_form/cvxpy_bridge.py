@@ -160,8 +160,8 @@ def lower(problem: cp.Problem) -> Lowered:
 
 @dataclass(frozen=True)
 class _Program:
-    """A problem in cones: ``objective`` is (variable, parameter, coefficient); ``rows`` has before these the row, counted
-    through the constraints' arguments. ``start``, ``begin`` : the first entries of variables and parameters.
+    """A problem in cones: ``objective`` is (variable, parameter, coefficient); ``rows`` has before these the row, as
+    counted through the constraints' arguments. ``start``, ``begin`` : the first entries of variables and parameters.
     ``discrete`` : boolean and integer entries, as CVXPY lists them."""
 
     objective: tuple[Integers, Integers, Floats]
@@ -202,8 +202,8 @@ class _Stuffing(ConeMatrixStuffing):  # type: ignore[misc]
         sides = [[each.expr] if type(each) in _TWO_SIDES else each.args for each in constraints]
         rows = reader.coefficients([side for each in sides for side in each])
         program = _Program(
-            (variable, parameter, cost), rows, constraints, problem.variables(), inverse.var_offsets, problem.parameters(),
-            inverse.param_id_map, extract_mip_idx(problem.variables()),
+            (variable, parameter, cost), rows, constraints, problem.variables(), inverse.var_offsets,
+            problem.parameters(), inverse.param_id_map, extract_mip_idx(problem.variables()),
         )  # fmt: skip
         return program, inverse
 
