@@ -26,6 +26,8 @@ T = TypeVar("T")
 _SOLVER_SLACK = 1e-6
 # Proving that a set is unbounded takes a linear program long; with more columns, only single rows are looked at.
 _MOST_COLUMNS = 20_000
+# Properties without a solver in them.
+_KNOWN = ("one_row_each", "evident", "empty", "box", "l1", "linf", "diameter", "product", "_only_row")
 # From so many entries on, a point is looked for by at most so many steps of least squares before a linear program.
 _LARGE, _STEPS = SMALL, 500
 
@@ -142,6 +144,13 @@ class Polyhedron:
         value: T = self._memo[key]
         return value
 
+    def copy(self) -> Polyhedron:
+        """The same set, with what is known of it; what its solvers keep from one question to the next is not shared."""
+        twin = replace(self)
+        vars(twin).update({name: vars(self)[name] for name in _KNOWN if name in vars(self)})
+        vars(twin)["_supports"] = dict(self._supports)
+        return twin
+
     @cached_property
     def _supports(self) -> dict[bytes, float]:
         return {}
@@ -238,7 +247,7 @@ class Polyhedron:
         return np.asarray(A[[0]].todense(), dtype=np.float64).ravel(), float(b[0])
 
     def project(self, x: Floats) -> Floats:
-        """(n,) the nearest point in the 2-norm: exact for a box with at most one more row, else OSQP's."""
+        """(n,) the nearest point in the 2-norm: exact for a box with at most one more row, else a solver's."""
         if not self.A_ub.shape[0] and not self.A_eq.shape[0]:
             return np.clip(x, self.lower, self.upper)
         if self.A_ub.shape[0] + self.A_eq.shape[0] == 1:
