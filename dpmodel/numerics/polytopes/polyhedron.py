@@ -26,6 +26,8 @@ T = TypeVar("T")
 _SOLVER_SLACK = 1e-6
 # Proving that a set is unbounded takes a linear program long; with more columns, only single rows are looked at.
 _MOST_COLUMNS = 20_000
+# Points of linear programs that are kept for a quick look at others.
+_MOST_FOUND = 8
 # Properties without a solver in them.
 _KNOWN = ("one_row_each", "evident", "empty", "box", "l1", "linf", "diameter", "product", "_only_row")
 # From so many entries on, a point is looked for by at most so many steps of least squares before a linear program.
@@ -125,7 +127,19 @@ class Polyhedron:
         SolverFailure
             When the polyhedron is empty or HiGHS stops early.
         """
-        return (self.one_row_each or self._simplex_method).minimise(np.asarray(cost, dtype=np.float64))
+        x = (self.one_row_each or self._simplex_method).minimise(np.asarray(cost, dtype=np.float64))
+        if x is not None and len(self._found) < _MOST_FOUND:
+            self._found.append(x)
+        return x
+
+    @cached_property
+    def _found(self) -> list[Floats]:
+        """Points that minimise something."""
+        return []
+
+    def reaches(self, direction: Floats, value: float) -> bool:
+        """Whether ``direction'x`` is at least ``value`` at some point found so far: a quick look at ``support``."""
+        return any(float(direction @ x) >= value for x in self._found)
 
     @cached_property
     def one_row_each(self) -> OneRowEach | None:
@@ -147,6 +161,7 @@ class Polyhedron:
     def copy(self) -> Polyhedron:
         """The same set, with what is known of it; what its solvers keep from one question to the next is not shared."""
         twin = replace(self)
+        vars(twin)["_found"] = list(self._found)
         vars(twin).update({name: vars(self)[name] for name in _KNOWN if name in vars(self)})
         vars(twin)["_supports"] = dict(self._supports)
         return twin

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from cvxpy import HIGHS, INFEASIBLE
+from cvxpy import HIGHS, INFEASIBLE, OPTIMAL
 
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.per_entry import same_for_all
@@ -29,6 +29,8 @@ from dpmodel.numerics.solvers import AT_ONCE, SMALL
 
 # Points of a solver miss rows by 1e-6 (``points._SOLVER``) and optima by as much; this is well beyond.
 _SAFE = 1e-5
+# Programs with so many rows are mostly networks, of which much can be left out before solving.
+_MANY_ROWS = 1000
 
 
 def out_of_reach(model: PrivateLP, loss: float, violation: float) -> bool:
@@ -38,7 +40,8 @@ def out_of_reach(model: PrivateLP, loss: float, violation: float) -> bool:
     Three proofs. A private right-hand side that may lie anywhere in a range misses every point by half of it, where the
     row is an equality. Under a public objective the corner of the box at which it is least is the best point, if it is
     public; where it violates a row by w, every other point pays for mending that: lowering the residual of row i by
-    w - violation costs at least ``(w - violation) / max_j (a_ij / |c_j|)``. The third is ``_least_regret``.
+    w - violation costs at least ``(w - violation) / max_j (a_ij / |c_j|)``; where that tells nothing, or the corner is
+    not public, one program does. The third is ``_least_regret``.
     """
     if _least_violation(model) > violation * (1 + _SAFE) + _SAFE:
         return True
@@ -53,7 +56,9 @@ def out_of_reach(model: PrivateLP, loss: float, violation: float) -> bool:
     left = missed * (1 - _SAFE) - violation * (1 + _SAFE) - _SAFE
     with np.errstate(invalid="ignore"):
         cost = np.where(left > 0, left * price, 0.0)
-    return bool(np.nan_to_num(cost, nan=0.0, posinf=np.inf).max(initial=0.0) > loss * (1 + _SAFE) + tolerance)
+    if np.nan_to_num(cost, nan=0.0, posinf=np.inf).max(initial=0.0) > loss * (1 + _SAFE) + tolerance:
+        return True
+    return bool(left.max(initial=0.0) > 0) and _robust_optimum(model, loss, violation)
 
 
 def _robust_optimum(model: PrivateLP, loss: float, violation: float) -> bool:
@@ -76,6 +81,11 @@ def _costs_more(model: PrivateLP, loss: float, violation: float) -> bool:
     least = -model.public.support(-form.c0)
     if program is None or not np.isfinite(half).all() or not math.isfinite(least):
         return False
+    tangents: list[tuple[float, float, float]] = model.cached("tangents of robust optima", list)
+    for at, value, falls in tangents:
+        known = value - falls * max(violation - at, 0.0)
+        if known > least + loss + _SAFE * (1 + abs(least) + abs(value) + abs(value - known)):
+            return True
     zero = affine.equalities() & form.private_rows
     if weights is not None and weights[np.flatnonzero(zero)].nnz:
         return False  # |x| in equalities is not convex
@@ -83,10 +93,13 @@ def _costs_more(model: PrivateLP, loss: float, violation: float) -> bool:
     room = np.where(form.private_rows, violation - half, 0.0)
     b, band = program.b + np.where(zero, 0.0, room), np.where(zero, room, 0.0)
     robust = program.with_(d=0.0, b=b, band=band, boolean=none, integer=none)
-    quickly = AT_ONCE if robust.A.nnz < SMALL else {}
+    quickly = AT_ONCE if robust.A.nnz < SMALL and int(robust.keep.sum()) < _MANY_ROWS else {}
     solution = solve_cone_program(robust, weights=weights, solver=HIGHS, options=quickly)
     if solution.value is None:
         return bool(solution.status == INFEASIBLE)
+    if solution.dual is not None and solution.status == OPTIMAL:
+        # Convex in the violation: multipliers of the rows that give way tell how fast it falls at most.
+        tangents.append((violation, solution.value, float(np.abs(solution.dual[form.private_rows]).sum())))
     return solution.value > least + loss + _SAFE * (1 + abs(least) + abs(solution.value))
 
 

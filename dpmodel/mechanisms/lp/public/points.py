@@ -313,6 +313,8 @@ def largest_violation(model: PrivateLP) -> float:
     if sides_are_open(model) or plain_linear(model) is not None or public_polyhedron(model).empty:
         return math.inf
     rows = private_rows(model)
+    if not private_objective(model):
+        model.public.support(-model.form.c0)  # asked for anyway, and its point may spare a larger program
     return math.inf if rows.relative else rows.residual_range(public_polyhedron(model))[1]
 
 
