@@ -108,8 +108,7 @@ class Program(PrivateModel[PrivateLP]):
         without = math.isnan(error.width) and not math.isnan(error.violation)
         rows = model.form.private_rows.any()
         if without and math.isfinite(known.violation) and not (rows and private_rows(model).relative):
-            span = math.nan if math.isnan(error.objective) or (quickly and _none(error.objective)) else objective_span(model)
-            error = replace(error, width=known.violation, span=span)
+            error = replace(error, width=known.violation, span=self._span(error.objective, quickly))
             forecast = replace(forecast, error=error)
         return replace(candidate, forecast=capped(forecast, known))
 
@@ -125,14 +124,21 @@ class Program(PrivateModel[PrivateLP]):
         lost, missed, width = stated(error, largest_violation(model))
         everything = missed >= width * (1 - _EQUAL)  # all that any row can be violated by
         kept = plain and everything and some_point_is_best(model)
-        nothing = plain and everything and lost > 0 and lost >= objective_span(model)  # nor is any loss ruled out
-        if quickly or kept or nothing or (plain and out_of_reach(model, lost, math.inf if everything else missed)):
-            span = math.inf if math.isnan(loss) or (quickly and _none(loss)) else objective_span(model)
+        told = quickly or kept or (plain and everything and lost > 0 and lost >= objective_span(model))
+        if told or (plain and out_of_reach(model, lost, math.inf if everything else missed)):
+            span = self._span(loss, quickly)
             if not quickly:
                 model.public.require_feasible()  # known by now, where something was solved
             points = ((0.0, largest_violation(model)),) if kept else ()
-            return Known(objective=span, violation=largest_violation(model), points=points)
+            most = math.inf if math.isnan(span) else span
+            return Known(objective=most, violation=largest_violation(model), points=points)
         return known_without_data(model, request.feasibility)
+
+    def _span(self, loss: float, quickly: bool) -> float:
+        """How far the objective can vary; nan where none is lost, or, ``quickly``, as good as none."""
+        if math.isnan(loss) or (quickly and loss <= np.finfo(np.float64).tiny):
+            return math.nan
+        return objective_span(self.data)
 
     def settled(
         self, request: Request, mechanisms: Sequence[Any], candidates: Sequence[Candidate], best: Candidate | None
@@ -239,11 +245,6 @@ class Program(PrivateModel[PrivateLP]):
             # A public function of the released point: better than its value in the relaxed standard form.
             value = evaluate_objective(problem)
         return collect(problem, model, ran, value, notes, {} if outcome.x is None else _duals(problem, outcome))
-
-
-def _none(loss: float) -> bool:
-    """Whether a loss is none, or as good as none: nothing has to be solved to see that it is below its span."""
-    return loss <= np.finfo(np.float64).tiny
 
 
 def refuse_impossible(model: PrivateLP, request: Request) -> None:

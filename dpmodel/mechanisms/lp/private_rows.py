@@ -52,7 +52,8 @@ def plain_linear(model: PrivateLP) -> Verdict | None:
     if refused is not None:
         return refused
     polytope = public_polyhedron(model)
-    if not all(np.isfinite(end).all() for end in polytope.box) and not polytope.empty and not math.isfinite(polytope.l1):
+    in_box = all(np.isfinite(end).all() for end in polytope.box)
+    if not in_box and not polytope.empty and not math.isfinite(polytope.l1):
         return Verdict(
             False, "the public constraints do not bound x; give bounds=[lo, hi] or a public constraint that bounds it"
         )

@@ -27,7 +27,7 @@ _SOLVER_SLACK = 1e-6
 # Proving that a set is unbounded takes a linear program long; with more columns, only single rows are looked at.
 _MOST_COLUMNS = 20_000
 # Points of linear programs that are kept for a quick look at others.
-_MOST_FOUND = 8
+_MOST_FURTHEST = 8
 # Properties without a solver in them.
 _KNOWN = ("one_row_each", "evident", "empty", "box", "l1", "linf", "diameter", "product", "_only_row")
 # From so many entries on, a point is looked for by at most so many steps of least squares before a linear program.
@@ -127,19 +127,7 @@ class Polyhedron:
         SolverFailure
             When the polyhedron is empty or HiGHS stops early.
         """
-        x = (self.one_row_each or self._simplex_method).minimise(np.asarray(cost, dtype=np.float64))
-        if x is not None and len(self._found) < _MOST_FOUND:
-            self._found.append(x)
-        return x
-
-    @cached_property
-    def _found(self) -> list[Floats]:
-        """Points that minimise something."""
-        return []
-
-    def reaches(self, direction: Floats, value: float) -> bool:
-        """Whether ``direction'x`` is at least ``value`` at some point found so far: a quick look at ``support``."""
-        return any(float(direction @ x) >= value for x in self._found)
+        return (self.one_row_each or self._simplex_method).minimise(np.asarray(cost, dtype=np.float64))
 
     @cached_property
     def one_row_each(self) -> OneRowEach | None:
@@ -161,7 +149,6 @@ class Polyhedron:
     def copy(self) -> Polyhedron:
         """The same set, with what is known of it; what its solvers keep from one question to the next is not shared."""
         twin = replace(self)
-        vars(twin)["_found"] = list(self._found)
         vars(twin).update({name: vars(self)[name] for name in _KNOWN if name in vars(self)})
         vars(twin)["_supports"] = dict(self._supports)
         return twin
@@ -171,14 +158,28 @@ class Polyhedron:
         return {}
 
     def support(self, direction: Floats) -> float:
-        """Upper bound on ``max direction'x`` (inf when unbounded); solved once per direction."""
-        direction = np.asarray(direction, dtype=np.float64)
-        key = direction.tobytes()
+        """Upper bound on ``max direction'x`` (inf when unbounded); solved once per direction, whatever its length."""
+        key, size = _unit(direction)
         if key not in self._supports:
-            x = self.minimise(-direction)
-            value = np.inf if x is None else float(direction @ x)
-            self._supports[key] = value + _SOLVER_SLACK * (1 + abs(value)) if x is not None else value
-        return self._supports[key]
+            x = self.minimise(-np.asarray(direction, dtype=np.float64))
+            self._supports[key] = np.inf if x is None else float(direction @ x) / size
+            if x is not None and len(self._furthest) < _MOST_FURTHEST:
+                self._furthest.append(x)
+        value = size * self._supports[key]
+        return value + _SOLVER_SLACK * (1 + abs(value)) if np.isfinite(value) else value
+
+    def knows(self, direction: Floats) -> bool:
+        """Whether nothing is left to be solved for ``support(direction)``."""
+        return _unit(direction)[0] in self._supports
+
+    @cached_property
+    def _furthest(self) -> list[Floats]:
+        """Points at which ``support`` was attained."""
+        return []
+
+    def reaches(self, direction: Floats, value: float) -> bool:
+        """Whether ``direction'x`` is seen to be at least ``value`` somewhere: a quick look at ``support``."""
+        return any(float(direction @ x) >= value for x in self._furthest)
 
     @cached_property
     def evident(self) -> bool:
@@ -320,6 +321,13 @@ class Polyhedron:
             return None
         block[loose] = A.shape[0] + np.arange(int(loose.sum()))
         return Product(lower, step, block, np.r_[~equality, np.ones(int(loose.sum()), bool)])
+
+
+def _unit(direction: Floats) -> tuple[bytes, float]:
+    """A direction of largest entry 1, and its size."""
+    direction = np.asarray(direction, dtype=np.float64)
+    size = float(np.abs(direction).max(initial=0.0)) or 1.0
+    return (direction / size + 0.0).tobytes(), size  # without the sign of zeros
 
 
 def _same_rows(A: sp.csr_array, row: sp.csr_array) -> list[int]:

@@ -111,6 +111,25 @@ def test_a_proof_that_is_none_is_found_out(build: Any, name: str, monkeypatch: p
     assert sum(wrong(build, seed)[1] for seed in range(12)) > 0
 
 
+@pytest.mark.parametrize("build", [needs, limits, entries])
+def test_multipliers_of_one_program_answer_for_other_violations(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is told without another program, a program tells too; and some of it is told."""
+    inner, solved, spared = quick.solve_cone_program, [], 0
+    monkeypatch.setattr(quick, "solve_cone_program", lambda *given, **named: solved.append(1) or inner(*given, **named))
+    for seed in range(12):
+        model = build(np.random.default_rng(seed))._door(None).data
+        if not model.public.feasible or quick.middle_program(model) is None:
+            continue
+        for violation in (0.0, *SIZES[:6]):
+            before = len(solved)
+            told = quick._costs_more(model, 0.01, violation)
+            if told and len(solved) == before:
+                spared += 1
+                model._memo.pop("tangents of robust optima")
+                assert quick._costs_more(model, 0.01, violation) and len(solved) > before
+    assert spared > 5
+
+
 @pytest.mark.parametrize("build", BUILDS)
 def test_a_best_point_is_one_that_loses_nothing(build: Any) -> None:
     for seed in range(6):
