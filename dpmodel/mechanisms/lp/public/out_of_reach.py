@@ -21,16 +21,14 @@ from dpmodel.mechanisms.lp.public.points import (
     declared_range,
     half_ranges,
     middle_program,
+    quickly,
     worst_violations,
 )
 from dpmodel.numerics.cone_program import SolverFailure, solve_cone_program
 from dpmodel.numerics.public_facts import cached
-from dpmodel.numerics.solvers import AT_ONCE, SMALL
 
 # Points of a solver miss rows by 1e-6 (``points._SOLVER``) and optima by as much; this is well beyond.
 _SAFE = 1e-5
-# Programs with so many rows are mostly networks, of which much can be left out before solving.
-_MANY_ROWS = 1000
 
 
 def out_of_reach(model: PrivateLP, loss: float, violation: float) -> bool:
@@ -93,8 +91,7 @@ def _costs_more(model: PrivateLP, loss: float, violation: float) -> bool:
     room = np.where(form.private_rows, violation - half, 0.0)
     b, band = program.b + np.where(zero, 0.0, room), np.where(zero, room, 0.0)
     robust = program.with_(d=0.0, b=b, band=band, boolean=none, integer=none)
-    quickly = AT_ONCE if robust.A.nnz < SMALL and int(robust.keep.sum()) < _MANY_ROWS else {}
-    solution = solve_cone_program(robust, weights=weights, solver=HIGHS, options=quickly)
+    solution = solve_cone_program(robust, weights=weights, solver=HIGHS, options=quickly(robust))
     if solution.value is None:
         return bool(solution.status == INFEASIBLE)
     if solution.dual is not None and solution.status == OPTIMAL:
