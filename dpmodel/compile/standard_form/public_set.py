@@ -252,6 +252,8 @@ class PublicSet:
         if not solution.solved or solution.value is None:
             return np.inf
         self.__dict__["feasible"], self.__dict__["basis"] = True, solution.basis if alike else None
+        if alike and solution.x is not None:
+            self.polyhedron.learn(objective, solution.x)
         return -solution.value + _SOLVER_SLACK * (1 + abs(solution.value))
 
 

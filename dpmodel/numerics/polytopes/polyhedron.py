@@ -162,11 +162,18 @@ class Polyhedron:
         key, size = _unit(direction)
         if key not in self._supports:
             x = self.minimise(-np.asarray(direction, dtype=np.float64))
-            self._supports[key] = np.inf if x is None else float(direction @ x) / size
-            if x is not None and len(self._furthest) < _MOST_FURTHEST:
-                self._furthest.append(x)
+            self._supports[key] = np.inf
+            if x is not None:
+                self.learn(direction, x)
         value = size * self._supports[key]
         return value + _SOLVER_SLACK * (1 + abs(value)) if np.isfinite(value) else value
+
+    def learn(self, direction: Floats, x: Floats) -> None:
+        """Told where ``support(direction)`` is attained."""
+        key, size = _unit(direction)
+        self._supports[key] = float(direction @ x) / size
+        if len(self._furthest) < _MOST_FURTHEST:
+            self._furthest.append(x)
 
     def knows(self, direction: Floats) -> bool:
         """Whether nothing is left to be solved for ``support(direction)``."""
