@@ -148,14 +148,14 @@ class Violation(Error):
         return {**super().drawn(proved), "tightened by": self.tightening}
 
     def order(self, forecast: Forecast, request: Request | None) -> Order:
-        return self._order(forecast, request, _JUST_BELOW)
+        return self._order(forecast, request, JUST_BELOW)
 
     @classmethod
     def best(cls, served: Sequence[Forecast], request: Request | None) -> Forecast:
         """Where the best by statements leaves rows out, those that do compare by how they do on synthetic databases."""
         told = [(each, each.error) for each in served if isinstance(each.error, Violation)]
         predicted = any(not math.isnan(error.against_public) and not each.spends_nothing for each, error in told)
-        unknown = _JUST_ABOVE if predicted else _JUST_BELOW
+        unknown = _JUST_ABOVE if predicted else JUST_BELOW
         best, error = min(told, key=lambda pair: pair[1]._order(pair[0], request, unknown))
         if request is None or math.isnan(error.against_public) or not error.contested(best, request):
             return best
@@ -211,7 +211,7 @@ class Violation(Error):
 
 
 # Stand for ``against_public`` where nothing is predicted: behind the public point if others that read data do predict.
-_JUST_BELOW, _JUST_ABOVE = 0.999, 1.001
+JUST_BELOW, _JUST_ABOVE = 0.999, 1.001
 
 
 @dataclass(frozen=True)

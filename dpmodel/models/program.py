@@ -46,8 +46,6 @@ SATISFIES_EXACTLY = ("exact-equations",)
 
 # What counts as equal of two bounds (``known._EQUAL``), and more.
 _EQUAL = 1e-5
-# What ``at_least`` says of a public point that loses something.
-_NONE = float(np.finfo(np.float64).tiny)
 
 
 class Program(PrivateModel[PrivateLP]):
@@ -110,8 +108,7 @@ class Program(PrivateModel[PrivateLP]):
         without = math.isnan(error.width) and not math.isnan(error.violation)
         rows = model.form.private_rows.any()
         if without and math.isfinite(known.violation) and not (rows and private_rows(model).relative):
-            span = math.nan if math.isnan(error.objective) else objective_span(model)
-            error = replace(error, width=known.violation, span=span)
+            error = replace(error, width=known.violation, span=self._span(error.objective, quickly))
             forecast = replace(forecast, error=error)
         return replace(candidate, forecast=capped(forecast, known))
 
@@ -127,15 +124,21 @@ class Program(PrivateModel[PrivateLP]):
         lost, missed, width = stated(error, largest_violation(model))
         everything = missed >= width * (1 - _EQUAL)  # all that any row can be violated by
         kept = plain and everything and some_point_is_best(model)
-        if quickly or kept or (plain and out_of_reach(model, lost, math.inf if everything else missed)):
-            # What hopes to lose nothing is not cut by what points can lose.
-            free = math.isnan(loss) or (quickly and loss <= _NONE)
-            span = math.inf if free else objective_span(model)
+        told = quickly or kept or (plain and everything and lost > 0 and lost >= objective_span(model))
+        if told or (plain and out_of_reach(model, lost, math.inf if everything else missed)):
+            span = self._span(loss, quickly)
             if not quickly:
                 model.public.require_feasible()  # known by now, where something was solved
             points = ((0.0, largest_violation(model)),) if kept else ()
-            return Known(objective=span, violation=largest_violation(model), points=points)
+            most = math.inf if math.isnan(span) else span
+            return Known(objective=most, violation=largest_violation(model), points=points)
         return known_without_data(model, request.feasibility)
+
+    def _span(self, loss: float, quickly: bool) -> float:
+        """How far the objective can vary; nan where none is lost, or, ``quickly``, as good as none."""
+        if math.isnan(loss) or (quickly and loss <= np.finfo(np.float64).tiny):
+            return math.nan
+        return objective_span(self.data)
 
     def settled(
         self, request: Request, mechanisms: Sequence[Any], candidates: Sequence[Candidate], best: Candidate | None

@@ -19,6 +19,9 @@ from dpmodel.text import number
 _FEW, _MOST = 1e9, 2e10
 # Shares that differ by less are compared to the end: six digits count as equal, and a run adds to the error.
 _WORSE = 1.01
+# Where one does so many times worse than the public point, noise hides the data: others, which read the same numbers on
+# the same budget and take longer, are not tried. A guess: where two were compared, they lay six times apart at most.
+_HOPELESS = 20.0
 
 
 def settled(
@@ -49,24 +52,31 @@ def settled(
     most = _MOST if silent else _FEW
     public = any(c.forecast is not None and c.forecast.spends_nothing for c in candidates)
     algorithms = {each.name: each for each in compared}
-    found: dict[str, float] = {}
-    rivals: list[float] = []
-    failed: dict[str, Candidate] = {}
+    tried: list[tuple[float, Candidate, Violation]] = []
     for candidate in candidates:
         forecast = candidate.forecast
         if forecast is not None and isinstance(forecast.error, Violation) and forecast.error.slack_rows > 0:
             work = _work(model, forecast)
             if work <= most:
-                count = DATABASES if work * DATABASES <= _FEW and fewer_records(model) is None else 1
-                algorithm = algorithms[candidate.mechanism]
-                # What is worse than the public point, or than another that leaves rows out, is not chosen.
-                least = [1.0] if silent and public else [] if silent else rivals
-                enough = _WORSE * min(least, default=math.inf)
-                try:
-                    share = found[candidate.mechanism] = against_public(algorithm, model, request, count, enough)
-                    rivals += [] if forecast.error.exact else [share]
-                except Exception as error:
-                    failed[candidate.mechanism] = Candidate.failed(algorithm, error)
+                tried.append((work, candidate, forecast.error))
+    found: dict[str, float] = {}
+    # What is worse than the public point, or than another that leaves rows out, is not chosen.
+    rivals = [1.0] if silent and public else []
+    hopeless: set[str] = set()
+    failed: dict[str, Candidate] = {}
+    for work, candidate, error in sorted(tried, key=lambda each: each[0]):
+        name, algorithm = candidate.mechanism, algorithms[candidate.mechanism]
+        if silent and public and found and min(found.values()) > _HOPELESS:
+            hopeless.add(name)
+            continue
+        count = DATABASES if work * DATABASES <= _FEW and fewer_records(model) is None else 1
+        try:
+            share = against_public(algorithm, model, request, count, _WORSE * min(rivals, default=math.inf))
+        except Exception as problem:
+            failed[name] = Candidate.failed(algorithm, problem)
+            continue
+        found[name] = share
+        rivals += [] if error.exact else [share]
     candidates = [failed.get(candidate.mechanism, candidate) for candidate in candidates]
     if not found:
         return list(candidates)
@@ -81,6 +91,10 @@ def settled(
 
     def told(candidate: Candidate) -> Candidate:
         forecast = candidate.forecast
+        if candidate.mechanism in hopeless:
+            name, share = min(found.items(), key=lambda each: each[1])
+            why = f"not simulated, because {name} does {number(share)} times worse than the public point"
+            return replace(candidate, forecast=None, code="behind", reason=why)
         if candidate.mechanism not in found or forecast is None or not isinstance(forecast.error, Violation):
             return candidate
         error, caveats = replace(forecast.error, against_public=found[candidate.mechanism]), (*forecast.caveats, words)

@@ -343,3 +343,17 @@ def test_the_public_part_of_a_problem() -> None:
     assert polytope.b_ub == pytest.approx([3]) and polytope.A_ub.toarray().tolist() == [[1, 1, 0]]
     assert polytope.b_eq.tolist() == [4] and polytope.violation(np.array([1.0, 1, 2])) == 0
     assert polytope.violation(np.array([1.0, 1, 1])) == 1 and polytope.violation(np.array([2.5, 0, 1.5])) == 0.5
+
+
+def test_a_support_is_solved_once_for_all_lengths_and_copies_know_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(2)
+    polytope, _ = random_polyhedron(rng)
+    direction = rng.normal(size=polytope.size)
+    assert not polytope.knows(direction)
+    once = polytope.support(direction)
+    twin = polytope.copy()
+    monkeypatch.setattr(Polyhedron, "minimise", lambda *given: pytest.fail("solved again"))
+    assert polytope.support(4 * direction) == pytest.approx(4 * once, rel=1e-5, abs=1e-5)
+    assert twin.knows(direction) and twin.support(direction) == once
+    # Points found tell a lower bound, and no more.
+    assert polytope.reaches(direction, once - 1e-4) and not polytope.reaches(direction, once + 1e-4)

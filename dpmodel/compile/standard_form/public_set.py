@@ -257,7 +257,7 @@ class PublicSet:
         """``then`` : whether a program with the same rows, if all are public, is solved afterwards."""
         ours = self._linear and not (self.program.boolean.size or self.program.integer.size)
         alike = then and ours and not self.form.private_rows.any() and self.solver in (None, "HIGHS")
-        if alike and self.polyhedron.one_row_each is None:
+        if alike and self.polyhedron.one_row_each is None and not self.polyhedron.knows(objective):
             lower, upper = self.program.lower, self.program.upper  # as solved afterwards; rows say the rest of the box
         # Without integrality the maximum is an upper bound, and one linear program away.
         elif self._linear:
@@ -275,6 +275,8 @@ class PublicSet:
         if not solution.solved or solution.value is None:
             return np.inf
         self.__dict__["basis"] = solution.basis if alike else None
+        if alike and solution.x is not None:
+            self.polyhedron.learn(objective, solution.x)
         return -solution.value + _SOLVER_SLACK * (1 + abs(solution.value))
 
     def _least(self, c: Floats, lower: Floats, upper: Floats) -> ConeSolution:

@@ -51,7 +51,9 @@ def plain_linear(model: PrivateLP) -> Verdict | None:
     refused = plain_rows(model)
     if refused is not None:
         return refused
-    if not public_polyhedron(model).empty and not math.isfinite(public_polyhedron(model).l1):
+    polytope = public_polyhedron(model)
+    in_box = all(np.isfinite(end).all() for end in polytope.box)
+    if not in_box and not polytope.empty and not math.isfinite(polytope.l1):
         return Verdict(
             False, "the public constraints do not bound x; give bounds=[lo, hi] or a public constraint that bounds it"
         )
@@ -128,11 +130,14 @@ class PrivateRows:
             return -1.0, 1.0
         low, high = polytope.box
         if (low >= 0).all():
-            up, down = polytope.support(self.upper), polytope.support(-self.lower)
+            beyond = polytope.reaches(self.upper, self.residual[1] + self.h_present[0])  # the box says more
+            up = math.inf if beyond else polytope.support(self.upper)
+            down = polytope.support(-self.lower) if self.lower.any() else 0.0
+            other = self.norm1 * float(high.max(initial=0.0)) if self.norm1 > 0 else 0.0  # the other norms say no more
         else:
             size = np.maximum(np.abs(self.lower), np.abs(self.upper))
             up = down = float(size @ np.maximum(np.abs(low), np.abs(high)))
-        other = min(self.norm1 * polytope.linf, self.norminf * polytope.l1)
+            other = min(self.norm1 * polytope.linf, self.norminf * polytope.l1)
         up, down = min(max(up, 0.0), other), min(max(down, 0.0), other)
         # An absent row has residual zero.
         below, above = max(-down - self.h_present[1], self.residual[0]), min(up - self.h_present[0], self.residual[1])

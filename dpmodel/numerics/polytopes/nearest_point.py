@@ -1,7 +1,8 @@
-"""The nearest point of a public polyhedron: exact for a box with one row, by OSQP otherwise."""
+"""The nearest point of a public polyhedron: exact for a box with one row, by Newton's method or OSQP otherwise."""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy.sparse.linalg import norm as sparse_norm
 
 from dpmodel._types import Floats
 from dpmodel.numerics.cone_program import SolverFailure
+from dpmodel.numerics.polytopes.multipliers import Multipliers
 
 
 def onto_row(x: Floats, a: Floats, b: float, lower: Floats, upper: Floats, *, equality: bool) -> Floats:
@@ -63,27 +65,32 @@ _SHORTEST = 0.1
 
 
 class Projector:
-    """Repeated projections onto one polyhedron; OSQP keeps its factorisation and starts from the last answer."""
+    """Repeated projections onto one polyhedron: by Newton's method, which starts from the last answer; once that fails,
+    by OSQP, which keeps its factorisation."""
 
     def __init__(
         self, A_ub: sp.csr_array, b_ub: Floats, A_eq: sp.csr_array, b_eq: Floats, lower: Floats, upper: Floats
     ) -> None:
-        import osqp  # only general polyhedra need it
+        self._rows = sp.csr_array(sp.vstack([A_ub, A_eq]))
+        self._sides = np.concatenate([np.full(b_ub.size, -np.inf), b_eq]), np.concatenate([b_ub, b_eq])
+        self._box = lower, upper
+        self._multipliers: Multipliers | None = Multipliers(self._rows, *self._sides, lower, upper)
 
+    @cached_property
+    def _solver(self) -> Any:
+        import osqp  # few polyhedra need it
+
+        lower, upper = self._box
         n = lower.size
         bounded = np.flatnonzero(np.isfinite(lower) | np.isfinite(upper))
         eye = sp.eye_array(n, format="csr")[bounded]
-        rows = sp.csr_array(sp.vstack([A_ub, A_eq]))
-        low, high = np.concatenate([np.full(b_ub.size, -np.inf), b_eq]), np.concatenate([b_ub, b_eq])
-        self._rows, self._sides = rows, (low, high)
-        length = sparse_norm(rows, axis=1)
+        length = sparse_norm(self._rows, axis=1)
         longest = float(length.max(initial=0.0)) or 1.0
         scale = np.maximum(1.0 / longest, _SHORTEST / np.where(length > 0, length, longest))
-        A = sp.csc_matrix(sp.vstack([sp.diags_array(scale) @ rows, eye]))
-        low, high = np.append(scale * low, lower[bounded]), np.append(scale * high, upper[bounded])
-        self._box = lower, upper
-        self._solver: Any = osqp.OSQP()
-        self._solver.setup(
+        A = sp.csc_matrix(sp.vstack([sp.diags_array(scale) @ self._rows, eye]))
+        low, high = (np.append(scale * side, end[bounded]) for side, end in zip(self._sides, self._box, strict=True))
+        solver: Any = osqp.OSQP()
+        solver.setup(
             P=sp.csc_matrix(sp.eye_array(n)),
             q=np.zeros(n),
             A=A,
@@ -96,11 +103,16 @@ class Projector:
             polishing=False,
             verbose=False,
         )
+        return solver
 
     def project(self, x: Floats) -> Floats:
         near = np.clip(x, *self._box)
         if ((value := self._rows @ near) >= self._sides[0]).all() and (value <= self._sides[1]).all():
             return near
+        found = None if self._multipliers is None else self._multipliers.project(x)
+        if found is not None:
+            return found
+        self._multipliers = None
         self._solver.update(q=-np.asarray(x, dtype=np.float64))
         result = self._solver.solve(raise_error=False)
         if result.x is None or not np.isfinite(result.x).all():

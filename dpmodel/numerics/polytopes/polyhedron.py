@@ -26,6 +26,10 @@ T = TypeVar("T")
 _SOLVER_SLACK = 1e-6
 # Proving that a set is unbounded takes a linear program long; with more columns, only single rows are looked at.
 _MOST_COLUMNS = 20_000
+# Points of linear programs that are kept for a quick look at others.
+_MOST_FURTHEST = 8
+# Properties without a solver in them.
+_KNOWN = ("one_row_each", "evident", "empty", "box", "l1", "linf", "diameter", "product", "_only_row")
 # From so many entries on, a point is looked for by at most so many steps of least squares before a linear program.
 _LARGE, _STEPS = SMALL, 500
 
@@ -142,19 +146,47 @@ class Polyhedron:
         value: T = self._memo[key]
         return value
 
+    def copy(self) -> Polyhedron:
+        """The same set, with what is known of it; what its solvers keep from one question to the next is not shared."""
+        twin = replace(self)
+        vars(twin).update({name: vars(self)[name] for name in _KNOWN if name in vars(self)})
+        vars(twin)["_supports"] = dict(self._supports)
+        return twin
+
     @cached_property
     def _supports(self) -> dict[bytes, float]:
         return {}
 
     def support(self, direction: Floats) -> float:
-        """Upper bound on ``max direction'x`` (inf when unbounded); solved once per direction."""
-        direction = np.asarray(direction, dtype=np.float64)
-        key = direction.tobytes()
+        """Upper bound on ``max direction'x`` (inf when unbounded); solved once per direction, whatever its length."""
+        key, size = _unit(direction)
         if key not in self._supports:
-            x = self.minimise(-direction)
-            value = np.inf if x is None else float(direction @ x)
-            self._supports[key] = value + _SOLVER_SLACK * (1 + abs(value)) if x is not None else value
-        return self._supports[key]
+            x = self.minimise(-np.asarray(direction, dtype=np.float64))
+            self._supports[key] = np.inf
+            if x is not None:
+                self.learn(direction, x)
+        value = size * self._supports[key]
+        return value + _SOLVER_SLACK * (1 + abs(value)) if np.isfinite(value) else value
+
+    def learn(self, direction: Floats, x: Floats) -> None:
+        """Told where ``support(direction)`` is attained."""
+        key, size = _unit(direction)
+        self._supports[key] = float(direction @ x) / size
+        if len(self._furthest) < _MOST_FURTHEST:
+            self._furthest.append(x)
+
+    def knows(self, direction: Floats) -> bool:
+        """Whether nothing is left to be solved for ``support(direction)``."""
+        return _unit(direction)[0] in self._supports
+
+    @cached_property
+    def _furthest(self) -> list[Floats]:
+        """Points at which ``support`` was attained."""
+        return []
+
+    def reaches(self, direction: Floats, value: float) -> bool:
+        """Whether ``direction'x`` is seen to be at least ``value`` somewhere: a quick look at ``support``."""
+        return any(float(direction @ x) >= value for x in self._furthest)
 
     @cached_property
     def evident(self) -> bool:
@@ -238,7 +270,7 @@ class Polyhedron:
         return np.asarray(A[[0]].todense(), dtype=np.float64).ravel(), float(b[0])
 
     def project(self, x: Floats) -> Floats:
-        """(n,) the nearest point in the 2-norm: exact for a box with at most one more row, else OSQP's."""
+        """(n,) the nearest point in the 2-norm: exact for a box with at most one more row, else a solver's."""
         if not self.A_ub.shape[0] and not self.A_eq.shape[0]:
             return np.clip(x, self.lower, self.upper)
         if self.A_ub.shape[0] + self.A_eq.shape[0] == 1:
@@ -296,6 +328,13 @@ class Polyhedron:
             return None
         block[loose] = A.shape[0] + np.arange(int(loose.sum()))
         return Product(lower, step, block, np.r_[~equality, np.ones(int(loose.sum()), bool)])
+
+
+def _unit(direction: Floats) -> tuple[bytes, float]:
+    """A direction of largest entry 1, and its size."""
+    direction = np.asarray(direction, dtype=np.float64)
+    size = float(np.abs(direction).max(initial=0.0)) or 1.0
+    return (direction / size + 0.0).tobytes(), size  # without the sign of zeros
 
 
 def _same_rows(A: sp.csr_array, row: sp.csr_array) -> list[int]:

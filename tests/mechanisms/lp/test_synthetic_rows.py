@@ -130,3 +130,17 @@ def test_who_proves_most_does_not_beat_who_is_predicted_to_do_best(
         assert plan.chosen.mechanism == winner and plan.chosen.forecast is not None
         assert any(f"the best statement is that of {best}" in line for line in plan.chosen.forecast.caveats)
         assert plan.chosen.forecast.statement == told[winner].statement
+
+
+@pytest.mark.parametrize("share", [30.0, 3.0])
+def test_what_noise_hides_from_one_is_not_tried_with_another(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cheapest run comes first; where it is thirty times worse than a point that reads nothing, it is the last."""
+    tried: list[str] = []
+    monkeypatch.setattr(simulation, "against_public", lambda mechanism, *_: tried.append(mechanism.name) or share)
+    forget()
+    plan = covering().plan(0.5, 1e-6)
+    assert plan.chosen.mechanism == "public-only" and len(tried) == (1 if share > 20 else 2)
+    told = {c.mechanism: c.forecast for c in plan.candidates if c.forecast is not None and c.forecast.error.slack_rows}
+    assert {forecast.error.against_public for forecast in told.values()} == {share} and len(told) == 2
+    words = next(line for line in told[tried[0]].caveats if "synthetic" in line)
+    assert all((name in words) == (name in tried) for name in told)

@@ -211,7 +211,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
         # A fresh copy of the public set: what it keeps of released numbers ends with this solve.
         whole, engine = self._kept(route, route.task), self.engine
         low, high = -whole.polytope.support(-cost), whole.polytope.support(cost)
-        (_, best), accepted = self._reach(whole, route, cost, high, theta, source), 0
+        (_, best), accepted = self._within(whole, route, theta, source), 0  # a target of ``high`` cuts nothing off
         distribution = noise_of_tests(engine, route.whole, route.steps)
         for step in range(1, route.steps):
             progress(f"search for the objective, {route.steps} runs", step / route.steps)
@@ -235,7 +235,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
         """``task`` on the whole public set, a fresh copy: what it keeps of released numbers ends with this solve.
         Runs on parts of it keep to the rows that were planned."""
         slack = route.promise.slack_rows if self.engine.counts_rows else task.slack_rows
-        return replace(task, polytope=replace(public_polyhedron(task.model)), slack_rows=slack)
+        return replace(task, polytope=public_polyhedron(task.model).copy(), slack_rows=slack)
 
     def _reach(
         self,
@@ -247,8 +247,14 @@ class EngineMechanism(Mechanism[PrivateLP]):
         source: NoiseSource,
         progress: Progress = no_progress,
     ) -> tuple[Promise, Point]:
-        """One run with the objective at most ``target``, planned for the polytope it runs on."""
-        task = replace(task, polytope=task.polytope.with_row(cost, target))
+        """One run with the objective at most ``target``."""
+        part = replace(task, polytope=task.polytope.with_row(cost, target))
+        return self._within(part, route, theta, source, progress)
+
+    def _within(
+        self, task: Task, route: Route, theta: PrivateNumbers, source: NoiseSource, progress: Progress = no_progress
+    ) -> tuple[Promise, Point]:
+        """One run, planned for the polytope it runs on."""
         promise = self.engine.promise(task)
         point = self.engine.point(task, promise, theta, source, progress)
         over = max(promise.alpha - route.promise.alpha, 0.0)

@@ -21,7 +21,7 @@ from dpmodel.mechanisms.contract import (
     Verdict,
     no_progress,
 )
-from dpmodel.mechanisms.forecast import Bound, Forecast, Violation
+from dpmodel.mechanisms.forecast import JUST_BELOW, Bound, Forecast, Violation
 from dpmodel.mechanisms.lp.engines.routes import objective_span, private_objective
 from dpmodel.mechanisms.lp.private_rows import plain_linear, public_polyhedron
 from dpmodel.mechanisms.lp.public.out_of_reach import out_of_reach
@@ -76,8 +76,8 @@ class PublicOnly(Mechanism[PrivateLP]):
         loss, violation = (math.inf if each(model) else 0.0 for each in (costs_are_open, sides_are_open))
         if out_of_reach(model, 0.0, 0.0):
             loss = violation = max(loss, violation, np.finfo(np.float64).tiny)
-        # Among statements that say nothing predictions decide, which may come after its own.
-        yield Bound(Violation(loss, violation, against_public=0.0), reads=False)
+        # Among statements that say nothing predictions decide: its own comes after those that say that data help.
+        yield Bound(Violation(loss, violation, against_public=JUST_BELOW), reads=False)
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast | Verdict:
         point = _point(model, request)

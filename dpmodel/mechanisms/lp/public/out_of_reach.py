@@ -22,11 +22,11 @@ from dpmodel.mechanisms.lp.public.points import (
     declared_range,
     half_ranges,
     middle_program,
+    quickly,
     worst_violations,
 )
 from dpmodel.numerics.cone_program import SolverFailure, solve_cone_program
 from dpmodel.numerics.public_facts import cached
-from dpmodel.numerics.solvers import AT_ONCE, SMALL
 
 # Points of a solver miss rows by 1e-6 (``points._SOLVER``) and optima by as much; this is well beyond.
 _SAFE = 1e-5
@@ -39,7 +39,8 @@ def out_of_reach(model: PrivateLP, loss: float, violation: float) -> bool:
     Three proofs. A private right-hand side that may lie anywhere in a range misses every point by half of it, where the
     row is an equality. Under a public objective the corner of the box at which it is least is the best point, if it is
     public; where it violates a row by w, every other point pays for mending that: lowering the residual of row i by
-    w - violation costs at least ``(w - violation) / max_j (a_ij / |c_j|)``. The third is ``_least_regret``.
+    w - violation costs at least ``(w - violation) / max_j (a_ij / |c_j|)``; where that tells nothing, or the corner is
+    not public, one program does. The third is ``_least_regret``.
     """
     if _least_violation(model) > violation * (1 + _SAFE) + _SAFE:
         return True
@@ -55,7 +56,9 @@ def out_of_reach(model: PrivateLP, loss: float, violation: float) -> bool:
     left = missed * (1 - _SAFE) - violation * (1 + _SAFE) - _SAFE
     with np.errstate(invalid="ignore"):
         cost = np.where(left > 0, left * price, 0.0)
-    return bool(np.nan_to_num(cost, nan=0.0, posinf=np.inf).max(initial=0.0) > loss * (1 + _SAFE) + tolerance)
+    if np.nan_to_num(cost, nan=0.0, posinf=np.inf).max(initial=0.0) > loss * (1 + _SAFE) + tolerance:
+        return True
+    return bool(left.max(initial=0.0) > 0) and _robust_optimum(model, loss, violation)
 
 
 def _robust_optimum(model: PrivateLP, loss: float, violation: float) -> bool:
@@ -118,9 +121,9 @@ def _tangent(model: PrivateLP, violation: float) -> _Tangent:
     room = np.where(form.private_rows, violation - half, 0.0)
     b, band = program.b + np.where(zero, 0.0, room), np.where(zero, room, 0.0)
     robust = program.with_(d=0.0, b=b, band=band, boolean=none, integer=none)
-    quickly = AT_ONCE if affine.is_linear() and robust.A.nnz < SMALL else {}
+    options = quickly(robust) if affine.is_linear() else {}
     solver = HIGHS if affine.is_linear() else model.public.solver
-    solution = solve_cone_program(robust, weights=weights, solver=solver, options=quickly)
+    solution = solve_cone_program(robust, weights=weights, solver=solver, options=options)
     if solution.status == INFEASIBLE:
         return _Tangent(violation, math.inf)
     if solution.value is None or solution.status != OPTIMAL:
