@@ -133,6 +133,12 @@ class Program(PrivateModel[PrivateLP]):
             return Known(objective=span, violation=largest_violation(model), points=points)
         return known_without_data(model, request.feasibility)
 
+    def needs_data(self, forecast: Forecast) -> bool:
+        """A point that loses and violates nothing keeps every statement, but one of how far constraints are tightened:
+        with it, ``forecast`` would say nothing."""
+        error = forecast.error
+        return not forecast.vacuous and isinstance(error, Violation) and math.isnan(error.tightening)
+
     def settled(
         self, request: Request, mechanisms: Sequence[Any], candidates: Sequence[Candidate], best: Candidate | None
     ) -> list[Candidate]:

@@ -352,13 +352,20 @@ def _compared(
 
     def behind(place: int) -> bool:
         """Whether what it hopes for, looked at more closely while that may help, comes after the best."""
-        while best is not None and hopes[place] is not None:
-            if order(hopes[place]) > order(best):
+        while best is not None and (hoped := hopes[place]) is not None:
+            if hoped.spends_nothing and model.needs_data(best):
+                hopes[place] = hoped = replace(hoped, vacuous=True)
+            if order(hoped) > order(best):
                 return True
             hopes[place] = next(bounds[place], None)
         return False
 
-    for place in sorted(range(len(mechanisms)), key=lambda place: order(hopes[place])):
+    def turn(place: int) -> Order:
+        """By what is hoped for; points that are found without data after others that may tell whether they matter."""
+        hoped = hopes[place]
+        return order(replace(hoped, vacuous=True) if hoped is not None and hoped.spends_nothing else hoped)
+
+    for place in sorted(range(len(mechanisms)), key=turn):
         if behind(place):
             left.append(place)
             continue

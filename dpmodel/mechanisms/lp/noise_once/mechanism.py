@@ -174,7 +174,7 @@ def _touches_rows(model: PrivateLP) -> bool:
 def objective_loss(model: PrivateLP, noise: NoiseDesign) -> float:
     """Public bound on the loss in objective value from noise on c, at most what any public point loses; nan when c is
     not noised."""
-    return min(objective_noise(model, noise), objective_span(model))
+    return min(objective_noise(model, noise), objective_span(model)) if "objective" in noise.parts else math.nan
 
 
 def objective_noise(model: PrivateLP, noise: NoiseDesign) -> float:

@@ -72,12 +72,12 @@ class PublicOnly(Mechanism[PrivateLP]):
 
     def at_least(self, model: PrivateLP, request: Request) -> Iterator[Bound]:
         """No bound on what a point loses or violates where declarations leave none; and something of one of them, where
-        no point has neither."""
-        loss, violation = (math.inf if each(model) else 0.0 for each in (costs_are_open, sides_are_open))
-        if out_of_reach(model, 0.0, 0.0):
-            loss = violation = max(loss, violation, np.finfo(np.float64).tiny)
+        no point has neither: beside constraints that hold, for other statements tell it (``Program.needs_data``)."""
+        loss, violation = (math.inf if each(model) else math.nan for each in (costs_are_open, sides_are_open))
         # Among statements that say nothing predictions decide, which may come after its own.
         yield Bound(Violation(loss, violation, against_public=0.0), reads=False)
+        if request.feasibility in ("safe", "strict") and out_of_reach(model, 0.0, 0.0):
+            yield Bound(Violation(violation=float(np.finfo(np.float64).tiny), against_public=0.0), reads=False)
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast | Verdict:
         point = _point(model, request)
