@@ -131,7 +131,9 @@ class Program(PrivateModel[PrivateLP]):
                 model.public.require_feasible()  # known by now, where something was solved
             points = ((0.0, largest_violation(model)),) if kept else ()
             return Known(objective=span, violation=largest_violation(model), points=points)
-        return known_without_data(model, request.feasibility)
+        # Equal is equal within less than ``_EQUAL``.
+        most = math.inf if everything else missed * (1 + _EQUAL)
+        return known_without_data(model, request.feasibility, loses=not math.isnan(loss), most=most)
 
     def needs_data(self, forecast: Forecast) -> bool:
         """A point that loses and violates nothing keeps every statement, but one of how far constraints are tightened:

@@ -12,6 +12,7 @@ from typing import Any, Literal, cast, get_args
 from dpmodel.errors import DPModelError, InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.mechanisms.contract import Progress, Request, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Forecast, Order
+from dpmodel.mechanisms.known import missing_something
 from dpmodel.models.contract import ARITHMETIC, Candidate, PrivateModel
 from dpmodel.numerics.public_facts import key_of
 from dpmodel.plan import kept
@@ -354,7 +355,7 @@ def _compared(
         """Whether what it hopes for, looked at more closely while that may help, comes after the best."""
         while best is not None and (hoped := hopes[place]) is not None:
             if hoped.spends_nothing and model.needs_data(best):
-                hopes[place] = hoped = replace(hoped, vacuous=True)
+                hopes[place] = hoped = missing_something(hoped)
             if order(hoped) > order(best):
                 return True
             hopes[place] = next(bounds[place], None)
@@ -363,7 +364,7 @@ def _compared(
     def turn(place: int) -> Order:
         """By what is hoped for; points that are found without data after others that may tell whether they matter."""
         hoped = hopes[place]
-        return order(replace(hoped, vacuous=True) if hoped is not None and hoped.spends_nothing else hoped)
+        return order(missing_something(hoped) if hoped is not None and hoped.spends_nothing else hoped)
 
     for place in sorted(range(len(mechanisms)), key=turn):
         if behind(place):

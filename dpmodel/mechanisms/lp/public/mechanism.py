@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -165,8 +166,8 @@ def _centre(model: PrivateLP) -> PublicPoint | None:
     x = polytope.project((lower + upper) / 2)
     if polytope.violation(x) > 1e-6 * (1 + float(np.abs(x).max(initial=0.0))):
         return None
-    loss = 0.0 if not private_objective(model) else objective_span(model)
-    return PublicPoint(x, loss, worst_violation(model, x), "the centre of the public set")
+    lost = partial(objective_span, model) if private_objective(model) else float
+    return PublicPoint(x, worst_violation(model, x), "the centre of the public set", lost)
 
 
 PUBLIC_ONLY = PublicOnly()
