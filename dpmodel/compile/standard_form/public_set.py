@@ -206,7 +206,10 @@ class PublicSet:
         whole = program.boolean.size + program.integer.size == 0
         if whole and c.size > _MANY and self._linear and self.polyhedron.one_row_each is not None:
             return self.polyhedron.minimise(c)
-        return solve_cone_program(program.with_(c=c), solver=self.solver).x
+        x = solve_cone_program(program.with_(c=c), solver=self.solver).x
+        if x is not None:
+            self.__dict__["feasible"] = True
+        return x
 
     def magnitudes(self) -> Floats:
         """(n,) bounds on |x_j| from the box (inf where the box has none)."""

@@ -66,10 +66,10 @@ def known_without_data(
     the ranges has none under a public objective, and its promise is of the same kind as that of noise.
     """
     span = objective_span(model) if loses else math.inf  # which tells on its way whether there is a public point
-    model.public.require_feasible()
     # Where no loss is stated, points that lose something keep nothing, as those that are solved for in cones do.
     few = not (loses or model.affine.is_linear()) and model.form.c0.any()
     points = (_cheapest(model),) if few else public_points(model)
+    model.public.require_feasible()
     known = Known(
         objective=span,
         violation=largest_violation(model),
@@ -87,10 +87,11 @@ def public_points(model: PrivateLP) -> tuple[PublicPoint, ...]:
     """The cheapest public point, the one that violates least whatever the data are, and the optimum for the middle of
     the declared ranges; those of them that exist."""
     try:
+        cheapest = _cheapest(model)  # which tells on its way whether there is a public point
         if not model.public.feasible:
             return ()
         rows = model.form.private_rows.any()
-        found = (_cheapest(model), _safest(model) if rows else None, _middle(model) if rows else None)
+        found = (cheapest, _safest(model) if rows else None, _middle(model) if rows else None)
     except (SolverFailure, InfeasibleError):
         return ()
     return tuple(point for point in found if point is not None)
