@@ -15,9 +15,9 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.compile.standard_form.footprint import entry_sensitivities
 from dpmodel.compile.standard_form.public_set import base_program
 from dpmodel.errors import SpecificationError, UnsupportedModelError
-from dpmodel.mechanisms.lp.engines.routes import objective_span
 from dpmodel.mechanisms.lp.private_rows import plain_linear
 from dpmodel.models.contract import Candidate
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
@@ -50,7 +50,9 @@ def refuse_foregone(model: PrivateLP, chosen: Candidate) -> None:
     """
     _refuse_large(model, chosen)
     if chosen.mechanism in _OVER_ALL:
-        refused = model.cached("unbounded", lambda: _unbounded(model))
+        told = None if chosen.forecast is None else chosen.forecast.error.stated()[0]
+        bounded = told is not None and math.isfinite(told)
+        refused = model.cached(("unbounded", bounded), lambda: _unbounded(model, bounded))
         if refused is not None:
             raise refused
 
@@ -76,17 +78,19 @@ def _refuse_large(model: PrivateLP, chosen: Candidate) -> None:
             )
 
 
-def _unbounded(model: PrivateLP) -> UnsupportedModelError | None:
+def _unbounded(model: PrivateLP, bounded: bool) -> UnsupportedModelError | None:
     """Why the objective has no bound: a direction d that every row and bound allows for ever, along which it falls.
+    ``bounded`` : the loss by noise on the objective is finite, and with it every column whose cost a record can move.
 
     ``-A d`` lies in the cones and d in the recession cone of the bounds. d is zero in columns whose coefficients in
     rows are private, so it does not depend on them. A feasible program with such a d is unbounded, whatever b is.
     """
     form, base = model.form, base_program(model.form)
-    # Where the objective is private, plans have looked for a bound on it over all public points.
-    if form.objective.nnz and math.isfinite(objective_span(model)):
-        return None
     lower, upper = _ends(model, base)
+    if bounded and form.objective.nnz:
+        low, high = form.cost_range
+        moved = (entry_sensitivities(form.affine, form.objective) > 0) & (low < high)
+        lower[moved] = upper[moved] = 0.0
     private = np.zeros(form.affine.variables, dtype=bool)
     private[form.objective.row] = True
 
