@@ -51,11 +51,19 @@ def plain_linear(model: PrivateLP) -> Verdict | None:
     refused = plain_rows(model)
     if refused is not None:
         return refused
-    if not public_polyhedron(model).empty and not math.isfinite(public_polyhedron(model).l1):
+    if not _bounded(model):
         return Verdict(
             False, "the public constraints do not bound x; give bounds=[lo, hi] or a public constraint that bounds it"
         )
     return None
+
+
+def _bounded(model: PrivateLP) -> bool:
+    """Whether the public constraints bound x, or contradict each other."""
+    if model.public.program.keep.any():
+        return public_polyhedron(model).empty or math.isfinite(public_polyhedron(model).l1)
+    lower, upper = model.public.box
+    return bool((lower > upper).any()) or bool((np.isfinite(lower) & np.isfinite(upper)).all())
 
 
 def most_rows_stay(model: PrivateLP) -> Verdict | None:
