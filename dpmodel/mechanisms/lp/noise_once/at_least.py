@@ -22,7 +22,7 @@ from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING
 from dpmodel.mechanisms.lp.public.points import declared_range, largest_violation
 from dpmodel.privacy import Gaussian, Laplace, gaussian_mu
 
-# With fewer private entries a forecast takes less than the bounds of other mechanisms, and tells what they have to beat.
+# With fewer private entries a forecast takes less than the bounds of others, and tells what they have to beat.
 FEW = 5_000
 # Bounds are rounded another way than forecasts.
 _ROUNDED = 1 - 1e-9
