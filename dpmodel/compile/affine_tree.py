@@ -33,10 +33,10 @@ class Gather:
         offset = np.where(held, rows.offset[at], 0.0) if rows.size else np.zeros(self.index.size)
         if rows.pick is not None:
             return Affine(offset, pick=np.where(held, rows.pick[at], -1) if rows.size else np.full(self.index.size, -1))
-        matrix = rows.csr()[at]
-        if not held.all():
-            matrix = sp.csr_array(sp.diags_array(held.astype(np.float64)) @ matrix)
-        return _of_csr(matrix, offset)
+        row, column, data = rows.coo()
+        there = np.flatnonzero(held)
+        which, entry = pairs(self.index[there], row)
+        return Affine(offset, row=there[which], column=column[entry], data=data[entry], width=rows.width)
 
     def back(self, weights: Floats) -> Floats:
         held = self.index >= 0
@@ -86,7 +86,10 @@ class Times:
         if rows.pick is not None and (rows.pick >= 0).all():
             coo = self.matrix.tocoo()
             return Affine(offset, row=coo.row, column=rows.pick[coo.col], data=coo.data, width=rows.width)
-        return _of_csr(self.matrix @ rows.csr(), offset)
+        row, column, data = rows.coo()
+        used, place = np.unique(column, return_inverse=True)  # columns may be many more than entries
+        product = sp.coo_array(self.matrix @ sp.csr_array((data, (row, place)), shape=(rows.size, used.size)))
+        return Affine(offset, row=product.row, column=used[product.col], data=product.data, width=rows.width)
 
     def back(self, weights: Floats) -> Floats:
         return np.asarray(self.matrix.T @ weights)
@@ -127,9 +130,14 @@ class Affine:
         return matrix
 
 
-def _of_csr(matrix: sp.csr_array, offset: Floats) -> Affine:
-    coo = sp.coo_array(matrix)
-    return Affine(np.asarray(offset), row=coo.row, column=coo.col, data=coo.data, width=int(matrix.shape[1]))
+def pairs(left: Integers, right: Integers) -> tuple[Integers, Integers]:
+    """All (i, k) with ``left[i] == right[k]``: i and k. ``left``, ``right`` : integers from 0 on."""
+    order = np.argsort(right, kind="stable")
+    counts = np.bincount(right, minlength=int(left.max(initial=-1)) + 1)
+    times = counts[left]
+    here = np.repeat(np.arange(left.size), times)
+    within = np.arange(here.size) - np.repeat(np.cumsum(times) - times, times)
+    return here, order[(np.cumsum(counts) - counts)[left][here] + within]
 
 
 def flat(value: Any) -> Floats:
@@ -146,11 +154,15 @@ class AffineReader:
     _constant: dict[int, tuple[Any, bool]] = field(default_factory=dict)
     _read: dict[int, tuple[Any, Affine]] = field(default_factory=dict)
 
+    def is_leaf(self, node: Any) -> bool:
+        """Whether its entries have columns of their own."""
+        return isinstance(node, cp.Variable)
+
     def is_constant(self, node: Any) -> bool:
-        """Whether no variable stands in the tree."""
+        """Whether no leaf stands in the tree."""
         known = self._constant.get(id(node))
         if known is None:
-            here = not isinstance(node, cp.Variable) and all(self.is_constant(arg) for arg in node.args)
+            here = not self.is_leaf(node) and all(self.is_constant(arg) for arg in node.args)
             known = self._constant[id(node)] = node, here
         return known[1]
 
@@ -161,13 +173,16 @@ class AffineReader:
             known = self._read[id(node)] = node, self._rows(node)
         return known[1]
 
+    def _leaf(self, node: Any) -> Affine:
+        first = self.start[node.id]
+        return Affine(np.zeros(node.size), pick=np.arange(first, first + node.size))
+
     def _rows(self, node: Any) -> Affine:
         if self.is_constant(node):
             offset, none = flat(node.value), np.zeros(0, dtype=np.int64)
             return Affine(offset, row=none, column=none, data=np.zeros(0))
-        if isinstance(node, cp.Variable):
-            first = self.start[node.id]
-            return Affine(np.zeros(node.size), pick=np.arange(first, first + node.size))
+        if self.is_leaf(node):
+            return self._leaf(node)
         parts = [self.read(arg) if step is None else step.forward(self.read(arg)) for arg, step in self.steps(node)]
         if len(parts) == 1:
             return parts[0]
@@ -186,19 +201,21 @@ class AffineReader:
         kinds, args = atom_kinds(), node.args
         if isinstance(node, kinds["add"]):
             return [(arg, spread(tuple(arg.shape), tuple(node.shape))) for arg in args]
-        if isinstance(node, kinds["real"]):
+        if isinstance(node, kinds["identity"]):
             return [(args[0], None)]
         if isinstance(node, kinds["negative"]):
             return [(args[0], Scale(-1.0))]
         if isinstance(node, kinds["sum"]):
             return [(args[0], _grouped(node))]
+        if isinstance(node, kinds["trace"]) and args[0].ndim == 2:
+            return [(args[0], Times(_diagonal(args[0].shape[0])))]
         if isinstance(node, kinds["divide"]) and self.is_constant(args[1]):
             return [(args[0], Scale(1.0 / _one(flat(args[1].value))))]
         if isinstance(node, kinds["multiply"]):  # before the matrix product, whose subclass it is
             left = self.is_constant(args[0])
             if left or self.is_constant(args[1]):
                 factor, other = (args[0], args[1]) if left else (args[1], args[0])
-                if factor.shape == other.shape:
+                if factor.shape == other.shape or (factor.size == 1 and other.size == node.size):
                     return [(other, Scale(_one(flat(factor.value))))]
         elif isinstance(node, kinds["product"]):
             step = self._product(*args)
@@ -271,6 +288,12 @@ def group(shape: tuple[int, ...], axis: Any) -> Group:
     return Group(_broadcast(kept, shape), int(np.prod(kept, dtype=np.int64)))
 
 
+def _diagonal(side: int) -> sp.csr_array:
+    """(1, side^2) what sums the diagonal of a square matrix."""
+    entry = np.arange(side)
+    return sp.csr_array((np.ones(side), (np.zeros_like(entry), entry * (side + 1))), shape=(1, side * side))
+
+
 def _rearranged(node: Any) -> list[tuple[Any, Step]]:
     """Where the entries go is found by sending their numbers through the atom; structural zeros have number 0."""
     starts = np.cumsum([1, *(arg.size for arg in node.args)])
@@ -340,6 +363,7 @@ def atom_kinds() -> dict[str, Any]:
         "multiply": multiply,
         "product": type(np.ones(3) @ x),
         "rearrange": rearrange,
-        "real": type(cp.real(x)),
+        "identity": (type(cp.real(x)), type(cp.psd_wrap(square)).__base__),
+        "trace": type(cp.trace(square)),
         "outer": (negative, divide, multiply, *rearrange),
     }

@@ -74,6 +74,8 @@ def refuse_undisciplined(problem: cp.Problem) -> None:
                     why="such bounds are applied outside the constraints, where changes cannot be followed",
                     remedy=f"plain constraints, e.g. {variable.name()} <= {short(bound)}",
                 )
+    if problem.is_dpp():
+        return
     if not problem.is_dcp():
         place, culprit = _innermost(problem, lambda e: bool(e.is_dcp()))
         raise UnsupportedModelError(
@@ -81,14 +83,13 @@ def refuse_undisciplined(problem: cp.Problem) -> None:
             why="mechanisms solve convex (DCP) problems",
             remedy="rewrite it with DCP atoms; a parameter whose sign matters needs nonneg=True or a like attribute",
         )
-    if not problem.is_dpp():
-        place, culprit = _innermost(problem, lambda e: bool(e.is_dpp()))
-        names = sorted({p.name() for p in culprit.parameters()})
-        raise UnsupportedModelError(
-            f"{place}: {short(culprit)} is not affine in its parameters (not DPP)",
-            why="the exact change that one record makes is read off a map that must be affine in the parameters",
-            remedy=_dpp_remedy(culprit, names),
-        )
+    place, culprit = _innermost(problem, lambda e: bool(e.is_dpp()))
+    names = sorted({p.name() for p in culprit.parameters()})
+    raise UnsupportedModelError(
+        f"{place}: {short(culprit)} is not affine in its parameters (not DPP)",
+        why="the exact change that one record makes is read off a map that must be affine in the parameters",
+        remedy=_dpp_remedy(culprit, names),
+    )
 
 
 def refuse_blocks(parameters: Iterable[Any]) -> None:

@@ -28,7 +28,7 @@ from dpmodel.plan.comparison import Plan
 
 _MOST_PLANS = 128
 # Seconds from which a plan is worth its digest, which is taken when it is kept and again whenever it may be found.
-WORTH = 0.05
+WORTH = 0.02
 # Numbers beyond which a digest would take long beside the plan itself.
 _MOST_BYTES = 64 * 2**20
 # What was computed, and CVXPY's numbers for objects.

@@ -22,6 +22,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from dpmodel.annotate import Private
 from dpmodel.annotate.layout import free_entries
+from dpmodel.compile.standard_form import cvxpy_bridge
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap
 from dpmodel.compile.standard_form.cvxpy_bridge import lower
 from dpmodel.errors import UnsupportedModelError
@@ -253,7 +254,8 @@ def test_what_no_backend_writes_is_refused_in_words(monkeypatch: Any) -> None:
     def apply(self: Any, problem: Any) -> Any:
         raise ValueError("The truth value of an array is ambiguous, 7321.4375")
 
-    monkeypatch.setattr(ConeMatrixStuffing, "apply", apply)
+    for way in (ConeMatrixStuffing, cvxpy_bridge._Stuffing):
+        monkeypatch.setattr(way, "apply", apply)
     x, p = cp.Variable(2), Private(shape=2, name="p", linf=1)
     with pytest.raises(UnsupportedModelError, match="function of its parameters") as caught:
         lower(cp.Problem(cp.Minimize(cp.sum(x)), [x >= p]))

@@ -1,5 +1,5 @@
 """Shortcuts for tables of millions of entries say what the general way says: footprints of entries that are alike, and
-products that CVXPY's canonicalisation never sees."""
+products that the lowering never sees."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import pytest
 import scipy.sparse as sp
 
 import dpmodel as dpm
-from dpmodel.compile.standard_form import large_products
+from dpmodel.compile.standard_form import cvxpy_bridge
 from dpmodel.compile.standard_form.affine_map import AffineMap
 from dpmodel.compile.standard_form.block_view import AlikeView
 from dpmodel.compile.standard_form.cvxpy_bridge import lower
 from dpmodel.compile.standard_form.extremes import largest_group, most_items
 from dpmodel.compile.standard_form.footprint import entry_sensitivities, footprint
+from dpmodel.compile.standard_form.table_products import apart
 
 SHAPE = (7, 4)
 PATTERN = sp.coo_array((np.random.default_rng(3).random(SHAPE) < 0.5) * 1.0)
@@ -101,9 +102,8 @@ def written_out(affine: AffineMap) -> tuple[Any, ...]:
         assert (np.diff(linear.row) >= 0).all()
         for row, column, value in zip(linear.row, linear.column, linear.coefficient, strict=True):
             found[part, int(row), names[int(column)]] = round(float(value), 12)
-    columns = [name if not name.startswith("var") else "auxiliary" for name in affine.column_names]
     cones = [(cone.kind, cone.start, cone.size, cone.constraint, cone.label) for cone in affine.cones]
-    return found, affine.variables, columns, dict(affine.variable_columns), cones, affine.integer.tolist()
+    return found, affine.variables, affine.column_names, dict(affine.variable_columns), cones, affine.integer.tolist()
 
 
 def models() -> Iterator[tuple[cp.Problem, bool]]:
@@ -122,26 +122,32 @@ def models() -> Iterator[tuple[cp.Problem, bool]]:
             True,
         )
         yield cp.Problem(cost, [*public, np.ones((3, 7)) @ (M @ w) + z[1] >= 1, 2 * e - M @ x <= b, M @ w == 2]), True
+        none = cp.Parameter((0, 4), name="none")
+        yield cp.Problem(cost, [*public, e <= b, none @ x <= 1]), True  # a parameter that nothing is left of
         yield cp.Problem(cost, [*public, e <= 1, cp.norm1(M @ w) <= 3]), False  # it stands elsewhere too
         yield cp.Problem(cp.Minimize(0), [e <= 1]), False  # x would be gone
     yield cp.Problem(cost, [*public, A @ x >= 1, S @ w <= 2]), True
 
 
+def as_it_stands(problem: cp.Problem) -> tuple[cp.Problem, tuple[()]]:
+    return problem, ()
+
+
 def test_products_kept_apart_give_the_same_standard_form(monkeypatch: pytest.MonkeyPatch) -> None:
     for number, (problem, kept) in enumerate(models()):
-        theirs = lower(problem)
+        assert bool(apart(problem)[1]) == kept, number
+        ours = lower(problem)
         with monkeypatch.context() as patch:
-            patch.setattr(large_products, "_LARGE", 0)
-            assert bool(large_products.apart(problem)[1]) == kept, number
-            ours = lower(problem)
+            patch.setattr(cvxpy_bridge, "apart", as_it_stands)
+            theirs = lower(problem)
         assert written_out(ours.affine) == written_out(theirs.affine), number
 
 
 def test_solutions_and_duals_are_written_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """The values that a solve gives the variables and constraints are the same ones in the same places."""
     found = []
-    for large in (10**9, 0):
-        monkeypatch.setattr(large_products, "_LARGE", large)
+    for separate in (apart, as_it_stands):
+        monkeypatch.setattr(cvxpy_bridge, "apart", separate)
         A = dpm.Private(np.eye(6, 4) * 2, name="A", unit="row", bounds=[0, 2])
         x, y = cp.Variable(4, name="x", bounds=[0, 3]), cp.Variable(name="y")
         problem = dpm.Problem(cp.Minimize(cp.sum(x) + y), [y >= 1, A @ x <= 5, cp.sum(x) >= 2 - y])

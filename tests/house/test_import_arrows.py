@@ -175,6 +175,8 @@ def test_cvxpy_internals_of_the_bridge_are_listed():
         "cvxpy.reductions.dcp2cone.dcp2cone",
         "cvxpy.reductions.eliminate_zero_sized",
         "cvxpy.reductions.flip_objective",
+        "cvxpy.reductions.inverse_data",
+        "cvxpy.reductions.matrix_stuffing",
         "cvxpy.reductions.solution",
     }
 

@@ -93,6 +93,19 @@ def test_a_problem_written_anew_has_the_plan() -> None:
     assert not same(program().plan(1.0, 1e-6), first)
 
 
+def test_what_cvxpy_adds_tells_no_two_problems_apart() -> None:
+    """It numbers the variables of cones anew each time."""
+
+    def made() -> dpm.Problem:
+        b = dpm.Private(shape=3, name="b", unit="entry", linf=1.0, bounds=[0, 9])
+        x = cp.Variable(3, name="x", bounds=[0, 50])
+        return dpm.Problem(cp.Minimize(cp.norm(x) + cp.sum(x)), [(x >= b).set_label("need")])
+
+    assert facts(made()) == facts(made())
+    names = made()._compiled()[0].affine.column_names
+    assert set(names) == {"x", "an auxiliary variable"}
+
+
 def test_what_takes_no_time_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "WORTH", 3600.0)
     monkeypatch.setattr(kept, "digest", None)  # nor is a digest taken

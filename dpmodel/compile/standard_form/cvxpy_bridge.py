@@ -1,7 +1,8 @@
 """The only module that touches CVXPY's internals: lowering a problem, and writing a solution back.
 
-CVXPY's own reductions turn a problem into tensors that map parameters to standard form; nothing is
-solved and no parameter needs a value. The COO backend is the one whose cost grows with the non-zeros.
+CVXPY's own reductions write a problem in cones; what is affine then is read as coefficients that are functions of the
+parameters (``tensor_reader``). Nothing is solved and no parameter needs a value. Atoms that cannot be read leave it to
+CVXPY's stuffing, whose COO backend is the one whose cost grows with the non-zeros.
 """
 
 from __future__ import annotations
@@ -14,26 +15,32 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 from cvxpy import settings
-from cvxpy.constraints import PSD, SOC, ExpCone, NonNeg, PowCone3D, Zero
+from cvxpy.constraints import PSD, SOC, Equality, ExpCone, Inequality, NonNeg, PowCone3D, Zero
 from cvxpy.reductions.chain import Chain
 from cvxpy.reductions.cvx_attr2constr import CvxAttr2Constr
 from cvxpy.reductions.dcp2cone.cone_matrix_stuffing import ConeMatrixStuffing
 from cvxpy.reductions.dcp2cone.dcp2cone import Dcp2Cone
 from cvxpy.reductions.eliminate_zero_sized import EliminateZeroSized
 from cvxpy.reductions.flip_objective import FlipObjective
+from cvxpy.reductions.inverse_data import InverseData
+from cvxpy.reductions.matrix_stuffing import extract_mip_idx
 from cvxpy.reductions.solution import Solution
 
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.private import Private
+from dpmodel.compile.affine_tree import NotAffine
 from dpmodel.compile.refusals import constraint_label, refuse_blocks, refuse_undisciplined
-from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock, private_mask
-from dpmodel.compile.standard_form.large_products import apart, substituted
+from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock, coordinates_of, private_mask
+from dpmodel.compile.standard_form.table_products import apart, substituted
+from dpmodel.compile.standard_form.tensor_reader import TensorReader
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.numerics.cones import ConeBlock, ConeKind
 
 _KINDS: dict[type, ConeKind] = {
     Zero: "zero",
+    Equality: "zero",
     NonNeg: "nonneg",
+    Inequality: "nonneg",
     SOC: "soc",
     PSD: "psd",
     ExpCone: "exp",
@@ -46,13 +53,12 @@ class Lowered:
     """A lowered problem: its affine map, and what is needed to write a solution back to the user's.
 
     ``_width``, ``_columns`` : columns of CVXPY's form, and which of them ``affine`` has (all, but for stand-ins of
-    large products).
+    products).
     """
 
     affine: AffineMap
     _chain: Any
     _inverse: Any
-    _variable_id: int
     _width: int
     _columns: Integers
 
@@ -76,7 +82,7 @@ class Lowered:
             duals = {b.constraint_id: dual[b.rows] if b.size > 1 else dual[b.start] for b in self.affine.cones}
         whole = np.zeros(self._width)
         whole[self._columns] = x
-        solution = Solution(status, 0.0 if value is None else value, {self._variable_id: whole}, duals, {})
+        solution = Solution(status, 0.0 if value is None else value, {0: whole}, duals, {})
         problem.unpack(self._chain.invert(solution, self._inverse))
         problem._value = value
 
@@ -147,27 +153,85 @@ def lower(problem: cp.Problem) -> Lowered:
     affine = _affine_map(problem, program, chain, maximize)
     width, columns = affine.variables, np.arange(affine.variables)
     if products:
-        affine, columns = substituted(affine, products, _variable_columns(other, program, chain))
-    return Lowered(affine, chain, inverse, program.x.id, width, columns)
+        affine, columns = substituted(affine, products, _variable_columns(other, program, chain), problem.parameters())
+    return Lowered(affine, chain, inverse, width, columns)
+
+
+@dataclass(frozen=True)
+class _Program:
+    """A problem in cones: ``objective`` and ``rows`` are (row, variable, parameter, coefficient), rows those of the
+    constraints' arguments, and ``start``, ``begin`` the first entries of variables and parameters."""
+
+    objective: tuple[Integers, Integers, Integers, Floats]
+    rows: tuple[Integers, Integers, Integers, Floats]
+    constraints: list[Any]
+    variables: list[Any]
+    start: Mapping[int, int]
+    parameters: list[Any]
+    begin: Mapping[int, int]
+
+    @property
+    def width(self) -> int:
+        return sum(int(variable.size) for variable in self.variables)
+
+    @property
+    def height(self) -> int:
+        return sum(int(constraint.size) for constraint in self.constraints)
+
+    @property
+    def theta_size(self) -> int:
+        return sum(int(parameter.size) for parameter in self.parameters) + 1
+
+
+class _Stuffing(ConeMatrixStuffing):  # type: ignore[misc]
+    """CVXPY's last reduction, by a reading of its own; what it left is inverted as CVXPY does."""
+
+    def apply(self, problem: cp.Problem) -> tuple[_Program, Any]:
+        inverse = InverseData(problem)
+        if any(getattr(each, "axis", 0) == 1 or _bent(each) for each in problem.constraints):
+            raise NotAffine("cones across rows")
+        constraints = sorted(problem.constraints, key=lambda each: _ORDER.index(_KINDS[type(each)]))
+        inverse.cons_id_map = self._cons_id_map = {each.id: each.id for each in constraints}
+        inverse.minimize = True
+        theta_size = sum(inverse.param_to_size.values())
+        reader = TensorReader(inverse.var_offsets, inverse.x_length, inverse.param_id_map, theta_size)
+        objective = reader.coefficients([problem.objective.expr])
+        sides = [[each.expr] if type(each) in _TWO_SIDES else each.args for each in constraints]
+        rows = reader.coefficients([side for each in sides for side in each])
+        program = _Program(
+            objective, rows, constraints, problem.variables(), inverse.var_offsets, problem.parameters(),
+            inverse.param_id_map,
+        )  # fmt: skip
+        return program, inverse
+
+
+_AFFINE = (cp.atoms.affine.affine_atom.AffAtom, cp.expressions.leaf.Leaf)
+_ORDER = ("zero", "nonneg", "soc", "psd", "exp", "pow3d")
+# Their ``expr`` is the left side less the right one.
+_TWO_SIDES = (Equality, Inequality)
+
+
+def _bent(constraint: Any) -> bool:
+    return type(constraint) in (ExpCone, PowCone3D) and constraint.args[0].ndim > 1
 
 
 # In this order: the cost of the first grows with the non-zeros; the others know atoms that it does not.
 _BACKENDS = (cp.COO_CANON_BACKEND, cp.SCIPY_CANON_BACKEND, cp.CPP_CANON_BACKEND)
 
 
-def _stuffed(problem: cp.Problem, maximize: bool) -> tuple[Any, Any, Any]:
-    """The chain of reductions, the program it ends in, and what inverts it, by the first backend that manages."""
-    for backend in _BACKENDS:
-        reductions: list[Any] = [FlipObjective()] if maximize else []
-        reductions += [
-            Dcp2Cone(quad_obj=False),
-            CvxAttr2Constr(reduce_bounds=True),
-            EliminateZeroSized(),
-            ConeMatrixStuffing(quad_obj=False, canon_backend=backend),
-        ]
-        chain = Chain(reductions=reductions)
+def _stuffed(problem: cp.Problem, maximize: bool) -> tuple[Any, _Program, Any]:
+    """The chain of reductions, the program it ends in, and what inverts it, by the first way that manages."""
+    flip: list[Any] = [FlipObjective()] if maximize else []
+    ways = [[Dcp2Cone(quad_obj=False), ConeMatrixStuffing(canon_backend=backend)] for backend in _BACKENDS]
+    if not any(map(_mostly_zeros, problem.parameters())):
+        ways.insert(0, [Dcp2Cone(quad_obj=False), _Stuffing()])
+        if all(map(_has_affine_atoms, (problem.objective, *problem.constraints))):
+            ways.insert(0, [_Stuffing()])
+    for *cones, stuffing in ways:
+        chain = Chain(reductions=[*flip, *cones, CvxAttr2Constr(reduce_bounds=True), EliminateZeroSized(), stuffing])
         try:
-            return chain, *chain.apply(problem)
+            program, inverse = chain.apply(problem)
+            return chain, program if isinstance(program, _Program) else _told(program), inverse
         except Exception as error:  # assertions, numpy's and scipy's errors, whatever an atom raises
             failure = f"{type(error).__name__} in CVXPY's last backend"
     raise UnsupportedModelError(
@@ -178,21 +242,39 @@ def _stuffed(problem: cp.Problem, maximize: bool) -> tuple[Any, Any, Any]:
     )
 
 
-def _affine_map(problem: cp.Problem, program: Any, chain: Any, maximize: bool) -> AffineMap:
-    n, m, width = int(program.x.size), int(program.constr_size), int(program.total_param_size) + 1
+def _has_affine_atoms(node: Any) -> bool:
+    """Whether nothing below is for ``Dcp2Cone`` to rewrite, by types alone: curvature is asked for elsewhere."""
+    return all(isinstance(each, _AFFINE) and _has_affine_atoms(each) for each in node.args)
+
+
+def _mostly_zeros(parameter: Any) -> bool:
+    """Whether CVXPY goes through a sparse table quicker than a reading that meets its zeros."""
+    return parameter.sparse_idx is not None and parameter.size > 8 * len(parameter.sparse_idx[0])
+
+
+def _told(program: Any) -> _Program:
+    """What CVXPY's stuffing says, as coordinates."""
     q = sp.coo_array(program.q)
-    in_c = q.row < n
-    objective = LinearMap.of(q.row[in_c], q.col[in_c], q.data[in_c], n)
-    offset = LinearMap.of(q.row[~in_c] - n, q.col[~in_c], q.data[~in_c], 1)
-    if program.A is None or m == 0:
-        scalar = matrix = LinearMap.of([], [], [], 0)
-    else:
-        tensor = sp.coo_array(program.A)
-        split = np.int64(m) * n
-        row, column, data = _in_cones(program, tensor.row.astype(np.int64), tensor.col, tensor.data)
-        in_a = row < split
-        matrix = LinearMap.of(row[in_a], column[in_a], -data[in_a], int(split))
-        scalar = LinearMap.of(row[~in_a] - split, column[~in_a], data[~in_a], m)
+    objective = np.zeros_like(q.row), q.row, q.col, q.data
+    A, m = sp.coo_array((0, 0)) if program.A is None else sp.coo_array(program.A), int(program.constr_size)
+    row, variable = coordinates_of(A.row.astype(np.int64), m)
+    return _Program(
+        objective, (row, variable, A.col, A.data), program.constraints, program.variables, program.var_id_to_col,
+        program.parameters, program.param_id_to_col,
+    )  # fmt: skip
+
+
+def _affine_map(problem: cp.Problem, program: _Program, chain: Any, maximize: bool) -> AffineMap:
+    n, m, width = program.width, program.height, program.theta_size
+    _, variable, column, data = program.objective
+    in_c = variable < n
+    objective = LinearMap.of(variable[in_c], column[in_c], data[in_c], n)
+    offset = LinearMap.of(np.zeros((~in_c).sum()), column[~in_c], data[~in_c], 1)
+    row, variable, column, data = program.rows
+    row, data = _in_cones(program, row, data)
+    in_a = variable < n
+    matrix = LinearMap.of(row[in_a] + np.int64(m) * variable[in_a], column[in_a], -data[in_a], m * n)
+    scalar = LinearMap.of(row[~in_a], column[~in_a], data[~in_a], m)
     for part in (objective, offset, scalar, matrix):
         if not np.isfinite(part.coefficient).all():
             raise SpecificationError(
@@ -201,8 +283,7 @@ def _affine_map(problem: cp.Problem, program: Any, chain: Any, maximize: bool) -
                 remedy="check the arrays that enter the model (infinite bounds can be left out)",
             )
     boolean, integer = (
-        np.array([index[0] for index in indices], dtype=np.int64)
-        for indices in (program.x.boolean_idx, program.x.integer_idx)
+        np.array([index[0] for index in indices], dtype=np.int64) for indices in extract_mip_idx(program.variables)
     )
     parameters = _theta_blocks(problem, program, chain)
     private = private_mask(parameters, width)[matrix.column]
@@ -217,7 +298,7 @@ def _affine_map(problem: cp.Problem, program: Any, chain: Any, maximize: bool) -
         private_matrix=matrix.select(private),
         cones=_cones(problem, program),
         parameters=parameters,
-        column_names=_column_names(program, n),
+        column_names=_column_names(problem, program, n),
         variable_columns=_variable_columns(problem, program, chain),
         boolean=boolean,
         integer=integer,
@@ -225,15 +306,15 @@ def _affine_map(problem: cp.Problem, program: Any, chain: Any, maximize: bool) -
     )
 
 
-def _in_cones(program: Any, row: Integers, column: Integers, data: Floats) -> tuple[Integers, Integers, Floats]:
-    """Coordinates of CVXPY's tensor, rows moved from the order of the constraints' arguments to that of their cones
-    (heads beside their tails), and those of equalities negated."""
-    place, negated, start = np.arange(int(program.constr_size)), np.zeros(int(program.constr_size), dtype=bool), 0
+def _in_cones(program: _Program, row: Integers, data: Floats) -> tuple[Integers, Floats]:
+    """Rows and coefficients, rows moved from the order of the constraints' arguments to that of their cones (heads
+    beside their tails), and what lies in a cone with the other sign negated."""
+    place, negated, start = np.arange(program.height), np.zeros(program.height, dtype=bool), 0
     for constraint in program.constraints:
-        sizes, end = [int(argument.size) for argument in constraint.args], start + int(constraint.size)
-        negated[start:end] = type(constraint) is Zero
+        end = start + int(constraint.size)
+        negated[start:end] = type(constraint) in (Zero, *_TWO_SIDES)
         if type(constraint) is SOC:  # every head, and behind it its column of tails
-            heads, tails = sizes
+            heads, tails = (int(argument.size) for argument in constraint.args)
             high = tails // heads
             place[start:end] = start + np.concatenate(
                 [np.arange(heads) * (high + 1), (np.arange(heads)[:, None] * (high + 1) + 1 + np.arange(high)).ravel()]
@@ -241,13 +322,10 @@ def _in_cones(program: Any, row: Integers, column: Integers, data: Floats) -> tu
         elif type(constraint) in (ExpCone, PowCone3D):  # triples
             place[start:end] = start + np.arange(end - start).reshape(-1, 3).T.ravel()
         start = end
-    if not negated.any() and (place[1:] > place[:-1]).all():
-        return row, column, data
-    of = row % np.int64(place.size)
-    return place[of] + (row - of), column, np.where(negated[of], -data, data)
+    return place[row], np.where(negated[row], -data, data)
 
 
-def _cones(problem: cp.Problem, program: Any) -> tuple[ConeBlock, ...]:
+def _cones(problem: cp.Problem, program: _Program) -> tuple[ConeBlock, ...]:
     numbers = {constraint.id: i for i, constraint in enumerate(problem.constraints)}
     blocks: list[ConeBlock] = []
     start = 0
@@ -271,7 +349,7 @@ def _cones(problem: cp.Problem, program: Any) -> tuple[ConeBlock, ...]:
     return tuple(blocks)
 
 
-def _theta_blocks(problem: cp.Problem, program: Any, chain: Any) -> tuple[ThetaBlock, ...]:
+def _theta_blocks(problem: cp.Problem, program: _Program, chain: Any) -> tuple[ThetaBlock, ...]:
     origin = {parameter.id: parameter for parameter in problem.parameters()}
     for original, lowered in chain.compose_param_id_map().items():
         for identity in lowered:
@@ -280,25 +358,27 @@ def _theta_blocks(problem: cp.Problem, program: Any, chain: Any) -> tuple[ThetaB
     blocks = []
     for parameter in program.parameters:
         source = origin[parameter.id]
-        offset = int(program.param_id_to_col[parameter.id])
+        offset = int(program.begin[parameter.id])
         blocks.append(ThetaBlock(source, offset, int(parameter.size), isinstance(source, Private)))
     return tuple(sorted(blocks, key=lambda block: block.offset))
 
 
-def _column_names(program: Any, n: int) -> tuple[str, ...]:
-    names = [""] * n
+def _column_names(problem: cp.Problem, program: _Program, n: int) -> tuple[str, ...]:
+    # CVXPY numbers what it adds; a number would tell two problems that are written alike apart.
+    own = {variable.id: str(variable.name()) for variable in problem.variables()}
+    known, names = set(own.values()), [""] * n
     for variable in program.variables:
-        start = int(program.var_id_to_col[variable.id])
-        names[start : start + variable.size] = [str(variable.name())] * int(variable.size)
+        start, name = int(program.start[variable.id]), own.get(variable.id, str(variable.name()))
+        names[start : start + variable.size] = [name if name in known else "an auxiliary variable"] * int(variable.size)
     return tuple(names)
 
 
-def _variable_columns(problem: cp.Problem, program: Any, chain: Any) -> dict[int, int]:
+def _variable_columns(problem: cp.Problem, program: _Program, chain: Any) -> dict[int, int]:
     sizes = {variable.id: variable.size for variable in program.variables}
     renamed = chain.compose_var_id_map()
     columns = {}
     for variable in problem.variables():
         final = renamed.get(variable.id, [variable.id])
         if len(final) == 1 and sizes.get(final[0]) == variable.size:
-            columns[variable.id] = int(program.var_id_to_col[final[0]])
+            columns[variable.id] = int(program.start[final[0]])
     return columns

@@ -229,7 +229,7 @@ def bounded_variables(model: PrivateLP) -> Verdict:
         return YES
     _, columns = model.form.matrix_positions()
     loose = columns[~np.isfinite(model.public.magnitudes()[columns])]
-    names = list(dict.fromkeys(model.affine.column_names[j] or "an auxiliary variable" for j in loose))
+    names = list(dict.fromkeys(model.affine.column_names[j] for j in loose))
     return Verdict(
         False,
         f"no public bound on {', '.join(names[:3]) or 'x'}: noise on A is multiplied by it; "

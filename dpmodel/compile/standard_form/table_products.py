@@ -1,14 +1,15 @@
-"""Products of a large private table with a variable, kept out of CVXPY's canonicalisation and put in afterwards.
+"""Products of a private table with a variable, kept out of the lowering and put in afterwards.
 
-``A @ x`` with millions of stored entries takes CVXPY dozens of passes over as many triples. In its place a vector
-variable y of its own is lowered, which costs as much as A has rows; then ``y = A x`` is substituted in the standard
-form. That is exact wherever the product stands in affine constraints: a coefficient s of y_i in row r becomes the
-coefficients ``s A_ij`` of x_j, each with its private entry. Everywhere else CVXPY lowers the product as it stands.
+A table with millions of stored entries takes dozens of passes over as many triples to lower, and a sparse one as many
+zeros. In place of ``A @ x`` a vector variable y of its own is lowered, which costs as much as A has rows; then
+``y = A x`` is substituted in the standard form. That is exact wherever the product stands in affine constraints: a
+coefficient s of y_i in row r becomes the coefficients ``s A_ij`` of x_j, each with its private entry. Everywhere else
+the product is lowered as it stands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,8 +21,6 @@ from dpmodel._types import Floats, Integers
 from dpmodel.annotate.private import Private
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock, coordinates_of, joined
 
-# Entries from which a table is large; below, CVXPY takes milliseconds.
-_LARGE = 50_000
 _CONSTRAINTS = (cp.constraints.Inequality, cp.constraints.Equality)
 
 
@@ -35,13 +34,13 @@ class Product:
 
 
 def apart(problem: cp.Problem) -> tuple[cp.Problem, tuple[Product, ...]]:
-    """``problem`` with variables in place of the products of large private tables, and these products; none where a
-    large table stands anywhere else too."""
-    large = {p.id for p in problem.parameters() if _large(p)}
+    """``problem`` with variables in place of the products of private tables, and these products; none where a table
+    stands anywhere else too."""
+    tables = {p.id for p in problem.parameters() if _is_table(p)}
     found: list[Product] = []
 
     def replaced(node: Any) -> Any:
-        if isinstance(node, cp.atoms.MulExpression) and isinstance(node.args[0], Private) and node.args[0].id in large:
+        if isinstance(node, cp.atoms.MulExpression) and isinstance(node.args[0], Private) and node.args[0].id in tables:
             factor = node.args[1]
             if isinstance(factor, cp.Variable) and factor.ndim == 1 and factor.sparse_idx is None:
                 found.append(Product(cp.Variable(node.shape), node.args[0], factor))
@@ -50,54 +49,59 @@ def apart(problem: cp.Problem) -> tuple[cp.Problem, tuple[Product, ...]]:
         return node if all(a is b for a, b in zip(args, node.args, strict=True)) else node.copy(args)
 
     def of_constraint(constraint: Any) -> Any:
-        if type(constraint) not in _CONSTRAINTS or not large & {p.id for p in constraint.parameters()}:
+        if type(constraint) not in _CONSTRAINTS or not tables & {p.id for p in constraint.parameters()}:
             return constraint
         if not all(each.is_affine() for each in constraint.args):
             return constraint
         return type(constraint)(*map(replaced, constraint.args), constr_id=constraint.id)
 
-    if not large:
+    if not tables:
         return problem, ()
     other = cp.Problem(problem.objective, [of_constraint(each) for each in problem.constraints])
     left, variables = {p.id for p in other.parameters()}, {v.id for v in other.variables()}
-    if left & large or not {each.factor.id for each in found} <= variables:
+    if left & tables or not {each.factor.id for each in found} <= variables:
         return problem, ()
     return other, tuple(found)
 
 
-def _large(parameter: Any) -> bool:
-    if not isinstance(parameter, Private) or parameter.ndim != 2 or parameter.layout.size < _LARGE:
+def _is_table(parameter: Any) -> bool:
+    if not isinstance(parameter, Private) or parameter.ndim != 2:
         return False
     return not any(parameter.attributes[key] for key in ("diag", "symmetric", "PSD", "NSD"))
 
 
 def substituted(
-    affine: AffineMap, products: tuple[Product, ...], first_column: Mapping[int, int]
+    affine: AffineMap, products: tuple[Product, ...], first_column: Mapping[int, int], parameters: Sequence[Any]
 ) -> tuple[AffineMap, Integers]:
     """The standard form with the products in place of their stand-ins, and which of its columns are left.
 
-    ``first_column`` : id of a variable -> its first column.
+    ``first_column`` : id of a variable -> its first column. ``parameters`` : all, in the order of theta.
     """
-    m, stay, offset = affine.rows, np.ones(affine.variables, dtype=bool), affine.theta_size - 1
-    tables, start = [], {}
+    m, stay = affine.rows, np.ones(affine.variables, dtype=bool)
     for each in products:
         begin = first_column[each.stand_in.id]
         stay[begin : begin + each.stand_in.size] = False
-        if each.table.id not in start:
-            start[each.table.id] = offset
-            tables.append(ThetaBlock(each.table, offset, each.table.layout.size, True))
-            offset += each.table.layout.size
+    theta = np.zeros(affine.theta_size, dtype=np.int64)  # where its entries go
+    before = {block.parameter.id: block for block in affine.parameters}
+    tables = {each.table.id: ThetaBlock(each.table, 0, each.table.layout.size, True) for each in products}
+    known, blocks, offset = before | tables, [], 0
+    for parameter in parameters:
+        if (block := known.get(parameter.id)) is not None:
+            blocks.append(replace(block, offset=offset))
+            if parameter.id in before:
+                theta[block.columns] = np.arange(offset, offset + block.size)
+            offset += block.size
+    start = {block.parameter.id: block.offset for block in blocks}
+    theta[-1] = offset
     kept = np.flatnonzero(stay)
     place = np.cumsum(stay) - 1
 
     def moved(part: LinearMap, row: Integers, height: int) -> LinearMap:
-        # The constant is the last entry of theta.
-        column = np.where(part.column == affine.theta_size - 1, offset, part.column)
-        return LinearMap(row, column, part.coefficient, height)
+        return LinearMap(row, theta[part.column], part.coefficient, height)
 
     rows, columns = coordinates_of(affine.public_matrix.row, m)
-    others = stay[columns]
-    public = moved(affine.public_matrix.select(others), rows[others] + m * place[columns[others]], m * kept.size)
+    left = stay[columns]
+    public = moved(affine.public_matrix.select(left), rows[left] + m * place[columns[left]], m * kept.size)
     rows_of, columns_of = coordinates_of(affine.private_matrix.row, m)
     parts = [moved(affine.private_matrix, rows_of + m * place[columns_of], m * kept.size)]
     for each in products:
@@ -116,7 +120,7 @@ def substituted(
         scalar=moved(affine.scalar, affine.scalar.row, m),
         public_matrix=public,
         private_matrix=joined(parts),
-        parameters=(*affine.parameters, *tables),
+        parameters=tuple(blocks),
         column_names=tuple(affine.column_names[j] for j in kept),
         variable_columns={
             identity: int(place[column])
