@@ -354,19 +354,20 @@ def _compared(
     def behind(place: int) -> bool:
         """Whether what it hopes for, looked at more closely while that may help, comes after the best."""
         while best is not None and (hoped := hopes[place]) is not None:
-            if hoped.spends_nothing and model.needs_data(best):
+            if _unread(hoped) and model.needs_data(best):
                 hopes[place] = hoped = missing_something(hoped)
             if order(hoped) > order(best):
                 return True
             hopes[place] = next(bounds[place], None)
         return False
 
-    def turn(place: int) -> Order:
-        """By what is hoped for; points that are found without data after others that may tell whether they matter."""
-        hoped = hopes[place]
-        return order(missing_something(hoped) if hoped is not None and hoped.spends_nothing else hoped)
-
-    for place in sorted(range(len(mechanisms)), key=turn):
+    places = sorted(range(len(mechanisms)), key=lambda place: order(hopes[place]))
+    for turn in range(len(places)):
+        # Points that are found without data come after one that reads data: what it says may tell that they miss
+        # something.
+        if best is None and _unread(hopes[places[turn]]):
+            places[turn : turn + 2] = reversed(places[turn : turn + 2])
+        place = places[turn]
         if behind(place):
             left.append(place)
             continue
@@ -388,6 +389,10 @@ def _compared(
             why = f"{BEHIND}: {why if hoped.proved else 'it would prove nothing'}"
             found[place] = Candidate(each.name, each.source, True, why, None, "behind", each.serves.cells)
     return [each for each in found if each is not None]
+
+
+def _unread(hoped: Forecast | None) -> bool:
+    return hoped is not None and hoped.spends_nothing
 
 
 def _bounds(
