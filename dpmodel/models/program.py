@@ -46,6 +46,8 @@ SATISFIES_EXACTLY = ("exact-equations",)
 
 # What counts as equal of two bounds (``known._EQUAL``), and more.
 _EQUAL = 1e-5
+# What ``at_least`` says of a public point that loses something.
+_NONE = float(np.finfo(np.float64).tiny)
 
 
 class Program(PrivateModel[PrivateLP]):
@@ -126,7 +128,9 @@ class Program(PrivateModel[PrivateLP]):
         everything = missed >= width * (1 - _EQUAL)  # all that any row can be violated by
         kept = plain and everything and some_point_is_best(model)
         if quickly or kept or (plain and out_of_reach(model, lost, math.inf if everything else missed)):
-            span = math.inf if math.isnan(loss) else objective_span(model)
+            # What hopes to lose nothing is not cut by what points can lose.
+            free = math.isnan(loss) or (quickly and loss <= _NONE)
+            span = math.inf if free else objective_span(model)
             if not quickly:
                 model.public.require_feasible()  # known by now, where something was solved
             points = ((0.0, largest_violation(model)),) if kept else ()

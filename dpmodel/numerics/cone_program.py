@@ -21,8 +21,9 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
 from dpmodel.errors import DPModelError, SpecificationError
+from dpmodel.numerics.array_program import Answer, ArrayProgram
 from dpmodel.numerics.cones import ConeBlock, ConeKind
-from dpmodel.numerics.solvers import SOLVER_ERROR, Answer, ArrayProgram, ask
+from dpmodel.numerics.solvers import SOLVER_ERROR, ask
 
 
 @cache

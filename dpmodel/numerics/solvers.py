@@ -1,8 +1,9 @@
-"""A program in arrays, and the solvers that take it: straight (HiGHS, Clarabel, OSQP, SCS) or through CVXPY.
+"""The solvers that take a program in arrays: straight (HiGHS, Clarabel, OSQP, SCS) or through CVXPY.
 
 What comes out is the same by either way: CVXPY's words for the status, and multipliers with its signs. The straight
 way leaves out CVXPY's compiling, which takes longer than HiGHS does on most linear programs. Options that are CVXPY's
-own (``verbose``, ``warm_start``) or that a table here does not know, and other solvers, go through CVXPY.
+own (``verbose``, ``warm_start``) or that a table here does not know, and other solvers, go through CVXPY. Clarabel is
+given sums of squares as such (``squares.py``).
 
 Every number here is public or released, so all of it is post-processing.
 """
@@ -13,7 +14,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from typing import Any
 
 import cvxpy as cp
@@ -23,6 +24,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
+from dpmodel.numerics.array_program import Answer, ArrayProgram
+from dpmodel.numerics.squares import squares
 
 # CVXPY's word for it, in solutions and releases: no solver that was tried had an answer.
 SOLVER_ERROR = str(cp.SOLVER_ERROR)
@@ -36,59 +39,6 @@ ANSWERS = frozenset(
 )
 _WITH_POINT = frozenset((cp.OPTIMAL, cp.OPTIMAL_INACCURATE, cp.USER_LIMIT))
 _ROOT = math.sqrt(2.0)
-
-
-@dataclass(frozen=True)
-class ArrayProgram:
-    """Minimise ``c'x`` subject to ``low <= R x <= high``, ``h - G x`` in cones, ``lower <= x <= upper``.
-
-    ``R`` (p x n), ``G`` (q x n) sparse. The rows of G: second-order cones of sizes ``second_order``, semidefinite ones
-    of sides ``semidefinite`` (whole matrices, column by column; their symmetric part counts), ``exponential`` triples,
-    and triples of 3-d power cones with exponents ``power``. ``boolean``, ``integer`` : numbers of columns.
-    """
-
-    c: Floats
-    R: sp.csr_array
-    low: Floats
-    high: Floats
-    lower: Floats
-    upper: Floats
-    boolean: Integers
-    integer: Integers
-    G: sp.csr_array
-    h: Floats
-    second_order: tuple[int, ...] = ()
-    semidefinite: tuple[int, ...] = ()
-    exponential: int = 0
-    power: tuple[float, ...] = ()
-
-    @property
-    def size(self) -> int:
-        return int(self.c.size)
-
-    @property
-    def linear(self) -> bool:
-        return not self.h.size
-
-    @property
-    def continuous(self) -> bool:
-        return not (self.boolean.size or self.integer.size)
-
-    @cached_property
-    def equal(self) -> npt.NDArray[np.bool_]:
-        return np.asarray(self.low == self.high)
-
-
-@dataclass(frozen=True)
-class Answer:
-    """``x`` (n,) or None. ``rows`` (p,), ``cones`` (q,) : multipliers, positive where an upper side binds; None where
-    the solver gives none. ``basis`` : where HiGHS ended, to begin from with another objective."""
-
-    status: str
-    x: Floats | None = None
-    rows: Floats | None = None
-    cones: Floats | None = None
-    basis: Any = None
 
 
 def ask(program: ArrayProgram, solver: str | None, options: Mapping[str, Any], start: Any = None) -> Answer:
@@ -330,15 +280,18 @@ def _by_clarabel(program: ArrayProgram, solver: str | None, options: Mapping[str
     settings.verbose = False
     for name, value in options.items():
         setattr(settings, name, value)
+    whole, P = squares(program), sp.csc_array((program.size, program.size))
+    if whole is not None:
+        program, P = whole.program, whole.P
     rows = _cone_rows(program, upper_triangle=True)
     cones = [kind(count) for kind, count in _counted(clarabel, rows) if count]
     cones += [clarabel.SecondOrderConeT(size) for size in program.second_order]
     cones += [clarabel.PSDTriangleConeT(side) for side in program.semidefinite]
     cones += [clarabel.ExponentialConeT() for _ in range(program.exponential)]
     cones += [clarabel.PowerConeT(alpha) for alpha in program.power]
-    nothing = sp.csc_array((program.size, program.size))
-    found = clarabel.DefaultSolver(nothing, program.c, rows.A, rows.b, cones, settings).solve()
-    return rows.answer(program, _CLARABEL_SAYS.get(str(found.status), SOLVER_ERROR), found.x, found.z)
+    found = clarabel.DefaultSolver(P, program.c, rows.A, rows.b, cones, settings).solve()
+    answer = rows.answer(program, _CLARABEL_SAYS.get(str(found.status), SOLVER_ERROR), found.x, found.z)
+    return answer if whole is None else whole.answer(answer)
 
 
 def _counted(clarabel: Any, rows: _ConeRows) -> tuple[tuple[Any, int], ...]:

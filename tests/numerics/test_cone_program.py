@@ -10,8 +10,9 @@ import pytest
 
 import dpmodel as dpm
 from dpmodel.numerics import cone_program, solvers
+from dpmodel.numerics.array_program import Answer
 from dpmodel.numerics.cone_program import SolverFailure
-from dpmodel.numerics.solvers import SOLVER_ERROR, Answer
+from dpmodel.numerics.solvers import SOLVER_ERROR
 
 SAYS = [
     *("optimal", "optimal_inaccurate", "infeasible", "infeasible_inaccurate", "unbounded", "unbounded_inaccurate"),

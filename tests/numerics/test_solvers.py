@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpmodel.numerics import solvers
+from dpmodel.numerics.array_program import Answer, ArrayProgram
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 from dpmodel.numerics.cones import ConeBlock
-from dpmodel.numerics.solvers import SOLVER_ERROR, Answer, ArrayProgram, ask
+from dpmodel.numerics.solvers import SOLVER_ERROR, ask
 
 NONE = np.zeros(0, dtype=np.int64)
 TIGHT: dict[str, dict[str, Any]] = {

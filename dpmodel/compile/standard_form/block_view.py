@@ -51,7 +51,8 @@ class BlockView:
             return
         self.size = np.abs(part.coefficient)
         # A row mixes when it depends on two private entries of the same record. Rows are sorted.
-        if bool((part.row[1:] != part.row[:-1]).all()):
+        alone = len(block) == 1 and block[0].parameter.layout.unit_size == 1  # every entry is a unit
+        if alone or bool((part.row[1:] != part.row[:-1]).all()):
             rows_units, count = np.arange(part.nnz, dtype=np.int64), part.nnz
         else:
             rows_units, count = group_ids(part.row, self.unit[part.column])
@@ -95,8 +96,15 @@ class BlockView:
         return out
 
     def largest_entries(self) -> tuple[float, Floats, Integers]:
-        """Largest change of any entry; per (entry, unit) its largest change, and that unit."""
+        """Largest change of any entry; per (entry, unit) its largest change, and where entries mix that unit."""
         maxima = np.zeros(self.row_unit_count)
+        if not self.mixes:  # one coefficient each
+            room = self.cap.copy()
+            for member in self.block:
+                ball = member.parameter.ball
+                room[member.columns] = np.minimum(room[member.columns], min(ball.l1, ball.l2, ball.row_l1))
+            maxima[self.row_unit] = self.size * room[self.part.column]
+            return float(maxima.max(initial=0.0)), maxima, np.zeros(0, dtype=np.int64)
         for member, mask, ball in self._members():
             maxima += self._support(self.size, mask, self.row_unit, self.row_unit_count, member, ball)
         units = np.zeros(self.row_unit_count, dtype=np.int64)

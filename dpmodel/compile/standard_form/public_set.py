@@ -16,7 +16,8 @@ import numpy as np
 from dpmodel._types import Floats
 from dpmodel.compile.standard_form.form import StandardForm
 from dpmodel.errors import InfeasibleError
-from dpmodel.numerics.cone_program import ConeProgram, SolverFailure, solve_cone_program
+from dpmodel.numerics.by_arithmetic import maximum
+from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, SolverFailure, solve_cone_program
 from dpmodel.numerics.implied_bounds import implied_bounds
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.numerics.solvers import SMALL, SOLVER_ERROR
@@ -139,7 +140,8 @@ class PublicSet:
         return "infeasible" not in solution.status
 
     def holds(self, x: Floats) -> bool:
-        """Whether x, a point of the box, satisfies the public rows; False for integers and cones: nobody looks."""
+        """Whether x, a point of the box, satisfies the public rows; False for integers and cones other than those of
+        second order: nobody looks."""
         program = self.program
         if program.boolean.size or program.integer.size:
             return False
@@ -151,6 +153,11 @@ class PublicSet:
                 continue
             if block.kind == "nonneg":
                 if gap[rows].min() < 0:
+                    return False
+            elif block.kind == "soc":
+                heads = np.cumsum(block.sizes) - np.asarray(block.sizes)
+                squares = np.add.reduceat(gap[rows] ** 2, heads)
+                if (gap[rows][heads] < 0).any() or (squares > 2 * gap[rows][heads] ** 2).any():
                     return False
             elif block.kind != "zero" or np.abs(gap[rows]).max() > 0:
                 return False
@@ -204,14 +211,34 @@ class PublicSet:
         """(n,) a point of least ``c'x``, or None; from the last basis where the program is small, and of many columns
         without a program, where that can be."""
         program = self.program
-        linear = self._linear and not (program.boolean.size or program.integer.size)
+        whole = program.boolean.size + program.integer.size == 0
+        linear = whole and self._linear
         if linear and (program.A.nnz < SMALL or (c.size > _MANY and self.polyhedron.one_row_each is not None)):
             x = self.polyhedron.minimise(c)
+        elif whole and not self._linear:
+            x = self._least(c, *self.box).x
         else:
             x = solve_cone_program(program.with_(c=c), solver=self.solver).x
         if x is not None:
             self.__dict__["feasible"] = True
         return x
+
+    def beside(self, x: Floats, c: Floats) -> float:
+        """``c'y`` at the point y of a linear set where rows or bounds stop who leaves ``x``, a point of the set as far
+        as a solver tells, against c; inf where x is none."""
+        program, (lower, upper) = self.program, self.box
+        rows, room = np.asarray(program.keep, dtype=bool), program.b - program.A @ x
+        equal = rows & self.form.affine.equalities()
+        left = np.r_[room[rows & ~equal], -np.abs(room[equal]), upper - x, x - lower]
+        if not self._linear or left.min(initial=0.0) < -_SOLVER_SLACK:
+            return np.inf
+        if not (program.boolean.size or program.integer.size):
+            self.__dict__["feasible"] = True
+        way = np.where(np.where(c > 0, x - lower, upper - x) > _SOLVER_SLACK, -c, 0.0)
+        pace = program.A @ way
+        pace = np.r_[pace[rows & ~equal], np.abs(pace[equal]), way, -way]
+        step = float((left[pace > 0] / pace[pace > 0]).min(initial=np.inf))
+        return float(c @ x) + (max(step, 0.0) * float(c @ way) if way.any() else 0.0)
 
     def magnitudes(self) -> Floats:
         """(n,) bounds on |x_j| from the box (inf where the box has none)."""
@@ -246,18 +273,34 @@ class PublicSet:
                 return best
             except SolverFailure:  # others are asked
                 pass
-        none = np.zeros(0, dtype=np.int64)
-        program = self.program.with_(c=-objective, lower=lower, upper=upper, boolean=none, integer=none)
-        solution = solve_cone_program(program, solver=self.solver)
+        if not self._linear:
+            told = maximum(self.program, objective, lower, upper)
+            if told is not None:
+                return told
+        solution = self._least(-objective, lower, upper)
+        if not solution.solved or solution.value is None:
+            return np.inf
+        self.__dict__["basis"] = solution.basis if alike else None
+        return -solution.value + _SOLVER_SLACK * (1 + abs(solution.value))
+
+    def _least(self, c: Floats, lower: Floats, upper: Floats) -> ConeSolution:
+        """Where ``c'x`` is least between these bounds, without integrality; solved once per question."""
+        key = c.tobytes(), lower.tobytes(), upper.tobytes()
+        if key not in self._solutions:
+            none = np.zeros(0, dtype=np.int64)
+            program = self.program.with_(c=c, lower=lower, upper=upper, boolean=none, integer=none)
+            self._solutions[key] = solve_cone_program(program, solver=self.solver)
+        solution = self._solutions[key]
         if "infeasible" in solution.status and "unbounded" not in solution.status:
             self.__dict__["feasible"] = False
             self.require_feasible()
-        if solution.status == "unbounded":
+        if solution.status == "unbounded" or solution.solved:
             self.__dict__["feasible"] = True
-        if not solution.solved or solution.value is None:
-            return np.inf
-        self.__dict__["feasible"], self.__dict__["basis"] = True, solution.basis if alike else None
-        return -solution.value + _SOLVER_SLACK * (1 + abs(solution.value))
+        return solution
+
+    @cached_property
+    def _solutions(self) -> dict[tuple[bytes, ...], ConeSolution]:
+        return {}
 
 
 def single_variable_rows(form: StandardForm, *, lowering_only: bool) -> tuple[Floats, Floats, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import cvxpy as cp
@@ -66,15 +67,33 @@ def both(rng: np.random.Generator) -> dpm.Problem:
     return dpm.Problem(cp.Minimize(c @ x), [rng.integers(0, 3, (2, 4)) @ x >= b, cp.sum(x) <= 9])
 
 
-BUILDS = [needs, limits, equalities, entries, without_bounds, costs, both]
+def curved(rng: np.random.Generator) -> dpm.Problem:
+    """Private right-hand sides beside second-order cones."""
+    b = dpm.Private(shape=4, name="b", unit="entry", linf=1, bounds=[0, 6])
+    x = cp.Variable(5, bounds=[0, 9], name="x")
+    A = rng.integers(0, 3, (4, 5))
+    return dpm.Problem(cp.Minimize(cp.norm(x - rng.uniform(0, 2, 5)) + 0.1 * cp.sum_squares(x)), [A @ x >= b])
+
+
+def logarithms(rng: np.random.Generator) -> dpm.Problem:
+    b = dpm.Private(shape=3, name="b", unit="entry", linf=1, bounds=[2, 8])
+    x = cp.Variable(5, bounds=[0.1, 9], name="x")
+    return dpm.Problem(cp.Maximize(cp.sum(cp.log(x))), [rng.integers(0, 3, (3, 5)) @ x <= b, cp.sum(x) <= 7])
+
+
+BUILDS = [needs, limits, equalities, entries, without_bounds, costs, both, curved]
+LINEAR = [build for build in BUILDS if build not in (curved, logarithms)]
 
 
 def found(model: PrivateLP, rng: np.random.Generator) -> list[tuple[float, float]]:
     """Loss and violation, on the worst data, of the public points that plans look at and of random ones."""
     points = [(each.loss, each.violation) for each in public_points(model)]
+    linear, c = model.affine.is_linear(), model.form.c0
+    least = model.public.polyhedron.minimise if linear else model.public.cheapest
     for _ in range(20):
-        x = model.public.polyhedron.minimise(rng.normal(size=model.affine.variables))
-        y = model.public.polyhedron.minimise(rng.normal(size=model.affine.variables))
+        # Columns of epigraphs keep their cost, or nothing is least.
+        costs = (np.where((c == 0) | linear, rng.normal(size=c.size), c) for _ in range(2))
+        x, y = map(least, costs)
         if x is not None and y is not None:
             x = x + rng.uniform() * (y - x)
             points.append((regret(model, x), worst_violation(model, x)))
@@ -101,16 +120,21 @@ def test_no_point_reaches_what_is_out_of_reach(build: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("build", "name"), [(needs, "_corner"), (limits, "_costs_more"), (costs, "_least_regret")])
+@pytest.mark.parametrize(
+    ("build", "name"), [(needs, "_corner"), (limits, "_tangent"), (curved, "_tangent"), (costs, "_least_regret")]
+)
 def test_a_proof_that_is_none_is_found_out(build: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: prices, optima and regrets that are ten times too large."""
     inner = getattr(quick, name)
 
     def larger(model: PrivateLP, *given: Any) -> Any:
         if name == "_corner":
-            missed, price, zeroing, tolerance = inner(model)
-            return missed, 10 * price, zeroing, tolerance
-        return inner(model, given[0] / 10 - 1, given[1] / 10) if given else 10 * inner(model)
+            missed, price, tolerance = inner(model)
+            return missed, 10 * price, tolerance
+        if name == "_tangent":
+            tangent = inner(model, *given)
+            return replace(tangent, value=tangent.value + 9 * abs(tangent.value) + 5, falls=tangent.falls / 10)
+        return 10 * inner(model)
 
     monkeypatch.setattr(quick, name, larger)
     if name == "_least_regret":  # else it is not asked for losses as large as those of the points
@@ -118,10 +142,26 @@ def test_a_proof_that_is_none_is_found_out(build: Any, name: str, monkeypatch: p
     assert sum(wrong(build, seed)[1] for seed in range(12)) > 0
 
 
-@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("build", LINEAR)
 def test_a_best_point_is_one_that_loses_nothing(build: Any) -> None:
     for seed in range(6):
         model = build(np.random.default_rng(seed))._door(None).data
         if model.public.feasible:
             assert some_point_is_best(model) == (build not in (costs, both))
             assert not some_point_is_best(model) or any(point.loss == 0 for point in public_points(model))
+
+
+@pytest.mark.parametrize("build", [needs, limits, equalities])
+def test_a_point_beside_another_is_public_and_no_worse(build: Any) -> None:
+    moved = 0
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        model = build(rng)._door(None).data
+        public, c = model.public, model.form.c0
+        x = public.polyhedron.minimise(rng.normal(size=c.size)) if public.feasible else None
+        if x is not None:
+            near = public.beside(x, c)
+            assert -public.support(-c) - 1e-5 <= near <= c @ x + 1e-9
+            moved += near < c @ x - 1e-3
+        assert public.beside(np.full(c.size, 1e3), c) == np.inf  # no public point
+    assert moved or build is not needs

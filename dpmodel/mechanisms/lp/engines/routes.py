@@ -240,7 +240,8 @@ def objective_span(model: PrivateLP) -> float:
     polytope = public_polyhedron(model) if plain_linear(model) is None else model.public
     bottom, top = polytope.box
     if np.array_equal(low, high) or (bottom >= 0).all():
-        return max(polytope.support(high) + polytope.support(-low), 0.0)
+        most = polytope.support(high)
+        return most if math.isinf(most) else max(most + polytope.support(-low), 0.0)
     size = np.maximum(np.abs(low), np.abs(high))
     moving = size > 0
     return min(float(size[moving] @ (top - bottom)[moving]), 2 * model.public.weighted_norm(size))

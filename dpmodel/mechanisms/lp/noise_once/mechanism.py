@@ -174,7 +174,8 @@ def _touches_rows(model: PrivateLP) -> bool:
 def objective_loss(model: PrivateLP, noise: NoiseDesign) -> float:
     """Public bound on the loss in objective value from noise on c, at most what any public point loses; nan when c is
     not noised."""
-    return min(objective_noise(model, noise), objective_span(model)) if "objective" in noise.parts else math.nan
+    loss = objective_noise(model, noise)
+    return min(loss, objective_span(model)) if loss > 0 else loss
 
 
 def objective_noise(model: PrivateLP, noise: NoiseDesign) -> float:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
-from cvxpy import HIGHS, INFEASIBLE
+from cvxpy import HIGHS, INFEASIBLE, OPTIMAL
 
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.per_entry import same_for_all
@@ -43,7 +44,8 @@ def out_of_reach(model: PrivateLP, loss: float, violation: float) -> bool:
     """
     if _least_violation(model) > violation * (1 + _SAFE) + _SAFE:
         return True
-    if private_objective(model) and 2 * loss < objective_span(model) and _least_regret(model) > loss * (1 + _SAFE):
+    costs = private_objective(model) and model.affine.is_linear()
+    if costs and 2 * loss < objective_span(model) and _least_regret(model) > loss * (1 + _SAFE):
         return True
     if private_objective(model) or math.isinf(violation):
         return False
@@ -60,37 +62,75 @@ def out_of_reach(model: PrivateLP, loss: float, violation: float) -> bool:
 
 
 def _robust_optimum(model: PrivateLP, loss: float, violation: float) -> bool:
-    """The same by one program: the least objective among points that violate no private constraint by more than
-    ``violation``, whatever the data are."""
-    told: dict[float, tuple[float, float]] = model.cached("robust optima", dict)
-    yes, no = told.get(loss, (-math.inf, math.inf))  # the largest violation that is out of reach, the least that is not
-    if not yes < violation < no:
-        return violation <= yes
-    found = _costs_more(model, loss * (1 + _SAFE), violation * (1 + _SAFE) + _SAFE)
-    told[loss] = (violation, no) if found else (yes, violation)
-    return found
-
-
-def _costs_more(model: PrivateLP, loss: float, violation: float) -> bool:
+    """The same by programs: the least objective among points that violate no private constraint by more than
+    ``violation``, whatever the data are. What one tells of other violations is asked first."""
     affine, form = model.affine, model.form
-    if not affine.is_linear() or form.matrix.nnz > MOST_ENTRIES:
+    curved = any(block.kind not in ("zero", "nonneg") and form.private_rows[block.rows].any() for block in affine.cones)
+    if curved or form.matrix.nnz > MOST_ENTRIES or not np.isfinite(half_ranges(model)[0]).all():
         return False
-    (half, weights), program = half_ranges(model), middle_program(model)
+    more, missed = loss * (1 + _SAFE), violation * (1 + _SAFE) + _SAFE
+    told: list[_Tangent] = model.cached("robust optima", list)
+
+    def beyond(best: float) -> bool:
+        return any(each.exceeds(best + more, missed) for each in told)
+
+    if not told:
+        told.append(_tangent(model, missed))
+    if beyond(min(each.near for each in told)):
+        return True
     least = -model.public.support(-form.c0)
-    if program is None or not np.isfinite(half).all() or not math.isfinite(least):
+    if not math.isfinite(least):
         return False
+    if not (beyond(least) or any(each.reaches(least + more, missed) for each in told)):
+        told.append(_tangent(model, missed))
+    return beyond(least)
+
+
+@dataclass(frozen=True)
+class _Tangent:
+    """The least objective where private constraints are violated by ``at`` at most, and how fast it falls with that, by
+    the multipliers: it is convex, so it lies above this line. inf where there is no such point, nan where no solver
+    told. ``near`` : the objective at a public point beside."""
+
+    at: float
+    value: float
+    falls: float = 0.0
+    near: float = math.inf
+
+    def exceeds(self, limit: float, violation: float) -> bool:
+        """Whether it is more than ``limit`` at ``violation`` for certain."""
+        if math.isinf(self.value):
+            return violation <= self.at
+        left = self.falls * (violation - self.at) if violation > self.at else 0.0
+        return self.value - left > limit + _SAFE * (1 + abs(limit) + abs(self.value) + abs(left))
+
+    def reaches(self, limit: float, violation: float) -> bool:
+        """Whether a point is known that makes it pointless to ask for ``violation``."""
+        return math.isnan(self.value) or (violation >= self.at and not self.exceeds(limit, self.at))
+
+
+def _tangent(model: PrivateLP, violation: float) -> _Tangent:
+    affine, form = model.affine, model.form
+    (half, weights), program = half_ranges(model), middle_program(model)
+    if program is None:
+        return _Tangent(violation, math.nan)
     zero = affine.equalities() & form.private_rows
     if weights is not None and weights[np.flatnonzero(zero)].nnz:
-        return False  # |x| in equalities is not convex
+        return _Tangent(violation, math.nan)  # |x| in equalities is not convex
     none = np.zeros(0, dtype=np.int64)
     room = np.where(form.private_rows, violation - half, 0.0)
     b, band = program.b + np.where(zero, 0.0, room), np.where(zero, room, 0.0)
     robust = program.with_(d=0.0, b=b, band=band, boolean=none, integer=none)
-    quickly = AT_ONCE if robust.A.nnz < SMALL else {}
-    solution = solve_cone_program(robust, weights=weights, solver=HIGHS, options=quickly)
-    if solution.value is None:
-        return bool(solution.status == INFEASIBLE)
-    return solution.value > least + loss + _SAFE * (1 + abs(least) + abs(solution.value))
+    quickly = AT_ONCE if affine.is_linear() and robust.A.nnz < SMALL else {}
+    solver = HIGHS if affine.is_linear() else model.public.solver
+    solution = solve_cone_program(robust, weights=weights, solver=solver, options=quickly)
+    if solution.status == INFEASIBLE:
+        return _Tangent(violation, math.inf)
+    if solution.value is None or solution.status != OPTIMAL:
+        return _Tangent(violation, math.nan)
+    falls = math.inf if solution.dual is None else float(np.abs(solution.dual[form.private_rows]).sum())
+    near = math.inf if solution.x is None else model.public.beside(solution.x, form.c0)
+    return _Tangent(violation, solution.value, falls, near)
 
 
 @cached

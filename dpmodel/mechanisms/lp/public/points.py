@@ -87,10 +87,9 @@ def public_points(model: PrivateLP) -> tuple[PublicPoint, ...]:
     """The cheapest public point, the one that violates least whatever the data are, and the optimum for the middle of
     the declared ranges; those of them that exist."""
     try:
-        cheapest = _cheapest(model)  # which tells on its way whether there is a public point
+        cheapest, rows = _cheapest(model), model.form.private_rows.any()  # which may tell whether there is a point
         if not model.public.feasible:
             return ()
-        rows = model.form.private_rows.any()
         found = (cheapest, _safest(model) if rows else None, _middle(model) if rows else None)
     except (SolverFailure, InfeasibleError):
         return ()

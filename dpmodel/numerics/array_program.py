@@ -1,0 +1,66 @@
+"""A program in arrays, as solvers take it, and what they answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from dpmodel._types import Floats, Integers
+
+
+@dataclass(frozen=True)
+class ArrayProgram:
+    """Minimise ``c'x`` subject to ``low <= R x <= high``, ``h - G x`` in cones, ``lower <= x <= upper``.
+
+    ``R`` (p x n), ``G`` (q x n) sparse. The rows of G: second-order cones of sizes ``second_order``, semidefinite ones
+    of sides ``semidefinite`` (whole matrices, column by column; their symmetric part counts), ``exponential`` triples,
+    and triples of 3-d power cones with exponents ``power``. ``boolean``, ``integer`` : numbers of columns.
+    """
+
+    c: Floats
+    R: sp.csr_array
+    low: Floats
+    high: Floats
+    lower: Floats
+    upper: Floats
+    boolean: Integers
+    integer: Integers
+    G: sp.csr_array
+    h: Floats
+    second_order: tuple[int, ...] = ()
+    semidefinite: tuple[int, ...] = ()
+    exponential: int = 0
+    power: tuple[float, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return int(self.c.size)
+
+    @property
+    def linear(self) -> bool:
+        return not self.h.size
+
+    @property
+    def continuous(self) -> bool:
+        return not (self.boolean.size or self.integer.size)
+
+    @cached_property
+    def equal(self) -> npt.NDArray[np.bool_]:
+        return np.asarray(self.low == self.high)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """``x`` (n,) or None. ``rows`` (p,), ``cones`` (q,) : multipliers, positive where an upper side binds; None where
+    the solver gives none. ``basis`` : where HiGHS ended, to begin from with another objective."""
+
+    status: str
+    x: Floats | None = None
+    rows: Floats | None = None
+    cones: Floats | None = None
+    basis: Any = None
