@@ -129,8 +129,8 @@ def test_a_proof_that_is_none_is_found_out(build: Any, name: str, monkeypatch: p
 
     def larger(model: PrivateLP, *given: Any) -> Any:
         if name == "_corner":
-            missed, price, tolerance = inner(model)
-            return missed, 10 * price, tolerance
+            missed, price, zeroing, tolerance = inner(model)
+            return missed, 10 * price, zeroing, tolerance
         if name == "_tangent":
             tangent = inner(model, *given)
             return replace(tangent, value=tangent.value + 9 * abs(tangent.value) + 5, falls=tangent.falls / 10)
