@@ -53,6 +53,11 @@ def capped(forecast: Forecast, known: Known) -> Forecast:
     )
 
 
+def missing_something(forecast: Forecast) -> Forecast:
+    """``forecast``, of a point that reads no data, as one of a point that loses or violates something."""
+    return replace(forecast, vacuous=True)
+
+
 def _held_against(forecast: Forecast, known: Known) -> tuple[Violation | ExcessRisk | RowsMissed | Seconds, bool]:
     error = forecast.error
     if isinstance(error, ExcessRisk):

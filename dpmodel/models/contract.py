@@ -152,6 +152,10 @@ class PrivateModel(ABC, Generic[M]):
         little work, which leaves it as good or better."""
         return candidate
 
+    def needs_data(self, forecast: Forecast) -> bool:
+        """Whether ``forecast``, which says something, tells that every point found without data may miss something."""
+        return False
+
     def refuse_auto(self, candidates: Sequence[Candidate]) -> None:
         """Raise where no mechanism should be run unless it is named."""
 

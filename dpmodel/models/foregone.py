@@ -15,6 +15,7 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.compile.standard_form.footprint import entry_sensitivities
 from dpmodel.compile.standard_form.public_set import base_program
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.mechanisms.lp.private_rows import plain_linear
@@ -32,6 +33,8 @@ _OVER_ALL = ("laplace-once", "gaussian-once", "strict-truncated-laplace", "theor
 _GAIN, _MISS = 1e-6, 1e-9
 # Second-order and semidefinite cones are met to about 1e-8, which lets directions beside them in by the root of that.
 _CURVED_GAIN = 1e-2
+# What one row says of signs serves the next; what these passes leave open is left to a solver.
+_PASSES = 10
 
 
 def refuse_foregone(model: PrivateLP, chosen: Candidate) -> None:
@@ -47,7 +50,9 @@ def refuse_foregone(model: PrivateLP, chosen: Candidate) -> None:
     """
     _refuse_large(model, chosen)
     if chosen.mechanism in _OVER_ALL:
-        refused = model.cached("unbounded", lambda: _unbounded(model))
+        told = None if chosen.forecast is None else chosen.forecast.error.stated()[0]
+        bounded = told is not None and math.isfinite(told)
+        refused = model.cached(("unbounded", bounded), lambda: _unbounded(model, bounded))
         if refused is not None:
             raise refused
 
@@ -73,25 +78,37 @@ def _refuse_large(model: PrivateLP, chosen: Candidate) -> None:
             )
 
 
-def _unbounded(model: PrivateLP) -> UnsupportedModelError | None:
+def _unbounded(model: PrivateLP, bounded: bool) -> UnsupportedModelError | None:
     """Why the objective has no bound: a direction d that every row and bound allows for ever, along which it falls.
+    ``bounded`` : the loss by noise on the objective is finite, and with it every column whose cost a record can move.
 
     ``-A d`` lies in the cones and d in the recession cone of the bounds. d is zero in columns whose coefficients in
     rows are private, so it does not depend on them. A feasible program with such a d is unbounded, whatever b is.
     """
     form, base = model.form, base_program(model.form)
     lower, upper = _ends(model, base)
-    loose = upper > lower
+    if bounded and form.objective.nnz:
+        low, high = form.cost_range
+        moved = (entry_sensitivities(form.affine, form.objective) > 0) & (low < high)
+        lower[moved] = upper[moved] = 0.0
     private = np.zeros(form.affine.variables, dtype=bool)
     private[form.objective.row] = True
-    if not loose.any() or not ((private & loose).any() or _falls(form.c0, (lower, upper))):
+
+    def stays() -> bool:
+        return not ((private & (upper > lower)).any() or _falls(form.c0, (lower, upper)))
+
+    if stays():
+        return None
+    _sign(base, lower, upper)
+    if stays():
         return None
     # A bounded public set has no such direction, which plans for private rows have found out.
     if form.private_rows.any() and plain_linear(model) is None:
         return None
     cone = _recession(base, lower, upper)
     fixed = cone.with_(lower=np.where(private, 0.0, cone.lower), upper=np.where(private, 0.0, cone.upper))
-    tight = cache(partial(implied_bounds, cone))
+    # What cones imply takes a while; of rows, signs have been told.
+    tight = cache(partial(implied_bounds, cone)) if not form.affine.is_linear() else lambda: (lower, upper)
     names = _escapes(model, fixed, form.c0, tight)
     if names:
         return UnsupportedModelError(
@@ -100,7 +117,7 @@ def _unbounded(model: PrivateLP) -> UnsupportedModelError | None:
             remedy=f"bounds on {names} (nonneg=True, bounds=[lo, hi], a constraint), or the other of Minimize and "
             "Maximize; nothing was spent",
         )
-    if not (private & loose).any():
+    if not (private & (upper > lower)).any():
         return None
     for objective in _objectives(model, cone, private):
         names = _escapes(model, cone, objective, tight)
@@ -125,6 +142,27 @@ def _ends(model: PrivateLP, base: ConeProgram) -> tuple[Floats, Floats]:
     return lower, upper
 
 
+def _sign(base: ConeProgram, lower: Floats, upper: Floats) -> None:
+    """Cut ``lower`` and ``upper`` at 0 where a linear row ``a'd <= 0`` has no other term that can be negative."""
+    sides = np.zeros(base.b.size, dtype=np.int64)
+    for block in base.cones:
+        sides[block.rows] = {"nonneg": 1, "zero": 2}.get(block.kind, 0)
+    sides = np.repeat(np.where(base.keep, sides, 0), np.diff(base.A.indptr))
+    one, two = np.flatnonzero(sides * base.A.data), np.flatnonzero((sides == 2) & (base.A.data != 0))
+    rows = np.repeat(np.arange(base.b.size), np.diff(base.A.indptr))
+    row = np.concatenate([rows[one], rows[two] + base.b.size])
+    column = np.concatenate([base.A.indices[one], base.A.indices[two]])
+    up = np.concatenate([base.A.data[one] > 0, base.A.data[two] < 0])
+    for _ in range(_PASSES):
+        falls = np.where(up, lower[column] < 0, upper[column] > 0)
+        alone = np.bincount(row, weights=falls, minlength=1)[row] == falls
+        rises, sinks = column[alone & up], column[alone & ~up]
+        if not (upper[rises] > 0).any() and not (lower[sinks] < 0).any():
+            return
+        upper[rises] = np.minimum(upper[rises], 0.0)
+        lower[sinks] = np.maximum(lower[sinks], 0.0)
+
+
 def _recession(base: ConeProgram, lower: Floats, upper: Floats) -> ConeProgram:
     """Those of the directions between ``lower`` and ``upper`` along which the rows hold for ever, linear rows scaled
     to 1.
@@ -132,14 +170,15 @@ def _recession(base: ConeProgram, lower: Floats, upper: Floats) -> ConeProgram:
     Of exponential and power cones only the faces ``x <= 0, y = 0, z >= 0`` and ``x, y >= 0, z = 0`` are used: they are
     linear, and near the rest of the boundary a solver's tolerance lets directions in that are none.
     """
-    A = base.A.copy()
-    size = np.ones(A.shape[0])
+    A, row = base.A.copy(), np.repeat(np.arange(base.b.size), np.diff(base.A.indptr))
+    size = np.zeros(base.b.size)
+    np.maximum.at(size, row, np.abs(A.data))
     for block in base.cones:
-        if block.kind in ("zero", "nonneg"):
-            size[block.rows] = abs(A[block.start : block.start + block.size]).max(axis=1).toarray().ravel()
+        if block.kind not in ("zero", "nonneg"):
+            size[block.rows] = 1.0
         if block.kind == "exp":
             size[block.start : block.start + block.size : 3] = -1.0
-    A.data = A.data / np.repeat(np.where(size != 0, size, 1.0), np.diff(A.indptr))
+    A.data = A.data / np.where(size != 0, size, 1.0)[row]
     cones = tuple(face for block in base.cones for face in _faces(block))
     none = np.zeros(0, dtype=np.int64)
     return base.with_(
@@ -169,7 +208,7 @@ def _falls(objective: Floats, box: tuple[Floats, Floats]) -> bool:
 def _escapes(model: PrivateLP, cone: ConeProgram, objective: Floats, tight: Callable[[], tuple[Floats, Floats]]) -> str:
     """Names of the variables that move along a direction of ``cone`` in which ``objective`` falls; "" for none.
 
-    ``tight`` : bounds on those directions that rows imply; they take a while.
+    ``tight`` : bounds on those directions that rows and cones imply.
     """
     live = np.where(cone.upper > cone.lower, objective, 0.0)
     size = float(np.abs(live).max(initial=0.0))

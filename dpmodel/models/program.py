@@ -130,9 +130,16 @@ class Program(PrivateModel[PrivateLP]):
             if not quickly:
                 model.public.require_feasible()  # known by now, where something was solved
             points = ((0.0, largest_violation(model)),) if kept else ()
-            most = math.inf if math.isnan(span) else span
-            return Known(objective=most, violation=largest_violation(model), points=points)
-        return known_without_data(model, request.feasibility)
+            return Known(math.inf if math.isnan(span) else span, largest_violation(model), points)
+        # Equal is equal within less than ``_EQUAL``.
+        most = math.inf if everything else missed * (1 + _EQUAL)
+        return known_without_data(model, request.feasibility, loses=not math.isnan(loss), most=most)
+
+    def needs_data(self, forecast: Forecast) -> bool:
+        """A point that loses and violates nothing keeps every statement, but one of how far constraints are tightened:
+        with it, ``forecast`` would say nothing."""
+        error = forecast.error
+        return not forecast.vacuous and isinstance(error, Violation) and math.isnan(error.tightening)
 
     def _span(self, loss: float, quickly: bool) -> float:
         """How far the objective can vary; nan where none is lost, or, ``quickly``, as good as none."""

@@ -12,6 +12,7 @@ from typing import Any, Literal, cast, get_args
 from dpmodel.errors import DPModelError, InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.mechanisms.contract import Progress, Request, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Forecast, Order
+from dpmodel.mechanisms.known import missing_something
 from dpmodel.models.contract import ARITHMETIC, Candidate, PrivateModel
 from dpmodel.numerics.public_facts import key_of
 from dpmodel.plan import kept
@@ -352,13 +353,21 @@ def _compared(
 
     def behind(place: int) -> bool:
         """Whether what it hopes for, looked at more closely while that may help, comes after the best."""
-        while best is not None and hopes[place] is not None:
-            if order(hopes[place]) > order(best):
+        while best is not None and (hoped := hopes[place]) is not None:
+            if _unread(hoped) and model.needs_data(best):
+                hopes[place] = hoped = missing_something(hoped)
+            if order(hoped) > order(best):
                 return True
             hopes[place] = next(bounds[place], None)
         return False
 
-    for place in sorted(range(len(mechanisms)), key=lambda place: order(hopes[place])):
+    places = sorted(range(len(mechanisms)), key=lambda place: order(hopes[place]))
+    for turn in range(len(places)):
+        # Points that are found without data come after one that reads data: what it says may tell that they miss
+        # something.
+        if best is None and _unread(hopes[places[turn]]):
+            places[turn : turn + 2] = reversed(places[turn : turn + 2])
+        place = places[turn]
         if behind(place):
             left.append(place)
             continue
@@ -380,6 +389,10 @@ def _compared(
             why = f"{BEHIND}: {why if hoped.proved else 'it would prove nothing'}"
             found[place] = Candidate(each.name, each.source, True, why, None, "behind", each.serves.cells)
     return [each for each in found if each is not None]
+
+
+def _unread(hoped: Forecast | None) -> bool:
+    return hoped is not None and hoped.spends_nothing
 
 
 def _bounds(

@@ -210,7 +210,8 @@ def test_nothing_is_simulated_where_a_public_point_misses_nothing(monkeypatch: A
     forecast = plan.chosen.forecast
     assert plan.chosen.mechanism == "public-only" and forecast is not None and forecast.unbeatable
     assert not tried
-    others = [candidate for candidate in plan.candidates if candidate is not plan.chosen and candidate.eligible]
+    first = ("laplace-once", "gaussian-once")  # of few entries: asked before all others
+    others = [c for c in plan.candidates if c is not plan.chosen and c.eligible and c.mechanism not in first]
     assert others and all((each.forecast is None) == (compare == "needed") for each in others)
 
 

@@ -20,7 +20,7 @@ from dpmodel.numerics.by_arithmetic import maximum
 from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, SolverFailure, solve_cone_program
 from dpmodel.numerics.implied_bounds import implied_bounds
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
-from dpmodel.numerics.solvers import SOLVER_ERROR
+from dpmodel.numerics.solvers import SMALL, SOLVER_ERROR
 
 # Solvers stop near the optimum; bounds are widened by this to stay bounds.
 _SOLVER_SLACK = 1e-6
@@ -208,14 +208,20 @@ class PublicSet:
         return min(by_box, self._maximise(direction, lower, upper)) if self.program.keep.any() else by_box
 
     def cheapest(self, c: Floats) -> Floats | None:
-        """(n,) a point of least ``c'x``, or None; of many columns without a program, where that can be."""
+        """(n,) a point of least ``c'x``, or None; from the last basis where the program is small, and of many columns
+        without a program, where that can be."""
         program = self.program
         whole = program.boolean.size + program.integer.size == 0
-        if whole and c.size > _MANY and self._linear and self.polyhedron.one_row_each is not None:
-            return self.polyhedron.minimise(c)
-        if whole and not self._linear:
-            return self._least(c, *self.box).x
-        return solve_cone_program(program.with_(c=c), solver=self.solver).x
+        linear = whole and self._linear
+        if linear and (program.A.nnz < SMALL or (c.size > _MANY and self.polyhedron.one_row_each is not None)):
+            x = self.polyhedron.minimise(c)
+        elif whole and not self._linear:
+            x = self._least(c, *self.box).x
+        else:
+            x = solve_cone_program(program.with_(c=c), solver=self.solver).x
+        if x is not None:
+            self.__dict__["feasible"] = True
+        return x
 
     def beside(self, x: Floats, c: Floats) -> float:
         """``c'y`` at the point y of a linear set where rows or bounds stop who leaves ``x``, a point of the set as far

@@ -25,7 +25,13 @@ from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.engines.contract import ONE_CANDIDATE
 from dpmodel.mechanisms.lp.engines.routes import objective_span
 from dpmodel.mechanisms.lp.point_exponential.mechanism import PointExponential, net_for, points_inside, violated
-from dpmodel.mechanisms.lp.private_rows import PrivateRows, most_rows_stay, plain_rows, private_rows, public_polyhedron
+from dpmodel.mechanisms.lp.private_rows import (
+    PrivateRows,
+    most_rows_stay,
+    plain_linear,
+    private_rows,
+    public_polyhedron,
+)
 from dpmodel.numerics.polytopes.nets import Choices, RowBounds, level_for
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import AboveThreshold, NoiseSource, above_threshold_error
@@ -88,7 +94,7 @@ class CheapestPoint(Mechanism[PrivateLP]):
             return other
         if request.goal != "auto" or request.target is not None:
             return Verdict(False, "it needs no target, search or penalty")
-        if plain_rows(model) is None and public_polyhedron(model).empty:
+        if plain_linear(model) is None and public_polyhedron(model).empty:
             return Verdict(False, "the public constraints have no common point")
         served = PointExponential().eligible(model, request)
         refused = most_rows_stay(model) if served.eligible else served

@@ -51,13 +51,20 @@ def plain_linear(model: PrivateLP) -> Verdict | None:
     refused = plain_rows(model)
     if refused is not None:
         return refused
-    polytope = public_polyhedron(model)
-    in_box = all(np.isfinite(end).all() for end in polytope.box)
-    if not in_box and not polytope.empty and not math.isfinite(polytope.l1):
+    if not _bounded(model):
         return Verdict(
             False, "the public constraints do not bound x; give bounds=[lo, hi] or a public constraint that bounds it"
         )
     return None
+
+
+def _bounded(model: PrivateLP) -> bool:
+    """Whether the public constraints bound x, or contradict each other."""
+    if model.public.program.keep.any():
+        polytope = public_polyhedron(model)
+        return all(np.isfinite(end).all() for end in polytope.box) or polytope.empty or math.isfinite(polytope.l1)
+    lower, upper = model.public.box
+    return bool((lower > upper).any()) or bool((np.isfinite(lower) & np.isfinite(upper)).all())
 
 
 def most_rows_stay(model: PrivateLP) -> Verdict | None:
@@ -227,18 +234,18 @@ def _entry_bounds(model: PrivateLP, rows: Integers, both_signs: bool) -> tuple[F
     low, high = np.zeros(affine.variables), np.zeros(affine.variables)
     ends = np.zeros(affine.rows), np.zeros(affine.rows)
     box = public_polyhedron(model).box
-    public = sp.csr_array(form.A0[rows])
-    row, column, entry = np.repeat(rows, np.diff(public.indptr)), public.indices, public.data
+    row, column, entry = _public_entries(model)
     np.minimum.at(low, column, entry)
     np.maximum.at(high, column, entry)
-    if form.matrix.nnz and public.nnz:
+    shared = form.matrix.nnz and row.size
+    if shared:
         fixed = ~np.isin(row + np.int64(affine.rows) * column, form.matrix.positions)
         row, column, entry = row[fixed], column[fixed], entry[fixed]
     _add_ends(None, ends, row, entry, entry, box, column)
     if form.matrix.nnz:
         below, above = ranges_in_order(affine, form.matrix)
         row, column = form.matrix_positions()
-        if public.nnz:
+        if shared:
             constant = np.asarray(form.A0[row, column]).ravel()
             below, above = constant + below, constant + above
         first = np.r_[0, np.flatnonzero(column[1:] != column[:-1]) + 1]  # positions go column by column
@@ -247,6 +254,14 @@ def _entry_bounds(model: PrivateLP, rows: Integers, both_signs: bool) -> tuple[F
         high[here] = np.maximum(high[here], above[0] if same_for_all(above) else np.maximum.reduceat(above, first))
         _add_ends(form, ends, row, below, above, box, column)
     return (np.minimum(low, -high), np.maximum(high, -low), *ends) if both_signs else (low, high, *ends)
+
+
+def _public_entries(model: PrivateLP) -> tuple[Integers, Integers, Floats]:
+    """Row, column and value of the public entries of A in the private rows."""
+    A0 = model.form.A0
+    row = np.repeat(np.arange(model.affine.rows), np.diff(A0.indptr))
+    own = np.flatnonzero(model.form.private_rows[row])
+    return row[own], A0.indices[own], A0.data[own]
 
 
 def _add_ends(
@@ -277,10 +292,10 @@ def _add_ends(
 def _declared_norms(model: PrivateLP, rows: Integers) -> tuple[float, float]:
     """Bounds of the 1- and 2-norm of a row of A from declared magnitudes of the records' own units (inf if none)."""
     form, affine = model.form, model.affine
+    public, _, entries = _public_entries(model)
+    l1, squares = (sum_by(public, weights=each, minlength=affine.rows) for each in (np.abs(entries), entries**2))
     if not form.matrix.nnz:
-        public = abs(sp.csr_array(form.A0[rows]))
-        squares = np.asarray((public * public).sum(axis=1)).ravel()
-        return float(public.sum(axis=1).max(initial=0.0)), math.sqrt(float(squares.max(initial=0.0)))
+        return float(l1.max(initial=0.0)), math.sqrt(float(squares.max(initial=0.0)))
     row, column = form.matrix_coordinates()[0], form.matrix.column
     norms = [np.zeros(affine.rows), np.zeros(affine.rows)]
     once = form.matrix.single  # every entry of A depends on one private number
@@ -310,10 +325,8 @@ def _declared_norms(model: PrivateLP, rows: Integers) -> tuple[float, float]:
                 norms[order] += gain * limit
             else:
                 norms[order][here] = math.inf
-    public = abs(sp.csr_array(form.A0))
-    squares = np.sqrt(np.asarray((public * public).sum(axis=1)).ravel())
-    l1 = norms[0] + np.asarray(public.sum(axis=1)).ravel()
-    return float(l1[rows].max(initial=0.0)), float((norms[1] + squares)[rows].max(initial=0.0))
+    l1, l2 = norms[0] + l1, norms[1] + np.sqrt(squares)
+    return float(l1[rows].max(initial=0.0)), float(l2[rows].max(initial=0.0))
 
 
 def records_of_entries(affine: AffineMap) -> tuple[Integers, Mapping[int, int]]:

@@ -18,6 +18,12 @@ from dpmodel.models.contract import Candidate
 from dpmodel.plan.planner import BEHIND
 
 
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small problems are looked at too."""
+    monkeypatch.setattr("dpmodel.mechanisms.lp.noise_once.at_least.FEW", 0)
+
+
 def table(m: int, n: int, seed: int, **declared: Any) -> dpm.Private:
     """Some entries of every row, one record owning one row."""
     rng = np.random.default_rng(seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
@@ -13,6 +13,7 @@ import numpy as np
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict, counted
+from dpmodel.mechanisms.forecast import Bound, Violation
 from dpmodel.mechanisms.lp.dense_weights.oracles import (
     MOST_TERMS,
     ListedSelection,
@@ -130,6 +131,14 @@ class DenseMultiplicativeWeights(CountingEngine):
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         return covered(model)
+
+    def least(self, task: Task) -> Iterator[Bound]:
+        """First that it leaves a row out, unless it was asked to leave none."""
+        rows = private_rows(task.model)
+        if task.slack_rows is None:
+            width, left = rows.residual_range(task.polytope)[1], _fewest(rows) - 1
+            yield Bound(Violation(violation=0.0, slack_rows=left, private_rows=rows.count, width=width))
+        yield from super().least(task)
 
     def promise(self, task: Task) -> Promise:
         rows = private_rows(task.model)

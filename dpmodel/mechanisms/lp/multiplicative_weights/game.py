@@ -237,6 +237,13 @@ def shortfall(candidates: int, steps: Floats, beta: float) -> Floats:
     return math.log(candidates) + gammainccinv(steps, beta) / steps if candidates > 1 else np.zeros_like(steps)
 
 
+def selections_alone(task: Task, candidates: int, reach: float) -> Bound:
+    """What selections with all of the budget fall short by, the regret left out."""
+    grid = step_grid(0.0)
+    each = task.spend.epsilon / grid if task.spend.rho is None else np.sqrt(8 * task.spend.rho / grid)
+    return Bound(Violation(violation=float((reach / each * shortfall(candidates, grid, task.beta)).min())))
+
+
 def plain_regret(width: float, columns: int, steps: Floats) -> tuple[Floats, Floats]:
     """(grid,) average regret without noise, and the rate that attains it."""
     size = math.log(columns) if columns > 1 else 0.0
@@ -351,11 +358,8 @@ class GameEngine(Engine):
         return YES if isinstance(shape, Shape) else shape
 
     def least(self, task: Task) -> Iterator[Bound]:
-        """First what selections with all of the budget fall short by, the regret left out."""
-        rows, grid = self.rows(task.model), step_grid(0.0)
-        each = task.spend.epsilon / grid if task.spend.rho is None else np.sqrt(8 * task.spend.rho / grid)
-        short = self.range_of(rows, task.polytope) / each * shortfall(rows.candidates, grid, task.beta)
-        yield Bound(Violation(violation=float(short.min())))
+        rows = self.rows(task.model)
+        yield selections_alone(task, rows.candidates, self.range_of(rows, task.polytope))
         if isinstance(self.shape(task.model, task.polytope), Shape):
             yield from super().least(task)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.compile.standard_form.affine_map import LinearMap
 from dpmodel.compile.standard_form.footprint import sensitivity_of
 from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict, refuse_high
+from dpmodel.mechanisms.forecast import Bound
 from dpmodel.mechanisms.lp.engines.contract import Point, Promise, Task
 from dpmodel.mechanisms.lp.multiplicative_weights.game import (
     GameEngine,
@@ -26,6 +28,7 @@ from dpmodel.mechanisms.lp.multiplicative_weights.game import (
     listed_rows,
     plain_regret,
     play,
+    selections_alone,
     shortfall,
     step_grid,
 )
@@ -110,6 +113,13 @@ class ScalarMultiplicativeWeights(GameEngine):
     @staticmethod
     def rows(model: PrivateLP) -> ScalarRows:
         return scalar_rows(model)
+
+    def least(self, task: Task) -> Iterator[Bound]:
+        """First with what classification tells of R: scores are moved apart at least as far as one of them, from 0."""
+        form, cells = task.model.form, task.model.classification.cells
+        count = int(form.private_rows.sum()) + int((form.private_rows & task.model.affine.equalities()).sum()) + 1
+        yield selections_alone(task, count, max(c.sensitivity["linf"] for c in cells if c.part == "scalar"))
+        yield from super().least(task)
 
     def entry_bounds(self, model: PrivateLP) -> tuple[Floats, Floats]:
         matrix = scalar_rows(model).matrix

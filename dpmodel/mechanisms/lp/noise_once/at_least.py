@@ -22,6 +22,8 @@ from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING
 from dpmodel.mechanisms.lp.public.points import declared_range, largest_violation
 from dpmodel.privacy import Gaussian, Laplace, gaussian_mu
 
+# With fewer private entries a forecast takes less than the bounds of others, and tells what they have to beat.
+FEW = 5_000
 # Bounds are rounded another way than forecasts.
 _ROUNDED = 1 - 1e-9
 # Plans put what predicts nothing just below 1: no bound lies between that and 1.
@@ -29,14 +31,16 @@ _UNPREDICTED = 0.99
 
 
 def at_least(model: PrivateLP, request: Request, kind: Kind) -> Iterator[Bound]:
-    """One bound, or none where entries differ.
+    """One bound, or none where entries are few or differ.
 
     Every row that has a private entry of column j gives way by ``reach min(|x_j|, ||x||_1)`` at least, and for the
     largest of these columns there is such a row; or, where ``design._row_reach`` is better, by what it computes for
     the row with most entries.
     """
     form, affine = model.form, model.affine
-    if model.private_parts() != ("matrix",) or request.feasibility not in ("relaxed", "centred"):
+    if form.matrix.nnz < FEW or model.private_parts() != ("matrix",):
+        return
+    if request.feasibility not in ("relaxed", "centred"):
         return
     if len(affine.private_blocks) != 1 or not affine.is_linear():
         return

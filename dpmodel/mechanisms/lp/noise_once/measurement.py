@@ -197,7 +197,7 @@ def _by_entries(part: LinearMap) -> tuple[LinearMap, sp.csr_array]:
     number[representative] = np.arange(representative.size)
     keep = chosen[part.row]
     queries = LinearMap.of(number[part.row[keep]], part.column[keep], normal[keep], int(representative.size))
-    recover = sp.csr_array((lead, (np.arange(height), group)), shape=(height, int(representative.size)))
+    recover = sp.csr_array((lead, group, np.arange(height + 1)), shape=(height, int(representative.size)))
     return queries, recover
 
 

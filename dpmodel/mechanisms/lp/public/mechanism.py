@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -72,12 +73,13 @@ class PublicOnly(Mechanism[PrivateLP]):
 
     def at_least(self, model: PrivateLP, request: Request) -> Iterator[Bound]:
         """No bound on what a point loses or violates where declarations leave none; and something of one of them, where
-        no point has neither."""
-        loss, violation = (math.inf if each(model) else 0.0 for each in (costs_are_open, sides_are_open))
-        if out_of_reach(model, 0.0, 0.0):
-            loss = violation = max(loss, violation, np.finfo(np.float64).tiny)
+        no point has neither: beside constraints that hold, for other statements tell it (``Program.needs_data``)."""
+        loss, violation = (math.inf if each(model) else math.nan for each in (costs_are_open, sides_are_open))
         # Among statements that say nothing predictions decide: its own comes after those that say that data help.
         yield Bound(Violation(loss, violation, against_public=JUST_BELOW), reads=False)
+        if request.feasibility in ("safe", "strict") and out_of_reach(model, 0.0, 0.0):
+            least = float(np.finfo(np.float64).tiny)
+            yield Bound(Violation(violation=least, against_public=JUST_BELOW), reads=False)
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast | Verdict:
         point = _point(model, request)
@@ -165,8 +167,8 @@ def _centre(model: PrivateLP) -> PublicPoint | None:
     x = polytope.project((lower + upper) / 2)
     if polytope.violation(x) > 1e-6 * (1 + float(np.abs(x).max(initial=0.0))):
         return None
-    loss = 0.0 if not private_objective(model) else objective_span(model)
-    return PublicPoint(x, loss, worst_violation(model, x), "the centre of the public set")
+    lost = partial(objective_span, model) if private_objective(model) else float
+    return PublicPoint(x, worst_violation(model, x), "the centre of the public set", lost)
 
 
 PUBLIC_ONLY = PublicOnly()

@@ -39,8 +39,9 @@ def out_of_reach(model: PrivateLP, loss: float, violation: float) -> bool:
     Three proofs. A private right-hand side that may lie anywhere in a range misses every point by half of it, where the
     row is an equality. Under a public objective the corner of the box at which it is least is the best point, if it is
     public; where it violates a row by w, every other point pays for mending that: lowering the residual of row i by
-    w - violation costs at least ``(w - violation) / max_j (a_ij / |c_j|)``; where that tells nothing, or the corner is
-    not public, one program does. The third is ``_least_regret``.
+    w - violation costs at least ``(w - violation) / max_j (a_ij / |c_j|)``, and where a_ij may grow without end, x_j
+    has to be 0; where that tells nothing, or the corner is not public, one program does. The third is
+    ``_least_regret``.
     """
     if _least_violation(model) > violation * (1 + _SAFE) + _SAFE:
         return True
@@ -52,7 +53,9 @@ def out_of_reach(model: PrivateLP, loss: float, violation: float) -> bool:
     corner = _corner(model)
     if corner is None:
         return _robust_optimum(model, loss, violation)
-    missed, price, tolerance = corner
+    missed, price, zeroing, tolerance = corner
+    if zeroing > loss * (1 + _SAFE) + tolerance:
+        return True
     left = missed * (1 - _SAFE) - violation * (1 + _SAFE) - _SAFE
     with np.errstate(invalid="ignore"):
         cost = np.where(left > 0, left * price, 0.0)
@@ -179,9 +182,10 @@ def _least_regret(model: PrivateLP) -> float:
 
 
 @cached
-def _corner(model: PrivateLP) -> tuple[Floats, Floats, float] | None:
-    """(m,) what the best corner of the box violates, (m,) the least price of a unit less of it, and the tolerance of a
-    loss. None where the objective is private, or the corner no public point."""
+def _corner(model: PrivateLP) -> tuple[Floats, Floats, float, float] | None:
+    """(m,) what the best corner of the box violates, (m,) the least price of a unit less of it, the price of the zeros
+    that coefficients without bounds ask for, and the tolerance of a loss. None where the objective is private, or the
+    corner no public point."""
     form, c = model.form, model.form.c0
     if form.objective.nnz or not c.any() or not model.affine.is_linear():
         return None
@@ -190,16 +194,20 @@ def _corner(model: PrivateLP) -> tuple[Floats, Floats, float] | None:
     if not np.isfinite(x).all() or not model.public.holds(x):
         return None
     missed = worst_violations(model, x)
-    most, equal = np.zeros(model.affine.rows), model.affine.equalities()
+    most, equal, zeroing = np.zeros(model.affine.rows), model.affine.equalities(), 0.0
     for row, column, low, high in _entries(model):
-        if same_for_all(low) and same_for_all(high) and not equal[row].any():  # one number stands for a column
+        alike = same_for_all(low) and same_for_all(high)
+        if np.isinf(low[:1] - high[:1] if alike else low - high).any():
+            grows = np.where(equal[row], np.isinf(low - high), np.where(x[column] > 0, np.isinf(high), np.isinf(low)))
+            zeroing = max(zeroing, float(np.abs(c * x)[column[grows]].max(initial=0.0)))
+        if alike and not equal[row].any():  # one number stands for a column
             falls = _falls(low[:1], high[:1], np.sign(c), np.zeros(c.size, dtype=bool), np.abs(c))[column]
         else:
             falls = _falls(low, high, np.sign(c)[column], equal[row], np.abs(c)[column])
         np.maximum.at(most, row, falls)
     with np.errstate(divide="ignore"):
         price = 1.0 / most
-    return missed, price, _SAFE * (1 + abs(float(c @ x)) + float(np.abs(c).sum()))
+    return missed, price, zeroing, _SAFE * (1 + abs(float(c @ x)) + float(np.abs(c).sum()))
 
 
 def _entries(model: PrivateLP) -> Iterator[tuple[Integers, Integers, Floats, Floats]]:

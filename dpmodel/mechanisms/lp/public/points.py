@@ -7,9 +7,9 @@ infinite and nothing is capped.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -47,33 +47,40 @@ _MIDDLE = "the optimum for private numbers at the middle of their ranges"
 @dataclass(frozen=True)
 class PublicPoint:
     """``x`` (n,); ``loss`` against the true optimum and largest ``violation`` of a private constraint, at most, for
-    every database that the declarations allow. ``words`` : which point it is."""
+    every database that the declarations allow. ``words`` : which point it is. ``lost`` : finds the loss when it is
+    asked for."""
 
     x: Floats
-    loss: float
     violation: float
     words: str
+    lost: Callable[[], float]
+
+    @cached_property
+    def loss(self) -> float:
+        return self.lost()
 
 
-def known_without_data(model: PrivateLP, feasibility: str = "relaxed") -> Known:
+def known_without_data(
+    model: PrivateLP, feasibility: str = "relaxed", *, loses: bool = True, most: float = math.inf
+) -> Known:
     """What statements about ``model`` are held against; at most four solves of the size of the model's own, and those
-    that bound losses, once per problem.
+    that bound losses, once per problem. ``loses`` : whether they state a loss; ``most`` : the largest violation that
+    they leave open, which points beyond do not keep, whatever they lose.
 
     Under "centred" a loss is one against the best that the released constraints allow: the point for the middle of
     the ranges has none under a public objective, and its promise is of the same kind as that of noise.
     """
-
-    def build() -> Known:
-        span, points = objective_span(model), public_points(model)
-        model.public.require_feasible()  # known by now, where something was solved
-        return Known(
-            objective=span,
-            violation=largest_violation(model),
-            points=tuple((point.loss, point.violation) for point in points),
-            tightening=spread_of_sides(model),
-        )
-
-    known = model.cached("known without data", build)
+    span = objective_span(model) if loses else math.inf  # which tells on its way whether there is a public point
+    # Where no loss is stated, points that lose something keep nothing, as those that are solved for in cones do.
+    few = not (loses or model.affine.is_linear()) and model.form.c0.any()
+    points = (_cheapest(model),) if few else public_points(model)
+    model.public.require_feasible()
+    known = Known(
+        objective=span,
+        violation=largest_violation(model),
+        points=tuple((each.loss, each.violation) for each in points if each is not None and each.violation <= most),
+        tightening=spread_of_sides(model),
+    )
     middle = middle_of(public_points(model)) if feasibility == "centred" else None
     if middle is None:
         return known
@@ -99,6 +106,7 @@ def middle_of(points: Sequence[PublicPoint]) -> PublicPoint | None:
     return next((point for point in points if point.words == _MIDDLE), None)
 
 
+@cached
 def _cheapest(model: PrivateLP) -> PublicPoint | None:
     """The optimum over the public set for the middle of the objective's range."""
     c = middle_cost(model)
@@ -107,11 +115,9 @@ def _cheapest(model: PrivateLP) -> PublicPoint | None:
     x = model.public.cheapest(c)
     if x is None:
         return None
-    loss = regret(model, x) if private_objective(model) else 0.0
-    words = "the cheapest public point"
-    if private_objective(model):
-        words += " for the middle of the objective's range"
-    return PublicPoint(x, loss, worst_violation(model, x), words)
+    private = private_objective(model)
+    words = "the cheapest public point" + (" for the middle of the objective's range" if private else "")
+    return PublicPoint(x, worst_violation(model, x), words, partial(regret, model, x) if private else float)
 
 
 def _safest(model: PrivateLP) -> PublicPoint | None:
@@ -148,7 +154,7 @@ def _middle(model: PrivateLP) -> PublicPoint | None:
     solver = model.public.solver
     try:
         x = solve_cone_program(program.with_(c=c, d=0.0), solver=solver, options=quickly(program, solver)).x
-        return None if x is None else PublicPoint(x, regret(model, x), worst_violation(model, x), _MIDDLE)
+        return None if x is None else PublicPoint(x, worst_violation(model, x), _MIDDLE, partial(regret, model, x))
     except SolverFailure:  # the other points stay
         return None
 
@@ -163,10 +169,9 @@ def quickly(program: ConeProgram, solver: str | None = HIGHS) -> Mapping[str, An
 
 def _as_point(model: PrivateLP, solution: ConeSolution, finite: bool) -> PublicPoint:
     assert solution.x is not None
-    loss = regret(model, solution.x) if finite else math.inf
-    return PublicPoint(
-        solution.x, loss, worst_violation(model, solution.x), "the point that violates least on the worst data"
-    )
+    words = "the point that violates least on the worst data"
+    lost = partial(regret, model, solution.x) if finite else partial(float, math.inf)
+    return PublicPoint(solution.x, worst_violation(model, solution.x), words, lost)
 
 
 def robust_program(model: PrivateLP) -> tuple[ConeProgram, sp.csr_array | None] | None:
