@@ -24,7 +24,7 @@ from dpmodel.mechanisms.contract import (
     refuse_feasibility,
 )
 from dpmodel.mechanisms.forecast import Forecast, RowsMissed, Violation
-from dpmodel.mechanisms.linalg.stable_span.mechanism import STABLE_SPAN, needed_at_least, release_flag
+from dpmodel.mechanisms.linalg.stable_span.mechanism import STABLE_SPAN, release_flag
 from dpmodel.mechanisms.linalg.systems import PrivateVectors
 from dpmodel.mechanisms.lp.exact_rows import exact_equations, why_not_equations
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
@@ -107,14 +107,10 @@ class ExactEquations(Mechanism[PrivateLP]):
 
 def _enough_rows(system: PrivateVectors, request: Request) -> Verdict:
     """No, where the rows are fewer than the statement needs: then {0} is released, which no row helped to find."""
-    least = needed_at_least(system, request)
-    if least > system.expected:
-        needed = RowsMissed(needed=least).records_needed()
-    else:
-        forecast = STABLE_SPAN.forecast(system, request)
-        if not forecast.vacuous:
-            return YES
-        needed = forecast.error.records_needed()
+    forecast = STABLE_SPAN.forecast(system, request)
+    if not forecast.vacuous:
+        return YES
+    needed = forecast.error.records_needed()
     what = f"{needed} are needed" if needed else "no number of them would do: beta is too small beside delta"
     return Verdict(False, f"too few equations for any statement: {system.expected}, and {what}")
 

@@ -77,7 +77,7 @@ class PublicOnly(Mechanism[PrivateLP]):
         loss, violation = (math.inf if each(model) else math.nan for each in (costs_are_open, sides_are_open))
         # Among statements that say nothing predictions decide: its own comes after those that say that data help.
         yield Bound(Violation(loss, violation, against_public=JUST_BELOW), reads=False)
-        if request.feasibility in ("safe", "strict") and out_of_reach(model, 0.0, 0.0):
+        if out_of_reach(model, 0.0, 0.0):
             least = float(np.finfo(np.float64).tiny)
             yield Bound(Violation(violation=least, against_public=JUST_BELOW), reads=False)
 
