@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -23,8 +24,8 @@ from dpmodel.mechanisms.contract import (
     no_progress,
     refuse_feasibility,
 )
-from dpmodel.mechanisms.forecast import Forecast, RowsMissed, Violation
-from dpmodel.mechanisms.linalg.stable_span.mechanism import STABLE_SPAN, release_flag
+from dpmodel.mechanisms.forecast import Bound, Forecast, RowsMissed, Violation
+from dpmodel.mechanisms.linalg.stable_span.mechanism import STABLE_SPAN, needed_at_least, release_flag
 from dpmodel.mechanisms.linalg.systems import PrivateVectors
 from dpmodel.mechanisms.lp.exact_rows import exact_equations, why_not_equations
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
@@ -75,11 +76,20 @@ class ExactEquations(Mechanism[PrivateLP]):
             return verdict
         if request.delta == 0:
             return Verdict(False, "equations that one record makes appear can be hidden with delta > 0 only")
-        return _enough_rows(exact_equations(model), request)
+        return YES
 
-    def forecast(self, model: PrivateLP, request: Request) -> Forecast:
+    def at_least(self, model: PrivateLP, request: Request) -> Iterator[Bound]:
+        """Nothing with fewer rows than the thresholds alone take, which is quickly seen; how many are needed takes a
+        while in many dimensions."""
+        system = exact_equations(model)
+        if needed_at_least(system, request) > system.expected:
+            yield Bound(Violation(math.inf, math.inf, system.expected, system.expected, exact=True))
+
+    def forecast(self, model: PrivateLP, request: Request) -> Forecast | Verdict:
         system = exact_equations(model)
         forecast = STABLE_SPAN.forecast(system, request)
+        if forecast.vacuous:
+            return _too_few(system, forecast)
         assert isinstance(forecast.error, RowsMissed)
         missed = math.ceil(min(forecast.error.missed, system.expected))
         sure = f"with probability {1 - request.beta:g}"
@@ -105,11 +115,8 @@ class ExactEquations(Mechanism[PrivateLP]):
         return Outcome(NOTHING_FOUND, None, None, None, notes=tuple(told))
 
 
-def _enough_rows(system: PrivateVectors, request: Request) -> Verdict:
-    """No, where the rows are fewer than the statement needs: then {0} is released, which no row helped to find."""
-    forecast = STABLE_SPAN.forecast(system, request)
-    if not forecast.vacuous:
-        return YES
+def _too_few(system: PrivateVectors, forecast: Forecast) -> Verdict:
+    """The rows are fewer than the statement needs: {0} would be released, which no row helped to find."""
     needed = forecast.error.records_needed()
     what = f"{needed} are needed" if needed else "no number of them would do: beta is too small beside delta"
     return Verdict(False, f"too few equations for any statement: {system.expected}, and {what}")

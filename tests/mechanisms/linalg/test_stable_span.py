@@ -84,6 +84,19 @@ def test_nothing_is_told_of_few_records_and_zero_vectors_count_for_nothing():
     assert empty.status == "nothing"
 
 
+@pytest.mark.parametrize("epsilon, delta", [(1.0, 1e-6), (0.1, 1e-9), (5.0, 1e-3)])
+@pytest.mark.parametrize("rank", [1, 3, 4])
+def test_what_is_quickly_seen_to_be_too_few_is_too_few(rank, epsilon, delta):
+    request = Request(epsilon, delta, 0.05)
+    least = int(module.needed_at_least(model_of(np.zeros((1, 4)), QQ, rank=rank), request))
+    assert least > 1
+    for count in (2, least // 2, least - 1):
+        few = replace(model_of(np.zeros((1, 4)), QQ, rank=rank), expected=count)
+        assert STABLE_SPAN.forecast(few, request).vacuous
+    enough = replace(model_of(np.zeros((1, 4)), QQ, rank=rank), expected=2 * least)
+    assert not STABLE_SPAN.forecast(enough, request).vacuous
+
+
 def test_a_level_without_sets_gives_nothing():
     rows = np.array([[1, 0], [0, 1]] * 3)
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpmodel._types import Integers, Mask
+from dpmodel._types import Floats, Integers, Mask
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Forecast, RowsMissed
@@ -266,11 +266,23 @@ def _allowance(rule: Thresholds, beta: float) -> float:
     return rule.scale * math.log(4 / beta)
 
 
+def needed_at_least(model: PrivateVectors, request: Request) -> float:
+    """Vectors that any statement needs, without what the noise adds: little work, also in many dimensions."""
+    rule = thresholds(request.epsilon, request.delta, model.neighbors)
+    return float(bounds.level_sums(_gaps(model, rule) - 1)[0]) + 1
+
+
+def _gaps(model: PrivateVectors, rule: Thresholds) -> Floats:
+    """(r,) the threshold of every level."""
+    gaps = np.full(model.rank, float(rule.gap))
+    if model.rank == model.dimension:
+        gaps[-1] = rule.top
+    return gaps
+
+
 def _bound(model: PrivateVectors, request: Request, rule: Thresholds) -> SpanBound:
     r, full = model.rank, model.rank == model.dimension
-    gaps = np.full(r, float(rule.gap))
-    if full:
-        gaps[-1] = rule.top
+    gaps = _gaps(model, rule)
     false = (r - 1) * math.exp(tails.log_tail_two(rule.scale, rule.gap))
     false += math.exp(tails.log_tail_one(rule.scale, rule.top) if full else tails.log_tail_two(rule.scale, rule.gap))
     above: Noises = [] if full else [(float(r), rule.scale, 1)]
