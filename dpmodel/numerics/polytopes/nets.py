@@ -139,17 +139,21 @@ class ProductNet:
 
     @cached_property
     def _blocks(self) -> list[_Block]:
-        out = []
-        every = self.product.columns
-        for columns, choices in zip(every, self.product.choices(every), strict=True):
-            interval = columns.size == 1 and choices == 2
-            ends = np.stack([self.bounds.lower[columns], self.bounds.upper[columns]]) * self.product.step[columns]
-            # Taking none counts 0 (and 0 is inside the bounds of every entry).
-            spread = max(float(ends.max()), 0.0) - min(float(ends.min()), 0.0)
-            cost = 0.5 * float(np.abs(ends).max()) if interval else spread
-            step = float(np.abs(self.product.step[columns]).max())
-            out.append(_Block(columns, choices, interval, cost, step))
-        return out
+        every, all_steps = self.product.columns, self.product.step
+        if not every:
+            return []
+        flat, starts = np.concatenate(every), np.cumsum([0, *(columns.size for columns in every[:-1])])
+        step = all_steps[flat]
+        ends = np.stack([self.bounds.lower[flat] * step, self.bounds.upper[flat] * step])
+        most, least = np.maximum.reduceat(ends.max(axis=0), starts), np.minimum.reduceat(ends.min(axis=0), starts)
+        # Taking none counts 0 (and 0 is inside the bounds of every entry).
+        spread, half = np.maximum(most, 0.0) - np.minimum(least, 0.0), 0.5 * np.maximum(most, -least)
+        largest = np.maximum.reduceat(np.abs(step), starts)
+        parts = (every, self.product.choices(every), spread.tolist(), half.tolist(), largest.tolist())
+        return [
+            _Block(columns, choices, alone := columns.size == 1 and choices == 2, middle if alone else wide, size)
+            for columns, choices, wide, middle, size in zip(*parts, strict=True)
+        ]
 
     def _size(self, cells: list[int]) -> int:
         total = 1

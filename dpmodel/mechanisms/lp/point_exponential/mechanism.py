@@ -16,6 +16,7 @@ from dpmodel.mechanisms.lp.engines.contract import CountingEngine, Point, Promis
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, plain_linear, private_rows, public_polyhedron
 from dpmodel.numerics.polytopes.nets import MOST_DIMENSIONS, MOST_POINTS, Choices, Net, RowBounds, level_for, net_of
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource, exponential_mechanism, permute_and_flip
 
 # Points times rows, for the run time; and how many of these are held at once.
@@ -72,7 +73,7 @@ class PointExponential(CountingEngine):
         rows = private_rows(model)
         if not rows.count:
             return Verdict(False, "no constraint is private")
-        net = net_for(model, public_polyhedron(model)) if request.vertices is None else None
+        net = _public_net(model) if request.vertices is None else None
         # In many dimensions the finest net that can be listed is hardly better than the coarsest.
         fine = net is not None and net.levels[-1][1] <= net.levels[0][1] / 2
         if fine or request.vertices is not None:
@@ -178,6 +179,11 @@ def _epsilon(task: Task) -> tuple[float, bool]:
     if task.whole:
         return task.epsilon, True
     return task.spend.selection_epsilon(), False
+
+
+@cached
+def _public_net(model: PrivateLP) -> Net | None:
+    return net_for(model, public_polyhedron(model))
 
 
 def net_for(model: PrivateLP, polytope: Polyhedron, *, cubes: bool = False) -> Net | None:
