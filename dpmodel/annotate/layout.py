@@ -94,9 +94,7 @@ class Layout:
         """The largest number of free entries of one matrix row within one unit."""
         if self.stored is None:
             return {"all": self.width, "entry": 1, "row": self.width, "column": 1}[self.unit]
-        if not self.size:
-            return 0
-        if np.array_equal(self.units, self.rows):
+        if self.unit_size <= 1 or np.array_equal(self.units, self.rows):
             return self.unit_size
         return int(np.unique(self._rows_of_units(), return_counts=True)[1].max())
 
@@ -105,8 +103,8 @@ class Layout:
         """The largest number of matrix rows in which a unit has free entries."""
         if self.stored is None:
             return {"all": self.height, "entry": 1, "row": 1, "column": self.height}[self.unit]
-        if not self.size:
-            return 0
+        if self.unit_size <= 1:
+            return self.unit_size
         if np.array_equal(self.units, self.rows):
             return 1
         owners = np.unique(self._rows_of_units()) // (int(self.rows.max()) + 1)
