@@ -286,7 +286,7 @@ def _affine_map(problem: cp.Problem, program: _Program, chain: Any, maximize: bo
             raise SpecificationError(
                 "a constant of the model has NaN or infinite entries",
                 why="the standard form must be finite",
-                remedy="check the arrays that enter the model (infinite bounds can be left out)",
+                remedy="check the arrays that enter the model and what it divides by (infinite bounds can be left out)",
             )
     boolean, integer = (np.array([entry[0] for entry in each], dtype=np.int64) for each in program.discrete)
     parameters = _theta_blocks(problem, program, chain)
