@@ -24,6 +24,8 @@ from dpmodel.numerics.solvers import SMALL, SOLVER_ERROR
 
 # Solvers stop near the optimum; bounds are widened by this to stay bounds.
 _SOLVER_SLACK = 1e-6
+# Rows that a point beside another may miss: far less, for steep rows make much of it.
+_ROUNDING = 1e-9
 
 # Free variables get their own pair of linear programs; beyond this many the set is taken as unbounded.
 _MOST_FREE = 64
@@ -230,7 +232,7 @@ class PublicSet:
         rows, room = np.asarray(program.keep, dtype=bool), program.b - program.A @ x
         equal = rows & self.form.affine.equalities()
         left = np.r_[room[rows & ~equal], -np.abs(room[equal]), upper - x, x - lower]
-        if not self._linear or left.min(initial=0.0) < -_SOLVER_SLACK:
+        if not self._linear or left.min(initial=0.0) < -_ROUNDING:
             return np.inf
         if not (program.boolean.size or program.integer.size):
             self.__dict__["feasible"] = True

@@ -85,6 +85,31 @@ BUILDS = [needs, limits, equalities, entries, without_bounds, costs, both, curve
 LINEAR = [build for build in BUILDS if build not in (curved, logarithms)]
 
 
+def test_the_best_whole_point_may_cost_more_than_what_lies_between() -> None:
+    """(0, 1) violates nothing, and no whole point costs less."""
+    b = dpm.Private(shape=2, name="b", unit="entry", linf=0.001, bounds=[0.6, 0.9])
+    x = cp.Variable(2, integer=True, bounds=[0, 9])
+    rows = [2 * x[0] + 2 * x[1] >= 1, np.ones((2, 2)) @ x >= b]
+    problem = dpm.Problem(cp.Minimize(100 * cp.sum(x)), rows)
+    assert not out_of_reach(problem._door(None).data, 0.0, 0.0)
+    assert problem.plan(1.0, 1e-6).chosen.mechanism == "public-only"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_listed_whole_point_is_out_of_reach(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    b = dpm.Private(shape=2, name="b", unit="entry", linf=0.1, bounds=[0.4, 2.6])
+    x = cp.Variable(2, integer=True, bounds=[0, 4], name="x")
+    A, fixed, c = rng.integers(0, 3, (2, 2)) + np.eye(2), rng.integers(1, 4, 2), rng.uniform(0.5, 3, 2)
+    least = rng.uniform(0.5, 4)
+    model = dpm.Problem(cp.Minimize(c @ x), [A @ x >= b, fixed @ x >= least])._door(None).data
+    listed = np.array([(i, j) for i in range(5) for j in range(5)], dtype=float)
+    public = listed[(listed @ fixed >= least) & (listed @ A.T >= 0.4).all(axis=1)]
+    for point in public:
+        lost, missed = float(c @ point - (public @ c).min()), float(np.maximum(2.6 - A @ point, 0.0).max())
+        assert not out_of_reach(model, lost, missed)
+
+
 def found(model: PrivateLP, rng: np.random.Generator) -> list[tuple[float, float]]:
     """Loss and violation, on the worst data, of the public points that plans look at and of random ones."""
     points = [(each.loss, each.violation) for each in public_points(model)]

@@ -42,7 +42,12 @@ def out_of_reach(model: PrivateLP, loss: float, violation: float) -> bool:
     w - violation costs at least ``(w - violation) / max_j (a_ij / |c_j|)``, and where a_ij may grow without end, x_j
     has to be 0; where that tells nothing, or the corner is not public, one program does. The third is
     ``_least_regret``.
+
+    All compare with the best point between whole ones too, which may cost less than any public one: where variables are
+    whole, only what violates tells something.
     """
+    if model.affine.boolean.size + model.affine.integer.size:
+        loss = math.inf
     if _least_violation(model) > violation * (1 + _SAFE) + _SAFE:
         return True
     costs = private_objective(model) and model.affine.is_linear()
