@@ -14,6 +14,7 @@ from test_regression import minimise
 from dpmodel.annotate import Private, Records
 from dpmodel.compile.regression.recognise import recognise
 from dpmodel.errors import DPModelError, MissingValueError, SpecificationError, UnsupportedModelError
+from dpmodel.problem import Problem
 
 TRAPS: dict[str, tuple[Any, ...]] = {  # name -> (objective, words of the message)
     "margins of each record": (lambda m: cp.sum(cp.pos(SHIFT + 2 - m.margin)), "maximum", "margin", "cp.pos(1 -"),
@@ -297,3 +298,16 @@ NO_CANDIDATES: dict[str, Any] = {
 @pytest.mark.parametrize("name", NO_CANDIDATES)
 def test_no_candidate(name: str) -> None:
     assert recognise(NO_CANDIDATES[name](Leaves())) is None
+
+
+@pytest.mark.parametrize("where", ["constraint", "penalty"])
+def test_complex_constants_are_refused_in_words(where: str) -> None:
+    """Their real parts would be another problem."""
+    X = Private(shape=(30, 3), name="X", unit="row", bounds=[-1, 1])
+    y = Private(shape=30, name="y", unit="entry", bounds=[-1, 1])
+    w = cp.Variable(3)
+    odd = cp.real(1j * (1j * w))
+    penalty, constraints = (cp.norm1(odd), []) if where == "penalty" else (0, [odd >= 0])
+    problem = Problem(cp.Minimize(cp.sum_squares(X @ w - y) + penalty), [cp.norm1(w) <= 1, *constraints])
+    with pytest.raises(UnsupportedModelError, match="a complex constant"):
+        problem.plan(1.0, 1e-6)

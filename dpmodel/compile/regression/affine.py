@@ -9,7 +9,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel.annotate.private import Private
-from dpmodel.compile.affine_tree import AffineReader
 from dpmodel.compile.regression.features import Features, tidy
 from dpmodel.compile.regression.forms import (
     Form,
@@ -19,6 +18,7 @@ from dpmodel.compile.regression.forms import (
     is_private,
     kind,
     number_of,
+    rows_of,
     unfit,
     vector_of,
 )
@@ -259,7 +259,7 @@ def _jacobian_form(expression: Any) -> Form:
         unfit(expression, "predictions must be affine in the variables", "an affine prediction")
     variables = expression.variables()
     starts = np.cumsum([0, *(variable.size for variable in variables)])
-    read = AffineReader({v.id: int(start) for v, start in zip(variables, starts, strict=False)}).read(expression)
+    read = rows_of(expression, {v.id: int(start) for v, start in zip(variables, starts, strict=False)})
     rows = read.csr(int(starts[-1]))
     out = [Monomial(read.offset)]
     for variable, start in zip(variables, starts, strict=False):

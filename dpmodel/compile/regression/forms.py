@@ -7,7 +7,7 @@ expressions of the variables as CVXPY wrote them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -17,6 +17,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats
 from dpmodel.annotate.private import Private
+from dpmodel.compile.affine_tree import Affine, AffineReader, NotAffine
 from dpmodel.compile.refusals import short
 from dpmodel.compile.regression.features import Features
 from dpmodel.errors import MissingValueError, SpecificationError, UnsupportedModelError
@@ -184,6 +185,18 @@ def unfit(
 ) -> NoReturn:
     """Refuse an objective with private rows, naming the term that did not fit."""
     raise error(f"the objective: {short(expression)} does not fit a private regression", why=why, remedy=remedy)
+
+
+def rows_of(expression: Any, start: Mapping[int, int]) -> Affine:
+    """The rows of a public affine expression of variables whose entries begin at ``start[variable.id]``."""
+    try:
+        return AffineReader(start).read(expression)
+    except NotAffine as error:
+        raise UnsupportedModelError(
+            f"{short(expression)}: {error}",
+            why="beside private rows, public expressions are read as real matrices and numbers, and this one is not",
+            remedy="real constants, sums, products with matrices, rearrangements of entries",
+        ) from None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
-from dpmodel.compile.affine_tree import AffineReader
+from dpmodel.compile.regression.forms import rows_of
 from dpmodel.compile.standard_form.cvxpy_bridge import lower
 from dpmodel.compile.standard_form.form import standard_form
 from dpmodel.compile.standard_form.public_set import base_program
@@ -81,7 +81,7 @@ class Twin:
         """``J`` (m, entries of all copies) and ``offset`` (m,) of an affine expression, for the parameters' values."""
         ends = np.cumsum([0, *(copy.size for _, copy in self.pairs)])
         starts = {copy.id: int(end) for (_, copy), end in zip(self.pairs, ends, strict=False)}
-        rows = AffineReader(starts).read(expression)
+        rows = rows_of(expression, starts)
         return rows.csr(int(ends[-1])), rows.offset
 
     @cached_property

@@ -243,8 +243,8 @@ def _stuffed(problem: cp.Problem, maximize: bool) -> tuple[Any, _Program, Any]:
     raise UnsupportedModelError(
         "CVXPY cannot write this problem as a function of its parameters",
         why=f"{failure}; the change that one record makes is read off that function",
-        remedy="another way to write the expressions with private parameters, such as sums and products with matrices "
-        "(a convolution is a product with a Toeplitz matrix)",
+        remedy="another way to write the expressions with private parameters, such as sums and products with real "
+        "matrices (a convolution is a product with a Toeplitz matrix)",
     )
 
 

@@ -22,6 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
+from dpmodel.numerics.polytopes.conjugate_gradients import conjugate_gradients
 
 _OUTER, _NEWTON, _CG = 40, 300, 60
 # Share of the residual to which Newton's equation is solved; Armijo's constant; least step of the line search.
@@ -143,21 +144,6 @@ class _Step:
             A = sp.csr_array(At.T)
         else:
             A, At = self.A, self.At
-        precondition = 1.0 / (diagonal + ridge)
-        d: Floats = np.zeros(gap.size)
-        residual = -gap
-        goal = _INEXACT * float(np.linalg.norm(residual))
-        scaled = precondition * residual
-        search = scaled
-        product = float(residual @ scaled)
-        for _ in range(_CG):
-            image = np.asarray(A @ (active * (At @ search))) + ridge * search
-            length = product / float(search @ image)
-            d = d + length * search
-            residual = residual - length * image
-            if float(np.linalg.norm(residual)) <= goal:
-                break
-            scaled = precondition * residual
-            product, earlier = float(residual @ scaled), product
-            search = scaled + (product / earlier) * search
-        return d
+        return conjugate_gradients(
+            lambda d: np.asarray(A @ (active * (At @ d))) + ridge * d, -gap, 1.0 / (diagonal + ridge), _INEXACT, _CG
+        )

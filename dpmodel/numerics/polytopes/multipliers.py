@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import norm as sparse_norm
 
 from dpmodel._types import Floats, Mask
+from dpmodel.numerics.polytopes.conjugate_gradients import conjugate_gradients
 
 _STEPS, _CONJUGATE, _HALVINGS = 60, 60, 30
 # What rows may be missed by, as a share of the sizes that they add up; the ridge, as a share of what they are missed
@@ -79,19 +80,7 @@ class Multipliers:
     def _newton(self, inside: Floats, live: Mask, missed: Floats, share: float) -> Floats:
         """Solve ``(A D A' + ridge) step = missed`` over the ``live`` rows, nearly."""
         ridge = _RIDGE * share + _LEAST_RIDGE
-        precondition = 1.0 / (self._squares @ inside + ridge)
-        step, residual = np.zeros_like(missed), missed
-        goal = min(_INEXACT, share) * float(np.linalg.norm(missed))
-        search = scaled = precondition * residual
-        product = float(residual @ scaled)
-        for _ in range(_CONJUGATE):
-            image = np.where(live, self._A @ (inside * (self._across @ search)), 0.0) + ridge * search
-            length = product / float(search @ image)
-            step = step + length * search
-            residual = residual - length * image
-            if float(np.linalg.norm(residual)) <= goal:
-                break
-            scaled = precondition * residual
-            product, earlier = float(residual @ scaled), product
-            search = scaled + (product / earlier) * search
-        return step
+        return conjugate_gradients(
+            lambda d: np.where(live, self._A @ (inside * (self._across @ d)), 0.0) + ridge * d,
+            missed, 1.0 / (self._squares @ inside + ridge), min(_INEXACT, share), _CONJUGATE,
+        )  # fmt: skip

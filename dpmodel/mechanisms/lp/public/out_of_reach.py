@@ -43,8 +43,8 @@ def out_of_reach(model: PrivateLP, loss: float, violation: float) -> bool:
     has to be 0; where that tells nothing, or the corner is not public, one program does. The third is
     ``_least_regret``.
 
-    All compare with the best point between whole ones too, which may cost less than any public one: where variables are
-    whole, only what violates tells something.
+    What is lost is counted from the best point of the relaxation. Where variables are whole, every public point may
+    cost more than that: there only what is violated tells something.
     """
     if model.affine.boolean.size + model.affine.integer.size:
         loss = math.inf
