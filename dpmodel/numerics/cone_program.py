@@ -23,7 +23,7 @@ from dpmodel._types import Floats, Integers
 from dpmodel.errors import DPModelError, SpecificationError
 from dpmodel.numerics.array_program import Answer, ArrayProgram
 from dpmodel.numerics.cones import ConeBlock, ConeKind
-from dpmodel.numerics.solvers import SOLVER_ERROR, ask
+from dpmodel.numerics.solvers import SOLVER_ERROR, ask, patience
 
 
 @cache
@@ -111,9 +111,15 @@ def solve_cone_program(
     started = time.perf_counter()
     arrays = _in_arrays(program, direction, slack_limit, minimise_slack, weights)
     mute: list[str] = []
-    for number, each in enumerate(_solvers(program, solver)):
-        own = dict(options or {}) if number == 0 else {}
+    attempts: list[tuple[str | None, dict[str, Any]]] = [(each, {}) for each in _solvers(program, solver)]
+    attempts[0] = attempts[0][0], dict(options or {})
+    hurry = patience(arrays.program.R)
+    if attempts[0] == (cp.HIGHS, {}) and solver is None and arrays.program.continuous:
+        attempts = [(cp.HIGHS, hurry), attempts[1], *attempts]
+    for each, own in attempts:
         answer = ask(arrays.program, each, own, start)
+        if own is hurry and answer.status == cp.USER_LIMIT:
+            continue  # the next may be quicker
         # A limit that the user set is kept; a solver's own is a reason to ask another.
         mine = answer.status == cp.USER_LIMIT and answer.x is None and not own
         if answer.status != SOLVER_ERROR and not mine:

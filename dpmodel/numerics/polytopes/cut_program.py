@@ -7,7 +7,8 @@ import numpy as np
 
 from dpmodel._types import Floats, Integers
 from dpmodel.numerics.cone_program import SolverFailure
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron, highs
+from dpmodel.numerics.polytopes.linear_minimiser import highs
+from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 
 # The least violation is kept to this when the objective is minimised after it.
 _TOLERANCE = 1e-7

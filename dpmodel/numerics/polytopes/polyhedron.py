@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-import highspy
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import lsqr
@@ -16,9 +15,10 @@ from scipy.sparse.linalg import norm as sparse_norm
 from dpmodel._types import Floats, Integers
 from dpmodel.numerics.cone_program import ConeProgram, SolverFailure
 from dpmodel.numerics.implied_bounds import tighten
+from dpmodel.numerics.polytopes.linear_minimiser import LinearMinimiser
 from dpmodel.numerics.polytopes.nearest_point import Projector, onto_row
 from dpmodel.numerics.polytopes.one_row_each import OneRowEach
-from dpmodel.numerics.solvers import AT_ONCE, SMALL, pass_to_highs, silent_highs
+from dpmodel.numerics.solvers import SMALL
 
 T = TypeVar("T")
 
@@ -367,50 +367,6 @@ def absolute_values(polytope: Polyhedron) -> tuple[Integers, Integers]:
     alone = (np.bincount(p, minlength=polytope.size) + np.bincount(q, minlength=polytope.size)) == 1
     keep = alone[p] & alone[q]
     return p[keep], q[keep]
-
-
-def highs(polytope: Polyhedron, cost: Floats, lower: Floats, upper: Floats) -> highspy.Highs:
-    """HiGHS with the rows of ``polytope``; columns beyond those of the polytope stand in no row."""
-    A = sp.csr_array(sp.vstack([polytope.A_ub, polytope.A_eq]))
-    rows = (
-        np.concatenate([np.full(polytope.b_ub.size, -np.inf), polytope.b_eq]),
-        np.concatenate([polytope.b_ub, polytope.b_eq]),
-    )
-    solver = silent_highs()
-    wide = sp.csr_array((A.data, A.indices, A.indptr), shape=(A.shape[0], cost.size))
-    for name, value in AT_ONCE.items() if A.nnz < SMALL else ():
-        solver.setOptionValue(name, value)
-    pass_to_highs(solver, cost, wide, rows, (lower, upper))
-    return solver
-
-
-class LinearMinimiser:
-    """Linear minimisation over one polyhedron; HiGHS keeps its basis between calls."""
-
-    def __init__(self, polytope: Polyhedron) -> None:
-        self._columns = np.arange(polytope.size, dtype=np.int32)
-        self._bounds = polytope.lower, polytope.upper
-        self._highs = highs(polytope, np.zeros(polytope.size), polytope.lower, polytope.upper)
-
-    def minimise(self, cost: Floats) -> Floats | None:
-        cost = np.asarray(cost, dtype=np.float64)
-        # HiGHS' tolerances are absolute: a cost of unit size keeps them meaningful.
-        size = float(np.abs(cost).max(initial=0.0))
-        self._highs.changeColsCost(self._columns.size, self._columns, cost / size if size > 0 else cost)
-        self._highs.run()
-        if self._highs.getModelStatus() == highspy.HighsModelStatus.kUnknown:  # from a basis that lost its way
-            self._highs.clearSolver()
-            self._highs.run()
-        status = self._highs.getModelStatus()
-        if status == highspy.HighsModelStatus.kOptimal:
-            return np.clip(np.asarray(self._highs.getSolution().col_value, dtype=np.float64), *self._bounds)
-        if status in (highspy.HighsModelStatus.kUnbounded, highspy.HighsModelStatus.kUnboundedOrInfeasible) and size:
-            self._highs.changeColsCost(self._columns.size, self._columns, np.zeros(cost.size))
-            self._highs.run()
-            if self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal:
-                return None
-        words = self._highs.modelStatusToString(status)
-        raise SolverFailure("HiGHS found no point of the public set", why=str(words), remedy="check the constraints")
 
 
 def _fold(polytope: Polyhedron) -> Polyhedron:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from cvxpy import HIGHS, INFEASIBLE, OPTIMAL
+from cvxpy import INFEASIBLE, OPTIMAL
 
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.per_entry import same_for_all
@@ -130,7 +130,7 @@ def _tangent(model: PrivateLP, violation: float) -> _Tangent:
     b, band = program.b + np.where(zero, 0.0, room), np.where(zero, room, 0.0)
     robust = program.with_(d=0.0, b=b, band=band, boolean=none, integer=none)
     options = quickly(robust) if affine.is_linear() else {}
-    solver = HIGHS if affine.is_linear() else model.public.solver
+    solver = None if affine.is_linear() else model.public.solver
     solution = solve_cone_program(robust, weights=weights, solver=solver, options=options)
     if solution.status == INFEASIBLE:
         return _Tangent(violation, math.inf)

@@ -1,0 +1,87 @@
+"""Linear minimisation over one polyhedron, again and again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import highspy
+import numpy as np
+import scipy.sparse as sp
+from cvxpy import CLARABEL, OPTIMAL
+
+from dpmodel._types import Floats
+from dpmodel.numerics.array_program import ArrayProgram
+from dpmodel.numerics.cone_program import SolverFailure
+from dpmodel.numerics.solvers import AT_ONCE, CONTINUOUS, SMALL, ask, pass_to_highs, patience, silent_highs
+
+if TYPE_CHECKING:
+    from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+
+
+def rows_of(polytope: Polyhedron) -> tuple[sp.csr_array, Floats, Floats]:
+    """(m x n) all rows, and what they lie between, (m,) each."""
+    A = sp.csr_array(sp.vstack([polytope.A_ub, polytope.A_eq]))
+    low = np.concatenate([np.full(polytope.b_ub.size, -np.inf), polytope.b_eq])
+    return A, low, np.concatenate([polytope.b_ub, polytope.b_eq])
+
+
+def highs(polytope: Polyhedron, cost: Floats, lower: Floats, upper: Floats) -> highspy.Highs:
+    """HiGHS with the rows of ``polytope``; columns beyond those of the polytope stand in no row."""
+    A, low, high = rows_of(polytope)
+    solver = silent_highs()
+    wide = sp.csr_array((A.data, A.indices, A.indptr), shape=(A.shape[0], cost.size))
+    for name, value in (CONTINUOUS | (AT_ONCE if A.nnz < SMALL else {})).items():
+        solver.setOptionValue(name, value)
+    pass_to_highs(solver, cost, wide, (low, high), (lower, upper))
+    return solver
+
+
+class LinearMinimiser:
+    """HiGHS keeps its basis between calls."""
+
+    def __init__(self, polytope: Polyhedron) -> None:
+        self._polytope = polytope
+        self._columns = np.arange(polytope.size, dtype=np.int32)
+        self._bounds = polytope.lower, polytope.upper
+        self._highs = highs(polytope, np.zeros(polytope.size), *self._bounds)
+        self._patience = patience(polytope.A_ub, polytope.A_eq)
+
+    def minimise(self, cost: Floats) -> Floats | None:
+        cost = np.asarray(cost, dtype=np.float64)
+        # HiGHS' tolerances are absolute: a cost of unit size keeps them meaningful.
+        size = float(np.abs(cost).max(initial=0.0))
+        c = cost / size if size > 0 else cost
+        self._highs.changeColsCost(self._columns.size, self._columns, c)
+        x = self._in_time(c)
+        if x is not None:
+            return np.clip(x, *self._bounds)
+        if self._highs.getModelStatus() == highspy.HighsModelStatus.kUnknown:  # from a basis that lost its way
+            self._highs.clearSolver()
+            self._highs.run()
+        status = self._highs.getModelStatus()
+        if status == highspy.HighsModelStatus.kOptimal:
+            return np.clip(np.asarray(self._highs.getSolution().col_value, dtype=np.float64), *self._bounds)
+        if status in (highspy.HighsModelStatus.kUnbounded, highspy.HighsModelStatus.kUnboundedOrInfeasible) and size:
+            self._highs.changeColsCost(self._columns.size, self._columns, np.zeros(cost.size))
+            self._highs.run()
+            if self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal:
+                return None
+        words = self._highs.modelStatusToString(status)
+        raise SolverFailure("HiGHS found no point of the public set", why=str(words), remedy="check the constraints")
+
+    def _in_time(self, c: Floats) -> Floats | None:
+        """Run HiGHS; (n,) another solver's optimum where that takes many steps, if it has one."""
+        for name, steps in self._patience.items():
+            self._highs.setOptionValue(name, steps)
+        self._highs.run()
+        if self._highs.getModelStatus() != highspy.HighsModelStatus.kIterationLimit:
+            return None
+        (A, low, high), none = rows_of(self._polytope), np.zeros(0, dtype=np.int64)
+        no_cones = sp.csr_array((0, c.size)), np.zeros(0)
+        answer = ask(ArrayProgram(c, A, low, high, *self._bounds, none, none, *no_cones), CLARABEL, {})
+        if answer.status == OPTIMAL:
+            return answer.x
+        for name in self._patience:
+            self._highs.setOptionValue(name, highspy.kHighsIInf)
+        self._highs.run()
+        return None
