@@ -118,10 +118,10 @@ def solve_cone_program(
         attempts = [(cp.HIGHS, hurry), attempts[1], *attempts]
     for each, own in attempts:
         answer = ask(arrays.program, each, own, start)
-        if own is hurry and answer.status == cp.USER_LIMIT:
+        if own is hurry and answer.status == cp.USER_LIMIT and answer.x is not None:
             continue  # the next may be quicker
         # A limit that the user set is kept; a solver's own is a reason to ask another.
-        mine = answer.status == cp.USER_LIMIT and answer.x is None and not own
+        mine = answer.status == cp.USER_LIMIT and answer.x is None and (not own or own is hurry)
         if answer.status != SOLVER_ERROR and not mine:
             break
         mute.append(each or "the solver that CVXPY chose")

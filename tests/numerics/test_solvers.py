@@ -18,6 +18,7 @@ from dpmodel.numerics import solvers
 from dpmodel.numerics.array_program import Answer, ArrayProgram
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 from dpmodel.numerics.cones import ConeBlock
+from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.numerics.solvers import SOLVER_ERROR, ask
 
 NONE = np.zeros(0, dtype=np.int64)
@@ -301,3 +302,42 @@ def test_from_the_basis_of_another_objective(seed: int) -> None:
         other, lower=np.full(given.size, -np.inf), low=np.full(given.low.size, -np.inf), c=-np.ones(given.size)
     )
     assert ask(boundless, "HIGHS", {}, start).status == ask(boundless, "HIGHS", {}).status
+
+
+def inequalities(seed: int) -> ConeProgram:
+    """Twelve of them between bounds, around zero."""
+    rng = np.random.default_rng(seed)
+    A, block = sp.csr_array(rng.normal(size=(12, 20))), ConeBlock("nonneg", 0, 12, (), (), 0, 0, "")
+    ends = np.full(20, -1.0), np.full(20, 2.0)
+    return ConeProgram(
+        rng.normal(size=20), 0.0, np.ones(12), A, (block,), NONE, NONE, *ends, np.zeros(12), np.ones(12, bool)
+    )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_where_the_simplex_method_takes_long_another_solver_answers(seed: int, monkeypatch: Any) -> None:
+    """With the same optimum, for programs and for polyhedra, and nothing said of it."""
+    given = inequalities(seed)
+    polytope = Polyhedron(given.A, given.b, sp.csr_array((0, 20)), np.zeros(0), given.lower, given.upper)
+    slow, point = solve_cone_program(given), polytope.minimise(given.c)
+    assert point is not None and slow.value is not None
+    asked: list[str] = []
+    quick = solvers._by_clarabel
+    monkeypatch.setattr(solvers, "_by_clarabel", lambda *said: asked.append(said[1]) or quick(*said))
+    monkeypatch.setattr(solvers, "_PATIENCE", 1)
+    fast, other = solve_cone_program(given), replace(polytope).minimise(given.c)
+    assert asked == ["CLARABEL"] * 2 and not fast.notes and slow.basis is not None and fast.basis is None
+    assert [fast.value, given.c @ point, given.c @ other] == pytest.approx([slow.value] * 3)
+    assert fast.dual == pytest.approx(slow.dual, abs=1e-5)
+
+    # Where the other has no answer, HiGHS takes the time that it needs.
+    monkeypatch.setattr(solvers, "_by_clarabel", lambda *said: Answer(SOLVER_ERROR))
+    assert solve_cone_program(given).value == pytest.approx(slow.value)
+    assert replace(polytope).minimise(given.c) == pytest.approx(point)
+
+
+def test_the_users_solver_is_not_hurried(monkeypatch: Any) -> None:
+    monkeypatch.setattr(solvers, "_PATIENCE", 1)
+    monkeypatch.setattr(solvers, "_by_clarabel", lambda *said: pytest.fail("not asked for"))
+    assert solve_cone_program(inequalities(0), solver="HIGHS").basis is not None
+    assert solve_cone_program(inequalities(0), options={"presolve": "off"}).basis is not None
