@@ -3,9 +3,10 @@
 Both start from a fresh problem. ``first``: nothing is known of the model; ``again``: a problem like it was planned
 before in this process; ``same``: the second solve of one problem. Medians of runs that alternate with plain ones;
 ``plan`` is the plan's share of the first solve. The first solves of the process are left out. Regressions are in
-``regression.fit_speed``.
+``regression.fit_speed``. ``--variables`` : the models at about so many instead, grown on as from medium to large.
 
     python -m tests.benchmarks.programs.zoo_speed --sizes medium large
+    python -m tests.benchmarks.programs.zoo_speed --variables 10000 --besides max_cut
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -40,6 +42,14 @@ def solver_of(problem: cp.Problem) -> str:
     problem.solve()
     name = problem.solver_stats.solver_name
     return {"OSQP": cp.CLARABEL, "SCS": cp.CLARABEL}.get(name, name)
+
+
+def grown(model: Model, variables: int) -> Model:
+    """``model`` with one size, at which it has about so many variables."""
+    medium, large = (Case(model, size).variables() for size in SIZES[1:])
+    n = model.sizes[1:]
+    power = max(np.log(large / medium) / np.log(n[1] / n[0]), 0.5)
+    return replace(model, sizes=(round(n[1] * (variables / large) ** (1 / power)),))
 
 
 def measured(model: Model, size: str, given: Any) -> dict[str, float] | str:
@@ -68,7 +78,9 @@ def measured(model: Model, size: str, given: Any) -> dict[str, float] | str:
 def main() -> int:
     cli = parser(__doc__, repetitions=5, epsilon=1.0, delta=1e-6)
     cli.add_argument("--sizes", nargs="+", default=["medium", "large"], choices=SIZES)
+    cli.add_argument("--variables", type=int, help="about so many, in place of --sizes")
     cli.add_argument("--only", nargs="+", default=[], help="names of models")
+    cli.add_argument("--besides", nargs="+", default=[], help="names of models to leave out")
     given = cli.parse_args()
     header()
     warnings.simplefilter("ignore")
@@ -80,24 +92,29 @@ def main() -> int:
     worst: dict[str, tuple[float, str]] = {}
     measured(MODELS[0], SIZES[0], given)  # imports
     for model in MODELS:
-        if model.family == "pipelines" or (given.only and model.name not in given.only):
+        left_out = given.only and model.name not in given.only
+        if model.family == "pipelines" or left_out or model.name in given.besides:
             continue
-        for size in given.sizes:
+        if given.variables:
+            if len(model.sizes) < len(SIZES):
+                continue
+            model = grown(model, given.variables)
+        for size in (SIZES[0],) if given.variables else given.sizes:
             if SIZES.index(size) >= len(model.sizes):
                 continue
-            count = Case(model, size).variables()
+            count, name = Case(model, size).variables(), "grown" if given.variables else size
             found = measured(model, size, given)
             if isinstance(found, str):
-                table.row(model.name, size, count, found, "-", "-", "-", "-")
+                table.row(model.name, name, count, found, "-", "-", "-", "-")
                 continue
-            against = {name: found[name] / found["plain"] for name in ratios}
-            for name, ratio in against.items():
-                ratios[name].append(ratio)
-                worst[name] = max(worst.get(name, (0.0, "")), (ratio, f"{model.name}, {size}"))
+            against = {kind: found[kind] / found["plain"] for kind in ratios}
+            for kind, ratio in against.items():
+                ratios[kind].append(ratio)
+                worst[kind] = max(worst.get(kind, (0.0, "")), (ratio, f"{model.name}, {name}"))
             share = found["plan"] / found["first"]
             table.row(
-                model.name, size, count, f"{1e3 * found['plain']:.1f}",
-                *(f"{against[name]:.2f}" for name in ratios), f"{share:.2f}",
+                model.name, name, count, f"{1e3 * found['plain']:.1f}",
+                *(f"{against[kind]:.2f}" for kind in ratios), f"{share:.2f}",
             )  # fmt: skip
     expected = Expectations()
     for name, values in ratios.items():
