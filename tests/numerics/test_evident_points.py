@@ -40,6 +40,32 @@ def test_an_empty_set_is_never_evidently_not_empty():
     assert not any(polytope.empty for polytope in found)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_epigraph_variables_are_raised(seed, monkeypatch):
+    """``|x - a| <= s`` and ``max x <= t`` hold somewhere: no program is asked; with room for s alone it may be none."""
+    rng = np.random.default_rng(seed)
+    n, a = 4, rng.normal(size=4)
+    eye, none = np.eye(n), np.zeros((n, 1))
+    rows = np.block([[eye, -eye, none], [-eye, -eye, none], [eye, 0 * eye, -np.ones((n, 1))]])
+    lower = np.r_[rng.normal(size=n), np.full(n + 1, -np.inf)]
+    open_above = np.r_[lower[:n] + 1, np.full(n + 1, np.inf)]
+    b, nothing = np.r_[a, -a, np.zeros(n)], (sp.csr_array((0, 2 * n + 1)), np.zeros(0))
+    found = Polyhedron(sp.csr_array(rows), b, *nothing, lower, open_above)
+    below = float(np.maximum(np.abs(lower[:n] - a), np.abs(lower[:n] + 1 - a)).min()) / 4
+    capped = Polyhedron(sp.csr_array(rows), b, *nothing, lower, np.r_[open_above[:-1], lower[0] - 1])
+    tied = Polyhedron(
+        sp.csr_array(rows),
+        b,
+        sp.csr_array(np.r_[np.zeros(n), np.ones(n), 0][None]),
+        np.array([-below]),
+        lower,
+        open_above,
+    )
+    assert capped.empty and tied.empty and not (capped.evident or tied.evident)
+    monkeypatch.setattr(Polyhedron, "minimise", None)
+    assert found.evident and not found.empty
+
+
 @pytest.mark.parametrize("sizes", [(2, 3, 4, 5), (1, 7, 2, 9), (30, 2, 2, 3)])
 def test_the_public_set_of_a_query_release_takes_no_linear_program(sizes, monkeypatch):
     """A linear program over tables of marginals takes minutes where this takes products with the rows."""

@@ -190,17 +190,31 @@ class Polyhedron:
 
     @cached_property
     def evident(self) -> bool:
-        """Whether the point next to zero that meets the equalities lies within the other constraints: a quick proof
-        that the set is not empty, tried where a linear program would take long. False says nothing."""
+        """Whether a point next to zero lies within the constraints: a quick proof that the set is not empty. Epigraph
+        variables are raised; or the equalities are met, tried where a linear program would take long. False says
+        nothing."""
+        start = np.clip(0.0, self.lower, self.upper)
+        if self.violation(self._raised(start)) <= 0:
+            return True
         if self.A_eq.nnz + self.A_ub.nnz < _LARGE:
             return False
-        start = np.clip(0.0, self.lower, self.upper)
         free = sp.csr_array(self.A_eq @ sp.diags_array((self.lower < self.upper).astype(np.float64)))
         length = sparse_norm(free, axis=1)
         scale = sp.diags_array(1.0 / np.where(length > 0, length, 1.0))
         missing = scale @ (self.b_eq - self.A_eq @ start)
         x = start + lsqr(sp.csr_array(scale @ free), missing, atol=1e-13, btol=1e-13, iter_lim=_STEPS)[0]
         return self.violation(x) <= 1e-9 * (1 + float(np.abs(x).max(initial=0.0)))
+
+    def _raised(self, x: Floats) -> Floats:
+        """``x`` (n,) with columns without an upper bound, which only help the inequalities, at where those hold."""
+        A, n = self.A_ub, self.size
+        helps = np.isinf(self.upper) & (np.bincount(A.indices[A.data > 0], minlength=n) == 0)
+        helps &= np.bincount(self.A_eq.indices, minlength=n) == 0
+        missing = np.repeat(A @ x - self.b_ub, np.diff(A.indptr))
+        used = helps[A.indices] & (missing > 0) & (A.data < 0)
+        step = np.zeros(n)
+        np.maximum.at(step, A.indices[used], missing[used] / -A.data[used])
+        return x + step * (1 + _SOLVER_SLACK)
 
     @cached_property
     def empty(self) -> bool:

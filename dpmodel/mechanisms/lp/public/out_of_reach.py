@@ -148,7 +148,9 @@ def some_point_is_best(model: PrivateLP) -> bool:
     affine, whole = model.affine, model.affine.boolean.size + model.affine.integer.size
     if private_objective(model) or whole or not affine.is_linear() or not model.public.feasible:
         return False
-    return math.isfinite(model.public.support(-model.form.c0))
+    c, (lower, upper) = model.form.c0, model.public.polyhedron.box
+    # A linear program that is bounded has an optimum.
+    return bool(np.isfinite(np.where(c > 0, lower, upper)[c != 0]).all()) or math.isfinite(model.public.support(-c))
 
 
 @cached
