@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 
+import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import dpmodel as dpm
 from dpmodel.numerics.polytopes import polyhedron
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.queries import query_release
@@ -77,3 +79,26 @@ def test_the_public_set_of_a_query_release_takes_no_linear_program(sizes, monkey
     polytope = Polyhedron.of(model.public.program)
     monkeypatch.setattr(Polyhedron, "minimise", None)
     assert not polytope.empty
+
+
+def correlations(n, most):
+    """Matrices with ones on their diagonal and a first pair that correlates by at least ``most``."""
+    X, c = cp.Variable((n, n), symmetric=True), dpm.Private(np.ones(n), name="c", linf=0.1, bounds=[0, 1])
+    rules = [X >> 0, cp.diag(X) == 1, X[0, 1] >= most]
+    return dpm.Problem(cp.Minimize(c @ X[0]), rules)._model(None).public
+
+
+def test_a_semidefinite_set_may_show_without_a_program_that_it_is_not_empty(monkeypatch):
+    assert not correlations(4, 1.5).feasible
+    assert correlations(4, 0.9).feasible
+    monkeypatch.setattr("dpmodel.compile.standard_form.public_set.solve_cone_program", None)
+    assert correlations(4, -0.5).feasible
+
+
+@pytest.mark.parametrize("eigenvalue", [-1e-6, 1e-6])
+def test_points_of_semidefinite_sets_are_told_by_their_eigenvalues(eigenvalue):
+    public = correlations(2, -2.0)
+    x = public.polyhedron.next_to_zero()
+    assert public.holds(x)
+    off = x != 0
+    assert public.holds(np.where(off, x, 1 - eigenvalue)) == (eigenvalue > 0)

@@ -7,6 +7,7 @@ lies in this set, and every bound found here is a public fact.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -132,6 +133,8 @@ class PublicSet:
         whole = program.boolean.size or program.integer.size
         if self._linear and not whole and not self.polyhedron.empty:
             return True
+        if not self._linear and self.holds(np.clip(self.polyhedron.next_to_zero(), lower, upper)):
+            return True
         solution = solve_cone_program(program, solver=self.solver)
         if solution.status == SOLVER_ERROR:
             raise SolverFailure(
@@ -142,8 +145,8 @@ class PublicSet:
         return "infeasible" not in solution.status
 
     def holds(self, x: Floats) -> bool:
-        """Whether x, a point of the box, satisfies the public rows; False for integers and cones other than those of
-        second order: nobody looks."""
+        """Whether x, a point of the box, satisfies the public rows; False for integers and for cones other than those
+        of second order and semidefinite ones: nobody looks."""
         program = self.program
         if program.boolean.size or program.integer.size:
             return False
@@ -161,7 +164,12 @@ class PublicSet:
                 squares = np.add.reduceat(gap[rows] ** 2, heads)
                 if (gap[rows][heads] < 0).any() or (squares > 2 * gap[rows][heads] ** 2).any():
                     return False
-            elif block.kind != "zero" or np.abs(gap[rows]).max() > 0:
+            elif block.kind == "psd" and rows.size == block.size:
+                for part in np.split(gap[rows], np.cumsum(block.sizes)[:-1]):
+                    square = part.reshape(math.isqrt(part.size), -1)
+                    if np.linalg.eigvalsh(square + square.T).min() < 0:
+                        return False
+            elif block.kind != "zero" or (np.abs(gap[rows]) > _ROUNDING * (1 + np.abs(program.b[rows]))).any():
                 return False
         return True
 
@@ -198,7 +206,10 @@ class PublicSet:
         box_bound = float((weights[used] * np.maximum(np.abs(lower[used]), np.abs(upper[used]))).sum())
         if not self.program.keep.any():
             return box_bound
-        best = self._maximise(weights * derivative, lower, upper, then=True)
+        slope = weights * derivative
+        if np.isfinite(box_bound) and float(np.abs(slope[used]) @ (upper - lower)[used]) <= _SOLVER_SLACK * box_bound:
+            return box_bound  # nothing is left for the rows to tell
+        best = self._maximise(slope, lower, upper, then=True)
         return min(box_bound, best + constant)
 
     def support(self, direction: Floats) -> float:

@@ -161,12 +161,20 @@ class Polyhedron:
         """Upper bound on ``max direction'x`` (inf when unbounded); solved once per direction, whatever its length."""
         key, size = _unit(direction)
         if key not in self._supports:
-            x = self.minimise(-np.asarray(direction, dtype=np.float64))
+            x = self._corner(direction)
+            if x is None:
+                x = self.minimise(-np.asarray(direction, dtype=np.float64))
             self._supports[key] = np.inf
             if x is not None:
                 self.learn(direction, x)
         value = size * self._supports[key]
         return value + _SOLVER_SLACK * (1 + abs(value)) if np.isfinite(value) else value
+
+    def _corner(self, direction: Floats) -> Floats | None:
+        """The corner of the bounds that is furthest in ``direction``, if it lies within the rows."""
+        ends = np.where(direction > 0, self.upper, np.where(direction < 0, self.lower, 0.0))
+        x = np.clip(ends, self.lower, self.upper)
+        return x if np.isfinite(x).all() and self.violation(x) <= 0 else None
 
     def learn(self, direction: Floats, x: Floats) -> None:
         """Told where ``support(direction)`` is attained."""
@@ -198,12 +206,19 @@ class Polyhedron:
             return True
         if self.A_eq.nnz + self.A_ub.nnz < _LARGE:
             return False
+        x = self.next_to_zero()
+        return self.violation(x) <= 1e-9 * (1 + float(np.abs(x).max(initial=0.0)))
+
+    def next_to_zero(self) -> Floats:
+        """(n,) of the points that meet the equalities, the one that least squares tell from zero, or from the bounds
+        next to it; columns may pass their bounds."""
+        start = np.clip(0.0, self.lower, self.upper)
         free = sp.csr_array(self.A_eq @ sp.diags_array((self.lower < self.upper).astype(np.float64)))
         length = sparse_norm(free, axis=1)
         scale = sp.diags_array(1.0 / np.where(length > 0, length, 1.0))
         missing = scale @ (self.b_eq - self.A_eq @ start)
-        x = start + lsqr(sp.csr_array(scale @ free), missing, atol=1e-13, btol=1e-13, iter_lim=_STEPS)[0]
-        return self.violation(x) <= 1e-9 * (1 + float(np.abs(x).max(initial=0.0)))
+        step = lsqr(sp.csr_array(scale @ free), missing, atol=1e-13, btol=1e-13, iter_lim=_STEPS)[0]
+        return np.asarray(start + step)
 
     def _raised(self, x: Floats) -> Floats:
         """``x`` (n,) with columns without an upper bound, which only help the inequalities, at where those hold."""
