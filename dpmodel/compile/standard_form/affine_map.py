@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.layout import sum_by as sum_by
 from dpmodel.annotate.per_entry import same_for_all, some
-from dpmodel.numerics.cones import ConeBlock
+from dpmodel.numerics.cones import ConeBlock, ConeKind
 
 
 @dataclass(frozen=True)
@@ -248,9 +248,16 @@ class AffineMap:
 
     def equalities(self) -> npt.NDArray[np.bool_]:
         """(m,) whether each row lies in a zero cone."""
+        return self._of_kind("zero")
+
+    def inequalities(self) -> npt.NDArray[np.bool_]:
+        """(m,) whether each row lies in a nonneg cone."""
+        return self._of_kind("nonneg")
+
+    def _of_kind(self, kind: ConeKind) -> npt.NDArray[np.bool_]:
         mask = np.zeros(self.rows, dtype=bool)
         for block in self.cones:
-            if block.kind == "zero":
+            if block.kind == kind:
                 mask[block.rows] = True
         return mask
 

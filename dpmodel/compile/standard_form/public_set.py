@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, Integers
 from dpmodel.compile.standard_form.form import StandardForm
 from dpmodel.errors import InfeasibleError
 from dpmodel.numerics.by_arithmetic import maximum
@@ -47,7 +47,9 @@ class PublicSet:
     @cached_property
     def box(self) -> tuple[Floats, Floats]:
         """(n,), (n,): bounds on x read off public rows with one non-zero, nothing solved."""
-        lower, upper, _ = single_variable_rows(self.form, lowering_only=False)
+        base = base_program(self.form)
+        lower, upper = base.lower.copy(), base.upper.copy()
+        single_variable_rows(self.form, base.keep, lower, upper)
         return lower, upper
 
     @cached_property
@@ -307,42 +309,33 @@ class PublicSet:
         return {}
 
 
-def single_variable_rows(form: StandardForm, *, lowering_only: bool) -> tuple[Floats, Floats, Any]:
-    """Box from public rows ``a x_j <= b``: (n,) lower, (n,) upper, (m,) mask of the rows used.
-
-    With ``lowering_only`` only rows that CVXPY made from variable attributes are used, so that the user's own
-    constraints keep their multipliers.
-    """
-    n, m = form.affine.variables, form.affine.rows
-    lower, upper = np.full(n, -np.inf), np.full(n, np.inf)
-    lower[form.affine.boolean], upper[form.affine.boolean] = 0.0, 1.0
-    used = np.zeros(m, dtype=bool)
-    if m == 0:
-        return lower, upper, used
-    candidate = (np.diff(form.A0.indptr) == 1) & ~form.private_rows
-    linear = np.zeros(m, dtype=bool)
-    for block in form.affine.cones:
-        if block.kind == "nonneg" and (block.constraint < 0 or not lowering_only):
-            linear[block.rows] = True
-    rows = np.flatnonzero(candidate & linear)
-    column = form.A0.indices[form.A0.indptr[rows]]
-    derivative = form.A0.data[form.A0.indptr[rows]]
+def single_variable_rows(form: StandardForm, where: Any, lower: Floats, upper: Floats) -> Integers:
+    """Public inequalities ``a x_j <= b`` among the rows of the mask ``where`` (m,); their bounds go into ``lower`` and
+    ``upper`` (n,)."""
+    rows = np.flatnonzero(where & (np.diff(form.A0.indptr) == 1) & ~form.private_rows & form.affine.inequalities())
+    column, derivative = (part[form.A0.indptr[rows]] for part in (form.A0.indices, form.A0.data))
     live = derivative != 0
-    rows, column, derivative = rows[live], column[live], derivative[live]
+    if not live.all():
+        rows, column, derivative = rows[live], column[live], derivative[live]
     value = form.b0[rows] / derivative
     up = derivative > 0
     np.minimum.at(upper, column[up], value[up])
     np.maximum.at(lower, column[~up], value[~up])
-    used[rows] = True
-    return lower, upper, used
+    return rows
 
 
 def base_program(form: StandardForm) -> ConeProgram:
-    """The public numbers of ``form`` as a cone program; variable attributes become bounds. Written once."""
+    """The public numbers of ``form`` as a cone program. Rows that CVXPY made from variable attributes become bounds;
+    the user's own constraints keep their multipliers. Written once."""
     if "program" not in form.found:
-        lower, upper, used = single_variable_rows(form, lowering_only=True)
         affine, band = form.affine, np.zeros(form.affine.rows)
-        for each in (lower, upper, used, band):
+        lower, upper = np.full(affine.variables, -np.inf), np.full(affine.variables, np.inf)
+        lower[affine.boolean], upper[affine.boolean] = 0.0, 1.0
+        made, keep = np.zeros(affine.rows, dtype=bool), np.ones(affine.rows, dtype=bool)
+        for block in affine.cones:
+            made[block.rows] = block.constraint < 0
+        keep[single_variable_rows(form, made, lower, upper)] = False
+        for each in (lower, upper, keep, band):
             each.setflags(write=False)  # handed out again and again
         form.found["program"] = ConeProgram(
             c=form.c0,
@@ -355,7 +348,7 @@ def base_program(form: StandardForm) -> ConeProgram:
             lower=lower,
             upper=upper,
             band=band,
-            keep=~used,
+            keep=keep,
         )
     program: ConeProgram = form.found["program"]
     return program

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import highspy
@@ -53,8 +54,8 @@ class Product:
         """The columns of each block that has any."""
         order = np.argsort(self.block, kind="stable")
         order = order[self.block[order] >= 0]
-        parts = np.split(order, np.flatnonzero(np.diff(self.block[order])) + 1)
-        return [part for part in parts if part.size]
+        ends = [0, *(np.flatnonzero(np.diff(self.block[order])) + 1).tolist(), order.size]
+        return [order[start:end] for start, end in pairwise(ends) if end > start]
 
     def choices(self, blocks: Sequence[Integers]) -> list[int]:
         """Number of choices in each block of such columns, none included where that is one."""
@@ -430,7 +431,7 @@ def _fold(polytope: Polyhedron) -> Polyhedron:
         np.minimum.at(upper, column[up], value[up])
         np.maximum.at(lower, column[down], value[down])
         keep = (count != 1) & ~held
-        parts += [A[keep], b[keep]]
+        parts += [A, b] if keep.all() else [A[keep], b[keep]]
     # Two rows that say the same of a column may differ by the rounding of their quotients.
     crossed = (lower > upper) & (lower - upper <= 1e-14 * np.abs(lower))
     upper[crossed] = lower[crossed]
