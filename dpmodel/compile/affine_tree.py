@@ -79,15 +79,17 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class Times:
-    """``matrix`` times the argument."""
+    """``matrix`` (CSR or CSC) times the argument."""
 
-    matrix: sp.csr_array
+    matrix: Any
 
     def forward(self, rows: Affine) -> Affine:
         offset = self.matrix @ rows.offset
         if rows.pick is not None and (rows.pick >= 0).all():
-            coo = self.matrix.tocoo()
-            return Affine(offset, row=coo.row, column=rows.pick[coo.col], data=coo.data, width=rows.width)
+            matrix = self.matrix
+            row, column = np.repeat(np.arange(matrix.indptr.size - 1), np.diff(matrix.indptr)), matrix.indices
+            row, column = (row, column) if matrix.format == "csr" else (column, row)
+            return Affine(offset, row=row, column=rows.pick[column], data=matrix.data, width=rows.width)
         row, column, data = rows.coo()
         used, place = np.unique(column, return_inverse=True)  # columns may be many more than entries
         product = sp.coo_array(self.matrix @ sp.csr_array((data, (row, place)), shape=(rows.size, used.size)))
@@ -243,7 +245,7 @@ class AffineReader:
             matrix = _sparse(left.value)
             count = right.shape[1] if right.ndim == 2 else 1
             return right, Times(matrix if count == 1 else sp.csr_array(sp.kron(sp.eye_array(count), matrix)))
-        matrix = sp.csr_array(_sparse(right.value, column=True).T)
+        matrix = _sparse(right.value, column=True).T
         count = left.shape[0] if left.ndim == 2 else 1
         return left, Times(matrix if count == 1 else sp.csr_array(sp.kron(matrix, sp.eye_array(count))))
 
@@ -331,16 +333,18 @@ def _numbers(shape: tuple[int, ...]) -> Floats:
     return out
 
 
-def _sparse(value: Any, column: bool = False) -> sp.csr_array:
-    """A constant factor as a matrix: a vector is a row, or a column. Errors as ``flat``."""
+def _sparse(value: Any, column: bool = False) -> Any:
+    """A constant factor as a matrix, CSR or CSC: a vector is a row, or a column. Errors as ``flat``."""
     if np.iscomplexobj(value):
         raise NotAffine("a complex constant")
     if sp.issparse(value):
-        return sp.csr_array(value)
+        return value if value.format in ("csr", "csc") else sp.csr_array(value)
     value = np.asarray(value, dtype=np.float64)
     if value.ndim == 1:
         value = value[:, None] if column else value[None, :]
-    return sp.csr_array(value)
+    place = np.nonzero(value)
+    ends = np.cumsum(np.bincount(place[0], minlength=value.shape[0]))
+    return sp.csr_array((value[place], place[1], np.r_[0, ends]), shape=value.shape)
 
 
 def _one(values: Floats) -> Any:

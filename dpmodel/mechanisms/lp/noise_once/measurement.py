@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -82,12 +83,16 @@ class Measurement:
 
     def gain(self, order: int) -> Floats:
         """(h,) 1-norm or 2-norm of the rows of ``recover``: how noise on the k numbers reaches each entry."""
+        return self._gains[order - 1]
+
+    @cached_property
+    def _gains(self) -> tuple[Floats, Floats]:
         if self.recover.nnz == self.recover.shape[0] == np.count_nonzero(np.diff(self.recover.indptr)):
-            return np.asarray(np.abs(self.recover.data), dtype=np.float64)
+            alone = np.asarray(np.abs(self.recover.data), dtype=np.float64)
+            return alone, alone
         size = abs(self.recover)
-        if order == 1:
-            return np.asarray(size.sum(axis=1)).ravel()
-        return np.asarray(np.sqrt(np.asarray(size.multiply(size).sum(axis=1)).ravel()), dtype=np.float64)
+        one, squares = (np.asarray(each.sum(axis=1), dtype=np.float64).ravel() for each in (size, size.multiply(size)))
+        return one, np.sqrt(squares)
 
     def values(self, theta: PrivateArray) -> PrivateArray:
         """(k,) the private numbers; for a mechanism's ``run`` only."""
