@@ -94,8 +94,8 @@ _HIGHS_SAYS = {
 # For linear programs of which a value is asked and that have fewer entries than ``SMALL``: solving takes less than
 # looking for what can be left out.
 SMALL, AT_ONCE = 20_000, {"presolve": "off"}
-# With no more rows, so it is for programs of which the optimum is asked, too: over 140 programs (netlib, the zoo) it took
-# two thirds of the time without, never more than 7 % longer. With more, it took up to five times as long.
+# With no more rows, so it is for programs of which the optimum is asked, too: 140 of them (netlib, the zoo) took two
+# thirds of the time without, none more than 7 % longer. With more rows, some took up to five times as long.
 _FEW_ROWS = 300
 
 

@@ -114,6 +114,12 @@ class Polyhedron:
         parts = [self.lower - x, x - self.upper, self.A_ub @ x - self.b_ub, np.abs(self.A_eq @ x - self.b_eq)]
         return max(0.0, *(float(part.max(initial=0.0)) for part in parts))
 
+    @cached_property
+    def rows(self) -> sp.csr_array:
+        """(p + q, n) those of ``A_ub``, then those of ``A_eq``."""
+        some = [A for A in (self.A_ub, self.A_eq) if A.shape[0]]
+        return sp.csr_array(sp.vstack(some)) if len(some) > 1 else some[0] if some else self.A_ub
+
     # ------------------------------------------------------------------ linear programs
     @cached_property
     def _simplex_method(self) -> LinearMinimiser:
@@ -133,7 +139,7 @@ class Polyhedron:
     @cached_property
     def one_row_each(self) -> OneRowEach | None:
         """For linear minimisation without a linear program, where that can be."""
-        found: OneRowEach | None = OneRowEach.of(self.A_ub, self.b_ub, self.A_eq, self.b_eq, self.lower, self.upper)
+        found: OneRowEach | None = OneRowEach.of(self.rows, self.b_ub, self.b_eq, self.lower, self.upper)
         return found
 
     @cached_property
@@ -305,10 +311,9 @@ class Polyhedron:
         lower, upper = self.lower, self.upper
         if not np.isfinite(lower).all() or (lower > upper).any():
             return None
-        A = sp.csr_array(sp.vstack([self.A_ub, self.A_eq]))
+        A = self.rows
         b = np.concatenate([self.b_ub, self.b_eq])
         equality = np.r_[np.zeros(self.A_ub.shape[0], bool), np.ones(self.A_eq.shape[0], bool)]
-        A.sum_duplicates()
         rows, columns, values = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr)), A.indices, A.data
         if np.bincount(columns, minlength=1).max() > 1 or np.count_nonzero(np.bincount(rows)) != A.shape[0]:
             return None
@@ -372,13 +377,13 @@ def absolute_values(polytope: Polyhedron) -> tuple[Integers, Integers]:
 
 def highs(polytope: Polyhedron, cost: Floats, lower: Floats, upper: Floats) -> highspy.Highs:
     """HiGHS with the rows of ``polytope``; columns beyond those of the polytope stand in no row."""
-    A = sp.csr_array(sp.vstack([polytope.A_ub, polytope.A_eq]))
+    A = polytope.rows
     rows = (
         np.concatenate([np.full(polytope.b_ub.size, -np.inf), polytope.b_eq]),
         np.concatenate([polytope.b_ub, polytope.b_eq]),
     )
     solver = silent_highs()
-    wide = sp.csr_array((A.data, A.indices, A.indptr), shape=(A.shape[0], cost.size))
+    wide = A if A.shape[1] == cost.size else sp.csr_array((A.data, A.indices, A.indptr), shape=(A.shape[0], cost.size))
     for name, value in AT_ONCE.items() if A.nnz < SMALL else ():
         solver.setOptionValue(name, value)
     pass_to_highs(solver, cost, wide, rows, (lower, upper))
