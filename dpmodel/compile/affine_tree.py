@@ -210,31 +210,31 @@ class AffineReader:
 
     def steps(self, node: Any) -> list[tuple[Any, Step]]:
         """An affine atom as a sum of linear maps of its arguments: (argument, map), None for the identity."""
-        kinds, args = atom_kinds(), node.args
-        if isinstance(node, kinds["add"]):
+        kind, args = kind_of(node), node.args
+        if kind == "add":
             return [(arg, spread(tuple(arg.shape), tuple(node.shape))) for arg in args]
-        if isinstance(node, kinds["identity"]):
+        if kind == "identity":
             return [(args[0], None)]
-        if isinstance(node, kinds["negative"]):
+        if kind == "negative":
             return [(args[0], Scale(-1.0))]
-        if isinstance(node, kinds["sum"]):
+        if kind == "sum":
             return [(args[0], _grouped(node))]
-        if isinstance(node, kinds["trace"]) and args[0].ndim == 2:
+        if kind == "trace" and args[0].ndim == 2:
             return [(args[0], Times(_diagonal(args[0].shape[0])))]
-        if isinstance(node, kinds["divide"]) and self.is_constant(args[1]):
+        if kind == "divide" and self.is_constant(args[1]):
             with np.errstate(divide="ignore"):
                 return [(args[0], Scale(_one(1.0 / flat(args[1].value))))]
-        if isinstance(node, kinds["multiply"]):  # before the matrix product, whose subclass it is
+        if kind == "multiply":
             left = self.is_constant(args[0])
             if left or self.is_constant(args[1]):
                 factor, other = (args[0], args[1]) if left else (args[1], args[0])
                 if factor.shape == other.shape or (factor.size == 1 and other.size == node.size):
                     return [(other, Scale(_one(flat(factor.value))))]
-        elif isinstance(node, kinds["product"]):
+        elif kind == "product":
             step = self._product(*args)
             if step is not None:
                 return [step]
-        elif isinstance(node, kinds["rearrange"]):
+        elif kind == "rearrange":
             return _rearranged(node)
         return self._jacobians(node)
 
@@ -352,6 +352,17 @@ def _one(values: Floats) -> Any:
     return float(values[0]) if values.size and (values == values[0]).all() else values
 
 
+def kind_of(node: Any) -> str:
+    """The first of ``atom_kinds`` that it is of, or nothing."""
+    atom: Any = type(node)
+    return _kind_of(atom)
+
+
+@cache
+def _kind_of(atom: Any) -> str:
+    return next((kind for kind, types in atom_kinds().items() if issubclass(atom, types)), "")
+
+
 @cache
 def atom_kinds() -> dict[str, Any]:
     """The types of the atoms that are followed, found by writing them down."""
@@ -377,7 +388,7 @@ def atom_kinds() -> dict[str, Any]:
         "negative": negative,
         "sum": type(cp.sum(x)),
         "divide": divide,
-        "multiply": multiply,
+        "multiply": multiply,  # before the matrix product, whose subclass it is
         "product": type(np.ones(3) @ x),
         "rearrange": rearrange,
         "identity": (type(cp.real(x)), type(cp.conj(x)), type(cp.psd_wrap(square)).__base__),

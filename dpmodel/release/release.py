@@ -347,10 +347,10 @@ def _freeze(item: Any) -> Any:
     """Copy containers and arrays into read-only ones, at every depth; leave other objects alone."""
     if type(item) in _PLAIN:  # most of them, and quickly told
         return item
-    if type(item) is dict or isinstance(item, Mapping):
-        return MappingProxyType({key: _freeze(value) for key, value in item.items()})
     if type(item) in (list, tuple):
         return tuple(_freeze(value) for value in item)
+    if type(item) is dict or isinstance(item, Mapping):
+        return MappingProxyType({key: _freeze(value) for key, value in item.items()})
     return _frozen_array(item) if isinstance(item, np.ndarray) else item
 
 

@@ -226,14 +226,16 @@ class AffineMap:
         """All of A, joined anew."""
         return joined([self.public_matrix, self.private_matrix])
 
-    @property
+    @cached_property
     def private_blocks(self) -> tuple[ThetaBlock, ...]:
         return tuple(block for block in self.parameters if block.private)
 
-    @property
+    @cached_property
     def private_columns(self) -> npt.NDArray[np.bool_]:
         """(P,) mask of the private entries of theta."""
-        return private_mask(self.parameters, self.theta_size)
+        mask = private_mask(self.parameters, self.theta_size)
+        mask.setflags(write=False)  # handed out again and again
+        return mask
 
     @cached_property
     def private_coordinates(self) -> tuple[Integers, Integers]:
