@@ -24,6 +24,7 @@ from dpmodel.errors import DPModelError, SpecificationError
 from dpmodel.numerics.array_program import Answer, ArrayProgram
 from dpmodel.numerics.cones import ConeBlock, ConeKind
 from dpmodel.numerics.solvers import SOLVER_ERROR, ask
+from dpmodel.numerics.sparse_rows import rows_of
 
 
 @cache
@@ -237,7 +238,7 @@ def _in_arrays(
     index = np.concatenate([plain, growing, growing, capped])
     sign = np.concatenate([np.ones(plain.size + growing.size), -np.ones(growing.size), np.ones(capped.size)])
     gives = np.concatenate([np.where(equal, 0.0, moves[plain]), moves[growing], moves[growing], np.zeros(capped.size)])
-    R = _first_rows(left, index.size) if np.array_equal(index, np.arange(index.size)) else left[index]
+    R = left[index] if growing.size or capped.size else rows_of(left, (kinds == _ZERO) | (kinds == _NONNEG))
     if growing.size:
         R = sp.csr_array(sp.diags_array(sign) @ R)
     low, high = np.full(index.size, -np.inf), np.concatenate(above)
@@ -307,14 +308,6 @@ def _left_side(program: ConeProgram, robust: Any, first: int) -> tuple[sp.csr_ar
     if not free.size:
         return (A if first == n else sp.csr_array((A.data, A.indices, A.indptr), shape=(m, first))), free
     return sp.csr_array(sp.hstack([A, sp.csr_array((m, first - n)), weights[:, free]])), free
-
-
-def _first_rows(A: sp.csr_array, count: int) -> sp.csr_array:
-    """Without a copy."""
-    if count == A.shape[0]:
-        return A
-    end = A.indptr[count]
-    return sp.csr_array((A.data[:end], A.indices[:end], A.indptr[: count + 1]), shape=(count, A.shape[1]))
 
 
 def _column(values: Floats, place: int, shape: tuple[int, int]) -> sp.csr_array:

@@ -76,7 +76,28 @@ class PublicSet:
     def polyhedron(self) -> Polyhedron:
         """The linear rows of ``program`` over continuous variables; its solver keeps a basis from one question to the
         next."""
-        return Polyhedron.of(self.program)
+        polyhedron = Polyhedron.of(self.program)
+        for direction, x in self._learned:
+            polyhedron.learn(direction, x)
+        return polyhedron
+
+    @cached_property
+    def _learned(self) -> list[tuple[Floats, Floats]]:
+        """Directions in which points were found furthest before there was a ``polyhedron``: many plans need none."""
+        return []
+
+    def _learn(self, direction: Floats, x: Floats) -> None:
+        if "polyhedron" in self.__dict__:
+            self.polyhedron.learn(direction, x)
+        else:
+            self._learned.append((direction, x))
+
+    @cached_property
+    def _rows_cross(self) -> bool:
+        """Whether some column stands in two rows."""
+        A = self.program.A
+        columns = A.indices[np.repeat(self.program.keep, np.diff(A.indptr))]
+        return int(np.bincount(columns, minlength=1).max()) > 1
 
     @property
     def _linear(self) -> bool:
@@ -267,7 +288,9 @@ class PublicSet:
         """``then`` : whether a program with the same rows, if all are public, is solved afterwards."""
         ours = self._linear and not (self.program.boolean.size or self.program.integer.size)
         alike = then and ours and not self.form.private_rows.any() and self.solver in (None, "HIGHS")
-        if alike and self.polyhedron.one_row_each is None and not self.polyhedron.knows(objective):
+        known = self.__dict__.get("polyhedron")
+        answered = known is not None and known.knows(objective)
+        if alike and not answered and (self._rows_cross or self.polyhedron.one_row_each is None):
             lower, upper = self.program.lower, self.program.upper  # as solved afterwards; rows say the rest of the box
         # Without integrality the maximum is an upper bound, and one linear program away.
         elif self._linear:
@@ -286,7 +309,7 @@ class PublicSet:
             return np.inf
         self.__dict__["basis"] = solution.basis if alike else None
         if alike and solution.x is not None:
-            self.polyhedron.learn(objective, solution.x)
+            self._learn(objective, solution.x)
         return -solution.value + _SOLVER_SLACK * (1 + abs(solution.value))
 
     def _least(self, c: Floats, lower: Floats, upper: Floats) -> ConeSolution:

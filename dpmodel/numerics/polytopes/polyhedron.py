@@ -20,6 +20,7 @@ from dpmodel.numerics.implied_bounds import tighten
 from dpmodel.numerics.polytopes.nearest_point import Projector, onto_row
 from dpmodel.numerics.polytopes.one_row_each import OneRowEach
 from dpmodel.numerics.solvers import AT_ONCE, SMALL, pass_to_highs, silent_highs
+from dpmodel.numerics.sparse_rows import rows_of
 
 T = TypeVar("T")
 
@@ -87,16 +88,13 @@ class Polyhedron:
     @staticmethod
     def of(program: ConeProgram) -> Polyhedron:
         """The kept rows of a linear program (zero and nonneg cones only); single-entry inequalities become bounds."""
-        A = sp.csr_array(program.A)
-        masks = {}
-        for kind in ("nonneg", "zero"):
-            mask = np.zeros(program.b.size, dtype=bool)
-            for block in program.cones:
-                if block.kind == kind:
-                    mask[block.start : block.start + block.size] = True
-            masks[kind] = mask & np.asarray(program.keep)
-        ub, eq = np.flatnonzero(masks["nonneg"]), np.flatnonzero(masks["zero"])
-        return _fold(Polyhedron(A[ub], program.b[ub], A[eq], program.b[eq], program.lower.copy(), program.upper.copy()))
+        A, keep = sp.csr_array(program.A), np.asarray(program.keep, dtype=bool)
+        ub, eq = np.zeros_like(keep), np.zeros_like(keep)
+        for block in program.cones:
+            if block.kind in ("nonneg", "zero"):
+                (ub if block.kind == "nonneg" else eq)[block.rows] = keep[block.rows]
+        rows = rows_of(A, ub), program.b[ub], rows_of(A, eq), program.b[eq]
+        return _fold(Polyhedron(*rows, program.lower.copy(), program.upper.copy()))
 
     def with_row(self, a: Floats, b: float) -> Polyhedron:
         """The part where ``a'x <= b``."""
@@ -424,8 +422,9 @@ def _fold(polytope: Polyhedron) -> Polyhedron:
     lower, upper = polytope.lower.copy(), polytope.upper.copy()
     parts = []
     for A, b, equality in ((polytope.A_ub, polytope.b_ub, False), (polytope.A_eq, polytope.b_eq, True)):
-        A = sp.csr_array(A)
-        A.eliminate_zeros()
+        if not A.data.all():
+            A = A.copy()
+            A.eliminate_zeros()
         count = np.diff(A.indptr)
         # An empty row that cannot hold (0 <= -1) stays, so that the solver finds the set empty.
         held = (count == 0) & ((b == 0) if equality else (b >= 0))
@@ -436,7 +435,7 @@ def _fold(polytope: Polyhedron) -> Polyhedron:
         np.minimum.at(upper, column[up], value[up])
         np.maximum.at(lower, column[down], value[down])
         keep = (count != 1) & ~held
-        parts += [A, b] if keep.all() else [A[keep], b[keep]]
+        parts += [rows_of(A, keep), b[keep]]
     # Two rows that say the same of a column may differ by the rounding of their quotients.
     crossed = (lower > upper) & (lower - upper <= 1e-14 * np.abs(lower))
     upper[crossed] = lower[crossed]
