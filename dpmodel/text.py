@@ -39,10 +39,11 @@ def number(x: object) -> str:
     """
     if x is None:
         return "-"
-    if isinstance(x, bool | np.bool_) or not isinstance(x, Real):
-        raise TypeError(f"number() formats real numbers, got {type(x).__name__}")
-    if isinstance(x, Integral):
-        return str(int(x))
+    if type(x) is not float:  # most are
+        if isinstance(x, bool | np.bool_) or not isinstance(x, Real):
+            raise TypeError(f"number() formats real numbers, got {type(x).__name__}")
+        if isinstance(x, Integral):
+            return str(int(x))
     value = float(x)
     if math.isnan(value):
         return "-"
@@ -53,7 +54,7 @@ def number(x: object) -> str:
     if rounded == 0:
         return "0"
     if 1e-4 <= abs(rounded) < 1e6:
-        return np.format_float_positional(rounded, trim="-")
+        return repr(rounded).removesuffix(".0")
     mantissa, _, exponent = digits.partition("e")
     return f"{mantissa}e{int(exponent)}"
 

@@ -79,15 +79,17 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class Times:
-    """``matrix`` times the argument."""
+    """``matrix`` (CSR or CSC) times the argument."""
 
-    matrix: sp.csr_array
+    matrix: Any
 
     def forward(self, rows: Affine) -> Affine:
         offset = self.matrix @ rows.offset
         if rows.pick is not None and (rows.pick >= 0).all():
-            coo = self.matrix.tocoo()
-            return Affine(offset, row=coo.row, column=rows.pick[coo.col], data=coo.data, width=rows.width)
+            matrix = self.matrix
+            row, column = np.repeat(np.arange(matrix.indptr.size - 1), np.diff(matrix.indptr)), matrix.indices
+            row, column = (row, column) if matrix.format == "csr" else (column, row)
+            return Affine(offset, row=row, column=rows.pick[column], data=matrix.data, width=rows.width)
         row, column, data = rows.coo()
         used, place = np.unique(column, return_inverse=True)  # columns may be many more than entries
         product = sp.coo_array(self.matrix @ sp.csr_array((data, (row, place)), shape=(rows.size, used.size)))
@@ -208,31 +210,31 @@ class AffineReader:
 
     def steps(self, node: Any) -> list[tuple[Any, Step]]:
         """An affine atom as a sum of linear maps of its arguments: (argument, map), None for the identity."""
-        kinds, args = atom_kinds(), node.args
-        if isinstance(node, kinds["add"]):
+        kind, args = kind_of(node), node.args
+        if kind == "add":
             return [(arg, spread(tuple(arg.shape), tuple(node.shape))) for arg in args]
-        if isinstance(node, kinds["identity"]):
+        if kind == "identity":
             return [(args[0], None)]
-        if isinstance(node, kinds["negative"]):
+        if kind == "negative":
             return [(args[0], Scale(-1.0))]
-        if isinstance(node, kinds["sum"]):
+        if kind == "sum":
             return [(args[0], _grouped(node))]
-        if isinstance(node, kinds["trace"]) and args[0].ndim == 2:
+        if kind == "trace" and args[0].ndim == 2:
             return [(args[0], Times(_diagonal(args[0].shape[0])))]
-        if isinstance(node, kinds["divide"]) and self.is_constant(args[1]):
+        if kind == "divide" and self.is_constant(args[1]):
             with np.errstate(divide="ignore"):
                 return [(args[0], Scale(_one(1.0 / flat(args[1].value))))]
-        if isinstance(node, kinds["multiply"]):  # before the matrix product, whose subclass it is
+        if kind == "multiply":
             left = self.is_constant(args[0])
             if left or self.is_constant(args[1]):
                 factor, other = (args[0], args[1]) if left else (args[1], args[0])
                 if factor.shape == other.shape or (factor.size == 1 and other.size == node.size):
                     return [(other, Scale(_one(flat(factor.value))))]
-        elif isinstance(node, kinds["product"]):
+        elif kind == "product":
             step = self._product(*args)
             if step is not None:
                 return [step]
-        elif isinstance(node, kinds["rearrange"]):
+        elif kind == "rearrange":
             return _rearranged(node)
         return self._jacobians(node)
 
@@ -243,7 +245,7 @@ class AffineReader:
             matrix = _sparse(left.value)
             count = right.shape[1] if right.ndim == 2 else 1
             return right, Times(matrix if count == 1 else sp.csr_array(sp.kron(sp.eye_array(count), matrix)))
-        matrix = sp.csr_array(_sparse(right.value, column=True).T)
+        matrix = _sparse(right.value, column=True).T
         count = left.shape[0] if left.ndim == 2 else 1
         return left, Times(matrix if count == 1 else sp.csr_array(sp.kron(matrix, sp.eye_array(count))))
 
@@ -331,21 +333,34 @@ def _numbers(shape: tuple[int, ...]) -> Floats:
     return out
 
 
-def _sparse(value: Any, column: bool = False) -> sp.csr_array:
-    """A constant factor as a matrix: a vector is a row, or a column. Errors as ``flat``."""
+def _sparse(value: Any, column: bool = False) -> Any:
+    """A constant factor as a matrix, CSR or CSC: a vector is a row, or a column. Errors as ``flat``."""
     if np.iscomplexobj(value):
         raise NotAffine("a complex constant")
     if sp.issparse(value):
-        return sp.csr_array(value)
+        return value if value.format in ("csr", "csc") else sp.csr_array(value)
     value = np.asarray(value, dtype=np.float64)
     if value.ndim == 1:
         value = value[:, None] if column else value[None, :]
-    return sp.csr_array(value)
+    place = np.nonzero(value)
+    ends = np.cumsum(np.bincount(place[0], minlength=value.shape[0]))
+    return sp.csr_array((value[place], place[1], np.r_[0, ends]), shape=value.shape)
 
 
 def _one(values: Floats) -> Any:
     """One number where all are the same."""
     return float(values[0]) if values.size and (values == values[0]).all() else values
+
+
+def kind_of(node: Any) -> str:
+    """The first of ``atom_kinds`` that it is of, or nothing."""
+    atom: Any = type(node)
+    return _kind_of(atom)
+
+
+@cache
+def _kind_of(atom: Any) -> str:
+    return next((kind for kind, types in atom_kinds().items() if issubclass(atom, types)), "")
 
 
 @cache
@@ -373,7 +388,7 @@ def atom_kinds() -> dict[str, Any]:
         "negative": negative,
         "sum": type(cp.sum(x)),
         "divide": divide,
-        "multiply": multiply,
+        "multiply": multiply,  # before the matrix product, whose subclass it is
         "product": type(np.ones(3) @ x),
         "rearrange": rearrange,
         "identity": (type(cp.real(x)), type(cp.conj(x)), type(cp.psd_wrap(square)).__base__),

@@ -78,6 +78,11 @@ class Error(ABC):
         return False
 
     @property
+    def helps(self) -> bool:
+        """Whether it is predicted to be less than without data, although the statement says nothing."""
+        return False
+
+    @property
     def nothing(self) -> bool:
         """Whether there is no error at all."""
         return False
@@ -200,6 +205,10 @@ class Violation(Error):
     def rival(self) -> bool:
         """Those that leave rows out are compared by simulations: a bound without private rows is of none of them."""
         return self.private_rows > 0
+
+    @property
+    def helps(self) -> bool:
+        return self.against_public < 1
 
     @property
     def nothing(self) -> bool:

@@ -97,13 +97,11 @@ def _unbounded(model: PrivateLP, bounded: bool) -> UnsupportedModelError | None:
     def stays() -> bool:
         return not ((private & (upper > lower)).any() or _falls(form.c0, (lower, upper)))
 
-    if stays():
+    # A bounded public set has no such direction, which plans for private rows have found out.
+    if stays() or (form.private_rows.any() and plain_linear(model) is None):
         return None
     _sign(base, lower, upper)
     if stays():
-        return None
-    # A bounded public set has no such direction, which plans for private rows have found out.
-    if form.private_rows.any() and plain_linear(model) is None:
         return None
     cone = _recession(base, lower, upper)
     fixed = cone.with_(lower=np.where(private, 0.0, cone.lower), upper=np.where(private, 0.0, cone.upper))

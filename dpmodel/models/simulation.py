@@ -42,7 +42,7 @@ def settled(
     """
     readers = [c.forecast for c in candidates if c.forecast is not None and not c.forecast.spends_nothing]
     silent = all(forecast.vacuous for forecast in readers)
-    if silent and any(isinstance(f.error, Violation) and f.error.against_public < 1 for f in readers):
+    if silent and any(forecast.error.helps for forecast in readers):
         return list(candidates)
     if best is not None and best.forecast is not None and best.forecast.unbeatable:
         return list(candidates)

@@ -371,11 +371,13 @@ def _compared(
         if behind(place):
             left.append(place)
             continue
-        found[place] = forecast(place)
-        first = select_mechanism([each for each in found if each is not None], request)
-        best = None if first is None else first.forecast
-    # Where no statement says anything, or the best leaves rows out, simulations choose among those that do.
-    contested = best is not None and (best.vacuous or best.error.contested(best, request))
+        found[place] = told = forecast(place)
+        if told.forecast is not None:
+            first = select_mechanism([each for each in found if each is not None], request)
+            best = None if first is None else first.forecast
+    # Where no statement says anything and none is predicted to help, or the best leaves rows out, simulations choose
+    # among those that do.
+    contested = best is not None and ((best.vacuous and not best.error.helps) or best.error.contested(best, request))
     # A public point is chosen only where something else could read the data, and plans tell what would help that;
     # nothing would, where it misses nothing.
     unread = best is None or (best.spends_nothing and not best.unbeatable)

@@ -340,14 +340,17 @@ def _frozen_array(array: NDArray[Any]) -> NDArray[Any]:
     return copied
 
 
+_PLAIN = frozenset((str, float, int, bool, type(None)))
+
+
 def _freeze(item: Any) -> Any:
     """Copy containers and arrays into read-only ones, at every depth; leave other objects alone."""
-    if type(item) in (str, float, int, bool):  # most of them, and quickly told
+    if type(item) in _PLAIN:  # most of them, and quickly told
         return item
-    if isinstance(item, Mapping):
-        return MappingProxyType({key: _freeze(value) for key, value in item.items()})
     if type(item) in (list, tuple):
         return tuple(_freeze(value) for value in item)
+    if type(item) is dict or isinstance(item, Mapping):
+        return MappingProxyType({key: _freeze(value) for key, value in item.items()})
     return _frozen_array(item) if isinstance(item, np.ndarray) else item
 
 

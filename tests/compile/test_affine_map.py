@@ -25,6 +25,7 @@ from dpmodel.annotate.layout import free_entries
 from dpmodel.compile.standard_form import cvxpy_bridge
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap
 from dpmodel.compile.standard_form.cvxpy_bridge import lower
+from dpmodel.compile.standard_form.form import standard_form as form_of
 from dpmodel.errors import UnsupportedModelError
 
 
@@ -260,3 +261,12 @@ def test_what_no_backend_writes_is_refused_in_words(monkeypatch: Any) -> None:
     with pytest.raises(UnsupportedModelError, match="function of its parameters") as caught:
         lower(cp.Problem(cp.Minimize(cp.sum(x)), [x >= p]))
     assert "7321" not in str(caught.value)
+
+
+def test_coefficients_of_two_public_numbers_are_one_entry() -> None:
+    """A is kept column by column; ``x + p x`` says two things of the same place."""
+    x, p, b = cp.Variable(3, nonneg=True), cp.Parameter(value=2.0), Private(np.ones(2), linf=0.1, name="b")
+    table = np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 1.0]])
+    form = form_of(lower(cp.Problem(cp.Minimize(cp.sum(x)), [table @ x + p * (table @ x) >= b])).affine)
+    kept = form.A0[form.private_rows]
+    assert form.A0.has_canonical_format and np.array_equal(np.sort(kept.toarray(), axis=0), np.sort(-3 * table, axis=0))

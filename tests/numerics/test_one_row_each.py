@@ -64,7 +64,7 @@ def of(**changed: Any) -> OneRowEach | None:
         "A_ub": sp.csr_array([[1.0, 2.0]]), "b_ub": np.array([1.0]), "A_eq": sp.csr_array((0, 2)),
         "b_eq": np.zeros(0), "lower": np.zeros(2), "upper": np.full(2, 5.0),
     }  # fmt: skip
-    return OneRowEach.of(**{**parts, **changed})
+    return Polyhedron(**{**parts, **changed}).one_row_each
 
 
 def test_what_it_does_not_serve_is_left_to_a_linear_program() -> None:

@@ -198,6 +198,21 @@ def test_the_usual_goes_straight_in_any_spelling(monkeypatch: Any) -> None:
     assert ask(program(1), "CLARABEL", {"tol_feas": 1e-9}).status == "optimal"
 
 
+def test_programs_of_few_rows_go_without_presolve(monkeypatch: Any) -> None:
+    """Unless the user chose options, or there are integers."""
+    given: list[Any] = []
+    run = solvers._run_highs
+    monkeypatch.setattr(
+        solvers, "_run_highs", lambda of, options, *more: given.append(options) or run(of, options, *more)
+    )
+    few, whole, own = program(1), program(1, whole=True), {"threads": 1}
+    many = replace(few, R=sp.vstack([few.R] * 100, "csr"), low=np.tile(few.low, 100), high=np.tile(few.high, 100))
+    answers = [ask(of, "HIGHS", options) for of, options in ((few, {}), (many, {}), (whole, {}), (few, own))]
+    assert given == [{"presolve": "off"}, {}, {}, own]
+    first, second, _, third = (answer.x for answer in answers)
+    assert few.c @ first == pytest.approx(few.c @ second) == pytest.approx(few.c @ third)
+
+
 def test_a_wrong_option_is_no_answer() -> None:
     assert ask(program(1), "HIGHS", {"presolve": 3.5}).status == SOLVER_ERROR
     assert ask(program(1), "HIGHS", {"no such option": 1}).status == SOLVER_ERROR

@@ -230,3 +230,15 @@ def test_a_statement_that_leaves_something_open_can_be_beaten() -> None:
     assert not replace(nothing, proved=False).unbeatable and not replace(nothing, vacuous=True).unbeatable
     for error in (Violation(1e-9, 0.0), Violation(math.nan, 1e-9), Violation(0.0, 0.0, slack_rows=1)):
         assert not replace(nothing, error=error).unbeatable
+
+
+def test_what_simulations_cannot_change_is_not_forecast() -> None:
+    """No statement says anything, and noise is predicted to help: those that leave rows out would come after it."""
+    case = Case(next(model for model in MODELS if model.name == "chebyshev_centre"), "small")
+    plans = {compare: case.problem.plan(10.0, compare=compare) for compare in ("needed", "all")}
+    for plan in plans.values():
+        chosen = plan.chosen.forecast
+        assert plan.chosen.mechanism == "laplace-once" and chosen is not None and chosen.vacuous and chosen.error.helps
+    told = {compare: {c.mechanism: c.forecast for c in plan.candidates} for compare, plan in plans.items()}
+    for name in ("noisy-hinge-descent", "dense-multiplicative-weights"):
+        assert told["all"][name] is not None and told["needed"][name] is None

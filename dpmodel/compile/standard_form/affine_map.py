@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.layout import sum_by as sum_by
 from dpmodel.annotate.per_entry import same_for_all, some
-from dpmodel.numerics.cones import ConeBlock
+from dpmodel.numerics.cones import ConeBlock, ConeKind
 
 
 @dataclass(frozen=True)
@@ -168,6 +168,12 @@ def coordinates_of(position: Integers, rows: int) -> tuple[Integers, Integers]:
     return position - column * max(rows, 1), column  # several times faster than the remainder
 
 
+def by_columns(data: Floats, row: Integers, column: Integers, shape: tuple[int, int]) -> sp.csr_array:
+    """The matrix of entries that come column by column, in order."""
+    ends = np.cumsum(np.bincount(column, minlength=shape[1]))
+    return sp.csr_array(sp.csc_array((data, row, np.r_[0, ends]), shape=shape))
+
+
 @dataclass(frozen=True)
 class ThetaBlock:
     """Where one parameter's free entries lie in theta, and the parameter (a cvxpy leaf)."""
@@ -220,14 +226,16 @@ class AffineMap:
         """All of A, joined anew."""
         return joined([self.public_matrix, self.private_matrix])
 
-    @property
+    @cached_property
     def private_blocks(self) -> tuple[ThetaBlock, ...]:
         return tuple(block for block in self.parameters if block.private)
 
-    @property
+    @cached_property
     def private_columns(self) -> npt.NDArray[np.bool_]:
         """(P,) mask of the private entries of theta."""
-        return private_mask(self.parameters, self.theta_size)
+        mask = private_mask(self.parameters, self.theta_size)
+        mask.setflags(write=False)  # handed out again and again
+        return mask
 
     @cached_property
     def private_coordinates(self) -> tuple[Integers, Integers]:
@@ -248,9 +256,16 @@ class AffineMap:
 
     def equalities(self) -> npt.NDArray[np.bool_]:
         """(m,) whether each row lies in a zero cone."""
+        return self._of_kind("zero")
+
+    def inequalities(self) -> npt.NDArray[np.bool_]:
+        """(m,) whether each row lies in a nonneg cone."""
+        return self._of_kind("nonneg")
+
+    def _of_kind(self, kind: ConeKind) -> npt.NDArray[np.bool_]:
         mask = np.zeros(self.rows, dtype=bool)
         for block in self.cones:
-            if block.kind == "zero":
+            if block.kind == kind:
                 mask[block.rows] = True
         return mask
 

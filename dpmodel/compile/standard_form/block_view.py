@@ -304,6 +304,8 @@ class AlikeView(BlockView):
         return self._most(lambda weights, *rest: max_squares(weights**2, *rest), self._unit_size)
 
     def grouped_one_norm(self, keys: Integers) -> float:
+        if self._unit_size == 1:
+            return self._most(max_linear, 1)  # a record reaches one entry
         if all(member.parameter.layout.unit_count == 1 for member in self.block):
             return self._most(max_linear, int(np.bincount(keys).max()))
         # Where keys are in order (columns of A), nothing is sorted; else mostly no group has entries of two units.

@@ -15,7 +15,7 @@ from dpmodel.annotate import vault
 from dpmodel.annotate.layout import free_entries
 from dpmodel.annotate.per_entry import all_equal, each, same_for_all
 from dpmodel.annotate.private import Private
-from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, coordinates_of, sum_by
+from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, by_columns, coordinates_of, sum_by
 from dpmodel.errors import MissingValueError, SpecificationError
 
 
@@ -106,7 +106,7 @@ class StandardForm:
             return total_c, total_b, self.A0
         rows, columns = self.matrix_positions()
         shape = (self.affine.rows, self.affine.variables)
-        return total_c, total_b, self.A0 + sp.csr_array((entries, (rows, columns)), shape=shape)
+        return total_c, total_b, self.A0 + by_columns(entries, rows, columns, shape)
 
     def matrix_positions(self) -> tuple[np.ndarray, np.ndarray]:
         """Row and column of every private entry of A, in increasing order of ``row + m * column``."""
@@ -198,7 +198,9 @@ def standard_form(affine: AffineMap) -> StandardForm:
     matrix = affine.public_matrix
     data = matrix.coefficient * theta[matrix.column]
     shape = (m, n)
-    public = sp.csr_array((data, coordinates_of(matrix.row, m)), shape=shape)
+    public = by_columns(data, *coordinates_of(matrix.row, m), shape)
+    if not matrix.single:
+        public.sum_duplicates()
     return StandardForm(
         affine=affine,
         c0=objective.apply(theta),

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, Integers
 from dpmodel.compile.standard_form.form import StandardForm
 from dpmodel.errors import InfeasibleError
 from dpmodel.numerics.by_arithmetic import maximum
@@ -48,7 +48,9 @@ class PublicSet:
     @cached_property
     def box(self) -> tuple[Floats, Floats]:
         """(n,), (n,): bounds on x read off public rows with one non-zero, nothing solved."""
-        lower, upper, _ = single_variable_rows(self.form, lowering_only=False)
+        base = base_program(self.form)
+        lower, upper = base.lower.copy(), base.upper.copy()
+        single_variable_rows(self.form, base.keep, lower, upper)
         return lower, upper
 
     @cached_property
@@ -75,7 +77,28 @@ class PublicSet:
     def polyhedron(self) -> Polyhedron:
         """The linear rows of ``program`` over continuous variables; its solver keeps a basis from one question to the
         next."""
-        return Polyhedron.of(self.program)
+        polyhedron = Polyhedron.of(self.program)
+        for direction, x in self._learned:
+            polyhedron.learn(direction, x)
+        return polyhedron
+
+    @cached_property
+    def _learned(self) -> list[tuple[Floats, Floats]]:
+        """Directions in which points were found furthest before there was a ``polyhedron``: many plans need none."""
+        return []
+
+    def _learn(self, direction: Floats, x: Floats) -> None:
+        if "polyhedron" in self.__dict__:
+            self.polyhedron.learn(direction, x)
+        else:
+            self._learned.append((direction, x))
+
+    @cached_property
+    def _rows_cross(self) -> bool:
+        """Whether some column stands in two rows."""
+        A = self.program.A
+        columns = A.indices[np.repeat(self.program.keep, np.diff(A.indptr))]
+        return int(np.bincount(columns, minlength=1).max()) > 1
 
     @property
     def _linear(self) -> bool:
@@ -276,7 +299,9 @@ class PublicSet:
         """``then`` : whether a program with the same rows, if all are public, is solved afterwards."""
         ours = self._linear and not (self.program.boolean.size or self.program.integer.size)
         alike = then and ours and not self.form.private_rows.any() and self.solver in (None, "HIGHS")
-        if alike and self.polyhedron.one_row_each is None and not self.polyhedron.knows(objective):
+        known = self.__dict__.get("polyhedron")
+        answered = known is not None and known.knows(objective)
+        if alike and not answered and (self._rows_cross or self.polyhedron.one_row_each is None):
             lower, upper = self.program.lower, self.program.upper  # as solved afterwards; rows say the rest of the box
         # Without integrality the maximum is an upper bound, and one linear program away.
         elif self._linear:
@@ -295,7 +320,7 @@ class PublicSet:
             return np.inf
         self.__dict__["basis"] = solution.basis if alike else None
         if alike and solution.x is not None:
-            self.polyhedron.learn(objective, solution.x)
+            self._learn(objective, solution.x)
         return -solution.value + _SOLVER_SLACK * (1 + abs(solution.value))
 
     def _least(self, c: Floats, lower: Floats, upper: Floats) -> ConeSolution:
@@ -318,42 +343,33 @@ class PublicSet:
         return {}
 
 
-def single_variable_rows(form: StandardForm, *, lowering_only: bool) -> tuple[Floats, Floats, Any]:
-    """Box from public rows ``a x_j <= b``: (n,) lower, (n,) upper, (m,) mask of the rows used.
-
-    With ``lowering_only`` only rows that CVXPY made from variable attributes are used, so that the user's own
-    constraints keep their multipliers.
-    """
-    n, m = form.affine.variables, form.affine.rows
-    lower, upper = np.full(n, -np.inf), np.full(n, np.inf)
-    lower[form.affine.boolean], upper[form.affine.boolean] = 0.0, 1.0
-    used = np.zeros(m, dtype=bool)
-    if m == 0:
-        return lower, upper, used
-    candidate = (np.diff(form.A0.indptr) == 1) & ~form.private_rows
-    linear = np.zeros(m, dtype=bool)
-    for block in form.affine.cones:
-        if block.kind == "nonneg" and (block.constraint < 0 or not lowering_only):
-            linear[block.rows] = True
-    rows = np.flatnonzero(candidate & linear)
-    column = form.A0.indices[form.A0.indptr[rows]]
-    derivative = form.A0.data[form.A0.indptr[rows]]
+def single_variable_rows(form: StandardForm, where: Any, lower: Floats, upper: Floats) -> Integers:
+    """Public inequalities ``a x_j <= b`` among the rows of the mask ``where`` (m,); their bounds go into ``lower`` and
+    ``upper`` (n,)."""
+    rows = np.flatnonzero(where & (np.diff(form.A0.indptr) == 1) & ~form.private_rows & form.affine.inequalities())
+    column, derivative = (part[form.A0.indptr[rows]] for part in (form.A0.indices, form.A0.data))
     live = derivative != 0
-    rows, column, derivative = rows[live], column[live], derivative[live]
+    if not live.all():
+        rows, column, derivative = rows[live], column[live], derivative[live]
     value = form.b0[rows] / derivative
     up = derivative > 0
     np.minimum.at(upper, column[up], value[up])
     np.maximum.at(lower, column[~up], value[~up])
-    used[rows] = True
-    return lower, upper, used
+    return rows
 
 
 def base_program(form: StandardForm) -> ConeProgram:
-    """The public numbers of ``form`` as a cone program; variable attributes become bounds. Written once."""
+    """The public numbers of ``form`` as a cone program. Rows that CVXPY made from variable attributes become bounds;
+    the user's own constraints keep their multipliers. Written once."""
     if "program" not in form.found:
-        lower, upper, used = single_variable_rows(form, lowering_only=True)
         affine, band = form.affine, np.zeros(form.affine.rows)
-        for each in (lower, upper, used, band):
+        lower, upper = np.full(affine.variables, -np.inf), np.full(affine.variables, np.inf)
+        lower[affine.boolean], upper[affine.boolean] = 0.0, 1.0
+        made, keep = np.zeros(affine.rows, dtype=bool), np.ones(affine.rows, dtype=bool)
+        for block in affine.cones:
+            made[block.rows] = block.constraint < 0
+        keep[single_variable_rows(form, made, lower, upper)] = False
+        for each in (lower, upper, keep, band):
             each.setflags(write=False)  # handed out again and again
         form.found["program"] = ConeProgram(
             c=form.c0,
@@ -366,7 +382,7 @@ def base_program(form: StandardForm) -> ConeProgram:
             lower=lower,
             upper=upper,
             band=band,
-            keep=~used,
+            keep=keep,
         )
     program: ConeProgram = form.found["program"]
     return program

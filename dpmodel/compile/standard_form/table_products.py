@@ -106,12 +106,14 @@ def substituted(
     public = moved(affine.public_matrix.select(left), rows[left] + m * place[columns[left]], m * kept.size)
     rows_of, columns_of = coordinates_of(affine.private_matrix.row, m)
     parts = [moved(affine.private_matrix, rows_of + m * place[columns_of], m * kept.size)]
+    in_order = {identity: _by_column(block.parameter) for identity, block in tables.items()}
     for each in products:
         begin = first_column[each.stand_in.id]
         inside = (columns >= begin) & (columns < begin + each.stand_in.size)
         size, to_x = affine.public_matrix.coefficient[inside], int(place[first_column[each.factor.id]])
         place_of = rows[inside], columns[inside] - begin
-        parts.append(_composed(*place_of, size, each, m, to_x, kept.size, start[each.table.id]))
+        entries, first = in_order[each.table.id], start[each.table.id]
+        parts.append(_composed(*place_of, size, each.table.layout.height, entries, m, to_x, kept.size, first))
     objective = affine.objective
     new = replace(
         affine,
@@ -136,22 +138,21 @@ def substituted(
 
 
 def _composed(
-    row: Integers, i: Integers, size: Floats, product: Product, m: int, to_x: int, n: int, start: int
+    row: Integers,
+    i: Integers,
+    size: Floats,
+    height: int,
+    entries: tuple[Integers, Integers, Integers],
+    m: int,
+    to_x: int,
+    n: int,
+    start: int,
 ) -> LinearMap:
-    """Coefficients ``size`` of y_i in these rows, on the entries of the table, which begin at ``start`` in theta."""
-    layout = product.table.layout
-    if layout.stored is not None:
-        # By column, and by row within: the order of the standard form. A counting sort, for columns are few.
-        short = np.int32 if max(layout.size, *product.table.shape) < 2**31 else np.int64
-        places = layout.columns.astype(short), layout.rows.astype(short)
-        by_column = sp.csr_array((np.arange(layout.size, dtype=short), places), shape=product.table.shape[::-1])
-        by_column.sort_indices()
-        entry, table_row, counts = by_column.data, by_column.indices, np.diff(by_column.indptr)
-    else:
-        entry, table_row = np.arange(layout.size), layout.rows
-        counts = np.full(layout.width, layout.height)
+    """Coefficients ``size`` of y_i in these rows, on the ``entries`` of a table of this ``height``, which begin at
+    ``start`` in theta."""
+    entry, table_row, counts = entries
     to_column = m * (np.arange(counts.size, dtype=np.int64) + to_x)
-    if (np.bincount(i, minlength=layout.height) == 1).all():
+    if (np.bincount(i, minlength=height) == 1).all():
         order = np.argsort(i, kind="stable")
         row, size, chosen = row[order], size[order], table_row
         position = np.repeat(to_column, counts)
@@ -162,3 +163,17 @@ def _composed(
     alike = size.size > 0 and bool((size == size[0]).all())
     coefficient = np.broadcast_to(size[:1], chosen.shape) if alike else size[chosen]
     return LinearMap.of(position, entry.astype(np.int64) + start, coefficient, m * n)
+
+
+def _by_column(table: Private) -> tuple[Integers, Integers, Integers]:
+    """The table's entries column by column, and by row within, the order of the standard form; their rows, and how many
+    each column has."""
+    layout = table.layout
+    if layout.stored is None:
+        return np.arange(layout.size), layout.rows, np.full(layout.width, layout.height)
+    # A counting sort, for columns are few.
+    short = np.int32 if max(layout.size, *table.shape) < 2**31 else np.int64
+    places = layout.columns.astype(short), layout.rows.astype(short)
+    by_column = sp.csr_array((np.arange(layout.size, dtype=short), places), shape=table.shape[::-1])
+    by_column.sort_indices()
+    return by_column.data, by_column.indices, np.diff(by_column.indptr)

@@ -16,7 +16,7 @@ import cvxpy as cp
 import numpy as np
 
 from dpmodel._types import Floats, Integers
-from dpmodel.compile.affine_tree import Affine, AffineReader, NotAffine, Step, atom_kinds, pairs
+from dpmodel.compile.affine_tree import Affine, AffineReader, NotAffine, Step, kind_of, pairs
 
 
 class TensorReader(AffineReader):
@@ -61,11 +61,11 @@ class TensorReader(AffineReader):
 
     def _rows(self, node: Any) -> Affine:
         if len(node.args) == 2 and not any(map(self.is_constant, node.args)):
-            kinds, (left, right) = atom_kinds(), node.args
-            if isinstance(node, kinds["multiply"]) and left.shape == right.shape:
+            kind, (left, right) = kind_of(node), node.args
+            if kind == "multiply" and left.shape == right.shape:
                 entry = np.arange(node.size)
                 return self._products(node, (entry, entry), (entry, np.zeros_like(entry)))
-            if isinstance(node, kinds["product"]) and {left.ndim, right.ndim} <= {1, 2}:
+            if kind == "product" and {left.ndim, right.ndim} <= {1, 2}:
                 height, length = left.shape[0] if left.ndim == 2 else 1, right.shape[0]
                 inner, place = np.divmod(np.arange(left.size), height)
                 other, key = np.divmod(np.arange(right.size), length)

@@ -306,8 +306,12 @@ def _declared_norms(model: PrivateLP, rows: Integers) -> tuple[float, float]:
             part, here = part.select(inside), row[inside]
         if not part.nnz:
             continue
+        limits = block.parameter.magnitude["max_l1"], block.parameter.magnitude["max_l2"]
+        if not any(map(math.isfinite, limits)) or most_items(here, part.units_of(block)) > 1:
+            for norm in norms:
+                norm[here] = math.inf
+            continue
         entry, size = part.column, each(np.abs, part.coefficient)
-        one_unit = most_items(here, part.units_of(block)) <= 1
         gain, alone = np.zeros(affine.rows), not form.matrix.repeats
         if alone and same_for_all(size):
             gain[here] = size[0]
@@ -318,10 +322,8 @@ def _declared_norms(model: PrivateLP, rows: Integers) -> tuple[float, float]:
             alone = cell.size == number.size
             per_number = sum_by(number.astype(np.int64), weights=size, minlength=cell.size)
             np.maximum.at(gain, cell // affine.theta_size, per_number)
-        for order, key in enumerate(("max_l1", "max_l2")):
-            limit = block.parameter.magnitude[key]
-            fits = one_unit and math.isfinite(limit) and (order == 0 or (once and alone))
-            if fits:
+        for order, limit in enumerate(limits):
+            if math.isfinite(limit) and (order == 0 or (once and alone)):
                 norms[order] += gain * limit
             else:
                 norms[order][here] = math.inf
@@ -375,11 +377,16 @@ def rows_per_record(model: PrivateLP, twice: Mask | None = None) -> int:
     rows, columns = form.matrix_coordinates()[0], form.matrix.column
     if form.scalar.nnz:
         rows, columns = np.concatenate([rows, form.scalar.row]), np.concatenate([columns, form.scalar.column])
-    if twice is not None and (twice & form.private_rows).any():
-        again = twice[rows]
-        rows, columns = np.concatenate([rows, rows[again] + m]), np.concatenate([columns, columns[again]])
-    elif len(model.affine.private_blocks) == 1 and not form.scalar.nnz:
-        return most_items(form.matrix.units_of(model.affine.private_blocks[0]), rows)
+    if len(model.affine.private_blocks) == 1 and not form.scalar.nnz:
+        most = most_items(form.matrix.units_of(model.affine.private_blocks[0]), rows)
+    else:
+        most = most_touched(model.affine, rows, columns)
+    if twice is None or not (twice & form.private_rows).any():
+        return most
+    if most == 1:
+        return 2
+    again = twice[rows]
+    rows, columns = np.concatenate([rows, rows[again] + m]), np.concatenate([columns, columns[again]])
     return most_touched(model.affine, rows, columns)
 
 

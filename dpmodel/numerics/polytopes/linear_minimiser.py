@@ -18,21 +18,19 @@ if TYPE_CHECKING:
     from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 
 
-def rows_of(polytope: Polyhedron) -> tuple[sp.csr_array, Floats, Floats]:
-    """(m x n) all rows, and what they lie between, (m,) each."""
-    A = sp.csr_array(sp.vstack([polytope.A_ub, polytope.A_eq]))
+def sides(polytope: Polyhedron) -> tuple[Floats, Floats]:
+    """(m,), (m,) what ``polytope.rows`` lie between."""
     low = np.concatenate([np.full(polytope.b_ub.size, -np.inf), polytope.b_eq])
-    return A, low, np.concatenate([polytope.b_ub, polytope.b_eq])
+    return low, np.concatenate([polytope.b_ub, polytope.b_eq])
 
 
 def highs(polytope: Polyhedron, cost: Floats, lower: Floats, upper: Floats) -> highspy.Highs:
     """HiGHS with the rows of ``polytope``; columns beyond those of the polytope stand in no row."""
-    A, low, high = rows_of(polytope)
-    solver = silent_highs()
-    wide = sp.csr_array((A.data, A.indices, A.indptr), shape=(A.shape[0], cost.size))
+    A, solver = polytope.rows, silent_highs()
+    wide = A if A.shape[1] == cost.size else sp.csr_array((A.data, A.indices, A.indptr), shape=(A.shape[0], cost.size))
     for name, value in (CONTINUOUS | (AT_ONCE if A.nnz < SMALL else {})).items():
         solver.setOptionValue(name, value)
-    pass_to_highs(solver, cost, wide, (low, high), (lower, upper))
+    pass_to_highs(solver, cost, wide, sides(polytope), (lower, upper))
     return solver
 
 
@@ -44,7 +42,7 @@ class LinearMinimiser:
         self._columns = np.arange(polytope.size, dtype=np.int32)
         self._bounds = polytope.lower, polytope.upper
         self._highs = highs(polytope, np.zeros(polytope.size), *self._bounds)
-        self._patience = patience(polytope.A_ub, polytope.A_eq)
+        self._patience = patience(polytope.rows)
 
     def minimise(self, cost: Floats) -> Floats | None:
         cost = np.asarray(cost, dtype=np.float64)
@@ -76,9 +74,9 @@ class LinearMinimiser:
         self._highs.run()
         if self._highs.getModelStatus() != highspy.HighsModelStatus.kIterationLimit:
             return None
-        (A, low, high), none = rows_of(self._polytope), np.zeros(0, dtype=np.int64)
-        no_cones = sp.csr_array((0, c.size)), np.zeros(0)
-        answer = ask(ArrayProgram(c, A, low, high, *self._bounds, none, none, *no_cones), CLARABEL, {})
+        none, no_cones = np.zeros(0, dtype=np.int64), (sp.csr_array((0, c.size)), np.zeros(0))
+        rows = self._polytope.rows, *sides(self._polytope)
+        answer = ask(ArrayProgram(c, *rows, *self._bounds, none, none, *no_cones), CLARABEL, {})
         if answer.status == OPTIMAL:
             return answer.x
         for name in self._patience:

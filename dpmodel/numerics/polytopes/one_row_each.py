@@ -37,12 +37,11 @@ class OneRowEach:
     upper: Floats
 
     @staticmethod
-    def of(A_ub: sp.csr_array, b_ub: Floats, A_eq: sp.csr_array, b_eq: Floats, lower: Floats, upper: Floats) -> Any:
-        """None where columns stand in several rows (those that the box implies left out), where one has no end to start
-        from, or where the set is empty."""
+    def of(A: sp.csr_array, b_ub: Floats, b_eq: Floats, lower: Floats, upper: Floats) -> Any:
+        """``A`` : the rows of inequalities, then those of equalities. None where columns stand in several rows (those
+        that the box implies left out), where one has no end to start from, or where the set is empty."""
         if (lower > upper).any():
             return None
-        A = sp.csr_array(sp.vstack([A_ub, A_eq]))
         b, equality = np.concatenate([b_ub, b_eq]), np.r_[np.zeros(b_ub.size, bool), np.ones(b_eq.size, bool)]
         row, column = np.repeat(np.arange(b.size), np.diff(A.indptr)), A.indices
         with np.errstate(invalid="ignore"):

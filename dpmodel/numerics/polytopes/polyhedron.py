@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +20,7 @@ from dpmodel.numerics.polytopes.linear_minimiser import LinearMinimiser
 from dpmodel.numerics.polytopes.nearest_point import Projector, onto_row
 from dpmodel.numerics.polytopes.one_row_each import OneRowEach
 from dpmodel.numerics.solvers import SMALL
+from dpmodel.numerics.sparse_rows import rows_of
 
 T = TypeVar("T")
 
@@ -53,8 +55,8 @@ class Product:
         """The columns of each block that has any."""
         order = np.argsort(self.block, kind="stable")
         order = order[self.block[order] >= 0]
-        parts = np.split(order, np.flatnonzero(np.diff(self.block[order])) + 1)
-        return [part for part in parts if part.size]
+        ends = [0, *(np.flatnonzero(np.diff(self.block[order])) + 1).tolist(), order.size]
+        return [order[start:end] for start, end in pairwise(ends) if end > start]
 
     def choices(self, blocks: Sequence[Integers]) -> list[int]:
         """Number of choices in each block of such columns, none included where that is one."""
@@ -86,16 +88,13 @@ class Polyhedron:
     @staticmethod
     def of(program: ConeProgram) -> Polyhedron:
         """The kept rows of a linear program (zero and nonneg cones only); single-entry inequalities become bounds."""
-        A = sp.csr_array(program.A)
-        masks = {}
-        for kind in ("nonneg", "zero"):
-            mask = np.zeros(program.b.size, dtype=bool)
-            for block in program.cones:
-                if block.kind == kind:
-                    mask[block.start : block.start + block.size] = True
-            masks[kind] = mask & np.asarray(program.keep)
-        ub, eq = np.flatnonzero(masks["nonneg"]), np.flatnonzero(masks["zero"])
-        return _fold(Polyhedron(A[ub], program.b[ub], A[eq], program.b[eq], program.lower.copy(), program.upper.copy()))
+        A, keep = sp.csr_array(program.A), np.asarray(program.keep, dtype=bool)
+        ub, eq = np.zeros_like(keep), np.zeros_like(keep)
+        for block in program.cones:
+            if block.kind in ("nonneg", "zero"):
+                (ub if block.kind == "nonneg" else eq)[block.rows] = keep[block.rows]
+        rows = rows_of(A, ub), program.b[ub], rows_of(A, eq), program.b[eq]
+        return _fold(Polyhedron(*rows, program.lower.copy(), program.upper.copy()))
 
     def with_row(self, a: Floats, b: float) -> Polyhedron:
         """The part where ``a'x <= b``."""
@@ -112,6 +111,12 @@ class Polyhedron:
         """Largest amount by which x misses a constraint."""
         parts = [self.lower - x, x - self.upper, self.A_ub @ x - self.b_ub, np.abs(self.A_eq @ x - self.b_eq)]
         return max(0.0, *(float(part.max(initial=0.0)) for part in parts))
+
+    @cached_property
+    def rows(self) -> sp.csr_array:
+        """(p + q, n) those of ``A_ub``, then those of ``A_eq``."""
+        some = [A for A in (self.A_ub, self.A_eq) if A.shape[0]]
+        return sp.csr_array(sp.vstack(some)) if len(some) > 1 else some[0] if some else self.A_ub
 
     # ------------------------------------------------------------------ linear programs
     @cached_property
@@ -132,7 +137,7 @@ class Polyhedron:
     @cached_property
     def one_row_each(self) -> OneRowEach | None:
         """For linear minimisation without a linear program, where that can be."""
-        found: OneRowEach | None = OneRowEach.of(self.A_ub, self.b_ub, self.A_eq, self.b_eq, self.lower, self.upper)
+        found: OneRowEach | None = OneRowEach.of(self.rows, self.b_ub, self.b_eq, self.lower, self.upper)
         return found
 
     @cached_property
@@ -333,10 +338,9 @@ class Polyhedron:
         lower, upper = self.lower, self.upper
         if not np.isfinite(lower).all() or (lower > upper).any():
             return None
-        A = sp.csr_array(sp.vstack([self.A_ub, self.A_eq]))
+        A = self.rows
         b = np.concatenate([self.b_ub, self.b_eq])
         equality = np.r_[np.zeros(self.A_ub.shape[0], bool), np.ones(self.A_eq.shape[0], bool)]
-        A.sum_duplicates()
         rows, columns, values = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr)), A.indices, A.data
         if np.bincount(columns, minlength=1).max() > 1 or np.count_nonzero(np.bincount(rows)) != A.shape[0]:
             return None
@@ -403,8 +407,9 @@ def _fold(polytope: Polyhedron) -> Polyhedron:
     lower, upper = polytope.lower.copy(), polytope.upper.copy()
     parts = []
     for A, b, equality in ((polytope.A_ub, polytope.b_ub, False), (polytope.A_eq, polytope.b_eq, True)):
-        A = sp.csr_array(A)
-        A.eliminate_zeros()
+        if not A.data.all():
+            A = A.copy()
+            A.eliminate_zeros()
         count = np.diff(A.indptr)
         # An empty row that cannot hold (0 <= -1) stays, so that the solver finds the set empty.
         held = (count == 0) & ((b == 0) if equality else (b >= 0))
@@ -415,7 +420,7 @@ def _fold(polytope: Polyhedron) -> Polyhedron:
         np.minimum.at(upper, column[up], value[up])
         np.maximum.at(lower, column[down], value[down])
         keep = (count != 1) & ~held
-        parts += [A[keep], b[keep]]
+        parts += [rows_of(A, keep), b[keep]]
     # Two rows that say the same of a column may differ by the rounding of their quotients.
     crossed = (lower > upper) & (lower - upper <= 1e-14 * np.abs(lower))
     upper[crossed] = lower[crossed]

@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -82,12 +83,16 @@ class Measurement:
 
     def gain(self, order: int) -> Floats:
         """(h,) 1-norm or 2-norm of the rows of ``recover``: how noise on the k numbers reaches each entry."""
+        return self._gains[order - 1]
+
+    @cached_property
+    def _gains(self) -> tuple[Floats, Floats]:
         if self.recover.nnz == self.recover.shape[0] == np.count_nonzero(np.diff(self.recover.indptr)):
-            return np.asarray(np.abs(self.recover.data), dtype=np.float64)
+            alone = np.asarray(np.abs(self.recover.data), dtype=np.float64)
+            return alone, alone
         size = abs(self.recover)
-        if order == 1:
-            return np.asarray(size.sum(axis=1)).ravel()
-        return np.asarray(np.sqrt(np.asarray(size.multiply(size).sum(axis=1)).ravel()), dtype=np.float64)
+        one, squares = (np.asarray(each.sum(axis=1), dtype=np.float64).ravel() for each in (size, size.multiply(size)))
+        return one, np.sqrt(squares)
 
     def values(self, theta: PrivateArray) -> PrivateArray:
         """(k,) the private numbers; for a mechanism's ``run`` only."""
@@ -171,26 +176,23 @@ def _by_entries(part: LinearMap) -> tuple[LinearMap, sp.csr_array]:
     height = part.height
     counts = np.bincount(part.row, minlength=height)
     first = np.r_[0, np.cumsum(counts)[:-1]]
+    if (counts == 1).all():
+        return _by_inputs(part)
     lead = part.coefficient[first]
     normal = part.coefficient / lead[part.row]
-    if (counts == 1).all():
-        distinct, group = numbered(part.column)
-        representative = np.empty(distinct.size, dtype=np.int64)
-        representative[group[::-1]] = np.arange(height)[::-1]  # the first of each
-    else:
-        # Rows that are multiples of each other agree in these sums; whether they really are is checked below.
-        golden = 1 + np.modf((part.column + 1) * 0.6180339887498949)[0]
-        silver = 1 + np.modf((part.column + 1) * 0.4142135623730951)[0]
-        signature = np.c_[
-            counts,
-            part.column[first],
-            np.round(sum_by(part.row, weights=normal * golden, minlength=height), 9),
-            np.round(sum_by(part.row, weights=normal * silver, minlength=height), 9),
-        ]
-        _, representative, group = np.unique(signature, axis=0, return_index=True, return_inverse=True)
-        group = np.ravel(group)
-        if not _same_rows(part, normal, first, counts, representative[group]):
-            representative = group = np.arange(height)
+    # Rows that are multiples of each other agree in these sums; whether they really are is checked below.
+    golden = 1 + np.modf((part.column + 1) * 0.6180339887498949)[0]
+    silver = 1 + np.modf((part.column + 1) * 0.4142135623730951)[0]
+    signature = np.c_[
+        counts,
+        part.column[first],
+        np.round(sum_by(part.row, weights=normal * golden, minlength=height), 9),
+        np.round(sum_by(part.row, weights=normal * silver, minlength=height), 9),
+    ]
+    _, representative, group = np.unique(signature, axis=0, return_index=True, return_inverse=True)
+    group = np.ravel(group)
+    if not _same_rows(part, normal, first, counts, representative[group]):
+        representative = group = np.arange(height)
     chosen = np.zeros(height, dtype=bool)
     chosen[representative] = True
     number = np.full(height, -1, dtype=np.int64)
@@ -215,7 +217,8 @@ def _by_inputs(part: LinearMap) -> tuple[LinearMap, sp.csr_array]:
     columns, number = numbered(part.column)
     k = int(columns.size)
     queries = LinearMap(np.arange(k, dtype=np.int64), columns, np.ones(k), k)
-    return queries, sp.csr_array((part.coefficient, (part.row, number)), shape=(part.height, k))
+    ends = np.cumsum(np.bincount(part.row, minlength=part.height))  # rows are in order
+    return queries, sp.csr_array((part.coefficient, number, np.r_[0, ends]), shape=(part.height, k))
 
 
 def exact_rows(part: LinearMap, theta: Floats) -> Floats:

@@ -356,4 +356,11 @@ def spread_of_sides(model: PrivateLP) -> float:
 def declared_range(model: PrivateLP, part: str) -> tuple[Floats, Floats]:
     """Least and largest private contribution to every entry of c, b or A that has one, in increasing order of position
     (for A, of ``row + m * column``, as ``matrix_positions``)."""
-    return ranges_in_order(model.affine, model.form.private_part(part))
+    form = model.form
+    if part == "matrix":
+        return ranges_in_order(model.affine, form.matrix)
+    (low, high), positions = (
+        form.cost_range if part == "objective" else form.side_range,
+        form.private_part(part).positions,
+    )
+    return low[positions], high[positions]
