@@ -28,6 +28,8 @@ from dpmodel.privacy import NotPrivateWarning, PublicGenerator, SeededSource, pu
 # Databases drawn, and the spread of the logarithm of how popular columns are in them: ballots of public votes have
 # at least that (chosen on four elections, tests/benchmarks/programs/set_cover.py).
 DATABASES, _SPREAD = 3, 2.0
+# Private rows that they have together, if not in one: errors are means over rows, which then hardly vary.
+_MANY = 1000
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,12 @@ def against_public(
     vertices = None if request.vertices is None else request.vertices.tobytes()
     requested = repr(replace(request, vertices=None))
     return model.cached(("against public", repr(mechanism), requested, vertices, count, enough), build)
+
+
+def databases_that_tell(model: PrivateLP) -> int:
+    """How many are worth drawing: of many records, one tells."""
+    rows = private_rows(model).count
+    return min(DATABASES, max(_MANY // max(rows, 1), 1)) if fewer_records(model) is None else 1
 
 
 @cached
