@@ -204,12 +204,12 @@ class EngineMechanism(Mechanism[PrivateLP]):
             extra_violation=point.extra_violation, notes=point.notes,
         )  # fmt: skip
 
-    def _search(
-        self, route: Route, cost: Floats, theta: PrivateNumbers, source: NoiseSource, progress: Progress
-    ) -> Point:
+    def _search(self, route: Route, cost: Floats, theta: Any, source: NoiseSource, progress: Progress) -> Point:
         """Bisection on the objective's value; see the class."""
         # A fresh copy of the public set: what it keeps of released numbers ends with this solve.
         whole, engine = self._kept(route, route.task), self.engine
+        if engine.reads_blocks:
+            theta = private_rows(whole.model).table(theta)  # for all runs and tests
         low, high = -whole.polytope.support(-cost), whole.polytope.support(cost)
         best, accepted = None, 0
         distribution = noise_of_tests(engine, route.whole, route.steps)
@@ -245,7 +245,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
         route: Route,
         cost: Floats,
         target: float,
-        theta: PrivateNumbers,
+        theta: Any,
         source: NoiseSource,
         progress: Progress = no_progress,
     ) -> tuple[Promise, Point]:
@@ -254,7 +254,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
         return self._within(part, route, theta, source, progress)
 
     def _within(
-        self, task: Task, route: Route, theta: PrivateNumbers, source: NoiseSource, progress: Progress = no_progress
+        self, task: Task, route: Route, theta: Any, source: NoiseSource, progress: Progress = no_progress
     ) -> tuple[Promise, Point]:
         """One run, planned for the polytope it runs on."""
         promise = self.engine.promise(task)
