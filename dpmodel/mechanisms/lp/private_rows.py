@@ -394,9 +394,9 @@ def rows_at(
     form, (m, n) = model.form, (max(model.affine.rows, 1), model.affine.variables)
     in_order = bool((np.diff(index) > 0).all())
     rows = index if in_order else np.unique(index)
-    place = np.full(m, -1, dtype=np.int64)
-    place[rows] = np.arange(rows.size)
     row, column = form.matrix_coordinates()
+    place = np.full(m, -1, dtype=row.dtype)  # products read the columns in it: half the memory where it can be
+    place[rows] = np.arange(rows.size)
     row, data = place[row], form.matrix.coefficient * theta[form.matrix.column]
     inside = row >= 0
     if not inside.all():
