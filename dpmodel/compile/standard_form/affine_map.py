@@ -84,8 +84,12 @@ class LinearMap:
 
     def compact(self) -> LinearMap:
         """The map without its empty rows: row i is row ``positions[i]``."""
-        same = self.positions is self.row
-        row = np.arange(self.nnz, dtype=np.int64) if same else np.searchsorted(self.positions, self.row)
+        if self.positions is self.row:
+            row = np.arange(self.nnz, dtype=np.int64)
+        elif (self.row[1:] >= self.row[:-1]).all():
+            row = np.cumsum(np.diff(self.row, prepend=self.row[:1]) > 0)
+        else:
+            row = np.searchsorted(self.positions, self.row)
         return LinearMap(row, self.column, self.coefficient, self.positions.size)
 
     def select(self, mask: npt.NDArray[np.bool_]) -> LinearMap:

@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import scipy.sparse as sp
@@ -84,10 +85,10 @@ class Measurement:
         """(h,) 1-norm or 2-norm of the rows of ``recover``: how noise on the k numbers reaches each entry."""
         if self.recover.nnz == self.recover.shape[0] == np.count_nonzero(np.diff(self.recover.indptr)):
             return np.asarray(np.abs(self.recover.data), dtype=np.float64)
-        size = abs(self.recover)
-        if order == 1:
-            return np.asarray(size.sum(axis=1)).ravel()
-        return np.asarray(np.sqrt(np.asarray(size.multiply(size).sum(axis=1)).ravel()), dtype=np.float64)
+        size = self.recover.copy()
+        size.data = np.abs(size.data) if order == 1 else size.data**2
+        total = np.asarray(size.sum(axis=1), dtype=np.float64).ravel()
+        return total if order == 1 else np.sqrt(total)
 
     def values(self, theta: PrivateArray) -> PrivateArray:
         """(k,) the private numbers; for a mechanism's ``run`` only."""
@@ -177,6 +178,9 @@ def _by_entries(part: LinearMap) -> tuple[LinearMap, sp.csr_array]:
         distinct, group = numbered(part.column)
         representative = np.empty(distinct.size, dtype=np.int64)
         representative[group[::-1]] = np.arange(height)[::-1]  # the first of each
+    elif np.unique(counts * (int(part.column.max()) + 1) + part.column[first]).size == height:
+        # Rows that are multiples of each other have as many entries, from the same column on: none are.
+        return LinearMap(part.row, part.column, normal, height), sp.csr_array(sp.diags_array(lead))
     else:
         # Rows that are multiples of each other agree in these sums; whether they really are is checked below.
         golden = 1 + np.modf((part.column + 1) * 0.6180339887498949)[0]
@@ -227,16 +231,19 @@ def exact_rows(part: LinearMap, theta: Floats) -> Floats:
         out = np.zeros(part.height)
         out[part.row] = product
         return out
-    error = _product_error(part.coefficient, x, product)
+    terms = [product]
+    if not (np.abs(part.coefficient) == 1).all():  # else products are not rounded
+        terms.append(_product_error(part.coefficient, x, product))
     ends = np.cumsum(counts)
-    order = np.argsort(part.row, kind="stable")
-    product, error = product[order], error[order]
+    if (part.row[1:] < part.row[:-1]).any():
+        order = np.argsort(part.row, kind="stable")
+        terms = [each[order] for each in terms]
     single = counts == 1
     out = np.zeros(part.height)
-    out[single] = product[ends[single] - 1]
+    out[single] = terms[0][ends[single] - 1]
     for i in np.flatnonzero(counts > 1):
         rows = slice(ends[i] - counts[i], ends[i])
-        out[i] = math.fsum([*product[rows].tolist(), *error[rows].tolist()])  # floats of Python add up faster
+        out[i] = math.fsum(chain.from_iterable(each[rows].tolist() for each in terms))  # Python's floats add up faster
     return out
 
 
