@@ -133,7 +133,9 @@ def _draw(block: ThetaBlock, rng: PublicGenerator) -> Floats:
         return rng.uniform(low, high)
     place = {"row": layout.columns, "column": layout.rows}.get(layout.unit, np.arange(block.size))
     popular = _SPREAD * rng.standard_normal(int(place.max()) + 1)
-    order = np.lexsort((popular[place] + rng.gumbel(size=block.size), units))[::-1]
+    score = np.empty(block.size)  # in whole numbers, which stand beside those of units in one key: quicker than lexsort
+    score[np.argsort(popular[place] + rng.gumbel(size=block.size))] = np.arange(block.size)
+    order = np.argsort(units * float(block.size) + score)[::-1]
     rank = np.empty(block.size, dtype=np.int64)
     rank[order] = np.arange(block.size) - np.repeat((np.cumsum(sizes[::-1]) - sizes[::-1]), sizes[::-1])
     reach = max(float(np.maximum(np.abs(low), np.abs(high)).max()), 1e-300)
