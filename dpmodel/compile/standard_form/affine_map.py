@@ -68,7 +68,7 @@ class LinearMap:
         if block.offset not in self.found:
             units = block.parameter.layout.units
             short = units.astype(np.int32) if units.max(initial=0) < 2**31 else units
-            self.found[block.offset] = short[self.column - block.offset]
+            self.found[block.offset] = short[self.column - block.offset if block.offset else self.column]
         units_here: Integers = self.found[block.offset]
         return units_here
 
@@ -169,7 +169,8 @@ def numbered(values: Integers) -> tuple[Integers, Integers]:
 def coordinates_of(position: Integers, rows: int) -> tuple[Integers, Integers]:
     """Row and column of entries at ``row + rows * column`` of a matrix."""
     column = position // max(rows, 1)
-    return position - column * max(rows, 1), column  # several times faster than the remainder
+    row = column * max(rows, 1)
+    return np.subtract(position, row, out=row), column  # several times faster than the remainder
 
 
 @dataclass(frozen=True)
