@@ -10,7 +10,7 @@ from typing import Any
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.forecast import Forecast, Violation
-from dpmodel.mechanisms.lp.engines.synthetic_rows import DATABASES, against_public
+from dpmodel.mechanisms.lp.engines.synthetic_rows import DATABASES, against_public, databases_that_tell
 from dpmodel.mechanisms.lp.fewer_records import fewer_records
 from dpmodel.models.contract import Candidate
 from dpmodel.text import number
@@ -69,7 +69,7 @@ def settled(
         if silent and public and found and min(found.values()) > _HOPELESS:
             hopeless.add(name)
             continue
-        count = DATABASES if work * DATABASES <= _FEW and fewer_records(model) is None else 1
+        count = databases_that_tell(model) if work * DATABASES <= _FEW else 1
         try:
             share = against_public(algorithm, model, request, count, _WORSE * min(rivals, default=math.inf))
         except Exception as problem:

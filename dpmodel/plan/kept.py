@@ -23,6 +23,7 @@ import scipy.sparse as sp
 
 from dpmodel.annotate.private import Private
 from dpmodel.annotate.records import DEFAULT_RECORDS, Records
+from dpmodel.compile.standard_form.form import StandardForm
 from dpmodel.numerics.public_facts import PublicFacts
 from dpmodel.plan.comparison import Plan
 
@@ -144,6 +145,8 @@ class _Facts:
             self.each((number, people, value is DEFAULT_RECORDS, value.name, value.neighbors))
         elif isinstance(value, Private):
             self.each((value.name(), *(getattr(value, name) for name in _DECLARED)))
+        elif isinstance(value, StandardForm):  # the rest are coefficients of the affine map
+            self.each((value.affine, value.c0, value.d0, value.b0, value.A0))
         elif isinstance(value, cp.Parameter):  # its numbers are in the arrays
             self.each((value.name(), value.shape, value.attributes))
         elif is_dataclass(value):

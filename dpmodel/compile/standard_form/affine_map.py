@@ -68,7 +68,7 @@ class LinearMap:
         if block.offset not in self.found:
             units = block.parameter.layout.units
             short = units.astype(np.int32) if units.max(initial=0) < 2**31 else units
-            self.found[block.offset] = short[self.column - block.offset]
+            self.found[block.offset] = short[self.column - block.offset if block.offset else self.column]
         units_here: Integers = self.found[block.offset]
         return units_here
 
@@ -84,8 +84,12 @@ class LinearMap:
 
     def compact(self) -> LinearMap:
         """The map without its empty rows: row i is row ``positions[i]``."""
-        same = self.positions is self.row
-        row = np.arange(self.nnz, dtype=np.int64) if same else np.searchsorted(self.positions, self.row)
+        if self.positions is self.row:
+            row = np.arange(self.nnz, dtype=np.int64)
+        elif (self.row[1:] >= self.row[:-1]).all():
+            row = np.cumsum(np.diff(self.row, prepend=self.row[:1]) > 0)
+        else:
+            row = np.searchsorted(self.positions, self.row)
         return LinearMap(row, self.column, self.coefficient, self.positions.size)
 
     def select(self, mask: npt.NDArray[np.bool_]) -> LinearMap:
@@ -165,7 +169,8 @@ def numbered(values: Integers) -> tuple[Integers, Integers]:
 def coordinates_of(position: Integers, rows: int) -> tuple[Integers, Integers]:
     """Row and column of entries at ``row + rows * column`` of a matrix."""
     column = position // max(rows, 1)
-    return position - column * max(rows, 1), column  # several times faster than the remainder
+    row = column * max(rows, 1)
+    return np.subtract(position, row, out=row), column  # several times faster than the remainder
 
 
 def by_columns(data: Floats, row: Integers, column: Integers, shape: tuple[int, int]) -> sp.csr_array:

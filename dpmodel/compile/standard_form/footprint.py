@@ -144,10 +144,7 @@ def footprint(affine: AffineMap) -> Footprint:
     per_records: dict[Records, Mapping[str, Sensitivity]] = {}
     for group in record_blocks(affine):
         per_records[group.records] = {
-            name: sensitivity_under(
-                group, part, affine.theta_size, matrix_rows=affine.rows if name == "matrix" else None
-            )
-            for name, part in maps.items()
+            name: sensitivity_under(group, part, affine, matrix=name == "matrix") for name, part in maps.items()
         }
     parts = {name: largest(sensitivities[name] for sensitivities in per_records.values()) for name in maps}
     return Footprint(parts, per_records)
@@ -175,23 +172,23 @@ def sensitivity_of(affine: AffineMap, part: LinearMap) -> Mapping[Records, Sensi
     """Change of arbitrary linear functions of theta (a mechanism's measurements), per Records."""
     private = affine.private_columns
     part = part.select(private[part.column])
-    return {group.records: sensitivity_under(group, part, affine.theta_size) for group in record_blocks(affine)}
+    return {group.records: sensitivity_under(group, part, affine) for group in record_blocks(affine)}
 
 
-def sensitivity_under(group: Blocks, part: LinearMap, theta_size: int, matrix_rows: int | None = None) -> Sensitivity:
-    """Change of ``part`` by one record of ``group``; ``matrix_rows`` = m when its rows are entries of A."""
-    key = "sensitivity", tuple(tuple(member.offset for member in block) for block in group.blocks), matrix_rows
+def sensitivity_under(group: Blocks, part: LinearMap, affine: AffineMap, matrix: bool = False) -> Sensitivity:
+    """Change of ``part`` by one record of ``group``; ``matrix`` : its rows are entries of A."""
+    key = "sensitivity", tuple(tuple(member.offset for member in block) for block in group.blocks), matrix
     if key not in part.found:
-        part.found[key] = _sensitivity_under(group, part, theta_size, matrix_rows)
+        part.found[key] = _sensitivity_under(group, part, affine, matrix)
     known: Sensitivity = part.found[key]
     return known
 
 
-def _sensitivity_under(group: Blocks, part: LinearMap, theta_size: int, matrix_rows: int | None) -> Sensitivity:
+def _sensitivity_under(group: Blocks, part: LinearMap, affine: AffineMap, matrix: bool) -> Sensitivity:
     total: Sensitivity | None = None
     touched: list[Integers] = []
     for block in group.blocks:
-        sensitivity, rows = _block_sensitivity(block, part, theta_size, matrix_rows)
+        sensitivity, rows = _block_sensitivity(block, part, affine, matrix)
         if rows.size == 0:
             continue
         if total is None:
@@ -211,20 +208,21 @@ def _sensitivity_under(group: Blocks, part: LinearMap, theta_size: int, matrix_r
 
 
 def _block_sensitivity(
-    block: tuple[ThetaBlock, ...], part: LinearMap, theta_size: int, matrix_rows: int | None
+    block: tuple[ThetaBlock, ...], part: LinearMap, affine: AffineMap, matrix: bool
 ) -> tuple[Sensitivity, Integers]:
     """Change by the one unit number that a record owns in ``block``, and the rows of ``part`` it can touch."""
-    view = block_view(block, part, theta_size)
+    view = block_view(block, part, affine.theta_size)
     if view is None:
-        nothing = Sensitivity(0.0, 0.0, 0.0) if matrix_rows is None else Sensitivity(0.0, 0.0, 0.0, 0.0, 0.0)
+        nothing = Sensitivity(0.0, 0.0, 0.0, 0.0, 0.0) if matrix else Sensitivity(0.0, 0.0, 0.0)
         return nothing, np.zeros(0, dtype=np.int64)
     part = view.part
     linf, entry_maxima, entry_units = view.largest_entries()
     l1, l1_exact = view.one_norm(entry_maxima, entry_units)
     l2, l2_exact = view.two_norm(entry_maxima, entry_units)
     row_l1 = column_l1 = math.nan
-    if matrix_rows is not None:
-        rows, columns = coordinates_of(part.row, matrix_rows)
+    if matrix:
+        known = part is affine.private_matrix
+        rows, columns = affine.private_coordinates if known else coordinates_of(part.row, affine.rows)
         row_l1, column_l1 = view.grouped_one_norm(rows), view.grouped_one_norm(columns)
     l2 = min(l2, l1)
     return Sensitivity(l1, l2, linf, row_l1, column_l1, l1_exact and l2_exact), part.positions

@@ -17,6 +17,7 @@ from dpmodel._types import Array, Floats, Integers, Mask, PrivateArray
 from dpmodel.annotate.per_entry import each, same_for_all
 from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.compile.standard_form.affine_map import AffineMap, sum_by
+from dpmodel.compile.standard_form.alike_rows import BlockRows, MemoryRows
 from dpmodel.compile.standard_form.extremes import most_items
 from dpmodel.compile.standard_form.footprint import most_touched, record_blocks
 from dpmodel.compile.standard_form.form import StandardForm, ranges_in_order
@@ -162,11 +163,13 @@ class PrivateRows:
                 h *= self.sign
             return self._widths().shares(G, h) if self.relative else (G, h)
 
-    def table(self, private: PrivateNumbers) -> RowTable:
-        """The same as a table, of which sums can be asked, wherever the rows lie."""
+    def table(self, private: PrivateNumbers | RowTable) -> RowTable:
+        """The same as a table, of which sums can be asked, wherever the rows lie; a table is one already."""
         if isinstance(private, np.ndarray):
             G, h = self.values(private)
             return RowsHere((RowPart(((G, 1.0, 0),), h, int(G.shape[1])),))
+        if not isinstance(private, BlockRows | MemoryRows):
+            return private
         widths = self._widths() if self.relative else None
         equalities = tuple(kind.equality for kind in private.maker.kinds)
         return row_table(private, Treatment(equalities, private.maker.size, self.absent, widths))
@@ -398,9 +401,9 @@ def rows_at(
     form, (m, n) = model.form, (max(model.affine.rows, 1), model.affine.variables)
     in_order = bool((np.diff(index) > 0).all())
     rows = index if in_order else np.unique(index)
-    place = np.full(m, -1, dtype=np.int64)
-    place[rows] = np.arange(rows.size)
     row, column = form.matrix_coordinates()
+    place = np.full(m, -1, dtype=row.dtype)  # products read the columns in it: half the memory where it can be
+    place[rows] = np.arange(rows.size)
     row, data = place[row], form.matrix.coefficient * theta[form.matrix.column]
     inside = row >= 0
     if not inside.all():

@@ -138,7 +138,7 @@ def test_search_finds_the_optimum(private_cost: bool) -> None:
     forecast, outcome = run(engine, cover(private_cost=private_cost), goal="search", delta=0.0, epsilon=1e9)
     assert outcome.x is not None
     steps = forecast.noise["objective treated by"]["runs"]
-    assert len(engine.tasks) == steps == 12
+    assert len(engine.tasks) == steps - 1 == 11  # some target passed: the run without one is not made
     assert COST @ outcome.x <= 2 + 7.0 * 2.0 ** (1 - steps) * (2 if private_cost else 1) + 1e-3
     assert forecast.error.objective == pytest.approx(forecast.error.span * 2.0 ** (1 - steps), abs=1e-3)
 
@@ -146,8 +146,13 @@ def test_search_finds_the_optimum(private_cost: bool) -> None:
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("gaussian_only", [False, True, None])
 def test_a_search_spends_the_budget_and_no_more(delta: float, gaussian_only: bool | None) -> None:
-    """None: an engine that composes on its own, run by run."""
-    engine, source = Recorder(gaussian_only=bool(gaussian_only), own_composition=gaussian_only is None), Transcript(0)
+    """None: an engine that composes on its own, run by run. Where no target passes, the most is spent."""
+
+    class Failing(Recorder):
+        def excess_limit(self, promise: Promise) -> float:
+            return -math.inf
+
+    engine, source = Failing(gaussian_only=bool(gaussian_only), own_composition=gaussian_only is None), Transcript(0)
     problem = cover()
     model = problem._model(None)
     request = Request(1.0, delta, goal="search")
@@ -187,10 +192,11 @@ def test_answers_alone_decide_which_targets_pass(values: Any, answer: float, all
     problem = cover()
     problem.parameters()[0].value = values
     model, request = problem._model(None), Request(1.0, 0.0, goal="search")
-    mechanism = EngineMechanism(Recorder())
+    mechanism = EngineMechanism(engine := Recorder())
     tests = mechanism.forecast(model, request).noise["objective treated by"]["runs"] - 1  # type: ignore[index]
     assert tests >= 1
     notes = mechanism.run(model, request, Answering(0)).notes
+    assert len(engine.tasks) == tests + (not all_pass)  # without a target only where none passed
     assert any(f"search: {tests * all_pass} of {tests} targets passed" in note for note in notes)
 
 

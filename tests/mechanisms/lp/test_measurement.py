@@ -94,6 +94,10 @@ def test_strategies_and_what_is_measured_once() -> None:
     # Scaled rows: entry i of S moves by at most one, the first record moves all four.
     assert entries.l1 == pytest.approx(4.0, rel=2e-3)
     assert inputs.l1 == pytest.approx(1.0, rel=2e-3)
+    # As many entries from the same column on, and multiples of each other or not.
+    alike = dpm.Problem(cp.Minimize(cp.sum(x)), [x[0] >= b[0] + b[1], x[1] >= 2 * b[0] + 2 * b[1], x[2] >= b[0] - b[1]])
+    apart = dpm.Problem(cp.Minimize(cp.sum(x)), [x[0] >= b[0] + b[1], x[1] >= b[1] + b[2], x[2] >= b[0]])
+    assert [measurements(each._model(None), "scalar")[0].count for each in (alike, apart)] == [2, 3]
     assert best_measurement(totals, "scalar", 1).l1 * best_measurement(totals, "scalar", 1).gain(1).max() <= 4.01
 
 
@@ -193,13 +197,21 @@ def test_the_cases_pairs_are_neighbours(case: Case) -> None:
 
 
 # ----------------------------------------------------------------------------------------- rounding
-def test_exact_rows_rounds_once() -> None:
+@pytest.mark.parametrize("signs", [False, True], ids=["numbers", "signs"])
+def test_exact_rows_rounds_once(signs: bool) -> None:
     rng = np.random.default_rng(5)
     width = 40
     for _ in range(60):
         row = np.sort(rng.integers(0, 12, size=60))
         coefficient = rng.normal(size=60) * 10.0 ** rng.integers(-12, 12, size=60)
-        part = LinearMap.of(row, rng.integers(0, width, size=60), coefficient, 12)
+        if signs:  # products are not rounded
+            row, coefficient = np.repeat(np.arange(12), 5), np.sign(coefficient)
+        column = rng.integers(0, width, size=60)
+        if signs:
+            column = np.concatenate([rng.permutation(width)[:5] for _ in range(12)])
+        part, order = LinearMap.of(row, column, coefficient, 12), rng.permutation(60)
+        if signs:  # in any order
+            part = LinearMap(part.row[order], part.column[order], part.coefficient[order], 12)
         theta = rng.normal(size=width) * 10.0 ** rng.integers(-12, 12, size=width)
         exact = [Fraction(0)] * 12
         for i, j, a in zip(part.row, part.column, part.coefficient, strict=True):

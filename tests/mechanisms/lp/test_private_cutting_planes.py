@@ -21,6 +21,7 @@ from scipy.stats import binom
 import dpmodel as dpm
 from dpmodel.annotate import Private, Records
 from dpmodel.mechanisms.contract import Outcome, Request, no_progress
+from dpmodel.mechanisms.lp.cutting_planes import rounds as cutting
 from dpmodel.mechanisms.lp.cutting_planes.mechanism import PRIVATE_CUTTING_PLANES as MECHANISM
 from dpmodel.mechanisms.lp.cutting_planes.mechanism import _run
 from dpmodel.mechanisms.lp.cutting_planes.rounds import Rounds, best_split, cuts_of, plan_of
@@ -344,6 +345,26 @@ def test_forecasts_against_noise_once() -> None:
     for budget in (request, pure):
         refused = families.verdict(MECHANISM, entries, budget)
         assert not refused.eligible and "measuring every right-hand side once" in refused.reason
+
+
+@pytest.mark.parametrize(("linf", "wins"), [(1.0, False), (100.0, True)])
+def test_the_plan_is_the_best_of_all_numbers_of_rounds(
+    linf: float, wins: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against the whole table; what cannot win is not rehearsed to the end."""
+    model, request = packing(60, 5, linf=linf)[0]._model(None), Request(1.0, 1e-6)
+    cuts, once = cuts_of(model), plan_of(model, request).once
+    splits = [best_split(cuts, request, t, once) for t in range(1, 61)]
+    *_, left = cutting.rehearse(model, cuts, 60)
+    total = np.array([split.alpha(cuts) for split in splits]) + left
+    assert (total.min() < once) == wins
+    tried, original = [], cutting._exact_rounds
+    monkeypatch.setattr(cutting, "_exact_rounds", lambda *given: tried.append(given) or original(*given))
+    plan = plan_of(packing(60, 5, linf=linf)[0]._model(None), request)
+    assert plan.count == (int(np.argmin(total)) + 1 if wins else 0)
+    assert len(tried) == len(cutting._REHEARSALS) if wins else len(tried) < len(cutting._REHEARSALS)
+    if wins:
+        assert plan.alpha(cuts) == pytest.approx(total.min())
 
 
 def test_forecasts_are_the_same_again_and_read_nothing() -> None:

@@ -11,7 +11,7 @@ import pytest
 import dpmodel as dpm
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.lp.engines import synthetic_rows
-from dpmodel.mechanisms.lp.engines.synthetic_rows import DATABASES, databases
+from dpmodel.mechanisms.lp.engines.synthetic_rows import DATABASES, databases, databases_that_tell
 from dpmodel.mechanisms.lp.hinge_descent.mechanism import NoisyHingeDescent
 from dpmodel.models import simulation
 from dpmodel.plan.kept import forget
@@ -50,6 +50,11 @@ def test_draws_are_inside_what_is_declared(name: str) -> None:
         units = table if how["unit"] == "row" else table.T
         assert np.abs(units).sum(axis=1).max() <= how.get("max_l1", np.inf) * (1 + 1e-12)
         assert np.linalg.norm(units, axis=1).max() <= how.get("max_l2", np.inf) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("rows", "count"), [(40, 3), (500, 2), (1000, 1), (30_000, 1)])
+def test_fewer_databases_of_more_records(rows: int, count: int) -> None:
+    assert databases_that_tell(covering(rows=rows)._model(None)) == count
 
 
 def test_a_vacuous_plan_is_settled_without_data(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 import numpy as np
 import scipy.sparse as sp
@@ -142,17 +144,17 @@ def plan_of(model: PrivateLP, request: Request) -> Rounds:
     once = 2 * quantile * gain
     at_once = Rounds(0, distribution, quantile, 0.0, 0.0, 0.0, pure, once)
     most = min(m.count, _MOST_ROUNDS)
-    plans = [best_split(cuts, request, t, once) for t in range(1, most + 1)]
-    hopeful = [plan.count for plan in plans if plan.alpha(cuts) < once]
-    if not hopeful:
+    # More rounds cost more: beyond the first that cost too much, none can do better than measuring all.
+    splits = (best_split(cuts, request, t, once) for t in range(1, most + 1))
+    plans = list(takewhile(lambda plan: plan.alpha(cuts) < once, splits))
+    if not plans:
         return at_once
-    left = rehearse(model, cuts, max(hopeful))
-    total = np.array([plans[t - 1].alpha(cuts) + left[t - 1] for t in hopeful])
-    best = int(np.argmin(total))
-    if not total[best] < once:
-        return at_once
-    chosen = plans[hopeful[best] - 1]
-    return replace(chosen, left=float(left[chosen.count - 1]))
+    alone = np.array([plan.alpha(cuts) for plan in plans])
+    for left in rehearse(model, cuts, len(plans)):  # nothing is won back in the next
+        if not (alone + left < once).any():
+            return at_once
+    best = int(np.argmin(alone + left))
+    return replace(plans[best], left=float(left[best]))
 
 
 def best_split(cuts: Cuts, request: Request, rounds: int, once: float) -> Rounds:
@@ -177,9 +179,9 @@ def best_split(cuts: Cuts, request: Request, rounds: int, once: float) -> Rounds
     return Rounds(T, distribution, scale * unit, each, float(misses[best]) * (1 + 1e-9), 0.0, pure, once)
 
 
-def rehearse(model: PrivateLP, cuts: Cuts, rounds: int) -> Floats:
+def rehearse(model: PrivateLP, cuts: Cuts, rounds: int) -> Iterator[Floats]:
     """(rounds,) the least violation left within 1, 2, ... rounds without noise on synthetic right-hand sides: the
-    worst.
+    worst, after each of them.
 
     They are feasible at a public point of the public set; the slack of row i is a share of what the box allows there,
     a fixed sequence spread evenly over (0, 1] times each of ``_REHEARSALS``.
@@ -209,7 +211,7 @@ def rehearse(model: PrivateLP, cuts: Cuts, rounds: int) -> Floats:
         np.minimum.at(only_negative, cuts.number, np.where(cuts.gain < 0, needed, np.inf))
         z = np.where(np.isfinite(z), z, only_negative).clip(m.lower, m.upper)
         worst = np.maximum(worst, _exact_rounds(model, cuts, cuts.side + cuts.gain * z[cuts.number], rounds))
-    return worst
+        yield worst
 
 
 def _centre(polytope: Polyhedron, cost: Floats) -> Floats:

@@ -25,6 +25,7 @@ from dpmodel.mechanisms.lp.dense_weights.oracles import (
 from dpmodel.mechanisms.lp.dense_weights.weights import HeldWeights, RecomputedWeights, RowWeights
 from dpmodel.mechanisms.lp.engines.contract import CountingEngine, Point, Promise, Task
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, private_rows
+from dpmodel.mechanisms.lp.row_tables import RowTable
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.privacy import NoiseSource
 
@@ -51,7 +52,7 @@ def descend(
     polytope: Polyhedron,
     plan: Plan,
     minimise: Callable[[PrivateArray], Floats],
-    theta: PrivateNumbers,
+    theta: PrivateNumbers | RowTable,
     progress: Progress,
 ) -> Point:
     """The loop of HRRU14, Algorithm 2, with the lazy Algorithm 1: (n,) the average of the T points chosen.
@@ -193,7 +194,7 @@ class DenseMultiplicativeWeights(CountingEngine):
         )
 
     def point(
-        self, task: Task, promise: Promise, theta: PrivateNumbers, source: NoiseSource, progress: Progress
+        self, task: Task, promise: Promise, theta: PrivateNumbers | RowTable, source: NoiseSource, progress: Progress
     ) -> Point:
         rows, plan = private_rows(task.model), promise.plan
         candidates = oracles(rows, task.polytope, task.vertices)

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
+from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict
 from dpmodel.mechanisms.forecast import Bound, Violation
 from dpmodel.mechanisms.lp.private_rows import private_rows
@@ -148,13 +148,12 @@ class Engine:
         """What ``promise`` cannot say less than, see ``Mechanism.at_least``. ``task`` has the whole budget, no tilt."""
         yield bound_of(self.promise(task), every_row=not self.counts_rows)
 
-    def point(
-        self, task: Task, promise: Promise, theta: PrivateNumbers, source: NoiseSource, progress: Progress
-    ) -> Point:
-        """Spend ``task.spend`` on private data. ``theta`` (P,) holds the private values, or says where rows lie."""
+    def point(self, task: Task, promise: Promise, theta: Any, source: NoiseSource, progress: Progress) -> Point:
+        """Spend ``task.spend`` on private data. ``theta`` (P,) holds the private values, or says where rows lie; those
+        that read blocks also take the table of the rows."""
         raise NotImplementedError
 
-    def excess(self, task: Task, promise: Promise, x: Floats, theta: PrivateNumbers) -> float:
+    def excess(self, task: Task, promise: Promise, x: Floats, theta: Any) -> float:
         """Private: how badly x misses the promise, for the paid test of a search: the number of rows violated by
         more than alpha, or the largest violation."""
         raise NotImplementedError
@@ -173,7 +172,7 @@ class CountingEngine(Engine):
 
     counts_rows = True
 
-    def excess(self, task: Task, promise: Promise, x: Floats, theta: PrivateNumbers) -> float:
+    def excess(self, task: Task, promise: Promise, x: Floats, theta: Any) -> float:
         table = private_rows(task.model).table(theta)
         return float(table.map_reduce(partial(_missed, x, promise.alpha)))
 

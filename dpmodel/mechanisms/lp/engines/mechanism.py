@@ -62,7 +62,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
         its own (epsilon / 2, delta / 2) by basic composition):
         1. a private objective is measured once like ``laplace-once`` or ``gaussian-once``; from then on it is a
            released vector;
-        2. the engine (its docstring), once, or k times with 1/k of its part each in a search;
+        2. the engine (its docstring), once, or up to k times with 1/k of its part each in a search;
         3. each of the k - 1 tests of a search adds noise (Gaussian, Laplace for a pure budget) to the engine's
            ``excess``, calibrated to ``sensitivity``, the most by which one record moves it; the bisection reads only
            the noisy answers.
@@ -81,7 +81,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
         known only then (released objectives, targets of a search) are planned anew, for the rows left out as
         promised; should one promise less than was planned for all of them, the release says by how much.
     Cost
-        The engine's, k times in a search.
+        The engine's, up to k times in a search.
     """
 
     engine: Engine
@@ -204,14 +204,14 @@ class EngineMechanism(Mechanism[PrivateLP]):
             extra_violation=point.extra_violation, notes=point.notes,
         )  # fmt: skip
 
-    def _search(
-        self, route: Route, cost: Floats, theta: PrivateNumbers, source: NoiseSource, progress: Progress
-    ) -> Point:
+    def _search(self, route: Route, cost: Floats, theta: Any, source: NoiseSource, progress: Progress) -> Point:
         """Bisection on the objective's value; see the class."""
         # A fresh copy of the public set: what it keeps of released numbers ends with this solve.
         whole, engine = self._kept(route, route.task), self.engine
+        if engine.reads_blocks:
+            theta = private_rows(whole.model).table(theta)  # for all runs and tests
         low, high = -whole.polytope.support(-cost), whole.polytope.support(cost)
-        (_, best), accepted = self._within(whole, route, theta, source), 0  # a target of ``high`` cuts nothing off
+        best, accepted = None, 0
         distribution = noise_of_tests(engine, route.whole, route.steps)
         for step in range(1, route.steps):
             progress(f"search for the objective, {route.steps} runs", step / route.steps)
@@ -223,6 +223,8 @@ class EngineMechanism(Mechanism[PrivateLP]):
                 best, high, accepted = point, middle, accepted + 1
             else:
                 low = middle
+        if best is None:  # a target of ``high`` cuts nothing off, and needs no test
+            best = self._within(whole, route, theta, source)[1]
         notes = (*best.notes, f"search: {accepted} of {route.steps - 1} targets passed; the objective is at most "
                  f"{number(high)} in minimisation form")  # fmt: skip
         return replace(best, notes=notes)
@@ -243,7 +245,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
         route: Route,
         cost: Floats,
         target: float,
-        theta: PrivateNumbers,
+        theta: Any,
         source: NoiseSource,
         progress: Progress = no_progress,
     ) -> tuple[Promise, Point]:
@@ -252,7 +254,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
         return self._within(part, route, theta, source, progress)
 
     def _within(
-        self, task: Task, route: Route, theta: PrivateNumbers, source: NoiseSource, progress: Progress = no_progress
+        self, task: Task, route: Route, theta: Any, source: NoiseSource, progress: Progress = no_progress
     ) -> tuple[Promise, Point]:
         """One run, planned for the polytope it runs on."""
         promise = self.engine.promise(task)

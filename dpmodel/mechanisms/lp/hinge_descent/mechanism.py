@@ -17,7 +17,7 @@ from dpmodel.mechanisms.forecast import Bound
 from dpmodel.mechanisms.lp.engines.contract import CountingEngine, Point, Promise, Task, bound_of
 from dpmodel.mechanisms.lp.hinge_descent.forecast import DescentPlan, plan_descent, sum_sensitivity
 from dpmodel.mechanisms.lp.private_rows import plain_linear, private_rows
-from dpmodel.mechanisms.lp.row_tables import RowPart
+from dpmodel.mechanisms.lp.row_tables import RowPart, RowTable
 from dpmodel.privacy import NoiseSource
 
 
@@ -84,7 +84,7 @@ class NoisyHingeDescent(CountingEngine):
         )  # fmt: skip
 
     def point(
-        self, task: Task, promise: Promise, theta: PrivateNumbers, source: NoiseSource, progress: Progress
+        self, task: Task, promise: Promise, theta: PrivateNumbers | RowTable, source: NoiseSource, progress: Progress
     ) -> Point:
         plan: DescentPlan = promise.plan
         rows = private_rows(task.model)

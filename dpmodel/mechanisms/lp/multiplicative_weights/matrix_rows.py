@@ -189,7 +189,7 @@ def matrix_rows(model: PrivateLP) -> MatrixRows:
     h = LinearMap.of(place[form.scalar.row], form.scalar.column, form.scalar.coefficient, index.size)
     of_h = sensitivity_of(affine, h)
     sensitivities = tuple(
-        (sensitivity_under(group, form.matrix, affine.theta_size, matrix_rows=affine.rows), of_h[group.records])
+        (sensitivity_under(group, form.matrix, affine, matrix=True), of_h[group.records])
         for group in record_blocks(affine)
     )
     row_l1 = max((min(_known(A.row_l1), A.l1) for A, _ in sensitivities), default=0.0)

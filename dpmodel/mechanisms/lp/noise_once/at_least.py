@@ -48,7 +48,7 @@ def at_least(model: PrivateLP, request: Request, kind: Kind) -> Iterator[Bound]:
     low, high = declared_range(model, "matrix")
     if AlikeView.of(group.blocks[0], form.matrix) is None or not (all_equal(low) and all_equal(high)):
         return
-    moved = sensitivity_under(group, form.matrix, affine.theta_size, matrix_rows=affine.rows)
+    moved = sensitivity_under(group, form.matrix, affine, matrix=True)
     if not 0 < moved.l1 < math.inf:
         return
     grow = (1 + ROUNDING) * _ROUNDED

@@ -25,6 +25,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import scipy.sparse as sp
@@ -180,6 +181,9 @@ def _by_entries(part: LinearMap) -> tuple[LinearMap, sp.csr_array]:
         return _by_inputs(part)
     lead = part.coefficient[first]
     normal = part.coefficient / lead[part.row]
+    if np.unique(counts * (int(part.column.max()) + 1) + part.column[first]).size == height:
+        # Rows that are multiples of each other have as many entries, from the same column on: none are.
+        return LinearMap(part.row, part.column, normal, height), sp.csr_array(sp.diags_array(lead))
     # Rows that are multiples of each other agree in these sums; whether they really are is checked below.
     golden = 1 + np.modf((part.column + 1) * 0.6180339887498949)[0]
     silver = 1 + np.modf((part.column + 1) * 0.4142135623730951)[0]
@@ -230,16 +234,19 @@ def exact_rows(part: LinearMap, theta: Floats) -> Floats:
         out = np.zeros(part.height)
         out[part.row] = product
         return out
-    error = _product_error(part.coefficient, x, product)
+    terms = [product]
+    if not (np.abs(part.coefficient) == 1).all():  # else products are not rounded
+        terms.append(_product_error(part.coefficient, x, product))
     ends = np.cumsum(counts)
-    order = np.argsort(part.row, kind="stable")
-    product, error = product[order], error[order]
+    if (part.row[1:] < part.row[:-1]).any():
+        order = np.argsort(part.row, kind="stable")
+        terms = [each[order] for each in terms]
     single = counts == 1
     out = np.zeros(part.height)
-    out[single] = product[ends[single] - 1]
+    out[single] = terms[0][ends[single] - 1]
     for i in np.flatnonzero(counts > 1):
         rows = slice(ends[i] - counts[i], ends[i])
-        out[i] = math.fsum([*product[rows].tolist(), *error[rows].tolist()])  # floats of Python add up faster
+        out[i] = math.fsum(chain.from_iterable(each[rows].tolist() for each in terms))  # Python's floats add up faster
     return out
 
 
