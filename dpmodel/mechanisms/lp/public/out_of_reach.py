@@ -129,7 +129,7 @@ def _tangent(model: PrivateLP, violation: float) -> _Tangent:
     room = np.where(form.private_rows, violation - half, 0.0)
     b, band = program.b + np.where(zero, 0.0, room), np.where(zero, room, 0.0)
     robust = program.with_(d=0.0, b=b, band=band, boolean=none, integer=none)
-    options = quickly(robust, weights=weights) if affine.is_linear() else {}
+    options = quickly(robust) if affine.is_linear() else {}
     solver = None if affine.is_linear() else model.public.solver
     solution = solve_cone_program(robust, weights=weights, solver=solver, options=options)
     if solution.status == INFEASIBLE:

@@ -39,9 +39,8 @@ _SOLVER = 1e-6
 _ROUNDING = 1e-12
 # Private entries of A beyond which no point is sought that serves every database.
 MOST_ENTRIES = 200_000
-# Programs with so many rows are mostly networks, of which much can be left out before solving; of rows with so many
-# entries on average little can.
-_MANY_ROWS, _LONG_ROWS = 1000, 5
+# Programs with so many rows are mostly networks, of which much can be left out before solving.
+_MANY_ROWS = 1000
 _MIDDLE = "the optimum for private numbers at the middle of their ranges"
 
 
@@ -130,8 +129,7 @@ def _safest(model: PrivateLP) -> PublicPoint | None:
     c = middle_cost(model)
     program = program.with_(c=np.zeros(model.affine.variables) if c is None else c, d=0.0)
     solver = model.public.solver
-    options = quickly(program, solver, weights)
-    solve = partial(solve_cone_program, program, weights=weights, solver=solver, options=options)
+    solve = partial(solve_cone_program, program, weights=weights, solver=solver, options=quickly(program, solver))
     best = solve()
     if best.solved:  # nothing is violated, whatever the data
         return _as_point(model, best, c is not None)
@@ -161,15 +159,12 @@ def _middle(model: PrivateLP) -> PublicPoint | None:
         return None
 
 
-def quickly(program: ConeProgram, solver: str | None = HIGHS, weights: Any = None) -> Mapping[str, Any]:
-    """Options for HiGHS: few rows, and long ones, are solved in less time than it takes to look for what can be left
-    out. ``weights`` : on |x|, or None."""
+def quickly(program: ConeProgram, solver: str | None = HIGHS) -> Mapping[str, Any]:
+    """Options for HiGHS: few rows are solved in less time than it takes to look for what can be left out."""
     whole = program.boolean.size + program.integer.size > 0
     if solver not in (None, HIGHS) or whole or any(block.kind not in ("zero", "nonneg") for block in program.cones):
         return {}
-    entries = program.A.nnz + (0 if weights is None else weights.nnz)
-    few = program.A.nnz < SMALL and int(program.keep.sum()) < _MANY_ROWS
-    return AT_ONCE if few or entries >= _LONG_ROWS * program.A.shape[0] else {}
+    return AT_ONCE if program.A.nnz < SMALL and int(program.keep.sum()) < _MANY_ROWS else {}
 
 
 def _as_point(model: PrivateLP, solution: ConeSolution, finite: bool) -> PublicPoint:
