@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -143,16 +144,14 @@ def plan_of(model: PrivateLP, request: Request) -> Rounds:
     at_once = Rounds(0, distribution, quantile, 0.0, 0.0, 0.0, pure, once)
     most = min(m.count, _MOST_ROUNDS)
     plans = [best_split(cuts, request, t, once) for t in range(1, most + 1)]
-    hopeful = [plan.count for plan in plans if plan.alpha(cuts) < once]
-    if not hopeful:
+    alpha = np.array([plan.alpha(cuts) for plan in plans])
+    hopeful = np.flatnonzero(alpha < once)
+    if not hopeful.size:
         return at_once
-    left = rehearse(model, cuts, max(hopeful))
-    total = np.array([plans[t - 1].alpha(cuts) + left[t - 1] for t in hopeful])
-    best = int(np.argmin(total))
-    if not total[best] < once:
-        return at_once
-    chosen = plans[hopeful[best] - 1]
-    return replace(chosen, left=float(left[chosen.count - 1]))
+    alpha = np.where(alpha < once, alpha, np.inf)[: hopeful[-1] + 1]
+    left = rehearse(model, cuts, alpha.size, lambda left: not (alpha + left < once).any())
+    best = int(np.argmin(alpha + left))
+    return replace(plans[best], left=float(left[best])) if alpha[best] + left[best] < once else at_once
 
 
 def best_split(cuts: Cuts, request: Request, rounds: int, once: float) -> Rounds:
@@ -177,9 +176,9 @@ def best_split(cuts: Cuts, request: Request, rounds: int, once: float) -> Rounds
     return Rounds(T, distribution, scale * unit, each, float(misses[best]) * (1 + 1e-9), 0.0, pure, once)
 
 
-def rehearse(model: PrivateLP, cuts: Cuts, rounds: int) -> Floats:
+def rehearse(model: PrivateLP, cuts: Cuts, rounds: int, hopeless: Callable[[Floats], bool]) -> Floats:
     """(rounds,) the least violation left within 1, 2, ... rounds without noise on synthetic right-hand sides: the
-    worst.
+    worst; the rest of them is left out once that is ``hopeless``.
 
     They are feasible at a public point of the public set; the slack of row i is a share of what the box allows there,
     a fixed sequence spread evenly over (0, 1] times each of ``_REHEARSALS``.
@@ -209,6 +208,8 @@ def rehearse(model: PrivateLP, cuts: Cuts, rounds: int) -> Floats:
         np.minimum.at(only_negative, cuts.number, np.where(cuts.gain < 0, needed, np.inf))
         z = np.where(np.isfinite(z), z, only_negative).clip(m.lower, m.upper)
         worst = np.maximum(worst, _exact_rounds(model, cuts, cuts.side + cuts.gain * z[cuts.number], rounds))
+        if hopeless(worst):
+            break
     return worst
 
 
