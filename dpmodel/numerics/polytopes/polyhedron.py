@@ -16,6 +16,7 @@ from scipy.sparse.linalg import norm as sparse_norm
 from dpmodel._types import Floats, Integers
 from dpmodel.numerics.cone_program import ConeProgram, SolverFailure
 from dpmodel.numerics.implied_bounds import tighten
+from dpmodel.numerics.polytopes.implied_rows import without_implied
 from dpmodel.numerics.polytopes.nearest_point import Projector, onto_row
 from dpmodel.numerics.polytopes.one_row_each import OneRowEach
 from dpmodel.numerics.solvers import AT_ONCE, SMALL, pass_to_highs, silent_highs
@@ -85,7 +86,8 @@ class Polyhedron:
 
     @staticmethod
     def of(program: ConeProgram) -> Polyhedron:
-        """The kept rows of a linear program (zero and nonneg cones only); single-entry inequalities become bounds."""
+        """The kept rows of a linear program (zero and nonneg cones only); single-entry inequalities become bounds, and
+        those that another implies go."""
         A = sp.csr_array(program.A)
         masks = {}
         for kind in ("nonneg", "zero"):
@@ -95,7 +97,9 @@ class Polyhedron:
                     mask[block.start : block.start + block.size] = True
             masks[kind] = mask & np.asarray(program.keep)
         ub, eq = np.flatnonzero(masks["nonneg"]), np.flatnonzero(masks["zero"])
-        return _fold(Polyhedron(A[ub], program.b[ub], A[eq], program.b[eq], program.lower.copy(), program.upper.copy()))
+        found = _fold(Polyhedron(A[ub], program.b[ub], A[eq], program.b[eq], program.lower, program.upper))
+        needed = without_implied(found.A_ub, found.b_ub, found.lower)
+        return found if needed.all() else replace(found, A_ub=found.A_ub[needed], b_ub=found.b_ub[needed])
 
     def with_row(self, a: Floats, b: float) -> Polyhedron:
         """The part where ``a'x <= b``."""
@@ -106,7 +110,8 @@ class Polyhedron:
             b_ub = self.b_ub.copy()
             b_ub[again] = np.minimum(b_ub[again], b)
             return replace(self, b_ub=b_ub)
-        return _fold(replace(self, A_ub=sp.csr_array(sp.vstack([self.A_ub, row])), b_ub=np.append(self.b_ub, b)))
+        longer = replace(self, A_ub=sp.csr_array(sp.vstack([self.A_ub, row])), b_ub=np.append(self.b_ub, b))
+        return longer if row.nnz > 1 else _fold(longer)
 
     def violation(self, x: Floats) -> float:
         """Largest amount by which x misses a constraint."""
