@@ -84,9 +84,12 @@ class LinearMap:
 
     def compact(self) -> LinearMap:
         """The map without its empty rows: row i is row ``positions[i]``."""
-        same = self.positions is self.row
-        row = np.arange(self.nnz, dtype=np.int64) if same else np.searchsorted(self.positions, self.row)
-        return LinearMap(row, self.column, self.coefficient, self.positions.size)
+        positions, same = self.positions, self.positions is self.row
+        if positions.size and positions[-1] - positions[0] == positions.size - 1:
+            row = self.row - positions[0]
+        else:
+            row = np.arange(self.nnz, dtype=np.int64) if same else np.searchsorted(positions, self.row)
+        return LinearMap(row, self.column, self.coefficient, positions.size)
 
     def select(self, mask: npt.NDArray[np.bool_]) -> LinearMap:
         if mask.all():

@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import scipy.sparse as sp
@@ -177,6 +178,8 @@ def _by_entries(part: LinearMap) -> tuple[LinearMap, sp.csr_array]:
         distinct, group = numbered(part.column)
         representative = np.empty(distinct.size, dtype=np.int64)
         representative[group[::-1]] = np.arange(height)[::-1]  # the first of each
+    elif np.unique(np.c_[counts, part.column[first]], axis=0).shape[0] == height:  # cumulative sums, say
+        representative = group = np.arange(height)
     else:
         # Rows that are multiples of each other agree in these sums; whether they really are is checked below.
         golden = 1 + np.modf((part.column + 1) * 0.6180339887498949)[0]
@@ -227,16 +230,17 @@ def exact_rows(part: LinearMap, theta: Floats) -> Floats:
         out = np.zeros(part.height)
         out[part.row] = product
         return out
-    error = _product_error(part.coefficient, x, product)
     ends = np.cumsum(counts)
     order = np.argsort(part.row, kind="stable")
-    product, error = product[order], error[order]
+    terms = [product[order]]
+    if not (np.abs(part.coefficient) == 1).all():  # of plain sums no product is rounded
+        terms.append(_product_error(part.coefficient, x, product)[order])
     single = counts == 1
     out = np.zeros(part.height)
-    out[single] = product[ends[single] - 1]
+    out[single] = terms[0][ends[single] - 1]
     for i in np.flatnonzero(counts > 1):
         rows = slice(ends[i] - counts[i], ends[i])
-        out[i] = math.fsum([*product[rows].tolist(), *error[rows].tolist()])  # floats of Python add up faster
+        out[i] = math.fsum(chain(*(each[rows].tolist() for each in terms)))  # floats of Python add up faster
     return out
 
 

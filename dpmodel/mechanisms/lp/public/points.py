@@ -356,4 +356,8 @@ def spread_of_sides(model: PrivateLP) -> float:
 def declared_range(model: PrivateLP, part: str) -> tuple[Floats, Floats]:
     """Least and largest private contribution to every entry of c, b or A that has one, in increasing order of position
     (for A, of ``row + m * column``, as ``matrix_positions``)."""
-    return ranges_in_order(model.affine, model.form.private_part(part))
+    whole = model.form.private_part(part)
+    if part == "scalar" and not whole.single:  # sums, which are known
+        low, high = model.form.side_range
+        return low[whole.positions], high[whole.positions]
+    return ranges_in_order(model.affine, whole)
