@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from cvxpy import CLARABEL, INFEASIBLE, OPTIMAL, UNBOUNDED
 
 from dpmodel._types import Floats, Integers
 from dpmodel.compile.standard_form.form import StandardForm
@@ -32,6 +33,8 @@ _ROUNDING = 1e-9
 _MOST_FREE = 64
 # Columns from which a linear program takes long.
 _MANY = 20_000
+# Rows from which the simplex method does, where they have so few entries each (on flows of 1,300 to 3,600 rows).
+_LONG, _SPARSE = 1000, 10
 
 
 @dataclass(frozen=True)
@@ -329,7 +332,10 @@ class PublicSet:
         if key not in self._solutions:
             none = np.zeros(0, dtype=np.int64)
             program = self.program.with_(c=c, lower=lower, upper=upper, boolean=none, integer=none)
-            self._solutions[key] = solve_cone_program(program, solver=self.solver)
+            solution = solve_cone_program(program, solver=CLARABEL) if self._long else None
+            if solution is None or solution.status not in (OPTIMAL, INFEASIBLE, UNBOUNDED):
+                solution = solve_cone_program(program, solver=self.solver)
+            self._solutions[key] = solution
         solution = self._solutions[key]
         if "infeasible" in solution.status and "unbounded" not in solution.status:
             self.__dict__["feasible"] = False
@@ -337,6 +343,14 @@ class PublicSet:
         if solution.status == "unbounded" or solution.solved:
             self.__dict__["feasible"] = True
         return solution
+
+    @cached_property
+    def _long(self) -> bool:
+        """Whether a linear program has many rows with few entries each: interior points are quicker there than the
+        simplex method, which may take many times as many steps as there are rows."""
+        parts = (self.polyhedron.A_ub, self.polyhedron.A_eq) if self._linear else ()
+        rows = sum(A.shape[0] for A in parts)
+        return bool(rows >= _LONG and sum(A.nnz for A in parts) <= _SPARSE * rows)
 
     @cached_property
     def _solutions(self) -> dict[tuple[bytes, ...], ConeSolution]:

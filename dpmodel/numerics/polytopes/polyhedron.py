@@ -16,6 +16,7 @@ from scipy.sparse.linalg import norm as sparse_norm
 from dpmodel._types import Floats, Integers
 from dpmodel.numerics.cone_program import ConeProgram, SolverFailure
 from dpmodel.numerics.implied_bounds import tighten
+from dpmodel.numerics.polytopes.implied_rows import without_implied
 from dpmodel.numerics.polytopes.linear_minimiser import LinearMinimiser
 from dpmodel.numerics.polytopes.nearest_point import Projector, onto_row
 from dpmodel.numerics.polytopes.one_row_each import OneRowEach
@@ -87,14 +88,17 @@ class Polyhedron:
 
     @staticmethod
     def of(program: ConeProgram) -> Polyhedron:
-        """The kept rows of a linear program (zero and nonneg cones only); single-entry inequalities become bounds."""
+        """The kept rows of a linear program (zero and nonneg cones only); single-entry inequalities become bounds, and
+        those that another implies go."""
         A, keep = sp.csr_array(program.A), np.asarray(program.keep, dtype=bool)
         ub, eq = np.zeros_like(keep), np.zeros_like(keep)
         for block in program.cones:
             if block.kind in ("nonneg", "zero"):
                 (ub if block.kind == "nonneg" else eq)[block.rows] = keep[block.rows]
         rows = rows_of(A, ub), program.b[ub], rows_of(A, eq), program.b[eq]
-        return _fold(Polyhedron(*rows, program.lower.copy(), program.upper.copy()))
+        found = _fold(Polyhedron(*rows, program.lower, program.upper))
+        needed = without_implied(found.A_ub, found.b_ub, found.lower)
+        return found if needed.all() else replace(found, A_ub=found.A_ub[needed], b_ub=found.b_ub[needed])
 
     def with_row(self, a: Floats, b: float) -> Polyhedron:
         """The part where ``a'x <= b``."""
@@ -105,7 +109,8 @@ class Polyhedron:
             b_ub = self.b_ub.copy()
             b_ub[again] = np.minimum(b_ub[again], b)
             return replace(self, b_ub=b_ub)
-        return _fold(replace(self, A_ub=sp.csr_array(sp.vstack([self.A_ub, row])), b_ub=np.append(self.b_ub, b)))
+        longer = replace(self, A_ub=sp.csr_array(sp.vstack([self.A_ub, row])), b_ub=np.append(self.b_ub, b))
+        return longer if row.nnz > 1 else _fold(longer)
 
     def violation(self, x: Floats) -> float:
         """Largest amount by which x misses a constraint."""
