@@ -101,7 +101,7 @@ _FEW_ROWS = 300
 CONTINUOUS = {"presolve_rule_off": 1 << 13}
 # Steps of the simplex method after which another solver is asked, times rows, columns and entries: some tenths of a
 # second, in which Clarabel solves most programs with 50,000 entries.
-_PATIENCE, _STEPS_LIMIT = 200_000_000, "simplex_iteration_limit"
+_PATIENCE, _STEPS_LIMIT = 400_000_000, "simplex_iteration_limit"
 
 
 def patience(rows: Any) -> dict[str, Any]:
