@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from cvxpy import CLARABEL, INFEASIBLE, OPTIMAL, UNBOUNDED
+from cvxpy import CLARABEL, OPTIMAL
 
 from dpmodel._types import Floats, Integers
 from dpmodel.compile.standard_form.form import StandardForm
@@ -333,14 +333,14 @@ class PublicSet:
             none = np.zeros(0, dtype=np.int64)
             program = self.program.with_(c=c, lower=lower, upper=upper, boolean=none, integer=none)
             solution = solve_cone_program(program, solver=CLARABEL) if self._long else None
-            if solution is None or solution.status not in (OPTIMAL, INFEASIBLE, UNBOUNDED):
+            if solution is None or solution.status != OPTIMAL:  # a ray shows no point of the set
                 solution = solve_cone_program(program, solver=self.solver)
             self._solutions[key] = solution
         solution = self._solutions[key]
         if "infeasible" in solution.status and "unbounded" not in solution.status:
             self.__dict__["feasible"] = False
             self.require_feasible()
-        if solution.status == "unbounded" or solution.solved:
+        if solution.solved:  # of cones, solvers call empty sets with a ray unbounded
             self.__dict__["feasible"] = True
         return solution
 
