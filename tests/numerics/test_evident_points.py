@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 import dpmodel as dpm
+from dpmodel.numerics import solvers
 from dpmodel.numerics.polytopes import polyhedron
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.queries import query_release
@@ -136,3 +137,16 @@ def test_a_ray_of_the_objective_shows_no_point(write, seed):
     assert not public.feasible
     with pytest.raises(dpm.InfeasibleError):
         public.require_feasible()
+
+
+def test_interior_points_are_not_asked_where_the_simplex_method_takes_few_steps(monkeypatch):
+    """Circulations: HiGHS takes a hundredth of a second, Clarabel half of one."""
+    rng = np.random.default_rng(1)
+    tail, head = rng.integers(0, 300, 1200), rng.integers(0, 300, 1200)
+    flow, kept = cp.Variable(1200, nonneg=True), cp.Variable(1200, nonneg=True)
+    ends = np.r_[np.ones(1200), -np.ones(1200)], (np.r_[tail, head], np.r_[np.arange(1200), np.arange(1200)])
+    rows = [sp.csr_array(ends, shape=(300, 1200)) @ flow == 0, flow + kept <= rng.uniform(0, 1, 1200)]
+    public = public_set(rng.normal(size=1200) @ flow, rows)
+    monkeypatch.setattr(solvers, "_by_clarabel", lambda *said: pytest.fail("asked"))
+    found = public._least(public.form.c0, *public.box)
+    assert public._long and found.status == "optimal" and found.value < 0
