@@ -114,15 +114,13 @@ def solve_cone_program(
     mute: list[str] = []
     attempts: list[tuple[str | None, dict[str, Any]]] = [(each, {}) for each in _solvers(program, solver)]
     attempts[0] = attempts[0][0], dict(options or {})
-    hurry = patience(arrays.program.R)
+    quick = None
     if attempts[0] == (cp.HIGHS, {}) and solver is None and arrays.program.continuous:
-        attempts = [(cp.HIGHS, hurry), attempts[1], *attempts]
+        quick = _quick(arrays.program, start)
     for each, own in attempts:
-        answer = ask(arrays.program, each, own, start)
-        if own is hurry and answer.status == cp.USER_LIMIT and answer.x is not None:
-            continue  # the next may be quicker
+        answer, quick = quick or ask(arrays.program, each, own, start), None
         # A limit that the user set is kept; a solver's own is a reason to ask another.
-        mine = answer.status == cp.USER_LIMIT and answer.x is None and (not own or own is hurry)
+        mine = answer.status == cp.USER_LIMIT and answer.x is None and not own
         if answer.status != SOLVER_ERROR and not mine:
             break
         mute.append(each or "the solver that CVXPY chose")
@@ -136,6 +134,16 @@ def solve_cone_program(
     used = float(answer.x[program.c.size]) if direction is not None else 0.0
     value = float(program.c @ point + program.d)
     return ConeSolution(answer.status, value, point, arrays.dual(answer), seconds, used, notes, answer.basis)
+
+
+def _quick(program: ArrayProgram, start: Any) -> Answer | None:
+    """What HiGHS says of a linear program within some steps, else the optimum from another solver. Nothing but that is
+    taken from it: it calls empty sets with a ray unbounded, and programs of numbers of many sizes empty."""
+    answer = ask(program, cp.HIGHS, patience(program.R), start)
+    if answer.status != cp.USER_LIMIT or answer.x is None:
+        return answer
+    answer = ask(program, cp.CLARABEL, {})
+    return answer if answer.status == cp.OPTIMAL else None
 
 
 def _solvers(program: ConeProgram, solver: str | None) -> tuple[str | None, ...]:

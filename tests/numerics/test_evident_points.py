@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 
 import cvxpy as cp
@@ -10,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 import dpmodel as dpm
+from dpmodel.numerics import solvers
 from dpmodel.numerics.polytopes import polyhedron
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.queries import query_release
@@ -102,3 +104,49 @@ def test_points_of_semidefinite_sets_are_told_by_their_eigenvalues(eigenvalue):
     assert public.holds(x)
     off = x != 0
     assert public.holds(np.where(off, x, 1 - eigenvalue)) == (eigenvalue > 0)
+
+
+def public_set(objective, constraints):
+    """The public set of a program with these constraints and one private one beside."""
+    b, idle = dpm.Private(shape=1, name="b", unit="entry", linf=1), cp.Variable(1, nonneg=True)
+    return dpm.Problem(cp.Minimize(objective), [*constraints, idle <= b])._door(None).data.public
+
+
+def long_rows(seed):
+    """An empty set of so many short rows that interior points are asked, and an objective with a ray."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 6))
+    A, b, c = rng.integers(-3, 4, (5, n)) * 1.0, rng.integers(-3, 3, 5) * 1.0, rng.integers(-3, 4, n) * 1.0
+    z, y = cp.Variable(1100), cp.Variable(n)
+    rows = [z[1:] - z[:-1] <= 1, z[:-1] - z[1:] <= 1, A @ y <= b, y[0] + y[1] >= z[0] - 1, y[0] <= 2 - z[1]]
+    return c @ y + z[0], rows
+
+
+def semidefinite(_):
+    x = cp.Variable(2)
+    move = 2 * x[0] - 2 * x[1]
+    return -x[0] - x[1], [cp.bmat([[2 + move, 1 + move], [1 + move, -2 + move]]) >> 0]  # less than 0 by (1, -1)
+
+
+@pytest.mark.parametrize("write, seed", [(long_rows, 27), (long_rows, 30), (long_rows, 48), (semidefinite, 0)])
+def test_a_ray_of_the_objective_shows_no_point(write, seed):
+    """Solvers by interior points call such programs unbounded, even where the set is empty."""
+    public = public_set(*write(seed))
+    with contextlib.suppress(dpm.InfeasibleError):
+        public.support(-public.form.c0)
+    assert not public.feasible
+    with pytest.raises(dpm.InfeasibleError):
+        public.require_feasible()
+
+
+def test_interior_points_are_not_asked_where_the_simplex_method_takes_few_steps(monkeypatch):
+    """Circulations: HiGHS takes a hundredth of a second, Clarabel half of one."""
+    rng = np.random.default_rng(1)
+    tail, head = rng.integers(0, 300, 1200), rng.integers(0, 300, 1200)
+    flow, kept = cp.Variable(1200, nonneg=True), cp.Variable(1200, nonneg=True)
+    ends = np.r_[np.ones(1200), -np.ones(1200)], (np.r_[tail, head], np.r_[np.arange(1200), np.arange(1200)])
+    rows = [sp.csr_array(ends, shape=(300, 1200)) @ flow == 0, flow + kept <= rng.uniform(0, 1, 1200)]
+    public = public_set(rng.normal(size=1200) @ flow, rows)
+    monkeypatch.setattr(solvers, "_by_clarabel", lambda *said: pytest.fail("asked"))
+    found = public._least(public.form.c0, *public.box)
+    assert public._long and found.status == "optimal" and found.value < 0

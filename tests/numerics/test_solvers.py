@@ -356,3 +356,15 @@ def test_the_users_solver_is_not_hurried(monkeypatch: Any) -> None:
     monkeypatch.setattr(solvers, "_by_clarabel", lambda *said: pytest.fail("not asked for"))
     assert solve_cone_program(inequalities(0), solver="HIGHS").basis is not None
     assert solve_cone_program(inequalities(0), options={"presolve": "off"}).basis is not None
+
+
+@pytest.mark.parametrize("status", ["infeasible", "unbounded", "optimal_inaccurate", cp.USER_LIMIT])
+def test_nothing_but_an_optimum_is_taken_from_the_quick_solver(status: str, monkeypatch: Any) -> None:
+    """Interior points call empty sets with a ray unbounded, and stop short of an optimum: HiGHS tells then."""
+    given = inequalities(1)
+    slow = solve_cone_program(given)
+    monkeypatch.setattr(solvers, "_PATIENCE", 1)
+    point = np.zeros(20) if status in (cp.OPTIMAL_INACCURATE, cp.USER_LIMIT) else None
+    monkeypatch.setattr(solvers, "_by_clarabel", lambda *said: Answer(status, point))
+    fast = solve_cone_program(given)
+    assert fast.status == "optimal" and fast.value == pytest.approx(slow.value) and not fast.notes

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from cvxpy import CLARABEL, INFEASIBLE, OPTIMAL, UNBOUNDED
+from cvxpy import CLARABEL, HIGHS, OPTIMAL
 
 from dpmodel._types import Floats, Integers
 from dpmodel.compile.standard_form.form import StandardForm
@@ -332,22 +332,26 @@ class PublicSet:
         if key not in self._solutions:
             none = np.zeros(0, dtype=np.int64)
             program = self.program.with_(c=c, lower=lower, upper=upper, boolean=none, integer=none)
-            solution = solve_cone_program(program, solver=CLARABEL) if self._long else None
-            if solution is None or solution.status not in (OPTIMAL, INFEASIBLE, UNBOUNDED):
+            few = {"simplex_iteration_limit": program.b.size // 4}
+            for solver, options in ((HIGHS, few), (CLARABEL, {})) if self._long else ():
+                solution = solve_cone_program(program, solver=solver, options=options)
+                if solution.status == OPTIMAL:  # a ray shows no point of the set
+                    break
+            else:
                 solution = solve_cone_program(program, solver=self.solver)
             self._solutions[key] = solution
         solution = self._solutions[key]
         if "infeasible" in solution.status and "unbounded" not in solution.status:
             self.__dict__["feasible"] = False
             self.require_feasible()
-        if solution.status == "unbounded" or solution.solved:
+        if solution.solved:  # of cones, solvers call empty sets with a ray unbounded
             self.__dict__["feasible"] = True
         return solution
 
     @cached_property
     def _long(self) -> bool:
-        """Whether a linear program has many rows with few entries each: interior points are quicker there than the
-        simplex method, which may take many times as many steps as there are rows."""
+        """Whether a linear program has many rows with few entries each: the simplex method may take many times as many
+        steps there as there are rows, or very few; where not few, interior points are quicker."""
         parts = (self.polyhedron.A_ub, self.polyhedron.A_eq) if self._linear else ()
         rows = sum(A.shape[0] for A in parts)
         return bool(rows >= _LONG and sum(A.nnz for A in parts) <= _SPARSE * rows)
