@@ -99,15 +99,17 @@ SMALL, AT_ONCE = 20_000, {"presolve": "off"}
 _FEW_ROWS = 300
 # HiGHS compares columns with the same entries pair by pair: seconds for 10,000 private numbers in one declared range.
 CONTINUOUS = {"presolve_rule_off": 1 << 13}
-# Steps of the simplex method after which another solver is asked, times rows, columns and entries: some tenths of a
-# second, in which Clarabel solves most programs with 50,000 entries.
-_PATIENCE, _STEPS_LIMIT = 400_000_000, "simplex_iteration_limit"
+# Steps of the simplex method after which another solver is asked: these and one for two rows and columns, and no more
+# than so many times rows, columns and entries: some tenths of a second, in which Clarabel solves most programs with
+# 50,000 entries.
+_FIRST_STEPS, _PATIENCE, _STEPS_LIMIT = 1000, 400_000_000, "simplex_iteration_limit"
 
 
 def patience(rows: Any) -> dict[str, Any]:
     """Options for HiGHS on a linear program with these (m x n), so that it gives up where an interior-point method may
     be quicker."""
-    return {_STEPS_LIMIT: _PATIENCE // max(rows.nnz + sum(rows.shape), 1)}
+    lines = sum(rows.shape)
+    return {_STEPS_LIMIT: min(_FIRST_STEPS + lines // 2, _PATIENCE // max(rows.nnz + lines, 1))}
 
 
 def silent_highs() -> highspy.Highs:

@@ -88,16 +88,3 @@ def test_bounds_may_cross_where_nothing_is_feasible() -> None:
     public, _ = public_set([x[0] + x[1] <= -1])
     lower, upper = implied_bounds(base_program(public.form))
     assert (lower > upper).any() and not public.feasible
-
-
-def test_many_short_rows_are_left_to_interior_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bound over flows: as tight as by the simplex method, and never below it."""
-    n = 1001  # a line of places, each with a way to the next one and a longer way round
-    x = cp.Variable(2 * n, nonneg=True)
-    at = x[:n] + x[n:]
-    public, _ = public_set([x <= 1, at[0] == 1, cp.diff(at) == 0])
-    short = PublicSet(public.form)
-    monkeypatch.setitem(short.__dict__, "_long", False)
-    weights = np.r_[np.ones(n), np.full(n, 2.0)]
-    bound, other = (each.weighted_norm(weights) for each in (public, short))
-    assert public._long and 2.0 * n <= bound <= 2.0 * n * (1 + 1e-5) and 2.0 * n <= other <= 2.0 * n * (1 + 1e-5)

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from cvxpy import CLARABEL, HIGHS, OPTIMAL
+from cvxpy import CLARABEL, SCS
 
 from dpmodel._types import Floats, Integers
 from dpmodel.compile.standard_form.form import StandardForm
@@ -33,8 +33,6 @@ _ROUNDING = 1e-9
 _MOST_FREE = 64
 # Columns from which a linear program takes long.
 _MANY = 20_000
-# Rows from which the simplex method does, where they have so few entries each (on flows of 1,300 to 3,600 rows).
-_LONG, _SPARSE = 1000, 10
 
 
 @dataclass(frozen=True)
@@ -161,7 +159,7 @@ class PublicSet:
             return True
         if not self._linear and self.holds(np.clip(self.polyhedron.next_to_zero(), lower, upper)):
             return True
-        solution = solve_cone_program(program, solver=self.solver)
+        solution = solve_cone_program(program, solver=exact)
         if solution.status == SOLVER_ERROR:
             raise SolverFailure(
                 "no solver could tell whether the public constraints have a common point",
@@ -332,13 +330,9 @@ class PublicSet:
         if key not in self._solutions:
             none = np.zeros(0, dtype=np.int64)
             program = self.program.with_(c=c, lower=lower, upper=upper, boolean=none, integer=none)
-            few = {"simplex_iteration_limit": program.b.size // 4}
-            for solver, options in ((HIGHS, few), (CLARABEL, {})) if self._long else ():
-                solution = solve_cone_program(program, solver=solver, options=options)
-                if solution.status == OPTIMAL:  # a ray shows no point of the set
-                    break
-            else:
-                solution = solve_cone_program(program, solver=self.solver)
+            # Of semidefinite sets SCS, which is CVXPY's choice, tells bounds to 1e-3 at times.
+            exact = CLARABEL if self.solver in (None, SCS) and not self._linear else self.solver
+            solution = solve_cone_program(program, solver=exact)
             self._solutions[key] = solution
         solution = self._solutions[key]
         if "infeasible" in solution.status and "unbounded" not in solution.status:
@@ -347,14 +341,6 @@ class PublicSet:
         if solution.solved:  # of cones, solvers call empty sets with a ray unbounded
             self.__dict__["feasible"] = True
         return solution
-
-    @cached_property
-    def _long(self) -> bool:
-        """Whether a linear program has many rows with few entries each: the simplex method may take many times as many
-        steps there as there are rows, or very few; where not few, interior points are quicker."""
-        parts = (self.polyhedron.A_ub, self.polyhedron.A_eq) if self._linear else ()
-        rows = sum(A.shape[0] for A in parts)
-        return bool(rows >= _LONG and sum(A.nnz for A in parts) <= _SPARSE * rows)
 
     @cached_property
     def _solutions(self) -> dict[tuple[bytes, ...], ConeSolution]:
