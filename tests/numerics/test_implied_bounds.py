@@ -101,3 +101,11 @@ def test_many_short_rows_are_left_to_interior_points(monkeypatch: pytest.MonkeyP
     weights = np.r_[np.ones(n), np.full(n, 2.0)]
     bound, other = (each.weighted_norm(weights) for each in (public, short))
     assert public._long and 2.0 * n <= bound <= 2.0 * n * (1 + 1e-5) and 2.0 * n <= other <= 2.0 * n * (1 + 1e-5)
+
+
+def test_a_bound_takes_no_polyhedron() -> None:
+    """Plans for private objectives ask for nothing else, and to build one takes a share of theirs."""
+    x = cp.Variable(3, nonneg=True)
+    public, _ = public_set([x[0] + x[1] <= 1, x[1] + x[2] <= 1])
+    assert public.weighted_norm(np.ones(3)) == pytest.approx(2.0, abs=1e-5) and "polyhedron" not in vars(public)
+    assert public.polyhedron.knows(np.ones(3))

@@ -125,10 +125,7 @@ class PublicSet:
         if not form.scalar.nnz:
             return lower_bound, ceiling
         low, high = form.side_range
-        fits = np.zeros(form.affine.rows, dtype=bool)
-        for block in form.affine.cones:
-            if block.kind == "nonneg":
-                fits[block.rows] = True
+        fits = form.affine.inequalities()
         if form.matrix.nnz:
             fits[form.matrix_coordinates()[0]] = False
         rows = form.scalar.positions
@@ -348,9 +345,9 @@ class PublicSet:
     def _long(self) -> bool:
         """Whether a linear program has many rows with few entries each: interior points are quicker there than the
         simplex method, which may take many times as many steps as there are rows."""
-        parts = (self.polyhedron.A_ub, self.polyhedron.A_eq) if self._linear else ()
-        rows = sum(A.shape[0] for A in parts)
-        return bool(rows >= _LONG and sum(A.nnz for A in parts) <= _SPARSE * rows)
+        count = np.diff(self.program.A.indptr)[self.program.keep]
+        count = count[count > 1]  # the others are bounds
+        return self._linear and bool(count.size >= _LONG and count.sum() <= _SPARSE * count.size)
 
     @cached_property
     def _solutions(self) -> dict[tuple[bytes, ...], ConeSolution]:
