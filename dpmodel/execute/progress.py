@@ -61,10 +61,6 @@ def shown(progress: Any = None, verbose: bool = False) -> Iterator[Report]:
 
 def reporter(progress: Any, verbose: bool) -> Report:
     """``progress`` checked: a function as it is, else a mark for what ``shown`` makes of it."""
-    report: Report
-    if progress is silent:  # what ``shown`` made of it before
-        report = progress
-        return report
     if callable(progress):
         try:
             inspect.signature(progress).bind("stage", 0.0)
@@ -76,7 +72,7 @@ def reporter(progress: Any, verbose: bool) -> Report:
             ) from None
         except ValueError:  # builtins that do not tell their arguments
             pass
-        report = progress
+        report: Report = progress
         return report
     if progress is not None and not isinstance(progress, bool):
         raise SpecificationError(

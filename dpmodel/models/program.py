@@ -104,7 +104,7 @@ class Program(PrivateModel[PrivateLP]):
             return candidate
         model, error = self.data, forecast.error
         assert isinstance(error, Violation)
-        known = self._known(request, error, quickly or forecast.spends_nothing)
+        known = self._known(request, error, quickly, forecast.spends_nothing)
         without = math.isnan(error.width) and not math.isnan(error.violation)
         rows = model.form.private_rows.any()
         if without and math.isfinite(known.violation) and not (rows and private_rows(model).relative):
@@ -112,9 +112,10 @@ class Program(PrivateModel[PrivateLP]):
             forecast = replace(forecast, error=error)
         return replace(candidate, forecast=capped(forecast, known))
 
-    def _known(self, request: Request, error: Violation, quickly: bool) -> Known:
+    def _known(self, request: Request, error: Violation, quickly: bool, unread: bool) -> Known:
         """What a statement of this error has to be held against: nothing is solved where declarations tell already that
-        no public point keeps it; ``quickly`` : nothing is solved for a point."""
+        no public point keeps it; ``quickly`` : nothing is solved for a point. ``unread`` : it is one of a point that
+        reads no data, and not held against others."""
         model, loss, violation = self.data, error.objective, error.violation
         if costs_are_open(model) and not (math.isinf(loss) and model.form.private_rows.any()):
             return Known(violation=largest_violation(model))
@@ -123,7 +124,8 @@ class Program(PrivateModel[PrivateLP]):
         plain = request.feasibility != "centred" and math.isnan(error.tightening)
         lost, missed, width = stated(error, largest_violation(model))
         everything = missed >= width * (1 - _EQUAL)  # all that any row can be violated by
-        kept = plain and everything and some_point_is_best(model)
+        kept = plain and everything and not unread and some_point_is_best(model)
+        quickly = quickly or unread
         told = quickly or kept or (plain and everything and lost > 0 and lost >= objective_span(model))
         if told or (plain and out_of_reach(model, lost, math.inf if everything else missed)):
             span = self._span(loss, quickly)

@@ -24,7 +24,6 @@ from dpmodel.errors import DPModelError, SpecificationError
 from dpmodel.numerics.array_program import Answer, ArrayProgram
 from dpmodel.numerics.cones import ConeBlock, ConeKind
 from dpmodel.numerics.solvers import SOLVER_ERROR, ask, patience
-from dpmodel.numerics.sparse_rows import rows_of
 
 
 @cache
@@ -252,7 +251,7 @@ def _in_arrays(
     index = np.concatenate([plain, growing, growing, capped])
     sign = np.concatenate([np.ones(plain.size + growing.size), -np.ones(growing.size), np.ones(capped.size)])
     gives = np.concatenate([np.where(equal, 0.0, moves[plain]), moves[growing], moves[growing], np.zeros(capped.size)])
-    R = left[index] if growing.size or capped.size else rows_of(left, (kinds == _ZERO) | (kinds == _NONNEG))
+    R = left if np.array_equal(index, np.arange(m)) else left[index]
     if growing.size:
         R = sp.csr_array(sp.diags_array(sign) @ R)
     low, high = np.full(index.size, -np.inf), np.concatenate(above)

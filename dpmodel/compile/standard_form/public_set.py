@@ -123,10 +123,7 @@ class PublicSet:
         if not form.scalar.nnz:
             return lower_bound, ceiling
         low, high = form.side_range
-        fits = np.zeros(form.affine.rows, dtype=bool)
-        for block in form.affine.cones:
-            if block.kind == "nonneg":
-                fits[block.rows] = True
+        fits = form.affine.inequalities()
         if form.matrix.nnz:
             fits[form.matrix_coordinates()[0]] = False
         rows = form.scalar.positions
@@ -159,7 +156,7 @@ class PublicSet:
             return True
         if not self._linear and self.holds(np.clip(self.polyhedron.next_to_zero(), lower, upper)):
             return True
-        solution = solve_cone_program(program, solver=exact)
+        solution = solve_cone_program(program, solver=self.solver)
         if solution.status == SOLVER_ERROR:
             raise SolverFailure(
                 "no solver could tell whether the public constraints have a common point",

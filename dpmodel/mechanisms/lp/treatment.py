@@ -218,8 +218,5 @@ def moved_by_label(model: PrivateLP, relax: Floats) -> dict[str, Any]:
 
 
 def _range(values: Floats) -> str:
-    least, most = float(values.min()), float(values.max())
-    if least == most:
-        return number(most)
-    lower, upper = number(least), number(most)
-    return upper if lower == upper else f"{lower} to {upper}"
+    least, most = number(float(values.min())), number(float(values.max()))
+    return most if least == most else f"{least} to {most}"

@@ -42,7 +42,8 @@ class LinearMinimiser:
         self._columns = np.arange(polytope.size, dtype=np.int32)
         self._bounds = polytope.lower, polytope.upper
         self._highs = highs(polytope, np.zeros(polytope.size), *self._bounds)
-        self._patience = patience(polytope.rows)
+        for name, steps in patience(polytope.rows).items():
+            self._highs.setOptionValue(name, steps)
 
     def minimise(self, cost: Floats) -> Floats | None:
         cost = np.asarray(cost, dtype=np.float64)
@@ -69,8 +70,6 @@ class LinearMinimiser:
 
     def _in_time(self, c: Floats) -> Floats | None:
         """Run HiGHS; (n,) another solver's optimum where that takes many steps, if it has one."""
-        for name, steps in self._patience.items():
-            self._highs.setOptionValue(name, steps)
         self._highs.run()
         if self._highs.getModelStatus() != highspy.HighsModelStatus.kIterationLimit:
             return None
@@ -79,7 +78,7 @@ class LinearMinimiser:
         answer = ask(ArrayProgram(c, *rows, *self._bounds, none, none, *no_cones), CLARABEL, {})
         if answer.status == OPTIMAL:
             return answer.x
-        for name in self._patience:
+        for name in patience(self._polytope.rows):  # from now on as many as it takes
             self._highs.setOptionValue(name, highspy.kHighsIInf)
         self._highs.run()
         return None

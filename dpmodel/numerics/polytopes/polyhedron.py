@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import lsqr
 from scipy.sparse.linalg import norm as sparse_norm
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, Mask
 from dpmodel.numerics.cone_program import ConeProgram, SolverFailure
 from dpmodel.numerics.implied_bounds import tighten
 from dpmodel.numerics.polytopes.implied_rows import without_implied
@@ -21,7 +21,6 @@ from dpmodel.numerics.polytopes.linear_minimiser import LinearMinimiser
 from dpmodel.numerics.polytopes.nearest_point import Projector, onto_row
 from dpmodel.numerics.polytopes.one_row_each import OneRowEach
 from dpmodel.numerics.solvers import SMALL
-from dpmodel.numerics.sparse_rows import rows_of
 
 T = TypeVar("T")
 
@@ -95,10 +94,10 @@ class Polyhedron:
         for block in program.cones:
             if block.kind in ("nonneg", "zero"):
                 (ub if block.kind == "nonneg" else eq)[block.rows] = keep[block.rows]
-        rows = rows_of(A, ub), program.b[ub], rows_of(A, eq), program.b[eq]
+        rows = _rows(A, ub), program.b[ub], _rows(A, eq), program.b[eq]
         found = _fold(Polyhedron(*rows, program.lower, program.upper))
         needed = without_implied(found.A_ub, found.b_ub, found.lower)
-        return found if needed.all() else replace(found, A_ub=found.A_ub[needed], b_ub=found.b_ub[needed])
+        return replace(found, A_ub=_rows(found.A_ub, needed), b_ub=found.b_ub[needed])
 
     def with_row(self, a: Floats, b: float) -> Polyhedron:
         """The part where ``a'x <= b``."""
@@ -407,6 +406,11 @@ def absolute_values(polytope: Polyhedron) -> tuple[Integers, Integers]:
     return p[keep], q[keep]
 
 
+def _rows(A: sp.csr_array, where: Mask) -> sp.csr_array:
+    """Those of the mask (rows,); all without a copy."""
+    return A if where.all() else A[where]
+
+
 def _fold(polytope: Polyhedron) -> Polyhedron:
     """Rows with one entry become bounds; rows without entries go."""
     lower, upper = polytope.lower.copy(), polytope.upper.copy()
@@ -425,7 +429,7 @@ def _fold(polytope: Polyhedron) -> Polyhedron:
         np.minimum.at(upper, column[up], value[up])
         np.maximum.at(lower, column[down], value[down])
         keep = (count != 1) & ~held
-        parts += [rows_of(A, keep), b[keep]]
+        parts += [_rows(A, keep), b[keep]]
     # Two rows that say the same of a column may differ by the rounding of their quotients.
     crossed = (lower > upper) & (lower - upper <= 1e-14 * np.abs(lower))
     upper[crossed] = lower[crossed]

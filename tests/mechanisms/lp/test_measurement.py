@@ -202,16 +202,12 @@ def test_exact_rows_rounds_once(signs: bool) -> None:
     rng = np.random.default_rng(5)
     width = 40
     for _ in range(60):
-        row = np.sort(rng.integers(0, 12, size=60))
+        row, column = rng.integers(0, 12, size=60), rng.integers(0, width, size=60)
         coefficient = rng.normal(size=60) * 10.0 ** rng.integers(-12, 12, size=60)
-        if signs:  # products are not rounded
-            row, coefficient = np.repeat(np.arange(12), 5), np.sign(coefficient)
-        column = rng.integers(0, width, size=60)
-        if signs:
-            column = np.concatenate([rng.permutation(width)[:5] for _ in range(12)])
-        part, order = LinearMap.of(row, column, coefficient, 12), rng.permutation(60)
-        if signs:  # in any order
-            part = LinearMap(part.row[order], part.column[order], part.coefficient[order], 12)
+        if signs:  # their products are not rounded; rows come in any order
+            part = LinearMap(row, column, np.sign(coefficient), 12)
+        else:
+            part = LinearMap.of(np.sort(row), column, coefficient, 12)
         theta = rng.normal(size=width) * 10.0 ** rng.integers(-12, 12, size=width)
         exact = [Fraction(0)] * 12
         for i, j, a in zip(part.row, part.column, part.coefficient, strict=True):

@@ -401,17 +401,3 @@ def test_infeasible_data_give_the_point_of_least_violation() -> None:
     assert outcome.x is not None and public_polyhedron(model).violation(outcome.x) <= 1e-7
     assert outcome.status == LEAST_VIOLATION and outcome.extra_violation == pytest.approx(8, abs=1)
     assert any("give way" in note for note in outcome.notes)
-
-
-@pytest.mark.parametrize("meets", [True, False])
-def test_rehearsals_end_once_they_leave_too_much(meets: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where every row binds, the first tells that measuring all is better; where rounds serve, all of them are held."""
-    n = 40
-    needs = Private(np.ones(n), name="needs", linf=1.0, bounds=[0, 500])
-    x = cp.Variable(n, bounds=[0, 1000])
-    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= needs]) if meets else packing(400, 5)[0]
-    held: list[int] = []
-    exact = cutting._exact_rounds
-    monkeypatch.setattr(cutting, "_exact_rounds", lambda *given: [held.append(0), exact(*given)][1])
-    plan = plan_of(problem._model(None), Request(1.0, 1e-6))
-    assert (plan.count == 0, len(held)) == ((True, 1) if meets else (False, len(cutting._REHEARSALS)))

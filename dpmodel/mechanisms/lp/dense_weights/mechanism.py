@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -224,13 +224,10 @@ def _fewest(rows: PrivateRows) -> int:
     return min(2, rows.count)
 
 
-@cache
 def _grid(most: int) -> Floats:
     """Numbers of steps worth comparing: all up to 100, then 5 % apart."""
     wide = np.geomspace(100, most, math.ceil(math.log(most / 100) / 0.05))
-    grid = np.unique(np.concatenate([np.arange(1.0, 100.0), np.floor(wide)]))
-    grid.setflags(write=False)  # handed out again and again
-    return grid
+    return np.unique(np.concatenate([np.arange(1.0, 100.0), np.floor(wide)]))
 
 
 def _least(holds: Callable[[int], bool], low: int, high: int) -> int:

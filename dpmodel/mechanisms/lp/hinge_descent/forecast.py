@@ -44,7 +44,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 from scipy.special import ndtri
@@ -143,21 +142,13 @@ def plan_descent(task: Task) -> Iterator[tuple[float, DescentPlan]]:
         known = facts(np.array([min(steps, most)]))
         return plan(False, known, 0, _averaged(known, halved=not task.tilted, share=share))
 
-    known = facts(_grid(most))
+    known = facts(np.unique(np.geomspace(1, most, 200).astype(np.int64)))
     found = _accelerated(known)
     fast, near = bool(found[0].min() <= _SURE * width), found[0] <= _NEAR * found[0].min()
     yield plan(True, known, int(np.flatnonzero(near)[0]), found) if fast else plain(_STEPS)
     for each in _LADDER:
         if each[0] <= most:
             yield plain(*each)
-
-
-@cache
-def _grid(most: int) -> Integers:
-    """Numbers of steps worth comparing."""
-    grid = np.unique(np.geomspace(1, most, 200).astype(np.int64))
-    grid.setflags(write=False)  # handed out again and again
-    return grid
 
 
 def noise_scale(task: Task, kind: str, sensitivity: float, steps: int) -> float:

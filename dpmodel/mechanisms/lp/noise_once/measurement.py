@@ -176,9 +176,9 @@ def _by_entries(part: LinearMap) -> tuple[LinearMap, sp.csr_array]:
     """Distinct rows up to a factor, and the factors."""
     height = part.height
     counts = np.bincount(part.row, minlength=height)
-    first = np.r_[0, np.cumsum(counts)[:-1]]
     if (counts == 1).all():
         return _by_inputs(part)
+    first = np.r_[0, np.cumsum(counts)[:-1]]
     lead = part.coefficient[first]
     normal = part.coefficient / lead[part.row]
     if np.unique(counts * (int(part.column.max()) + 1) + part.column[first]).size == height:

@@ -22,7 +22,6 @@ from dpmodel.mechanisms.lp.public.points import (
     declared_range,
     half_ranges,
     middle_program,
-    quickly,
     worst_violations,
 )
 from dpmodel.numerics.cone_program import SolverFailure, solve_cone_program
@@ -129,9 +128,8 @@ def _tangent(model: PrivateLP, violation: float) -> _Tangent:
     room = np.where(form.private_rows, violation - half, 0.0)
     b, band = program.b + np.where(zero, 0.0, room), np.where(zero, room, 0.0)
     robust = program.with_(d=0.0, b=b, band=band, boolean=none, integer=none)
-    options = quickly(robust) if affine.is_linear() else {}
     solver = None if affine.is_linear() else model.public.solver
-    solution = solve_cone_program(robust, weights=weights, solver=solver, options=options)
+    solution = solve_cone_program(robust, weights=weights, solver=solver)
     if solution.status == INFEASIBLE:
         return _Tangent(violation, math.inf)
     if solution.value is None or solution.status != OPTIMAL:

@@ -7,14 +7,12 @@ infinite and nothing is capped.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from cvxpy import HIGHS
 
 from dpmodel._types import Floats
 from dpmodel.annotate.per_entry import each, same_for_all
@@ -30,7 +28,6 @@ from dpmodel.mechanisms.lp.noise_once.margins import giving_way, interior_direct
 from dpmodel.mechanisms.lp.private_rows import plain_linear, private_rows, public_polyhedron
 from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, SolverFailure, solve_cone_program
 from dpmodel.numerics.public_facts import cached
-from dpmodel.numerics.solvers import AT_ONCE, SMALL
 
 # Violations up to this are a solver's own: HiGHS keeps rows to 1e-7, whatever the size of their numbers. It does not
 # grow with declared bounds, whose size says nothing of how well a row is kept.
@@ -39,8 +36,6 @@ _SOLVER = 1e-6
 _ROUNDING = 1e-12
 # Private entries of A beyond which no point is sought that serves every database.
 MOST_ENTRIES = 200_000
-# Programs with so many rows are mostly networks, of which much can be left out before solving.
-_MANY_ROWS = 1000
 _MIDDLE = "the optimum for private numbers at the middle of their ranges"
 
 
@@ -128,8 +123,7 @@ def _safest(model: PrivateLP) -> PublicPoint | None:
     program, weights = robust
     c = middle_cost(model)
     program = program.with_(c=np.zeros(model.affine.variables) if c is None else c, d=0.0)
-    solver = model.public.solver
-    solve = partial(solve_cone_program, program, weights=weights, solver=solver, options=quickly(program, solver))
+    solve = partial(solve_cone_program, program, weights=weights, solver=model.public.solver)
     best = solve()
     if best.solved:  # nothing is violated, whatever the data
         return _as_point(model, best, c is not None)
@@ -151,20 +145,11 @@ def _middle(model: PrivateLP) -> PublicPoint | None:
     program, c = middle_program(fewer_records(model) or model), middle_cost(model)
     if program is None or c is None:
         return None
-    solver = model.public.solver
     try:
-        x = solve_cone_program(program.with_(c=c, d=0.0), solver=solver, options=quickly(program, solver)).x
+        x = solve_cone_program(program.with_(c=c, d=0.0), solver=model.public.solver).x
         return None if x is None else PublicPoint(x, worst_violation(model, x), _MIDDLE, partial(regret, model, x))
     except SolverFailure:  # the other points stay
         return None
-
-
-def quickly(program: ConeProgram, solver: str | None = HIGHS) -> Mapping[str, Any]:
-    """Options for HiGHS: few rows are solved in less time than it takes to look for what can be left out."""
-    whole = program.boolean.size + program.integer.size > 0
-    if solver not in (None, HIGHS) or whole or any(block.kind not in ("zero", "nonneg") for block in program.cones):
-        return {}
-    return AT_ONCE if program.A.nnz < SMALL and int(program.keep.sum()) < _MANY_ROWS else {}
 
 
 def _as_point(model: PrivateLP, solution: ConeSolution, finite: bool) -> PublicPoint:
@@ -359,8 +344,6 @@ def declared_range(model: PrivateLP, part: str) -> tuple[Floats, Floats]:
     form = model.form
     if part == "matrix":
         return ranges_in_order(model.affine, form.matrix)
-    (low, high), positions = (
-        form.cost_range if part == "objective" else form.side_range,
-        form.private_part(part).positions,
-    )
+    low, high = form.cost_range if part == "objective" else form.side_range
+    positions = form.private_part(part).positions
     return low[positions], high[positions]
