@@ -153,8 +153,8 @@ def test_interior_points_are_not_asked_where_the_simplex_method_takes_few_steps(
 
 
 def test_bounds_over_semidefinite_sets_are_bounds():
-    """The most is -1; CVXPY's usual solver for matrices tells -1.000009."""
-    y, X = cp.Variable(3), cp.Variable((2, 2), symmetric=True)
+    """The most is 1; CVXPY's usual solver for matrices tells .999996."""
+    y, X = cp.Variable(3, nonneg=True), cp.Variable((2, 2), symmetric=True)
     rules = [y <= 2, 2 * y[0] + y[1] + 2 * y[2] == 2, y[1] - y[0] - 2 * y[2] == -2, X >> 0]
-    found = public_set(y[1] + y[2], [*rules, -X[0, 0] - X[0, 1] - X[1, 1] == y[0]])
-    assert -1 <= found.support(-found.form.c0) <= -1 + 1e-5
+    found = public_set(-y[1] - y[2], [*rules, -X[0, 0] - X[0, 1] - X[1, 1] == y[0]])
+    assert 1 <= found.support(-found.form.c0) <= 1 + 1e-5
