@@ -150,7 +150,7 @@ def _highs_has(name: str) -> bool:
 
 
 def _by_highs(program: ArrayProgram, solver: str | None, options: Mapping[str, Any]) -> Answer:
-    few = program.continuous and program.R.shape[0] <= _FEW_ROWS and program.R.nnz < SMALL
+    few = program.continuous and program.R.shape[0] <= _FEW_ROWS
     at_once = AT_ONCE if few and options.keys() <= {_STEPS_LIMIT} else {}
     return _told(program, *_run_highs(program, {**at_once, **options}))
 
