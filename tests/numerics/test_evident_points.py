@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 import dpmodel as dpm
 from dpmodel.numerics import solvers
+from dpmodel.numerics.cone_program import ConeSolution
 from dpmodel.numerics.polytopes import polyhedron
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.queries import query_release
@@ -158,3 +159,14 @@ def test_bounds_over_semidefinite_sets_are_bounds():
     rules = [y <= 2, 2 * y[0] + y[1] + 2 * y[2] == 2, y[1] - y[0] - 2 * y[2] == -2, X >> 0]
     found = public_set(-y[1] - y[2], [*rules, -X[0, 0] - X[0, 1] - X[1, 1] == y[0]])
     assert 1 <= found.support(-found.form.c0) <= 1 + 1e-5
+
+
+@pytest.mark.parametrize("status, most", [("optimal_inaccurate", 3.004), ("user_limit", np.inf)])
+def test_a_solver_that_stops_early_bounds_little_or_nothing(status, most, monkeypatch):
+    x = cp.Variable(2)
+    found = public_set(-cp.sum(x), [cp.norm(x - 1) <= 1])
+    told = ConeSolution(status, -3.0, np.full(found.program.c.size, 1.5), None, 0.0)
+    monkeypatch.setattr("dpmodel.compile.standard_form.public_set.maximum", lambda *given: None)
+    monkeypatch.setattr("dpmodel.compile.standard_form.public_set.solve_cone_program", lambda *given, **named: told)
+    assert found.support(-found.form.c0) == pytest.approx(most)
+    assert ("feasible" in vars(found)) == (status != "user_limit")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import cvxpy as cp
+import highspy
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -18,6 +19,7 @@ from dpmodel.numerics import solvers
 from dpmodel.numerics.array_program import Answer, ArrayProgram
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 from dpmodel.numerics.cones import ConeBlock
+from dpmodel.numerics.polytopes.linear_minimiser import LinearMinimiser
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.numerics.solvers import SOLVER_ERROR, ask
 
@@ -368,3 +370,27 @@ def test_nothing_but_an_optimum_is_taken_from_the_quick_solver(status: str, monk
     monkeypatch.setattr(solvers, "_by_clarabel", lambda *said: Answer(status, point))
     fast = solve_cone_program(given)
     assert fast.status == "optimal" and fast.value == pytest.approx(slow.value) and not fast.notes
+
+
+def test_no_set_is_called_empty_because_steps_run_out(monkeypatch: Any) -> None:
+    """Where HiGHS loses its way from a basis and begins anew, it is given the time it takes."""
+    given = inequalities(0)
+    polytope = Polyhedron(given.A, given.b, sp.csr_array((0, 20)), np.zeros(0), given.lower, given.upper)
+    point = polytope.minimise(given.c)
+    monkeypatch.setattr(solvers, "_PATIENCE", 1)
+    lost = LinearMinimiser(polytope)
+    monkeypatch.setattr(lost, "_highs", LosesItsWay(lost._highs))
+    assert lost.minimise(given.c) == pytest.approx(point)
+
+
+class LosesItsWay:
+    """HiGHS, asked twice for a status that it has not."""
+
+    def __init__(self, highs: Any) -> None:
+        self._highs, self._said = highs, iter([highspy.HighsModelStatus.kUnknown] * 2)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._highs, name)
+
+    def getModelStatus(self) -> Any:
+        return next(self._said, None) or self._highs.getModelStatus()

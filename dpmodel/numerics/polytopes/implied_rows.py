@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Mask
 
-# Rows that are tried as budgets: the longest ones.
+# Rows that are tried as budgets, of those with an entry in every column.
 _MOST_BUDGETS = 8
 
 

@@ -42,7 +42,8 @@ class LinearMinimiser:
         self._columns = np.arange(polytope.size, dtype=np.int32)
         self._bounds = polytope.lower, polytope.upper
         self._highs = highs(polytope, np.zeros(polytope.size), *self._bounds)
-        for name, steps in patience(polytope.rows).items():
+        self._patience = patience(polytope.rows)
+        for name, steps in self._patience.items():
             self._highs.setOptionValue(name, steps)
 
     def minimise(self, cost: Floats) -> Floats | None:
@@ -56,13 +57,13 @@ class LinearMinimiser:
             return np.clip(x, *self._bounds)
         if self._highs.getModelStatus() == highspy.HighsModelStatus.kUnknown:  # from a basis that lost its way
             self._highs.clearSolver()
-            self._highs.run()
+            self._as_long_as_it_takes()
         status = self._highs.getModelStatus()
         if status == highspy.HighsModelStatus.kOptimal:
             return np.clip(np.asarray(self._highs.getSolution().col_value, dtype=np.float64), *self._bounds)
         if status in (highspy.HighsModelStatus.kUnbounded, highspy.HighsModelStatus.kUnboundedOrInfeasible) and size:
             self._highs.changeColsCost(self._columns.size, self._columns, np.zeros(cost.size))
-            self._highs.run()
+            self._as_long_as_it_takes()
             if self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal:
                 return None
         words = self._highs.modelStatusToString(status)
@@ -78,7 +79,11 @@ class LinearMinimiser:
         answer = ask(ArrayProgram(c, *rows, *self._bounds, none, none, *no_cones), CLARABEL, {})
         if answer.status == OPTIMAL:
             return answer.x
-        for name in patience(self._polytope.rows):  # from now on as many as it takes
+        self._as_long_as_it_takes()
+        return None
+
+    def _as_long_as_it_takes(self) -> None:
+        """Run HiGHS; from now on there is no limit, for a set is called empty where it stops early."""
+        for name in self._patience:
             self._highs.setOptionValue(name, highspy.kHighsIInf)
         self._highs.run()
-        return None
