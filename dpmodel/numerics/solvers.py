@@ -100,23 +100,47 @@ SMALL, AT_ONCE = 20_000, {"presolve": "off"}
 _FEW_ROWS = 300
 # HiGHS compares columns with the same entries pair by pair: seconds for 10,000 private numbers in one declared range.
 CONTINUOUS = {"presolve_rule_off": 1 << 13}
-# Steps of the simplex method after which another solver is asked: these and one for two rows and columns, and no more
-# than so many times rows, columns and entries: some tenths of a second, in which Clarabel solves most programs with
-# 50,000 entries.
-_FIRST_STEPS, _PATIENCE, _STEPS_LIMIT = 1000, 400_000_000, "simplex_iteration_limit"
+# Steps of the simplex method after which another solver is asked: these and one for two rows and columns, and fewer
+# where rows, columns and entries are many, for a step takes longer there, with their square about: some hundredths of a
+# second, in which Clarabel solves most programs with 10,000 entries. Set on nine zoo models at 3,000 and 6,000
+# variables.
+_FIRST_STEPS, _PATIENCE, _STEPS_LIMIT = 1000, 20_000_000_000_000, "simplex_iteration_limit"
 
 
 def patience(rows: Any) -> dict[str, Any]:
     """Options for HiGHS on a linear program with these (m x n), so that it gives up where an interior-point method may
     be quicker."""
     lines = sum(rows.shape)
-    return {_STEPS_LIMIT: min(_FIRST_STEPS + lines // 2, _PATIENCE // max(rows.nnz + lines, 1))}
+    return {_STEPS_LIMIT: min(_FIRST_STEPS + lines // 2, _PATIENCE // max(rows.nnz + lines, 1) ** 2)}
+
+
+# The primal and the dual simplex method, by HiGHS' numbers for them.
+_PRIMAL, DUAL = {"simplex_strategy": 4}, {"simplex_strategy": 1}
+# The dual one looks at all columns in every step. Where they are so many times more than rows, the primal one often
+# ends a few steps from the bounds: these and one for a row.
+_WIDE, _FROM_BOUNDS = 50, 20
+
+
+def from_bounds(rows: Any) -> dict[str, Any]:
+    """Options for HiGHS on a linear program with these (m x n), for a few steps that often do; {} where they do not."""
+    m, n = rows.shape
+    return _PRIMAL | {_STEPS_LIMIT: m + _FROM_BOUNDS} if n >= _WIDE * m else {}
+
+
+# From the vertex at which another cost was least, this many.
+FROM_VERTEX = _PRIMAL | {_STEPS_LIMIT: 200}
 
 
 def silent_highs() -> highspy.Highs:
     solver = highspy.Highs()
-    solver.setOptionValue("output_flag", False)
+    set_options(solver, {"output_flag": False})
     return solver
+
+
+def set_options(solver: highspy.Highs, options: Mapping[str, Any]) -> None:
+    for name, value in options.items():
+        if solver.setOptionValue(name, value) == highspy.HighsStatus.kError:
+            raise ValueError(name)
 
 
 def pass_to_highs(
@@ -153,26 +177,27 @@ def _highs_has(name: str) -> bool:
 def _by_highs(program: ArrayProgram, solver: str | None, options: Mapping[str, Any]) -> Answer:
     few = program.continuous and program.R.shape[0] <= _FEW_ROWS
     at_once = AT_ONCE if few and options.keys() <= {_STEPS_LIMIT} else {}
+    if at_once and (near := from_bounds(program.R)):
+        highs, status = _run_highs(program, {**at_once, **near})
+        if status == cp.OPTIMAL:
+            return _told(program, highs, status)
     return _told(program, *_run_highs(program, {**at_once, **options}))
 
 
 def _from_basis(start: Any, program: ArrayProgram, solver: str | None, options: Mapping[str, Any]) -> Answer:
     """The primal simplex method from a vertex of the same polyhedron; anew where the optimum is far from it."""
-    steps = {"simplex_strategy": _PRIMAL, _STEPS_LIMIT: max(program.R.shape[0], _STEPS)}
+    steps = _PRIMAL | {_STEPS_LIMIT: max(program.R.shape[0], _STEPS)}
     highs, status = _run_highs(program, steps, start)
     return _told(program, highs, status) if status == cp.OPTIMAL else _by_highs(program, solver, options)
 
 
-_PRIMAL = 4  # HiGHS' number for it
 # Or as many as rows: where more were needed (4 of 38 netlib programs), beginning anew was quicker.
 _STEPS = 100
 
 
 def _run_highs(program: ArrayProgram, options: Mapping[str, Any], start: Any = None) -> tuple[highspy.Highs, str]:
     highs = silent_highs()
-    for name, value in {**(CONTINUOUS if program.continuous else {}), **options}.items():
-        if highs.setOptionValue(name, value) == highspy.HighsStatus.kError:
-            raise ValueError(name)
+    set_options(highs, {**(CONTINUOUS if program.continuous else {}), **options})
     lower, upper = program.lower, program.upper
     whole = None
     if not program.continuous:

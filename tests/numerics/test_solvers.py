@@ -19,6 +19,7 @@ from dpmodel.numerics import solvers
 from dpmodel.numerics.array_program import Answer, ArrayProgram
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 from dpmodel.numerics.cones import ConeBlock
+from dpmodel.numerics.polytopes import linear_minimiser
 from dpmodel.numerics.polytopes.linear_minimiser import LinearMinimiser
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.numerics.solvers import SOLVER_ERROR, ask
@@ -381,6 +382,48 @@ def test_no_set_is_called_empty_because_steps_run_out(monkeypatch: Any) -> None:
     lost = LinearMinimiser(polytope)
     monkeypatch.setattr(lost, "_highs", LosesItsWay(lost._highs))
     assert lost.minimise(given.c) == pytest.approx(point)
+
+
+def wide(seed: int) -> ConeProgram:
+    """Two rows of 400 columns."""
+    rng = np.random.default_rng(seed)
+    A, block = sp.csr_array(rng.uniform(0, 1, (2, 400))), ConeBlock("nonneg", 0, 2, (), (), 0, 0, "")
+    ends = np.zeros(400), rng.uniform(0, 1, 400)
+    return ConeProgram(
+        rng.normal(size=400), 0.0, np.ones(2), A, (block,), NONE, NONE, *ends, np.zeros(2), np.ones(2, bool)
+    )
+
+
+@pytest.mark.parametrize("most", [2000, 1], ids=["enough", "too few"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_few_steps_of_the_primal_method_find_the_same_optimum(seed: int, most: int, monkeypatch: Any) -> None:
+    """From the bounds of wide programs and from the last vertex; where they are too few, the dual method goes on."""
+    limit = {solvers._STEPS_LIMIT: most}
+    given, costs = wide(seed), np.random.default_rng(seed).normal(size=(6, 400))
+    rows = given.A, given.b, sp.csr_array((0, 400)), np.zeros(0), given.lower, given.upper
+    truth = [float(cost @ LinearMinimiser(Polyhedron(*rows)).minimise(cost)) for cost in costs]  # type: ignore[operator]
+    monkeypatch.setattr(solvers, "_WIDE", 10**6)
+    plain = solve_cone_program(given)
+    monkeypatch.setattr(solvers, "_WIDE", 50)
+    monkeypatch.setattr(solvers, "_FROM_BOUNDS", most)
+    monkeypatch.setattr(linear_minimiser, "FROM_VERTEX", linear_minimiser.FROM_VERTEX | limit)
+    found = solve_cone_program(given)
+    assert found.value == pytest.approx(plain.value) and found.dual == pytest.approx(plain.dual, abs=1e-6)
+    again = LinearMinimiser(Polyhedron(*rows))
+    assert [float(cost @ again.minimise(cost)) for cost in costs] == pytest.approx(truth)  # type: ignore[operator]
+    assert bool(again._from_vertex) == (most > 1)  # given up once it was not enough
+
+
+def test_a_polyhedron_on_which_the_simplex_method_was_slow_is_another_solvers(monkeypatch: Any) -> None:
+    given = inequalities(2)
+    polytope = Polyhedron(given.A, given.b, sp.csr_array((0, 20)), np.zeros(0), given.lower, given.upper)
+    truth = [float(sign * given.c @ replace(polytope).minimise(sign * given.c)) for sign in (1, -1)]
+    monkeypatch.setattr(solvers, "_PATIENCE", 1)
+    slow = LinearMinimiser(polytope)
+    found = [float(given.c @ slow.minimise(given.c))]  # type: ignore[operator]
+    monkeypatch.setattr(slow, "_run", lambda options: pytest.fail("asked again"))
+    found.append(float(-given.c @ slow.minimise(-given.c)))  # type: ignore[operator]
+    assert found == pytest.approx(truth)
 
 
 class LosesItsWay:

@@ -62,10 +62,4 @@ class CutProgram:
     def _run(self) -> highspy.HighsModelStatus:
         self._highs.run()
         status: highspy.HighsModelStatus = self._highs.getModelStatus()
-        if status == highspy.HighsModelStatus.kUnboundedOrInfeasible:
-            # Presolve cannot tell the two apart.
-            self._highs.setOptionValue("presolve", "off")
-            self._highs.run()
-            self._highs.setOptionValue("presolve", "choose")
-            status = self._highs.getModelStatus()
         return status

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import highspy
 import numpy as np
@@ -12,7 +13,18 @@ from cvxpy import CLARABEL, OPTIMAL
 from dpmodel._types import Floats
 from dpmodel.numerics.array_program import ArrayProgram
 from dpmodel.numerics.cone_program import SolverFailure
-from dpmodel.numerics.solvers import AT_ONCE, CONTINUOUS, SMALL, ask, pass_to_highs, patience, silent_highs
+from dpmodel.numerics.solvers import (
+    AT_ONCE,
+    CONTINUOUS,
+    DUAL,
+    FROM_VERTEX,
+    ask,
+    from_bounds,
+    pass_to_highs,
+    patience,
+    set_options,
+    silent_highs,
+)
 
 if TYPE_CHECKING:
     from dpmodel.numerics.polytopes.polyhedron import Polyhedron
@@ -28,23 +40,23 @@ def highs(polytope: Polyhedron, cost: Floats, lower: Floats, upper: Floats) -> h
     """HiGHS with the rows of ``polytope``; columns beyond those of the polytope stand in no row."""
     A, solver = polytope.rows, silent_highs()
     wide = A if A.shape[1] == cost.size else sp.csr_array((A.data, A.indices, A.indptr), shape=(A.shape[0], cost.size))
-    for name, value in (CONTINUOUS | (AT_ONCE if A.nnz < SMALL else {})).items():
-        solver.setOptionValue(name, value)
+    set_options(solver, CONTINUOUS | AT_ONCE)
     pass_to_highs(solver, cost, wide, sides(polytope), (lower, upper))
     return solver
 
 
 class LinearMinimiser:
-    """HiGHS keeps its basis between calls."""
+    """HiGHS keeps its basis between calls: the last vertex is one for every cost, and the primal simplex method takes a
+    few steps from it first, until that once was not enough."""
 
     def __init__(self, polytope: Polyhedron) -> None:
         self._polytope = polytope
         self._columns = np.arange(polytope.size, dtype=np.int32)
         self._bounds = polytope.lower, polytope.upper
         self._highs = highs(polytope, np.zeros(polytope.size), *self._bounds)
-        self._patience = patience(polytope.rows)
-        for name, steps in self._patience.items():
-            self._highs.setOptionValue(name, steps)
+        # Ways to an optimum, in the order in which they are tried.
+        self._from_bounds, self._from_vertex = from_bounds(polytope.rows), FROM_VERTEX
+        self._patience, self._slow, self._at_vertex = patience(polytope.rows), False, False
 
     def minimise(self, cost: Floats) -> Floats | None:
         cost = np.asarray(cost, dtype=np.float64)
@@ -71,19 +83,37 @@ class LinearMinimiser:
 
     def _in_time(self, c: Floats) -> Floats | None:
         """Run HiGHS; (n,) another solver's optimum where that takes many steps, if it has one."""
-        self._highs.run()
-        if self._highs.getModelStatus() != highspy.HighsModelStatus.kIterationLimit:
-            return None
+        near = self._from_vertex if self._at_vertex else self._from_bounds
+        if near:
+            begun = self._highs.getBasis()
+            status = self._run(near)
+            if status == highspy.HighsModelStatus.kOptimal:
+                self._at_vertex = True
+                return None
+            if status == highspy.HighsModelStatus.kIterationLimit:
+                self._highs.setBasis(begun)
+                self._from_vertex = {} if self._at_vertex else self._from_vertex
+        if not self._slow:
+            status = self._run(DUAL | self._patience)
+            self._at_vertex = status == highspy.HighsModelStatus.kOptimal
+            if status != highspy.HighsModelStatus.kIterationLimit:
+                return None
         none, no_cones = np.zeros(0, dtype=np.int64), (sp.csr_array((0, c.size)), np.zeros(0))
         rows = self._polytope.rows, *sides(self._polytope)
         answer = ask(ArrayProgram(c, *rows, *self._bounds, none, none, *no_cones), CLARABEL, {})
         if answer.status == OPTIMAL:
+            self._slow = True
             return answer.x
         self._as_long_as_it_takes()
         return None
 
     def _as_long_as_it_takes(self) -> None:
         """Run HiGHS; from now on there is no limit, for a set is called empty where it stops early."""
-        for name in self._patience:
-            self._highs.setOptionValue(name, highspy.kHighsIInf)
+        self._patience, self._slow = dict.fromkeys(self._patience, highspy.kHighsIInf), False
+        self._at_vertex = self._run(DUAL | self._patience) == highspy.HighsModelStatus.kOptimal
+
+    def _run(self, options: Mapping[str, Any]) -> highspy.HighsModelStatus:
+        set_options(self._highs, options)
         self._highs.run()
+        status: highspy.HighsModelStatus = self._highs.getModelStatus()
+        return status
