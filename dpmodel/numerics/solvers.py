@@ -98,9 +98,12 @@ SMALL, AT_ONCE = 20_000, {"presolve": "off"}
 # thirds of the time without, none more than 7 % longer; with more entries, plans of nine zoo models at 10,000 variables
 # took .56 to 1.04 of it. With more rows, some programs took up to five times as long.
 _FEW_ROWS = 300
+# Of whole variables HiGHS compares columns whatever is asked of it. With so many columns a row, knapsacks took a tenth
+# to four fifths of the time without presolve; with fewer, presolve helps some of them.
+_VERY_WIDE = 1000
 # HiGHS compares columns with the same entries pair by pair: seconds for 10,000 private numbers in one declared range.
 CONTINUOUS = {"presolve_rule_off": 1 << 13}
-# Steps of the simplex method after which another solver is asked: these and one for two rows and columns, and fewer
+# Steps of the simplex method after which another solver is asked: these and two for five rows and columns, and fewer
 # where rows, columns and entries are many, for a step takes longer there, with their square about: some hundredths of a
 # second, in which Clarabel solves most programs with 10,000 entries. Set on nine zoo models at 3,000 and 6,000
 # variables.
@@ -111,7 +114,7 @@ def patience(rows: Any) -> dict[str, Any]:
     """Options for HiGHS on a linear program with these (m x n), so that it gives up where an interior-point method may
     be quicker."""
     lines = sum(rows.shape)
-    return {_STEPS_LIMIT: min(_FIRST_STEPS + lines // 2, _PATIENCE // max(rows.nnz + lines, 1) ** 2)}
+    return {_STEPS_LIMIT: min(_FIRST_STEPS + 2 * lines // 5, _PATIENCE // max(rows.nnz + lines, 1) ** 2)}
 
 
 # The primal and the dual simplex method, by HiGHS' numbers for them.
@@ -175,9 +178,10 @@ def _highs_has(name: str) -> bool:
 
 
 def _by_highs(program: ArrayProgram, solver: str | None, options: Mapping[str, Any]) -> Answer:
-    few = program.continuous and program.R.shape[0] <= _FEW_ROWS
+    rows, columns = program.R.shape
+    few = rows <= _FEW_ROWS if program.continuous else columns >= _VERY_WIDE * rows
     at_once = AT_ONCE if few and options.keys() <= {_STEPS_LIMIT} else {}
-    if at_once and (near := from_bounds(program.R)):
+    if at_once and program.continuous and (near := from_bounds(program.R)):
         highs, status = _run_highs(program, {**at_once, **near})
         if status == cp.OPTIMAL:
             return _told(program, highs, status)

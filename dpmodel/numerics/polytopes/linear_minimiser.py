@@ -47,16 +47,15 @@ def highs(polytope: Polyhedron, cost: Floats, lower: Floats, upper: Floats) -> h
 
 class LinearMinimiser:
     """HiGHS keeps its basis between calls: the last vertex is one for every cost, and the primal simplex method takes a
-    few steps from it first, until that once was not enough."""
+    few steps from it first, until they once were not enough."""
 
     def __init__(self, polytope: Polyhedron) -> None:
         self._polytope = polytope
         self._columns = np.arange(polytope.size, dtype=np.int32)
         self._bounds = polytope.lower, polytope.upper
         self._highs = highs(polytope, np.zeros(polytope.size), *self._bounds)
-        # Ways to an optimum, in the order in which they are tried.
-        self._from_bounds, self._from_vertex = from_bounds(polytope.rows), FROM_VERTEX
-        self._patience, self._slow, self._at_vertex = patience(polytope.rows), False, False
+        self._from_bounds, self._patience = from_bounds(polytope.rows), patience(polytope.rows)
+        self._at_vertex, self._near, self._slow = False, True, False
 
     def minimise(self, cost: Floats) -> Floats | None:
         cost = np.asarray(cost, dtype=np.float64)
@@ -83,8 +82,8 @@ class LinearMinimiser:
 
     def _in_time(self, c: Floats) -> Floats | None:
         """Run HiGHS; (n,) another solver's optimum where that takes many steps, if it has one."""
-        near = self._from_vertex if self._at_vertex else self._from_bounds
-        if near:
+        near = FROM_VERTEX if self._at_vertex else self._from_bounds
+        if near and self._near:
             begun = self._highs.getBasis()
             status = self._run(near)
             if status == highspy.HighsModelStatus.kOptimal:
@@ -92,7 +91,7 @@ class LinearMinimiser:
                 return None
             if status == highspy.HighsModelStatus.kIterationLimit:
                 self._highs.setBasis(begun)
-                self._from_vertex = {} if self._at_vertex else self._from_vertex
+                self._near = False
         if not self._slow:
             status = self._run(DUAL | self._patience)
             self._at_vertex = status == highspy.HighsModelStatus.kOptimal
