@@ -335,10 +335,10 @@ def _compared(
 ) -> list[Candidate]:
     """What the mechanisms say of themselves, in their order. Those that promise most at best are asked first, and those
     that cannot come before the best so far are not asked; ``everything`` : all are."""
-    verdicts = [cache(partial(_verdict, each, model, request)) for each in mechanisms]  # some take a while
+    verdict = cache(lambda place: _verdict(mechanisms[place], model, request))  # some take a while
     bounds = [
-        iter(()) if everything else _bounds(each, model, request, verdict)
-        for each, verdict in zip(mechanisms, verdicts, strict=True)
+        iter(()) if everything else _bounds(each, model, request, partial(verdict, place))
+        for place, each in enumerate(mechanisms)
     ]
     hopes = [next(each, None) for each in bounds]
     found: list[Candidate | None] = [None] * len(mechanisms)
@@ -346,7 +346,7 @@ def _compared(
 
     def forecast(place: int) -> Candidate:
         report(f"plan: forecast of {mechanisms[place].name}", 0.0)
-        return model.capped(request, _candidate(mechanisms[place], model, request, verdicts[place]))
+        return model.capped(request, _candidate(mechanisms[place], model, request, partial(verdict, place)))
 
     def order(hoped: Forecast | None) -> Order:
         return () if hoped is None else hoped.error.order(hoped, request)

@@ -22,7 +22,8 @@ from dpmodel.mechanisms.forecast import ExcessRisk, Forecast, RowsMissed, Violat
 from dpmodel.mechanisms.known import Known, capped
 from dpmodel.mechanisms.lp.noise_once.mechanism import LAPLACE_ONCE
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
-from dpmodel.mechanisms.lp.public.mechanism import PUBLIC_ONLY
+from dpmodel.mechanisms.lp.public import points
+from dpmodel.mechanisms.lp.public.mechanism import PUBLIC_ONLY, _choose
 from dpmodel.mechanisms.lp.public.points import known_without_data, public_points, worst_violation
 from dpmodel.privacy import SeededSource
 
@@ -190,6 +191,26 @@ def test_a_violation_counts_whatever_the_size_of_the_declared_bounds(kind: str, 
     for feasibility in ("safe", "strict"):
         assert not verdict(PUBLIC_ONLY, capped, Request(1.0, 0.0, feasibility=feasibility)).eligible
         assert verdict(PUBLIC_ONLY, model, Request(1.0, 0.0, feasibility=feasibility)).eligible
+
+
+@pytest.mark.parametrize("build", MODELS)
+@pytest.mark.parametrize("mode", ["relaxed", "safe"])
+def test_of_points_that_violate_nothing_the_one_that_loses_least_is_chosen(build: Any, mode: Any) -> None:
+    for seed in range(6):
+        model = build(np.random.default_rng(seed))[0]._model(None)
+        safe = [point.loss for point in public_points(model) if point.violation == 0]
+        point = _choose(model, mode)
+        if safe:
+            assert point is not None and point.violation == 0
+            assert point.loss <= min(safe) + 1e-6
+
+
+def test_the_middle_is_not_asked_for_beside_a_point_that_violates_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(points, "_middle")
+    b = dpm.Private(shape=2, name="b", unit="entry", linf=0.5, bounds=[1, 3])
+    x = cp.Variable(2, bounds=[0, 4])
+    chosen = _choose(dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b])._model(None), "relaxed")
+    assert chosen is not None and chosen.x == pytest.approx([3, 3], abs=1e-5)
 
 
 @pytest.mark.parametrize("build", MODELS)

@@ -258,6 +258,10 @@ class PublicSet:
             self.__dict__["feasible"] = True
         return x
 
+    def solution(self, c: Floats) -> ConeSolution | None:
+        """Where ``c'x`` is least in a set of cones, if a solver was asked for that."""
+        return self._solutions.get(self._question(c, *self.box))
+
     def beside(self, x: Floats, c: Floats) -> float:
         """``c'y`` at the point y of a linear set where rows or bounds stop who leaves ``x``, a point of the set as far
         as a solver tells, against c; inf where x is none."""
@@ -324,7 +328,7 @@ class PublicSet:
 
     def _least(self, c: Floats, lower: Floats, upper: Floats) -> ConeSolution:
         """Where ``c'x`` is least between these bounds, without integrality; solved once per question."""
-        key = c.tobytes(), lower.tobytes(), upper.tobytes()
+        key = self._question(c, lower, upper)
         if key not in self._solutions:
             none = np.zeros(0, dtype=np.int64)
             program = self.program.with_(c=c, lower=lower, upper=upper, boolean=none, integer=none)
@@ -338,6 +342,10 @@ class PublicSet:
         if solution.status in _OPTIMA:  # of cones, solvers call empty sets with a ray unbounded
             self.__dict__["feasible"] = True
         return solution
+
+    @staticmethod
+    def _question(*numbers: Floats) -> tuple[bytes, ...]:
+        return tuple((each + 0.0).tobytes() for each in numbers)  # without the sign of zeros
 
     @cached_property
     def _solutions(self) -> dict[tuple[bytes, ...], ConeSolution]:

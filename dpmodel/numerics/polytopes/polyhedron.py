@@ -189,21 +189,21 @@ class Polyhedron:
         """Told where ``support(direction)`` is attained."""
         key, size = _unit(direction)
         self._supports[key] = float(direction @ x) / size
-        if len(self._furthest) < _MOST_FURTHEST:
-            self._furthest.append(x)
+        if len(self.furthest) < _MOST_FURTHEST:
+            self.furthest.append(x)
 
     def knows(self, direction: Floats) -> bool:
         """Whether nothing is left to be solved for ``support(direction)``."""
         return _unit(direction)[0] in self._supports
 
     @cached_property
-    def _furthest(self) -> list[Floats]:
+    def furthest(self) -> list[Floats]:
         """Points at which ``support`` was attained."""
         return []
 
     def reaches(self, direction: Floats, value: float) -> bool:
         """Whether ``direction'x`` is seen to be at least ``value`` somewhere: a quick look at ``support``."""
-        return any(float(direction @ x) >= value for x in self._furthest)
+        return any(float(direction @ x) >= value for x in self.furthest)
 
     @cached_property
     def evident(self) -> bool:

@@ -146,7 +146,15 @@ def test_no_point_reaches_what_is_out_of_reach(build: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("build", "name"), [(needs, "_corner"), (limits, "_tangent"), (curved, "_tangent"), (costs, "_least_regret")]
+    ("build", "name"),
+    [
+        (needs, "_corner"),
+        (limits, "_tangent"),
+        (curved, "_tangent"),
+        (curved, "_from_the_loosest"),
+        (costs, "_least_regret"),
+        (costs, "_lost_between"),
+    ],
 )
 def test_a_proof_that_is_none_is_found_out(build: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: prices, optima and regrets that are ten times too large."""
@@ -159,12 +167,47 @@ def test_a_proof_that_is_none_is_found_out(build: Any, name: str, monkeypatch: p
         if name == "_tangent":
             tangent = inner(model, *given)
             return replace(tangent, value=tangent.value + 9 * abs(tangent.value) + 5, falls=tangent.falls / 10)
-        return 10 * inner(model)
+        if name == "_from_the_loosest":
+            line, reached = inner(model)
+            return replace(line, value=line.value + 9 * abs(line.value) + 5), reached
+        return 10 * inner(model, *given)
 
     monkeypatch.setattr(quick, name, larger)
-    if name == "_least_regret":  # else it is not asked for losses as large as those of the points
+    if build is costs:  # else it is not asked for losses as large as those of the points
         monkeypatch.setattr(quick, "objective_span", lambda model: np.inf)
     assert sum(wrong(build, seed)[1] for seed in range(12)) > 0
+
+
+@pytest.mark.parametrize("build", [curved, logarithms])
+def test_one_program_tells_less_than_those_of_every_violation(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+    for seed in range(6):
+        model = build(np.random.default_rng(seed))._door(None).data
+        least = -model.public.support(-model.form.c0)
+        line, reached = quick._from_the_loosest(model)
+        for violation in (1e-5, 0.3, 2.0):
+            robust = quick._tangent(model, violation).value
+            assert line.value - line.falls * violation <= robust + 1e-4 * (1 + abs(robust))
+        assert not out_of_reach(model, 0.0, reached) and quick._tangent(model, reached).value <= least + 1e-3
+        asked += not line.exceeds(least, 1e-4)
+        if line.exceeds(least, 1e-4):  # another program is not solved
+            with monkeypatch.context() as patch:
+                patch.delattr(quick, "_tangent")
+                assert out_of_reach(model, 0.0, 0.0)
+    assert asked < 6 or build is curved  # at whose loosest no private row binds
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_point_loses_less_than_is_lost_between_two(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    model = costs(rng)._door(None).data
+    y, seen = quick._best_in_the_middle(model), 0.0
+    assert y is not None
+    for _ in range(20):
+        z = model.public.polyhedron.minimise(rng.normal(size=5))
+        assert z is not None
+        seen = max(seen, quick._lost_between(model, y, z))
+    assert 0 < seen <= min(loss for loss, _ in found(model, rng))
 
 
 @pytest.mark.parametrize("build", LINEAR)

@@ -22,6 +22,7 @@ from dpmodel.mechanisms.lp.public.points import (
     declared_range,
     half_ranges,
     middle_program,
+    worst_violation,
     worst_violations,
 )
 from dpmodel.numerics.cone_program import SolverFailure, solve_cone_program
@@ -40,7 +41,7 @@ def out_of_reach(model: PrivateLP, loss: float, violation: float) -> bool:
     public; where it violates a row by w, every other point pays for mending that: lowering the residual of row i by
     w - violation costs at least ``(w - violation) / max_j (a_ij / |c_j|)``, and where a_ij may grow without end, x_j
     has to be 0; where that tells nothing, or the corner is not public, one program does. The third is
-    ``_least_regret``.
+    ``_lost_between``.
 
     What is lost is counted from the best point of the relaxation. Where variables are whole, every public point may
     cost more than that: there only what is violated tells something.
@@ -49,8 +50,7 @@ def out_of_reach(model: PrivateLP, loss: float, violation: float) -> bool:
         loss = math.inf
     if _least_violation(model) > violation * (1 + _SAFE) + _SAFE:
         return True
-    costs = private_objective(model) and model.affine.is_linear()
-    if costs and 2 * loss < objective_span(model) and _least_regret(model) > loss * (1 + _SAFE):
+    if private_objective(model) and _more_is_lost(model, loss * (1 + _SAFE)):
         return True
     if private_objective(model) or math.isinf(violation):
         return False
@@ -81,6 +81,11 @@ def _robust_optimum(model: PrivateLP, loss: float, violation: float) -> bool:
     def beyond(best: float) -> bool:
         return any(each.exceeds(best + more, missed) for each in told)
 
+    if not affine.is_linear():  # of linear sets, a point beside a robust optimum may do
+        least = -model.public.support(-form.c0)
+        loosest, reached = _from_the_loosest(model)
+        if reached <= violation or loosest.exceeds(least + more, missed):
+            return reached > violation
     if not told:
         told.append(_tangent(model, missed))
     if beyond(min(each.near for each in told)):
@@ -140,6 +145,22 @@ def _tangent(model: PrivateLP, violation: float) -> _Tangent:
 
 
 @cached
+def _from_the_loosest(model: PrivateLP) -> tuple[_Tangent, float]:
+    """A line below the same function, and what a best public point violates, from one program: the public one, in which
+    inequalities with private right-hand sides have the largest that are allowed.
+
+    The least value of a convex program is convex in the right-hand sides: where they fall, it rises by no less than
+    what they fall by, times the multipliers. No point is known that keeps a violation: ``reaches`` tells nothing.
+    """
+    solution, form = model.public.solution(model.form.c0), model.form
+    if solution is None or solution.status != OPTIMAL or solution.x is None or solution.dual is None:
+        return _Tangent(0.0, math.nan), math.inf
+    price = np.where(form.private_rows, np.maximum(solution.dual, 0.0), 0.0)
+    value = float(form.c0 @ solution.x + 2 * price @ half_ranges(model)[0])
+    return _Tangent(0.0, value, float(price.sum())), worst_violation(model, solution.x)
+
+
+@cached
 def some_point_is_best(model: PrivateLP) -> bool:
     """Whether some public point is seen to lose nothing, whatever the data are: the best one under a public
     objective."""
@@ -162,30 +183,54 @@ def _least_violation(model: PrivateLP) -> float:
     return float((high - low)[rows].max(initial=0.0)) / 2
 
 
+def _more_is_lost(model: PrivateLP, loss: float) -> bool:
+    """Whether every public point is seen to lose more than ``loss`` on some allowed objective: from points that are
+    known, else from one that is looked for."""
+    if costs_are_open(model) or not model.affine.is_linear() or 2 * loss >= objective_span(model):
+        return False
+    y = _best_in_the_middle(model)
+    known = () if y is None else (_lost_between(model, y, z) for z in model.public.polyhedron.furthest)
+    return any(lost > loss for lost in known) or _least_regret(model) > loss
+
+
 @cached
-def _least_regret(model: PrivateLP) -> float:
-    """What every public point may lose on some allowed objective; 0 for a public one.
+def _best_in_the_middle(model: PrivateLP) -> Floats | None:
+    """(n,) a public point of least cost in the middle of the objective's range; None where there is none."""
+    low, high = cost_range(model)
+    try:
+        return model.public.polyhedron.minimise((low + high) / 2)
+    except SolverFailure:
+        return None
+
+
+def _lost_between(model: PrivateLP, y: Floats, z: Floats) -> float:
+    """What every public point loses on some allowed objective at least, seen from two of them.
 
     Let m be the middle of the objective's range and h half its width, y a public point where m is least, z any other.
     A point x loses ``m'(x - z) + h'|x - z|`` against z on its worst objective, and the same against y; their mean is at
     least ``(m'(y - z) + h'|y - z|) / 2``, because ``m'x >= m'y``.
     """
-    if not model.form.objective.nnz or costs_are_open(model) or not model.affine.is_linear():
-        return 0.0
+    low, high = cost_range(model)
+    middle, half = (low + high) / 2, (high - low) / 2
+    size = float(np.abs(middle) @ (np.abs(y) + np.abs(z)) + half @ np.abs(y - z))
+    return (float(middle @ (y - z) + half @ np.abs(y - z)) - _SAFE * (1 + size)) / 2
+
+
+@cached
+def _least_regret(model: PrivateLP) -> float:
+    """The same from a point that is far from the best one, by what it costs."""
     low, high = cost_range(model)
     middle, half, polytope = (low + high) / 2, (high - low) / 2, model.public.polyhedron
     lower, upper = polytope.box
+    y = _best_in_the_middle(model)
+    if y is None:
+        return 0.0
     try:
-        y = polytope.minimise(middle)
-        # Far from y by its cost: a solver that begins anew is quicker than one that sets out from there.
-        other = None if y is None else middle + np.where(y - lower > upper - y, half, -half)
-        z = None if other is None else polytope.copy().minimise(other)
+        # A solver that begins anew is quicker than one that sets out from y.
+        z = polytope.copy().minimise(middle + np.where(y - lower > upper - y, half, -half))
     except SolverFailure:
         return 0.0
-    if y is None or z is None:
-        return 0.0
-    size = float(np.abs(middle) @ (np.abs(y) + np.abs(z)) + half @ np.abs(y - z))
-    return (float(middle @ (y - z) + half @ np.abs(y - z)) - _SAFE * (1 + size)) / 2
+    return 0.0 if z is None else _lost_between(model, y, z)
 
 
 @cached

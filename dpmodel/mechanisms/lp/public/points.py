@@ -83,14 +83,14 @@ def known_without_data(
 
 
 @cached
-def public_points(model: PrivateLP) -> tuple[PublicPoint, ...]:
-    """The cheapest public point, the one that violates least whatever the data are, and the optimum for the middle of
-    the declared ranges; those of them that exist."""
+def public_points(model: PrivateLP, middle: bool = True) -> tuple[PublicPoint, ...]:
+    """The cheapest public point, the one that violates least whatever the data are, and, with ``middle``, the optimum
+    for the middle of the declared ranges; those of them that exist."""
     try:
         cheapest, rows = _cheapest(model), model.form.private_rows.any()  # which may tell whether there is a point
         if not model.public.feasible:
             return ()
-        found = (cheapest, _safest(model) if rows else None, _middle(model) if rows else None)
+        found = (cheapest, _safest(model) if rows else None, _middle(model) if rows and middle else None)
     except (SolverFailure, InfeasibleError):
         return ()
     return tuple(point for point in found if point is not None)
@@ -115,6 +115,7 @@ def _cheapest(model: PrivateLP) -> PublicPoint | None:
     return PublicPoint(x, worst_violation(model, x), words, partial(regret, model, x) if private else float)
 
 
+@cached
 def _safest(model: PrivateLP) -> PublicPoint | None:
     """The point that violates private constraints least on the worst data; among several, the cheapest on average."""
     robust = robust_program(model) if model.form.matrix.nnz <= MOST_ENTRIES else None
