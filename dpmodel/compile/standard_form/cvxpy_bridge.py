@@ -189,7 +189,7 @@ class _Program:
 class _Bounds(CvxAttr2Constr):  # type: ignore[misc]
     """CVXPY's constraints for attributes; where these are bounds alone, on the variables as they are, not on copies."""
 
-    def apply(self, problem: cp.Problem) -> tuple[cp.Problem, Any]:
+    def apply(self, problem: cp.Problem) -> Any:
         variables = problem.variables()
         told = convex_attributes(variables)
         reduced = not set(told) <= set(BOUND_ATTRIBUTES) or any(p._has_dim_reducing_attr for p in problem.parameters())
