@@ -7,7 +7,7 @@ CVXPY's stuffing, whose COO backend is the one whose cost grows with the non-zer
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -251,12 +251,7 @@ def _stuffed(problem: cp.Problem, maximize: bool, written: cp.Problem) -> tuple[
     ``written`` : the problem as its user wrote it, for refusals.
     """
     flip: list[Any] = [FlipObjective()] if maximize else []
-    ways = [[Dcp2Cone(quad_obj=False), ConeMatrixStuffing(canon_backend=backend)] for backend in _BACKENDS]
-    if not any(map(_mostly_zeros, problem.parameters())):
-        ways.insert(0, [Dcp2Cone(quad_obj=False), _Stuffing()])
-        if all(map(_has_affine_atoms, (problem.objective, *problem.constraints))):
-            ways.insert(0, [_Stuffing()])
-    for *cones, stuffing in ways:
+    for *cones, stuffing in _ways(problem):
         if cones:  # what was read as products of parameters with variables is disciplined
             refuse_undisciplined(written)
         chain = Chain(reductions=[*flip, *cones, _Bounds(reduce_bounds=True), EliminateZeroSized(), stuffing])
@@ -271,6 +266,16 @@ def _stuffed(problem: cp.Problem, maximize: bool, written: cp.Problem) -> tuple[
         remedy="another way to write the expressions with private parameters, such as sums and products with real "
         "matrices (a convolution is a product with a Toeplitz matrix)",
     )
+
+
+def _ways(problem: cp.Problem) -> Iterator[list[Any]]:
+    """What rewrites a problem in cones, if it has to be, and its last reduction."""
+    if not any(map(_mostly_zeros, problem.parameters())):
+        if all(map(_has_affine_atoms, (problem.objective, *problem.constraints))):
+            yield [_Stuffing()]
+        yield [Dcp2Cone(quad_obj=False), _Stuffing()]
+    for backend in _BACKENDS:
+        yield [Dcp2Cone(quad_obj=False), ConeMatrixStuffing(canon_backend=backend)]
 
 
 def _has_affine_atoms(node: Any) -> bool:
