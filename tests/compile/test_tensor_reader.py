@@ -112,6 +112,7 @@ EXPRESSIONS: list[Callable[[], Any]] = [
     lambda: -(C.T @ X @ np.ones((4, 1))),
     lambda: cp.multiply(cp.broadcast_to(t, (3, 2)), P),
     lambda: sp.csr_array(C) @ y - C @ q,
+    lambda: sp.csc_array(C) @ (P @ X) - sp.csr_array(C) @ (P @ X),
     lambda: s - s + 0.0 * t,
     lambda: cp.hstack([cube(), 2.0 * cube()]),  # which CVXPY's COO backend (1.9) puts in another order
     lambda: cp.transpose(cp.vstack([cube(), s * cube()]), axes=(2, 1, 0)) / np.array([1.0, 2.0, 4.0, 8.0]),
