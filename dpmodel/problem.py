@@ -381,7 +381,6 @@ class Problem(cp.Problem):  # type: ignore[misc]
     # ------------------------------------------------------------------ compiling
     def _compiled(self) -> tuple[Lowered, Footprint, Classification]:
         if self._lowered is None:
-            self._warn_of_constants()
             self._few = few_rows(self)
             lowered = lower(self) if self._few is None else self._few.lowered
             if lowered.affine.variables == 0 and lowered.affine.private_blocks:

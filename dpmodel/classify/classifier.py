@@ -269,6 +269,8 @@ class _Touch:
 
     @staticmethod
     def of(affine: AffineMap, group: Blocks, matrix: LinearMap, scalar: LinearMap, bounded: bool) -> _Touch:
+        if not matrix.nnz:
+            return _Touch("row", "", False, False, reaches_matrix=False)
         reach = [_Reach.of(affine, block, matrix, scalar) for block in group.blocks]
         rows = sum(most_items(each.units, each.rows) for each in reach)
         reached = np.zeros(max(affine.rows, 1), dtype=bool)

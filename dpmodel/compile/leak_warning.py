@@ -29,13 +29,13 @@ def warn_of_constants(problem: cp.Problem, warned: set[int], *, by_record: bool)
         if id(leaf) in warned or leaf.size < 2 or isinstance(leaf, Private) or leaf.sparse_idx is not None:
             continue
         constant, value, shape = isinstance(leaf, cp.Constant), leaf.value, tuple(leaf.shape)
-        what = f"a plain constant of shape {shape}" if constant else f"public parameter {leaf.name()!r}"
         for parameter in private:
             same_memory = parameter.shares_memory(value)
             same_shape, same_rows = shape == parameter.shape, by_record and shape[:1] == parameter.shape[:1]
             alike = constant and (same_shape or same_rows)
             if same_memory or (alike and not has_name(leaf) and _varies(value)):
                 warned.add(id(leaf))
+                what = f"a plain constant of shape {shape}" if constant else f"public parameter {leaf.name()!r}"
                 how = "has the shape of" if same_shape else "has as many rows as"
                 how = "shares the memory of" if same_memory else how
                 warnings.warn(

@@ -50,8 +50,8 @@ def where_used(problem: cp.Problem, parameter: Any) -> tuple[str, ...]:
     return tuple(places)
 
 
-def refuse_undisciplined(problem: cp.Problem) -> None:
-    """Raise UnsupportedModelError unless the problem is convex (DCP) and affine in its parameters (DPP)."""
+def refuse_unserved(problem: cp.Problem) -> None:
+    """Raise UnsupportedModelError for leaves and constraints that no reading serves."""
     _refuse_shared_ids(problem)
     for number, constraint in enumerate(problem.constraints):
         if not isinstance(constraint, _CONSTRAINTS):
@@ -74,6 +74,10 @@ def refuse_undisciplined(problem: cp.Problem) -> None:
                     why="such bounds are applied outside the constraints, where changes cannot be followed",
                     remedy=f"plain constraints, e.g. {variable.name()} <= {short(bound)}",
                 )
+
+
+def refuse_undisciplined(problem: cp.Problem) -> None:
+    """Raise UnsupportedModelError unless the problem is convex (DCP) and affine in its parameters (DPP)."""
     if problem.is_dpp():
         return
     if not problem.is_dcp():

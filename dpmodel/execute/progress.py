@@ -61,7 +61,8 @@ def shown(progress: Any = None, verbose: bool = False) -> Iterator[Report]:
 
 def reporter(progress: Any, verbose: bool) -> Report:
     """``progress`` checked: a function as it is, else a mark for what ``shown`` makes of it."""
-    if callable(progress):
+    # What ``shown`` mostly hands to work inside needs no check, which takes long.
+    if callable(progress) and progress is not silent:
         try:
             inspect.signature(progress).bind("stage", 0.0)
         except TypeError:
@@ -72,6 +73,7 @@ def reporter(progress: Any, verbose: bool) -> Report:
             ) from None
         except ValueError:  # builtins that do not tell their arguments
             pass
+    if callable(progress):
         report: Report = progress
         return report
     if progress is not None and not isinstance(progress, bool):

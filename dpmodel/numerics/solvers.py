@@ -266,25 +266,19 @@ def _cone_rows(program: ArrayProgram, *, upper_triangle: bool) -> _ConeRows:
     triangles = _triangles(program, upper_triangle) if program.semidefinite else None
     G, h = (program.G, program.h) if triangles is None else (triangles @ program.G, triangles @ program.h)
     # One matrix from the entries of R, I and G, which takes a fraction of stacking them.
-    column, size = np.arange(program.size), picked.size
-    of = _row_numbers(program.R), program.R.shape[0] + column
-    row, entry = np.concatenate(of), np.concatenate([program.R.data, np.ones(program.size)])
-    column = np.concatenate([program.R.indices, column])
-    first, second = np.full(low.size, -1), np.full(low.size, -1)
-    first[picked[: size - below.size]], second[below] = np.split(np.arange(size), [size - below.size])
-    up, down = (np.flatnonzero(place[row] >= 0) for place in (first, second))
-    rows = np.concatenate([first[row[up]], second[row[down]], size + _row_numbers(G)])
-    columns = np.concatenate([column[up], column[down], G.indices])
-    A = sp.csc_array(
-        (np.concatenate([entry[up], -entry[down], G.data]), (rows, columns)), shape=(size + h.size, program.size)
-    )
+    size, column = picked.size, np.arange(program.size)
+    begin = np.concatenate([program.R.indptr[:-1], program.R.nnz + column])
+    count = np.concatenate([np.diff(program.R.indptr), np.ones_like(column)])[picked]
+    ends = np.cumsum(count)
+    place = np.repeat(begin[picked] - ends + count, count) + np.arange(count.sum())
+    entry = np.concatenate([program.R.data, np.ones(program.size)])[place] * np.repeat(sign, count)
+    columns = np.concatenate([program.R.indices, column])[place]
+    starts = np.concatenate([ends - count, count.sum() + G.indptr])
+    arrays = np.append(entry, G.data), np.append(columns, G.indices), starts
+    A = sp.csr_array(arrays, shape=(size + h.size, program.size)).tocsc()
+    A.sum_duplicates()
     b = np.concatenate([high[zero], high[above], -low[below], h])
     return _ConeRows(picked, sign, triangles, A, b, zero.size, above.size + below.size)
-
-
-def _row_numbers(A: sp.csr_array) -> Integers:
-    """(nnz,) the row of every entry."""
-    return np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
 
 
 def _triangles(program: ArrayProgram, upper: bool) -> sp.csr_array:

@@ -54,6 +54,8 @@ class Squares:
 
 def squares(program: ArrayProgram) -> Squares | None:
     """What can be taken into the objective; None where nothing can."""
+    if not program.second_order:
+        return None
     sizes = np.asarray(program.second_order, dtype=np.int64)
     heads = np.cumsum(sizes) - sizes
     taken = sizes > 2

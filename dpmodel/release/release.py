@@ -340,17 +340,16 @@ def _frozen_array(array: NDArray[Any]) -> NDArray[Any]:
     return copied
 
 
-_PLAIN = frozenset((str, float, int, bool, type(None)))
+_PLAIN = frozenset((str, float, int, bool, type(None)))  # most of what is frozen, and quickly told
 
 
 def _freeze(item: Any) -> Any:
     """Copy containers and arrays into read-only ones, at every depth; leave other objects alone."""
-    if type(item) in _PLAIN:  # most of them, and quickly told
-        return item
     if type(item) in (list, tuple):
-        return tuple(_freeze(value) for value in item)
+        return tuple([value if type(value) in _PLAIN else _freeze(value) for value in item])
     if type(item) is dict or isinstance(item, Mapping):
-        return MappingProxyType({key: _freeze(value) for key, value in item.items()})
+        frozen = {key: value if type(value) in _PLAIN else _freeze(value) for key, value in item.items()}
+        return MappingProxyType(frozen)
     return _frozen_array(item) if isinstance(item, np.ndarray) else item
 
 

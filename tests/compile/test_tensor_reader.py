@@ -10,6 +10,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from cvxpy.reductions.cvx_attr2constr import CvxAttr2Constr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,6 +35,7 @@ def by_cvxpy(problem: cp.Problem, monkeypatch: pytest.MonkeyPatch) -> Lowered:
 
     with monkeypatch.context() as patch:
         patch.setattr(cvxpy_bridge._Stuffing, "apply", refuses)
+        patch.setattr(cvxpy_bridge, "_Bounds", CvxAttr2Constr)
         patch.setattr(cvxpy_bridge, "apart", lambda problem: (problem, ()))
         return lower(problem)
 
@@ -110,6 +112,7 @@ EXPRESSIONS: list[Callable[[], Any]] = [
     lambda: -(C.T @ X @ np.ones((4, 1))),
     lambda: cp.multiply(cp.broadcast_to(t, (3, 2)), P),
     lambda: sp.csr_array(C) @ y - C @ q,
+    lambda: sp.csc_array(C) @ (P @ X) - sp.csr_array(C) @ (P @ X),
     lambda: s - s + 0.0 * t,
     lambda: cp.hstack([cube(), 2.0 * cube()]),  # which CVXPY's COO backend (1.9) puts in another order
     lambda: cp.transpose(cp.vstack([cube(), s * cube()]), axes=(2, 1, 0)) / np.array([1.0, 2.0, 4.0, 8.0]),
@@ -199,6 +202,9 @@ def others() -> list[tuple[str, bool, cp.Problem]]:
     S = dpm.Private(shape=(40, 4), sparsity=np.nonzero(np.eye(40, 4)), name="S", unit="entry", linf=1)
     w = cp.Variable(4, nonneg=True, name="w")
     k = cp.Variable((2, 2), PSD=True, name="k")
+    u = cp.Variable(4, bounds=[np.array([-np.inf, 0, 1, 2]), 5], integer=True, name="u")
+    v, n = cp.Variable((2, 2), bounds=[None, 3.0], name="v"), cp.Variable(nonpos=True, name="n")
+    bounded = [u + x >= p, v + A >= n, cp.exp(n) <= w[0]]
     return [
         ("cumulative sums have variables of their own", True, cp.Problem(cp.Minimize(p @ x), [cp.cumsum(x) >= p])),
         ("a parameter in an atom", True, cp.Problem(cp.Minimize(cp.sum(x)), [x >= cp.abs(p)])),
@@ -206,6 +212,8 @@ def others() -> list[tuple[str, bool, cp.Problem]]:
         ("kron", False, cp.Problem(cp.Minimize(cp.sum(Z)), [cp.kron(np.ones((2, 1)), Z) >= p[0]])),
         ("a sparse table elsewhere", False, cp.Problem(cp.Minimize(cp.sum(x)), [(-S) @ x <= 1])),
         ("attributes", True, cp.Problem(cp.Maximize(p @ w - k[0, 0]), [w <= 1, k[0, 1] == p[0]])),
+        ("bounds", True, cp.Problem(cp.Maximize(p @ x - cp.sum(u)), [x <= w, *bounded[:2]])),
+        ("bounds and cones", True, cp.Problem(cp.Minimize(cp.sum(v)), bounded)),
         ("cones", True, cp.Problem(cp.Minimize(cp.norm(x - p)), [cp.sum(cp.exp(x)) <= 9, cp.SOC(x[0], x[1:])])),
         ("matrices", True, cp.Problem(cp.Minimize(cp.sum(p) + k[0, 0]), [k - A >> 0])),
         ("cones across rows", False, cp.Problem(cp.Minimize(cp.sum(Z)), [cp.SOC(Z[:, 0] + p[:2], Z[:, 1:], axis=1)])),

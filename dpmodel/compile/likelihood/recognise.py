@@ -17,7 +17,7 @@ from dpmodel.compile.likelihood.constraints import Constraints, Origins
 from dpmodel.compile.likelihood.objective import Objective, Outside
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.compile.likelihood.terms import Published
-from dpmodel.compile.refusals import constraint_label, refuse_undisciplined
+from dpmodel.compile.refusals import constraint_label, refuse_undisciplined, refuse_unserved
 from dpmodel.compile.standard_form.form import public_values
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.privacy import public_generator
@@ -87,6 +87,7 @@ def _refuse_unserved(problem: cp.Problem, variables: list[Any]) -> None:
         raise UnsupportedModelError("a problem without variables", why="there is nothing to solve for")
     complex_ones = any(v.is_complex() or v.attributes["hermitian"] for v in variables)
     if complex_ones or not problem.is_dcp():
+        refuse_unserved(problem)
         refuse_undisciplined(problem)  # finds the innermost culprit
     parameters = {p.id: p for p in problem.parameters()}
     for variable in variables:

@@ -176,7 +176,7 @@ def coordinates_of(position: Integers, rows: int) -> tuple[Integers, Integers]:
 def by_columns(data: Floats, row: Integers, column: Integers, shape: tuple[int, int]) -> sp.csr_array:
     """The matrix of entries that come column by column, in order."""
     ends = np.cumsum(np.bincount(column, minlength=shape[1]))
-    return sp.csr_array(sp.csc_array((data, row, np.r_[0, ends]), shape=shape))
+    return sp.csc_array((data, row, np.append(0, ends)), shape=shape).tocsr()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ CVXPY's stuffing, whose COO backend is the one whose cost grows with the non-zer
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from cvxpy import settings
 from cvxpy.constraints import PSD, SOC, Equality, ExpCone, Inequality, NonNeg, PowCone3D, Zero
 from cvxpy.reductions.chain import Chain
-from cvxpy.reductions.cvx_attr2constr import CvxAttr2Constr
+from cvxpy.reductions.cvx_attr2constr import BOUND_ATTRIBUTES, CvxAttr2Constr, convex_attributes
 from cvxpy.reductions.dcp2cone.cone_matrix_stuffing import ConeMatrixStuffing
 from cvxpy.reductions.dcp2cone.dcp2cone import Dcp2Cone
 from cvxpy.reductions.eliminate_zero_sized import EliminateZeroSized
@@ -29,7 +29,7 @@ from cvxpy.reductions.solution import Solution
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.private import Private
 from dpmodel.compile.affine_tree import NotAffine
-from dpmodel.compile.refusals import constraint_label, refuse_blocks, refuse_undisciplined
+from dpmodel.compile.refusals import constraint_label, refuse_blocks, refuse_undisciplined, refuse_unserved
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock, coordinates_of, private_mask
 from dpmodel.compile.standard_form.table_products import apart, substituted
 from dpmodel.compile.standard_form.tensor_reader import TensorReader
@@ -140,10 +140,10 @@ def lower(problem: cp.Problem) -> Lowered:
         For constants with NaN or infinite entries.
     """
     refuse_blocks(problem.parameters())
-    refuse_undisciplined(problem)
+    refuse_unserved(problem)
     maximize = isinstance(problem.objective, cp.Maximize)
     other, products = apart(problem)
-    chain, program, inverse = _stuffed(other, maximize)
+    chain, program, inverse = _stuffed(other, maximize, problem)
     for constraint in program.constraints:
         if type(constraint) not in _KINDS:
             raise UnsupportedModelError(
@@ -186,6 +186,26 @@ class _Program:
         return sum(int(parameter.size) for parameter in self.parameters) + 1
 
 
+class _Bounds(CvxAttr2Constr):  # type: ignore[misc]
+    """CVXPY's constraints for attributes; where these are bounds alone, on the variables as they are, not on copies."""
+
+    def apply(self, problem: cp.Problem) -> Any:
+        variables = problem.variables()
+        told = convex_attributes(variables)
+        reduced = not set(told) <= set(BOUND_ATTRIBUTES) or any(p._has_dim_reducing_attr for p in problem.parameters())
+        if reduced or not told:
+            return super().apply(problem)
+        bounds: list[Any] = []
+        for variable in variables:
+            if convex_attributes([variable]) == ["nonneg"]:
+                bounds.append(NonNeg(variable))  # what follows, without its zero and its difference
+            else:
+                variable._bound_domain(variable, bounds)
+        own = {variable.id: variable for variable in variables}
+        inverse = own, own, {constraint.id: constraint.id for constraint in problem.constraints}
+        return cp.Problem(problem.objective, [*bounds, *problem.constraints]), inverse
+
+
 class _Stuffing(ConeMatrixStuffing):  # type: ignore[misc]
     """CVXPY's last reduction, by a reading of its own; what it left is inverted as CVXPY does."""
 
@@ -225,16 +245,16 @@ def _across(constraint: Any) -> bool:
 _BACKENDS = (cp.COO_CANON_BACKEND, cp.SCIPY_CANON_BACKEND, cp.CPP_CANON_BACKEND)
 
 
-def _stuffed(problem: cp.Problem, maximize: bool) -> tuple[Any, _Program, Any]:
-    """The chain of reductions, the program it ends in, and what inverts it, by the first way that manages."""
+def _stuffed(problem: cp.Problem, maximize: bool, written: cp.Problem) -> tuple[Any, _Program, Any]:
+    """The chain of reductions, the program it ends in, and what inverts it, by the first way that manages.
+
+    ``written`` : the problem as its user wrote it, for refusals.
+    """
     flip: list[Any] = [FlipObjective()] if maximize else []
-    ways = [[Dcp2Cone(quad_obj=False), ConeMatrixStuffing(canon_backend=backend)] for backend in _BACKENDS]
-    if not any(map(_mostly_zeros, problem.parameters())):
-        ways.insert(0, [Dcp2Cone(quad_obj=False), _Stuffing()])
-        if all(map(_has_affine_atoms, (problem.objective, *problem.constraints))):
-            ways.insert(0, [_Stuffing()])
-    for *cones, stuffing in ways:
-        chain = Chain(reductions=[*flip, *cones, CvxAttr2Constr(reduce_bounds=True), EliminateZeroSized(), stuffing])
+    for *cones, stuffing in _ways(problem):
+        if cones:  # what was read as products of parameters with variables is disciplined
+            refuse_undisciplined(written)
+        chain = Chain(reductions=[*flip, *cones, _Bounds(reduce_bounds=True), EliminateZeroSized(), stuffing])
         try:
             program, inverse = chain.apply(problem)
             return chain, program if isinstance(program, _Program) else _told(program), inverse
@@ -246,6 +266,16 @@ def _stuffed(problem: cp.Problem, maximize: bool) -> tuple[Any, _Program, Any]:
         remedy="another way to write the expressions with private parameters, such as sums and products with real "
         "matrices (a convolution is a product with a Toeplitz matrix)",
     )
+
+
+def _ways(problem: cp.Problem) -> Iterator[list[Any]]:
+    """What rewrites a problem in cones, if it has to be, and its last reduction."""
+    if not any(map(_mostly_zeros, problem.parameters())):
+        if all(map(_has_affine_atoms, (problem.objective, *problem.constraints))):
+            yield [_Stuffing()]
+        yield [Dcp2Cone(quad_obj=False), _Stuffing()]
+    for backend in _BACKENDS:
+        yield [Dcp2Cone(quad_obj=False), ConeMatrixStuffing(canon_backend=backend)]
 
 
 def _has_affine_atoms(node: Any) -> bool:

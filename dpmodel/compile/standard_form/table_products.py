@@ -54,11 +54,14 @@ def apart(problem: cp.Problem) -> tuple[cp.Problem, tuple[Product, ...]]:
             return constraint
         if not all(each.is_affine() for each in constraint.args):
             return constraint
-        return type(constraint)(*map(replaced, constraint.args), constr_id=constraint.id)
+        args = [replaced(each) for each in constraint.args]
+        same = all(a is b for a, b in zip(args, constraint.args, strict=True))
+        return constraint if same else type(constraint)(*args, constr_id=constraint.id)
 
-    if not tables:
+    constraints = [of_constraint(each) for each in problem.constraints] if tables else []
+    if not found:
         return problem, ()
-    other = cp.Problem(problem.objective, [of_constraint(each) for each in problem.constraints])
+    other = cp.Problem(problem.objective, constraints)
     left, variables = {p.id for p in other.parameters()}, {v.id for v in other.variables()}
     if left & tables or not {each.factor.id for each in found} <= variables:
         return problem, ()

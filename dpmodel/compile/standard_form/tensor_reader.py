@@ -18,6 +18,8 @@ import numpy as np
 from dpmodel._types import Floats, Integers
 from dpmodel.compile.affine_tree import Affine, AffineReader, NotAffine, Step, kind_of, pairs
 
+_LEAVES = (cp.Variable, cp.Parameter)
+
 
 class TensorReader(AffineReader):
     """Reads expressions of ``variables`` entries of variables and ``theta_size - 1`` entries of parameters, which begin
@@ -31,7 +33,7 @@ class TensorReader(AffineReader):
         self._column_of_one = (variables + 1) * theta_size - 1
 
     def is_leaf(self, node: Any) -> bool:
-        return isinstance(node, cp.Variable | cp.Parameter)
+        return isinstance(node, _LEAVES)
 
     def coefficients(self, expressions: Sequence[Any]) -> tuple[Integers, Integers, Integers, Floats]:
         """Row, variable, parameter and coefficient, of all ``expressions`` one after the other; duplicates add up.
@@ -79,21 +81,17 @@ class TensorReader(AffineReader):
     def _products(self, node: Any, left: tuple[Integers, Integers], right: tuple[Integers, Integers]) -> Affine:
         """Products of entries of the two arguments that have the same key, added at the sum of their places. ``left``,
         ``right`` : (size,) key and place of every entry."""
+        # CVXPY's own rule (DPP): nothing that is read here has to be checked for it.
+        ends = node.args, node.args[::-1]
+        if not any(not one.variables() and not other.parameters() for one, other in ends):
+            raise NotAffine(type(node).__name__)
         row, column, data = self._coordinates(self.read(node.args[0]))
         other_row, other_column, other_data = self._coordinates(self.read(node.args[1]))
-        if not (self._bilinear(column, other_column) or self._bilinear(other_column, column)):
-            raise NotAffine(type(node).__name__)
         here, there = pairs(left[0][row], right[0][other_row])
         place = left[1][row[here]] + right[1][other_row[there]]
         # (variable, 1) and (1, parameter) make (variable, parameter).
         column = column[here] + other_column[there] - self._column_of_one
         return Affine(np.zeros(node.size), row=place, column=column, data=data[here] * other_data[there])
-
-    def _bilinear(self, parameters: Integers, variables: Integers) -> bool:
-        """Whether no variable stands in the columns ``parameters``, and no parameter in ``variables``."""
-        last = self._theta_size - 1
-        first = bool((parameters >= self._variables * self._theta_size).all())
-        return first and bool((variables % self._theta_size == last).all())
 
     def _coordinates(self, rows: Affine) -> tuple[Integers, Integers, Floats]:
         """With the offset as coefficients of 1."""
