@@ -46,7 +46,7 @@ from scipy.special import gammainccinv
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap
-from dpmodel.compile.standard_form.footprint import sensitivity_of
+from dpmodel.compile.standard_form.footprint import entries_under, record_blocks, sensitivity_of
 from dpmodel.mechanisms.contract import YES, Progress, Verdict, counted
 from dpmodel.mechanisms.forecast import Bound, Violation
 from dpmodel.mechanisms.lp.engines.contract import Engine, Point, Promise, Task
@@ -301,16 +301,13 @@ def apart(affine: AffineMap, scores: LinearMap) -> float:
     high, low = np.zeros(affine.theta_size), np.zeros(affine.theta_size)
     np.maximum.at(high, scores.column, scores.coefficient)
     np.minimum.at(low, scores.column, scores.coefficient)
-    columns = np.flatnonzero(high > low)
+    columns = np.flatnonzero((high > low) & affine.private_columns)
     spread = LinearMap.of(np.zeros(columns.size), columns, (high - low)[columns], 1)
-    by_entries = sensitivity_of(affine, spread)
-    return max(
-        (
-            min(2 * sensitivity.linf, sensitivity.l1, math.sqrt(2) * sensitivity.l2, by_entries[records].linf)
-            for records, sensitivity in sensitivity_of(affine, scores).items()
-        ),
-        default=0.0,
-    )
+    most, moved = 0.0, sensitivity_of(affine, scores)
+    for group in record_blocks(affine):
+        each, by_entries = moved[group.records], float(entries_under(group, spread, affine)[0])
+        most = max(most, min(2 * each.linf, each.l1, math.sqrt(2) * each.l2, by_entries))
+    return most
 
 
 def listed_rows(model: PrivateLP) -> tuple[Integers, Integers]:
