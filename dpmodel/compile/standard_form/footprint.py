@@ -240,11 +240,16 @@ def entry_sensitivities(affine: AffineMap, part: LinearMap) -> Floats:
     """(height,) largest change of each function of ``part`` by one record."""
     out = np.zeros(part.height)
     for group in record_blocks(affine):
-        total = np.zeros(part.height)
-        for block in group.blocks:
-            total += _block_entry_sensitivities(block, part, affine.theta_size)
-        out = np.maximum(out, total)
+        out = np.maximum(out, entries_under(group, part, affine))
     return out
+
+
+def entries_under(group: Blocks, part: LinearMap, affine: AffineMap) -> Floats:
+    """(height,) the same by one record of ``group``."""
+    total = np.zeros(part.height)
+    for block in group.blocks:
+        total += _block_entry_sensitivities(block, part, affine.theta_size)
+    return total
 
 
 def _block_entry_sensitivities(block: tuple[ThetaBlock, ...], part: LinearMap, theta_size: int) -> Floats:

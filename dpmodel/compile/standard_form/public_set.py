@@ -103,6 +103,16 @@ class PublicSet:
         return int(np.bincount(columns, minlength=1).max()) > 1
 
     @property
+    def endless(self) -> bool:
+        """Whether some column is seen to grow or to fall without end from every point of a linear set: neither a bound
+        nor a row stops it."""
+        A, (lower, upper), equal = self.program.A, self.box, self.form.affine.equalities()
+        kept, equal = (np.repeat(rows, np.diff(A.indptr)) for rows in (self.program.keep, equal))
+        stops = (A.indices[kept & (equal | side)] for side in (A.data > 0, A.data < 0))
+        rise, fall = (np.bincount(columns, minlength=lower.size) == 0 for columns in stops)
+        return bool((np.isinf(upper) & rise | np.isinf(lower) & fall).any())
+
+    @property
     def _linear(self) -> bool:
         return self.form.affine.is_linear()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -62,6 +63,8 @@ def plain_linear(model: PrivateLP) -> Verdict | None:
 def _bounded(model: PrivateLP) -> bool:
     """Whether the public constraints bound x, or contradict each other."""
     if model.public.program.keep.any():
+        if model.public.endless and model.public.feasible:
+            return False  # most unbounded sets, without a polyhedron
         polytope = public_polyhedron(model)
         return all(np.isfinite(end).all() for end in polytope.box) or polytope.empty or math.isfinite(polytope.l1)
     lower, upper = model.public.box
@@ -114,13 +117,14 @@ class PrivateRows:
     # ------------------------------------------------------------------ how far rows can differ
     def swing(self, order: int) -> float:
         """Largest 1- or 2-norm of the difference of two rows of G (zero rows included)."""
-        norm = self.norm1 if order == 1 else self.norm2
-        span = self.upper - self.lower
-        by_entries = float(span.sum()) if order == 1 else float(np.linalg.norm(span))
-        one_sign = bool(((self.lower >= 0) | (self.upper <= 0)).all())
+        return self._swings[order - 1]
+
+    @cached_property
+    def _swings(self) -> tuple[float, float]:
+        span, one_sign = self.upper - self.lower, bool(((self.lower >= 0) | (self.upper <= 0)).all())
         # Rows of one sign have a non-negative inner product.
-        by_norm = math.sqrt(2) * norm if order == 2 and one_sign else 2 * norm
-        return min(by_entries, by_norm)
+        apart = (math.sqrt(2) if one_sign else 2) * self.norm2
+        return min(float(span.sum()), 2 * self.norm1), min(float(np.linalg.norm(span)), apart)
 
     def sum_sensitivity(self, order: int) -> float:
         """Largest 1- or 2-norm sensitivity, by one record, of a sum over rows i of G_i or 0, chosen row by row."""

@@ -15,9 +15,9 @@ from test_private_rows import CASES, Opened
 
 import dpmodel as dpm
 from dpmodel.mechanisms.contract import no_progress
-from dpmodel.mechanisms.lp.engines.contract import Promise, Task
+from dpmodel.mechanisms.lp.engines.contract import Promise, Task, bound_of
 from dpmodel.mechanisms.lp.hinge_descent import forecast as hinge_forecast
-from dpmodel.mechanisms.lp.hinge_descent.forecast import DescentPlan, centre, sum_sensitivity
+from dpmodel.mechanisms.lp.hinge_descent.forecast import DescentPlan, centre, noise_alone, plan_descent, sum_sensitivity
 from dpmodel.mechanisms.lp.hinge_descent.mechanism import NOISY_HINGE_DESCENT as ENGINE
 from dpmodel.mechanisms.lp.hinge_descent.mechanism import say
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
@@ -213,6 +213,22 @@ def test_centre_is_within_the_radius(name: str) -> None:
     point, radius = centre(opened.polytope)
     far = max(float(np.linalg.norm(opened.point() - point)) for _ in range(50))
     assert far <= radius + 1e-7 and far >= radius / 3
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("name", CASES)
+def test_no_settings_promise_less_than_their_noise(name: str, delta: float) -> None:
+    """Whatever the budget; and no statement, whichever rows it leaves out, has a smaller rank than the first bound."""
+    opened, near = Opened(name), 1 - 1e-9
+    for epsilon in (0.03, 1.0, 30.0, 1e3, 1e5):
+        task = task_of(opened.model, epsilon, delta)
+        least, errors = noise_alone(task)[0], [error for error, _ in plan_descent(task)]
+        assert 0 <= least * near <= min(errors)
+        ranks = [bound.error.rank for bound in ENGINE.least(task)]
+        promise = ENGINE.promise(task)
+        ranks += [bound_of(each).error.rank for each in promise.others()]
+        assert ranks[0] * near <= min(ranks[1:])
+        assert len(list(ENGINE.least(replace(task, slack_rows=1)))) == 1
 
 
 def many_rows(count: int, seed: int = 0) -> np.ndarray:

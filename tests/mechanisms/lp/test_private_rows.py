@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -384,6 +385,23 @@ def test_refusals() -> None:
     assert "cones" in verdict(x >= b, cp.norm2(x) <= 1)
     assert "split" in verdict(cp.norm1(x - b) <= 1, x >= -9, x <= 9)
     assert verdict(x >= b, x >= -9, x <= 9) == ""
+
+
+def test_what_is_seen_to_be_endless_has_no_bound() -> None:
+    """By a column that nothing stops; of sets that are not empty, and of the others an end is never missed."""
+    rng, seen = np.random.default_rng(5), 0
+    b = Private(shape=2, name="b", unit="entry", bounds=[0, 1])
+    for _ in range(60):
+        x = cp.Variable(3, nonneg=bool(rng.integers(2)))
+        A, E = rng.integers(-1, 2, size=(3, 3)), rng.integers(-1, 2, size=(1, 3)) * rng.integers(2)
+        model = dpm.Problem(cp.Minimize(cp.sum(x)), [x[:2] >= b, A @ x <= 4, E @ x == 0, x[0] <= 9])._model(None)
+        if not model.public.feasible:
+            continue
+        bounded = math.isfinite(model.public.polyhedron.l1)
+        assert not (model.public.endless and bounded)
+        assert (plain_linear(model) is None) == bounded
+        seen += model.public.endless
+    assert seen > 5
 
 
 def test_numbers_that_overflow_end_no_solve_and_give_no_warning() -> None:

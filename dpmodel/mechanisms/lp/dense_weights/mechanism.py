@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -224,6 +224,7 @@ def _fewest(rows: PrivateRows) -> int:
     return min(2, rows.count)
 
 
+@cache
 def _grid(most: int) -> Floats:
     """Numbers of steps worth comparing: all up to 100, then 5 % apart."""
     wide = np.geomspace(100, most, math.ceil(math.log(most / 100) / 0.05))

@@ -151,6 +151,22 @@ def plan_descent(task: Task) -> Iterator[tuple[float, DescentPlan]]:
             yield plain(*each)
 
 
+def noise_alone(task: Task) -> tuple[float, float]:
+    """What no error of ``plan_descent`` falls below, without a tilt; and the width.
+
+    Let s be the scale of the noise of a single step, in units of the mean. That of T steps is ``s sqrt(T)`` at least,
+    and ``sum a_t^2 ||n_t||^2`` is bounded by no less than ``size = T s^2 d sum a_t^2``. Of it the bounds have
+    ``R^2 / (2 rate) + (rate / 2) size >= R sqrt(size)`` at least, whatever the rate, over ``sum a_t``: for ``a_t = 1``
+    this is ``R s sqrt(d)``, and for ``a_t = t`` it is no less.
+    """
+    rows, polytope = private_rows(task.model), task.polytope
+    kind, order = ("laplace", 1) if task.spend.rho is None else ("gaussian", 2)
+    radius = polytope.cached("centre", lambda: centre(polytope))[1]
+    scale = noise_scale(task, kind, sum_sensitivity(task, order), 1) / max(rows.count, 1)
+    width = max(rows.residual_range(polytope)[1], 0.0)
+    return min(radius * scale * math.sqrt(live_columns(rows, polytope).size), width), width
+
+
 def noise_scale(task: Task, kind: str, sensitivity: float, steps: int) -> float:
     """Scale of the noise on the sums of one of ``steps`` steps."""
     scale = task.spend.laplace_scale if kind == "laplace" else task.spend.gaussian_sigma

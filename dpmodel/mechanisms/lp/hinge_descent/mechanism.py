@@ -13,9 +13,9 @@ import numpy as np
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict
-from dpmodel.mechanisms.forecast import Bound
+from dpmodel.mechanisms.forecast import Bound, Violation
 from dpmodel.mechanisms.lp.engines.contract import CountingEngine, Point, Promise, Task, bound_of
-from dpmodel.mechanisms.lp.hinge_descent.forecast import DescentPlan, plan_descent, sum_sensitivity
+from dpmodel.mechanisms.lp.hinge_descent.forecast import DescentPlan, noise_alone, plan_descent, sum_sensitivity
 from dpmodel.mechanisms.lp.private_rows import plain_linear, private_rows
 from dpmodel.mechanisms.lp.row_tables import RowPart, RowTable
 from dpmodel.privacy import NoiseSource
@@ -64,6 +64,11 @@ class NoisyHingeDescent(CountingEngine):
         return replace(next(plans), others=cache(lambda: tuple(plans)))
 
     def least(self, task: Task) -> Iterator[Bound]:
+        """First what its noise alone costs: ``k error / (s + 1) + width s / k >= 2 sqrt(error width) - width / k``."""
+        if task.slack_rows is None and task.violation is None:
+            (error, width), k = noise_alone(task), private_rows(task.model).count
+            rank = max(2 * math.sqrt(error * width) - width / k, 0.0)
+            yield Bound(Violation(violation=rank, private_rows=k, width=width))
         yield bound_of(self._promise(task, *next(plan_descent(task))))
 
     def _promise(self, task: Task, error: float, plan: DescentPlan) -> Promise:

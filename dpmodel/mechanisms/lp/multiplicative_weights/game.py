@@ -35,7 +35,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -46,7 +46,7 @@ from scipy.special import gammainccinv
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap
-from dpmodel.compile.standard_form.footprint import sensitivity_of
+from dpmodel.compile.standard_form.footprint import entries_under, record_blocks, sensitivity_of
 from dpmodel.mechanisms.contract import YES, Progress, Verdict, counted
 from dpmodel.mechanisms.forecast import Bound, Violation
 from dpmodel.mechanisms.lp.engines.contract import Engine, Point, Promise, Task
@@ -237,11 +237,19 @@ def shortfall(candidates: int, steps: Floats, beta: float) -> Floats:
     return math.log(candidates) + gammainccinv(steps, beta) / steps if candidates > 1 else np.zeros_like(steps)
 
 
+@lru_cache
+def _longest(beta: float) -> tuple[Floats, Floats]:
+    """The longest grid of steps, and what ``shortfall`` takes long for: most plans ask, with the same beta."""
+    grid = step_grid(0.0)
+    return grid, gammainccinv(grid, beta) / grid
+
+
 def selections_alone(task: Task, candidates: int, reach: float) -> Bound:
     """What selections with all of the budget fall short by, the regret left out."""
-    grid = step_grid(0.0)
+    grid, draws = _longest(task.beta)
     each = task.spend.epsilon / grid if task.spend.rho is None else np.sqrt(8 * task.spend.rho / grid)
-    return Bound(Violation(violation=float((reach / each * shortfall(candidates, grid, task.beta)).min())))
+    worst = reach / each * (math.log(candidates) + draws)
+    return Bound(Violation(violation=float(worst.min()) if candidates > 1 else 0.0))
 
 
 def plain_regret(width: float, columns: int, steps: Floats) -> tuple[Floats, Floats]:
@@ -293,16 +301,13 @@ def apart(affine: AffineMap, scores: LinearMap) -> float:
     high, low = np.zeros(affine.theta_size), np.zeros(affine.theta_size)
     np.maximum.at(high, scores.column, scores.coefficient)
     np.minimum.at(low, scores.column, scores.coefficient)
-    columns = np.flatnonzero(high > low)
+    columns = np.flatnonzero((high > low) & affine.private_columns)
     spread = LinearMap.of(np.zeros(columns.size), columns, (high - low)[columns], 1)
-    by_entries = sensitivity_of(affine, spread)
-    return max(
-        (
-            min(2 * sensitivity.linf, sensitivity.l1, math.sqrt(2) * sensitivity.l2, by_entries[records].linf)
-            for records, sensitivity in sensitivity_of(affine, scores).items()
-        ),
-        default=0.0,
-    )
+    most, moved = 0.0, sensitivity_of(affine, scores)
+    for group in record_blocks(affine):
+        each, by_entries = moved[group.records], float(entries_under(group, spread, affine)[0])
+        most = max(most, min(2 * each.linf, each.l1, math.sqrt(2) * each.l2, by_entries))
+    return most
 
 
 def listed_rows(model: PrivateLP) -> tuple[Integers, Integers]:
