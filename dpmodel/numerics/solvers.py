@@ -135,7 +135,7 @@ FROM_VERTEX = _PRIMAL | {_STEPS_LIMIT: 200}
 
 
 def silent_highs() -> highspy.Highs:
-    solver = highspy.Highs()
+    solver = highspy._Highs()  # without callbacks, which take as long to make and keep it until garbage is collected
     set_options(solver, {"output_flag": False})
     return solver
 
