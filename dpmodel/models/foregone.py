@@ -87,16 +87,16 @@ def _unbounded(model: PrivateLP, bounded: bool) -> UnsupportedModelError | None:
     """
     form, base = model.form, base_program(model.form)
     lower, upper = _ends(model, base)
-    if bounded and form.objective.nnz:
-        low, high = form.cost_range
-        moved = (entry_sensitivities(form.affine, form.objective) > 0) & (low < high)
-        lower[moved] = upper[moved] = 0.0
     private = np.zeros(form.affine.variables, dtype=bool)
     private[form.objective.row] = True
 
     def stays() -> bool:
         return not ((private & (upper > lower)).any() or _falls(form.c0, (lower, upper)))
 
+    if bounded and form.objective.nnz and not stays():
+        low, high = form.cost_range
+        moved = (entry_sensitivities(form.affine, form.objective) > 0) & (low < high)
+        lower[moved] = upper[moved] = 0.0
     # A bounded public set has no such direction, which plans for private rows have found out.
     if stays() or (form.private_rows.any() and plain_linear(model) is None):
         return None

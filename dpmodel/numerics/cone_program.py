@@ -65,7 +65,8 @@ class ConeProgram:
 @dataclass(frozen=True)
 class ConeSolution:
     """``status`` : "optimal", "infeasible" or "unbounded" (CVXPY's words), or ``SOLVER_ERROR`` when no solver had an
-    answer; ``x`` (n,), ``dual`` (m,) or None; ``notes`` : which solvers had none; ``basis`` : see ``start``."""
+    answer; ``x`` (n,), ``dual`` (m,) or None; ``notes`` : which solvers had none; ``basis``, ``arrays`` : where HiGHS
+    ended in a linear program, and what it was given."""
 
     status: str
     value: float | None
@@ -75,6 +76,7 @@ class ConeSolution:
     slack: float = 0.0
     notes: tuple[str, ...] = ()
     basis: Any = None
+    arrays: _Arrays | None = None
 
     @property
     def solved(self) -> bool:
@@ -90,7 +92,7 @@ def solve_cone_program(
     weights: Any = None,
     solver: str | None = None,
     options: Mapping[str, Any] | None = None,
-    start: Any = None,
+    start: ConeSolution | None = None,
 ) -> ConeSolution:
     """Solve a cone program. Every answer of a solver is handled, and none raises: after one that has no answer (or an
     exception) the next of ``_solvers`` is asked, and at the end the status is ``SOLVER_ERROR``.
@@ -103,21 +105,25 @@ def solve_cone_program(
     weights : (m x n) sparse W; adds ``W @ |x|`` to the left side of the rows (robust rows).
     solver, options : as CVXPY's; by default HiGHS for linear programs, else what CVXPY chooses: SCS where matrices are
         semidefinite, Clarabel for other cones.
-    start : the ``basis`` of a solution of this program with another objective, which HiGHS begins from.
+    start : a solution of this program with another objective, from whose ``basis`` HiGHS begins.
     """
     lower, upper = program.lower, program.upper
     if (lower > upper + 1e-9 * (1 + np.abs(lower))).any():
         return ConeSolution(str(cp.INFEASIBLE), None, None, None, 0.0)  # solvers take no crossed bounds
     started = time.perf_counter()
-    arrays = _in_arrays(program, direction, slack_limit, minimise_slack, weights)
+    basis, arrays = (None, None) if start is None else (start.basis, start.arrays)
+    if arrays is None:
+        arrays = _in_arrays(program, direction, slack_limit, minimise_slack, weights)
+    else:
+        arrays = replace(arrays, program=replace(arrays.program, c=program.c))
     mute: list[str] = []
     attempts: list[tuple[str | None, dict[str, Any]]] = [(each, {}) for each in _solvers(program, solver)]
     attempts[0] = attempts[0][0], dict(options or {})
     quick = None
     if attempts[0] == (cp.HIGHS, {}) and solver is None and arrays.program.continuous:
-        quick = _quick(arrays.program, start)
+        quick = _quick(arrays.program, basis)
     for each, own in attempts:
-        answer, quick = quick or ask(arrays.program, each, own, start), None
+        answer, quick = quick or ask(arrays.program, each, own, basis), None
         # A limit that the user set is kept; a solver's own is a reason to ask another.
         mine = answer.status == cp.USER_LIMIT and answer.x is None and not own
         if answer.status != SOLVER_ERROR and not mine:
@@ -132,13 +138,14 @@ def solve_cone_program(
     point = answer.x[: program.c.size]
     used = float(answer.x[program.c.size]) if direction is not None else 0.0
     value = float(program.c @ point + program.d)
-    return ConeSolution(answer.status, value, point, arrays.dual(answer), seconds, used, notes, answer.basis)
+    dual, kept = arrays.dual(answer), None if answer.basis is None else arrays
+    return ConeSolution(answer.status, value, point, dual, seconds, used, notes, answer.basis, kept)
 
 
-def _quick(program: ArrayProgram, start: Any) -> Answer | None:
+def _quick(program: ArrayProgram, basis: Any) -> Answer | None:
     """What HiGHS says of a linear program within some steps, else the optimum from another solver. Nothing but that is
     taken from it: it calls empty sets with a ray unbounded, and programs of numbers of many sizes empty."""
-    answer = ask(program, cp.HIGHS, patience(program.R), start)
+    answer = ask(program, cp.HIGHS, patience(program.R), basis)
     if answer.status != cp.USER_LIMIT or answer.x is None:
         return answer
     answer = ask(program, cp.CLARABEL, {})

@@ -22,6 +22,7 @@ import highspy
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from highspy._core import _Highs
 
 from dpmodel._types import Floats, Integers
 from dpmodel.numerics.array_program import Answer, ArrayProgram
@@ -135,7 +136,7 @@ FROM_VERTEX = _PRIMAL | {_STEPS_LIMIT: 200}
 
 
 def silent_highs() -> highspy.Highs:
-    solver = highspy.Highs()
+    solver = _Highs()  # without callbacks, which take as long to make and keep it until garbage is collected
     set_options(solver, {"output_flag": False})
     return solver
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -282,10 +282,9 @@ class AlikeView(BlockView):
     def _units(self) -> Integers:
         return self.part.units_of(self._member)
 
-    def _most(self, most: Callable[..., Floats], count: int) -> float:
-        """Largest value that ``count`` entries of one unit attain."""
-        weights, caps, groups = np.full(count, self._weight), np.full(count, self._cap), np.zeros(count, dtype=np.int64)
-        return float(most(weights, caps, groups, 1, groups, self._member.parameter.ball)[0])
+    def _most(self, count: int) -> float:
+        """Largest 1-norm that ``count`` entries of one unit attain."""
+        return _most_alike(max_linear, self._weight, self._cap, count, self._member.parameter.ball)
 
     @cached_property
     def _unit_size(self) -> int:
@@ -294,21 +293,29 @@ class AlikeView(BlockView):
         return self._member.parameter.layout.unit_size if whole else int(np.bincount(self._units).max())
 
     def largest_entries(self) -> tuple[float, Floats, Integers]:
-        most = self._most(max_linear, 1)
+        most = self._most(1)
         return most, np.broadcast_to(most, self.part.nnz), np.zeros(0, dtype=np.int64)
 
     def one_norm(self, entry_maxima: Floats, entry_units: Integers) -> tuple[float, bool]:
-        return self._most(max_linear, self._unit_size), True
+        return self._most(self._unit_size), True
 
     def _largest_squares(self) -> float:
-        return self._most(lambda weights, *rest: max_squares(weights**2, *rest), self._unit_size)
+        square = self._weight * self._weight
+        return _most_alike(max_squares, square, self._cap, self._unit_size, self._member.parameter.ball)
 
     def grouped_one_norm(self, keys: Integers) -> float:
         if self._unit_size == 1:
-            return self._most(max_linear, 1)  # a record reaches one entry
+            return self._most(1)  # a record reaches one entry
         if all(member.parameter.layout.unit_count == 1 for member in self.block):
-            return self._most(max_linear, int(np.bincount(keys).max()))
+            return self._most(int(np.bincount(keys).max()))
         # Where keys are in order (columns of A), nothing is sorted; else mostly no group has entries of two units.
         if (keys[1:] < keys[:-1]).any() and most_items(keys, self._units) == 1:
-            return self._most(max_linear, int(np.bincount(keys).max()))
-        return self._most(max_linear, largest_group(keys, self._units))
+            return self._most(int(np.bincount(keys).max()))
+        return self._most(largest_group(keys, self._units))
+
+
+@lru_cache(maxsize=100)  # parts of a problem, and what is measured of them, ask the same again and again
+def _most_alike(most: Callable[..., Floats], weight: float, cap: float, count: int, ball: Ball) -> float:
+    """What ``most`` says of ``count`` entries of one unit that are all alike."""
+    weights, caps, groups = np.full(count, weight), np.full(count, cap), np.zeros(count, dtype=np.int64)
+    return float(most(weights, caps, groups, 1, groups, ball)[0])

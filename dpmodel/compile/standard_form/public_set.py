@@ -303,10 +303,10 @@ class PublicSet:
         return low, high
 
     @property
-    def start(self) -> Any:
+    def start(self) -> ConeSolution | None:
         """Where HiGHS ended in ``weighted_norm``, if all rows are public and there was something to solve: programs
         with another objective begin there. A public fact."""
-        return self.__dict__.get("basis")
+        return self.__dict__.get("vertex")
 
     def _maximise(self, objective: Floats, lower: Floats, upper: Floats, then: bool = False) -> float:
         """``then`` : whether a program with the same rows, if all are public, is solved afterwards."""
@@ -322,8 +322,8 @@ class PublicSet:
                 best = self.polyhedron.support(objective)
                 self.__dict__["feasible"] = True
                 return best
-            except SolverFailure:  # others are asked
-                pass
+            except SolverFailure:  # others are asked, between other bounds than afterwards
+                alike = False
         if not self._linear:
             told = maximum(self.program, objective, lower, upper)
             if told is not None:
@@ -331,7 +331,7 @@ class PublicSet:
         solution = self._least(-objective, lower, upper)
         if solution.status not in _OPTIMA or solution.value is None:  # a point at a solver's limit bounds nothing
             return np.inf
-        self.__dict__["basis"] = solution.basis if alike else None
+        self.__dict__["vertex"] = solution if alike else None
         if alike and solution.x is not None:
             self._learn(objective, solution.x)
         return -solution.value + _OPTIMA[solution.status] * (1 + abs(solution.value))

@@ -64,6 +64,8 @@ class Treatment:
 def treat(model: PrivateLP, request: Request, noise: NoiseDesign) -> Treatment:
     """What ``request.feasibility`` does to the private rows under this noise."""
     mode = request.feasibility
+    if not model.form.private_rows.any():
+        return Treatment(np.zeros(model.affine.rows), None, 0.0, np.nan, (), {"constraints": {}, "others": 0})
     if mode in ("safe", "strict"):
         box, why = reach_on_b(model, noise), "so that it holds with certainty"
         if mode == "safe":
