@@ -215,9 +215,9 @@ def rehearse(model: PrivateLP, cuts: Cuts, rounds: int) -> Iterator[Floats]:
 
 
 def _centre(polytope: Polyhedron, cost: Floats) -> Floats:
-    """(n,) a point of the public set: the mean of vertices in a few fixed directions."""
-    pattern = np.modf((1 + np.arange(polytope.size)) * 0.7548776662466927)[0] - 0.5
-    points = [polytope.minimise(direction) for direction in (cost, -cost, pattern, -pattern, np.zeros(polytope.size))]
+    """(n,) a point of the public set: the mean of the cheapest vertex, the dearest and one for no cost, where they
+    exist."""
+    points = [polytope.minimise(direction) for direction in (cost, -cost, np.zeros(polytope.size))]
     return np.asarray(np.mean([x for x in points if x is not None], axis=0))
 
 
