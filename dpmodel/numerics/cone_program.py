@@ -115,6 +115,7 @@ def solve_cone_program(
     if arrays is None:
         arrays = _in_arrays(program, direction, slack_limit, minimise_slack, weights)
     else:
+        assert direction is None and weights is None  # it is the same program
         arrays = replace(arrays, program=replace(arrays.program, c=program.c))
     mute: list[str] = []
     attempts: list[tuple[str | None, dict[str, Any]]] = [(each, {}) for each in _solvers(program, solver)]

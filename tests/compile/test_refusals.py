@@ -29,6 +29,10 @@ def s() -> Private:
     return Private(7321.4375, linf=1, name="s", nonneg=True)
 
 
+def table() -> Private:
+    return Private(shape=(4, 2), unit="row", name="W", bounds=(0, 1))
+
+
 def minimise(expression: Any, *constraints: Any) -> cp.Problem:
     return cp.Problem(cp.Minimize(expression), list(constraints))
 
@@ -49,6 +53,20 @@ REFUSED: dict[str, tuple[Callable[[], cp.Problem], tuple[str, ...]]] = {
         lambda: minimise(cp.sum(cp.pos(1 - cp.multiply(q("y"), Private(shape=(2, 2), unit="row", name="W") @ x)))),
         ("W, y", "z == W @ x"),
     ),
+    # Products of a private table with x are lowered apart; what they are multiplied by is not lost on the way.
+    "a parameter times W @ x": (
+        lambda: minimise(cp.sum(x), cp.Parameter(name="k", value=50.0) * (table() @ x) <= 10),
+        ("k * ", "DPP"),
+    ),
+    "parameters times W @ x": (
+        lambda: minimise(cp.sum(x), cp.multiply(cp.Parameter(4, name="k"), table() @ x) <= 10),
+        ("k * ", "DPP"),
+    ),
+    "a matrix times W @ x": (
+        lambda: minimise(cp.sum(x), cp.Parameter((2, 4), name="k") @ (table() @ x) <= 10),
+        ("k @ ", "DPP"),
+    ),
+    "a private number times W @ x": (lambda: minimise(cp.sum(x), s() * (table() @ x) <= 10), ("W", "DPP")),
     "division": (lambda: minimise(cp.sum(x / q())), ("x / q", "DPP", "linearly")),
     "inside a nested sum": (lambda: minimise(cp.sum(3 * (cp.sum(x) + (q() @ x) / s()))), ("/ s", "DPP")),
     "quad_form": (lambda: minimise(cp.quad_form(x, Private(shape=(2, 2), linf=1, PSD=True, name="P"))), ("P", "DPP")),

@@ -143,6 +143,8 @@ def lower(problem: cp.Problem) -> Lowered:
     refuse_unserved(problem)
     maximize = isinstance(problem.objective, cp.Maximize)
     other, products = apart(problem)
+    if products:  # what is read then is not what was written
+        refuse_undisciplined(problem)
     chain, program, inverse = _stuffed(other, maximize, problem)
     for constraint in program.constraints:
         if type(constraint) not in _KINDS:

@@ -66,7 +66,7 @@ class NoisyHingeDescent(CountingEngine):
     def least(self, task: Task) -> Iterator[Bound]:
         """First what its noise alone costs: ``k error / (s + 1) + width s / k >= 2 sqrt(error width) - width / k``."""
         if task.slack_rows is None and task.violation is None:
-            (error, width), k = noise_alone(task), private_rows(task.model).count
+            (error, width), k = noise_alone(task), max(private_rows(task.model).count, 1)
             rank = max(2 * math.sqrt(error * width) - width / k, 0.0)
             yield Bound(Violation(violation=rank, private_rows=k, width=width))
         yield bound_of(self._promise(task, *next(plan_descent(task))))

@@ -40,7 +40,7 @@ def out_of_reach(model: PrivateLP, loss: float, violation: float) -> bool:
     row is an equality. Under a public objective the corner of the box at which it is least is the best point, if it is
     public; where it violates a row by w, every other point pays for mending that: lowering the residual of row i by
     w - violation costs at least ``(w - violation) / max_j (a_ij / |c_j|)``, and where a_ij may grow without end, x_j
-    has to be 0; where that tells nothing, or the corner is not public, one program does. The third is
+    has to be 0; where that tells nothing, or the corner is not public, programs do (``_robust_optimum``). The third is
     ``_lost_between``.
 
     What is lost is counted from the best point of the relaxation. Where variables are whole, every public point may
@@ -156,7 +156,8 @@ def _from_the_loosest(model: PrivateLP) -> tuple[_Tangent, float]:
     if solution is None or solution.status != OPTIMAL or solution.x is None or solution.dual is None:
         return _Tangent(0.0, math.nan), math.inf
     price = np.where(form.private_rows, np.maximum(solution.dual, 0.0), 0.0)
-    value = float(form.c0 @ solution.x + 2 * price @ half_ranges(model)[0])
+    # The line is long: what multipliers are off by counts as often as ranges are wide.
+    value = float(form.c0 @ solution.x + (1 - _SAFE) * 2 * price @ half_ranges(model)[0])
     return _Tangent(0.0, value, float(price.sum())), worst_violation(model, solution.x)
 
 
