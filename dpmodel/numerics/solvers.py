@@ -99,7 +99,7 @@ SMALL, AT_ONCE = 20_000, {"presolve": "off"}
 # thirds of the time without, none more than 7 % longer; with more entries, plans of nine zoo models at 10,000 variables
 # took .56 to 1.04 of it. With more rows, some programs took up to five times as long. With whole variables only
 # knapsacks, of one row, are solved so: most of those with 1,200 items and more in less than a third of the time. One
-# cover by 10,000 sets, of ten rows, took more than ten minutes.
+# cover by 10,000 sets, of ten rows, was not found in nine minutes.
 _FEW_ROWS = 300
 # HiGHS compares columns with the same entries pair by pair: seconds for 10,000 private numbers in one declared range.
 CONTINUOUS = {"presolve_rule_off": 1 << 13}

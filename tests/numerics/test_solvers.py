@@ -414,6 +414,19 @@ def test_a_few_steps_of_the_primal_method_find_the_same_optimum(seed: int, most:
     assert again._near == (most > 1)  # given up once it is not enough
 
 
+@pytest.mark.parametrize("rows", [1, 2])
+def test_of_whole_variables_knapsacks_alone_go_without_presolve(rows: int, monkeypatch: Any) -> None:
+    """Covers of ten rows and 10,000 columns do not end without."""
+    told: list[Any] = []
+    run = solvers._run_highs
+    monkeypatch.setattr(solvers, "_run_highs", lambda of, options: told.append(dict(options)) or run(of, options))
+    weights, none = np.arange(1.0, 9.0) * np.ones((rows, 1)), (sp.csr_array((0, 8)), np.zeros(0))
+    sides = np.full(rows, -np.inf), np.full(rows, 12.0)
+    given = ArrayProgram(-np.ones(8), sp.csr_array(weights), *sides, np.zeros(8), np.ones(8), np.arange(8), NONE, *none)
+    assert given.c @ ask(given, "HIGHS", {}).x == pytest.approx(-4)
+    assert told == [solvers.AT_ONCE if rows == 1 else {}]
+
+
 def test_a_polyhedron_on_which_the_simplex_method_was_slow_is_another_solvers(monkeypatch: Any) -> None:
     given = inequalities(2)
     polytope = Polyhedron(given.A, given.b, sp.csr_array((0, 20)), np.zeros(0), given.lower, given.upper)

@@ -145,7 +145,7 @@ def lower(problem: cp.Problem) -> Lowered:
     other, products = apart(problem)
     if products:  # what is read then is not what was written
         refuse_undisciplined(problem)
-    chain, program, inverse = _stuffed(other, maximize, problem)
+    chain, program, inverse = _stuffed(other, maximize)
     for constraint in program.constraints:
         if type(constraint) not in _KINDS:
             raise UnsupportedModelError(
@@ -247,15 +247,12 @@ def _across(constraint: Any) -> bool:
 _BACKENDS = (cp.COO_CANON_BACKEND, cp.SCIPY_CANON_BACKEND, cp.CPP_CANON_BACKEND)
 
 
-def _stuffed(problem: cp.Problem, maximize: bool, written: cp.Problem) -> tuple[Any, _Program, Any]:
-    """The chain of reductions, the program it ends in, and what inverts it, by the first way that manages.
-
-    ``written`` : the problem as its user wrote it, for refusals.
-    """
+def _stuffed(problem: cp.Problem, maximize: bool) -> tuple[Any, _Program, Any]:
+    """The chain of reductions, the program it ends in, and what inverts it, by the first way that manages."""
     flip: list[Any] = [FlipObjective()] if maximize else []
     for *cones, stuffing in _ways(problem):
         if cones:  # what was read as products of parameters with variables is disciplined
-            refuse_undisciplined(written)
+            refuse_undisciplined(problem)
         chain = Chain(reductions=[*flip, *cones, _Bounds(reduce_bounds=True), EliminateZeroSized(), stuffing])
         try:
             program, inverse = chain.apply(problem)
