@@ -272,22 +272,24 @@ class PublicSet:
         """Where ``c'x`` is least in a set of cones, if a solver was asked for that."""
         return self._solutions.get(self._question(c, *self.box))
 
-    def beside(self, x: Floats, c: Floats) -> float:
-        """``c'y`` at the point y of a linear set where rows or bounds stop who leaves ``x``, a point of the set as far
-        as a solver tells, against c; inf where x is none."""
+    def beside(self, x: Floats, c: Floats) -> Floats | None:
+        """(n,) the point of a linear set where rows or bounds stop who leaves ``x``, a point of the set as far as a
+        solver tells, against c; None where x is none."""
         program, (lower, upper) = self.program, self.box
         rows, room = np.asarray(program.keep, dtype=bool), program.b - program.A @ x
         equal = rows & self.form.affine.equalities()
         left = np.r_[room[rows & ~equal], -np.abs(room[equal]), upper - x, x - lower]
         if not self._linear or left.min(initial=0.0) < -_ROUNDING:
-            return np.inf
+            return None
         if not (program.boolean.size or program.integer.size):
             self.__dict__["feasible"] = True
         way = np.where(np.where(c > 0, x - lower, upper - x) > _SOLVER_SLACK, -c, 0.0)
         pace = program.A @ way
         pace = np.r_[pace[rows & ~equal], np.abs(pace[equal]), way, -way]
         step = float((left[pace > 0] / pace[pace > 0]).min(initial=np.inf))
-        return float(c @ x) + (max(step, 0.0) * float(c @ way) if way.any() else 0.0)
+        y, moved = x.copy(), way != 0
+        y[moved] += max(step, 0.0) * way[moved]
+        return y
 
     def magnitudes(self) -> Floats:
         """(n,) bounds on |x_j| from the box (inf where the box has none)."""

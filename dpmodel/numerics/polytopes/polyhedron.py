@@ -171,6 +171,8 @@ class Polyhedron:
         key, size = _unit(direction)
         if key not in self._supports:
             x = self._corner(direction)
+            if x is None and not direction.any():  # any point will do
+                x = next(iter(self.furthest.values()), None)
             if x is None:
                 x = self.minimise(-np.asarray(direction, dtype=np.float64))
             self._supports[key] = np.inf
@@ -190,20 +192,24 @@ class Polyhedron:
         key, size = _unit(direction)
         self._supports[key] = float(direction @ x) / size
         if len(self.furthest) < _MOST_FURTHEST:
-            self.furthest.append(x)
+            self.furthest[key] = x
 
     def knows(self, direction: Floats) -> bool:
         """Whether nothing is left to be solved for ``support(direction)``."""
         return _unit(direction)[0] in self._supports
 
     @cached_property
-    def furthest(self) -> list[Floats]:
-        """Points at which ``support`` was attained."""
-        return []
+    def furthest(self) -> dict[bytes, Floats]:
+        """Points at which ``support`` was attained, by direction."""
+        return {}
+
+    def furthest_in(self, direction: Floats) -> Floats | None:
+        """(n,) where ``support(direction)`` was attained, if that is known."""
+        return self.furthest.get(_unit(direction)[0])
 
     def reaches(self, direction: Floats, value: float) -> bool:
         """Whether ``direction'x`` is seen to be at least ``value`` somewhere: a quick look at ``support``."""
-        return any(float(direction @ x) >= value for x in self.furthest)
+        return any(float(direction @ x) >= value for x in self.furthest.values())
 
     @cached_property
     def evident(self) -> bool:
@@ -244,7 +250,7 @@ class Polyhedron:
     def empty(self) -> bool:
         if (self.lower > self.upper + 1e-9 * (1 + np.abs(self.lower))).any():
             return True
-        if self.evident:
+        if self.furthest or self.evident:
             return False
         try:
             self.minimise(np.zeros(self.size))

@@ -26,6 +26,7 @@ from dpmodel.mechanisms.lp.public.points import (
     worst_violations,
 )
 from dpmodel.numerics.cone_program import SolverFailure, solve_cone_program
+from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.numerics.public_facts import cached
 
 # Points of a solver miss rows by 1e-6 (``points._SOLVER``) and optima by as much; this is well beyond.
@@ -140,8 +141,8 @@ def _tangent(model: PrivateLP, violation: float) -> _Tangent:
     if solution.value is None or solution.status != OPTIMAL:
         return _Tangent(violation, math.nan)
     falls = math.inf if solution.dual is None else float(np.abs(solution.dual[form.private_rows]).sum())
-    near = math.inf if solution.x is None else model.public.beside(solution.x, form.c0)
-    return _Tangent(violation, solution.value, falls, near)
+    near = None if solution.x is None else model.public.beside(solution.x, form.c0)
+    return _Tangent(violation, solution.value, falls, math.inf if near is None else float(form.c0 @ near))
 
 
 @cached
@@ -190,18 +191,16 @@ def _more_is_lost(model: PrivateLP, loss: float) -> bool:
     if costs_are_open(model) or not model.affine.is_linear() or 2 * loss >= objective_span(model):
         return False
     y = _best_in_the_middle(model)
-    known = () if y is None else (_lost_between(model, y, z) for z in model.public.polyhedron.furthest)
-    return any(lost > loss for lost in known) or _least_regret(model) > loss
+    return y is not None and any(_lost_between(model, y, z) > loss for z in _far_points(model, y))
 
 
 @cached
 def _best_in_the_middle(model: PrivateLP) -> Floats | None:
     """(n,) a public point of least cost in the middle of the objective's range; None where there is none."""
     low, high = cost_range(model)
-    try:
-        return model.public.polyhedron.minimise((low + high) / 2)
-    except SolverFailure:
-        return None
+    middle, polytope = (low + high) / 2, model.public.polyhedron
+    known = polytope.furthest_in(-middle)
+    return _minimiser(polytope, middle) if known is None else known
 
 
 def _lost_between(model: PrivateLP, y: Floats, z: Floats) -> float:
@@ -217,21 +216,26 @@ def _lost_between(model: PrivateLP, y: Floats, z: Floats) -> float:
     return (float(middle @ (y - z) + half @ np.abs(y - z)) - _SAFE * (1 + size)) / 2
 
 
-@cached
-def _least_regret(model: PrivateLP) -> float:
-    """The same from a point that is far from the best one, by what it costs."""
-    low, high = cost_range(model)
-    middle, half, polytope = (low + high) / 2, (high - low) / 2, model.public.polyhedron
-    lower, upper = polytope.box
-    y = _best_in_the_middle(model)
-    if y is None:
-        return 0.0
+def _far_points(model: PrivateLP, y: Floats) -> Iterator[Floats]:
+    """(n,) public points: those that are known, then some that are far from y by what they cost."""
+    polytope = model.public.polyhedron
+    yield from polytope.furthest.values()
+    (low, high), (lower, upper) = cost_range(model), polytope.box
+    far = np.where(y - lower > upper - y, high, low)
+    beside = model.public.beside(np.clip(0.0, lower, upper), far) if polytope.one_row_each is None else None
+    if beside is not None:
+        yield beside
+    # A solver that begins anew is quicker than one that sets out from y.
+    z = model.cached("far from the best", lambda: _minimiser(polytope.copy(), far))
+    if z is not None:
+        yield z
+
+
+def _minimiser(polytope: Polyhedron, cost: Floats) -> Floats | None:
     try:
-        # A solver that begins anew is quicker than one that sets out from y.
-        z = polytope.copy().minimise(middle + np.where(y - lower > upper - y, half, -half))
+        return polytope.minimise(cost)
     except SolverFailure:
-        return 0.0
-    return 0.0 if z is None else _lost_between(model, y, z)
+        return None
 
 
 @cached
