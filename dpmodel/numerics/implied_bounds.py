@@ -117,14 +117,15 @@ def tighten(A: sp.csr_array, b: Floats, lower: Floats, upper: Floats) -> None:
     rows = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
     with np.errstate(invalid="ignore"):
         least = np.where(A.data > 0, A.data * lower[A.indices], A.data * upper[A.indices])
-    total = np.bincount(rows, weights=np.where(np.isfinite(least), least, 0.0), minlength=A.shape[0])
-    open_ends = np.bincount(rows, weights=~np.isfinite(least), minlength=A.shape[0])
-    size = np.bincount(rows, weights=np.where(np.isfinite(least), np.abs(least), 0.0), minlength=A.shape[0]) + np.abs(b)
+    endless = ~np.isfinite(least)
+    least[endless] = 0.0
+    total = np.bincount(rows, weights=least, minlength=A.shape[0])
+    open_ends = np.bincount(rows, weights=endless, minlength=A.shape[0])
+    size = np.bincount(rows, weights=np.abs(least), minlength=A.shape[0]) + np.abs(b)
     # Bounds on the rounding of these sums, so that no point of the set is cut off.
     error = (np.diff(A.indptr) + 4) * 2.0**-52 * size
-    others_open = open_ends[rows] - ~np.isfinite(least)
-    rest = b[rows] - (total[rows] - np.where(np.isfinite(least), least, 0.0))
-    usable = (others_open == 0) & (A.data != 0)
+    rest = b[rows] - (total[rows] - least)
+    usable = (open_ends[rows] == endless) & (A.data != 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         value, slack = rest / A.data, error[rows] / np.abs(A.data)
     slack += 1e-9 * np.abs(value)

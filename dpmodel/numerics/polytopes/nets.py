@@ -149,7 +149,7 @@ class ProductNet:
         # Taking none counts 0 (and 0 is inside the bounds of every entry).
         spread, half = np.maximum(most, 0.0) - np.minimum(least, 0.0), 0.5 * np.maximum(most, -least)
         largest = np.maximum.reduceat(np.abs(step), starts)
-        parts = (every, self.product.choices(every), spread.tolist(), half.tolist(), largest.tolist())
+        parts = (every, self.product.choices.tolist(), spread.tolist(), half.tolist(), largest.tolist())
         return [
             _Block(columns, choices, alone := columns.size == 1 and choices == 2, middle if alone else wide, size)
             for columns, choices, wide, middle, size in zip(*parts, strict=True)

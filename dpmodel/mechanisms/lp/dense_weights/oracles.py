@@ -13,7 +13,7 @@ off by 2^-40 of it. For ``(m + n) s <= 2^40`` and two data sets that is less tha
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -126,21 +126,21 @@ class ProductSelection(Selection):
         shape = polytope.product
         if shape is None:
             return None
-        reach = (rows.upper - rows.lower) * np.abs(shape.step)
-        moves = rows.swing(1) > 0
-        every = shape.columns
-        choices = shape.choices(every)
-        groups = [columns for columns, count in zip(every, choices, strict=True) if count > 1]
-        drawn = [bool(moves and each > 0) for each in _by_group(np.maximum, reach, groups)]
-        noisy = [g for g, d in zip(groups, drawn, strict=True) if d]
-        if len(noisy) > _MOST_BLOCKS:
+        columns, sizes = shape.by_block
+        caps, step = (rows.upper - rows.lower)[columns], np.abs(shape.step[columns])
+        moved = np.zeros(sizes.size)
+        np.maximum.at(moved, np.repeat(np.arange(sizes.size), sizes), caps * step)
+        free = shape.choices > 1
+        drawn = free & (moved > 0) & (rows.swing(1) > 0)
+        if np.count_nonzero(drawn) > _MOST_BLOCKS:
             return None
-        columns = np.concatenate(noisy) if noisy else np.zeros(0, dtype=np.int64)
-        step, caps = np.abs(shape.step[columns]), (rows.upper - rows.lower)[columns]
-        apart = math.sqrt(sum(_two_largest(shape.step**2, noisy)))
-        size = min(sum(_two_largest(reach, noisy)), rows.swing(2) * apart, _most(step, caps, rows.swing(1)))
-        count = float(sum(map(math.log, shape.choices(noisy))))
-        return ProductSelection(_both(size, rows, polytope), size, count, shape, tuple(groups), tuple(drawn))
+        noisy, sizes = np.repeat(drawn, sizes), sizes[drawn]
+        caps, step = caps[noisy], step[noisy]
+        apart = math.sqrt(sum(_two_largest(step**2, sizes)))
+        size = min(sum(_two_largest(caps * step, sizes)), rows.swing(2) * apart, _most(step, caps, rows.swing(1)))
+        count = float(sum(map(math.log, shape.choices[drawn].tolist())))
+        groups = tuple(each for each, some in zip(shape.columns, free.tolist(), strict=True) if some)
+        return ProductSelection(_both(size, rows, polytope), size, count, shape, groups, tuple(drawn[free].tolist()))
 
     def select(
         self, average: PrivateArray, tilt: Floats, range_bound: float, epsilon: float, source: NoiseSource
@@ -314,21 +314,13 @@ def oracles(rows: PrivateRows, polytope: Polyhedron, points: Floats | None) -> t
     return polytope.cached(("oracles", id(rows), id(points)), build)[1]
 
 
-def _by_group(total: np.ufunc, values: Floats, groups: Sequence[Integers]) -> list[float]:
-    """``total`` of the values (n,) of each group, none of which is empty."""
-    if not groups:
+def _two_largest(values: Floats, sizes: Integers) -> list[float]:
+    """Sum of the two largest of the values (k,) of each group (one where there is one); ``sizes`` (groups,)."""
+    if not sizes.size:
         return []
-    ends = np.cumsum([group.size for group in groups])
-    found: list[float] = total.reduceat(values[np.concatenate(groups)], np.r_[0, ends[:-1]]).tolist()
-    return found
-
-
-def _two_largest(values: Floats, groups: Sequence[Integers]) -> list[float]:
-    """Sum of the two largest values of each group (one where there is one)."""
-    found = _by_group(np.add, values, groups)
-    for number, group in enumerate(groups):
-        if group.size > 2:
-            found[number] = float(np.partition(values[group], group.size - 2)[-2:].sum())
+    ends = np.cumsum(sizes)
+    values = values[np.lexsort((values, np.repeat(np.arange(sizes.size), sizes)))]
+    found: list[float] = (values[ends - 1] + np.where(sizes > 1, values[ends - 2], 0.0)).tolist()
     return found
 
 

@@ -201,14 +201,17 @@ def centre(polytope: Polyhedron) -> tuple[Floats, float]:
     ``[lower_j, upper_j]``, so ``max ||x - o||^2`` is at most a linear program; the best of a grid is taken.
     """
     lower, upper = np.maximum(polytope.box[0], -polytope.l1), np.minimum(polytope.box[1], polytope.l1)
-    best, radius = (lower + upper) / 2, float(np.linalg.norm(upper - lower)) / 2
+    span = upper - lower
+    best, radius = (lower + upper) / 2, float(np.linalg.norm(span)) / 2
     # All chords are multiples of one: two linear programs do.
-    ends = {side: polytope.support(side * (upper - lower)) for side in (1.0, -1.0)}
-    for share in np.linspace(0, 1, _CENTRES):
-        point, factor = lower + share * (upper - lower), 1 - 2 * float(share)
-        square = abs(factor) * ends[1.0 if factor >= 0 else -1.0] + float(point @ point - lower @ upper)
+    ends = {side: polytope.support(side * span) for side in (1.0, -1.0)}
+    # At a share s of the way, |o|^2 - lower'upper is this.
+    zero, one, two = float(lower @ lower - lower @ upper), 2 * float(lower @ span), float(span @ span)
+    for share in np.linspace(0, 1, _CENTRES).tolist():
+        factor = 1 - 2 * share
+        square = abs(factor) * ends[1.0 if factor >= 0 else -1.0] + zero + share * (one + share * two)
         if 0 <= square < radius**2 * (1 - 1e-9):
-            best, radius = point, math.sqrt(square)
+            best, radius = lower + share * span, math.sqrt(square)
     return best, radius
 
 
