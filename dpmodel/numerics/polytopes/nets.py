@@ -103,7 +103,10 @@ def net_of(polytope: Polyhedron, bounds: RowBounds, most: int = MOST_POINTS, *, 
     product = None if cubes else polytope.product
     net: Net | None = None
     if product is not None:
-        net = ProductNet(product, bounds, most) if product.optional.size <= _MOST_BLOCKS else None
+        # The coarsest lattice has the vertices of the simplices.
+        vertices = np.where((product.by_block[1] == 1) & product.optional, 1, product.choices)
+        few = vertices.size <= _MOST_BLOCKS and math.prod(vertices.tolist()) <= most
+        net = ProductNet(product, bounds, most) if few else None
     else:
         flat = _inside_equalities(polytope)
         if flat is not None:

@@ -219,7 +219,7 @@ class Polyhedron:
         variables are raised; or the equalities are met, tried where a linear program would take long. False says
         nothing."""
         start = np.clip(0.0, self.lower, self.upper)
-        if self.violation(self._raised(start)) <= 0:
+        if self.violation(start) <= 0 or self.violation(self._raised(start)) <= 0:
             return True
         if self.A_eq.nnz + self.A_ub.nnz < _LARGE:
             return False

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.special import gammainccinv
 
-from dpmodel._types import Floats, Integers, PrivateArray
+from dpmodel._types import Floats, Integers, Mask, PrivateArray
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING
 from dpmodel.mechanisms.lp.private_rows import PrivateRows
 from dpmodel.mechanisms.spend import Spend
@@ -113,12 +113,11 @@ class Selection:
 class ProductSelection(Selection):
     """Over the vertices of a product of scaled simplices and boxes; blocks without private columns take their best.
 
-    ``members`` : columns of the blocks with a choice, block by block; ``private`` : which of these blocks are drawn.
+    ``drawn`` : (blocks,) which of them have a choice and private columns.
     """
 
     shape: Product
-    members: tuple[Integers, ...]
-    private: tuple[bool, ...]
+    drawn: Mask
 
     @staticmethod
     def of(rows: PrivateRows, polytope: Polyhedron) -> ProductSelection | None:
@@ -130,8 +129,7 @@ class ProductSelection(Selection):
         caps, step = (rows.upper - rows.lower)[columns], np.abs(shape.step[columns])
         moved = np.zeros(sizes.size)
         np.maximum.at(moved, np.repeat(np.arange(sizes.size), sizes), caps * step)
-        free = shape.choices > 1
-        drawn = free & (moved > 0) & (rows.swing(1) > 0)
+        drawn = (shape.choices > 1) & (moved > 0) & (rows.swing(1) > 0)
         if np.count_nonzero(drawn) > _MOST_BLOCKS:
             return None
         noisy, sizes = np.repeat(drawn, sizes), sizes[drawn]
@@ -139,8 +137,7 @@ class ProductSelection(Selection):
         apart = math.sqrt(sum(_two_largest(step**2, sizes)))
         size = min(sum(_two_largest(caps * step, sizes)), rows.swing(2) * apart, _most(step, caps, rows.swing(1)))
         count = float(sum(map(math.log, shape.choices[drawn].tolist())))
-        groups = tuple(each for each, some in zip(shape.columns, free.tolist(), strict=True) if some)
-        return ProductSelection(_both(size, rows, polytope), size, count, shape, groups, tuple(drawn[free].tolist()))
+        return ProductSelection(_both(size, rows, polytope), size, count, shape, drawn)
 
     def select(
         self, average: PrivateArray, tilt: Floats, range_bound: float, epsilon: float, source: NoiseSource
@@ -150,7 +147,9 @@ class ProductSelection(Selection):
         public = tilt * shape.step
         private = average * shape.step
         reach = range_bound + _EACH_PUBLIC * float(np.abs(public).sum())
-        for columns, drawn in zip(self.members, self.private, strict=True):
+        for columns, choices, drawn in zip(shape.columns, shape.choices, self.drawn, strict=True):
+            if choices == 1:
+                continue
             gain = -(public[columns] + private[columns]) if drawn else -public[columns]
             if shape.optional[shape.block[columns[0]]]:
                 gain = np.append(gain, 0.0)
