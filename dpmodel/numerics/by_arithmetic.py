@@ -57,19 +57,20 @@ def never_ends(program: ConeProgram, objective: Floats, lower: Floats, upper: Fl
     columns = np.flatnonzero(free)
     if not columns.size:
         return False
-    moved = sp.csr_array(program.A)[:, columns].tocoo()
-    change = -moved.data * np.sign(objective[columns])[moved.col]
-    seen = np.asarray(program.keep, dtype=bool)[moved.row] & (change != 0)
-    row, column, change = moved.row[seen], moved.col[seen], change[seen]
+    A, number = sp.csr_array(program.A), np.full(objective.size, -1)
+    number[columns] = np.arange(columns.size)
+    row, column = np.repeat(np.arange(program.b.size), np.diff(A.indptr)), number[A.indices]
+    seen = np.asarray(program.keep, dtype=bool)[row] & (column >= 0) & (A.data != 0)
+    row, column = row[seen], column[seen]
+    change = -A.data[seen] * np.sign(objective[columns])[column]
     rises, falls, cone = _ways(program)
     stuck = np.zeros(columns.size, dtype=bool)
     # Rows of tails may move both ways, by as much as their head rises.
     stuck[column[(change > 0) & ~rises[row] | (change < 0) & ~falls[row]]] = True
     tails = cone[row] >= 0
     weight = np.where(falls[row], 1.0, -1.0)[tails] * change[tails] ** 2
-    shape = (program.b.size, columns.size)
-    left = sp.csr_array((weight, (cone[row[tails]], column[tails])), shape=shape)
-    stuck[left.indices[left.data > 0]] = True
+    moved, place = np.unique(cone[row[tails]] * columns.size + column[tails], return_inverse=True)
+    stuck[moved[np.bincount(place, weights=weight) > 0] % columns.size] = True
     return not stuck.all()
 
 

@@ -18,7 +18,7 @@ from cvxpy import CLARABEL, OPTIMAL, OPTIMAL_INACCURATE, SCS
 from dpmodel._types import Floats, Integers
 from dpmodel.compile.standard_form.form import StandardForm
 from dpmodel.errors import InfeasibleError
-from dpmodel.numerics.by_arithmetic import maximum
+from dpmodel.numerics.by_arithmetic import maximum, never_ends
 from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, SolverFailure, solve_cone_program
 from dpmodel.numerics.implied_bounds import implied_bounds
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
@@ -219,6 +219,8 @@ class PublicSet:
         lower, upper = (bound.copy() for bound in self.box)
         crossing = used & (lower < 0) & (upper > 0)
         if (crossing & ~(np.isfinite(lower) & np.isfinite(upper))).any():
+            if any(never_ends(self.program, side * weights, lower, upper) for side in (1.0, -1.0)):
+                return np.inf
             lower, upper = (bound.copy() for bound in self._implied)
         crossing = used & (lower < 0) & (upper > 0)
         missing = np.flatnonzero(crossing & ~(np.isfinite(lower) & np.isfinite(upper)))

@@ -229,7 +229,9 @@ class Polyhedron:
     def next_to_zero(self) -> Floats:
         """(n,) of the points that meet the equalities, the one that least squares tell from zero, or from the bounds
         next to it; columns may pass their bounds."""
-        start = np.clip(0.0, self.lower, self.upper)
+        start: Floats = np.clip(0.0, self.lower, self.upper)
+        if not self.b_eq.size:
+            return start
         free = sp.csr_array(self.A_eq @ sp.diags_array((self.lower < self.upper).astype(np.float64)))
         length = sparse_norm(free, axis=1)
         scale = sp.diags_array(1.0 / np.where(length > 0, length, 1.0))
