@@ -95,3 +95,16 @@ def test_a_point_of_second_order_cones_is_seen_without_a_solver(monkeypatch: pyt
         assert public.holds(np.zeros(public.form.affine.variables)) == inside
         if inside:
             assert public.feasible
+
+
+def test_a_point_of_exponential_cones_is_seen_without_a_solver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpmodel.compile.standard_form.public_set.solve_cone_program", None)
+    b = dpm.Private(shape=1, name="b", unit="entry", linf=1)
+    x = cp.Variable(N, nonneg=True, name="x")
+    public = dpm.Problem(cp.Maximize(cp.sum(cp.entr(x))), [cp.sum(x) == 1, x[:1] >= b])._door(None).data.public
+    assert public.feasible
+    entropy = -np.log(N) / -N  # of one entry at 1 / N
+    for height, inside in ((entropy - 1e-9, True), (entropy + 1e-6, False)):
+        point = np.where(public.form.c0 != 0, height, 1.0 / N)
+        assert public.holds(point) == inside
+    assert not public.holds(np.where(public.form.c0 != 0, -1.0, 0.0))  # nor is the equality met

@@ -177,8 +177,8 @@ class PublicSet:
         return "infeasible" not in solution.status
 
     def holds(self, x: Floats) -> bool:
-        """Whether x, a point of the box, satisfies the public rows; False for integers and for cones other than those
-        of second order and semidefinite ones: nobody looks."""
+        """Whether x, a point of the box, satisfies the public rows; False for integers, power cones and the faces of
+        exponential ones: nobody looks."""
         program = self.program
         if program.boolean.size or program.integer.size:
             return False
@@ -200,6 +200,11 @@ class PublicSet:
                 for part in np.split(gap[rows], np.cumsum(block.sizes)[:-1]):
                     square = part.reshape(math.isqrt(part.size), -1)
                     if np.linalg.eigvalsh(square + square.T).min() < 0:
+                        return False
+            elif block.kind == "exp" and rows.size == block.size:
+                power, base, top = gap[rows].reshape(-1, 3).T
+                with np.errstate(over="ignore"):
+                    if (base <= 0).any() or (base * np.exp(power / base) > top).any():
                         return False
             elif block.kind != "zero" or (np.abs(gap[rows]) > _ROUNDING * (1 + np.abs(program.b[rows]))).any():
                 return False
