@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ def implied_bounds(program: ConeProgram) -> tuple[Floats, Floats]:
         if block.kind in rows:
             rows[block.kind][block.rows] = keep[block.rows]
         elif keep[block.rows].all():
-            curved += [_Tails.of(block, A, program.b)] if block.kind in ("soc", "psd") else []
+            curved.append(block)
             rows["nonneg"][_signed_rows(block)] = True
     straight, equal = np.flatnonzero(rows["nonneg"] | rows["zero"]), np.flatnonzero(rows["zero"])
     parts = [(A[straight], program.b[straight] + program.band[straight])]
@@ -45,8 +44,8 @@ def implied_bounds(program: ConeProgram) -> tuple[Floats, Floats]:
         before = lower.copy(), upper.copy()
         for matrix, side in parts:
             tighten(matrix, side, lower, upper)
-        for each in curved:
-            for matrix, side in each.between(lower, upper):
+        for block in curved:
+            for matrix, side in _tails(block, A, program.b, lower, upper):
                 tighten(matrix, side, lower, upper)
         if np.array_equal(before[0], lower) and np.array_equal(before[1], upper):
             break
@@ -65,49 +64,34 @@ def _signed_rows(block: ConeBlock) -> Any:
     return np.concatenate([starts + offset for offset in offsets])
 
 
-@dataclass(frozen=True)
-class _Tails:
-    """The entries beside the heads or the diagonals of a cone: ``rows`` and ``right`` of all of it, and of these alone
-    ``matrix`` and ``side``, for ``|side - matrix x| <= size``. ``beside`` : which they are."""
-
-    block: ConeBlock
-    rows: Any
-    right: Floats
-    beside: Any
-    matrix: tuple[Any, Any]
-    side: Floats
-
-    @staticmethod
-    def of(block: ConeBlock, A: Any, b: Floats) -> _Tails:
-        rows, right = A[block.start : block.start + block.size], b[block.rows]
-        beside, tail, side = np.ones(block.size, dtype=bool), rows, right
-        if block.kind == "soc":
-            beside[np.cumsum(block.sizes) - np.asarray(block.sizes)] = False
-        else:  # only the symmetric part of a matrix counts
-            swap = _transposed(block)
-            tail, side = sp.csr_array((rows + rows[swap]) / 2), (right + right[swap]) / 2
-        tail = tail[beside]
-        return _Tails(block, rows, right, beside, (tail, -tail), side[beside])
-
-    def between(self, lower: Floats, upper: Floats) -> Iterator[tuple[Any, Floats]]:
-        """Two inequalities for each: no larger than the head, or than the root of two entries of the diagonal."""
-        top = self.right - _least(self.rows, lower, upper)
-        top += 1e-9 * np.abs(top)
-        sizes = self.block.sizes
-        starts = np.cumsum(sizes) - np.asarray(sizes)
-        if self.block.kind == "soc":
-            size = np.repeat(top[starts], sizes)
-        else:
-            parts = []
-            for start, count in zip(starts, sizes, strict=True):
-                root = np.sqrt(np.maximum(top[start : start + count : math.isqrt(count) + 1], 0.0))
-                with np.errstate(invalid="ignore"):
-                    parts.append(np.nan_to_num(np.outer(root, root), nan=np.inf, posinf=np.inf).ravel())
-            size = np.concatenate(parts)
-        size = size[self.beside]
-        if np.isfinite(size).any():
-            yield self.matrix[0], self.side + size
-            yield self.matrix[1], size - self.side
+def _tails(block: ConeBlock, A: Any, b: Floats, lower: Floats, upper: Floats) -> Iterator[tuple[Any, Floats]]:
+    """Rows ``|b - A x| <= size`` of the entries beside a head or a diagonal, as two inequalities."""
+    if block.kind not in ("soc", "psd"):
+        return
+    rows = A[block.start : block.start + block.size]
+    right = b[block.rows]
+    top = right - _least(rows, lower, upper)
+    top += 1e-9 * np.abs(top)
+    starts = np.cumsum(block.sizes) - np.asarray(block.sizes)
+    if block.kind == "soc":
+        size = np.repeat(top[starts], block.sizes)
+        beside = np.ones(size.size, dtype=bool)
+        beside[starts] = False
+    else:
+        parts = []
+        for start, count in zip(starts, block.sizes, strict=True):
+            side = math.isqrt(count)
+            root = np.sqrt(np.maximum(top[start : start + count : side + 1], 0.0))
+            with np.errstate(invalid="ignore"):
+                parts.append(np.nan_to_num(np.outer(root, root), nan=np.inf, posinf=np.inf).ravel())
+        size, beside = np.concatenate(parts), np.ones(block.size, dtype=bool)
+        swap = _transposed(block)
+        # Only the symmetric part of a matrix counts.
+        rows, right = sp.csr_array((rows + rows[swap]) / 2), (right + right[swap]) / 2
+    use = np.flatnonzero(beside & np.isfinite(size))
+    if use.size:
+        yield rows[use], right[use] + size[use]
+        yield -rows[use], size[use] - right[use]
 
 
 def _transposed(block: ConeBlock) -> Any:
