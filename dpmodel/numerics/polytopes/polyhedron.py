@@ -99,7 +99,7 @@ class Polyhedron:
         rows = _rows(A, ub), program.b[ub], _rows(A, eq), program.b[eq]
         found = _fold(Polyhedron(*rows, program.lower, program.upper))
         needed = without_implied(found.A_ub, found.b_ub, found.lower)
-        return replace(found, A_ub=_rows(found.A_ub, needed), b_ub=found.b_ub[needed])
+        return found if needed.all() else replace(found, A_ub=found.A_ub[needed], b_ub=found.b_ub[needed])
 
     def with_row(self, a: Floats, b: float) -> Polyhedron:
         """The part where ``a'x <= b``."""

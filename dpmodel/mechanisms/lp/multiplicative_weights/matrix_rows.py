@@ -48,10 +48,10 @@ class MatrixRows:
     def candidates(self) -> int:
         return int(self.index.size + self.twins.size + 1)
 
-    @cached_property
+    @property
     def tables(self) -> tuple[sp.csr_array, sp.csr_array]:
         """``pattern`` and ``rest``, made when rows are read: as large as the data."""
-        return _tables(self.rows, self.index)
+        return self.rows.model.cached("tables of private rows", lambda: _tables(self.rows, self.index))
 
     @property
     def pattern(self) -> sp.csr_array:
