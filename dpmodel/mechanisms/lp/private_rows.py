@@ -250,7 +250,7 @@ def _entry_bounds(model: PrivateLP, rows: Integers, both_signs: bool) -> tuple[F
         row, column, entry = row[fixed], column[fixed], entry[fixed]
     _add_ends(None, ends, row, entry, entry, box, column)
     if form.matrix.nnz:
-        below, above = ranges_in_order(affine, form.matrix)
+        below, above = matrix_range(model)
         row, column = form.matrix_positions()
         if shared:
             constant = np.asarray(form.A0[row, column]).ravel()
@@ -261,6 +261,12 @@ def _entry_bounds(model: PrivateLP, rows: Integers, both_signs: bool) -> tuple[F
         high[here] = np.maximum(high[here], above[0] if same_for_all(above) else np.maximum.reduceat(above, first))
         _add_ends(form, ends, row, below, above, box, column)
     return (np.minimum(low, -high), np.maximum(high, -low), *ends) if both_signs else (low, high, *ends)
+
+
+@cached
+def matrix_range(model: PrivateLP) -> tuple[Floats, Floats]:
+    """Least and largest private contribution to every entry of A that has one, in the order of ``matrix_positions``."""
+    return ranges_in_order(model.affine, model.form.matrix)
 
 
 def _public_entries(model: PrivateLP) -> tuple[Integers, Integers, Floats]:

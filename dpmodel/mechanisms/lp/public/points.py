@@ -18,14 +18,14 @@ from dpmodel._types import Floats
 from dpmodel.annotate.per_entry import each, same_for_all
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap, joined, sum_by
-from dpmodel.compile.standard_form.form import entry_ends, ranges_in_order, value_range, widened
+from dpmodel.compile.standard_form.form import entry_ends, value_range, widened
 from dpmodel.compile.standard_form.public_set import base_program
 from dpmodel.errors import InfeasibleError
 from dpmodel.mechanisms.known import Known
 from dpmodel.mechanisms.lp.engines.routes import cost_range, objective_span, private_objective
 from dpmodel.mechanisms.lp.fewer_records import fewer_records
 from dpmodel.mechanisms.lp.noise_once.margins import giving_way, interior_direction, margin
-from dpmodel.mechanisms.lp.private_rows import plain_linear, private_rows, public_polyhedron
+from dpmodel.mechanisms.lp.private_rows import matrix_range, plain_linear, private_rows, public_polyhedron
 from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, SolverFailure, solve_cone_program
 from dpmodel.numerics.public_facts import cached
 
@@ -344,7 +344,7 @@ def declared_range(model: PrivateLP, part: str) -> tuple[Floats, Floats]:
     (for A, of ``row + m * column``, as ``matrix_positions``)."""
     form = model.form
     if part == "matrix":
-        return ranges_in_order(model.affine, form.matrix)
+        return matrix_range(model)
     low, high = form.cost_range if part == "objective" else form.side_range
     positions = form.private_part(part).positions
     return low[positions], high[positions]
