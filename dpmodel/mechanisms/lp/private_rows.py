@@ -241,7 +241,7 @@ def _entry_bounds(model: PrivateLP, rows: Integers, both_signs: bool) -> tuple[F
     low, high = np.zeros(affine.variables), np.zeros(affine.variables)
     ends = np.zeros(affine.rows), np.zeros(affine.rows)
     box = public_polyhedron(model).box
-    row, column, entry = _public_entries(model)
+    row, column, entry = public_entries(model)
     np.minimum.at(low, column, entry)
     np.maximum.at(high, column, entry)
     shared = form.matrix.nnz and row.size
@@ -269,7 +269,7 @@ def matrix_range(model: PrivateLP) -> tuple[Floats, Floats]:
     return ranges_in_order(model.affine, model.form.matrix)
 
 
-def _public_entries(model: PrivateLP) -> tuple[Integers, Integers, Floats]:
+def public_entries(model: PrivateLP) -> tuple[Integers, Integers, Floats]:
     """Row, column and value of the public entries of A in the private rows."""
     A0 = model.form.A0
     row = np.repeat(np.arange(model.affine.rows), np.diff(A0.indptr))
@@ -305,7 +305,7 @@ def _add_ends(
 def _declared_norms(model: PrivateLP, rows: Integers) -> tuple[float, float]:
     """Bounds of the 1- and 2-norm of a row of A from declared magnitudes of the records' own units (inf if none)."""
     form, affine = model.form, model.affine
-    public, _, entries = _public_entries(model)
+    public, _, entries = public_entries(model)
     l1, squares = (sum_by(public, weights=each, minlength=affine.rows) for each in (np.abs(entries), entries**2))
     if not form.matrix.nnz:
         return float(l1.max(initial=0.0)), math.sqrt(float(squares.max(initial=0.0)))

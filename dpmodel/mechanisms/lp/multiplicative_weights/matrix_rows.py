@@ -15,7 +15,7 @@ from dpmodel.compile.standard_form.affine_map import LinearMap, numbered, sum_by
 from dpmodel.compile.standard_form.footprint import Sensitivity, record_blocks, sensitivity_of, sensitivity_under
 from dpmodel.mechanisms.lp.multiplicative_weights.game import PrivateRowsNow, apart, both_signs, listed_rows
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, exact_rows
-from dpmodel.mechanisms.lp.private_rows import PrivateRows, present, private_rows
+from dpmodel.mechanisms.lp.private_rows import PrivateRows, present, private_rows, public_entries
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.numerics.public_facts import cached
 
@@ -64,13 +64,12 @@ class MatrixRows:
     @cached_property
     def sizes(self) -> tuple[int, int, int]:
         """How many entries a product reads; the most private entries of a row, and the most other ones."""
-        form = self.rows.model.form
-        if np.diff(form.A0.indptr)[self.index].any():
-            counts = [np.diff(each.indptr) for each in self.tables]
-        else:
-            counts = [form.entries_of_rows, np.zeros(1, dtype=np.int64)]
-        private, other = (int(each.max(initial=0)) for each in counts)
-        return int(sum(each.sum() for each in counts)), private, other
+        form, m = self.rows.model.form, np.int64(self.rows.model.affine.rows)
+        row, column, _ = public_entries(self.rows.model)
+        beside = np.bincount(row[~np.isin(row + m * column, form.matrix.positions)], minlength=m)
+        inside = form.entries_of_rows + (beside if self.rows.absent else 0)
+        beside = np.zeros_like(beside) if self.rows.absent else beside
+        return int(inside.sum() + beside.sum()), int(inside.max(initial=0)), int(beside.max(initial=0))
 
     @property
     def row_entries(self) -> int:
