@@ -13,11 +13,12 @@ from scipy.stats import binom
 
 import dpmodel as dpm
 from dpmodel.annotate import Private, Records
-from dpmodel.mechanisms.contract import no_progress
+from dpmodel.mechanisms.contract import Request, no_progress
+from dpmodel.mechanisms.lp.engines.routes import noise_hides_costs, objective_span
 from dpmodel.mechanisms.lp.noise_once.design import NoiseDesign, design, row_margins
 from dpmodel.mechanisms.lp.noise_once.margins import margin
 from dpmodel.mechanisms.lp.noise_once.measurement import measurements
-from dpmodel.mechanisms.lp.noise_once.mechanism import released_parts
+from dpmodel.mechanisms.lp.noise_once.mechanism import objective_loss, objective_noise, released_parts
 from dpmodel.mechanisms.lp.noise_once.solve_released import relaxed_program
 from dpmodel.numerics.cones import ConeBlock
 from dpmodel.plan.registry import by_name
@@ -293,3 +294,21 @@ def test_theorem_34_uses_the_papers_scale() -> None:
     printed = mechanism.forecast(opened.model, opened.request).noise["printed_alpha_for_unit_norm"]
     assert printed == pytest.approx(4 * measured.l1 * math.sqrt(8 * 4 * math.log(4e6)))
     assert part.reach.max() == pytest.approx(part.distribution.scale * math.log(4 / opened.request.beta))
+
+
+@pytest.mark.parametrize("low", [-3.0, 0.0])
+@pytest.mark.parametrize("bounds", [[0, 2], [-2, 0], [-1, 2]])
+def test_noise_that_hides_all_costs_loses_what_points_differ_by(bounds: list[float], low: float) -> None:
+    hidden = []
+    for epsilon in (0.01, 0.5, 4, 60):
+        rng = np.random.default_rng(3)
+        c = dpm.Private(shape=6, name="c", unit="entry", linf=0.1, bounds=bounds)
+        x = cp.Variable(6, bounds=[low, 5])
+        rows = [rng.uniform(-1, 2, (3, 6)) @ x <= 4, cp.sum(x) >= 1, x[0] + x[1] == 1]
+        model = dpm.Problem(cp.Minimize(c @ x), rows)._door(None).data
+        noise = design(model, Request(epsilon, 0.0), {"objective": "laplace"})
+        part = noise.parts["objective"]
+        hidden.append(noise_hides_costs(model, part.measurement.positions, part.reach))
+        loss = min(objective_noise(model, noise), objective_span(model))
+        assert objective_loss(model, noise) == pytest.approx(loss, rel=1e-5)
+    assert hidden[0] and not hidden[-1]

@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, Integers
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import Goal, Request
 from dpmodel.mechanisms.lp.engines.contract import Engine, Promise, Task
 from dpmodel.mechanisms.lp.noise_once.design import NoiseDesign, design
 from dpmodel.mechanisms.lp.private_rows import plain_linear, public_polyhedron
 from dpmodel.mechanisms.spend import Spend
+from dpmodel.numerics.cone_program import SolverFailure
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import Gaussian, Laplace
@@ -240,11 +241,25 @@ def objective_span(model: PrivateLP) -> float:
     polytope = public_polyhedron(model) if plain_linear(model) is None else model.public
     bottom, top = polytope.box
     if np.array_equal(low, high) or (bottom >= 0).all():
-        most = polytope.support(high)
+        try:
+            most = polytope.support(high)
+        except SolverFailure:
+            model.public.require_feasible()
+            raise
         return most if math.isinf(most) else max(most + polytope.support(-low), 0.0)
     size = np.maximum(np.abs(low), np.abs(high))
     moving = size > 0
     return min(float(size[moving] @ (top - bottom)[moving]), 2 * model.public.weighted_norm(size))
+
+
+def noise_hides_costs(model: PrivateLP, positions: Integers, reach: Floats) -> bool:
+    """Whether noise of size ``reach`` (k,) on these coefficients is so large that twice ``reach'|x|`` comes to all that
+    the objective can vary by: entry by entry it is as large as the coefficient, or half of it where no sign changes."""
+    low, high = cost_range(model)
+    one_sign = ((low >= 0).all() or (high <= 0).all()) and (model.public.box[0] >= 0).all()
+    size = np.maximum(np.abs(low), np.abs(high)) / (2 if one_sign else 1)
+    size[positions] -= reach
+    return bool((size <= 0).all())
 
 
 def cost_range(model: PrivateLP) -> tuple[Floats, Floats]:

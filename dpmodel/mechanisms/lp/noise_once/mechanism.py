@@ -23,7 +23,7 @@ from dpmodel.mechanisms.contract import (
     refuse_high,
 )
 from dpmodel.mechanisms.forecast import Bound, Forecast, Violation
-from dpmodel.mechanisms.lp.engines.routes import objective_span
+from dpmodel.mechanisms.lp.engines.routes import noise_hides_costs, objective_span
 from dpmodel.mechanisms.lp.noise_once.at_least import at_least
 from dpmodel.mechanisms.lp.noise_once.design import Kind, NoiseDesign, NoisyPart, design, x_bound
 from dpmodel.mechanisms.lp.noise_once.solve_released import solve_most_inside, solve_released
@@ -174,6 +174,9 @@ def _touches_rows(model: PrivateLP) -> bool:
 def objective_loss(model: PrivateLP, noise: NoiseDesign) -> float:
     """Public bound on the loss in objective value from noise on c, at most what any public point loses; nan when c is
     not noised."""
+    part = noise.parts.get("objective")
+    if part is not None and noise_hides_costs(model, part.measurement.positions, part.reach):
+        return objective_span(model)
     loss = objective_noise(model, noise)
     return min(loss, objective_span(model)) if loss > 0 else loss
 
