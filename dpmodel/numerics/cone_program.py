@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
 from dpmodel.errors import DPModelError, SpecificationError
-from dpmodel.numerics.array_program import Answer, ArrayProgram
+from dpmodel.numerics.array_program import Answer, ArrayProgram, rows_of
 from dpmodel.numerics.cones import ConeBlock, ConeKind
 from dpmodel.numerics.solvers import SOLVER_ERROR, ask, patience
 
@@ -246,28 +246,31 @@ def _in_arrays(
     moves = np.zeros(m) if direction is None else direction
     left, free = _left_side(program, weights, n + slack)
     # Equalities with a band have two sides; where it grows with the slack, they are two inequalities.
-    grows = (kinds == _ZERO) & (moves > 0)
-    plain, growing = np.flatnonzero(((kinds == _ZERO) & ~grows) | (kinds == _NONNEG)), np.flatnonzero(grows)
-    capped = np.zeros(0, dtype=np.int64)
+    zero = kinds == _ZERO
+    grows = zero & (moves > 0)
+    plain, growing = np.flatnonzero((zero & ~grows) | (kinds == _NONNEG)), np.flatnonzero(grows)
+    capped = _NO_ROWS
     if slack and program.ceiling is not None:
         capped = np.flatnonzero((kinds == _NONNEG) & np.isfinite(program.ceiling))
-    equal = kinds[plain] == _ZERO
+    equal = zero[plain]
     band = np.where(equal, program.band[plain], 0.0)
-    above = [program.b[plain] + band, program.b[growing] + program.band[growing]]
-    above += [program.band[growing] - program.b[growing]]
-    above += [program.ceiling[capped]] if program.ceiling is not None else []
-    index = np.concatenate([plain, growing, growing, capped])
-    sign = np.concatenate([np.ones(plain.size + growing.size), -np.ones(growing.size), np.ones(capped.size)])
-    gives = np.concatenate([np.where(equal, 0.0, moves[plain]), moves[growing], moves[growing], np.zeros(capped.size)])
-    R = left if np.array_equal(index, np.arange(m)) else left[index]
+    index, sign, high = plain, np.ones(plain.size), program.b[plain] + band
+    if growing.size or capped.size:
+        index = np.concatenate([plain, growing, growing, capped])
+        sign = np.repeat([1.0, -1.0, 1.0], [plain.size + growing.size, growing.size, capped.size])
+        both = (program.b + program.band)[growing], (program.band - program.b)[growing]
+        high = np.concatenate([high, *both, program.ceiling[capped] if program.ceiling is not None else _NO_ROWS])
+    R = left if np.array_equal(index, np.arange(m)) else rows_of(left, index)
     if growing.size:
         R = sp.csr_array(sp.diags_array(sign) @ R)
-    low, high = np.full(index.size, -np.inf), np.concatenate(above)
+    low = np.full(index.size, -np.inf)
     low[: plain.size][equal] = (program.b[plain] - band)[equal]
     in_cones = np.concatenate([np.arange(block.start, block.start + block.size) for block in blocks] or [_NO_ROWS])
-    G = left[in_cones] if in_cones.size else sp.csr_array((0, left.shape[1]))
+    G = rows_of(left, in_cones) if in_cones.size else sp.csr_array((0, left.shape[1]))
     c, lower, upper = program.c, program.lower, np.maximum(program.lower, program.upper)
     if slack:
+        gives = np.concatenate([np.where(equal, 0.0, moves[plain]), moves[index[plain.size :]]])
+        gives[index.size - capped.size :] = 0.0
         R, G = R + _column(-gives, n, R.shape), G + _column(-moves[in_cones], n, G.shape)
         c = np.append(np.zeros(n) if minimise_slack else c, float(minimise_slack))
         lower, upper = np.append(lower, 0.0), np.append(upper, np.inf if slack_limit is None else slack_limit)
