@@ -65,10 +65,10 @@ def rows_of(A: sp.csr_array, index: Integers) -> sp.csr_array:
 @dataclass(frozen=True)
 class Answer:
     """``x`` (n,) or None. ``rows`` (p,), ``cones`` (q,) : multipliers, positive where an upper side binds; None where
-    the solver gives none. ``basis`` : where HiGHS ended, to begin from with another objective."""
+    the solver gives none. ``vertex`` : where HiGHS ended, to begin from with another objective."""
 
     status: str
     x: Floats | None = None
     rows: Floats | None = None
     cones: Floats | None = None
-    basis: Any = None
+    vertex: Any = None

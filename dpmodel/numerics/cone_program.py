@@ -23,7 +23,7 @@ from dpmodel._types import Floats, Integers
 from dpmodel.errors import DPModelError, SpecificationError
 from dpmodel.numerics.array_program import Answer, ArrayProgram, rows_of
 from dpmodel.numerics.cones import ConeBlock, ConeKind
-from dpmodel.numerics.solvers import SOLVER_ERROR, ask, patience
+from dpmodel.numerics.solvers import SOLVER_ERROR, Vertex, ask, patience
 
 
 @cache
@@ -65,7 +65,7 @@ class ConeProgram:
 @dataclass(frozen=True)
 class ConeSolution:
     """``status`` : "optimal", "infeasible" or "unbounded" (CVXPY's words), or ``SOLVER_ERROR`` when no solver had an
-    answer; ``x`` (n,), ``dual`` (m,) or None; ``notes`` : which solvers had none; ``basis``, ``arrays`` : where HiGHS
+    answer; ``x`` (n,), ``dual`` (m,) or None; ``notes`` : which solvers had none; ``vertex``, ``arrays`` : where HiGHS
     ended in a linear program, and what it was given."""
 
     status: str
@@ -75,7 +75,7 @@ class ConeSolution:
     seconds: float
     slack: float = 0.0
     notes: tuple[str, ...] = ()
-    basis: Any = None
+    vertex: Vertex | None = None
     arrays: _Arrays | None = None
 
     @property
@@ -105,13 +105,13 @@ def solve_cone_program(
     weights : (m x n) sparse W; adds ``W @ |x|`` to the left side of the rows (robust rows).
     solver, options : as CVXPY's; by default HiGHS for linear programs, else what CVXPY chooses: SCS where matrices are
         semidefinite, Clarabel for other cones.
-    start : a solution of this program with another objective, from whose ``basis`` HiGHS begins.
+    start : a solution of this program with another objective, from whose ``vertex`` HiGHS begins.
     """
     lower, upper = program.lower, program.upper
     if (lower > upper + 1e-9 * (1 + np.abs(lower))).any():
         return ConeSolution(str(cp.INFEASIBLE), None, None, None, 0.0)  # solvers take no crossed bounds
     started = time.perf_counter()
-    basis, arrays = (None, None) if start is None else (start.basis, start.arrays)
+    vertex, arrays = (None, None) if start is None else (start.vertex, start.arrays)
     if arrays is None:
         arrays = _in_arrays(program, direction, slack_limit, minimise_slack, weights)
     else:
@@ -122,9 +122,9 @@ def solve_cone_program(
     attempts[0] = attempts[0][0], dict(options or {})
     quick = None
     if attempts[0] == (cp.HIGHS, {}) and solver is None and arrays.program.continuous:
-        quick = _quick(arrays.program, basis)
+        quick = _quick(arrays.program, vertex)
     for each, own in attempts:
-        answer, quick = quick or ask(arrays.program, each, own, basis), None
+        answer, quick = quick or ask(arrays.program, each, own, vertex), None
         # A limit that the user set is kept; a solver's own is a reason to ask another.
         mine = answer.status == cp.USER_LIMIT and answer.x is None and not own
         if answer.status != SOLVER_ERROR and not mine:
@@ -139,14 +139,14 @@ def solve_cone_program(
     point = answer.x[: program.c.size]
     used = float(answer.x[program.c.size]) if direction is not None else 0.0
     value = float(program.c @ point + program.d)
-    dual, kept = arrays.dual(answer), None if answer.basis is None else arrays
-    return ConeSolution(answer.status, value, point, dual, seconds, used, notes, answer.basis, kept)
+    dual, kept = arrays.dual(answer), None if answer.vertex is None else arrays
+    return ConeSolution(answer.status, value, point, dual, seconds, used, notes, answer.vertex, kept)
 
 
-def _quick(program: ArrayProgram, basis: Any) -> Answer | None:
+def _quick(program: ArrayProgram, vertex: Vertex | None) -> Answer | None:
     """What HiGHS says of a linear program within some steps, else the optimum from another solver. Nothing but that is
     taken from it: it calls empty sets with a ray unbounded, and programs of numbers of many sizes empty."""
-    answer = ask(program, cp.HIGHS, patience(program.R), basis)
+    answer = ask(program, cp.HIGHS, patience(program.R), vertex)
     if answer.status != cp.USER_LIMIT or answer.x is None:
         return answer
     answer = ask(program, cp.CLARABEL, {})

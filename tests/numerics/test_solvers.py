@@ -306,11 +306,11 @@ def test_from_the_basis_of_another_objective(seed: int) -> None:
     given = program(seed)
     rng = np.random.default_rng(seed)
     other = replace(given, c=rng.normal(size=given.size))
-    cold, start = ask(other, "HIGHS", {}), ask(given, "HIGHS", {}).basis
+    cold, start = ask(other, "HIGHS", {}), ask(given, "HIGHS", {}).vertex
     for basis in (
         start,
-        cold.basis,
-        ask(replace(given, R=given.R[:3], low=given.low[:3], high=given.high[:3]), "HIGHS", {}).basis,
+        cold.vertex,
+        ask(replace(given, R=given.R[:3], low=given.low[:3], high=given.high[:3]), "HIGHS", {}).vertex,
     ):
         warm = ask(other, "HIGHS", {}, basis)
         assert warm.status == cold.status == cp.OPTIMAL
@@ -344,7 +344,7 @@ def test_where_the_simplex_method_takes_long_another_solver_answers(seed: int, m
     monkeypatch.setattr(solvers, "_by_clarabel", lambda *said: asked.append(said[1]) or quick(*said))
     monkeypatch.setattr(solvers, "_PATIENCE", 1)
     fast, other = solve_cone_program(given), replace(polytope).minimise(given.c)
-    assert asked == ["CLARABEL"] * 2 and not fast.notes and slow.basis is not None and fast.basis is None
+    assert asked == ["CLARABEL"] * 2 and not fast.notes and slow.vertex is not None and fast.vertex is None
     assert [fast.value, given.c @ point, given.c @ other] == pytest.approx([slow.value] * 3)
     assert fast.dual == pytest.approx(slow.dual, abs=1e-5)
 
@@ -357,8 +357,8 @@ def test_where_the_simplex_method_takes_long_another_solver_answers(seed: int, m
 def test_the_users_solver_is_not_hurried(monkeypatch: Any) -> None:
     monkeypatch.setattr(solvers, "_PATIENCE", 1)
     monkeypatch.setattr(solvers, "_by_clarabel", lambda *said: pytest.fail("not asked for"))
-    assert solve_cone_program(inequalities(0), solver="HIGHS").basis is not None
-    assert solve_cone_program(inequalities(0), options={"presolve": "off"}).basis is not None
+    assert solve_cone_program(inequalities(0), solver="HIGHS").vertex is not None
+    assert solve_cone_program(inequalities(0), options={"presolve": "off"}).vertex is not None
 
 
 @pytest.mark.parametrize("status", ["infeasible", "unbounded", "optimal_inaccurate", cp.USER_LIMIT])
