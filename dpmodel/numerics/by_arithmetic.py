@@ -57,10 +57,10 @@ def never_ends(program: ConeProgram, objective: Floats, lower: Floats, upper: Fl
     columns = np.flatnonzero(free)
     if not columns.size:
         return False
-    A, place = sp.csr_array(program.A), np.cumsum(free) - 1
-    row, change = np.repeat(np.arange(program.b.size), np.diff(A.indptr)), -A.data * np.sign(objective)[A.indices]
-    seen = free[A.indices] & np.asarray(program.keep, dtype=bool)[row] & (change != 0)
-    row, column, change = row[seen], place[A.indices[seen]], change[seen]
+    moved = sp.csr_array(program.A)[:, columns].tocoo()
+    change = -moved.data * np.sign(objective[columns])[moved.col]
+    seen = np.asarray(program.keep, dtype=bool)[moved.row] & (change != 0)
+    row, column, change = moved.row[seen], moved.col[seen], change[seen]
     rises, falls, cone = _ways(program)
     stuck = np.zeros(columns.size, dtype=bool)
     # Rows of tails may move both ways, by as much as their head rises.

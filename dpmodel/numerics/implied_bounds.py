@@ -13,7 +13,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.numerics.array_program import rows_of
 from dpmodel.numerics.cone_program import ConeProgram
 from dpmodel.numerics.cones import ConeBlock
 
@@ -39,19 +38,14 @@ def implied_bounds(program: ConeProgram) -> tuple[Floats, Floats]:
             curved.append(block)
             rows["nonneg"][_signed_rows(block)] = True
     straight, equal = np.flatnonzero(rows["nonneg"] | rows["zero"]), np.flatnonzero(rows["zero"])
-    parts = [(rows_of(A, straight), program.b[straight] + program.band[straight])]
-    parts += [(-rows_of(A, equal), program.band[equal] - program.b[equal])] if equal.size else []
-    beside = [
-        (block, rows_of(A, np.arange(block.start, block.start + block.size)), program.b[block.rows])
-        for block in curved
-        if block.kind in ("soc", "psd")
-    ]
+    parts = [(A[straight], program.b[straight] + program.band[straight])]
+    parts += [(-A[equal], program.band[equal] - program.b[equal])] if equal.size else []
     for _ in range(_PASSES):
         before = lower.copy(), upper.copy()
         for matrix, side in parts:
             tighten(matrix, side, lower, upper)
-        for each in beside:
-            for matrix, side in _tails(*each, lower, upper):
+        for block in curved:
+            for matrix, side in _tails(block, A, program.b, lower, upper):
                 tighten(matrix, side, lower, upper)
         if np.array_equal(before[0], lower) and np.array_equal(before[1], upper):
             break
@@ -70,8 +64,12 @@ def _signed_rows(block: ConeBlock) -> Any:
     return np.concatenate([starts + offset for offset in offsets])
 
 
-def _tails(block: ConeBlock, rows: Any, right: Floats, lower: Floats, upper: Floats) -> Iterator[tuple[Any, Floats]]:
-    """Rows ``|right - rows x| <= size`` of the entries beside a head or a diagonal, as two inequalities."""
+def _tails(block: ConeBlock, A: Any, b: Floats, lower: Floats, upper: Floats) -> Iterator[tuple[Any, Floats]]:
+    """Rows ``|b - A x| <= size`` of the entries beside a head or a diagonal, as two inequalities."""
+    if block.kind not in ("soc", "psd"):
+        return
+    rows = A[block.start : block.start + block.size]
+    right = b[block.rows]
     top = right - _least(rows, lower, upper)
     top += 1e-9 * np.abs(top)
     starts = np.cumsum(block.sizes) - np.asarray(block.sizes)
@@ -92,9 +90,8 @@ def _tails(block: ConeBlock, rows: Any, right: Floats, lower: Floats, upper: Flo
         rows, right = sp.csr_array((rows + rows[swap]) / 2), (right + right[swap]) / 2
     use = np.flatnonzero(beside & np.isfinite(size))
     if use.size:
-        used = rows_of(rows, use)
-        yield used, right[use] + size[use]
-        yield -used, size[use] - right[use]
+        yield rows[use], right[use] + size[use]
+        yield -rows[use], size[use] - right[use]
 
 
 def _transposed(block: ConeBlock) -> Any:
@@ -120,17 +117,17 @@ def tighten(A: sp.csr_array, b: Floats, lower: Floats, upper: Floats) -> None:
     rows = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
     with np.errstate(invalid="ignore"):
         least = np.where(A.data > 0, A.data * lower[A.indices], A.data * upper[A.indices])
-    finite = np.isfinite(least)
-    known = np.where(finite, least, 0.0)
-    total = np.bincount(rows, weights=known, minlength=A.shape[0])
-    open_ends = np.bincount(rows, weights=~finite, minlength=A.shape[0])
-    size = np.bincount(rows, weights=np.abs(known), minlength=A.shape[0]) + np.abs(b)
+    total = np.bincount(rows, weights=np.where(np.isfinite(least), least, 0.0), minlength=A.shape[0])
+    open_ends = np.bincount(rows, weights=~np.isfinite(least), minlength=A.shape[0])
+    size = np.bincount(rows, weights=np.where(np.isfinite(least), np.abs(least), 0.0), minlength=A.shape[0]) + np.abs(b)
     # Bounds on the rounding of these sums, so that no point of the set is cut off.
     error = (np.diff(A.indptr) + 4) * 2.0**-52 * size
-    usable = np.flatnonzero((open_ends[rows] == ~finite) & (A.data != 0))
-    row, column, derivative = rows[usable], A.indices[usable], A.data[usable]
-    value, slack = (b[row] - (total[row] - known[usable])) / derivative, error[row] / np.abs(derivative)
+    others_open = open_ends[rows] - ~np.isfinite(least)
+    rest = b[rows] - (total[rows] - np.where(np.isfinite(least), least, 0.0))
+    usable = (others_open == 0) & (A.data != 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value, slack = rest / A.data, error[rows] / np.abs(A.data)
     slack += 1e-9 * np.abs(value)
-    up, down = derivative > 0, derivative < 0
-    np.minimum.at(upper, column[up], value[up] + slack[up])
-    np.maximum.at(lower, column[down], value[down] - slack[down])
+    up, down = usable & (A.data > 0), usable & (A.data < 0)
+    np.minimum.at(upper, A.indices[up], value[up] + slack[up])
+    np.maximum.at(lower, A.indices[down], value[down] - slack[down])
