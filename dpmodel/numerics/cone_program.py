@@ -260,7 +260,7 @@ def _in_arrays(
         sign = np.repeat([1.0, -1.0, 1.0], [plain.size + growing.size, growing.size, capped.size])
         both = (program.b + program.band)[growing], (program.band - program.b)[growing]
         high = np.concatenate([high, *both, program.ceiling[capped] if program.ceiling is not None else _NO_ROWS])
-    R = left if np.array_equal(index, np.arange(m)) else rows_of(left, index)
+    R = rows_of(left, index)
     if growing.size:
         R = sp.csr_array(sp.diags_array(sign) @ R)
     low = np.full(index.size, -np.inf)

@@ -343,9 +343,8 @@ def _by_clarabel(program: ArrayProgram, solver: str | None, options: Mapping[str
     settings.verbose = False
     for name, value in options.items():
         setattr(settings, name, value)
-    whole, P = squares(program), sp.csc_array((program.size, program.size))
-    if whole is not None:
-        program, P = whole.program, whole.P
+    whole = squares(program)
+    program, P = (program, sp.csc_array((program.size,) * 2)) if whole is None else (whole.program, whole.P)
     rows = _cone_rows(program, upper_triangle=True)
     cones = [kind(count) for kind, count in _counted(clarabel, rows) if count]
     cones += [clarabel.SecondOrderConeT(size) for size in program.second_order]

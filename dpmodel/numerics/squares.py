@@ -82,12 +82,12 @@ def squares(program: ArrayProgram) -> Squares | None:
     lines = np.flatnonzero(tail & gone)
     sums, long, c = rows_of(G, lines), long[lines], program.c.copy()
     c -= sums.T @ (weight[number] * program.h[: number.size])[lines]
-    sums.data *= np.repeat(np.sqrt(weight[number[lines]]), np.diff(sums.indptr))
+    scale, rest = np.repeat(np.sqrt(weight[number[lines]]), np.diff(sums.indptr)), rows_of(G, np.flatnonzero(rows))
     # No row that stays, and none of the sums, has an entry in a column that goes.
     place, width = np.cumsum(columns, dtype=G.indices.dtype) - 1, int(np.count_nonzero(columns))
     sums, R, G = (
-        sp.csr_array((A.data, place[A.indices], A.indptr), shape=(A.shape[0], width))
-        for A in (sums, program.R, rows_of(G, np.flatnonzero(rows)))
+        sp.csr_array((data, place[A.indices], A.indptr), shape=(A.shape[0], width))
+        for A, data in ((sums, sums.data * scale), (program.R, program.R.data), (rest, rest.data))
     )
     alone = sums[~long] if long.any() else sums
     P = _upper(sp.csc_array(alone.T @ alone))

@@ -322,6 +322,19 @@ def test_from_the_basis_of_another_objective(seed: int) -> None:
     assert ask(boundless, "HIGHS", {}, start).status == ask(boundless, "HIGHS", {}).status
 
 
+def test_highs_goes_on_once(monkeypatch: Any) -> None:
+    """Where a run on released numbers ended must not be where the next begins: that has the public basis alone."""
+    given, passed, inner = program(0), [], solvers._passed
+    others = [replace(given, c=np.random.default_rng(seed).normal(size=given.size)) for seed in range(3)]
+    monkeypatch.setattr(solvers, "_passed", lambda each: passed.append(each.c) or inner(each))
+    alone = [ask(each, "HIGHS", {}).x for each in others]
+    start = ask(given, "HIGHS", {}).vertex
+    del passed[:]
+    found = [ask(each, "HIGHS", {}, start).x for each in others]
+    assert len(passed) == 2 and passed[0] is others[1].c and passed[1] is others[2].c
+    np.testing.assert_allclose(found, alone, atol=1e-7)
+
+
 def inequalities(seed: int) -> ConeProgram:
     """Twelve of them between bounds, around zero."""
     rng = np.random.default_rng(seed)
