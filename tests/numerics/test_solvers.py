@@ -333,6 +333,7 @@ def test_highs_goes_on_once(monkeypatch: Any) -> None:
     found = [ask(each, "HIGHS", {}, start).x for each in others]
     assert len(passed) == 2 and passed[0] is others[1].c and passed[1] is others[2].c
     np.testing.assert_allclose(found, alone, atol=1e-7)
+    assert np.array_equal(ask(others[0], "HIGHS", {}, start).x, found[0])  # the same way again
 
 
 def inequalities(seed: int) -> ConeProgram:
