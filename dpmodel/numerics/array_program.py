@@ -54,13 +54,22 @@ class ArrayProgram:
         return np.asarray(self.low == self.high)
 
 
+def rows_of(A: sp.csr_array, index: Integers) -> sp.csr_array:
+    """``A[index]``; rows that follow one another are not copied, and must not be changed."""
+    if not index.size or (np.diff(index) != 1).any():
+        return A[index]
+    starts = A.indptr[index[0] : index[-1] + 2]
+    entries = slice(starts[0], starts[-1])
+    return sp.csr_array((A.data[entries], A.indices[entries], starts - starts[0]), shape=(index.size, A.shape[1]))
+
+
 @dataclass(frozen=True)
 class Answer:
     """``x`` (n,) or None. ``rows`` (p,), ``cones`` (q,) : multipliers, positive where an upper side binds; None where
-    the solver gives none. ``basis`` : where HiGHS ended, to begin from with another objective."""
+    the solver gives none. ``vertex`` : where HiGHS ended, to begin from with another objective."""
 
     status: str
     x: Floats | None = None
     rows: Floats | None = None
     cones: Floats | None = None
-    basis: Any = None
+    vertex: Any = None

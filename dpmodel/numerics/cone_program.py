@@ -21,9 +21,9 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
 from dpmodel.errors import DPModelError, SpecificationError
-from dpmodel.numerics.array_program import Answer, ArrayProgram
+from dpmodel.numerics.array_program import Answer, ArrayProgram, rows_of
 from dpmodel.numerics.cones import ConeBlock, ConeKind
-from dpmodel.numerics.solvers import SOLVER_ERROR, ask, patience
+from dpmodel.numerics.solvers import SOLVER_ERROR, Vertex, ask, patience
 
 
 @cache
@@ -65,7 +65,7 @@ class ConeProgram:
 @dataclass(frozen=True)
 class ConeSolution:
     """``status`` : "optimal", "infeasible" or "unbounded" (CVXPY's words), or ``SOLVER_ERROR`` when no solver had an
-    answer; ``x`` (n,), ``dual`` (m,) or None; ``notes`` : which solvers had none; ``basis``, ``arrays`` : where HiGHS
+    answer; ``x`` (n,), ``dual`` (m,) or None; ``notes`` : which solvers had none; ``vertex``, ``arrays`` : where HiGHS
     ended in a linear program, and what it was given."""
 
     status: str
@@ -75,7 +75,7 @@ class ConeSolution:
     seconds: float
     slack: float = 0.0
     notes: tuple[str, ...] = ()
-    basis: Any = None
+    vertex: Vertex | None = None
     arrays: _Arrays | None = None
 
     @property
@@ -105,13 +105,13 @@ def solve_cone_program(
     weights : (m x n) sparse W; adds ``W @ |x|`` to the left side of the rows (robust rows).
     solver, options : as CVXPY's; by default HiGHS for linear programs, else what CVXPY chooses: SCS where matrices are
         semidefinite, Clarabel for other cones.
-    start : a solution of this program with another objective, from whose ``basis`` HiGHS begins.
+    start : a solution of this program with another objective, from whose ``vertex`` HiGHS begins.
     """
     lower, upper = program.lower, program.upper
     if (lower > upper + 1e-9 * (1 + np.abs(lower))).any():
         return ConeSolution(str(cp.INFEASIBLE), None, None, None, 0.0)  # solvers take no crossed bounds
     started = time.perf_counter()
-    basis, arrays = (None, None) if start is None else (start.basis, start.arrays)
+    vertex, arrays = (None, None) if start is None else (start.vertex, start.arrays)
     if arrays is None:
         arrays = _in_arrays(program, direction, slack_limit, minimise_slack, weights)
     else:
@@ -122,9 +122,9 @@ def solve_cone_program(
     attempts[0] = attempts[0][0], dict(options or {})
     quick = None
     if attempts[0] == (cp.HIGHS, {}) and solver is None and arrays.program.continuous:
-        quick = _quick(arrays.program, basis)
+        quick = _quick(arrays.program, vertex)
     for each, own in attempts:
-        answer, quick = quick or ask(arrays.program, each, own, basis), None
+        answer, quick = quick or ask(arrays.program, each, own, vertex), None
         # A limit that the user set is kept; a solver's own is a reason to ask another.
         mine = answer.status == cp.USER_LIMIT and answer.x is None and not own
         if answer.status != SOLVER_ERROR and not mine:
@@ -139,14 +139,14 @@ def solve_cone_program(
     point = answer.x[: program.c.size]
     used = float(answer.x[program.c.size]) if direction is not None else 0.0
     value = float(program.c @ point + program.d)
-    dual, kept = arrays.dual(answer), None if answer.basis is None else arrays
-    return ConeSolution(answer.status, value, point, dual, seconds, used, notes, answer.basis, kept)
+    dual, kept = arrays.dual(answer), None if answer.vertex is None else arrays
+    return ConeSolution(answer.status, value, point, dual, seconds, used, notes, answer.vertex, kept)
 
 
-def _quick(program: ArrayProgram, basis: Any) -> Answer | None:
+def _quick(program: ArrayProgram, vertex: Vertex | None) -> Answer | None:
     """What HiGHS says of a linear program within some steps, else the optimum from another solver. Nothing but that is
     taken from it: it calls empty sets with a ray unbounded, and programs of numbers of many sizes empty."""
-    answer = ask(program, cp.HIGHS, patience(program.R), basis)
+    answer = ask(program, cp.HIGHS, patience(program.R), vertex)
     if answer.status != cp.USER_LIMIT or answer.x is None:
         return answer
     answer = ask(program, cp.CLARABEL, {})
@@ -246,28 +246,31 @@ def _in_arrays(
     moves = np.zeros(m) if direction is None else direction
     left, free = _left_side(program, weights, n + slack)
     # Equalities with a band have two sides; where it grows with the slack, they are two inequalities.
-    grows = (kinds == _ZERO) & (moves > 0)
-    plain, growing = np.flatnonzero(((kinds == _ZERO) & ~grows) | (kinds == _NONNEG)), np.flatnonzero(grows)
-    capped = np.zeros(0, dtype=np.int64)
+    zero = kinds == _ZERO
+    grows = zero & (moves > 0)
+    plain, growing = np.flatnonzero((zero & ~grows) | (kinds == _NONNEG)), np.flatnonzero(grows)
+    capped = _NO_ROWS
     if slack and program.ceiling is not None:
         capped = np.flatnonzero((kinds == _NONNEG) & np.isfinite(program.ceiling))
-    equal = kinds[plain] == _ZERO
+    equal = zero[plain]
     band = np.where(equal, program.band[plain], 0.0)
-    above = [program.b[plain] + band, program.b[growing] + program.band[growing]]
-    above += [program.band[growing] - program.b[growing]]
-    above += [program.ceiling[capped]] if program.ceiling is not None else []
-    index = np.concatenate([plain, growing, growing, capped])
-    sign = np.concatenate([np.ones(plain.size + growing.size), -np.ones(growing.size), np.ones(capped.size)])
-    gives = np.concatenate([np.where(equal, 0.0, moves[plain]), moves[growing], moves[growing], np.zeros(capped.size)])
-    R = left if np.array_equal(index, np.arange(m)) else left[index]
+    index, sign, high = plain, np.ones(plain.size), program.b[plain] + band
+    if growing.size or capped.size:
+        index = np.concatenate([plain, growing, growing, capped])
+        sign = np.repeat([1.0, -1.0, 1.0], [plain.size + growing.size, growing.size, capped.size])
+        both = (program.b + program.band)[growing], (program.band - program.b)[growing]
+        high = np.concatenate([high, *both, program.ceiling[capped] if program.ceiling is not None else _NO_ROWS])
+    R = rows_of(left, index)
     if growing.size:
         R = sp.csr_array(sp.diags_array(sign) @ R)
-    low, high = np.full(index.size, -np.inf), np.concatenate(above)
+    low = np.full(index.size, -np.inf)
     low[: plain.size][equal] = (program.b[plain] - band)[equal]
     in_cones = np.concatenate([np.arange(block.start, block.start + block.size) for block in blocks] or [_NO_ROWS])
-    G = left[in_cones] if in_cones.size else sp.csr_array((0, left.shape[1]))
+    G = rows_of(left, in_cones) if in_cones.size else sp.csr_array((0, left.shape[1]))
     c, lower, upper = program.c, program.lower, np.maximum(program.lower, program.upper)
     if slack:
+        gives = np.concatenate([np.where(equal, 0.0, moves[plain]), moves[index[plain.size :]]])
+        gives[index.size - capped.size :] = 0.0
         R, G = R + _column(-gives, n, R.shape), G + _column(-moves[in_cones], n, G.shape)
         c = np.append(np.zeros(n) if minimise_slack else c, float(minimise_slack))
         lower, upper = np.append(lower, 0.0), np.append(upper, np.inf if slack_limit is None else slack_limit)

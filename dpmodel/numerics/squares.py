@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, Mask
-from dpmodel.numerics.array_program import Answer, ArrayProgram
+from dpmodel.numerics.array_program import Answer, ArrayProgram, rows_of
 
 # How many times the entries of M the triangle of ``M'M`` may have: with more, the cone is quicker.
 _FILL = 1.5
@@ -62,44 +62,59 @@ def squares(program: ArrayProgram) -> Squares | None:
     taken[taken] = _let_go(program, heads[taken])
     if not taken.any():
         return None
-    G, number = program.G[: sizes.sum()], np.repeat(np.arange(sizes.size), sizes)
+    G, number = program.G, np.repeat(np.arange(sizes.size), sizes)
     tail = np.arange(number.size) >= heads[number] + 2
-    entries = np.where(tail, np.diff(G.indptr), 0)
+    entries = np.where(tail, np.diff(G.indptr)[: number.size], 0)
     # Cones of short rows each for themselves, others together.
     short = np.bincount(number, entries * (entries + 1) / 2) <= _FILL * np.bincount(number, entries)
-    long = tail & (taken & ~short)[number]
-    used = np.unique(G[long].indices)
-    if used.size * (used.size + 1) / 2 > _FILL * int(entries[long].sum()):
-        taken, long = taken & short, np.zeros_like(long)
+    long, used = tail & (taken & ~short)[number], np.zeros(0, dtype=np.int64)
+    if long.any():
+        used = np.unique(rows_of(G, np.flatnonzero(long)).indices)
+        if used.size * (used.size + 1) / 2 > _FILL * int(entries[long].sum()):
+            taken, long = taken & short, np.zeros_like(long)
     if not taken.any():
         return None
     t = G.indices[G.indptr[heads[taken]]]
     weight = np.zeros(sizes.size)
     weight[taken] = program.c[t] / (-2 * G.data[G.indptr[heads[taken]]] * program.h[heads[taken]])
-    root, c = sp.diags_array(np.sqrt(weight[number])), program.c.copy()
-    lines, gone = tail & taken[number], taken[number]
-    c -= G[lines].T @ (weight[number] * program.h[: number.size])[lines]
-    scaled = sp.csr_array(root @ G)
-    P = sp.triu(scaled[lines & ~long].T @ scaled[lines & ~long])
-    if used.size and long.any():
-        narrow = scaled[long][:, used].toarray()
-        dense = sp.coo_array(np.triu(narrow.T @ narrow))
-        P = P + sp.coo_array((dense.data, (used[dense.row], used[dense.col])), shape=P.shape)
-    columns, rows = np.ones(program.size, dtype=bool), np.ones(program.h.size, dtype=bool)
+    gone, columns, rows = taken[number], np.ones(program.size, dtype=bool), np.ones(program.h.size, dtype=bool)
     columns[t], rows[: number.size] = False, ~gone
+    lines = np.flatnonzero(tail & gone)
+    sums, long, c = rows_of(G, lines), long[lines], program.c.copy()
+    c -= sums.T @ (weight[number] * program.h[: number.size])[lines]
+    scale, rest = np.repeat(np.sqrt(weight[number[lines]]), np.diff(sums.indptr)), rows_of(G, np.flatnonzero(rows))
+    # No row that stays, and none of the sums, has an entry in a column that goes.
+    place, width = np.cumsum(columns, dtype=G.indices.dtype) - 1, int(np.count_nonzero(columns))
+    sums, R, G = (
+        sp.csr_array((data, place[A.indices], A.indptr), shape=(A.shape[0], width))
+        for A, data in ((sums, sums.data * scale), (program.R, program.R.data), (rest, rest.data))
+    )
+    alone = sums[~long] if long.any() else sums
+    P = _upper(sp.csc_array(alone.T @ alone))
+    if long.any():
+        narrow = sums[long][:, place[used]].toarray()
+        dense = sp.coo_array(np.triu(narrow.T @ narrow))
+        P = P + sp.csc_array((dense.data, (place[used][dense.row], place[used][dense.col])), shape=P.shape)
     smaller = replace(
         program,
         c=c[columns],
-        R=program.R[:, columns],
+        R=R,
         lower=program.lower[columns],
         upper=program.upper[columns],
-        G=program.G[rows][:, columns],
+        G=G,
         h=program.h[rows],
         second_order=tuple(sizes[~taken].tolist()),
     )
-    kept = sp.csc_array(sp.csc_array(P)[columns][:, columns])
-    place = (np.cumsum(taken) - 1)[number[gone]]
-    return Squares(program, smaller, kept, columns, rows, heads[taken], t, place, weight[taken])
+    cone = (np.cumsum(taken) - 1)[number[gone]]
+    return Squares(program, smaller, P, columns, rows, heads[taken], t, cone, weight[taken])
+
+
+def _upper(square: sp.csc_array) -> sp.csc_array:
+    """Its upper triangle."""
+    square.sort_indices()
+    keep = square.indices <= np.repeat(np.arange(square.shape[0]), np.diff(square.indptr))
+    starts = np.append(0, np.cumsum(keep))[square.indptr].astype(square.indptr.dtype)
+    return sp.csc_array((square.data[keep], square.indices[keep], starts), shape=square.shape)
 
 
 def _let_go(program: ArrayProgram, heads: Integers) -> Mask:

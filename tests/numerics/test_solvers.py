@@ -306,11 +306,11 @@ def test_from_the_basis_of_another_objective(seed: int) -> None:
     given = program(seed)
     rng = np.random.default_rng(seed)
     other = replace(given, c=rng.normal(size=given.size))
-    cold, start = ask(other, "HIGHS", {}), ask(given, "HIGHS", {}).basis
+    cold, start = ask(other, "HIGHS", {}), ask(given, "HIGHS", {}).vertex
     for basis in (
         start,
-        cold.basis,
-        ask(replace(given, R=given.R[:3], low=given.low[:3], high=given.high[:3]), "HIGHS", {}).basis,
+        cold.vertex,
+        ask(replace(given, R=given.R[:3], low=given.low[:3], high=given.high[:3]), "HIGHS", {}).vertex,
     ):
         warm = ask(other, "HIGHS", {}, basis)
         assert warm.status == cold.status == cp.OPTIMAL
@@ -320,6 +320,20 @@ def test_from_the_basis_of_another_objective(seed: int) -> None:
         other, lower=np.full(given.size, -np.inf), low=np.full(given.low.size, -np.inf), c=-np.ones(given.size)
     )
     assert ask(boundless, "HIGHS", {}, start).status == ask(boundless, "HIGHS", {}).status
+
+
+def test_highs_goes_on_once(monkeypatch: Any) -> None:
+    """Where a run on released numbers ended must not be where the next begins: that has the public basis alone."""
+    given, passed, inner = program(0), [], solvers._passed
+    others = [replace(given, c=np.random.default_rng(seed).normal(size=given.size)) for seed in range(3)]
+    monkeypatch.setattr(solvers, "_passed", lambda each: passed.append(each.c) or inner(each))
+    alone = [ask(each, "HIGHS", {}).x for each in others]
+    start = ask(given, "HIGHS", {}).vertex
+    del passed[:]
+    found = [ask(each, "HIGHS", {}, start).x for each in others]
+    assert len(passed) == 2 and passed[0] is others[1].c and passed[1] is others[2].c
+    np.testing.assert_allclose(found, alone, atol=1e-7)
+    assert np.array_equal(ask(others[0], "HIGHS", {}, start).x, found[0])  # the same way again
 
 
 def inequalities(seed: int) -> ConeProgram:
@@ -344,7 +358,7 @@ def test_where_the_simplex_method_takes_long_another_solver_answers(seed: int, m
     monkeypatch.setattr(solvers, "_by_clarabel", lambda *said: asked.append(said[1]) or quick(*said))
     monkeypatch.setattr(solvers, "_PATIENCE", 1)
     fast, other = solve_cone_program(given), replace(polytope).minimise(given.c)
-    assert asked == ["CLARABEL"] * 2 and not fast.notes and slow.basis is not None and fast.basis is None
+    assert asked == ["CLARABEL"] * 2 and not fast.notes and slow.vertex is not None and fast.vertex is None
     assert [fast.value, given.c @ point, given.c @ other] == pytest.approx([slow.value] * 3)
     assert fast.dual == pytest.approx(slow.dual, abs=1e-5)
 
@@ -357,8 +371,8 @@ def test_where_the_simplex_method_takes_long_another_solver_answers(seed: int, m
 def test_the_users_solver_is_not_hurried(monkeypatch: Any) -> None:
     monkeypatch.setattr(solvers, "_PATIENCE", 1)
     monkeypatch.setattr(solvers, "_by_clarabel", lambda *said: pytest.fail("not asked for"))
-    assert solve_cone_program(inequalities(0), solver="HIGHS").basis is not None
-    assert solve_cone_program(inequalities(0), options={"presolve": "off"}).basis is not None
+    assert solve_cone_program(inequalities(0), solver="HIGHS").vertex is not None
+    assert solve_cone_program(inequalities(0), options={"presolve": "off"}).vertex is not None
 
 
 @pytest.mark.parametrize("status", ["infeasible", "unbounded", "optimal_inaccurate", cp.USER_LIMIT])

@@ -255,9 +255,9 @@ class AlikeView(BlockView):
     entries cost a few passes.
     """
 
-    def __init__(self, block: tuple[ThetaBlock, ...], member: ThetaBlock, part: LinearMap) -> None:
+    def __init__(self, block: tuple[ThetaBlock, ...], member: ThetaBlock, part: LinearMap, cap: float) -> None:
         self.block, self.part, self._member = block, part, member
-        self._weight, self._cap = abs(float(part.coefficient[0])), float(member.parameter.entry_caps[0])
+        self._weight, self._cap = abs(float(part.coefficient[0])), cap
         self.mixes, self.aligned = False, True
 
     @staticmethod
@@ -269,10 +269,10 @@ class AlikeView(BlockView):
         if member is None or part.repeats:
             return None
         parameter: Private = member.parameter
-        in_one_row = parameter.unit in ("row", "entry") or math.isinf(parameter.ball.row_l1)
-        if not in_one_row or not same_for_all(parameter.entry_caps):
+        in_one_row, caps = parameter.unit in ("row", "entry") or math.isinf(parameter.ball.row_l1), parameter.entry_caps
+        if not in_one_row or not same_for_all(caps):
             return None
-        return AlikeView(block, member, part) if all_equal(each(np.abs, part.coefficient)) else None
+        return AlikeView(block, member, part, float(caps[0])) if all_equal(each(np.abs, part.coefficient)) else None
 
     @property
     def rows_of_entries(self) -> Integers:

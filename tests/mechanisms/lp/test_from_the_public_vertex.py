@@ -61,8 +61,8 @@ def test_runs_on_private_data_leave_it_as_it_is() -> None:
     public = problem._model(None).public
     start = public.start
     assert start is not None and start.arrays is not None
-    statuses, cost = [each.value for each in start.basis.col_status], start.arrays.program.c.copy()
+    statuses, cost = [each.value for each in start.vertex.basis.col_status], start.arrays.program.c.copy()
     for seed in range(3):
         problem.solve(epsilon=1.0, rng=seed, mechanism="laplace-once")
-        assert public.start is start and [each.value for each in start.basis.col_status] == statuses
+        assert public.start is start and [each.value for each in start.vertex.basis.col_status] == statuses
         assert np.array_equal(start.arrays.program.c, cost)

@@ -102,9 +102,13 @@ class RowMargins:
         return float(self.violate.max(initial=0.0))
 
 
-@cached
 def design(model: PrivateLP, request: Request, kinds: Mapping[str, Kind]) -> NoiseDesign:
     """Calibrate the noise of each part in ``kinds`` so that one record costs at most the request's budget."""
+    key = "noise", request.epsilon, request.delta, request.beta, *kinds.items()
+    return model.cached(key, lambda: _design(model, request, kinds))
+
+
+def _design(model: PrivateLP, request: Request, kinds: Mapping[str, Kind]) -> NoiseDesign:
     chosen = {part: best_measurement(model, part, 2 if kind == "gaussian" else 1) for part, kind in kinds.items()}
     gaussian = all(kind == "gaussian" for kind in kinds.values())
     shares = _shares(model, chosen, gaussian)

@@ -22,9 +22,9 @@ their change. The clamp is public policy.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 
 import numpy as np
@@ -51,7 +51,7 @@ class Measurement:
     ``queries`` : (k, P) scaled functions S of theta; ``recover`` : (h, k) sparse, h = entries of the part, in
     increasing order of ``positions``. ``sensitivity`` : what one record does to the k numbers, per Records,
     rounding included. ``lower, upper`` : (k,) public range of the numbers; ``limit`` : where their absolute values
-    are clamped. ``shared_limit`` : the same limit for numbers that are rounded.
+    are clamped. ``if_rounded`` : finds the same limit for numbers that are rounded.
     """
 
     part: str
@@ -63,7 +63,12 @@ class Measurement:
     lower: Floats
     upper: Floats
     limit: float
-    shared_limit: float
+    if_rounded: Callable[[], float]
+
+    @cached_property
+    def shared_limit(self) -> float:
+        """Where numbers that are rounded are clamped."""
+        return self.if_rounded()
 
     @property
     def furthest(self) -> float:
@@ -149,8 +154,8 @@ def scaled(
         records: value.scaled_for_rounding(ROUNDING) for records, value in sensitivity_of(model.affine, queries).items()
     }
     lower, upper = value_range(model.affine, queries)
-    shared = _shared_limit(model.affine, queries, step, sensitivity)
-    limit = CLAMP * step if step > 0 and never_rounded(queries) else shared
+    shared = partial(_shared_limit, model.affine, queries, step, sensitivity)
+    limit = CLAMP * step if step > 0 and never_rounded(queries) else shared()
     return Measurement(part, strategy, queries, recover, positions, sensitivity, lower, upper, limit, shared)
 
 
@@ -222,7 +227,7 @@ def _by_inputs(part: LinearMap) -> tuple[LinearMap, sp.csr_array]:
     k = int(columns.size)
     queries = LinearMap(np.arange(k, dtype=np.int64), columns, np.ones(k), k)
     ends = np.cumsum(np.bincount(part.row, minlength=part.height))  # rows are in order
-    return queries, sp.csr_array((part.coefficient, number, np.r_[0, ends]), shape=(part.height, k))
+    return queries, sp.csr_array((part.coefficient, number, np.append(0, ends)), shape=(part.height, k))
 
 
 def exact_rows(part: LinearMap, theta: Floats) -> Floats:
