@@ -390,8 +390,9 @@ class Problem(cp.Problem):  # type: ignore[misc]
                     remedy="a variable that the private parameters have a say in",
                 )
             originals = {} if self._few is None else self._few.originals
+            labels = {} if originals else {cone.constraint: cone.label for cone in lowered.affine.cones}
             places = {
-                b.name: where_used(self, originals.get(id(b.parameter), b.parameter))
+                b.name: where_used(self, originals.get(id(b.parameter), b.parameter), labels)
                 for b in lowered.affine.private_blocks
             }
             sensitivity = footprint(lowered.affine)

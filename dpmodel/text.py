@@ -99,7 +99,10 @@ def cell_text(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, Real):
         return number(value)
-    return "".join(c for c in str(value).replace("\t", " ") if c == "\n" or unicodedata.category(c) not in ("Cc", "Cf"))
+    text = str(value).replace("\t", " ")
+    if text.isprintable():
+        return text
+    return "".join(c for c in text if c == "\n" or unicodedata.category(c) not in ("Cc", "Cf"))
 
 
 def table(

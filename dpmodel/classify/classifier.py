@@ -231,11 +231,8 @@ def classify(affine: AffineMap, footprint: Footprint, places: Mapping[str, tuple
     ``places`` : name of each private parameter -> labels of the constraints or objective it stands in.
     """
     cells: list[Cell] = []
-    private = affine.private_columns
     matrix = affine.private_matrix
-    scalar = affine.scalar.select(private[affine.scalar.column])
-    objective = affine.objective.select(private[affine.objective.column])
-    offset = affine.offset.select(private[affine.offset.column])
+    objective, offset, scalar = (affine.private_parts[name] for name in ("objective", "offset", "scalar"))
     for group in record_blocks(affine):
         sensitivities = footprint.by_records[group.records]
         touch = _Touch.of(affine, group, matrix, scalar, bounded=sensitivities["matrix"].finite)

@@ -12,7 +12,6 @@ import numpy as np
 
 from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import all_record_words
-from dpmodel.compile.standard_form.affine_map import LinearMap
 from dpmodel.compile.standard_form.cvxpy_bridge import lower
 from dpmodel.compile.standard_form.footprint import entry_sensitivities, largest, sensitivity_of
 from dpmodel.compile.written import passed_over, written
@@ -95,7 +94,7 @@ def sensitivity(expression: Any) -> ExpressionSensitivity:
         return ExpressionSensitivity(0.0, 0.0, 0.0, True, (), "", "")
     # Row i of ``expression == t`` is entry i; one scalar variable makes as many rows as entries.
     affine = lower(cp.Problem(cp.Minimize(0), [expression == cp.Variable()])).affine
-    part: LinearMap = affine.scalar.select(affine.private_columns[affine.scalar.column])
+    part = affine.private_parts["scalar"]
     found = largest(sensitivity_of(affine, part).values())
     moved = entry_sensitivities(affine, part)
     at = np.unravel_index(int(np.argmax(moved)), expression.shape, order="F") if expression.shape and moved.size else ()

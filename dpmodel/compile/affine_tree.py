@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import cvxpy as cp
@@ -79,21 +79,31 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class Times:
-    """``matrix`` (CSR or CSC) times the argument."""
+    """``table`` (CSR, CSC or dense) times the argument."""
 
-    matrix: Any
+    table: Any
+
+    @cached_property
+    def matrix(self) -> Any:
+        """CSR or CSC."""
+        return self.table if sp.issparse(self.table) else _compressed(self.table)
 
     def forward(self, rows: Affine) -> Affine:
-        offset = self.matrix @ rows.offset
+        offset = self.matrix @ rows.offset if rows.offset.any() else np.zeros(self.table.shape[0])
         if rows.pick is not None and (rows.pick >= 0).all():
-            matrix = self.matrix
-            row, column = np.repeat(np.arange(matrix.indptr.size - 1), np.diff(matrix.indptr)), matrix.indices
-            row, column = (row, column) if matrix.format == "csr" else (column, row)
-            return Affine(offset, row=row, column=rows.pick[column], data=matrix.data, width=rows.width)
+            row, column, data = self._entries()
+            return Affine(offset, row=row, column=rows.pick[column], data=data, width=rows.width)
         row, column, data = rows.coo()
         used, place = np.unique(column, return_inverse=True)  # columns may be many more than entries
         product = sp.coo_array(self.matrix @ sp.csr_array((data, (row, place)), shape=(rows.size, used.size)))
         return Affine(offset, row=product.row, column=used[product.col], data=product.data, width=rows.width)
+
+    def _entries(self) -> tuple[Integers, Integers, Floats]:
+        table = self.table
+        if not sp.issparse(table):
+            return _nonzero(table)
+        outer = np.repeat(np.arange(table.indptr.size - 1), np.diff(table.indptr))
+        return (*((outer, table.indices) if table.format == "csr" else (table.indices, outer)), table.data)
 
     def back(self, weights: Floats) -> Floats:
         return np.asarray(self.matrix.T @ weights)
@@ -136,6 +146,9 @@ class Affine:
 
 def pairs(left: Integers, right: Integers) -> tuple[Integers, Integers]:
     """All (i, k) with ``left[i] == right[k]``: i and k. ``left``, ``right`` : integers from 0 on."""
+    if np.array_equal(left, right) and (left[1:] > left[:-1]).all():
+        here = np.arange(left.size)
+        return here, here
     order = np.argsort(right, kind="stable")
     counts = np.bincount(right, minlength=int(left.max(initial=-1)) + 1)
     times = counts[left]
@@ -174,7 +187,7 @@ class AffineReader:
         """Whether no leaf stands in the tree."""
         known = self._constant.get(id(node))
         if known is None:
-            here = not self.is_leaf(node) and all(self.is_constant(arg) for arg in node.args)
+            here = not self.is_leaf(node) and all(map(self.is_constant, node.args))
             known = self._constant[id(node)] = node, here
         return known[1]
 
@@ -199,7 +212,7 @@ class AffineReader:
         if len(parts) == 1:
             return parts[0]
         moving = [part for part in parts if part.pick is not None or part.data.size]
-        offset = np.sum([part.offset for part in parts], axis=0)
+        offset = sum((part.offset for part in parts[1:]), parts[0].offset)
         if len(moving) == 1 and moving[0].pick is not None:
             return Affine(offset, pick=moving[0].pick)
         if not moving:  # coefficients that are all zero
@@ -242,12 +255,12 @@ class AffineReader:
         if max(left.ndim, right.ndim) > 2 or min(left.ndim, right.ndim) < 1:
             return None
         if self.is_constant(left):
-            matrix = _sparse(left.value)
+            table = _table(left.value)
             count = right.shape[1] if right.ndim == 2 else 1
-            return right, Times(matrix if count == 1 else _repeated(matrix, count))
-        matrix = _sparse(right.value, column=True).T
+            return right, Times(table if count == 1 else _repeated(Times(table).matrix, count))
+        table = _table(right.value, column=True).T
         count = left.shape[0] if left.ndim == 2 else 1
-        return left, Times(matrix if count == 1 else sp.csr_array(sp.kron(matrix, sp.eye_array(count))))
+        return left, Times(table if count == 1 else sp.csr_array(sp.kron(Times(table).matrix, sp.eye_array(count))))
 
     def _jacobians(self, node: Any) -> list[tuple[Any, Step]]:
         """By CVXPY's own gradient, over stand-ins for the arguments."""
@@ -280,7 +293,9 @@ def spread(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Step:
 
 
 def _broadcast(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Integers:
-    return np.broadcast_to(numbering(shape), wanted).ravel(order="F")
+    out = np.empty(wanted, dtype=np.int64, order="F")  # several times faster than ``np.broadcast_to``
+    out[...] = numbering(shape)
+    return out.ravel(order="F")
 
 
 def numbering(shape: tuple[int, ...]) -> Integers:
@@ -333,18 +348,30 @@ def _numbers(shape: tuple[int, ...]) -> Floats:
     return out
 
 
-def _sparse(value: Any, column: bool = False) -> Any:
-    """A constant factor as a matrix, CSR or CSC: a vector is a row, or a column. Errors as ``flat``."""
+def _table(value: Any, column: bool = False) -> Any:
+    """A constant factor as a matrix, CSR, CSC or dense: a vector is a row, or a column. Errors as ``flat``."""
     if np.iscomplexobj(value):
         raise NotAffine("a complex constant")
     if sp.issparse(value):
         return value if value.format in ("csr", "csc") else sp.csr_array(value)
     value = np.asarray(value, dtype=np.float64)
     if value.ndim == 1:
-        value = value[:, None] if column else value[None, :]
-    place = np.nonzero(value)
-    ends = np.cumsum(np.bincount(place[0], minlength=value.shape[0]))
-    return sp.csr_array((value[place], place[1], np.append(0, ends)), shape=value.shape)
+        return value[:, None] if column else value[None, :]
+    return value
+
+
+def _nonzero(table: Floats) -> tuple[Integers, Integers, Floats]:
+    """Row, column and value of what is not zero, row by row; ``table.nonzero()`` takes ten times as long where most of
+    it is."""
+    row, column = np.divmod(np.flatnonzero(table != 0), max(table.shape[1], 1))
+    return row, column, table[row, column]
+
+
+def _compressed(table: Floats) -> sp.csr_array:
+    """A matrix without its zeros."""
+    row, column, data = _nonzero(table)
+    ends = np.cumsum(np.bincount(row, minlength=table.shape[0]))
+    return sp.csr_array((data, column, np.append(0, ends)), shape=table.shape)
 
 
 def _repeated(matrix: Any, count: int) -> Any:

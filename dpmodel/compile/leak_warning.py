@@ -30,7 +30,7 @@ def warn_of_constants(problem: cp.Problem, warned: set[int], *, by_record: bool)
             continue
         constant, value, shape = isinstance(leaf, cp.Constant), leaf.value, tuple(leaf.shape)
         for parameter in private:
-            same_memory = parameter.shares_memory(value)
+            same_memory = not constant and parameter.shares_memory(value)
             same_shape, same_rows = shape == parameter.shape, by_record and shape[:1] == parameter.shape[:1]
             alike = constant and (same_shape or same_rows)
             if same_memory or (alike and not has_name(leaf) and _varies(value)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import cvxpy as cp
@@ -39,14 +39,15 @@ def short(expression: Any) -> str:
     return shortened(written(expression), _LONG)
 
 
-def where_used(problem: cp.Problem, parameter: Any) -> tuple[str, ...]:
-    """Labels of the objective and constraints in which ``parameter`` stands."""
+def where_used(problem: cp.Problem, parameter: Any, labels: Mapping[int, str] | None = None) -> tuple[str, ...]:
+    """Labels of the objective and constraints in which ``parameter`` stands; ``labels`` : those that are known, by the
+    constraint's number."""
     places = []
     if any(p.id == parameter.id for p in problem.objective.parameters()):
         places.append("the objective")
     for number, constraint in enumerate(problem.constraints):
         if any(p.id == parameter.id for p in constraint.parameters()):
-            places.append(constraint_label(constraint, number))
+            places.append((labels or {}).get(number) or constraint_label(constraint, number))
     return tuple(places)
 
 

@@ -6,10 +6,8 @@ Both are decided on public numbers alone (coefficients, declared bounds, sizes o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import cache, partial
-from typing import cast
 
 import numpy as np
 
@@ -21,8 +19,8 @@ from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.mechanisms.lp.private_rows import plain_linear
 from dpmodel.models.contract import Candidate
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
-from dpmodel.numerics.cones import ConeBlock, ConeKind
-from dpmodel.numerics.implied_bounds import implied_bounds
+from dpmodel.numerics.cones import ConeBlock
+from dpmodel.numerics.implied_bounds import narrowing
 from dpmodel.text import number
 
 # Solvers take larger coefficients for errors and larger sides for infinite ones (HiGHS from 1e15 and 1e20).
@@ -35,6 +33,7 @@ _GAIN, _MISS = 1e-6, 1e-9
 _CURVED_GAIN = 1e-2
 # What one row says of signs serves the next; what these passes leave open is left to a solver.
 _PASSES = 10
+_END = object()
 
 
 def refuse_foregone(model: PrivateLP, chosen: Candidate) -> None:
@@ -105,9 +104,19 @@ def _unbounded(model: PrivateLP, bounded: bool) -> UnsupportedModelError | None:
         return None
     cone = _recession(base, lower, upper)
     fixed = cone.with_(lower=np.where(private, 0.0, cone.lower), upper=np.where(private, 0.0, cone.upper))
-    # What cones imply takes a while; of rows, signs have been told.
-    tight = cache(partial(implied_bounds, cone)) if not form.affine.is_linear() else lambda: (lower, upper)
-    names = _escapes(model, fixed, form.c0, tight)
+    # What cones imply takes a while, and is found as far as it is needed; of rows, signs have been told.
+    tight = lower.copy(), upper.copy()
+    steps = iter(()) if form.affine.is_linear() else narrowing(cone, *tight)
+
+    def escapes(among: ConeProgram, objective: Floats) -> str:
+        live = np.where(among.upper > among.lower, objective, 0.0)
+        least = float(np.abs(live[live != 0]).min(initial=math.inf))  # at most what is left is held against
+        while _lowest(live, tight) < -_GAIN * least:
+            if next(steps, _END) is _END:
+                return _escapes(model, among, objective) if _falls(live, tight) else ""
+        return ""
+
+    names = escapes(fixed, form.c0)
     if names:
         return UnsupportedModelError(
             f"the objective has no bound: {names} can grow for ever in a direction that improves it",
@@ -118,7 +127,7 @@ def _unbounded(model: PrivateLP, bounded: bool) -> UnsupportedModelError | None:
     if not (private & (upper > lower)).any():
         return None
     for objective in _objectives(model, cone, private):
-        names = _escapes(model, cone, objective, tight)
+        names = escapes(cone, objective)
         if names:
             whose = _in_objective(model)
             return UnsupportedModelError(
@@ -177,40 +186,44 @@ def _recession(base: ConeProgram, lower: Floats, upper: Floats) -> ConeProgram:
         if block.kind == "exp":
             size[block.start : block.start + block.size : 3] = -1.0
     A.data = A.data / np.where(size != 0, size, 1.0)[row]
-    cones = tuple(face for block in base.cones for face in _faces(block))
     none = np.zeros(0, dtype=np.int64)
+    order, cones = np.arange(base.b.size), list[ConeBlock]()
+    for block in base.cones:
+        if block.kind not in _EQUATION:
+            cones.append(block)
+            continue
+        # A face's equations lie together, behind its inequalities.
+        equation = np.arange(block.size) % 3 == _EQUATION[block.kind]
+        order[block.rows] = block.start + np.argsort(equation, kind="stable")
+        count = block.size // 3
+        cones.append(replace(block, kind="nonneg", size=2 * count, sizes=(), alphas=()))
+        cones.append(replace(block, kind="zero", start=block.start + 2 * count, size=count, sizes=(), alphas=()))
+    if len(cones) > len(base.cones):
+        A = A[order]
     return base.with_(
-        d=0.0, b=np.zeros_like(base.b), A=A, cones=cones, lower=lower, upper=upper, boolean=none, integer=none
+        d=0.0, b=np.zeros_like(base.b), A=A, cones=tuple(cones), lower=lower, upper=upper, boolean=none, integer=none
     )
 
 
-_FACES = {"exp": ("nonneg", "zero", "nonneg"), "pow3d": ("nonneg", "nonneg", "zero")}
-
-
-def _faces(block: ConeBlock) -> Iterator[ConeBlock]:
-    if block.kind not in _FACES:
-        yield block
-        return
-    for row in range(block.size):
-        kind = cast(ConeKind, _FACES[block.kind][row % 3])
-        yield replace(block, kind=kind, start=block.start + row, size=1, sizes=(), alphas=())
+# The row of three that is zero on the face of a cone, where the others are not negative.
+_EQUATION = {"exp": 1, "pow3d": 2}
 
 
 def _falls(objective: Floats, box: tuple[Floats, Floats]) -> bool:
     """Whether the objective can fall from zero in a box by more than what a solver leaves open."""
     live = np.where(box[1] > box[0], objective, 0.0)
-    lowest = float(np.minimum(live * box[0], live * box[1]).sum())
-    return lowest < -_GAIN * float(np.abs(live).max(initial=0.0))
+    return _lowest(live, box) < -_GAIN * float(np.abs(live).max(initial=0.0))
 
 
-def _escapes(model: PrivateLP, cone: ConeProgram, objective: Floats, tight: Callable[[], tuple[Floats, Floats]]) -> str:
-    """Names of the variables that move along a direction of ``cone`` in which ``objective`` falls; "" for none.
+def _lowest(objective: Floats, box: tuple[Floats, Floats]) -> float:
+    return float(np.minimum(objective * box[0], objective * box[1]).sum())
 
-    ``tight`` : bounds on those directions that rows and cones imply.
-    """
+
+def _escapes(model: PrivateLP, cone: ConeProgram, objective: Floats) -> str:
+    """Names of the variables that move along a direction of ``cone`` in which ``objective`` falls; "" for none."""
     live = np.where(cone.upper > cone.lower, objective, 0.0)
     size = float(np.abs(live).max(initial=0.0))
-    if not (_falls(live, (cone.lower, cone.upper)) and _falls(live, tight())):
+    if not _falls(live, (cone.lower, cone.upper)):
         return ""
     solution = solve_cone_program(cone.with_(c=live / size))
     linear = all(block.kind in ("zero", "nonneg") for block in cone.cones)

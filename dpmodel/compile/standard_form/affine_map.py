@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.layout import sum_by as sum_by
-from dpmodel.annotate.per_entry import same_for_all, some
+from dpmodel.annotate.per_entry import some
 from dpmodel.numerics.cones import ConeBlock, ConeKind
 
 
@@ -110,25 +110,23 @@ class LinearMap:
         row = np.asarray(row, dtype=np.int64)
         column = np.asarray(column, dtype=np.int64)
         coefficient = np.asarray(coefficient, dtype=np.float64)
-        if row.size > 1 and same_for_all(coefficient) and coefficient[0] and (row[1:] > row[:-1]).all():
-            return LinearMap(row, column, coefficient, int(height))
-        if not ((row[1:] > row[:-1]) | ((row[1:] == row[:-1]) & (column[1:] > column[:-1]))).all():
-            # Mostly a few sorted runs, which this merges; only then by both.
-            order = np.argsort(row, kind="stable")
-            after = row[order]
-            if ((after[1:] == after[:-1]) & (np.diff(column[order]) < 0)).any():
-                order = np.lexsort((column, row))
-            row, column, coefficient = row[order], column[order], coefficient[order]
-        if row.size:
-            first = np.ones(row.size, dtype=bool)
-            first[1:] = (row[1:] != row[:-1]) | (column[1:] != column[:-1])
-            if not first.all():
-                starts = np.flatnonzero(first)
+        after = row[1:] > row[:-1]
+        if not after.all():
+            if not (after | ((row[1:] == row[:-1]) & (column[1:] > column[:-1]))).all():
+                # Mostly a few sorted runs, which this merges; only then by both.
+                order = np.argsort(row, kind="stable")
+                sorted_row = row[order]
+                if ((sorted_row[1:] == sorted_row[:-1]) & (np.diff(column[order]) < 0)).any():
+                    order = np.lexsort((column, row))
+                row, column, coefficient = row[order], column[order], coefficient[order]
+            new = (row[1:] != row[:-1]) | (column[1:] != column[:-1])
+            if not new.all():
+                starts = np.append(0, np.flatnonzero(new) + 1)
                 coefficient = np.add.reduceat(coefficient, starts)
                 row, column = row[starts], column[starts]
-            keep = coefficient != 0
-            if not keep.all():
-                row, column, coefficient = row[keep], column[keep], coefficient[keep]
+        keep = coefficient != 0
+        if not keep.all():
+            row, column, coefficient = row[keep], column[keep], coefficient[keep]
         return LinearMap(row, column, coefficient, int(height))
 
 
@@ -175,6 +173,12 @@ def coordinates_of(position: Integers, rows: int) -> tuple[Integers, Integers]:
 
 def by_columns(data: Floats, row: Integers, column: Integers, shape: tuple[int, int]) -> sp.csr_array:
     """The matrix of entries that come column by column, in order."""
+    if (
+        shape[0] < 2**16
+    ):  # short integers are sorted by counting; two matrices of scipy's cost more, if not many entries
+        order = np.argsort(row.astype(np.uint16), kind="stable")
+        ends = np.append(0, np.cumsum(np.bincount(row, minlength=shape[0])))
+        return sp.csr_array((data[order], column[order], ends), shape=shape)
     ends = np.cumsum(np.bincount(column, minlength=shape[1]))
     return sp.csc_array((data, row, np.append(0, ends)), shape=shape).tocsr()
 
@@ -241,6 +245,12 @@ class AffineMap:
         mask = private_mask(self.parameters, self.theta_size)
         mask.setflags(write=False)  # handed out again and again
         return mask
+
+    @cached_property
+    def private_parts(self) -> Mapping[str, LinearMap]:
+        """The private coefficients of objective, offset and scalar."""
+        private, parts = self.private_columns, ("objective", "offset", "scalar")
+        return {name: getattr(self, name).select(private[getattr(self, name).column]) for name in parts}
 
     @cached_property
     def private_coordinates(self) -> tuple[Integers, Integers]:

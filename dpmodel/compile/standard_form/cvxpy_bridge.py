@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import cvxpy as cp
@@ -28,24 +30,13 @@ from cvxpy.reductions.solution import Solution
 
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.private import Private
-from dpmodel.compile.affine_tree import NotAffine
+from dpmodel.compile.affine_tree import NotAffine, numbering
 from dpmodel.compile.refusals import constraint_label, refuse_blocks, refuse_undisciplined, refuse_unserved
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock, coordinates_of, private_mask
 from dpmodel.compile.standard_form.table_products import apart, substituted
-from dpmodel.compile.standard_form.tensor_reader import TensorReader
+from dpmodel.compile.standard_form.tensor_reader import AtBound, TensorReader
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.numerics.cones import ConeBlock, ConeKind
-
-_KINDS: dict[type, ConeKind] = {
-    Zero: "zero",
-    Equality: "zero",
-    NonNeg: "nonneg",
-    Inequality: "nonneg",
-    SOC: "soc",
-    PSD: "psd",
-    ExpCone: "exp",
-    PowCone3D: "pow3d",
-}
 
 
 @dataclass(frozen=True)
@@ -188,6 +179,51 @@ class _Program:
         return sum(int(parameter.size) for parameter in self.parameters) + 1
 
 
+def _parts(objective: Any, constraints: list[Any], variables: Any, parameters: Any) -> Any:
+    """What reductions ask of a problem. CVXPY's own would walk its trees anew for what is known already."""
+    return SimpleNamespace(objective=objective, constraints=constraints, variables=variables, parameters=parameters)
+
+
+class _Flip(FlipObjective):  # type: ignore[misc]
+    def apply(self, problem: cp.Problem) -> Any:
+        objective = cp.Minimize(-problem.objective.expr)
+        return _parts(objective, problem.constraints, problem.variables, problem.parameters), []
+
+
+class _ToCones(Dcp2Cone):  # type: ignore[misc]
+    def accepts(self, problem: Any) -> bool:
+        return True  # ``refuse_undisciplined`` has looked
+
+
+class _Entries:
+    """Of a variable, for CVXPY to compare with its bounds."""
+
+    def __init__(self, variable: cp.Variable, entries: Integers) -> None:
+        self.variable, self.entries = variable, entries
+
+    def __getitem__(self, key: Any) -> _Entries:
+        return _Entries(self.variable, self.entries[key])
+
+    def __ge__(self, bound: Any) -> AtBound:
+        return AtBound(self.variable, self.entries, 1.0, bound)
+
+    def __le__(self, bound: Any) -> AtBound:
+        return AtBound(self.variable, self.entries, -1.0, bound)
+
+
+_KINDS: dict[type, ConeKind] = {
+    Zero: "zero",
+    Equality: "zero",
+    NonNeg: "nonneg",
+    AtBound: "nonneg",
+    Inequality: "nonneg",
+    SOC: "soc",
+    PSD: "psd",
+    ExpCone: "exp",
+    PowCone3D: "pow3d",
+}
+
+
 class _Bounds(CvxAttr2Constr):  # type: ignore[misc]
     """CVXPY's constraints for attributes; where these are bounds alone, on the variables as they are, not on copies."""
 
@@ -197,15 +233,15 @@ class _Bounds(CvxAttr2Constr):  # type: ignore[misc]
         reduced = not set(told) <= set(BOUND_ATTRIBUTES) or any(p._has_dim_reducing_attr for p in problem.parameters())
         if reduced or not told:
             return super().apply(problem)
-        bounds: list[Any] = []
+        bounds: list[AtBound] = []
         for variable in variables:
-            if convex_attributes([variable]) == ["nonneg"]:
-                bounds.append(NonNeg(variable))  # what follows, without its zero and its difference
-            else:
-                variable._bound_domain(variable, bounds)
+            variable._bound_domain(_Entries(variable, numbering(variable.shape)), bounds)
         own = {variable.id: variable for variable in variables}
         inverse = own, own, {constraint.id: constraint.id for constraint in problem.constraints}
-        return cp.Problem(problem.objective, [*bounds, *problem.constraints]), inverse
+        # CVXPY's order: as they are met in the objective, the bounds and the constraints.
+        met = dict.fromkeys([*problem.objective.variables(), *(each.variable for each in bounds), *variables])
+        constraints = [*bounds, *problem.constraints]
+        return _parts(problem.objective, constraints, lambda: list(met), problem.parameters), inverse
 
 
 class _Stuffing(ConeMatrixStuffing):  # type: ignore[misc]
@@ -216,12 +252,13 @@ class _Stuffing(ConeMatrixStuffing):  # type: ignore[misc]
         if any(map(_across, problem.constraints)):
             raise NotAffine("cones across rows")
         constraints = sorted(problem.constraints, key=lambda each: _ORDER.index(_KINDS[type(each)]))
-        inverse.cons_id_map = self._cons_id_map = {each.id: each.id for each in constraints}
+        # Nobody asks for multipliers of bounds.
+        inverse.cons_id_map = {each.id: each.id for each in constraints if type(each) is not AtBound}
         inverse.minimize = True  # what is maximised was turned before
         theta_size = sum(inverse.param_to_size.values())
         reader = TensorReader(inverse.var_offsets, inverse.x_length, inverse.param_id_map, theta_size)
         _, variable, parameter, cost = reader.coefficients([problem.objective.expr])
-        sides = [[each.expr] if type(each) in _TWO_SIDES else each.args for each in constraints]
+        sides = [[each.expr] if type(each) in _TWO_SIDES else each.args or [each] for each in constraints]
         rows = reader.coefficients([side for each in sides for side in each])
         program = _Program(
             (variable, parameter, cost), rows, constraints, problem.variables(), inverse.var_offsets,
@@ -249,11 +286,11 @@ _BACKENDS = (cp.COO_CANON_BACKEND, cp.SCIPY_CANON_BACKEND, cp.CPP_CANON_BACKEND)
 
 def _stuffed(problem: cp.Problem, maximize: bool) -> tuple[Any, _Program, Any]:
     """The chain of reductions, the program it ends in, and what inverts it, by the first way that manages."""
-    flip: list[Any] = [FlipObjective()] if maximize else []
-    for *cones, stuffing in _ways(problem):
+    flip: list[Any] = [_Flip()] if maximize else []
+    for *cones, bounds, stuffing in _ways(problem):
         if cones:  # what was read as products of parameters with variables is disciplined
             refuse_undisciplined(problem)
-        chain = Chain(reductions=[*flip, *cones, _Bounds(reduce_bounds=True), EliminateZeroSized(), stuffing])
+        chain = Chain(reductions=[*flip, *cones, bounds, EliminateZeroSized(), stuffing])
         try:
             program, inverse = chain.apply(problem)
             return chain, program if isinstance(program, _Program) else _told(program), inverse
@@ -268,18 +305,24 @@ def _stuffed(problem: cp.Problem, maximize: bool) -> tuple[Any, _Program, Any]:
 
 
 def _ways(problem: cp.Problem) -> Iterator[list[Any]]:
-    """What rewrites a problem in cones, if it has to be, and its last reduction."""
+    """What rewrites a problem in cones, if it has to be, what writes bounds as rows, and the last reduction."""
     if not any(map(_mostly_zeros, problem.parameters())):
         if all(map(_has_affine_atoms, (problem.objective, *problem.constraints))):
-            yield [_Stuffing()]
-        yield [Dcp2Cone(quad_obj=False), _Stuffing()]
+            yield [_Bounds(reduce_bounds=True), _Stuffing()]
+        yield [_ToCones(quad_obj=False), _Bounds(reduce_bounds=True), _Stuffing()]
     for backend in _BACKENDS:
-        yield [Dcp2Cone(quad_obj=False), ConeMatrixStuffing(canon_backend=backend)]
+        stuffing = ConeMatrixStuffing(canon_backend=backend)
+        yield [_ToCones(quad_obj=False), CvxAttr2Constr(reduce_bounds=True), stuffing]
 
 
 def _has_affine_atoms(node: Any) -> bool:
     """Whether nothing below is for ``Dcp2Cone`` to rewrite, by types alone: curvature is asked for elsewhere."""
-    return all(isinstance(each, _AFFINE) and _has_affine_atoms(each) for each in node.args)
+    return all(_is_affine(each.__class__) and _has_affine_atoms(each) for each in node.args)
+
+
+@cache
+def _is_affine(atom: type) -> bool:
+    return issubclass(atom, _AFFINE)
 
 
 def _mostly_zeros(parameter: Any) -> bool:

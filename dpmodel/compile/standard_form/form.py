@@ -182,19 +182,8 @@ def private_theta(affine: AffineMap) -> PrivateArray:
 
 def standard_form(affine: AffineMap) -> StandardForm:
     """Fill in the public parameters and separate the private maps."""
-    theta = public_theta(affine)
-    private = affine.private_columns
+    theta = public_theta(affine)  # 0 at private entries
     n, m = affine.variables, affine.rows
-
-    def split(part: LinearMap) -> tuple[LinearMap, LinearMap]:
-        mask = private[part.column]
-        if not mask.any():
-            return part, LinearMap.of([], [], [], part.height)
-        return part.select(~mask), part.select(mask)
-
-    objective, private_objective = split(affine.objective)
-    offset, private_offset = split(affine.offset)
-    scalar, private_scalar = split(affine.scalar)
     matrix = affine.public_matrix
     data = matrix.coefficient * theta[matrix.column]
     shape = (m, n)
@@ -203,13 +192,11 @@ def standard_form(affine: AffineMap) -> StandardForm:
         public.sum_duplicates()
     return StandardForm(
         affine=affine,
-        c0=objective.apply(theta),
-        d0=float(offset.apply(theta).sum()),
-        b0=scalar.apply(theta),
+        c0=affine.objective.apply(theta),
+        d0=float(affine.offset.apply(theta).sum()),
+        b0=affine.scalar.apply(theta),
         A0=public,
-        objective=private_objective,
-        offset=private_offset,
-        scalar=private_scalar,
+        **affine.private_parts,
         matrix=affine.private_matrix,
     )
 

@@ -10,6 +10,7 @@ parameters with variables.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import cvxpy as cp
@@ -18,7 +19,32 @@ import numpy as np
 from dpmodel._types import Floats, Integers
 from dpmodel.compile.affine_tree import Affine, AffineReader, NotAffine, Step, kind_of, pairs
 
-_LEAVES = (cp.Variable, cp.Parameter)
+
+class AtBound(cp.constraints.NonNeg):  # type: ignore[misc]
+    """``sign`` times (``entries`` of a variable less ``bound``), as CVXPY's constraints for attributes have it; atoms
+    for it take long to make and to read."""
+
+    def __init__(self, variable: cp.Variable, entries: Integers, sign: float, bound: Any) -> None:
+        cp.Constraint.__init__(self, [])
+        self.variable, self.entries, self.sign = variable, entries.ravel(order="F"), sign
+        bound = bound.value if isinstance(bound, cp.Expression) else bound
+        self.offset = -sign * np.full(entries.shape, bound, dtype=np.float64).ravel(order="F")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.entries.shape
+
+    @property
+    def size(self) -> int:
+        return self.entries.size
+
+    def variables(self) -> list[cp.Variable]:
+        return [self.variable]
+
+
+@cache
+def _is_leaf(kind: type) -> bool:
+    return issubclass(kind, (cp.Variable, cp.Parameter, AtBound))  # several times slower than a look at what is kept
 
 
 class TensorReader(AffineReader):
@@ -33,7 +59,7 @@ class TensorReader(AffineReader):
         self._column_of_one = (variables + 1) * theta_size - 1
 
     def is_leaf(self, node: Any) -> bool:
-        return isinstance(node, _LEAVES)
+        return _is_leaf(node.__class__)
 
     def coefficients(self, expressions: Sequence[Any]) -> tuple[Integers, Integers, Integers, Floats]:
         """Row, variable, parameter and coefficient, of all ``expressions`` one after the other; duplicates add up.
@@ -55,6 +81,9 @@ class TensorReader(AffineReader):
 
     def _leaf(self, node: Any) -> Affine:
         entry = np.arange(node.size)
+        if type(node) is AtBound:
+            column = (self.start[node.variable.id] + 1 + node.entries) * self._theta_size - 1
+            return Affine(node.offset, row=entry, column=column, data=np.full(node.size, node.sign))
         if isinstance(node, cp.Parameter):
             pick = self._variables * self._theta_size + self._parameters[node.id] + entry
         else:
