@@ -21,7 +21,11 @@ def spread(numbers: Floats, layout: Layout) -> Floats:
         full = np.repeat(numbers[0], layout.height)
         full.setflags(write=False)
         return full
-    return np.broadcast_to(numbers, (layout.size,))
+    if numbers.size != 1:
+        return np.broadcast_to(numbers, (layout.size,))
+    alike: Floats = np.ndarray(layout.size, numbers.dtype, numbers, strides=(0,))  # the same, several times faster
+    alike.setflags(write=False)
+    return alike
 
 
 def same_for_all(numbers: Floats) -> bool:

@@ -45,6 +45,8 @@ def capped(forecast: Forecast, known: Known) -> Forecast:
     if forecast.spends_nothing:
         vacuous = forecast.error.alpha > 0 or not forecast.proved
     newly = vacuous and not forecast.vacuous and not forecast.spends_nothing
+    if error is forecast.error and vacuous <= forecast.vacuous:
+        return forecast
     return replace(
         forecast,
         error=error,
@@ -95,13 +97,14 @@ def _violation(error: Violation, known: Known, reads: bool) -> tuple[Violation, 
         points = ((known.objective, width), *((a, min(v, width)) for a, v in known.points))
         vacuous = any(_reached(a, loss) and _reached(v, allowed) for a, v in points)
     kept = known.alike is not None and _reached(known.alike[0], loss) and _reached(known.alike[1], allowed) and reads
-    cut = replace(
-        error,
-        objective=min(error.objective, known.objective),  # nan stays nan
-        violation=min(error.violation, width),
-        against_public=math.inf if kept else error.against_public,
-    )
-    return cut, vacuous or kept
+    if kept or error.objective > known.objective or error.violation > width:
+        error = replace(
+            error,
+            objective=min(error.objective, known.objective),  # nan stays nan
+            violation=min(error.violation, width),
+            against_public=math.inf if kept else error.against_public,
+        )
+    return error, vacuous or kept
 
 
 def _reached(known: float, stated: float) -> bool:

@@ -110,7 +110,8 @@ class Program(PrivateModel[PrivateLP]):
         if without and math.isfinite(known.violation) and not (rows and private_rows(model).relative):
             error = replace(error, width=known.violation, span=self._span(error.objective, quickly))
             forecast = replace(forecast, error=error)
-        return replace(candidate, forecast=capped(forecast, known))
+        told = capped(forecast, known)
+        return candidate if told is candidate.forecast else replace(candidate, forecast=told)
 
     def _known(self, request: Request, error: Violation, quickly: bool, unread: bool) -> Known:
         """What a statement of this error has to be held against: nothing is solved where declarations tell already that

@@ -12,6 +12,7 @@ import numpy as np
 P = ParamSpec("P")
 T = TypeVar("T")
 F = TypeVar("F", bound="PublicFacts")
+_MISSING: Any = object()
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,9 +23,9 @@ class PublicFacts:
 
     def cached(self, key: Hashable, build: Callable[[], T]) -> T:
         """``build()``, called once for each ``key``."""
-        if key not in self._memo:
-            self._memo[key] = build()
-        value: T = self._memo[key]
+        value: T = self._memo.get(key, _MISSING)
+        if value is _MISSING:
+            value = self._memo[key] = build()
         return value
 
 
@@ -35,7 +36,7 @@ def cached(function: Callable[Concatenate[F, P], T]) -> Callable[Concatenate[F, 
 
     @wraps(function)
     def kept(model: F, /, *given: P.args, **named: P.kwargs) -> T:
-        key = (*name, *map(key_of, given), key_of(named) if named else ())
+        key = (*name, *map(key_of, given), key_of(named) if named else ()) if given or named else name
         return model.cached(key, lambda: function(model, *given, **named))
 
     return kept

@@ -158,6 +158,30 @@ def test_no_record_moves_scores_or_rows_further_than_stated(name: str) -> None:
     assert l2 >= 0.5 * rows.row_l2
 
 
+def beside_public_numbers(neighbors: Any) -> Game:
+    """Some of the entries of each row are public, at places with private ones and at others."""
+    A = Private(shape=(5, 2), name="A", unit="row", bounds=[0, 1], records=Records("people", neighbors=neighbors))
+    x = cp.Variable(4, bounds=[0, 1], name="x")
+    return game(cp.Minimize(0), [A @ x[:2] + np.arange(10.0).reshape(5, 2) @ x[1:3] <= 1], A)
+
+
+COUNTED = {name: lambda make=make: make()[0] for name, make in MODELS.items()} | {
+    "voters": voters,
+    "beside public numbers": lambda: beside_public_numbers("replace-one"),
+    "beside public numbers, absent": lambda: beside_public_numbers("add-remove"),
+}
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_entries_are_counted_as_the_tables_have_them(name: str) -> None:
+    """What bounds the rounding of scores is found without laying the rows out."""
+    rows = matrix_rows(COUNTED[name]().model)
+    inside, beside = (np.diff(each.indptr) for each in rows.tables)
+    assert rows.sizes == (inside.sum() + beside.sum(), inside.max(), beside.max())
+    assert name != "beside public numbers" or inside.max() > 0 < beside.max()
+    assert rows.rows.absent == (name in ("voters", "beside public numbers, absent"))
+
+
 def test_rows_that_appear_and_vanish() -> None:
     """Absent rows read 0 <= 0; one voter more or less moves scores and rows by no more than stated."""
     made, rng = voters(), np.random.default_rng(2)

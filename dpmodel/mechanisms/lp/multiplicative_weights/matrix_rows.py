@@ -66,7 +66,9 @@ class MatrixRows:
         """How many entries a product reads; the most private entries of a row, and the most other ones."""
         form, m = self.rows.model.form, np.int64(self.rows.model.affine.rows)
         row, column, _ = public_entries(self.rows.model)
-        beside = np.bincount(row[~np.isin(row + m * column, form.matrix.positions)], minlength=m)
+        private, public = form.matrix.positions, row + m * column
+        at = np.searchsorted(private, public).clip(max=max(private.size - 1, 0))  # ``np.isin`` takes long for millions
+        beside = np.bincount(row[private[at] != public] if private.size else row, minlength=m)
         inside = form.entries_of_rows + (beside if self.rows.absent else 0)
         beside = np.zeros_like(beside) if self.rows.absent else beside
         return int(inside.sum() + beside.sum()), int(inside.max(initial=0)), int(beside.max(initial=0))

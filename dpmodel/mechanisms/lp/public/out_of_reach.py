@@ -62,11 +62,12 @@ def out_of_reach(model: PrivateLP, loss: float, violation: float) -> bool:
     if zeroing > loss * (1 + _SAFE) + tolerance:
         return True
     left = missed * (1 - _SAFE) - violation * (1 + _SAFE) - _SAFE
+    over = left > 0
+    if not over.any():
+        return False
     with np.errstate(invalid="ignore"):
-        cost = np.where(left > 0, left * price, 0.0)
-    if np.nan_to_num(cost, nan=0.0, posinf=np.inf).max(initial=0.0) > loss * (1 + _SAFE) + tolerance:
-        return True
-    return bool(left.max(initial=0.0) > 0) and _robust_optimum(model, loss, violation)
+        cost = float(np.fmax.reduce(left[over] * price[over]))  # inf times 0 tells nothing
+    return cost > loss * (1 + _SAFE) + tolerance or _robust_optimum(model, loss, violation)
 
 
 def _robust_optimum(model: PrivateLP, loss: float, violation: float) -> bool:
