@@ -21,11 +21,14 @@ def spread(numbers: Floats, layout: Layout) -> Floats:
         full = np.repeat(numbers[0], layout.height)
         full.setflags(write=False)
         return full
-    if numbers.size != 1:
-        return np.broadcast_to(numbers, (layout.size,))
-    alike: Floats = np.ndarray(layout.size, numbers.dtype, numbers, strides=(0,))  # the same, several times faster
-    alike.setflags(write=False)
-    return alike
+    return alike(numbers, layout.size) if numbers.size == 1 else np.broadcast_to(numbers, (layout.size,))
+
+
+def alike(number: Floats, size: int) -> Floats:
+    """(size,) one number (1,), read-only and without memory of its own: ``np.broadcast_to``, several times faster."""
+    out: Floats = np.ndarray(size, number.dtype, number, strides=(0,))
+    out.setflags(write=False)
+    return out
 
 
 def same_for_all(numbers: Floats) -> bool:
@@ -42,14 +45,14 @@ def each(function: Callable[..., Floats], *numbers: Floats) -> Floats:
     """``function`` of these, entry by entry; of one entry, without memory for the rest, where all are the same."""
     size = max(part.size for part in numbers)
     if size > 1 and all(same_for_all(part) for part in numbers):
-        return np.broadcast_to(function(*(np.atleast_1d(part)[:1] for part in numbers)), (size,))
+        return alike(function(*(np.atleast_1d(part)[:1] for part in numbers)), size)
     return function(*numbers)
 
 
 def some(numbers: Floats, which: Any) -> Floats:
     """``numbers[which]``, for a mask or places; still one number where they are the same for all."""
     if numbers.size > 1 and same_for_all(numbers):
-        return np.broadcast_to(numbers[:1], (int(np.count_nonzero(which) if which.dtype == bool else which.size),))
+        return alike(numbers[:1], int(np.count_nonzero(which) if which.dtype == bool else which.size))
     return np.asarray(numbers[which])
 
 

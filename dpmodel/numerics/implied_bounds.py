@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
+from dpmodel.numerics.array_program import rows_of
 from dpmodel.numerics.cone_program import ConeProgram
 from dpmodel.numerics.cones import ConeBlock
 
@@ -45,7 +46,7 @@ def narrowing(program: ConeProgram, lower: Floats, upper: Floats) -> Iterator[No
             curved.append(block)
             rows["nonneg"][_signed_rows(block)] = True
     straight, equal = np.flatnonzero(rows["nonneg"] | rows["zero"]), np.flatnonzero(rows["zero"])
-    parts = [(A[straight], program.b[straight] + program.band[straight])]
+    parts = [(rows_of(A, straight), program.b[straight] + program.band[straight])]
     parts += [(-A[equal], program.band[equal] - program.b[equal])] if equal.size else []
     for _ in range(_PASSES):
         before = lower.copy(), upper.copy()
@@ -76,7 +77,7 @@ def _tails(block: ConeBlock, A: Any, b: Floats, lower: Floats, upper: Floats) ->
     """Rows ``|b - A x| <= size`` of the entries beside a head or a diagonal, as two inequalities."""
     if block.kind not in ("soc", "psd"):
         return
-    rows = A[block.start : block.start + block.size]
+    rows = rows_of(A, np.arange(block.start, block.start + block.size))
     right = b[block.rows]
     top = right - _least(rows, lower, upper)
     top += 1e-9 * np.abs(top)
@@ -98,8 +99,9 @@ def _tails(block: ConeBlock, A: Any, b: Floats, lower: Floats, upper: Floats) ->
         rows, right = sp.csr_array((rows + rows[swap]) / 2), (right + right[swap]) / 2
     use = np.flatnonzero(beside & np.isfinite(size))
     if use.size:
-        yield rows[use], right[use] + size[use]
-        yield -rows[use], size[use] - right[use]
+        rows = rows_of(rows, use)
+        yield rows, right[use] + size[use]
+        yield -rows, size[use] - right[use]
 
 
 def _transposed(block: ConeBlock) -> Any:
@@ -122,7 +124,8 @@ def _least(A: Any, lower: Floats, upper: Floats) -> Floats:
 
 def tighten(A: sp.csr_array, b: Floats, lower: Floats, upper: Floats) -> None:
     """Bounds that single rows ``a'x <= b`` imply when the other columns are at their least."""
-    rows = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
+    count = np.diff(A.indptr)
+    rows = np.repeat(np.arange(A.shape[0]), count)
     with np.errstate(invalid="ignore"):
         least = np.where(A.data > 0, A.data * lower[A.indices], A.data * upper[A.indices])
     endless = ~np.isfinite(least)
@@ -131,7 +134,7 @@ def tighten(A: sp.csr_array, b: Floats, lower: Floats, upper: Floats) -> None:
     open_ends = np.bincount(rows, weights=endless, minlength=A.shape[0])
     size = np.bincount(rows, weights=np.abs(least), minlength=A.shape[0]) + np.abs(b)
     # Bounds on the rounding of these sums, so that no point of the set is cut off.
-    error = (np.diff(A.indptr) + 4) * 2.0**-52 * size
+    error = (count + 4) * 2.0**-52 * size
     rest = b[rows] - (total[rows] - least)
     usable = (open_ends[rows] == endless) & (A.data != 0)
     with np.errstate(divide="ignore", invalid="ignore"):

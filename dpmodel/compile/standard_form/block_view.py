@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.bounds import Ball
-from dpmodel.annotate.per_entry import all_equal, each, same_for_all
+from dpmodel.annotate.per_entry import alike, all_equal, each, same_for_all
 from dpmodel.annotate.private import Private
 from dpmodel.compile.standard_form.affine_map import LinearMap, ThetaBlock, sum_by
 from dpmodel.compile.standard_form.extremes import group_ids, largest_group, max_linear, max_squares, most_items
@@ -294,7 +294,7 @@ class AlikeView(BlockView):
 
     def largest_entries(self) -> tuple[float, Floats, Integers]:
         most = self._most(1)
-        return most, np.broadcast_to(most, self.part.nnz), np.zeros(0, dtype=np.int64)
+        return most, alike(np.array([most]), self.part.nnz), np.zeros(0, dtype=np.int64)
 
     def one_norm(self, entry_maxima: Floats, entry_units: Integers) -> tuple[float, bool]:
         return self._most(self._unit_size), True

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.annotate import vault
 from dpmodel.annotate.layout import free_entries
-from dpmodel.annotate.per_entry import all_equal, each, same_for_all
+from dpmodel.annotate.per_entry import alike, all_equal, each, same_for_all
 from dpmodel.annotate.private import Private
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, by_columns, coordinates_of, sum_by
 from dpmodel.errors import MissingValueError, SpecificationError
@@ -232,7 +232,7 @@ def entry_ends(affine: AffineMap, part: LinearMap) -> tuple[Floats, Floats]:
     if len(affine.private_blocks) == 1 and part.within(affine.private_blocks[0]):
         low, high = affine.private_blocks[0].parameter.entry_range
         if same_for_all(low) and same_for_all(high):
-            return np.broadcast_to(low[:1], (part.nnz,)), np.broadcast_to(high[:1], (part.nnz,))
+            return alike(low[:1], part.nnz), alike(high[:1], part.nnz)
     low, high = np.full(affine.theta_size, -np.inf), np.full(affine.theta_size, np.inf)
     for block in affine.private_blocks:
         low[block.columns], high[block.columns] = block.parameter.entry_range

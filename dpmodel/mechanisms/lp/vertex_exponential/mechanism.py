@@ -186,14 +186,12 @@ def _simplex(model: PrivateLP) -> Candidates | None:
     n = affine.variables
     if affine.boolean.size or affine.integer.size or not affine.is_linear() or n + 1 > _MOST_VERTICES:
         return None
-    lower, upper = model.public.box
-    if lower.size == 0 or (lower != 0).any():
-        return None
     counts = np.diff(form.A0.indptr)
     wide = np.flatnonzero(counts > 1)
-    if n == 1:
+    if n <= 1 or wide.size != 1 or counts[wide[0]] != n:
         return None
-    if wide.size != 1 or counts[wide[0]] != n:
+    lower, upper = model.public.box
+    if (lower != 0).any():
         return None
     row = int(wide[0])
     a = np.asarray(form.A0[[row]].todense()).ravel()
