@@ -246,7 +246,7 @@ def _entry_bounds(model: PrivateLP, rows: Integers, both_signs: bool) -> tuple[F
     np.maximum.at(high, column, entry)
     shared = form.matrix.nnz and row.size
     if shared:
-        fixed = ~np.isin(row + np.int64(affine.rows) * column, form.matrix.positions)
+        fixed = ~at_private_entries(model, row, column)
         row, column, entry = row[fixed], column[fixed], entry[fixed]
     _add_ends(None, ends, row, entry, entry, box, column)
     if form.matrix.nnz:
@@ -275,6 +275,14 @@ def public_entries(model: PrivateLP) -> tuple[Integers, Integers, Floats]:
     row = np.repeat(np.arange(model.affine.rows), np.diff(A0.indptr))
     own = np.flatnonzero(model.form.private_rows[row])
     return row[own], A0.indices[own], A0.data[own]
+
+
+def at_private_entries(model: PrivateLP, row: Integers, column: Integers) -> Mask:
+    """Whether private numbers stand at these places of A too; ``np.isin`` takes long where they are millions."""
+    private, place = model.form.matrix.positions, row + np.int64(model.affine.rows) * column
+    if not private.size:
+        return np.zeros(place.size, dtype=bool)
+    return np.asarray(private[np.searchsorted(private, place).clip(max=private.size - 1)] == place)
 
 
 def _add_ends(

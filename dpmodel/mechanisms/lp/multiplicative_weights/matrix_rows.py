@@ -15,7 +15,7 @@ from dpmodel.compile.standard_form.affine_map import LinearMap, numbered, sum_by
 from dpmodel.compile.standard_form.footprint import Sensitivity, record_blocks, sensitivity_of, sensitivity_under
 from dpmodel.mechanisms.lp.multiplicative_weights.game import PrivateRowsNow, apart, both_signs, listed_rows
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, exact_rows
-from dpmodel.mechanisms.lp.private_rows import PrivateRows, present, private_rows, public_entries
+from dpmodel.mechanisms.lp.private_rows import PrivateRows, at_private_entries, present, private_rows, public_entries
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.numerics.public_facts import cached
 
@@ -64,12 +64,10 @@ class MatrixRows:
     @cached_property
     def sizes(self) -> tuple[int, int, int]:
         """How many entries a product reads; the most private entries of a row, and the most other ones."""
-        form, m = self.rows.model.form, np.int64(self.rows.model.affine.rows)
-        row, column, _ = public_entries(self.rows.model)
-        private, public = form.matrix.positions, row + m * column
-        at = np.searchsorted(private, public).clip(max=max(private.size - 1, 0))  # ``np.isin`` takes long for millions
-        beside = np.bincount(row[private[at] != public] if private.size else row, minlength=m)
-        inside = form.entries_of_rows + (beside if self.rows.absent else 0)
+        model = self.rows.model
+        row, column, _ = public_entries(model)
+        beside = np.bincount(row[~at_private_entries(model, row, column)], minlength=model.affine.rows)
+        inside = model.form.entries_of_rows + (beside if self.rows.absent else 0)
         beside = np.zeros_like(beside) if self.rows.absent else beside
         return int(inside.sum() + beside.sum()), int(inside.max(initial=0)), int(beside.max(initial=0))
 
