@@ -97,7 +97,7 @@ class VertexExponential(Mechanism[PrivateLP]):
             )
             drawn = loss / math.log(found.points.shape[0] / request.beta)  # scale of the noise on a score
             loss = min(loss, objective_span(model))
-        low, high = value_range(model.affine, _score_map(model, found))
+        low, high = value_range(model.affine, _score_map(model, request.vertices))
         best = "the true optimum" if found.all_vertices else "the best of the given points"
         return Forecast(
             statement=f"with probability {number(1 - request.beta)}, the objective is within {number(loss)} of {best} "
@@ -112,7 +112,7 @@ class VertexExponential(Mechanism[PrivateLP]):
 
     def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         found = _found(model, request.vertices)
-        scores = _score_map(model, found)
+        scores = _score_map(model, request.vertices)
         progress(f"choosing among {found.points.shape[0]} points", 0.2)
         reach = _range(model, request.vertices)
         limit = CLAMP * _single(model, request.vertices) if reach > 0 else math.inf
@@ -136,8 +136,10 @@ def _found(model: PrivateLP, vertices: Floats | None) -> Candidates:
     return found
 
 
-def _score_map(model: PrivateLP, found: Candidates) -> LinearMap:
+@cached
+def _score_map(model: PrivateLP, vertices: Floats | None) -> LinearMap:
     """(k,) private parts of the objective values ``c'v``, as functions of theta."""
+    found = _found(model, vertices)
     product = sp.coo_array(found.points @ model.form.objective.tocsr(model.affine.theta_size))
     return LinearMap.of(product.coords[0], product.coords[1], product.data, found.points.shape[0])
 
@@ -150,7 +152,7 @@ def _public_scores(model: PrivateLP, found: Candidates) -> Floats:
 @cached
 def _single(model: PrivateLP, vertices: Floats | None) -> float:
     """How far one record can move any one score."""
-    scores = _score_map(model, _found(model, vertices))
+    scores = _score_map(model, vertices)
     return float(entry_sensitivities(model.affine, scores).max(initial=0.0))
 
 
