@@ -235,6 +235,11 @@ def test_nearest_is_feasible_and_near(seed: int) -> None:
         assert polytope.violation(near) <= 2e-7
         assert np.abs(near - x).sum() <= np.abs(by_clarabel(polytope, x) - x).sum() + 1e-6
     assert np.allclose(polytope.nearest(point), point, atol=1e-9)
+    for missed in (1e-8, 1e-7, 1e-6):  # about what solvers leave open
+        x = point + missed * rng.normal(size=polytope.size)
+        near = polytope.nearest(x)
+        assert polytope.violation(near) <= 1e-9 * (1 + np.abs(x).max())
+        assert np.abs(near - x).sum() <= np.abs(point - x).sum() * (1 + 1e-6) + 1e-12
 
 
 # --------------------------------------------------------------------------------------------- bounds
