@@ -20,7 +20,6 @@ from dpmodel.plan.no_guarantee import warn_of_no_guarantee
 from dpmodel.plan.planner import make_plan
 from dpmodel.plan.registry import AnyMechanism, by_name
 from dpmodel.privacy import Budget, NoiseSource, noise_source
-from dpmodel.release.release import Later
 from dpmodel.text import number
 
 
@@ -48,8 +47,7 @@ class Executed:
         """
         solve = getattr(self.outcome, "seconds", None)
         timings = {**seconds, "plan": self.seconds, **({} if solve is None else {"solve": solve})}
-        told = Later(self.plan.alone().told)  # few releases are asked for it
-        return Ran(self.plan.chosen.mechanism, self.forecast, told, self.outcome, timings, self.private)
+        return Ran(self.plan.chosen.mechanism, self.forecast, self.plan.told(), self.outcome, timings, self.private)
 
 
 def execute(

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_type_hints
@@ -335,27 +334,6 @@ class Release:
         return cls.from_dict(json.loads(text))
 
 
-class Later(Mapping[str, Any]):
-    """A read-only mapping that is built when it is first read; pickled as it is then. ``build`` must not change."""
-
-    def __init__(self, build: Callable[[], Mapping[str, Any]]) -> None:
-        self._build = build
-
-    @cached_property
-    def _built(self) -> Mapping[str, Any]:
-        built: Mapping[str, Any] = _freeze(self._build())
-        return built
-
-    def __getitem__(self, key: str) -> Any:
-        return self._built[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._built)
-
-    def __len__(self) -> int:
-        return len(self._built)
-
-
 def _frozen_array(array: NDArray[Any]) -> NDArray[Any]:
     copied = np.array(array, copy=True)
     copied.setflags(write=False)
@@ -369,7 +347,7 @@ def _freeze(item: Any) -> Any:
     """Copy containers and arrays into read-only ones, at every depth; leave other objects alone."""
     if type(item) in (list, tuple):
         return tuple([value if type(value) in _PLAIN else _freeze(value) for value in item])
-    if type(item) is dict or (isinstance(item, Mapping) and not isinstance(item, Later)):
+    if type(item) is dict or isinstance(item, Mapping):
         frozen = {key: value if type(value) in _PLAIN else _freeze(value) for key, value in item.items()}
         return MappingProxyType(frozen)
     return _frozen_array(item) if isinstance(item, np.ndarray) else item
